@@ -1,0 +1,508 @@
+//! The facts a log holds, in the past tense.
+//!
+//! Owns the event vocabulary, its numbers and its text form. An event is either an *input*, which came from outside
+//! the code, or part of a *commit*, written by the one worker that holds the run's lease.
+//!
+//! Invariants:
+//! - E1: an event number or field number is never reused (golden logs replay for ever).
+//! - E2: every input that answers a call names the call's [`Place`].
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use crate::codec::{DecodeError, Field, Message, Raw, Reader, message, numbered, put_nested};
+use crate::task::TaskOptions;
+use crate::{Failure, Hash, Index, Name, Payload, Place, RunId, RunKey, Timestamp};
+
+macro_rules! events {
+    ($($(#[$meta:meta])* $number:literal => $name:ident / $text:literal,)*) => {
+        /// One fact in a log.
+        #[derive(Debug, Clone, PartialEq, Serialize)]
+        #[serde(tag = "type", rename_all = "snake_case")]
+        pub enum Event { $($(#[$meta])* $name($name),)* }
+
+        impl Event {
+            /// The event's name on every door.
+            pub fn name(&self) -> &'static str {
+                match self { $(Event::$name(_) => $text,)* }
+            }
+
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                match self { $(Event::$name(event) => put_nested($number, out, |out| event.encode_fields(out)),)* }
+            }
+
+            /// Reads one event; an unknown kind is an error, because what the log says may not be ignored.
+            pub fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
+                let (number, raw) = Reader::new(bytes).field()?.ok_or(DecodeError::Truncated)?;
+                match number {
+                    $($number => Ok(Event::$name($name::decode_fields(raw.bytes($text)?)?)),)*
+                    number => Err(DecodeError::UnknownEvent { number }),
+                }
+            }
+        }
+
+        $(impl From<$name> for Event {
+            fn from(event: $name) -> Event {
+                Event::$name(event)
+            }
+        })*
+
+        impl<'de> Deserialize<'de> for Event {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                #[derive(Deserialize)]
+                struct Tag<'a> { #[serde(borrow)] r#type: std::borrow::Cow<'a, str> }
+                fn custom<E: serde::de::Error>(error: serde_json::Error) -> E {
+                    E::custom(error)
+                }
+                // The raw text keeps payloads byte for byte, which a buffered tagged enum would not.
+                let raw = Box::<RawValue>::deserialize(deserializer)?;
+                let tag: Tag = serde_json::from_str(raw.get()).map_err(custom)?;
+                match &*tag.r#type {
+                    $($text => serde_json::from_str(raw.get()).map(Event::$name).map_err(custom),)*
+                    other => Err(serde::de::Error::custom(format!("unknown event type `{other}`"))),
+                }
+            }
+        }
+    };
+}
+
+events! {
+    1 => RunStarted / "run_started",
+    2 => SignalReceived / "signal_received",
+    3 => ApprovalDecided / "approval_decided",
+    4 => PromiseResolved / "promise_resolved",
+    5 => UpdateReceived / "update_received",
+    6 => TaskCompleted / "task_completed",
+    7 => TaskFailed / "task_failed",
+    8 => TimerFired / "timer_fired",
+    9 => ChildCompleted / "child_completed",
+    10 => ChildFailed / "child_failed",
+    11 => CancelRequested / "cancel_requested",
+    12 => TerminateRequested / "terminate_requested",
+    14 => RunPaused / "run_paused",
+    15 => RunResumed / "run_resumed",
+    32 => StepCompleted / "step_completed",
+    33 => StepFailed / "step_failed",
+    34 => TaskScheduled / "task_scheduled",
+    35 => TaskCanceled / "task_canceled",
+    36 => TimerStarted / "timer_started",
+    37 => SignalAwaited / "signal_awaited",
+    38 => SignalConsumed / "signal_consumed",
+    39 => ApprovalRequested / "approval_requested",
+    40 => PromiseCreated / "promise_created",
+    41 => WaitCanceled / "wait_canceled",
+    42 => StateSet / "state_set",
+    43 => StateCleared / "state_cleared",
+    44 => ChildStarted / "child_started",
+    45 => ChildCanceled / "child_canceled",
+    46 => SignalSent / "signal_sent",
+    47 => VersionChosen / "version_chosen",
+    48 => UpdateAnswered / "update_answered",
+    49 => RunSuspended / "run_suspended",
+    50 => RunCompleted / "run_completed",
+    51 => RunFailed / "run_failed",
+    52 => RunCanceled / "run_canceled",
+    53 => RunContinued / "run_continued",
+}
+
+impl Field for Event {
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        put_nested(number, out, |out| Event::encode(self, out));
+    }
+    fn decode(raw: Raw<'_>) -> Result<Event, DecodeError> {
+        Event::decode(raw.bytes("event")?)
+    }
+}
+
+impl Event {
+    /// Whether the event came from outside the code.
+    pub fn is_input(&self) -> bool {
+        use Event::*;
+        matches!(
+            self,
+            RunStarted(_)
+                | SignalReceived(_)
+                | ApprovalDecided(_)
+                | PromiseResolved(_)
+                | UpdateReceived(_)
+                | TaskCompleted(_)
+                | TaskFailed(_)
+                | TimerFired(_)
+                | ChildCompleted(_)
+                | ChildFailed(_)
+                | CancelRequested(_)
+                | TerminateRequested(_)
+                | RunPaused(_)
+                | RunResumed(_)
+        )
+    }
+
+    /// Whether the event reports what a step did; every other event of a commit is something the code asked for.
+    pub fn is_step_result(&self) -> bool {
+        matches!(self, Event::StepCompleted(_) | Event::StepFailed(_))
+    }
+
+    /// Whether nothing may follow this event in its log.
+    pub fn ends_log(&self) -> bool {
+        use Event::*;
+        matches!(self, RunCompleted(_) | RunFailed(_) | RunCanceled(_) | RunContinued(_) | TerminateRequested(_))
+    }
+}
+
+message! {
+    /// The call of the parent that a child run answers.
+    pub struct ParentLink {
+        1 => run: RunKey,
+        2 => generation: u32,
+        3 => place: Place,
+        4 => on_parent_close: OnParentClose,
+    }
+}
+
+numbered! {
+    /// What happens to a child when its parent ends first.
+    pub enum OnParentClose {
+        /// The child is asked to stop and may compensate.
+        0 => Cancel,
+        /// The child ends at once.
+        1 => Terminate,
+        /// The child goes on by itself.
+        2 => Abandon,
+    }
+}
+
+message! {
+    /// A signal that a run had not consumed when it continued as new.
+    pub struct CarriedSignal {
+        1 => name: Name,
+        2 => payload: Payload,
+        3 => signal_id: Option<String>,
+        4 => sender: Option<RunKey>,
+    }
+}
+
+message! {
+    pub struct RunStarted {
+        1 => kind: Name,
+        /// The version of the code the run is pinned to; `None` where the kind has no versions.
+        2 => version: Option<Name>,
+        3 => input: Payload,
+        /// Where `uuid()` and `random()` derive from.
+        4 => seed: u64,
+        5 => parent: Option<ParentLink>,
+        /// How often the run has continued as new.
+        6 => generation: u32,
+        7 => mailbox: Vec<CarriedSignal>,
+    }
+}
+
+message! {
+    pub struct SignalReceived {
+        1 => name: Name,
+        2 => payload: Payload,
+        3 => signal_id: Option<String>,
+        4 => sender: Option<RunKey>,
+    }
+}
+
+message! {
+    pub struct ApprovalDecided {
+        1 => place: Place,
+        2 => approved: bool,
+        3 => feedback: Option<String>,
+        4 => decided_by: Option<String>,
+        5 => decision_id: String,
+    }
+}
+
+message! {
+    pub struct PromiseResolved {
+        1 => place: Place,
+        2 => result: Result<Payload, Failure>,
+        3 => resolution_id: String,
+    }
+}
+
+message! {
+    pub struct UpdateReceived {
+        1 => update_id: String,
+        2 => name: Name,
+        3 => payload: Payload,
+    }
+}
+
+message! {
+    pub struct TaskCompleted {
+        1 => place: Place,
+        2 => output: Payload,
+        3 => attempts: u32,
+    }
+}
+
+message! {
+    pub struct TaskFailed {
+        1 => place: Place,
+        2 => failure: Failure,
+        3 => attempts: u32,
+    }
+}
+
+message! {
+    pub struct TimerFired {
+        1 => place: Place,
+    }
+}
+
+message! {
+    pub struct ChildCompleted {
+        1 => place: Place,
+        2 => output: Payload,
+    }
+}
+
+message! {
+    pub struct ChildFailed {
+        1 => place: Place,
+        2 => failure: Failure,
+    }
+}
+
+message! {
+    pub struct CancelRequested {
+        1 => reason: String,
+    }
+}
+
+message! {
+    pub struct TerminateRequested {
+        1 => reason: String,
+    }
+}
+
+numbered! {
+    /// Why a run stands still until somebody resumes it.
+    pub enum PauseReason {
+        /// Somebody asked for it.
+        0 => Requested,
+        /// The code asked for something the log does not say.
+        1 => Diverged,
+        /// The code panicked, awaited something foreign, or could not be started.
+        2 => ActivationFailed,
+        /// The recorded version of a change is below what the code still supports.
+        3 => VersionTooOld,
+    }
+}
+
+message! {
+    /// Where code and log disagree, for a person to read.
+    pub struct Divergence {
+        /// The event the code did not ask for, or the place it would have taken.
+        1 => index: Index,
+        2 => recorded: String,
+        3 => asked: String,
+        /// The last call on which both agreed.
+        4 => nearest: Option<String>,
+        5 => hint: String,
+    }
+}
+
+message! {
+    pub struct RunPaused {
+        1 => reason: PauseReason,
+        2 => message: String,
+        3 => divergence: Option<Divergence>,
+    }
+}
+
+message! {
+    pub struct RunResumed {}
+}
+
+message! {
+    pub struct StepCompleted {
+        1 => place: Place,
+        2 => name: Name,
+        3 => input_hash: Option<Hash>,
+        4 => output: Payload,
+        5 => attempt: u32,
+        6 => took_ms: u64,
+    }
+}
+
+message! {
+    pub struct StepFailed {
+        1 => place: Place,
+        2 => name: Name,
+        3 => input_hash: Option<Hash>,
+        4 => failure: Failure,
+        5 => attempt: u32,
+        6 => took_ms: u64,
+        /// When the next attempt is due; `None` makes the failure final.
+        7 => retry_at: Option<Timestamp>,
+    }
+}
+
+message! {
+    pub struct TaskScheduled {
+        1 => place: Place,
+        2 => kind: Name,
+        3 => input_hash: Hash,
+        4 => input: Payload,
+        5 => options: TaskOptions,
+    }
+}
+
+message! {
+    pub struct TaskCanceled {
+        1 => place: Place,
+    }
+}
+
+message! {
+    pub struct TimerStarted {
+        1 => place: Place,
+        2 => due_at: Timestamp,
+    }
+}
+
+message! {
+    pub struct SignalAwaited {
+        1 => place: Place,
+        2 => name: Name,
+        3 => deadline: Option<Timestamp>,
+    }
+}
+
+message! {
+    pub struct SignalConsumed {
+        1 => place: Place,
+        2 => name: Name,
+        /// The index of the `signal_received` (or of the `run_started` that carried the signal over).
+        3 => index: Index,
+    }
+}
+
+message! {
+    pub struct ApprovalRequested {
+        1 => place: Place,
+        2 => name: Name,
+        3 => title: String,
+        4 => description: Option<String>,
+        5 => show: Option<Payload>,
+        6 => deciders: Vec<String>,
+        7 => deadline: Option<Timestamp>,
+    }
+}
+
+message! {
+    pub struct PromiseCreated {
+        1 => place: Place,
+        2 => name: Name,
+        3 => deadline: Option<Timestamp>,
+    }
+}
+
+message! {
+    /// The code gave up waiting: a timer, signal, approval or promise it no longer looks at.
+    pub struct WaitCanceled {
+        1 => place: Place,
+    }
+}
+
+message! {
+    pub struct StateSet {
+        1 => place: Place,
+        2 => key: Name,
+        3 => value: Payload,
+    }
+}
+
+message! {
+    pub struct StateCleared {
+        1 => place: Place,
+        2 => key: Name,
+    }
+}
+
+message! {
+    pub struct ChildStarted {
+        1 => place: Place,
+        2 => child: RunId,
+        3 => kind: Name,
+        4 => version: Option<Name>,
+        5 => input_hash: Hash,
+        6 => input: Payload,
+        7 => on_parent_close: OnParentClose,
+    }
+}
+
+message! {
+    pub struct ChildCanceled {
+        1 => place: Place,
+        2 => child: RunId,
+    }
+}
+
+message! {
+    pub struct SignalSent {
+        1 => place: Place,
+        2 => to: RunId,
+        3 => name: Name,
+        4 => payload: Payload,
+    }
+}
+
+message! {
+    pub struct VersionChosen {
+        1 => change: Name,
+        2 => version: u32,
+    }
+}
+
+message! {
+    pub struct UpdateAnswered {
+        1 => update_id: String,
+        2 => result: Result<Payload, Failure>,
+    }
+}
+
+numbered! {
+    /// Why a commit has no event of its own.
+    pub enum SuspendReason {
+        /// The code looked into its mailbox; what it saw is durable before anything follows from it.
+        0 => Polled,
+        /// The code took note of inputs without asking for anything.
+        1 => Settled,
+    }
+}
+
+message! {
+    pub struct RunSuspended {
+        1 => reason: SuspendReason,
+    }
+}
+
+message! {
+    pub struct RunCompleted {
+        1 => output: Payload,
+    }
+}
+
+message! {
+    pub struct RunFailed {
+        1 => failure: Failure,
+    }
+}
+
+message! {
+    pub struct RunCanceled {
+        1 => failure: Failure,
+    }
+}
+
+message! {
+    /// The run goes on with a fresh log; the signals it had not consumed go with it.
+    pub struct RunContinued {
+        1 => input: Payload,
+    }
+}

@@ -1,0 +1,158 @@
+//! What user code fails with.
+//!
+//! A [`Failure`] is data: it is recorded, compared and shown. It deliberately does not implement
+//! [`std::error::Error`], so that every error type converts into it with `?`.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::Payload;
+use crate::codec::message;
+use crate::time::millis;
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+message! {
+    /// Why a step, task, child or run failed.
+    pub struct Failure {
+        /// A stable word to branch on; `failed` unless someone knows better.
+        1 => code: String,
+        2 => message: String,
+        /// Whether a retry may help; `Failure::fatal` says no.
+        3 => retryable: bool,
+        /// The causes, outermost first, without repeating the message.
+        4 => causes: Vec<String>,
+        /// Data for whoever handles it.
+        5 => details: Option<Payload>,
+        /// The earliest sensible retry, as told by the callee.
+        6 => retry_after_ms: Option<u64>,
+    }
+}
+
+impl Failure {
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Failure {
+        Failure {
+            code: code.into(),
+            message: message.into(),
+            retryable: true,
+            causes: Vec::new(),
+            details: None,
+            retry_after_ms: None,
+        }
+    }
+
+    /// A failure that a retry may cure; any error that comes through `?` is one.
+    pub fn retryable(message: impl Into<String>) -> Failure {
+        Failure::new("failed", message)
+    }
+
+    /// A failure that is final: no retry.
+    pub fn fatal(message: impl Into<String>) -> Failure {
+        Failure { retryable: false, ..Failure::new("failed", message) }
+    }
+
+    pub fn with_code(self, code: impl Into<String>) -> Failure {
+        Failure { code: code.into(), ..self }
+    }
+
+    pub fn with_details(self, details: Payload) -> Failure {
+        Failure { details: Some(details), ..self }
+    }
+
+    pub fn with_retry_after(self, delay: Duration) -> Failure {
+        Failure { retry_after_ms: Some(millis(delay)), ..self }
+    }
+
+    /// The run was asked to stop.
+    pub fn canceled(reason: &str) -> Failure {
+        let message = if reason.is_empty() { "the run was canceled".to_owned() } else { format!("the run was canceled: {reason}") };
+        Failure { retryable: false, ..Failure::new("canceled", message) }
+    }
+
+    pub fn timed_out(what: &str) -> Failure {
+        Failure::new("timed_out", format!("{what} timed out"))
+    }
+
+    pub fn is_canceled(&self) -> bool {
+        self.code == "canceled"
+    }
+
+    pub fn is_timed_out(&self) -> bool {
+        self.code == "timed_out"
+    }
+
+    /// Takes any error apart; a [`Failure`] inside a box comes out as it went in.
+    pub fn from_box(error: BoxError) -> Failure {
+        match error.downcast::<FailureError>() {
+            Ok(failure) => failure.0,
+            Err(error) => Failure::from_error(&*error),
+        }
+    }
+
+    fn from_error(error: &(dyn std::error::Error + 'static)) -> Failure {
+        let mut causes = Vec::new();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            causes.push(cause.to_string());
+            source = cause.source();
+        }
+        Failure { causes, ..Failure::retryable(error.to_string()) }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        self.causes.iter().try_for_each(|cause| write!(f, ": {cause}"))
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        let error: &(dyn std::error::Error + 'static) = &error;
+        match error.downcast_ref::<FailureError>() {
+            Some(failure) => failure.0.clone(),
+            None => Failure::from_error(error),
+        }
+    }
+}
+
+/// A [`Failure`] where an [`std::error::Error`] is needed.
+#[derive(Debug, Clone)]
+pub struct FailureError(pub Failure);
+
+impl fmt::Display for FailureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for FailureError {}
+
+impl From<Failure> for BoxError {
+    fn from(failure: Failure) -> BoxError {
+        Box::new(FailureError(failure))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_survives_the_way_through_a_box() {
+        let failure = Failure::fatal("card refused").with_code("card_refused");
+        assert_eq!(Failure::from_box(BoxError::from(failure.clone())), failure);
+        assert_eq!(Failure::from(FailureError(failure.clone())), failure);
+    }
+
+    #[test]
+    fn any_error_converts_and_is_retryable() {
+        fn parse() -> Result<u64, Failure> {
+            Ok("x".parse::<u64>()?)
+        }
+        let failure = parse().unwrap_err();
+        assert!(failure.retryable);
+        assert_eq!(failure.message, "invalid digit found in string");
+    }
+}

@@ -1,0 +1,28 @@
+//! Vocabulary, log and replay engine of Onward.
+//!
+//! This crate decides and never touches the world: no I/O, no clock, no randomness, no threads, no async. Time and
+//! seeds enter as data. Stores, runtimes and SDKs carry out what is decided here.
+//!
+//! Reading order: [`event`] (the facts), [`log`] (their order), [`run`] (what may be appended), [`task`] (work on
+//! queues), [`engine`] (how code meets its log), [`view`] (what a log says to people).
+
+pub mod codec;
+pub mod event;
+pub mod failure;
+pub mod hash;
+pub mod id;
+pub mod log;
+pub mod payload;
+pub mod random;
+pub mod run;
+pub mod task;
+pub mod time;
+
+pub use event::Event;
+pub use failure::{BoxError, Failure, FailureError};
+pub use hash::Hash;
+pub use id::{Branch, Epoch, Index, Name, NameError, Namespace, Place, RunId, RunKey, WorkerId};
+pub use log::{CommitId, Log, Record};
+pub use payload::Payload;
+pub use run::{RunHead, Status};
+pub use time::Timestamp;

@@ -1,0 +1,189 @@
+//! The append-only record of one run.
+//!
+//! A [`Log`] is the only truth about a run; status, waits, timers and tasks are views of it (see [`crate::view`]).
+//! It grows by two kinds of [`Record`] and no third: one input, or one whole commit.
+//!
+//! Invariants:
+//! - H1 (L1): indexes start at 0 and have no gaps; a commit of k events takes k of them.
+//! - H2: the first event is `run_started`, and nothing follows an event that ends the log.
+//! - H3: commits are numbered 0, 1, 2, …, and their horizons never decrease.
+//! - H4: a commit's horizon is at or past the commit before it: the engine sees its own commit before it goes on.
+
+use serde::{Deserialize, Serialize};
+
+use crate::codec::{DecodeError, Field, Raw, Reader, message, put_nested};
+use crate::{Epoch, Event, Index, Timestamp};
+
+/// Made up by the worker for each commit, so that a repeat after a lost reply is recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CommitId(pub u64);
+
+message! {
+    /// What a commit says about itself.
+    #[derive(Copy, Eq)]
+    pub struct CommitHeader {
+        /// Counts the run's commits.
+        1 => n: u64,
+        2 => epoch: Epoch,
+        3 => commit_id: CommitId,
+        /// The last event the code had seen.
+        4 => horizon: Index,
+    }
+}
+
+/// One append: an input, or a whole commit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The index of the first event.
+    pub index: Index,
+    /// When the store took it, by the store's clock.
+    pub at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub commit: Option<CommitHeader>,
+    pub events: Vec<Event>,
+}
+
+impl Record {
+    pub fn input(index: Index, at: Timestamp, event: Event) -> Record {
+        Record { index, at, commit: None, events: vec![event] }
+    }
+
+    /// The index after the last event.
+    pub fn next_index(&self) -> Index {
+        self.index.plus(self.events.len() as u64)
+    }
+
+    pub fn last_index(&self) -> Index {
+        Index(self.next_index().0 - 1)
+    }
+
+    /// Each event with its own index.
+    pub fn indexed(&self) -> impl Iterator<Item = (Index, &Event)> {
+        self.events.iter().enumerate().map(|(offset, event)| (self.index.plus(offset as u64), event))
+    }
+
+    pub fn ends_log(&self) -> bool {
+        self.events.last().is_some_and(Event::ends_log)
+    }
+
+    /// Everything but `index` and `at`, which stores keep beside it.
+    pub fn encode_body(&self, out: &mut Vec<u8>) {
+        if let Some(commit) = &self.commit {
+            commit.encode(1, out);
+        }
+        for event in &self.events {
+            put_nested(2, out, |out| event.encode(out));
+        }
+    }
+
+    pub fn decode_body(index: Index, at: Timestamp, body: &[u8]) -> Result<Record, DecodeError> {
+        let mut record = Record { index, at, commit: None, events: Vec::with_capacity(1) };
+        let mut reader = Reader::new(body);
+        while let Some((number, raw)) = reader.field()? {
+            match (number, raw) {
+                (1, raw) => record.commit = Some(CommitHeader::decode(raw)?),
+                (2, Raw::Bytes(bytes)) => record.events.push(Event::decode(bytes)?),
+                _ => {}
+            }
+        }
+        if record.events.is_empty() {
+            return Err(DecodeError::Missing { message: "Record", field: "events" });
+        }
+        Ok(record)
+    }
+}
+
+/// A log that breaks its own rules: damaged data, or somebody else's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LogError {
+    #[error("the log has a gap: expected event {expected}, found {found}")]
+    Gap { expected: Index, found: Index },
+    #[error("event {index} follows the end of the log")]
+    AfterEnd { index: Index },
+    #[error("the log does not begin with `run_started`")]
+    NoStart,
+    #[error("commit {found} at event {index} is out of order: expected commit {expected}")]
+    CommitOrder { index: Index, expected: u64, found: u64 },
+    #[error("the commit at event {index} has horizon {horizon}, outside of what it could have seen")]
+    Horizon { index: Index, horizon: Index },
+    #[error("the record at event {index} mixes inputs and commit events")]
+    Mixed { index: Index },
+}
+
+/// A run's records, checked.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Log {
+    records: Vec<Record>,
+    next_commit: u64,
+    /// The index of the last commit, which the next horizon may not fall behind.
+    last_commit: Index,
+}
+
+impl Log {
+    /// Takes records as a store returned them; a broken invariant here is damaged data.
+    pub fn load(records: Vec<Record>) -> Result<Log, LogError> {
+        let mut log = Log::default();
+        for record in records {
+            log.push(record)?;
+        }
+        Ok(log)
+    }
+
+    pub fn push(&mut self, record: Record) -> Result<(), LogError> {
+        let expected = self.next_index();
+        if record.index != expected {
+            return Err(LogError::Gap { expected, found: record.index }); // H1
+        }
+        if self.records.last().is_some_and(Record::ends_log) {
+            return Err(LogError::AfterEnd { index: record.index }); // H2
+        }
+        let starts = matches!(record.events.first(), Some(Event::RunStarted(_)));
+        if starts != self.records.is_empty() {
+            return Err(LogError::NoStart); // H2
+        }
+        if record.events.iter().any(|event| event.is_input() == record.commit.is_some()) {
+            return Err(LogError::Mixed { index: record.index });
+        }
+        if let Some(commit) = record.commit {
+            if commit.n != self.next_commit {
+                let (index, expected, found) = (record.index, self.next_commit, commit.n);
+                return Err(LogError::CommitOrder { index, expected, found }); // H3
+            }
+            if commit.horizon < self.last_commit || commit.horizon >= record.index {
+                return Err(LogError::Horizon { index: record.index, horizon: commit.horizon }); // H3, H4
+            }
+            self.next_commit += 1;
+            self.last_commit = record.last_index();
+        }
+        self.records.push(record);
+        Ok(())
+    }
+
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    pub fn into_records(self) -> Vec<Record> {
+        self.records
+    }
+
+    pub fn next_index(&self) -> Index {
+        self.records.last().map_or(Index(0), Record::next_index)
+    }
+
+    pub fn events(&self) -> impl Iterator<Item = (Index, &Event)> {
+        self.records.iter().flat_map(Record::indexed)
+    }
+
+    /// One record a line, payloads byte for byte.
+    pub fn to_json_lines(&self) -> String {
+        let line = |record: &Record| serde_json::to_string(record).expect("a record is plain data") + "\n";
+        self.records.iter().map(line).collect()
+    }
+
+    pub fn from_json_lines(text: &str) -> Result<Log, Box<dyn std::error::Error + Send + Sync>> {
+        let records: Result<Vec<Record>, _> = text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str).collect();
+        Ok(Log::load(records?)?)
+    }
+}

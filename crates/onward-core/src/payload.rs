@@ -1,0 +1,190 @@
+//! User data: opaque bytes with a content type.
+//!
+//! Invariant P1 (L22): bytes in are bytes out, on every store and door.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::codec::{DecodeError, Field, Raw, Reader, put_bytes, put_nested};
+
+/// The content type of a payload that has none of its own.
+pub const JSON: &str = "application/json";
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Payload {
+    /// `None` stands for JSON.
+    content_type: Option<Box<str>>,
+    data: Bytes,
+}
+
+impl Payload {
+    /// The JSON text of `value`.
+    pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Payload, serde_json::Error> {
+        Ok(Payload::from_json_text(serde_json::to_vec(value)?))
+    }
+
+    /// Takes text that is JSON already; it is stored as it is.
+    pub fn from_json_text(text: impl Into<Bytes>) -> Payload {
+        Payload { content_type: None, data: text.into() }
+    }
+
+    pub fn binary(content_type: &str, data: impl Into<Bytes>) -> Payload {
+        let content_type = (content_type != JSON).then(|| content_type.into());
+        Payload { content_type, data: data.into() }
+    }
+
+    pub fn null() -> Payload {
+        Payload::from_json_text(Bytes::from_static(b"null"))
+    }
+
+    pub fn content_type(&self) -> &str {
+        self.content_type.as_deref().unwrap_or(JSON)
+    }
+
+    pub fn is_json(&self) -> bool {
+        self.content_type.is_none()
+    }
+
+    pub fn data(&self) -> &Bytes {
+        &self.data
+    }
+
+    /// Reads the JSON text as a `T`.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        if !self.is_json() {
+            return Err(serde_json::Error::custom(format!("the payload is {}, not JSON", self.content_type())));
+        }
+        serde_json::from_slice(&self.data)
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match std::str::from_utf8(&self.data) {
+            Ok(text) if self.is_json() => f.write_str(text),
+            _ => write!(f, "<{} bytes of {}>", self.data.len(), self.content_type()),
+        }
+    }
+}
+
+impl Field for Payload {
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        put_nested(number, out, |out| {
+            put_bytes(1, &self.data, out);
+            if let Some(content_type) = &self.content_type {
+                put_bytes(2, content_type.as_bytes(), out);
+            }
+        });
+    }
+    fn decode(raw: Raw<'_>) -> Result<Payload, DecodeError> {
+        let mut reader = Reader::new(raw.bytes("payload")?);
+        let mut payload = Payload { content_type: None, data: Bytes::new() };
+        while let Some((number, raw)) = reader.field()? {
+            match number {
+                1 => payload.data = Bytes::decode(raw)?,
+                2 => payload.content_type = Some(String::decode(raw)?.into()),
+                _ => {}
+            }
+        }
+        Ok(payload)
+    }
+}
+
+/// `{"json": …}` with the very text for JSON that is valid and stands on one line, else `{"base64": "…", "type": "…"}`.
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = std::str::from_utf8(&self.data).ok().filter(|text| self.is_json() && !text.contains(['\n', '\r']));
+        if let Some(raw) = text.and_then(|text| serde_json::from_str::<&RawValue>(text).ok())
+            && raw.get().len() == self.data.len()
+        {
+            let mut object = serializer.serialize_struct("Payload", 1)?;
+            object.serialize_field("json", raw)?;
+            return object.end();
+        }
+        let mut object = serializer.serialize_struct("Payload", 2)?;
+        object.serialize_field("base64", &base64_encode(&self.data))?;
+        object.serialize_field("type", self.content_type())?;
+        object.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Wire {
+            json: Option<Box<RawValue>>,
+            base64: Option<String>,
+            r#type: Option<String>,
+        }
+        let wire = Wire::deserialize(deserializer)?;
+        match (wire.json, wire.base64) {
+            (Some(json), None) => Ok(Payload::from_json_text(Box::<str>::from(json).into_boxed_bytes())),
+            (None, Some(text)) => {
+                let data = base64_decode(&text).ok_or_else(|| D::Error::custom("invalid base64"))?;
+                Ok(Payload::binary(wire.r#type.as_deref().unwrap_or(JSON), data))
+            }
+            _ => Err(D::Error::custom("a payload has either `json` or `base64`")),
+        }
+    }
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+fn base64_encode(data: &[u8]) -> String {
+    let mut out = String::with_capacity(data.len().div_ceil(3) * 4);
+    for chunk in data.chunks(3) {
+        let bits = chunk.iter().fold(0u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
+        for position in 0..4 {
+            let sextet = (bits >> (18 - 6 * position)) & 63;
+            out.push(if position <= chunk.len() { ALPHABET[sextet as usize] as char } else { '=' });
+        }
+    }
+    out
+}
+
+fn base64_decode(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim_end_matches('=');
+    let mut out = Vec::with_capacity(text.len() * 3 / 4);
+    for chunk in text.as_bytes().chunks(4) {
+        let mut bits = 0u32;
+        for &symbol in chunk {
+            let value = ALPHABET.iter().position(|&letter| letter == symbol)?;
+            bits = bits << 6 | value as u32;
+        }
+        bits <<= 6 * (4 - chunk.len());
+        let bytes = [(bits >> 16) as u8, (bits >> 8) as u8, bits as u8];
+        out.extend_from_slice(bytes.get(..chunk.len().checked_sub(1)?)?);
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(payload: Payload, text: &str) {
+        assert_eq!(serde_json::to_string(&payload).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Payload>(text).unwrap(), payload);
+    }
+
+    #[test]
+    fn json_keeps_its_very_text() {
+        check(Payload::from_json_text(r#"{"b":1,  "a":9007199254740993}"#), r#"{"json":{"b":1,  "a":9007199254740993}}"#);
+        check(Payload::from_json_text("1e400"), r#"{"json":1e400}"#);
+        check(Payload::from_json_text(r#""\u0000""#), r#"{"json":"\u0000"}"#);
+    }
+
+    #[test]
+    fn what_is_not_one_line_of_json_goes_as_base64() {
+        check(Payload::from_json_text("[1,\n2]"), r#"{"base64":"WzEsCjJd","type":"application/json"}"#);
+        check(Payload::from_json_text("not json"), r#"{"base64":"bm90IGpzb24=","type":"application/json"}"#);
+        check(Payload::binary("image/png", vec![0xff, 0x00]), r#"{"base64":"/wA=","type":"image/png"}"#);
+        check(Payload::binary("text/plain", ""), r#"{"base64":"","type":"text/plain"}"#);
+    }
+}

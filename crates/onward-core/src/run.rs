@@ -1,0 +1,642 @@
+//! A run as a store knows it, and every decision about what may be appended to its log.
+//!
+//! Owns admission: which inputs and commits are taken, at which index, and what follows from them. Every store keeps a
+//! [`RunHead`] per run, asks it under the run's lock, and carries out the answer in one atomic write; so all stores decide
+//! alike. Must never do I/O or read a clock.
+//!
+//! Invariants:
+//! - R1 (L3, L7): a commit is taken only with the current epoch and the next commit number.
+//! - R2 (L5): the last commit repeated with its id gets its first answer.
+//! - R3 (CE8): a commit that waits while inputs are unread leaves the run pending, decided here and nowhere else.
+//! - R4 (L17): exactly one event ends a log, and after it nothing is taken.
+//! - R5 (CE12): a run does not end over unread inputs unless the worker says it knows of them.
+//! - R6 (CE15): inputs are taken whatever the worker is doing.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::codec::{DecodeError, Field, Reader, message, numbered};
+use crate::event::{
+    ChildCompleted, ChildFailed, OnParentClose, ParentLink, RunStarted, SignalReceived, TerminateRequested,
+};
+use crate::log::{CommitHeader, CommitId};
+use crate::task::{Task, TaskId};
+use crate::{Epoch, Event, Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp};
+
+numbered! {
+    /// Where a run stands.
+    pub enum Status {
+        /// Has something to do and waits for a worker.
+        0 => Pending,
+        /// A worker is at it. Never stored: a pending run whose lease somebody holds.
+        1 => Running,
+        /// Waits for an input.
+        2 => Waiting,
+        /// Stands still until somebody resumes it.
+        3 => Paused,
+        4 => Completed,
+        5 => Failed,
+        6 => Canceled,
+        7 => Terminated,
+    }
+}
+
+impl Status {
+    pub fn is_closed(self) -> bool {
+        matches!(self, Status::Completed | Status::Failed | Status::Canceled | Status::Terminated)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Pending => "pending",
+            Status::Running => "running",
+            Status::Waiting => "waiting",
+            Status::Paused => "paused",
+            Status::Completed => "completed",
+            Status::Failed => "failed",
+            Status::Canceled => "canceled",
+            Status::Terminated => "terminated",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+message! {
+    /// The last commit, so that its repeat gets the same answer.
+    #[derive(Copy, Eq)]
+    pub struct LastCommit {
+        1 => commit_id: CommitId,
+        2 => index: Index,
+        3 => at: Timestamp,
+    }
+}
+
+message! {
+    /// What a store must know of a run to decide the next append. A view of the log, but for the epoch.
+    pub struct RunHead {
+        1 => key: RunKey,
+        2 => generation: u32,
+        3 => kind: Name,
+        4 => version: Option<Name>,
+        5 => status: Status,
+        6 => next_index: Index,
+        7 => next_commit: u64,
+        8 => last_commit: Option<LastCommit>,
+        9 => epoch: Epoch,
+        10 => parent: Option<ParentLink>,
+        11 => created_at: Timestamp,
+        12 => updated_at: Timestamp,
+        13 => ended_at: Option<Timestamp>,
+        14 => paused_at: Option<Timestamp>,
+    }
+}
+
+message! {
+    /// A run to be.
+    pub struct NewRun {
+        1 => key: RunKey,
+        2 => started: RunStarted,
+        /// Signal with start: delivered right behind `run_started` (rule 11), also when the run exists already.
+        3 => signal: Option<Input>,
+    }
+}
+
+message! {
+    /// An event from outside, with what makes it once.
+    pub struct Input {
+        1 => event: Event,
+        2 => once: Option<Once>,
+        /// The generation the event answers; it is dropped when the run has continued as new since.
+        3 => generation: Option<u32>,
+    }
+}
+
+message! {
+    /// A slot in a run that is filled at most once, for as long as the run is kept.
+    #[derive(Eq)]
+    pub struct Once {
+        1 => key: String,
+        /// Who fills it: the same token again is the same act, another token has lost.
+        2 => token: String,
+    }
+}
+
+impl Input {
+    pub fn new(event: impl Into<Event>) -> Input {
+        Input { event: event.into(), once: None, generation: None }
+    }
+
+    /// A signal; with an id it is taken once (L11).
+    pub fn signal(signal: SignalReceived) -> Input {
+        let once = signal.signal_id.as_ref().map(|id| Once { key: format!("signal:{id}"), token: String::new() });
+        Input { once, ..Input::new(signal) }
+    }
+
+    /// The answer to the single-assignment wait at `place` (L12).
+    pub fn answer(event: impl Into<Event>, generation: u32, place: &Place, token: &str) -> Input {
+        let once = Once { key: wait_key(generation, place), token: token.to_owned() };
+        Input { event: event.into(), once: Some(once), generation: Some(generation) }
+    }
+
+    /// The input that answers the task, timer or child at `place` of `generation`.
+    pub fn result(event: Event, generation: u32, what: &str, place: &Place) -> Input {
+        let once = Once { key: format!("{what}:{generation}:{place}"), token: String::new() };
+        Input { event, once: Some(once), generation: Some(generation) }
+    }
+
+    /// The place of the wait that must be open for this input to be taken.
+    pub fn needs_wait(&self) -> Option<&Place> {
+        match &self.event {
+            Event::ApprovalDecided(event) => Some(&event.place),
+            Event::PromiseResolved(event) => Some(&event.place),
+            _ => None,
+        }
+    }
+}
+
+/// The slot of the single-assignment wait at `place`.
+pub fn wait_key(generation: u32, place: &Place) -> String {
+    format!("wait:{generation}:{place}")
+}
+
+/// What a worker asks a store to append.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Commit {
+    pub key: RunKey,
+    pub generation: u32,
+    pub epoch: Epoch,
+    pub n: u64,
+    pub commit_id: CommitId,
+    pub horizon: Index,
+    pub events: Vec<Event>,
+    /// The code can go on only when an input arrives: no step runs, nothing of this commit is left to deliver.
+    pub waits: bool,
+    /// End the run although inputs are unread: the worker has tried often enough (rule 9).
+    pub end_over_unread: bool,
+    /// The signals a run that continues as new takes with it.
+    pub carries: Vec<crate::event::CarriedSignal>,
+}
+
+/// The answer to a commit that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Committed {
+    pub index: Index,
+    pub at: Timestamp,
+    pub status: Status,
+}
+
+/// Why an append was not taken. Nothing was written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("run {key} is {status}")]
+    Closed { key: RunKey, status: Status },
+    #[error("the lease on run {key} is lost: epoch {epoch:?} is not {current:?}, or commit {n} is not {next}")]
+    Fenced { key: RunKey, epoch: Epoch, current: Epoch, n: u64, next: u64 },
+    #[error("run {key} has inputs up to {tail} that its last commit has not seen")]
+    Unread { key: RunKey, tail: Index },
+    #[error("run {key} is paused")]
+    Paused { key: RunKey },
+    #[error("run {key} has continued as new since")]
+    OtherGeneration { key: RunKey },
+    #[error("run {key} is not paused")]
+    NotPaused { key: RunKey },
+}
+
+/// What follows from an append, for the store to carry out in the same atomic write.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    StartTimer { place: Place, due_at: Timestamp },
+    StopTimer { place: Place },
+    AddTask(Box<Task>),
+    CancelTask { place: Place },
+    OpenWait(Box<Wait>),
+    /// Removes the wait, if there is one, and fills its slot: who comes later has lost.
+    CloseWait { place: Place, token: String },
+    /// To be handed to another run by an at-least-once courier; the receiver takes it once.
+    Send(Box<Delivery>),
+    /// The run is paused: its timers keep their remaining time.
+    FreezeTimers,
+    ThawTimers { shift: Duration },
+    /// Every timer, task and wait of the run goes, and each open child gets what its `on_parent_close` says.
+    EndRun,
+}
+
+/// News for another run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delivery {
+    Start(NewRun),
+    Input { to: RunKey, input: Input },
+}
+
+impl Delivery {
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Delivery::Start(run) => run.encode(1, &mut out),
+            Delivery::Input { to, input } => {
+                to.encode(2, &mut out);
+                input.encode(3, &mut out);
+            }
+        }
+        out
+    }
+
+    pub fn from_bytes(bytes: &[u8]) -> Result<Delivery, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let (mut receiver, mut input) = (None, None);
+        while let Some((number, raw)) = reader.field()? {
+            match number {
+                1 => return Ok(Delivery::Start(NewRun::decode(raw)?)),
+                2 => receiver = Some(RunKey::decode(raw)?),
+                3 => input = Some(Input::decode(raw)?),
+                _ => {}
+            }
+        }
+        match (receiver, input) {
+            (Some(to), Some(input)) => Ok(Delivery::Input { to, input }),
+            _ => Err(DecodeError::Missing { message: "Delivery", field: "to or input" }),
+        }
+    }
+}
+
+numbered! {
+    pub enum WaitKind {
+        0 => Approval,
+        1 => Promise,
+    }
+}
+
+message! {
+    /// A question that somebody outside answers exactly once.
+    pub struct Wait {
+        1 => run: RunKey,
+        2 => generation: u32,
+        3 => place: Place,
+        4 => kind: WaitKind,
+        5 => name: Name,
+        6 => title: String,
+        7 => description: Option<String>,
+        8 => show: Option<Payload>,
+        9 => deciders: Vec<String>,
+        10 => requested_at: Timestamp,
+        11 => deadline: Option<Timestamp>,
+    }
+}
+
+/// An append that was taken: write `record`, carry out `effects`, keep the changed head.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Admitted {
+    pub record: Record,
+    pub effects: Vec<Effect>,
+    /// The run's next generation, when it continues as new.
+    pub successor: Option<Box<NewRun>>,
+}
+
+impl RunHead {
+    /// A new run and the first record of its log.
+    pub fn start(key: RunKey, started: RunStarted, at: Timestamp) -> (RunHead, Record) {
+        let head = RunHead {
+            key,
+            generation: started.generation,
+            kind: started.kind.clone(),
+            version: started.version.clone(),
+            status: Status::Pending,
+            next_index: Index(1),
+            next_commit: 0,
+            last_commit: None,
+            epoch: Epoch(0),
+            parent: started.parent.clone(),
+            created_at: at,
+            updated_at: at,
+            ended_at: None,
+            paused_at: None,
+        };
+        (head, Record::input(Index(0), at, started.into()))
+    }
+
+    /// Rebuilds the head from a log, the epoch apart (L16).
+    pub fn rebuild(key: RunKey, records: &[Record]) -> Option<RunHead> {
+        let (first, rest) = records.split_first()?;
+        let Some(Event::RunStarted(started)) = first.events.first() else { return None };
+        let (mut head, _) = RunHead::start(key, started.clone(), first.at);
+        for record in rest {
+            match record.commit {
+                Some(commit) => {
+                    head.status = head.status_after(commit.horizon, &record.events, waits_by_log(&record.events));
+                    head.next_commit = commit.n + 1;
+                    head.last_commit = Some(LastCommit { commit_id: commit.commit_id, index: record.index, at: record.at });
+                }
+                None => head.take_input_status(&record.events[0], record.at),
+            }
+            head.next_index = record.next_index();
+            head.updated_at = record.at;
+            if head.status.is_closed() {
+                head.ended_at = Some(record.at);
+            }
+        }
+        Some(head)
+    }
+
+    /// Decides about an input. On success the head has moved on.
+    pub fn admit_input(&mut self, event: Event, generation: Option<u32>, at: Timestamp) -> Result<Admitted, Refusal> {
+        if self.status.is_closed() {
+            return Err(Refusal::Closed { key: self.key.clone(), status: self.status }); // R4
+        }
+        if generation.is_some_and(|generation| generation != self.generation) {
+            return Err(Refusal::OtherGeneration { key: self.key.clone() });
+        }
+        if matches!(event, Event::RunResumed(_)) && self.status != Status::Paused {
+            return Err(Refusal::NotPaused { key: self.key.clone() });
+        }
+        let effects = self.input_effects(&event, at);
+        self.take_input_status(&event, at);
+        let record = Record::input(self.next_index, at, event);
+        self.advance(&record);
+        Ok(Admitted { record, effects, successor: None })
+    }
+
+    fn take_input_status(&mut self, event: &Event, at: Timestamp) {
+        match event {
+            Event::RunPaused(_) => {
+                self.status = Status::Paused;
+                self.paused_at.get_or_insert(at);
+            }
+            Event::RunResumed(_) => {
+                self.status = Status::Pending;
+                self.paused_at = None;
+            }
+            Event::TerminateRequested(_) => self.status = Status::Terminated,
+            _ if self.status == Status::Waiting => self.status = Status::Pending,
+            _ => {}
+        }
+    }
+
+    fn input_effects(&self, event: &Event, at: Timestamp) -> Vec<Effect> {
+        match event {
+            Event::ApprovalDecided(event) => close_wait(&event.place, &event.decision_id),
+            Event::PromiseResolved(event) => close_wait(&event.place, &event.resolution_id),
+            Event::TimerFired(event) => vec![Effect::CloseWait { place: event.place.clone(), token: "expired".to_owned() }],
+            Event::RunPaused(_) if self.paused_at.is_none() => vec![Effect::FreezeTimers],
+            Event::RunResumed(_) => {
+                let shift = self.paused_at.map_or(Duration::ZERO, |paused| at.since(paused));
+                vec![Effect::ThawTimers { shift }]
+            }
+            Event::TerminateRequested(event) => {
+                let failure = Failure { retryable: false, ..Failure::new("terminated", terminated(event)) };
+                self.end_effects(Err(failure))
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Decides about a commit. On success the head has moved on; on refusal nothing has changed.
+    pub fn admit_commit(&mut self, commit: Commit, at: Timestamp) -> Result<Admitted, CommitRefusal> {
+        if let Some(last) = self.last_commit
+            && commit.n + 1 == self.next_commit
+            && last.commit_id == commit.commit_id
+            && commit.generation == self.generation
+        {
+            return Err(CommitRefusal::Repeated(Committed { index: last.index, at: last.at, status: self.status })); // R2
+        }
+        self.check_commit(&commit)?;
+        let effects = self.commit_effects(&commit, at);
+        let successor = self.successor(&commit);
+        self.status = self.status_after(commit.horizon, &commit.events, commit.waits);
+        let index = self.next_index;
+        let header = CommitHeader { n: commit.n, epoch: commit.epoch, commit_id: commit.commit_id, horizon: commit.horizon };
+        let record = Record { index, at, commit: Some(header), events: commit.events };
+        self.next_commit += 1;
+        self.last_commit = Some(LastCommit { commit_id: commit.commit_id, index, at });
+        self.advance(&record);
+        Ok(Admitted { record, effects, successor })
+    }
+
+    fn check_commit(&self, commit: &Commit) -> Result<(), Refusal> {
+        let key = || self.key.clone();
+        if commit.generation != self.generation || commit.epoch != self.epoch || commit.n != self.next_commit {
+            let (epoch, current, n, next) = (commit.epoch, self.epoch, commit.n, self.next_commit);
+            return Err(Refusal::Fenced { key: key(), epoch, current, n, next }); // R1
+        }
+        if self.status.is_closed() {
+            return Err(Refusal::Closed { key: key(), status: self.status }); // R4
+        }
+        if self.status == Status::Paused {
+            return Err(Refusal::Paused { key: key() });
+        }
+        let ends = commit.events.last().is_some_and(Event::ends_log);
+        if ends && !commit.end_over_unread && self.has_unread(commit.horizon) {
+            let tail = Index(self.next_index.0 - 1);
+            return Err(Refusal::Unread { key: key(), tail }); // R5
+        }
+        // Our own worker made the commit: what is wrong here is a bug, not news.
+        assert!(commit.horizon < self.next_index, "a horizon cannot lie in the future");
+        assert!(!commit.events.is_empty(), "a commit has at least one event");
+        Ok(())
+    }
+
+    fn has_unread(&self, horizon: Index) -> bool {
+        self.next_index.0 > horizon.0 + 1
+    }
+
+    fn status_after(&self, horizon: Index, events: &[Event], waits: bool) -> Status {
+        match events.last() {
+            Some(Event::RunCompleted(_)) => Status::Completed,
+            Some(Event::RunFailed(_)) => Status::Failed,
+            Some(Event::RunCanceled(_)) => Status::Canceled,
+            Some(Event::RunContinued(_)) => Status::Completed,
+            _ if waits && !self.has_unread(horizon) => Status::Waiting, // R3
+            _ => Status::Pending,
+        }
+    }
+
+    fn advance(&mut self, record: &Record) {
+        self.next_index = record.next_index();
+        self.updated_at = record.at;
+        if self.status.is_closed() {
+            self.ended_at = Some(record.at);
+        }
+    }
+
+    fn successor(&self, commit: &Commit) -> Option<Box<NewRun>> {
+        let Some(Event::RunContinued(continued)) = commit.events.last() else { return None };
+        let generation = self.generation + 1;
+        let started = RunStarted {
+            kind: self.kind.clone(),
+            version: self.version.clone(),
+            input: continued.input.clone(),
+            // Any number does that differs between generations and is the same on every store.
+            seed: commit.commit_id.0,
+            parent: self.parent.clone(),
+            generation,
+            mailbox: commit.carries.clone(),
+        };
+        Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
+    }
+
+    fn commit_effects(&self, commit: &Commit, at: Timestamp) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for (position, event) in commit.events.iter().enumerate() {
+            self.event_effects(event, at, &mut effects);
+            debug_assert!(!event.ends_log() || position + 1 == commit.events.len(), "H2");
+        }
+        effects
+    }
+
+    fn event_effects(&self, event: &Event, at: Timestamp, effects: &mut Vec<Effect>) {
+        let timer = |place: &Place, due_at: Timestamp| Effect::StartTimer { place: place.clone(), due_at };
+        match event {
+            Event::StepFailed(event) => effects.extend(event.retry_at.map(|due_at| timer(&event.place, due_at))),
+            Event::TimerStarted(event) => effects.push(timer(&event.place, event.due_at)),
+            Event::WaitCanceled(event) => effects.extend([
+                Effect::StopTimer { place: event.place.clone() },
+                Effect::CloseWait { place: event.place.clone(), token: "withdrawn".to_owned() },
+            ]),
+            Event::TaskScheduled(event) => {
+                let id = TaskId { run: self.key.clone(), generation: self.generation, place: event.place.clone() };
+                let task = Task::new(id, event.kind.clone(), event.input.clone(), event.options.clone(), at);
+                effects.push(Effect::AddTask(Box::new(task)));
+            }
+            Event::TaskCanceled(event) => effects.push(Effect::CancelTask { place: event.place.clone() }),
+            Event::ApprovalRequested(event) => {
+                effects.push(Effect::OpenWait(Box::new(Wait {
+                    run: self.key.clone(),
+                    generation: self.generation,
+                    place: event.place.clone(),
+                    kind: WaitKind::Approval,
+                    name: event.name.clone(),
+                    title: event.title.clone(),
+                    description: event.description.clone(),
+                    show: event.show.clone(),
+                    deciders: event.deciders.clone(),
+                    requested_at: at,
+                    deadline: event.deadline,
+                })));
+                effects.extend(event.deadline.map(|due_at| timer(&event.place, due_at)));
+            }
+            Event::PromiseCreated(event) => {
+                effects.push(Effect::OpenWait(Box::new(Wait {
+                    run: self.key.clone(),
+                    generation: self.generation,
+                    place: event.place.clone(),
+                    kind: WaitKind::Promise,
+                    name: event.name.clone(),
+                    title: String::new(),
+                    description: None,
+                    show: None,
+                    deciders: Vec::new(),
+                    requested_at: at,
+                    deadline: event.deadline,
+                })));
+                effects.extend(event.deadline.map(|due_at| timer(&event.place, due_at)));
+            }
+            Event::ChildStarted(event) => {
+                let parent = ParentLink {
+                    run: self.key.clone(),
+                    generation: self.generation,
+                    place: event.place.clone(),
+                    on_parent_close: event.on_parent_close,
+                };
+                let started = RunStarted {
+                    kind: event.kind.clone(),
+                    version: event.version.clone(),
+                    input: event.input.clone(),
+                    seed: crate::random::derive(self.created_at.0, &event.place, 0),
+                    parent: Some(parent),
+                    generation: 0,
+                    mailbox: Vec::new(),
+                };
+                let key = RunKey::new(self.key.namespace.clone(), event.child.clone());
+                effects.push(Effect::Send(Box::new(Delivery::Start(NewRun { key, started, signal: None }))));
+            }
+            Event::ChildCanceled(event) => {
+                let to = RunKey::new(self.key.namespace.clone(), event.child.clone());
+                effects.push(Effect::Send(Box::new(Delivery::Input { to, input: cancel_by_parent(&self.key) })));
+            }
+            Event::SignalSent(event) => {
+                let to = RunKey::new(self.key.namespace.clone(), event.to.clone());
+                let signal_id = Some(format!("{}~{}~{}", self.key.id, self.generation, event.place));
+                let signal = SignalReceived {
+                    name: event.name.clone(),
+                    payload: event.payload.clone(),
+                    signal_id,
+                    sender: Some(self.key.clone()),
+                };
+                effects.push(Effect::Send(Box::new(Delivery::Input { to, input: Input::signal(signal) })));
+            }
+            Event::RunCompleted(event) => effects.extend(self.end_effects(Ok(event.output.clone()))),
+            Event::RunFailed(event) => effects.extend(self.end_effects(Err(event.failure.clone()))),
+            Event::RunCanceled(event) => effects.extend(self.end_effects(Err(event.failure.clone()))),
+            // The parent goes on waiting: the successor answers it. Open children do not survive the old log.
+            Event::RunContinued(_) => effects.push(Effect::EndRun),
+            _ => {}
+        }
+    }
+
+    /// The run is over: it cleans up and tells its parent.
+    fn end_effects(&self, result: Result<Payload, Failure>) -> Vec<Effect> {
+        let mut effects = vec![Effect::EndRun];
+        if let Some(parent) = &self.parent {
+            let place = parent.place.clone();
+            let event = match result {
+                Ok(output) => ChildCompleted { place, output }.into(),
+                Err(failure) => ChildFailed { place, failure }.into(),
+            };
+            let input = Input::result(event, parent.generation, "child", &parent.place);
+            effects.push(Effect::Send(Box::new(Delivery::Input { to: parent.run.clone(), input })));
+        }
+        effects
+    }
+
+    /// What this open child gets when its parent has ended; `None` lets it go on.
+    pub fn parent_closed(&self) -> Option<Delivery> {
+        let parent = self.parent.as_ref()?;
+        let input = match parent.on_parent_close {
+            OnParentClose::Abandon => return None,
+            OnParentClose::Cancel => cancel_by_parent(&parent.run),
+            OnParentClose::Terminate => {
+                Input::new(TerminateRequested { reason: format!("its parent {} ended", parent.run.id) })
+            }
+        };
+        Some(Delivery::Input { to: self.key.clone(), input })
+    }
+}
+
+/// Whether a commit of this content would have waited; a running step leaves no trace, so this is only right for
+/// a run at rest.
+fn waits_by_log(events: &[Event]) -> bool {
+    !events.iter().any(Event::is_step_result)
+}
+
+fn close_wait(place: &Place, token: &str) -> Vec<Effect> {
+    let stop = Effect::StopTimer { place: place.clone() };
+    vec![stop, Effect::CloseWait { place: place.clone(), token: token.to_owned() }]
+}
+
+fn cancel_by_parent(parent: &RunKey) -> Input {
+    let reason = format!("its parent {} asked for it", parent.id);
+    let once = Once { key: "cancel:parent".to_owned(), token: String::new() };
+    Input { once: Some(once), ..Input::new(crate::event::CancelRequested { reason }) }
+}
+
+fn terminated(event: &TerminateRequested) -> String {
+    if event.reason.is_empty() { "the run was terminated".to_owned() } else { format!("the run was terminated: {}", event.reason) }
+}
+
+/// Why a commit was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommitRefusal {
+    /// It was taken before; this is the first answer.
+    Repeated(Committed),
+    Refused(Refusal),
+}
+
+impl From<Refusal> for CommitRefusal {
+    fn from(refusal: Refusal) -> CommitRefusal {
+        CommitRefusal::Refused(refusal)
+    }
+}

@@ -1,0 +1,423 @@
+//! A unit of work on a queue: its options, and every decision about its attempts.
+//!
+//! Owns the life of a task from queued to its one result. Stores keep a [`Task`] as it is and ask it what happens;
+//! they never decide. Must never read a clock.
+//!
+//! Invariants:
+//! - K1 (L8): a task has at most one terminal outcome; a report for another attempt changes nothing.
+//! - K2 (L9): a leased task is not offered again before its lease ends.
+//! - K3: a lost worker does not burn an attempt, but a task whose workers keep vanishing is quarantined.
+
+use std::time::Duration;
+
+use crate::codec::{message, numbered};
+use crate::event::{Event, TaskCompleted, TaskFailed};
+use crate::time::millis;
+use crate::{Failure, Hash, Name, Payload, Place, RunKey, Timestamp, WorkerId};
+
+/// How many workers a task may lose before it is taken off its queue.
+pub const LOST_WORKERS_MAX: u32 = 5;
+
+message! {
+    /// When and how often to try again.
+    pub struct RetryPolicy {
+        /// How many attempts there are in all; 0 = no limit.
+        1 => attempts_max: u32,
+        2 => first_delay_ms: u64,
+        /// By how much each delay grows over the one before; 200 doubles.
+        3 => growth_percent: u32,
+        4 => delay_max_ms: u64,
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> RetryPolicy {
+        RetryPolicy::attempts(1)
+    }
+}
+
+/// `.retry(5)` is five attempts in all.
+impl From<u32> for RetryPolicy {
+    fn from(attempts: u32) -> RetryPolicy {
+        RetryPolicy::attempts(attempts)
+    }
+}
+
+impl RetryPolicy {
+    /// `attempts_max` attempts, one second apart at first, doubling up to a minute.
+    pub const fn attempts(attempts_max: u32) -> RetryPolicy {
+        RetryPolicy { attempts_max, first_delay_ms: 1_000, growth_percent: 200, delay_max_ms: 60_000 }
+    }
+
+    /// Tries until it succeeds, fails fatally or times out.
+    pub const fn forever() -> RetryPolicy {
+        RetryPolicy::attempts(0)
+    }
+
+    pub fn delay(self, first: Duration) -> RetryPolicy {
+        RetryPolicy { first_delay_ms: millis(first), ..self }
+    }
+
+    pub fn delay_max(self, max: Duration) -> RetryPolicy {
+        RetryPolicy { delay_max_ms: millis(max), ..self }
+    }
+
+    pub fn growth_percent(self, percent: u32) -> RetryPolicy {
+        RetryPolicy { growth_percent: percent, ..self }
+    }
+
+    /// When to try again after `attempt` (1, 2, …) failed at `now`; `None` makes the failure final.
+    pub fn next_attempt(&self, attempt: u32, failure: &Failure, now: Timestamp) -> Option<Timestamp> {
+        if !failure.retryable || (self.attempts_max != 0 && attempt >= self.attempts_max) {
+            return None;
+        }
+        let mut delay = self.first_delay_ms;
+        for _ in 1..attempt {
+            delay = delay.saturating_mul(u64::from(self.growth_percent)) / 100;
+            if delay >= self.delay_max_ms {
+                break;
+            }
+        }
+        let delay = delay.min(self.delay_max_ms).max(failure.retry_after_ms.unwrap_or(0));
+        Some(now.after(Duration::from_millis(delay)))
+    }
+}
+
+message! {
+    #[derive(Default)]
+    pub struct TaskOptions {
+        /// `None` is the default queue.
+        1 => queue: Option<Name>,
+        /// Higher goes first.
+        2 => priority: i32,
+        3 => retry: RetryPolicy,
+        /// How long the task may wait for its first attempt.
+        4 => queued_timeout_ms: Option<u64>,
+        /// How long one attempt may take.
+        5 => attempt_timeout_ms: Option<u64>,
+        /// How long all attempts and the pauses between them may take.
+        6 => total_timeout_ms: Option<u64>,
+        /// How long an attempt may be silent.
+        7 => heartbeat_timeout_ms: Option<u64>,
+        /// Handed to the task instead of the one derived from its place.
+        8 => idempotency_key: Option<String>,
+    }
+}
+
+message! {
+    /// Which task: the call that scheduled it.
+    #[derive(Eq, PartialOrd, Ord)]
+    pub struct TaskId {
+        1 => run: RunKey,
+        2 => generation: u32,
+        3 => place: Place,
+    }
+}
+
+impl std::fmt::Display for TaskId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}~{}~{}", self.run, self.generation, self.place)
+    }
+}
+
+numbered! {
+    pub enum TaskState {
+        0 => Queued,
+        1 => Leased,
+        /// Taken off its queue after losing too many workers; a person decides.
+        2 => Quarantined,
+    }
+}
+
+message! {
+    /// A task as a store keeps it, from scheduled to its outcome.
+    pub struct Task {
+        1 => id: TaskId,
+        2 => kind: Name,
+        3 => input: Payload,
+        4 => options: TaskOptions,
+        5 => scheduled_at: Timestamp,
+        6 => state: TaskState,
+        /// The current attempt (1, 2, …), or the next one while queued.
+        7 => attempt: u32,
+        /// When a queued task may be offered.
+        8 => visible_at: Timestamp,
+        9 => started_at: Option<Timestamp>,
+        10 => heard_at: Timestamp,
+        11 => lease_until: Timestamp,
+        12 => worker: Option<WorkerId>,
+        /// Counts claims; fences reports of an earlier claim of the same attempt.
+        13 => claim: u32,
+        14 => lost_workers: u32,
+        15 => last_failure: Option<Failure>,
+        16 => first_started_at: Option<Timestamp>,
+        /// The latest progress its worker told.
+        17 => progress: Option<Payload>,
+    }
+}
+
+/// What a worker says about the attempt it holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskReport {
+    Completed(Payload),
+    Failed(Failure),
+    /// The worker is shutting down; the attempt does not count.
+    Released,
+    Heartbeat { progress: Option<Payload> },
+}
+
+/// What became of a task.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskFate {
+    /// Still open; keep the changed task.
+    Open,
+    /// Over: remove the task and append this input to its run.
+    Ended(Event),
+}
+
+/// A report that came too late or from the wrong worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the attempt is over: another result was recorded, or the task was given to another worker")]
+pub struct StaleReport;
+
+impl Task {
+    pub fn new(id: TaskId, kind: Name, input: Payload, options: TaskOptions, now: Timestamp) -> Task {
+        Task {
+            id,
+            kind,
+            input,
+            options,
+            scheduled_at: now,
+            state: TaskState::Queued,
+            attempt: 1,
+            visible_at: now,
+            started_at: None,
+            heard_at: now,
+            lease_until: Timestamp(0),
+            worker: None,
+            claim: 0,
+            lost_workers: 0,
+            last_failure: None,
+            first_started_at: None,
+            progress: None,
+        }
+    }
+
+    /// The key handed to the task's code: the same for every attempt.
+    pub fn idempotency_key(&self) -> String {
+        self.options.idempotency_key.clone().unwrap_or_else(|| idempotency_key(&self.id.run, self.id.generation, &self.id.place))
+    }
+
+    /// Gives the task to `worker` for `lease`.
+    ///
+    /// The caller has checked that the task is queued and visible.
+    pub fn claim(&mut self, worker: &WorkerId, lease: Duration, now: Timestamp) {
+        assert_eq!(self.state, TaskState::Queued, "K2");
+        self.state = TaskState::Leased;
+        self.worker = Some(worker.clone());
+        self.claim += 1;
+        self.started_at = Some(now);
+        self.first_started_at.get_or_insert(now);
+        self.heard_at = now;
+        self.lease_until = now.after(lease);
+    }
+
+    /// Takes a worker's word about claim number `claim`.
+    pub fn report(&mut self, claim: u32, report: TaskReport, lease: Duration, now: Timestamp) -> Result<TaskFate, StaleReport> {
+        if self.state != TaskState::Leased || self.claim != claim {
+            return Err(StaleReport); // K1
+        }
+        Ok(match report {
+            TaskReport::Completed(output) => {
+                let (place, attempts) = (self.id.place.clone(), self.attempt);
+                TaskFate::Ended(TaskCompleted { place, output, attempts }.into())
+            }
+            TaskReport::Failed(failure) => self.fail(failure, now),
+            TaskReport::Released => {
+                self.queue_again(now);
+                TaskFate::Open
+            }
+            TaskReport::Heartbeat { progress } => {
+                self.heard_at = now;
+                self.lease_until = now.after(lease);
+                if progress.is_some() {
+                    self.progress = progress;
+                }
+                TaskFate::Open
+            }
+        })
+    }
+
+    /// The next moment at which [`Task::expire`] has something to do.
+    pub fn due_at(&self) -> Option<Timestamp> {
+        let options = &self.options;
+        let after = |start: Option<Timestamp>, span: Option<u64>| Some(start?.after(Duration::from_millis(span?)));
+        let total = after(Some(self.scheduled_at), options.total_timeout_ms);
+        let own = match self.state {
+            TaskState::Quarantined => return None,
+            TaskState::Queued if self.first_started_at.is_none() => after(Some(self.scheduled_at), options.queued_timeout_ms),
+            TaskState::Queued => None,
+            TaskState::Leased => [
+                Some(self.lease_until),
+                after(self.started_at, options.attempt_timeout_ms),
+                after(Some(self.heard_at), options.heartbeat_timeout_ms),
+            ]
+            .into_iter()
+            .flatten()
+            .min(),
+        };
+        [total, own].into_iter().flatten().min()
+    }
+
+    /// Does what has become due by `now`: timeouts end or retry the attempt, a lost lease gives the task back.
+    pub fn expire(&mut self, now: Timestamp) -> TaskFate {
+        if self.due_at().is_none_or(|due| due > now) {
+            return TaskFate::Open;
+        }
+        let passed = |start: Timestamp, span: Option<u64>| span.is_some_and(|span| start.after(Duration::from_millis(span)) <= now);
+        let options = &self.options;
+        if passed(self.scheduled_at, options.total_timeout_ms) {
+            return self.end(Failure { retryable: false, ..Failure::timed_out("the task, in all its attempts,") });
+        }
+        if self.state == TaskState::Queued {
+            return self.end(Failure { retryable: false, ..Failure::timed_out("waiting for a worker") });
+        }
+        if self.started_at.is_some_and(|started| passed(started, options.attempt_timeout_ms)) {
+            return self.fail(Failure::timed_out("the attempt"), now);
+        }
+        if passed(self.heard_at, options.heartbeat_timeout_ms) {
+            return self.fail(Failure::new("heartbeat_timed_out", "the attempt went silent"), now);
+        }
+        self.lose_worker(now);
+        TaskFate::Open
+    }
+
+    /// The worker is gone: the same attempt goes to another one (K3).
+    pub fn lose_worker(&mut self, now: Timestamp) {
+        self.lost_workers += 1;
+        self.queue_again(now);
+        if self.lost_workers > LOST_WORKERS_MAX {
+            self.state = TaskState::Quarantined;
+        }
+    }
+
+    fn queue_again(&mut self, visible_at: Timestamp) {
+        self.state = TaskState::Queued;
+        self.worker = None;
+        self.started_at = None;
+        self.visible_at = visible_at;
+    }
+
+    fn fail(&mut self, failure: Failure, now: Timestamp) -> TaskFate {
+        match self.options.retry.next_attempt(self.attempt, &failure, now) {
+            None => self.end(failure),
+            Some(at) => {
+                self.attempt += 1;
+                self.last_failure = Some(failure);
+                self.queue_again(at);
+                TaskFate::Open
+            }
+        }
+    }
+
+    fn end(&self, failure: Failure) -> TaskFate {
+        let (place, attempts) = (self.id.place.clone(), self.attempt);
+        TaskFate::Ended(TaskFailed { place, failure, attempts }.into())
+    }
+}
+
+/// The stable key of the call at `place`: equal for every attempt and after every crash, different for any other call.
+pub fn idempotency_key(run: &RunKey, generation: u32, place: &Place) -> String {
+    let place = place.to_string();
+    let parts = [run.namespace.as_str().as_bytes(), run.id.as_str().as_bytes(), &generation.to_le_bytes(), place.as_bytes()];
+    Hash::of_parts(&parts).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Namespace, RunId};
+
+    fn task(options: TaskOptions) -> Task {
+        let run = RunKey::new(Namespace::default(), RunId::new("r").unwrap());
+        let id = TaskId { run, generation: 0, place: Place::root(0) };
+        Task::new(id, Name::new("mail").unwrap(), Payload::null(), options, Timestamp(1_000))
+    }
+
+    fn worker() -> WorkerId {
+        WorkerId::new("w").unwrap()
+    }
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn delays_grow_up_to_their_limit_and_never_overflow() {
+        let policy = RetryPolicy::forever();
+        let delay = |attempt| policy.next_attempt(attempt, &Failure::retryable("x"), Timestamp(0)).unwrap().0;
+        assert_eq!([1, 2, 3, 7, 64, u32::MAX].map(delay), [1_000, 2_000, 4_000, 60_000, 60_000, 60_000]);
+    }
+
+    #[test]
+    fn the_callee_may_ask_for_a_longer_pause() {
+        let failure = Failure::retryable("busy").with_retry_after(Duration::from_secs(90));
+        assert_eq!(RetryPolicy::attempts(2).next_attempt(1, &failure, Timestamp(0)), Some(Timestamp(90_000)));
+    }
+
+    #[test]
+    fn a_fatal_failure_ends_the_task_whatever_attempts_are_left() {
+        let mut task = task(TaskOptions { retry: RetryPolicy::attempts(5), ..Default::default() });
+        task.claim(&worker(), LEASE, Timestamp(1_000));
+        let fate = task.report(1, TaskReport::Failed(Failure::fatal("no")), LEASE, Timestamp(1_001)).unwrap();
+        assert!(matches!(fate, TaskFate::Ended(Event::TaskFailed(TaskFailed { attempts: 1, .. }))));
+    }
+
+    #[test]
+    fn a_lost_worker_burns_no_attempt_but_many_lost_workers_quarantine() {
+        let mut task = task(TaskOptions::default());
+        for lost in 1..=LOST_WORKERS_MAX + 1 {
+            task.claim(&worker(), LEASE, Timestamp(1_000));
+            assert_eq!(task.expire(Timestamp(1_000).after(LEASE)), TaskFate::Open);
+            assert_eq!((task.attempt, task.lost_workers), (1, lost));
+        }
+        assert_eq!(task.state, TaskState::Quarantined);
+        assert_eq!(task.due_at(), None);
+    }
+
+    #[test]
+    fn the_report_of_a_worker_that_lost_its_lease_is_stale() {
+        let mut task = task(TaskOptions::default());
+        task.claim(&worker(), LEASE, Timestamp(1_000));
+        task.expire(Timestamp(1_000).after(LEASE));
+        let done = || TaskReport::Completed(Payload::null());
+        assert_eq!(task.report(1, done(), LEASE, Timestamp(40_000)), Err(StaleReport));
+        task.claim(&worker(), LEASE, Timestamp(40_000));
+        assert_eq!(task.report(1, done(), LEASE, Timestamp(40_001)), Err(StaleReport));
+        assert!(task.report(2, done(), LEASE, Timestamp(40_001)).is_ok());
+    }
+
+    #[test]
+    fn each_timeout_has_its_own_consequence() {
+        let with = |f: fn(&mut TaskOptions)| {
+            let mut options = TaskOptions { retry: RetryPolicy::attempts(2), ..Default::default() };
+            f(&mut options);
+            task(options)
+        };
+        let mut queued = with(|options| options.queued_timeout_ms = Some(10));
+        assert_eq!(queued.expire(Timestamp(1_009)), TaskFate::Open);
+        assert!(matches!(queued.expire(Timestamp(1_010)), TaskFate::Ended(_)));
+
+        let mut slow = with(|options| options.attempt_timeout_ms = Some(10));
+        slow.claim(&worker(), LEASE, Timestamp(2_000));
+        assert_eq!(slow.expire(Timestamp(2_010)), TaskFate::Open);
+        assert_eq!((slow.attempt, slow.visible_at), (2, Timestamp(3_010)));
+
+        let mut silent = with(|options| options.heartbeat_timeout_ms = Some(10));
+        silent.claim(&worker(), LEASE, Timestamp(2_000));
+        silent.report(1, TaskReport::Heartbeat { progress: None }, LEASE, Timestamp(2_009)).unwrap();
+        assert_eq!(silent.due_at(), Some(Timestamp(2_019)));
+
+        let mut long = with(|options| options.total_timeout_ms = Some(10));
+        long.claim(&worker(), LEASE, Timestamp(1_001));
+        assert!(matches!(long.expire(Timestamp(1_010)), TaskFate::Ended(_)));
+    }
+}

@@ -1,0 +1,112 @@
+//! Points in time, as data.
+//!
+//! Must never read a clock: whoever has one passes the time in.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Milliseconds since 1970-01-01T00:00:00Z. Text form: RFC 3339 in UTC with milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    pub fn after(self, delay: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_add(millis(delay)))
+    }
+
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Reads `2026-11-15T05:00:00.123Z`; the fraction may be missing.
+    pub fn parse(text: &str) -> Option<Timestamp> {
+        let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+        let mut date = date.splitn(3, '-').map(|part| part.parse::<i64>().ok());
+        let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+        let (clock, fraction) = time.split_once('.').unwrap_or((time, "0"));
+        let mut clock = clock.splitn(3, ':').map(|part| part.parse::<i64>().ok());
+        let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
+        let digits: String = fraction.chars().chain("000".chars()).take(3).collect();
+        let milli: i64 = digits.parse().ok()?;
+        let seconds = days_of_civil(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
+        u64::try_from(seconds * 1_000 + milli).ok().map(Timestamp)
+    }
+}
+
+/// Whole milliseconds of a span, rounded up so that nothing happens early.
+pub fn millis(span: Duration) -> u64 {
+    let whole = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    if span.subsec_nanos() % 1_000_000 == 0 { whole } else { whole.saturating_add(1) }
+}
+
+/// Days since 1970-01-01 of a date in the proleptic Gregorian calendar (years counted from March).
+fn days_of_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+/// The inverse of [`days_of_civil`].
+fn civil_of_days(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day_of_year - (153 * shifted + 2) / 5 + 1)
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month, day) = civil_of_days((self.0 / 86_400_000) as i64);
+        let (milli, second) = (self.0 % 1_000, self.0 / 1_000 % 60);
+        let (minute, hour) = (self.0 / 60_000 % 60, self.0 / 3_600_000 % 24);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Timestamp::parse(&text).ok_or_else(|| serde::de::Error::custom("not an RFC 3339 time in UTC"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_reads_back_from_its_text() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_794_718_302_123, "2026-11-15T04:51:42.123Z"),
+            (4_102_444_799_999, "2099-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(Timestamp(millis).to_string(), text);
+            assert_eq!(Timestamp::parse(text), Some(Timestamp(millis)));
+        }
+        assert_eq!(Timestamp::parse("1970-01-01T00:00:01Z"), Some(Timestamp(1_000)));
+        assert_eq!(Timestamp::parse("yesterday"), None);
+    }
+
+    #[test]
+    fn a_span_is_rounded_up() {
+        assert_eq!(millis(Duration::from_micros(1)), 1);
+        assert_eq!(millis(Duration::from_millis(2)), 2);
+    }
+}

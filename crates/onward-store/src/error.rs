@@ -1,0 +1,133 @@
+//! Why a store did not do what it was asked.
+//!
+//! Every variant has a stable code with a page in `docs/errors/` and a consequence, so that no caller has to match on
+//! variants to decide what to do. Waiting is not an error, and neither is a repeat.
+
+use std::path::PathBuf;
+
+use onward_core::run::Refusal;
+use onward_core::task::StaleReport;
+use onward_core::{Index, RunKey};
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    #[error("there is no run {key}")]
+    RunNotFound { key: RunKey },
+    #[error("run {key} exists already, with another kind or input")]
+    RunExists { key: RunKey },
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Another answer came first (L12).
+    #[error("run {key} has this answer already: `{winner}` came first, at event {index}")]
+    SignalLost { key: RunKey, winner: String, index: Index },
+    #[error("run {key} has no open question at {place}")]
+    WaitNotFound { key: RunKey, place: String },
+    #[error(transparent)]
+    TaskAttemptOver(#[from] StaleReport),
+    #[error("run {key} cannot be deleted: {why}")]
+    RunBusy { key: RunKey, why: String },
+    /// Recorded bytes do not have the checksum they were written with (L2).
+    #[error("the log of run {key} is damaged at event {index}: {why}")]
+    LogCorrupt { key: RunKey, index: Index, why: String },
+    #[error("damaged data: {why}")]
+    Corrupt { why: String },
+    #[error("a payload of {bytes} bytes is over the limit of {max}")]
+    PayloadTooLarge { bytes: usize, max: usize },
+    #[error("the disk is full")]
+    DiskFull,
+    #[error("{path} is in use by another process")]
+    DirectoryLocked { path: PathBuf },
+    #[error("{path} was written by a newer Onward: it has format {found}, this program reads up to {supported}")]
+    DirectoryNewer { path: PathBuf, found: u32, supported: u32 },
+    #[error("{path} is not an Onward directory: {why}")]
+    DirectoryForeign { path: PathBuf, why: String },
+    /// A sync failed: what was not acknowledged may or may not be there, and nothing more is written.
+    #[error("the store has stopped taking writes: {why}")]
+    Stopped { why: String },
+    #[error("the store was opened for reading only")]
+    ReadOnly,
+    #[error("the page cursor `{cursor}` is not one of ours")]
+    CursorInvalid { cursor: String },
+    #[error("the store cannot be reached: {why}")]
+    Unavailable { why: String },
+}
+
+/// What a caller should do about an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Consequence {
+    /// The caller asked for something that cannot be; asking again changes nothing.
+    TellCaller,
+    /// The lease is lost: drop the run's memory and stop working on it.
+    StopRun,
+    /// The same call may succeed later.
+    Retry,
+    /// This run's data is damaged; the others go on.
+    IsolateRun,
+    /// Nothing more can be written by this process.
+    StopProcess,
+}
+
+impl StoreError {
+    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    pub fn code(&self) -> &'static str {
+        match self {
+            StoreError::RunNotFound { .. } => "run_not_found",
+            StoreError::RunExists { .. } => "run_exists",
+            StoreError::Refused(refusal) => match refusal {
+                Refusal::Closed { .. } => "run_closed",
+                Refusal::Fenced { .. } => "lease_lost",
+                Refusal::Unread { .. } => "inputs_unread",
+                Refusal::Paused { .. } => "run_paused",
+                Refusal::NotPaused { .. } => "run_not_paused",
+                Refusal::OtherGeneration { .. } => "run_continued",
+            },
+            StoreError::SignalLost { .. } => "signal_lost",
+            StoreError::WaitNotFound { .. } => "wait_not_found",
+            StoreError::TaskAttemptOver(_) => "task_attempt_over",
+            StoreError::RunBusy { .. } => "run_busy",
+            StoreError::LogCorrupt { .. } => "log_corrupt",
+            StoreError::Corrupt { .. } => "store_corrupt",
+            StoreError::PayloadTooLarge { .. } => "payload_too_large",
+            StoreError::DiskFull => "disk_full",
+            StoreError::DirectoryLocked { .. } => "directory_locked",
+            StoreError::DirectoryNewer { .. } => "directory_newer",
+            StoreError::DirectoryForeign { .. } => "directory_foreign",
+            StoreError::Stopped { .. } => "store_stopped",
+            StoreError::ReadOnly => "store_read_only",
+            StoreError::CursorInvalid { .. } => "cursor_invalid",
+            StoreError::Unavailable { .. } => "store_unavailable",
+        }
+    }
+
+    pub fn consequence(&self) -> Consequence {
+        match self {
+            StoreError::Refused(Refusal::Fenced { .. } | Refusal::OtherGeneration { .. }) => Consequence::StopRun,
+            StoreError::Refused(Refusal::Unread { .. }) => Consequence::Retry,
+            StoreError::LogCorrupt { .. } => Consequence::IsolateRun,
+            StoreError::DiskFull | StoreError::Unavailable { .. } => Consequence::Retry,
+            StoreError::Stopped { .. } | StoreError::Corrupt { .. } => Consequence::StopProcess,
+            _ => Consequence::TellCaller,
+        }
+    }
+
+    /// What to try, where there is something to try.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            StoreError::RunNotFound { .. } => "`onward run list` shows the runs of this store",
+            StoreError::RunExists { .. } => "use another id, or start it with the same input to get the existing run",
+            StoreError::Refused(Refusal::Closed { .. }) => "a closed run takes no more inputs; start a new one",
+            StoreError::Refused(Refusal::Paused { .. }) => "`onward run show` says why it is paused",
+            StoreError::SignalLost { .. } => "the first answer stands; the run was not harmed",
+            StoreError::WaitNotFound { .. } => "`onward approval list` shows the open questions",
+            StoreError::LogCorrupt { .. } => "the other runs are unharmed; restore this one from a backup or delete it",
+            StoreError::PayloadTooLarge { .. } => "keep large data elsewhere and pass a reference",
+            StoreError::DiskFull => "free some space; writes go on by themselves",
+            StoreError::DirectoryLocked { .. } => "stop the other process first; reading commands work meanwhile",
+            StoreError::DirectoryNewer { .. } => "use the newer program; the directory was left untouched",
+            StoreError::DirectoryForeign { .. } => "choose an empty directory or one that Onward made",
+            StoreError::Stopped { .. } => "check the disk and restart; what was acknowledged is safe",
+            _ => return None,
+        })
+    }
+}

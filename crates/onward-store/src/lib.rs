@@ -1,0 +1,233 @@
+//! Where logs are kept: the port, its errors, the in-memory reference store and the conformance suite.
+//!
+//! A store reads and writes; it never decides. What may be appended, at which index and with which consequences is
+//! asked of `onward-core` ([`onward_core::run::RunHead`], [`onward_core::task::Task`]) under the run's lock, and carried out in one
+//! atomic write.
+//!
+//! Every write that returned `Ok` is durable. A write that returned an error was not done, but for
+//! [`StoreError::Stopped`] and [`StoreError::Unavailable`], whose outcome is unknown: a repeat with the same id finds out (L5).
+
+mod error;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait, WaitKind};
+use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::{Epoch, Index, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+
+pub use error::{Consequence, StoreError};
+
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// The payload size up to which data is kept inside its event; larger ones are stored once, by content.
+pub const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// The default limit on one payload.
+pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The judge of leases, timers and retention.
+pub trait Clock: Send + Sync {
+    fn now(&self) -> Timestamp;
+}
+
+/// The port. Object safe; each write is one atomic operation.
+///
+/// Futures may be dropped at any time: a write that was submitted happens or not as a whole, whoever waits for it.
+pub trait Store: Send + Sync {
+    /// Starts a run, or finds it: the same id with the same kind and input is the same run (L18).
+    ///
+    /// With `claim`, a run that was created is leased to that worker in the same write.
+    fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started>;
+
+    /// Appends an event from outside at the run's next index, whatever its worker is doing.
+    fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended>;
+
+    /// Leases up to `limit` pending runs that nobody holds, oldest first, each with a raised epoch.
+    fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>>;
+
+    /// Appends what a worker decided, if it still holds the run (L3, L7). The worker keeps the lease.
+    fn commit(&self, commit: Commit) -> StoreFuture<'_, Committed>;
+
+    /// Gives a lease back. A lease that is lost already is no error.
+    fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()>;
+
+    /// Leases up to `limit` visible tasks of the given kinds, by priority, then oldest first (L9).
+    fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>>;
+
+    /// Takes a worker's word about the task it holds; the outcome becomes an input of the task's run in the same write.
+    ///
+    /// `claim` is the number of the claim, `lease` how long a heartbeat extends it.
+    fn report_task(&self, task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()>;
+
+    /// Extends every run lease of a worker; makes the worker known. Returns whether the worker was still known:
+    /// if not, all its leases are lost.
+    fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool>;
+
+    /// Does what has become due by the store's clock, at most `limit` of each: fires timers, ends or retries tasks that timed out,
+    /// and takes the leases of silent workers away.
+    fn expire(&self, limit: usize) -> StoreFuture<'_, Expired>;
+
+    /// The oldest news for other runs that nobody has finished yet; a courier hands them over and finishes them.
+    fn deliveries(&self, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>>;
+
+    /// Removes news that were handed over.
+    fn finish_deliveries(&self, done: Vec<DeliveryId>) -> StoreFuture<'_, ()>;
+
+    /// The run's current generation, or an earlier one. Its status is `running` while somebody holds its lease.
+    fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>>;
+
+    /// Up to `limit` records from the one that holds event `from`, in order; each one's checksum is checked.
+    fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>>;
+
+    /// Runs, newest first.
+    fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage>;
+
+    /// Open questions, oldest first.
+    fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>>;
+
+    /// Deletes whole closed runs (all generations, with their blobs), and never one with an open child, unfinished news, or a reader
+    /// that would see half of it (L20). Returns how many went.
+    fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64>;
+
+    /// Asks to be told of every change, after it is durable. Hints only: a lost one costs time, never correctness.
+    fn subscribe(&self, listener: Arc<dyn Listener>);
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Started {
+    /// False when the run existed already.
+    pub created: bool,
+    pub head: RunHead,
+    /// The answer to the signal that came with the start.
+    pub signal: Option<Appended>,
+    /// The lease, when one was asked for and the run was created.
+    pub claimed: Option<ClaimedRun>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    pub index: Index,
+    pub at: Timestamp,
+    /// The very same input was taken before; this is the first answer.
+    pub repeated: bool,
+    /// The run was waiting and has something to do now.
+    pub woke: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClaimedRun {
+    /// With the epoch to commit under.
+    pub head: RunHead,
+    /// The whole log, when the store has it at hand.
+    pub records: Option<Vec<Record>>,
+}
+
+#[derive(Debug, Clone)]
+pub struct ClaimRuns {
+    pub worker: WorkerId,
+    /// The kinds and versions the worker has; `None` as version stands for runs without one.
+    pub knows: Arc<BTreeMap<Name, Vec<Option<Name>>>>,
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct ClaimTasks {
+    pub worker: WorkerId,
+    pub queues: Vec<Option<Name>>,
+    pub kinds: Arc<Vec<Name>>,
+    pub limit: usize,
+    pub lease: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Expired {
+    pub timers_fired: u64,
+    pub tasks_expired: u64,
+    pub workers_lost: u64,
+    /// Whether `limit` stopped it early.
+    pub more: bool,
+    /// When the next thing becomes due.
+    pub next_due: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeliveryId(pub u64);
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RunQuery {
+    pub namespace: Namespace,
+    pub kind: Option<Name>,
+    /// Empty means any.
+    pub statuses: Vec<Status>,
+    pub created_from: Option<Timestamp>,
+    pub created_until: Option<Timestamp>,
+    /// 0 means the store's default page.
+    pub limit: usize,
+    /// Where the page before ended.
+    pub cursor: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunPage {
+    pub runs: Vec<RunHead>,
+    pub next: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct WaitQuery {
+    pub namespace: Namespace,
+    pub kind: Option<WaitKind>,
+    pub run: Option<RunKey>,
+    /// 0 means the store's default page.
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delete {
+    /// One run, at once, for the stated reason.
+    Run { key: RunKey, reason: String },
+    /// Up to `limit` runs whose time is over.
+    Expired { retention: Retention, limit: usize },
+}
+
+/// How long closed runs are kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Retention {
+    pub default: Duration,
+    pub by_kind: BTreeMap<Name, Duration>,
+}
+
+impl Default for Retention {
+    fn default() -> Retention {
+        Retention { default: Duration::from_secs(30 * 24 * 3_600), by_kind: BTreeMap::new() }
+    }
+}
+
+impl Retention {
+    pub fn of(&self, kind: &Name) -> Duration {
+        self.by_kind.get(kind).copied().unwrap_or(self.default)
+    }
+}
+
+/// Hears of changes after they are durable, on the store's own thread: it must be quick and must not call back.
+pub trait Listener: Send + Sync {
+    fn changed(&self, change: Change<'_>);
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Change<'a> {
+    /// A record is in the log; records of one run come in order.
+    Appended { head: &'a RunHead, record: &'a Record },
+    /// A run that nobody holds has something to do.
+    RunPending { head: &'a RunHead },
+    /// A task may be claimed.
+    TaskQueued { task: &'a Task },
+    /// Something becomes due earlier than anything before.
+    DueAt(Timestamp),
+    /// There are news to deliver.
+    DeliveryAdded,
+}
