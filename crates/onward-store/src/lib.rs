@@ -7,7 +7,10 @@
 //! Every write that returned `Ok` is durable. A write that returned an error was not done, but for
 //! [`StoreError::Stopped`] and [`StoreError::Unavailable`], whose outcome is unknown: a repeat with the same id finds out (L5).
 
+mod clock;
 mod error;
+mod memory;
+pub mod payloads;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -19,7 +22,9 @@ use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait, WaitKin
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
+pub use clock::{ManualClock, SystemClock};
 pub use error::{Consequence, StoreError};
+pub use memory::MemoryStore;
 
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
@@ -29,6 +34,12 @@ pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 /// The default limit on one payload.
 pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// How many rows a list returns that is not told how many.
+pub const PAGE_DEFAULT: usize = 100;
+
+/// How long a worker is known that claims without ever having sent a heartbeat.
+pub const SESSION_DEFAULT: Duration = Duration::from_secs(30);
+
 /// The judge of leases, timers and retention.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
@@ -37,19 +48,27 @@ pub trait Clock: Send + Sync {
 /// The port. Object safe; each write is one atomic operation.
 ///
 /// Futures may be dropped at any time: a write that was submitted happens or not as a whole, whoever waits for it.
+/// Every head that a store returns says `running` for a pending run that somebody holds; a commit's answer says what was written.
 pub trait Store: Send + Sync {
-    /// Starts a run, or finds it: the same id with the same kind and input is the same run (L18).
+    /// Starts a run, or finds it: the same id with the same kind and input is the same run (L18), also when it is closed or has
+    /// continued as new since (its first input counts). A refused signal refuses the whole call.
+    ///
+    /// A child whose parent has ended meanwhile is sent what its `on_parent_close` says in the same write (L19).
     ///
     /// With `claim`, a run that was created is leased to that worker in the same write.
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started>;
 
     /// Appends an event from outside at the run's next index, whatever its worker is doing.
+    ///
+    /// Its `once` slot is looked at first, so that a late repeat stays a repeat (L11); then the run (closed, continued as new);
+    /// then the wait that an answer needs.
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended>;
 
     /// Leases up to `limit` pending runs that nobody holds, oldest first, each with a raised epoch.
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>>;
 
-    /// Appends what a worker decided, if it still holds the run (L3, L7). The worker keeps the lease.
+    /// Appends what a worker decided, unless somebody has claimed the run since: the epoch alone fences (L3, L7). The worker keeps
+    /// its lease until it releases it, falls silent, or the run closes, pauses or continues as new. Epochs go on over generations.
     fn commit(&self, commit: Commit) -> StoreFuture<'_, Committed>;
 
     /// Gives a lease back. A lease that is lost already is no error.
@@ -80,10 +99,11 @@ pub trait Store: Send + Sync {
     /// The run's current generation, or an earlier one. Its status is `running` while somebody holds its lease.
     fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>>;
 
-    /// Up to `limit` records from the one that holds event `from`, in order; each one's checksum is checked.
+    /// Up to `limit` records from the one that holds event `from`, in order; each one's checksum is checked. A run or generation that
+    /// is not there is `RunNotFound`, never an empty log (F27).
     fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>>;
 
-    /// Runs, newest first.
+    /// Runs in their current generation, newest first; `created_from` is inclusive, `created_until` is not.
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage>;
 
     /// Open questions, oldest first.

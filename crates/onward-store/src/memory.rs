@@ -1,0 +1,170 @@
+//! The reference store: plain maps behind one mutex.
+//!
+//! Owns nothing but memory, and is the oracle that every other store is compared with: simple and obviously right, not fast.
+//! Must never decide: what may be appended and what follows is asked of `onward-core`. Each operation decides on copies first and
+//! only then changes anything, so a refusal (or a panic) leaves the state as it was.
+
+mod due;
+mod lease;
+mod query;
+mod state;
+mod task;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
+use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::{Epoch, Index, Record, RunHead, RunKey, Timestamp, WorkerId};
+
+use crate::{
+    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeliveryId, Expired, Listener, PAYLOAD_BYTES_MAX, RunPage,
+    RunQuery, Started, Store, StoreError, StoreFuture, WaitQuery, payloads,
+};
+use state::State;
+
+pub struct MemoryStore {
+    clock: Arc<dyn Clock>,
+    payload_bytes_max: usize,
+    state: Mutex<State>,
+    /// Locked while listeners are called, so that they hear of changes in the order of the writes.
+    listeners: Mutex<Vec<Arc<dyn Listener>>>,
+}
+
+impl MemoryStore {
+    pub fn new(clock: Arc<dyn Clock>) -> MemoryStore {
+        MemoryStore { clock, payload_bytes_max: PAYLOAD_BYTES_MAX, state: Mutex::default(), listeners: Mutex::default() }
+    }
+
+    pub fn with_payload_bytes_max(self, max: usize) -> MemoryStore {
+        MemoryStore { payload_bytes_max: max, ..self }
+    }
+
+    /// Runs one operation under the lock, at one time of the clock; then, outside of it, tells the listeners.
+    fn write<T>(&self, operation: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+        let answer = {
+            let mut state = lock(&self.state);
+            operation(&mut state, self.clock.now())
+        };
+        let listeners = lock(&self.listeners);
+        loop {
+            // Somebody else's news may be among these: whoever holds the listeners tells everything there is, in order.
+            let news = std::mem::take(&mut lock(&self.state).news);
+            if news.is_empty() {
+                return answer;
+            }
+            for item in &news {
+                listeners.iter().for_each(|listener| listener.changed(item.as_change()));
+            }
+        }
+    }
+
+    fn read<T>(&self, operation: impl FnOnce(&State) -> T) -> T {
+        operation(&lock(&self.state))
+    }
+}
+
+/// A panic under the lock came from a check before the first change (see the module), so the state is sound.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Store for MemoryStore {
+    fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
+        Box::pin(async move {
+            payloads::check_new_run(&run, self.payload_bytes_max)?;
+            self.write(|state, now| state.start_run(run, claim, now))
+        })
+    }
+
+    fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
+        Box::pin(async move {
+            payloads::check_input(&input, self.payload_bytes_max)?;
+            self.write(|state, now| state.append_input(&run, input, now))
+        })
+    }
+
+    fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
+        Box::pin(async move { Ok(self.write(|state, now| state.claim_runs(&request, now))) })
+    }
+
+    fn commit(&self, commit: Commit) -> StoreFuture<'_, Committed> {
+        Box::pin(async move {
+            payloads::check_commit(&commit, self.payload_bytes_max)?;
+            self.write(|state, now| state.commit(commit, now))
+        })
+    }
+
+    fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.write(|state, _| state.release_run(&run, epoch));
+            Ok(())
+        })
+    }
+
+    fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {
+        Box::pin(async move { Ok(self.write(|state, now| state.claim_tasks(&request, now))) })
+    }
+
+    fn report_task(&self, task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            payloads::check_report(&report, self.payload_bytes_max)?;
+            self.write(|state, now| {
+                let task = state.held_task(&task)?;
+                state.report_task(task, claim, report, lease, now)
+            })
+        })
+    }
+
+    fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
+        Box::pin(async move { Ok(self.write(|state, now| state.heartbeat(worker, lease, now))) })
+    }
+
+    fn expire(&self, limit: usize) -> StoreFuture<'_, Expired> {
+        Box::pin(async move { Ok(self.write(|state, now| state.expire(limit, now))) })
+    }
+
+    fn deliveries(&self, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>> {
+        Box::pin(async move { Ok(self.read(|state| state.deliveries(limit))) })
+    }
+
+    fn finish_deliveries(&self, done: Vec<DeliveryId>) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.write(|state, _| state.finish_deliveries(&done));
+            Ok(())
+        })
+    }
+
+    fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>> {
+        Box::pin(async move { Ok(self.read(|state| state.read_run(&run, generation))) })
+    }
+
+    fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>> {
+        Box::pin(async move { self.read(|state| state.read_log(&run, generation, from, limit)) })
+    }
+
+    fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
+        Box::pin(async move { self.read(|state| state.list_runs(&query)) })
+    }
+
+    fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>> {
+        Box::pin(async move { Ok(self.read(|state| state.list_waits(&query))) })
+    }
+
+    fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {
+        Box::pin(async move { self.write(|state, now| state.delete_runs(&delete, now)) })
+    }
+
+    fn subscribe(&self, listener: Arc<dyn Listener>) {
+        lock(&self.listeners).push(listener);
+    }
+}
+
+impl std::fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemoryStore").field("payload_bytes_max", &self.payload_bytes_max).finish_non_exhaustive()
+    }
+}
+
+// `StoreError` is the error of every fallible operation of the state, whichever file it lives in.
+type Answer<T> = Result<T, StoreError>;

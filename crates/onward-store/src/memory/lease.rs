@@ -1,0 +1,73 @@
+//! Who works on which run: worker sessions, claims and releases.
+//!
+//! A lease belongs to a worker's session, not to a run: one heartbeat extends them all, one silence loses them all.
+
+use std::time::Duration;
+
+use onward_core::{Epoch, RunKey, Status, Timestamp, WorkerId};
+
+use super::state::State;
+use crate::{ClaimRuns, ClaimedRun, SESSION_DEFAULT};
+
+impl State {
+    pub fn claim_runs(&mut self, request: &ClaimRuns, now: Timestamp) -> Vec<ClaimedRun> {
+        let mut found: Vec<(u64, RunKey)> = self
+            .open_runs()
+            .filter(|run| {
+                let head = run.head();
+                request.knows.get(&head.kind).is_some_and(|versions| versions.contains(&head.version)) // L14
+            })
+            .filter_map(|run| Some((run.claimable_since?, run.head().key.clone())))
+            .collect();
+        found.sort();
+        let keys: Vec<RunKey> = found.into_iter().take(request.limit).map(|(_, key)| key).collect();
+        let mut claimed = Vec::new();
+        for key in keys {
+            claimed.extend(self.claim_run(&key, &request.worker, now));
+            self.settle(&key);
+        }
+        claimed
+    }
+
+    /// Leases a run that is pending and that nobody holds; the caller settles it.
+    pub fn claim_run(&mut self, key: &RunKey, worker: &WorkerId, now: Timestamp) -> Option<ClaimedRun> {
+        let run = self.run_mut(key);
+        if run.head().status != Status::Pending || run.lease.is_some() {
+            return None;
+        }
+        run.lease = Some(worker.clone());
+        let current = run.current_mut();
+        current.head.epoch = Epoch(current.head.epoch.0 + 1); // L7
+        let records = current.records.clone();
+        let head = run.shown_head();
+        if !self.sessions.contains_key(worker) {
+            self.heartbeat(worker.clone(), SESSION_DEFAULT, now);
+        }
+        Some(ClaimedRun { head, records: Some(records) })
+    }
+
+    pub fn release_run(&mut self, key: &RunKey, epoch: Epoch) {
+        if let Some(run) = self.runs.get_mut(key).filter(|run| run.head().epoch == epoch) {
+            run.lease = None;
+            self.settle(key);
+        }
+    }
+
+    pub fn heartbeat(&mut self, worker: WorkerId, lease: Duration, now: Timestamp) -> bool {
+        let until = now.after(lease);
+        let known = self.sessions.insert(worker, until).is_some();
+        self.announce_due(until);
+        known
+    }
+
+    /// The worker was silent for too long: its runs are free.
+    pub fn lose_worker(&mut self, worker: &WorkerId) {
+        self.sessions.remove(worker);
+        let held: Vec<RunKey> =
+            self.open_runs().filter(|run| run.lease.as_ref() == Some(worker)).map(|run| run.head().key.clone()).collect();
+        for key in held {
+            self.run_mut(&key).lease = None;
+            self.settle(&key);
+        }
+    }
+}

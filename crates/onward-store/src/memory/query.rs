@@ -1,0 +1,125 @@
+//! Reading, listing and deleting.
+
+use onward_core::run::{Delivery, Wait};
+use onward_core::{Index, Record, RunHead, RunKey, Timestamp};
+
+use super::Answer;
+use super::state::{Generation, Run, State};
+use crate::{Delete, DeliveryId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, WaitQuery};
+
+impl State {
+    pub fn read_run(&self, key: &RunKey, generation: Option<u32>) -> Option<RunHead> {
+        let run = self.runs.get(key)?;
+        match generation {
+            Some(generation) if generation != run.head().generation => {
+                Some(run.generations.get(generation as usize)?.head.clone())
+            }
+            _ => Some(run.shown_head()),
+        }
+    }
+
+    pub fn read_log(&self, key: &RunKey, generation: Option<u32>, from: Index, limit: usize) -> Answer<Vec<Record>> {
+        let run = self.runs.get(key);
+        let found: Option<&Generation> = match generation {
+            Some(generation) => run.and_then(|run| run.generations.get(generation as usize)),
+            None => run.map(Run::current),
+        };
+        let records = &found.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?.records;
+        Ok(records.iter().filter(|record| record.next_index() > from).take(limit).cloned().collect())
+    }
+
+    pub fn list_runs(&self, query: &RunQuery) -> Answer<RunPage> {
+        let before = query.cursor.as_deref().map(parse_cursor).transpose()?;
+        let mut found: Vec<RunHead> = self
+            .runs
+            .values()
+            .map(Run::shown_head)
+            .filter(|head| head.key.namespace == query.namespace)
+            .filter(|head| query.kind.as_ref().is_none_or(|kind| *kind == head.kind))
+            .filter(|head| query.statuses.is_empty() || query.statuses.contains(&head.status))
+            .filter(|head| query.created_from.is_none_or(|from| head.created_at >= from))
+            .filter(|head| query.created_until.is_none_or(|until| head.created_at < until))
+            .filter(|head| before.is_none_or(|(at, id)| (head.created_at, head.key.id.as_str()) < (at, id)))
+            .collect();
+        found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
+        let limit = page(query.limit);
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| more).map(cursor_after);
+        Ok(RunPage { runs: found, next })
+    }
+
+    pub fn list_waits(&self, query: &WaitQuery) -> Vec<Wait> {
+        let mut found: Vec<&Wait> = self
+            .open_runs()
+            .flat_map(|run| run.waits.values())
+            .filter(|wait| wait.run.namespace == query.namespace)
+            .filter(|wait| query.kind.is_none_or(|kind| kind == wait.kind))
+            .filter(|wait| query.run.as_ref().is_none_or(|run| *run == wait.run))
+            .collect();
+        found.sort_by_key(|wait| (wait.requested_at, &wait.run, &wait.place));
+        found.into_iter().take(page(query.limit)).cloned().collect()
+    }
+
+    pub fn deliveries(&self, limit: usize) -> Vec<(DeliveryId, Delivery)> {
+        self.deliveries.iter().take(limit).map(|(id, (_, delivery))| (*id, delivery.clone())).collect()
+    }
+
+    pub fn finish_deliveries(&mut self, done: &[DeliveryId]) {
+        self.deliveries.retain(|id, _| !done.contains(id));
+    }
+
+    pub fn delete_runs(&mut self, delete: &Delete, now: Timestamp) -> Answer<u64> {
+        match delete {
+            Delete::Run { key, reason: _ } => {
+                let run = self.runs.get(key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
+                if let Some(why) = self.busy(run) {
+                    return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() });
+                }
+                self.runs.remove(key);
+                Ok(1)
+            }
+            Delete::Expired { retention, limit } => {
+                let over = |head: &RunHead| Some((head.ended_at?, head.key.clone()));
+                let mut found: Vec<(Timestamp, RunKey)> = self
+                    .runs
+                    .values()
+                    .filter(|run| run.head().ended_at.is_some_and(|ended| ended.after(retention.of(&run.head().kind)) <= now))
+                    .filter(|run| self.busy(run).is_none())
+                    .filter_map(|run| over(run.head()))
+                    .collect();
+                found.sort();
+                found.truncate(*limit);
+                found.iter().for_each(|(_, key)| drop(self.runs.remove(key)));
+                Ok(found.len() as u64)
+            }
+        }
+    }
+
+    /// Why a run cannot go yet (L20).
+    fn busy(&self, run: &Run) -> Option<&'static str> {
+        let key = &run.head().key;
+        if !run.head().status.is_closed() {
+            Some("it is not closed")
+        } else if self.open_heads().any(|child| child.parent.as_ref().is_some_and(|parent| parent.run == *key)) {
+            Some("it has an open child")
+        } else if self.deliveries.values().any(|(from, _)| from == key) {
+            Some("it has news for other runs that are not delivered yet")
+        } else {
+            None
+        }
+    }
+}
+
+fn page(limit: usize) -> usize {
+    if limit == 0 { PAGE_DEFAULT } else { limit }
+}
+
+fn cursor_after(head: &RunHead) -> String {
+    format!("{}:{}", head.created_at.0, head.key.id)
+}
+
+fn parse_cursor(cursor: &str) -> Answer<(Timestamp, &str)> {
+    let parsed = cursor.split_once(':').and_then(|(at, id)| Some((Timestamp(at.parse().ok()?), id)));
+    parsed.ok_or_else(|| StoreError::CursorInvalid { cursor: cursor.to_owned() })
+}

@@ -1,0 +1,370 @@
+//! The maps, and the appends that change them.
+//!
+//! Every change of a run ends with [`State::settle`], which derives from the run itself whether it is open, held and claimable; so
+//! no operation keeps books of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Delivery, Effect, Input, NewRun, Once, Wait, wait_key};
+use onward_core::task::Task;
+use onward_core::{Event, Hash, Index, Place, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+
+use super::Answer;
+use super::due::Timer;
+use super::task::QueuedTask;
+use crate::{Appended, Change, DeliveryId, Started, StoreError};
+
+#[derive(Default)]
+pub struct State {
+    pub runs: BTreeMap<RunKey, Run>,
+    /// The runs that are not closed. Only these have timers, tasks and waits.
+    pub open: BTreeSet<RunKey>,
+    /// When each known worker's leases end.
+    pub sessions: BTreeMap<WorkerId, Timestamp>,
+    /// With the run they come from.
+    pub deliveries: BTreeMap<DeliveryId, (RunKey, Delivery)>,
+    /// What the listeners have not heard yet.
+    pub news: Vec<News>,
+    /// The earliest moment that listeners know of.
+    pub announced_due: Option<Timestamp>,
+    /// Counts what must stay in the order it came in.
+    counter: u64,
+}
+
+#[derive(Default)]
+pub struct Run {
+    /// By generation number; the last one is current.
+    pub generations: Vec<Generation>,
+    /// Kept over all generations (L11).
+    pub slots: BTreeMap<String, Slot>,
+    pub lease: Option<WorkerId>,
+    /// Since when, by the store's counter, the run may be claimed.
+    pub claimable_since: Option<u64>,
+    pub timers: BTreeMap<Place, Timer>,
+    pub tasks: BTreeMap<Place, QueuedTask>,
+    pub waits: BTreeMap<Place, Wait>,
+}
+
+pub struct Generation {
+    pub head: RunHead,
+    pub records: Vec<Record>,
+}
+
+/// Who filled a slot, and the answer that repeats get.
+pub struct Slot {
+    pub token: String,
+    pub index: Index,
+    pub at: Timestamp,
+}
+
+/// A [`Change`] that owns what it tells.
+pub enum News {
+    Appended { head: RunHead, record: Record },
+    RunPending { head: RunHead },
+    TaskQueued { task: Box<Task> },
+    DueAt(Timestamp),
+    DeliveryAdded,
+}
+
+impl News {
+    pub fn as_change(&self) -> Change<'_> {
+        match self {
+            News::Appended { head, record } => Change::Appended { head, record },
+            News::RunPending { head } => Change::RunPending { head },
+            News::TaskQueued { task } => Change::TaskQueued { task },
+            News::DueAt(at) => Change::DueAt(*at),
+            News::DeliveryAdded => Change::DeliveryAdded,
+        }
+    }
+}
+
+impl Run {
+    fn new(head: RunHead, first: Record) -> Run {
+        Run { generations: vec![Generation { head, records: vec![first] }], ..Run::default() }
+    }
+
+    pub fn current(&self) -> &Generation {
+        self.generations.last().expect("a run has at least one generation")
+    }
+
+    pub fn current_mut(&mut self) -> &mut Generation {
+        self.generations.last_mut().expect("a run has at least one generation")
+    }
+
+    pub fn head(&self) -> &RunHead {
+        &self.current().head
+    }
+
+    /// The head as it is told to others: a pending run that somebody holds is running.
+    pub fn shown_head(&self) -> RunHead {
+        let mut head = self.head().clone();
+        if head.status == Status::Pending && self.lease.is_some() {
+            head.status = Status::Running;
+        }
+        head
+    }
+
+    /// What the run was first started with: its successors have other inputs.
+    fn is_started_by(&self, run: &NewRun) -> bool {
+        let first = &self.generations[0];
+        let Some(Event::RunStarted(started)) = first.records[0].events.first() else { unreachable!("H2") };
+        first.head.kind == run.started.kind && Hash::of(&started.input) == Hash::of(&run.started.input)
+    }
+}
+
+/// What an input would do, decided before anything is changed.
+enum Judged {
+    Repeated(Appended),
+    Taken { head: Box<RunHead>, admitted: Admitted, once: Option<Once>, woke: bool },
+}
+
+impl Judged {
+    fn answer(&self) -> Appended {
+        match self {
+            Judged::Repeated(appended) => *appended,
+            Judged::Taken { admitted, woke, .. } => {
+                Appended { index: admitted.record.index, at: admitted.record.at, repeated: false, woke: *woke }
+            }
+        }
+    }
+}
+
+/// Decides about an input: its slot first, so that a late repeat stays a repeat (L11); then the run; then the wait it answers.
+fn judge(run: &Run, input: Input, now: Timestamp) -> Answer<Judged> {
+    let key = || run.head().key.clone();
+    if let Some(once) = &input.once
+        && let Some(slot) = run.slots.get(&once.key)
+    {
+        if slot.token != once.token {
+            return Err(StoreError::SignalLost { key: key(), winner: slot.token.clone(), index: slot.index }); // L12
+        }
+        return Ok(Judged::Repeated(Appended { index: slot.index, at: slot.at, repeated: true, woke: false }));
+    }
+    let place = input.needs_wait().cloned();
+    let mut head = run.head().clone();
+    let admitted = head.admit_input(input.event, input.generation, now)?;
+    if let Some(place) = place
+        && !run.waits.contains_key(&place)
+    {
+        return Err(StoreError::WaitNotFound { key: key(), place: place.to_string() });
+    }
+    let woke = run.head().status == Status::Waiting && head.status == Status::Pending;
+    Ok(Judged::Taken { head: Box::new(head), admitted, once: input.once, woke })
+}
+
+impl State {
+    pub fn start_run(&mut self, run: NewRun, claim: Option<WorkerId>, now: Timestamp) -> Answer<Started> {
+        if self.runs.contains_key(&run.key) {
+            return self.find_run(run, now);
+        }
+        let key = run.key.clone();
+        let (head, first) = RunHead::start(key.clone(), run.started, now);
+        let fresh = Run::new(head, first.clone());
+        let judged = run.signal.map(|signal| judge(&fresh, signal, now)).transpose()?;
+
+        let signal = judged.as_ref().map(Judged::answer);
+        self.news.push(News::Appended { head: fresh.head().clone(), record: first });
+        self.runs.insert(key.clone(), fresh);
+        self.apply_parent_close(&key);
+        if let Some(judged) = judged {
+            self.take_input(&key, judged);
+        }
+        let claimed = claim.and_then(|worker| self.claim_run(&key, &worker, now));
+        self.settle(&key);
+        Ok(Started { created: true, head: self.run(&key).shown_head(), signal, claimed })
+    }
+
+    /// The run exists: the caller gets it, and its signal goes in.
+    fn find_run(&mut self, run: NewRun, now: Timestamp) -> Answer<Started> {
+        if !self.run(&run.key).is_started_by(&run) {
+            return Err(StoreError::RunExists { key: run.key }); // L18
+        }
+        let signal = run.signal.map(|signal| self.append_input(&run.key, signal, now)).transpose()?;
+        Ok(Started { created: false, head: self.run(&run.key).shown_head(), signal, claimed: None })
+    }
+
+    /// A child whose parent ended before the start came through is told at once: nobody else will find it.
+    fn apply_parent_close(&mut self, key: &RunKey) {
+        let child = self.run(key).head();
+        let Some(link) = &child.parent else { return };
+        let Some(parent) = self.runs.get(&link.run) else { return };
+        let over = parent.head().status.is_closed() || parent.head().generation != link.generation;
+        if let Some(delivery) = child.parent_closed().filter(|_| over) {
+            let from = link.run.clone();
+            self.send(from, delivery);
+        }
+    }
+
+    pub fn append_input(&mut self, key: &RunKey, input: Input, now: Timestamp) -> Answer<Appended> {
+        let run = self.runs.get(key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
+        let judged = judge(run, input, now)?;
+        let answer = judged.answer();
+        self.take_input(key, judged);
+        self.settle(key);
+        Ok(answer)
+    }
+
+    /// Carries out what [`judge`] decided; the caller settles the run.
+    fn take_input(&mut self, key: &RunKey, judged: Judged) {
+        let Judged::Taken { head, admitted, once, .. } = judged else { return };
+        if let Some(once) = once {
+            let slot = Slot { token: once.token, index: admitted.record.index, at: admitted.record.at };
+            self.run_mut(key).slots.insert(once.key, slot);
+        }
+        self.take(key, *head, admitted);
+    }
+
+    /// The outcome of a timer or task, whose row is gone already. A run that has ended since does not want it.
+    pub fn append_outcome(&mut self, key: &RunKey, event: Event, generation: u32, now: Timestamp) {
+        let input = Input { event, once: None, generation: Some(generation) };
+        match self.append_input(key, input, now) {
+            Ok(_) | Err(StoreError::RunNotFound { .. } | StoreError::Refused(_)) => {}
+            Err(error) => unreachable!("an outcome has no slot and answers no wait: {error}"),
+        }
+    }
+
+    pub fn commit(&mut self, commit: Commit, now: Timestamp) -> Answer<Committed> {
+        let key = commit.key.clone();
+        let run = self.runs.get(&key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
+        // The commit that made a run continue as new is repeated to the generation it ended.
+        let own = run.generations.get(commit.generation as usize).map(|generation| generation.head.clone());
+        if let Some(mut own) = own.filter(|own| own.generation != run.head().generation)
+            && let Err(CommitRefusal::Repeated(first)) = own.admit_commit(commit.clone(), now)
+        {
+            return Ok(first);
+        }
+        let mut head = run.head().clone();
+        let mut admitted = match head.admit_commit(commit, now) {
+            Ok(admitted) => admitted,
+            Err(CommitRefusal::Repeated(first)) => return Ok(first),
+            Err(CommitRefusal::Refused(refusal)) => return Err(refusal.into()),
+        };
+
+        let answer = Committed { index: admitted.record.index, at: now, status: head.status };
+        let successor = admitted.successor.take();
+        self.take(&key, head, admitted);
+        if let Some(successor) = successor {
+            self.succeed(*successor, now);
+        }
+        self.settle(&key);
+        Ok(answer)
+    }
+
+    /// Begins the run's next generation; nobody holds it.
+    fn succeed(&mut self, successor: NewRun, now: Timestamp) {
+        let (mut head, first) = RunHead::start(successor.key, successor.started, now);
+        let run = self.run_mut(&head.key);
+        // Epochs go on over generations: a late release of the old lease must not fit the new one (L7).
+        head.epoch = run.head().epoch;
+        run.lease = None;
+        self.news.push(News::Appended { head: head.clone(), record: first.clone() });
+        self.run_mut(&head.key.clone()).generations.push(Generation { head, records: vec![first] });
+    }
+
+    /// Writes an append that was admitted, with all that follows from it; the caller settles the run.
+    fn take(&mut self, key: &RunKey, head: RunHead, admitted: Admitted) {
+        let record = admitted.record;
+        let run = self.run_mut(key);
+        let current = run.current_mut();
+        current.head = head;
+        current.records.push(record.clone());
+        let head = run.shown_head();
+        self.news.push(News::Appended { head, record: record.clone() });
+        for effect in admitted.effects {
+            self.carry_out(key, effect, &record);
+        }
+    }
+
+    fn carry_out(&mut self, key: &RunKey, effect: Effect, record: &Record) {
+        match effect {
+            Effect::StartTimer { place, due_at } => self.start_timer(key, place, due_at),
+            Effect::StopTimer { place } => {
+                self.run_mut(key).timers.remove(&place);
+            }
+            Effect::AddTask(task) => self.add_task(*task),
+            Effect::CancelTask { place } => {
+                self.run_mut(key).tasks.remove(&place);
+            }
+            Effect::OpenWait(wait) => {
+                self.run_mut(key).waits.insert(wait.place.clone(), *wait);
+            }
+            Effect::CloseWait { place, token } => self.close_wait(key, &place, token, record),
+            Effect::Send(delivery) => self.send(key.clone(), *delivery),
+            Effect::FreezeTimers => self.freeze_timers(key),
+            Effect::ThawTimers { shift } => self.thaw_timers(key, shift),
+            Effect::EndRun => self.end_run(key),
+        }
+    }
+
+    /// Only an open wait has a slot to fill: a plain timer has none, and an answer that came first keeps it.
+    fn close_wait(&mut self, key: &RunKey, place: &Place, token: String, record: &Record) {
+        let run = self.run_mut(key);
+        if let Some(wait) = run.waits.remove(place) {
+            let slot = Slot { token, index: record.index, at: record.at };
+            run.slots.entry(wait_key(wait.generation, place)).or_insert(slot);
+        }
+    }
+
+    fn send(&mut self, from: RunKey, delivery: Delivery) {
+        let id = DeliveryId(self.next_number());
+        self.deliveries.insert(id, (from, delivery));
+        self.news.push(News::DeliveryAdded);
+    }
+
+    fn end_run(&mut self, key: &RunKey) {
+        let run = self.run_mut(key);
+        run.timers.clear();
+        run.tasks.clear();
+        run.waits.clear();
+        let generation = run.head().generation;
+        let news: Vec<Delivery> = self
+            .open_heads()
+            .filter(|child| child.parent.as_ref().is_some_and(|parent| parent.run == *key && parent.generation == generation))
+            .filter_map(RunHead::parent_closed)
+            .collect();
+        news.into_iter().for_each(|delivery| self.send(key.clone(), delivery));
+    }
+
+    /// Brings everything that derives from a run up to date with it. The last act of every change.
+    pub fn settle(&mut self, key: &RunKey) {
+        let run = self.runs.get_mut(key).expect("only a run that exists is settled");
+        let status = run.head().status;
+        if status.is_closed() {
+            self.open.remove(key);
+        } else {
+            self.open.insert(key.clone());
+        }
+        if status.is_closed() || status == Status::Paused {
+            run.lease = None;
+        }
+        let claimable = status == Status::Pending && run.lease.is_none();
+        if !claimable {
+            run.claimable_since = None;
+        } else if run.claimable_since.is_none() {
+            self.counter += 1;
+            run.claimable_since = Some(self.counter);
+            self.news.push(News::RunPending { head: run.head().clone() });
+        }
+    }
+
+    pub fn run(&self, key: &RunKey) -> &Run {
+        self.runs.get(key).expect("the caller has seen the run")
+    }
+
+    pub fn run_mut(&mut self, key: &RunKey) -> &mut Run {
+        self.runs.get_mut(key).expect("the caller has seen the run")
+    }
+
+    pub fn open_runs(&self) -> impl Iterator<Item = &Run> {
+        self.open.iter().map(|key| self.run(key))
+    }
+
+    pub fn open_heads(&self) -> impl Iterator<Item = &RunHead> {
+        self.open_runs().map(Run::head)
+    }
+
+    pub fn next_number(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+}

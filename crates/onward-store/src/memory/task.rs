@@ -1,0 +1,99 @@
+//! Tasks on their queues. What becomes of a task is decided by [`Task`] itself.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use onward_core::Timestamp;
+use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport, TaskState};
+
+use super::Answer;
+use super::state::{News, State};
+use crate::ClaimTasks;
+
+#[derive(Clone)]
+pub struct QueuedTask {
+    pub task: Task,
+    /// The order of scheduling, for tasks that became visible in the same millisecond.
+    pub order: u64,
+    /// Whether listeners know that the task may be claimed.
+    pub announced: bool,
+}
+
+impl State {
+    pub fn add_task(&mut self, task: Task) {
+        let order = self.next_number();
+        let now = task.visible_at;
+        self.put_task(QueuedTask { task, order, announced: false }, now);
+    }
+
+    /// Keeps a task that is still open, and tells who may want to know.
+    pub fn put_task(&mut self, mut queued: QueuedTask, now: Timestamp) {
+        let task = &queued.task;
+        queued.announced = task.state == TaskState::Queued && task.visible_at <= now;
+        if queued.announced {
+            self.news.push(News::TaskQueued { task: Box::new(task.clone()) });
+        } else if task.state == TaskState::Queued {
+            self.announce_due(task.visible_at);
+        }
+        if let Some(due) = task.due_at() {
+            self.announce_due(due);
+        }
+        let id = &queued.task.id;
+        self.run_mut(&id.run).tasks.insert(id.place.clone(), queued);
+    }
+
+    pub fn claim_tasks(&mut self, request: &ClaimTasks, now: Timestamp) -> Vec<Task> {
+        let mut found: Vec<&QueuedTask> = self
+            .open_runs()
+            .flat_map(|run| run.tasks.values())
+            .filter(|queued| {
+                let task = &queued.task;
+                task.state == TaskState::Queued
+                    && task.visible_at <= now
+                    && request.kinds.contains(&task.kind)
+                    && request.queues.contains(&task.options.queue)
+            })
+            .collect();
+        found.sort_by_key(|queued| (Reverse(queued.task.options.priority), queued.task.visible_at, queued.order)); // L21
+        let found: Vec<QueuedTask> = found.into_iter().take(request.limit).cloned().collect();
+        found.into_iter().map(|queued| self.claim_task(queued, request, now)).collect()
+    }
+
+    fn claim_task(&mut self, mut queued: QueuedTask, request: &ClaimTasks, now: Timestamp) -> Task {
+        queued.task.claim(&request.worker, request.lease, now);
+        let task = queued.task.clone();
+        self.put_task(queued, now);
+        task
+    }
+
+    /// The task of that id, if it is open.
+    pub fn held_task(&self, id: &TaskId) -> Answer<QueuedTask> {
+        let queued = self.runs.get(&id.run).and_then(|run| run.tasks.get(&id.place));
+        Ok(queued.filter(|queued| queued.task.id == *id).cloned().ok_or(StaleReport)?)
+    }
+
+    pub fn report_task(
+        &mut self,
+        mut queued: QueuedTask,
+        claim: u32,
+        report: TaskReport,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Answer<()> {
+        let fate = queued.task.report(claim, report, lease, now)?;
+        self.seal_fate(queued, fate, now);
+        Ok(())
+    }
+
+    /// Keeps the task, or removes it and hands its outcome to its run (L8).
+    pub fn seal_fate(&mut self, queued: QueuedTask, fate: TaskFate, now: Timestamp) {
+        match fate {
+            TaskFate::Open => self.put_task(queued, now),
+            TaskFate::Ended(event) => {
+                let id = queued.task.id;
+                self.run_mut(&id.run).tasks.remove(&id.place);
+                self.append_outcome(&id.run, event, id.generation, now);
+            }
+        }
+    }
+}

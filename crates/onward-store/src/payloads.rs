@@ -1,0 +1,107 @@
+//! Which payloads a write carries, and whether they are small enough.
+//!
+//! Every store checks every incoming write here before it touches anything, so all of them refuse alike.
+
+use onward_core::event::{CarriedSignal, RunStarted};
+use onward_core::run::{Commit, Input, NewRun};
+use onward_core::task::TaskReport;
+use onward_core::{Event, Failure, Payload};
+
+use crate::StoreError;
+
+/// Calls `visit` with each payload of `event`, in the order of its fields.
+pub fn walk<'a>(event: &'a Event, visit: &mut dyn FnMut(&'a Payload)) {
+    match event {
+        Event::RunStarted(event) => walk_started(event, visit),
+        Event::SignalReceived(event) => visit(&event.payload),
+        Event::PromiseResolved(event) => walk_result(&event.result, visit),
+        Event::UpdateReceived(event) => visit(&event.payload),
+        Event::TaskCompleted(event) => visit(&event.output),
+        Event::TaskFailed(event) => walk_failure(&event.failure, visit),
+        Event::ChildCompleted(event) => visit(&event.output),
+        Event::ChildFailed(event) => walk_failure(&event.failure, visit),
+        Event::StepCompleted(event) => visit(&event.output),
+        Event::StepFailed(event) => walk_failure(&event.failure, visit),
+        Event::TaskScheduled(event) => visit(&event.input),
+        Event::ApprovalRequested(event) => event.show.iter().for_each(visit),
+        Event::StateSet(event) => visit(&event.value),
+        Event::ChildStarted(event) => visit(&event.input),
+        Event::SignalSent(event) => visit(&event.payload),
+        Event::UpdateAnswered(event) => walk_result(&event.result, visit),
+        Event::RunCompleted(event) => visit(&event.output),
+        Event::RunFailed(event) => walk_failure(&event.failure, visit),
+        Event::RunCanceled(event) => walk_failure(&event.failure, visit),
+        Event::RunContinued(event) => visit(&event.input),
+        // Spelled out, so that an event with a new payload does not slip through.
+        Event::ApprovalDecided(_)
+        | Event::TimerFired(_)
+        | Event::CancelRequested(_)
+        | Event::TerminateRequested(_)
+        | Event::RunPaused(_)
+        | Event::RunResumed(_)
+        | Event::TaskCanceled(_)
+        | Event::TimerStarted(_)
+        | Event::SignalAwaited(_)
+        | Event::SignalConsumed(_)
+        | Event::PromiseCreated(_)
+        | Event::WaitCanceled(_)
+        | Event::StateCleared(_)
+        | Event::ChildCanceled(_)
+        | Event::VersionChosen(_)
+        | Event::RunSuspended(_) => {}
+    }
+}
+
+fn walk_started<'a>(started: &'a RunStarted, visit: &mut dyn FnMut(&'a Payload)) {
+    visit(&started.input);
+    walk_carried(&started.mailbox, visit);
+}
+
+fn walk_carried<'a>(carried: &'a [CarriedSignal], visit: &mut dyn FnMut(&'a Payload)) {
+    carried.iter().for_each(|signal| visit(&signal.payload));
+}
+
+fn walk_failure<'a>(failure: &'a Failure, visit: &mut dyn FnMut(&'a Payload)) {
+    failure.details.iter().for_each(visit);
+}
+
+fn walk_result<'a>(result: &'a Result<Payload, Failure>, visit: &mut dyn FnMut(&'a Payload)) {
+    match result {
+        Ok(payload) => visit(payload),
+        Err(failure) => walk_failure(failure, visit),
+    }
+}
+
+/// Refuses a new run with a payload over `max` bytes.
+pub fn check_new_run(run: &NewRun, max: usize) -> Result<(), StoreError> {
+    check(max, |visit| {
+        walk_started(&run.started, visit);
+        run.signal.iter().for_each(|signal| walk(&signal.event, visit));
+    })
+}
+
+pub fn check_input(input: &Input, max: usize) -> Result<(), StoreError> {
+    check(max, |visit| walk(&input.event, visit))
+}
+
+pub fn check_commit(commit: &Commit, max: usize) -> Result<(), StoreError> {
+    check(max, |visit| {
+        commit.events.iter().for_each(|event| walk(event, visit));
+        walk_carried(&commit.carries, visit);
+    })
+}
+
+pub fn check_report(report: &TaskReport, max: usize) -> Result<(), StoreError> {
+    check(max, |visit| match report {
+        TaskReport::Completed(output) => visit(output),
+        TaskReport::Failed(failure) => walk_failure(failure, visit),
+        TaskReport::Heartbeat { progress } => progress.iter().for_each(visit),
+        TaskReport::Released => {}
+    })
+}
+
+fn check<'a>(max: usize, walk: impl FnOnce(&mut dyn FnMut(&'a Payload))) -> Result<(), StoreError> {
+    let mut largest = 0;
+    walk(&mut |payload| largest = largest.max(payload.data().len()));
+    if largest > max { Err(StoreError::PayloadTooLarge { bytes: largest, max }) } else { Ok(()) }
+}
