@@ -368,8 +368,10 @@ message! {
 message! {
     pub struct SignalAwaited {
         1 => place: Place,
+        /// The name, or a pattern with `*`.
         2 => name: Name,
         3 => deadline: Option<Timestamp>,
+        4 => is_pattern: bool,
     }
 }
 

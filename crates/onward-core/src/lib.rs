@@ -7,6 +7,7 @@
 //! queues), [`engine`] (how code meets its log), [`view`] (what a log says to people).
 
 pub mod codec;
+pub mod engine;
 pub mod event;
 pub mod failure;
 pub mod hash;

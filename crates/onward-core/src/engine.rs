@@ -1,0 +1,505 @@
+//! How code meets its log: one machine per run, live and on replay.
+//!
+//! The engine holds what the code has asked for and delivers what the log says, event by event, in index order. It is
+//! driven by a shell that owns the code: the shell feeds records, calls [`Engine::advance`] until it is idle, polls the
+//! code when told to, and hands commits to the store. Live and replay are one path: code only ever sees what is in the log.
+//!
+//! Must never do I/O, read a clock or draw a random number.
+//!
+//! Invariants:
+//! - N1: what the code observes is a function of the log: waits are answered in index order, one event and then
+//!   quiescence; polls look ahead exactly to the horizon of the commit that covers them.
+//! - N2: no step starts before everything the code has observed is durable, and none while recorded events are left
+//!   to deliver, for its result may be among them.
+//! - N3: nothing is delivered while a commit is in flight, so every horizon is at or past the commit before it (H4).
+//! - N4: every call has a place; a recorded call at that place must agree in kind, name and input (see [`matching`]).
+//! - N5: an activation commits if it asked for anything or looked into the mailbox, and before it waits with inputs taken.
+
+mod approval;
+mod call;
+mod cancel;
+mod child;
+mod mailbox;
+pub mod matching;
+mod promise;
+mod run;
+mod signal;
+mod state;
+mod step;
+mod task;
+mod timer;
+mod update;
+mod version;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+
+pub use approval::Decision;
+pub use call::{CancelOutcome, Options};
+pub use signal::Pattern;
+pub use step::StepPoll;
+
+use crate::event::{CarriedSignal, Divergence, PauseReason, RunPaused, SuspendReason};
+use crate::{Branch, Event, Index, Name, Payload, Place, Record, RunKey, Timestamp};
+use call::{Call, StepIdentity};
+use mailbox::Mailbox;
+
+/// How many looks into the mailbox one event may lead to before the code is taken for spinning.
+const POLLS_MAX: u32 = 100_000;
+
+/// What the shell has to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Advance {
+    /// Poll the code.
+    Poll(Wake),
+    /// Answer an update: call its handler and then [`Engine::answer_update`], or [`Engine::keep_update`] if there is none yet.
+    Update(crate::event::UpdateReceived),
+    /// Hand this to the store, then call [`Engine::committed`] with its answer.
+    Commit(Draft),
+    /// Nothing to do until something is fed, a step makes progress, or a commit is answered.
+    Idle,
+}
+
+/// Which part of the code has something to see.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Wake {
+    /// The call at this place was answered.
+    Call(Place),
+    /// Anything may have changed.
+    All,
+}
+
+/// What one activation asked for; the shell adds the lease and an id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    pub n: u64,
+    pub horizon: Index,
+    pub events: Vec<Event>,
+    pub waits: bool,
+    pub carries: Vec<CarriedSignal>,
+}
+
+/// Why an activation cannot go on. Nothing is committed; the run is paused with this as its report.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fault {
+    Diverged(Box<Divergence>),
+    VersionTooOld(Box<Divergence>),
+    /// The code did something that cannot be replayed.
+    Misuse(String),
+    /// The code awaits something that no input can ever answer.
+    Stuck(String),
+    Panicked(String),
+    /// The records fed are not this run's log.
+    LogBroken(String),
+    /// Somebody else has committed: the lease is lost.
+    LeaseLost,
+}
+
+impl Fault {
+    /// How the run's log tells it; `None` when the run is somebody else's now.
+    pub fn into_pause(self) -> Option<RunPaused> {
+        let plain = |message: String| RunPaused { reason: PauseReason::ActivationFailed, message, divergence: None };
+        Some(match self {
+            Fault::Diverged(report) => paused(PauseReason::Diverged, *report),
+            Fault::VersionTooOld(report) => paused(PauseReason::VersionTooOld, *report),
+            Fault::Misuse(message) | Fault::Stuck(message) | Fault::LogBroken(message) => plain(message),
+            Fault::Panicked(message) => plain(format!("the workflow code panicked: {message}")),
+            Fault::LeaseLost => return None,
+        })
+    }
+}
+
+fn paused(reason: PauseReason, report: Divergence) -> RunPaused {
+    let message = format!("at event {}: recorded {}, the code asked for {}", report.index, report.recorded, report.asked);
+    RunPaused { reason, message, divergence: Some(report) }
+}
+
+struct Queued {
+    record: Record,
+    /// False for a recorded commit that the code has not yet been held against.
+    matched: bool,
+}
+
+struct Delivery {
+    index: Index,
+    at: Timestamp,
+    event: Event,
+}
+
+/// One run's machine.
+pub struct Engine {
+    key: RunKey,
+    generation: u32,
+    seed: u64,
+    now: Timestamp,
+
+    /// Fed but not yet taken into a batch, in index order.
+    queue: VecDeque<Queued>,
+    /// Fed out of order.
+    early: BTreeMap<Index, Record>,
+    next_feed: Index,
+    /// Events of the current batch that are left to deliver.
+    batch: VecDeque<Delivery>,
+    /// The last event of the current batch: what polls may see.
+    horizon: Index,
+    /// The recorded commit that ends the current batch on replay.
+    expected: Option<Record>,
+    delivered: Option<Index>,
+
+    next_commit: u64,
+    in_flight: Option<Vec<Event>>,
+    /// The code has seen inputs that no commit covers yet.
+    inputs_unsettled: bool,
+    /// The code has looked at something that is not durable before the next commit.
+    polled: bool,
+    polls: u32,
+
+    main_line: u32,
+    arms: BTreeMap<Branch, u32>,
+    /// The arm whose code is being polled.
+    branch: Branch,
+    calls: BTreeMap<Place, Call>,
+    /// Steps the code no longer waits for, whose result may still be in the log.
+    dropped_steps: BTreeMap<Place, StepIdentity>,
+    /// Steps that may start once the engine has caught up.
+    deferred_steps: bool,
+    running_steps: u32,
+    mailbox: Mailbox,
+    state: BTreeMap<Name, Payload>,
+    versions: BTreeMap<Name, u32>,
+    updates: VecDeque<crate::event::UpdateReceived>,
+    cancel: cancel::Cancel,
+
+    out: Vec<Event>,
+    out_batch: u64,
+    last_matched: Option<String>,
+    wakes: VecDeque<Wake>,
+    fault: Option<Fault>,
+    ended: bool,
+    detached: bool,
+    /// The code has been past everything recorded: a commit that is not its own is somebody else's.
+    was_live: bool,
+}
+
+impl Engine {
+    pub fn new(key: RunKey) -> Engine {
+        Engine {
+            key,
+            generation: 0,
+            seed: 0,
+            now: Timestamp(0),
+            queue: VecDeque::new(),
+            early: BTreeMap::new(),
+            next_feed: Index(0),
+            batch: VecDeque::new(),
+            horizon: Index(0),
+            expected: None,
+            delivered: None,
+            next_commit: 0,
+            in_flight: None,
+            inputs_unsettled: false,
+            polled: false,
+            polls: 0,
+            main_line: 0,
+            arms: BTreeMap::new(),
+            branch: Branch::MAIN,
+            calls: BTreeMap::new(),
+            dropped_steps: BTreeMap::new(),
+            deferred_steps: false,
+            running_steps: 0,
+            mailbox: Mailbox::default(),
+            state: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            updates: VecDeque::new(),
+            cancel: cancel::Cancel::default(),
+            out: Vec::new(),
+            out_batch: 0,
+            last_matched: None,
+            wakes: VecDeque::new(),
+            fault: None,
+            ended: false,
+            detached: false,
+            was_live: false,
+        }
+    }
+
+    /// Takes one record of the run's log. Records may come twice or out of order (CE14); a gap waits for what is missing.
+    pub fn feed(&mut self, record: Record) {
+        if record.index < self.next_feed {
+            return;
+        }
+        if record.index > self.next_feed {
+            self.early.insert(record.index, record);
+            return;
+        }
+        self.take(record);
+        while let Some(record) = self.early.remove(&self.next_feed) {
+            self.take(record);
+        }
+    }
+
+    fn take(&mut self, record: Record) {
+        self.next_feed = record.next_index();
+        let own = record.commit.is_some() && self.in_flight.take().is_some_and(|events| events == record.events);
+        let matched = own || record.commit.is_none();
+        self.queue.push_back(Queued { record, matched });
+    }
+
+    /// The first event that is missing, when later ones have come already.
+    pub fn gap(&self) -> Option<Index> {
+        (!self.early.is_empty()).then_some(self.next_feed)
+    }
+
+    /// The index of the next record to feed.
+    pub fn next_feed(&self) -> Index {
+        self.next_feed
+    }
+
+    /// The store took the commit in flight.
+    pub fn committed(&mut self, header: crate::log::CommitHeader, index: Index, at: Timestamp) {
+        let Some(events) = self.in_flight.clone() else { return };
+        self.feed(Record { index, at, commit: Some(header), events });
+    }
+
+    pub fn is_in_flight(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// Does the next thing that can be done without the code or the world.
+    pub fn advance(&mut self) -> Result<Advance, Fault> {
+        loop {
+            if let Some(fault) = self.fault.take() {
+                return Err(fault);
+            }
+            if let Some(wake) = self.wakes.pop_front() {
+                return Ok(Advance::Poll(wake));
+            }
+            if let Some(delivery) = self.batch.pop_front() {
+                if let Some(advance) = self.deliver(delivery)? {
+                    return Ok(advance);
+                }
+                continue;
+            }
+            if self.in_flight.is_some() {
+                return Ok(Advance::Idle); // N3
+            }
+            if let Some(expected) = self.expected.take() {
+                self.match_commit(expected)?;
+            }
+            if self.begin_batch()? {
+                continue;
+            }
+            return Ok(self.rest());
+        }
+    }
+
+    /// Takes the next batch: up to the horizon of the next recorded commit, or everything there is.
+    fn begin_batch(&mut self) -> Result<bool, Fault> {
+        let commit = self.queue.iter().position(|queued| !queued.matched);
+        let bound = match commit {
+            None => self.queue.len(),
+            Some(position) => {
+                let record = &self.queue[position].record;
+                let header = record.commit.expect("only commits are unmatched");
+                if header.n != self.next_commit {
+                    let (n, next) = (header.n, self.next_commit);
+                    return Err(broken(format!("commit {n} where {next} was due")));
+                }
+                if self.was_live {
+                    return Err(Fault::LeaseLost);
+                }
+                self.queue.iter().take(position).take_while(|queued| queued.record.last_index() <= header.horizon).count()
+            }
+        };
+        let reached = |queued: &Queued| queued.record.last_index();
+        let horizon = self.queue.iter().take(bound).last().map(reached);
+        if let Some(position) = commit {
+            let header = self.queue[position].record.commit.expect("only commits are unmatched");
+            if horizon.or(self.delivered) != Some(header.horizon) {
+                return Err(broken(format!("commit {} has a horizon that is no record's end", header.n)));
+            }
+            // Its own results become deliverable once the code has been held against it.
+            self.queue[position].matched = true;
+            self.expected = Some(self.queue[position].record.clone());
+        } else if bound == 0 {
+            return Ok(false);
+        }
+        if let Some(horizon) = horizon {
+            self.horizon = horizon;
+        }
+        for queued in self.queue.drain(..bound).collect::<Vec<_>>() {
+            let (index, at) = (queued.record.index, queued.record.at);
+            for (offset, event) in queued.record.events.into_iter().enumerate() {
+                let index = index.plus(offset as u64);
+                self.announce(index, &event);
+                self.batch.push_back(Delivery { index, at, event });
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes a signal of the batch visible to polls, and sets it aside for whoever waits for it already (rule 2).
+    fn announce(&mut self, index: Index, event: &Event) {
+        match event {
+            Event::SignalReceived(signal) => self.signal_arrives(index, &signal.name, &signal.payload),
+            Event::RunStarted(started) => {
+                for signal in &started.mailbox {
+                    self.signal_arrives(index, &signal.name, &signal.payload);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn deliver(&mut self, delivery: Delivery) -> Result<Option<Advance>, Fault> {
+        let Delivery { index, at, event } = delivery;
+        self.delivered = Some(index);
+        self.now = self.now.max(at);
+        self.polls = 0;
+        if event.is_input() {
+            self.inputs_unsettled = true;
+        }
+        let woken = match event {
+            Event::RunStarted(started) => {
+                self.generation = started.generation;
+                self.seed = started.seed;
+                return Ok(Some(Advance::Poll(Wake::All)));
+            }
+            Event::SignalReceived(_) => self.signal_delivered(index),
+            Event::StepCompleted(event) => self.step_completed(index, event)?,
+            Event::StepFailed(event) => self.step_failed(index, event)?,
+            Event::TaskCompleted(event) => self.answer(&event.place, index, Ok(event.output)),
+            Event::TaskFailed(event) => self.answer(&event.place, index, Err(event.failure)),
+            Event::ChildCompleted(event) => self.answer(&event.place, index, Ok(event.output)),
+            Event::ChildFailed(event) => self.answer(&event.place, index, Err(event.failure)),
+            Event::TimerFired(event) => self.timer_fired(&event.place, index),
+            Event::ApprovalDecided(event) => self.approval_decided(index, event),
+            Event::PromiseResolved(event) => self.answer(&event.place, index, event.result),
+            Event::UpdateReceived(event) => return Ok(Some(Advance::Update(event))),
+            Event::CancelRequested(event) => self.cancel_requested(index, &event.reason),
+            // What the code asked for itself, and what concerns only the runtime.
+            _ => None,
+        };
+        Ok(woken.map(Advance::Poll))
+    }
+
+    /// The code is quiescent and the log is exhausted: start steps, commit, or rest.
+    fn rest(&mut self) -> Advance {
+        self.was_live = true;
+        if self.deferred_steps && !self.polled {
+            self.deferred_steps = false;
+            return Advance::Poll(Wake::All); // N2: now they may start
+        }
+        let waits = self.running_steps == 0 && !self.deferred_steps && !self.out.iter().any(Event::is_step_result);
+        if self.out.is_empty() {
+            let reason = match (self.polled, self.inputs_unsettled && waits && !self.ended) {
+                (true, _) => SuspendReason::Polled,
+                (false, true) => SuspendReason::Settled,
+                (false, false) => return self.idle(),
+            };
+            self.out.push(crate::event::RunSuspended { reason }.into());
+        }
+        if self.ended && !self.out.last().is_some_and(Event::ends_log) {
+            return Advance::Idle;
+        }
+        let events = std::mem::take(&mut self.out);
+        self.out_batch += 1;
+        let draft = Draft { n: self.next_commit, horizon: self.horizon, waits, carries: self.carries(&events), events: events.clone() };
+        self.in_flight = Some(events);
+        self.next_commit += 1;
+        self.polled = false;
+        self.inputs_unsettled = false;
+        Advance::Commit(draft)
+    }
+
+    fn idle(&mut self) -> Advance {
+        let stuck = !self.ended && self.running_steps == 0 && self.calls.is_empty() && self.delivered.is_some();
+        if stuck {
+            self.fault = Some(Fault::Stuck(
+                "the workflow awaits something that Onward does not know and that no input can answer; \
+                 await only what `ctx` returns, and do everything else inside `ctx.step`"
+                    .to_owned(),
+            ));
+        }
+        Advance::Idle
+    }
+
+    /// Whether the code is past everything recorded.
+    pub fn is_live(&self) -> bool {
+        self.expected.is_none() && self.queue.iter().all(|queued| queued.matched)
+    }
+
+    /// Whether the run can be dropped from memory without losing work: nothing in flight, nothing running.
+    pub fn is_at_rest(&self) -> bool {
+        self.in_flight.is_none() && self.running_steps == 0 && self.queue.is_empty() && self.batch.is_empty()
+    }
+
+    pub fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Reports something the code must not do; the first report stands.
+    pub fn misuse(&mut self, message: impl Into<String>) {
+        self.fault.get_or_insert(Fault::Misuse(message.into()));
+    }
+
+    /// What stands in the way of going on, if anything does.
+    pub fn take_fault(&mut self) -> Option<Fault> {
+        self.fault.take()
+    }
+
+    pub fn has_running_steps(&self) -> bool {
+        self.running_steps > 0
+    }
+
+    /// The last thing the code asked for, in words.
+    pub fn last_call(&self) -> Option<String> {
+        let asked = self.out.iter().rev().find(|event| !event.is_step_result());
+        asked.map(matching::describe).or_else(|| self.last_matched.clone())
+    }
+
+    pub fn set_fault(&mut self, fault: Fault) {
+        self.fault.get_or_insert(fault);
+    }
+
+    /// The shell is about to drop the code: what its futures do while they are dropped is not the code's doing.
+    pub fn detach(&mut self) {
+        self.detached = true;
+    }
+
+    pub fn key(&self) -> &RunKey {
+        &self.key
+    }
+
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// The time of the last delivered event: durable already, the same on every replay (rule 12).
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The place of the next call on the line that is being polled.
+    pub fn next_place(&mut self) -> Place {
+        let ordinal = if self.branch.is_main() { &mut self.main_line } else { self.arms.entry(self.branch.clone()).or_default() };
+        let place = self.branch.call(*ordinal);
+        *ordinal += 1;
+        place
+    }
+
+    /// Says whose code is polled from now on; returns whose was before.
+    pub fn enter_branch(&mut self, branch: Branch) -> Branch {
+        std::mem::replace(&mut self.branch, branch)
+    }
+}
+
+fn broken(what: String) -> Fault {
+    Fault::LogBroken(format!("the log cannot be replayed: {what}"))
+}

@@ -1,0 +1,49 @@
+//! Approvals: questions to a person, decided exactly once.
+
+use super::call::What;
+use super::{Engine, Wake};
+use crate::codec::message;
+use crate::event::{ApprovalDecided, ApprovalRequested};
+use crate::{Index, Name, Payload, Place};
+
+message! {
+    /// What a person said, or that nobody did in time.
+    pub struct Decision {
+        1 => approved: bool,
+        2 => feedback: Option<String>,
+        3 => decided_by: Option<String>,
+        /// Nobody decided within the deadline; an expired approval is not approved.
+        4 => expired: bool,
+    }
+}
+
+impl Engine {
+    pub fn request_approval(&mut self, name: Name, title: String) -> Place {
+        let place = self.next_place();
+        let event = ApprovalRequested {
+            place: place.clone(),
+            name: name.clone(),
+            title,
+            description: None,
+            show: None,
+            deciders: Vec::new(),
+            deadline: None,
+        };
+        self.open(place.clone(), What::Approval { name }, Some(event.into()));
+        place
+    }
+
+    pub(super) fn approval_decided(&mut self, index: Index, event: ApprovalDecided) -> Option<Wake> {
+        let ApprovalDecided { place, approved, feedback, decided_by, .. } = event;
+        self.decide(&place, index, Decision { approved, feedback, decided_by, expired: false })
+    }
+
+    pub(super) fn approval_expired(&mut self, place: &Place, index: Index) -> Option<Wake> {
+        self.decide(place, index, Decision { approved: false, feedback: None, decided_by: None, expired: true })
+    }
+
+    fn decide(&mut self, place: &Place, index: Index, decision: Decision) -> Option<Wake> {
+        let payload = Payload::json(&decision).expect("a decision is plain data");
+        self.answer(place, index, Ok(payload))
+    }
+}

@@ -1,0 +1,196 @@
+//! What the code waits for: one [`Call`] per place that has no answer yet.
+
+use super::{Engine, Wake};
+use crate::event::{ChildCanceled, TaskCanceled, WaitCanceled};
+use crate::task::RetryPolicy;
+use crate::{Event, Failure, Hash, Index, Name, Payload, Place, RunId};
+
+/// What a recorded step is recognised by.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct StepIdentity {
+    pub name: Name,
+    pub input_hash: Option<Hash>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StepPhase {
+    Idle,
+    Running,
+    /// The attempt's outcome is on its way into the log.
+    Reported,
+    /// Waits for its next attempt.
+    Backoff,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum What {
+    Step { identity: StepIdentity, retry: RetryPolicy, attempt: u32, phase: StepPhase },
+    Task { kind: Name },
+    Timer,
+    Signal { pattern: super::Pattern },
+    Approval { name: Name },
+    Promise { name: Name },
+    Child { child: RunId, kind: Name },
+    Canceled,
+}
+
+impl What {
+    pub fn describe(&self) -> String {
+        match self {
+            What::Step { identity, .. } => format!("step `{}`", identity.name),
+            What::Task { kind } => format!("task `{kind}`"),
+            What::Timer => "a timer".to_owned(),
+            What::Signal { pattern } => format!("signal `{pattern}`"),
+            What::Approval { name } => format!("approval `{name}`"),
+            What::Promise { name } => format!("promise `{name}`"),
+            What::Child { child, kind } => format!("child `{kind}` ({child})"),
+            What::Canceled => "cancellation".to_owned(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Answer {
+    Open,
+    /// A signal is set aside for this call and will be delivered at its index.
+    Reserved(super::mailbox::Signal),
+    Ready { index: Index, result: Result<Payload, Failure>, signal: Option<super::mailbox::Signal> },
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub what: What,
+    pub answer: Answer,
+    /// Where in `out` the asking event stands, and in which activation's.
+    asked: Option<(u64, usize)>,
+}
+
+/// What came of canceling a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelOutcome {
+    Canceled,
+    AlreadyCompleted,
+    AlreadyCanceled,
+}
+
+/// Changes the event that asked for a call, while it is not yet on its way.
+pub type Options<'a> = &'a mut dyn FnMut(&mut Event);
+
+impl Engine {
+    /// Registers a call and the event that asks for it.
+    pub(super) fn open(&mut self, place: Place, what: What, event: Option<Event>) {
+        let asked = event.map(|event| {
+            self.out.push(event);
+            (self.out_batch, self.out.len() - 1)
+        });
+        let call = Call { what, answer: Answer::Open, asked };
+        self.calls.insert(place.clone(), call);
+        self.cancel_new_call(&place);
+    }
+
+    /// Sets options of a call. They are part of what is recorded, so they must come before the first await.
+    pub fn configure(&mut self, place: &Place, options: Options<'_>) {
+        let asked = self.calls.get(place).and_then(|call| call.asked);
+        match asked {
+            Some((batch, position)) if batch == self.out_batch => options(&mut self.out[position]),
+            _ => self.misuse("options of a call must be set before anything is awaited after it"),
+        }
+    }
+
+    /// Answers the call at `place`, if the code still waits for it.
+    pub(super) fn answer(&mut self, place: &Place, index: Index, result: Result<Payload, Failure>) -> Option<Wake> {
+        let call = self.calls.get_mut(place)?;
+        if !matches!(call.answer, Answer::Open) {
+            return None;
+        }
+        call.answer = Answer::Ready { index, result, signal: None };
+        Some(Wake::Call(place.clone()))
+    }
+
+    /// Takes the answer out; the call is over.
+    pub fn poll_call(&mut self, place: &Place) -> Option<Result<Payload, Failure>> {
+        let call = self.calls.get(place)?;
+        if !matches!(call.answer, Answer::Ready { .. }) {
+            return None;
+        }
+        match self.calls.remove(place)?.answer {
+            Answer::Ready { result, signal, .. } => {
+                if let Some(signal) = signal {
+                    self.consumed(place, &signal);
+                }
+                Some(result)
+            }
+            _ => None,
+        }
+    }
+
+    /// The index of the event that answered the call: who of several is first.
+    pub fn ready_at(&self, place: &Place) -> Option<Index> {
+        match self.calls.get(place)?.answer {
+            Answer::Ready { index, .. } => Some(index),
+            _ => None,
+        }
+    }
+
+    pub fn is_open(&self, place: &Place) -> bool {
+        self.calls.contains_key(place)
+    }
+
+    /// The code no longer waits for the call at `place`: its future was dropped.
+    ///
+    /// Tasks and children go on; waits that only the code could use are given up.
+    pub fn drop_call(&mut self, place: &Place) {
+        if self.detached {
+            return;
+        }
+        let Some(call) = self.calls.get(place) else { return };
+        match (&call.what, &call.answer) {
+            (What::Step { .. }, _) => self.drop_step(place),
+            (What::Signal { .. }, _) => self.drop_signal(place),
+            (What::Task { .. } | What::Child { .. } | What::Promise { .. } | What::Canceled, _) | (_, Answer::Ready { .. }) => {
+                self.calls.remove(place);
+            }
+            (What::Timer | What::Approval { .. }, _) => {
+                self.calls.remove(place);
+                self.out.push(WaitCanceled { place: place.clone() }.into());
+            }
+        }
+    }
+
+    /// Gives up the call at `place` on purpose; awaiting it afterwards fails promptly.
+    pub fn cancel_call(&mut self, place: &Place) -> CancelOutcome {
+        let index = self.delivered.unwrap_or_default();
+        let Some(call) = self.calls.get_mut(place) else { return CancelOutcome::AlreadyCompleted };
+        match &call.answer {
+            Answer::Ready { result: Err(failure), .. } if failure.is_canceled() => return CancelOutcome::AlreadyCanceled,
+            Answer::Ready { .. } => return CancelOutcome::AlreadyCompleted,
+            _ => {}
+        }
+        let event = call.give_up(place);
+        let name = call.what.describe();
+        let failure = Failure { retryable: false, ..Failure::new("canceled", format!("{name} was canceled")) };
+        call.answer = Answer::Ready { index, result: Err(failure), signal: None };
+        self.out.extend(event);
+        self.wakes.push_back(Wake::Call(place.clone()));
+        CancelOutcome::Canceled
+    }
+
+    /// What the open calls are, for reports.
+    pub fn open_calls(&self) -> Vec<String> {
+        self.calls.iter().map(|(place, call)| format!("{} at {place}", call.what.describe())).collect()
+    }
+}
+
+impl Call {
+    /// The event that tells the runtime to stop working on this call.
+    pub(super) fn give_up(&self, place: &Place) -> Option<Event> {
+        let place = place.clone();
+        match &self.what {
+            What::Task { .. } => Some(TaskCanceled { place }.into()),
+            What::Child { child, .. } => Some(ChildCanceled { place, child: child.clone() }.into()),
+            What::Timer | What::Signal { .. } | What::Approval { .. } | What::Promise { .. } => Some(WaitCanceled { place }.into()),
+            What::Step { phase: StepPhase::Backoff, .. } => Some(WaitCanceled { place }.into()),
+            What::Step { .. } | What::Canceled => None,
+        }
+    }
+}

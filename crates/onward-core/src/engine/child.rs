@@ -1,0 +1,48 @@
+//! Children: runs that this run starts and whose end is an input here.
+
+use super::Engine;
+use super::call::What;
+use crate::event::{ChildStarted, OnParentClose};
+use crate::{Hash, Name, Payload, Place, RunId};
+
+impl Engine {
+    /// Starts a child. Without an id of its own it gets one from the parent's id and the call's place, so that
+    /// every child has its own and a replay asks for the same.
+    pub fn start_child(&mut self, kind: Name, input: Payload) -> Place {
+        let place = self.next_place();
+        let child = self.child_id(&place);
+        let event = ChildStarted {
+            place: place.clone(),
+            child: child.clone(),
+            kind: kind.clone(),
+            version: None,
+            input_hash: Hash::of(&input),
+            input,
+            on_parent_close: OnParentClose::Cancel,
+        };
+        self.open(place.clone(), What::Child { child, kind }, Some(event.into()));
+        place
+    }
+
+    /// Gives the child at `place` an id chosen by the code.
+    pub fn set_child_id(&mut self, place: &Place, id: RunId) {
+        if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(place) {
+            *child = id.clone();
+        }
+        self.configure(place, &mut |event| {
+            if let crate::Event::ChildStarted(event) = event {
+                event.child = id.clone();
+            }
+        });
+    }
+
+    fn child_id(&self, place: &Place) -> RunId {
+        let generation = if self.generation == 0 { String::new() } else { format!("{}-", self.generation) };
+        let readable = format!("{}/{generation}{place}", self.key.id);
+        RunId::new(&readable).unwrap_or_else(|_| {
+            // The parent's id is too long to be extended: fall back to one of fixed length.
+            let hash = Hash::of_parts(&[readable.as_bytes()]);
+            RunId::new(format!("child_{hash}")).expect("hex digits are a name")
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! Signals that nobody has consumed, and the calls that wait for one.
+//!
+//! Invariants:
+//! - M1: signals of one name are consumed in index order.
+//! - M2: a signal is in the mailbox, set aside for one call, or consumed; never two of these.
+//! - M3: a signal set aside goes to the call that began to wait first.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::Pattern;
+use crate::{Index, Name, Payload, Place};
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Signal {
+    pub index: Index,
+    pub name: Name,
+    pub payload: Payload,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Mailbox {
+    unread: BTreeMap<Name, VecDeque<Signal>>,
+    /// In the order in which they began to wait.
+    waiters: BTreeMap<u64, (Place, Pattern)>,
+    next_waiter: u64,
+    /// Which call a signal is set aside for.
+    pub reserved: BTreeMap<Index, Vec<Place>>,
+}
+
+impl Mailbox {
+    pub fn put(&mut self, signal: Signal) {
+        let queue = self.unread.entry(signal.name.clone()).or_default();
+        let position = queue.partition_point(|other| other.index <= signal.index);
+        queue.insert(position, signal);
+    }
+
+    pub fn count(&self, pattern: &Pattern) -> usize {
+        match pattern {
+            Pattern::Exactly(name) => self.unread.get(name).map_or(0, VecDeque::len),
+            Pattern::Like(_) => self.unread.iter().filter(|(name, _)| pattern.matches(name)).map(|(_, queue)| queue.len()).sum(),
+        }
+    }
+
+    pub fn first(&self, pattern: &Pattern) -> Option<&Signal> {
+        match pattern {
+            Pattern::Exactly(name) => self.unread.get(name)?.front(),
+            Pattern::Like(_) => {
+                let matching = self.unread.iter().filter(|(name, _)| pattern.matches(name));
+                matching.filter_map(|(_, queue)| queue.front()).min_by_key(|signal| signal.index)
+            }
+        }
+    }
+
+    pub fn pop(&mut self, pattern: &Pattern) -> Option<Signal> {
+        let name = self.first(pattern)?.name.clone();
+        let queue = self.unread.get_mut(&name)?;
+        let signal = queue.pop_front();
+        if queue.is_empty() {
+            self.unread.remove(&name);
+        }
+        signal
+    }
+
+    pub fn wait(&mut self, place: Place, pattern: Pattern) {
+        self.waiters.insert(self.next_waiter, (place, pattern));
+        self.next_waiter += 1;
+    }
+
+    pub fn stop_waiting(&mut self, place: &Place) {
+        self.waiters.retain(|_, (waiter, _)| waiter != place);
+    }
+
+    /// Removes and returns the call that has waited longest for such a signal (M3).
+    pub fn longest_waiting(&mut self, name: &Name) -> Option<Place> {
+        let order = *self.waiters.iter().find(|(_, (_, pattern))| pattern.matches(name))?.0;
+        self.waiters.remove(&order).map(|(place, _)| place)
+    }
+
+    /// Everything unread, in index order.
+    pub fn drain_all(&self) -> Vec<Signal> {
+        let mut signals: Vec<Signal> = self.unread.values().flatten().cloned().collect();
+        signals.sort_by_key(|signal| signal.index);
+        signals
+    }
+}

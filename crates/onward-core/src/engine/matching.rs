@@ -1,0 +1,159 @@
+//! Does the code ask for what the log says? If not: a report that a person can act on.
+//!
+//! A recorded call agrees with an asked one when kind, place, name and input agree. Options such as retries and timeouts
+//! may change between versions of the code.
+
+use super::call::StepIdentity;
+use super::{Engine, Fault};
+use crate::event::Divergence;
+use crate::{Event, Hash, Index, Payload, Place, Record};
+
+impl Engine {
+    /// Holds what the code asked for in this activation against the recorded commit.
+    pub(super) fn match_commit(&mut self, expected: Record) -> Result<(), Fault> {
+        let asked = std::mem::take(&mut self.out);
+        self.out_batch += 1;
+        let mut asked = asked.into_iter();
+        for (index, recorded) in expected.indexed().filter(|(_, event)| is_asked(event)) {
+            match asked.next() {
+                Some(event) if agrees(recorded, &event) => self.last_matched = Some(describe(&event)),
+                other => {
+                    let asked = other.as_ref().map(describe);
+                    return Err(self.diverged(index, describe(recorded), asked));
+                }
+            }
+        }
+        if let Some(extra) = asked.next() {
+            let recorded = "nothing more at this point".to_owned();
+            return Err(self.diverged(expected.next_index(), recorded, Some(describe(&extra))));
+        }
+        self.next_commit += 1;
+        self.polled = false;
+        self.inputs_unsettled = false;
+        Ok(())
+    }
+
+    /// Holds a recorded step result against the step the code asked for at its place.
+    pub(super) fn match_step(&mut self, index: Index, place: &Place, recorded: &StepIdentity) -> Result<(), Fault> {
+        let asked = match self.calls.get(place) {
+            Some(call) => match &call.what {
+                super::call::What::Step { identity, .. } if identity == recorded => None,
+                super::call::What::Step { identity, .. } => Some(describe_step(identity, place)),
+                other => Some(format!("{} at {place}", other.describe())),
+            },
+            None => match self.dropped_steps.get(place) {
+                Some(identity) if identity == recorded => None,
+                Some(identity) => Some(describe_step(identity, place)),
+                None => return Err(self.diverged(index, describe_step(recorded, place), None)),
+            },
+        };
+        match asked {
+            None => {
+                self.last_matched = Some(describe_step(recorded, place));
+                Ok(())
+            }
+            asked => Err(self.diverged(index, describe_step(recorded, place), asked)),
+        }
+    }
+
+    fn diverged(&self, index: Index, recorded: String, asked: Option<String>) -> Fault {
+        let asked = asked.unwrap_or_else(|| self.nothing_asked());
+        let hint = format!(
+            "the code changed while this run was open, or it depends on something that is not recorded (time, randomness, \
+             environment, map order); deploy the change under `ctx.version` or as a new version, then `onward run resume {}`",
+            self.key.id
+        );
+        Fault::Diverged(Box::new(Divergence { index, recorded, asked, nearest: self.last_matched.clone(), hint }))
+    }
+
+    fn nothing_asked(&self) -> String {
+        if self.ended {
+            return "nothing: the code had returned".to_owned();
+        }
+        let open = self.open_calls();
+        if open.is_empty() { "nothing".to_owned() } else { format!("nothing: the code waits for {}", open.join(", ")) }
+    }
+}
+
+/// What the code asks for, as against what steps report and what stands for an empty commit.
+fn is_asked(event: &Event) -> bool {
+    !event.is_step_result() && !matches!(event, Event::RunSuspended(_))
+}
+
+fn agrees(recorded: &Event, asked: &Event) -> bool {
+    if recorded == asked {
+        return true;
+    }
+    match (recorded, asked) {
+        (Event::TaskScheduled(a), Event::TaskScheduled(b)) => (&a.place, &a.kind, a.input_hash) == (&b.place, &b.kind, b.input_hash),
+        (Event::ChildStarted(a), Event::ChildStarted(b)) => {
+            (&a.place, &a.kind, &a.child, a.input_hash) == (&b.place, &b.kind, &b.child, b.input_hash)
+        }
+        (Event::ApprovalRequested(a), Event::ApprovalRequested(b)) => {
+            (&a.place, &a.name, &a.title, &a.description) == (&b.place, &b.name, &b.title, &b.description)
+                && same(a.show.as_ref(), b.show.as_ref())
+        }
+        (Event::PromiseCreated(a), Event::PromiseCreated(b)) => (&a.place, &a.name) == (&b.place, &b.name),
+        (Event::SignalAwaited(a), Event::SignalAwaited(b)) => (&a.place, &a.name, a.is_pattern) == (&b.place, &b.name, b.is_pattern),
+        (Event::StateSet(a), Event::StateSet(b)) => {
+            (&a.place, &a.key) == (&b.place, &b.key) && same(Some(&a.value), Some(&b.value))
+        }
+        (Event::SignalSent(a), Event::SignalSent(b)) => {
+            (&a.place, &a.to, &a.name) == (&b.place, &b.to, &b.name) && same(Some(&a.payload), Some(&b.payload))
+        }
+        (Event::UpdateAnswered(a), Event::UpdateAnswered(b)) => {
+            a.update_id == b.update_id && same(a.result.as_ref().ok(), b.result.as_ref().ok()) && a.result.is_ok() == b.result.is_ok()
+        }
+        (Event::RunCompleted(a), Event::RunCompleted(b)) => same(Some(&a.output), Some(&b.output)),
+        (Event::RunContinued(a), Event::RunContinued(b)) => same(Some(&a.input), Some(&b.input)),
+        // The words of a failure may differ between builds; that it failed, and with which code, may not.
+        (Event::RunFailed(a), Event::RunFailed(b)) => a.failure.code == b.failure.code,
+        (Event::RunCanceled(_), Event::RunCanceled(_)) => true,
+        _ => false,
+    }
+}
+
+fn same(a: Option<&Payload>, b: Option<&Payload>) -> bool {
+    a == b || a.map(Hash::of) == b.map(Hash::of)
+}
+
+fn describe_step(identity: &StepIdentity, place: &Place) -> String {
+    match identity.input_hash {
+        Some(hash) => format!("step `{}` at {place} with input {}", identity.name, short(&hash)),
+        None => format!("step `{}` at {place}", identity.name),
+    }
+}
+
+fn short(hash: &Hash) -> String {
+    hash.to_string()[..8].to_owned()
+}
+
+/// A call in words, with what it is compared by.
+pub fn describe(event: &Event) -> String {
+    let value = |payload: &Payload| {
+        let text = format!("{payload:?}");
+        if text.len() <= 60 { text } else { format!("{}…", text.chars().take(60).collect::<String>()) }
+    };
+    match event {
+        Event::TaskScheduled(e) => format!("task `{}` at {} with input {}", e.kind, e.place, value(&e.input)),
+        Event::TaskCanceled(e) => format!("canceling the task at {}", e.place),
+        Event::TimerStarted(e) => format!("a timer at {} due {}", e.place, e.due_at),
+        Event::SignalAwaited(e) => format!("waiting for signal `{}` at {}", e.name, e.place),
+        Event::SignalConsumed(e) => format!("consuming signal `{}` (event {}) at {}", e.name, e.index, e.place),
+        Event::ApprovalRequested(e) => format!("approval `{}` at {}: {}", e.name, e.place, e.title),
+        Event::PromiseCreated(e) => format!("promise `{}` at {}", e.name, e.place),
+        Event::WaitCanceled(e) => format!("giving up the wait at {}", e.place),
+        Event::StateSet(e) => format!("state `{}` = {} at {}", e.key, value(&e.value), e.place),
+        Event::StateCleared(e) => format!("clearing state `{}` at {}", e.key, e.place),
+        Event::ChildStarted(e) => format!("child `{}` ({}) at {} with input {}", e.kind, e.child, e.place, value(&e.input)),
+        Event::ChildCanceled(e) => format!("canceling child {} at {}", e.child, e.place),
+        Event::SignalSent(e) => format!("signal `{}` to {} at {}", e.name, e.to, e.place),
+        Event::VersionChosen(e) => format!("version {} of `{}`", e.version, e.change),
+        Event::UpdateAnswered(e) => format!("the answer to update {}", e.update_id),
+        Event::RunCompleted(e) => format!("the end of the run with {}", value(&e.output)),
+        Event::RunFailed(e) => format!("the failure of the run: {}", e.failure),
+        Event::RunCanceled(_) => "the run's end as canceled".to_owned(),
+        Event::RunContinued(e) => format!("going on as new with {}", value(&e.input)),
+        other => other.name().replace('_', " "),
+    }
+}

@@ -1,0 +1,15 @@
+//! Promises: an id to hand out, and one answer from whoever got it.
+
+use super::Engine;
+use super::call::What;
+use crate::event::PromiseCreated;
+use crate::{Name, Place};
+
+impl Engine {
+    pub fn create_promise(&mut self, name: Name) -> Place {
+        let place = self.next_place();
+        let event = PromiseCreated { place: place.clone(), name: name.clone(), deadline: None };
+        self.open(place.clone(), What::Promise { name }, Some(event.into()));
+        place
+    }
+}

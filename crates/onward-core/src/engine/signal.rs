@@ -1,0 +1,207 @@
+//! Signals: waiting for one, and looking whether one is there.
+
+use std::fmt;
+
+use super::call::{Answer, What};
+use super::mailbox::Signal;
+use super::{Engine, POLLS_MAX, Wake};
+use crate::event::{SignalAwaited, SignalConsumed, SignalSent, WaitCanceled};
+use crate::{Index, Name, Payload, Place, RunId, Timestamp};
+
+/// Which signals a call is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pattern {
+    /// This very name, byte for byte.
+    Exactly(Name),
+    /// Any name that fits, `*` standing for any text.
+    Like(Name),
+}
+
+impl Pattern {
+    pub fn matches(&self, name: &Name) -> bool {
+        match self {
+            Pattern::Exactly(own) => own == name,
+            Pattern::Like(pattern) => fits(pattern.as_str(), name.as_str()),
+        }
+    }
+
+    fn name(&self) -> &Name {
+        match self {
+            Pattern::Exactly(name) | Pattern::Like(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name().fmt(f)
+    }
+}
+
+/// Greedy matching from the left: each literal part is taken where it first occurs, the last one at the end.
+fn fits(pattern: &str, text: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(mut text) = text.strip_prefix(first) else { return false };
+    let mut parts = rest.split('*').peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return text.ends_with(part);
+        }
+        let Some(position) = text.find(part) else { return false };
+        text = &text[position + part.len()..];
+    }
+    true
+}
+
+impl Engine {
+    /// A signal of the batch: set aside for who waits for it, else into the mailbox.
+    pub(super) fn signal_arrives(&mut self, index: Index, name: &Name, payload: &Payload) {
+        let signal = Signal { index, name: name.clone(), payload: payload.clone() };
+        match self.mailbox.longest_waiting(name) {
+            Some(place) => self.reserve(place, signal),
+            None => self.mailbox.put(signal),
+        }
+    }
+
+    fn reserve(&mut self, place: Place, signal: Signal) {
+        let delivered = self.delivered.is_some_and(|delivered| delivered >= signal.index);
+        let Some(call) = self.calls.get_mut(&place) else { return self.mailbox.put(signal) };
+        if delivered {
+            let (index, result) = (signal.index, Ok(signal.payload.clone()));
+            call.answer = Answer::Ready { index, result, signal: Some(signal) };
+            self.wakes.push_back(Wake::Call(place));
+            return;
+        }
+        self.mailbox.reserved.entry(signal.index).or_default().push(place);
+        call.answer = Answer::Reserved(signal);
+    }
+
+    /// The delivery has reached a signal: who has it set aside gets it now.
+    pub(super) fn signal_delivered(&mut self, index: Index) -> Option<Wake> {
+        let places = self.mailbox.reserved.remove(&index)?;
+        for place in places {
+            let Some(call) = self.calls.get_mut(&place) else { continue };
+            if let Answer::Reserved(signal) = &call.answer {
+                let (result, signal) = (Ok(signal.payload.clone()), Some(signal.clone()));
+                call.answer = Answer::Ready { index, result, signal };
+                self.wakes.push_back(Wake::Call(place));
+            }
+        }
+        self.wakes.pop_front()
+    }
+
+    /// Waits for a signal. Returns it at once when one is there.
+    pub fn await_signal(&mut self, place: &Place, pattern: &Pattern, deadline: Option<Timestamp>) -> Option<(Name, Payload)> {
+        if self.cancel_is_due() {
+            self.open(place.clone(), What::Signal { pattern: pattern.clone() }, None);
+            return None;
+        }
+        if let Some(signal) = self.mailbox.pop(pattern) {
+            self.consumed(place, &signal);
+            return Some((signal.name, signal.payload));
+        }
+        let is_pattern = matches!(pattern, Pattern::Like(_));
+        let event = SignalAwaited { place: place.clone(), name: pattern.name().clone(), deadline, is_pattern };
+        self.open(place.clone(), What::Signal { pattern: pattern.clone() }, Some(event.into()));
+        self.mailbox.wait(place.clone(), pattern.clone());
+        None
+    }
+
+    /// The name of the signal that answered the call at `place`.
+    pub fn signal_name(&self, place: &Place) -> Option<Name> {
+        match &self.calls.get(place)?.answer {
+            Answer::Ready { signal: Some(signal), .. } => Some(signal.name.clone()),
+            _ => None,
+        }
+    }
+
+    /// The index of the signal that `await_signal` would get at once.
+    pub fn signal_ready_at(&self, pattern: &Pattern) -> Option<Index> {
+        self.mailbox.first(pattern).map(|signal| signal.index)
+    }
+
+    pub(super) fn consumed(&mut self, place: &Place, signal: &Signal) {
+        let event = SignalConsumed { place: place.clone(), name: signal.name.clone(), index: signal.index };
+        self.out.push(event.into());
+    }
+
+    /// How many such signals are there, as of the horizon.
+    pub fn count_signals(&mut self, pattern: &Pattern) -> usize {
+        self.look();
+        self.mailbox.count(pattern)
+    }
+
+    /// Takes the next such signal, if one is there as of the horizon.
+    pub fn try_signal(&mut self, pattern: &Pattern) -> Option<(Name, Payload)> {
+        self.look();
+        let place = self.next_place();
+        let signal = self.mailbox.pop(pattern)?;
+        self.consumed(&place, &signal);
+        Some((signal.name, signal.payload))
+    }
+
+    fn look(&mut self) {
+        self.polled = true;
+        self.polls += 1;
+        if self.polls == POLLS_MAX {
+            self.misuse(format!(
+                "the code looked for signals {POLLS_MAX} times without awaiting anything: nothing new can arrive meanwhile; \
+                 await `recv()` or a `sleep` in the loop"
+            ));
+        }
+    }
+
+    /// A `recv` that was dropped: a signal set aside for it goes back to its place (rule 4, CE9).
+    pub(super) fn drop_signal(&mut self, place: &Place) {
+        self.mailbox.stop_waiting(place);
+        let Some(call) = self.calls.remove(place) else { return };
+        let signal = match call.answer {
+            Answer::Reserved(signal) => {
+                if let Some(places) = self.mailbox.reserved.get_mut(&signal.index) {
+                    places.retain(|other| other != place);
+                }
+                Some(signal)
+            }
+            Answer::Ready { signal, .. } => signal,
+            Answer::Open => None,
+        };
+        self.out.push(WaitCanceled { place: place.clone() }.into());
+        if let Some(signal) = signal {
+            self.put_back(signal);
+        }
+    }
+
+    pub(super) fn put_back(&mut self, signal: Signal) {
+        match self.mailbox.longest_waiting(&signal.name) {
+            Some(place) => self.reserve(place, signal),
+            None => self.mailbox.put(signal),
+        }
+    }
+
+    /// Sends a signal to another run; it leaves with the commit.
+    pub fn send_signal(&mut self, to: RunId, name: Name, payload: Payload) {
+        let place = self.next_place();
+        self.out.push(SignalSent { place, to, name, payload }.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for (pattern, text, expected) in [
+            ("user.*", "user.message", true),
+            ("user.*", "user", false),
+            ("*", "anything", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c", false),
+            ("*.done", "task.7.done", true),
+            ("plain", "plain", true),
+            ("ab*ba", "aba", false),
+        ] {
+            assert_eq!(fits(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}

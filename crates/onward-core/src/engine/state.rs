@@ -1,0 +1,28 @@
+//! State: values a run keeps and shows to the outside. Replay sees the value of then, because it sets them again.
+
+use super::Engine;
+use crate::event::{StateCleared, StateSet};
+use crate::{Name, Payload};
+
+impl Engine {
+    pub fn set_state(&mut self, key: Name, value: Payload) {
+        let place = self.next_place();
+        self.state.insert(key.clone(), value.clone());
+        self.out.push(StateSet { place, key, value }.into());
+    }
+
+    pub fn clear_state(&mut self, key: &Name) {
+        let place = self.next_place();
+        if self.state.remove(key).is_some() {
+            self.out.push(StateCleared { place, key: key.clone() }.into());
+        }
+    }
+
+    pub fn state(&self, key: &Name) -> Option<&Payload> {
+        self.state.get(key)
+    }
+
+    pub fn state_keys(&self) -> Vec<Name> {
+        self.state.keys().cloned().collect()
+    }
+}

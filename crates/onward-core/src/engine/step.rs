@@ -1,0 +1,127 @@
+//! Steps: side effects that run inside the worker and are recorded once.
+//!
+//! A step's result is delivered from the log like everything else: the shell reports what the closure returned, the
+//! report is committed, and only the durable event answers the call.
+
+use super::call::{Answer, Call, StepIdentity, StepPhase, What};
+use super::{Engine, Wake};
+use crate::event::{StepCompleted, StepFailed, WaitCanceled};
+use crate::task::RetryPolicy;
+use crate::{Event, Failure, Hash, Index, Name, Payload, Place};
+
+/// What the shell does about a step that is being polled.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StepPoll {
+    /// The recorded outcome; the closure must not run.
+    Recorded(Result<Payload, Failure>),
+    /// Run the closure now, as this attempt; report with [`Engine::report_step`].
+    Start { attempt: u32 },
+    Pending,
+}
+
+impl Engine {
+    pub fn open_step(&mut self, name: Name) -> Place {
+        let place = self.next_place();
+        let identity = StepIdentity { name, input_hash: None };
+        let what = What::Step { identity, retry: RetryPolicy::default(), attempt: 1, phase: StepPhase::Idle };
+        self.open(place.clone(), what, None);
+        place
+    }
+
+    pub fn set_step_retry(&mut self, place: &Place, policy: RetryPolicy) {
+        if let Some(Call { what: What::Step { retry, .. }, .. }) = self.calls.get_mut(place) {
+            *retry = policy;
+        }
+    }
+
+    pub fn set_step_input(&mut self, place: &Place, input: Hash) {
+        if let Some(Call { what: What::Step { identity, .. }, .. }) = self.calls.get_mut(place) {
+            identity.input_hash = Some(input);
+        }
+    }
+
+    pub fn poll_step(&mut self, place: &Place) -> StepPoll {
+        if let Some(result) = self.poll_call(place) {
+            return StepPoll::Recorded(result);
+        }
+        let caught_up = self.batch.is_empty() && self.queue.is_empty() && self.expected.is_none() && self.in_flight.is_none();
+        let polled = self.polled;
+        let Some(Call { what: What::Step { attempt, phase, .. }, .. }) = self.calls.get_mut(place) else {
+            return StepPoll::Pending;
+        };
+        if *phase != StepPhase::Idle {
+            return StepPoll::Pending;
+        }
+        if !caught_up || polled {
+            self.deferred_steps = true; // N2
+            return StepPoll::Pending;
+        }
+        *phase = StepPhase::Running;
+        self.running_steps += 1;
+        StepPoll::Start { attempt: *attempt }
+    }
+
+    /// The closure of the attempt that runs at `place` has returned.
+    pub fn report_step(&mut self, place: &Place, result: Result<Payload, Failure>, took_ms: u64) {
+        let now = self.now;
+        let Some(Call { what: What::Step { identity, retry, attempt, phase }, .. }) = self.calls.get_mut(place) else { return };
+        *phase = StepPhase::Reported;
+        self.running_steps -= 1;
+        let StepIdentity { name, input_hash } = identity.clone();
+        let (place, attempt) = (place.clone(), *attempt);
+        let event: Event = match result {
+            Ok(output) => StepCompleted { place, name, input_hash, output, attempt, took_ms }.into(),
+            Err(failure) => {
+                // `now` is the time of the last event: the pause counts from when the step ended.
+                let ended = now.after(std::time::Duration::from_millis(took_ms));
+                let retry_at = retry.next_attempt(attempt, &failure, ended);
+                StepFailed { place, name, input_hash, failure, attempt, took_ms, retry_at }.into()
+            }
+        };
+        self.out.push(event);
+    }
+
+    pub(super) fn step_completed(&mut self, index: Index, event: StepCompleted) -> Result<Option<Wake>, super::Fault> {
+        let asked = StepIdentity { name: event.name.clone(), input_hash: event.input_hash };
+        self.match_step(index, &event.place, &asked)?;
+        Ok(self.answer(&event.place, index, Ok(event.output)))
+    }
+
+    pub(super) fn step_failed(&mut self, index: Index, event: StepFailed) -> Result<Option<Wake>, super::Fault> {
+        let asked = StepIdentity { name: event.name.clone(), input_hash: event.input_hash };
+        self.match_step(index, &event.place, &asked)?;
+        if event.retry_at.is_none() {
+            return Ok(self.answer(&event.place, index, Err(event.failure)));
+        }
+        if let Some(Call { what: What::Step { attempt, phase, .. }, .. }) = self.calls.get_mut(&event.place) {
+            *attempt = event.attempt + 1;
+            *phase = StepPhase::Backoff;
+        } else {
+            // The code gave the step up while its report was on the way: nobody waits for the retry.
+            self.stop_timer(&event.place);
+        }
+        Ok(None)
+    }
+
+    fn stop_timer(&mut self, place: &Place) {
+        self.out.push(WaitCanceled { place: place.clone() }.into());
+    }
+
+    /// The pause before the next attempt is over.
+    pub(super) fn step_due(&mut self, place: &Place) -> Option<Wake> {
+        let Some(Call { what: What::Step { phase, .. }, answer: Answer::Open, .. }) = self.calls.get_mut(place) else { return None };
+        *phase = StepPhase::Idle;
+        Some(Wake::Call(place.clone()))
+    }
+
+    /// The code no longer waits for the step. A closure that runs is dropped with its future.
+    pub(super) fn drop_step(&mut self, place: &Place) {
+        let Some(Call { what: What::Step { identity, phase, .. }, answer, .. }) = self.calls.remove(place) else { return };
+        match phase {
+            StepPhase::Running => self.running_steps -= 1,
+            StepPhase::Backoff if matches!(answer, Answer::Open) => self.stop_timer(place),
+            _ => {}
+        }
+        self.dropped_steps.insert(place.clone(), identity);
+    }
+}

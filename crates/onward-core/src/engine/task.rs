@@ -1,0 +1,23 @@
+//! Tasks: work for any worker that knows the kind.
+
+use super::Engine;
+use super::call::What;
+use crate::event::TaskScheduled;
+use crate::task::TaskOptions;
+use crate::{Hash, Name, Payload, Place};
+
+impl Engine {
+    /// Schedules a task; it leaves with the commit, awaited or not.
+    pub fn schedule_task(&mut self, kind: Name, input: Payload) -> Place {
+        let place = self.next_place();
+        let event = TaskScheduled {
+            place: place.clone(),
+            kind: kind.clone(),
+            input_hash: Hash::of(&input),
+            input,
+            options: TaskOptions::default(),
+        };
+        self.open(place.clone(), What::Task { kind }, Some(event.into()));
+        place
+    }
+}

@@ -1,0 +1,52 @@
+//! Versions of one piece of code: which behaviour a run has, for ever.
+
+use super::{Engine, Fault};
+use crate::event::{Divergence, VersionChosen};
+use crate::{Event, Name};
+
+impl Engine {
+    /// The version of `change` this run lives with.
+    ///
+    /// A run that gets here for the first time takes `max` and records it. A run that was past this point before the
+    /// change existed has no record here and takes `min`. A recorded version below `min` is one the code has forgotten.
+    pub fn version(&mut self, change: Name, min: u32, max: u32) -> u32 {
+        if min > max {
+            self.misuse(format!("version `{change}`: min {min} is above max {max}"));
+            return max;
+        }
+        let known = self.versions.get(&change).copied();
+        let version = known.or_else(|| self.recorded_version(&change)).unwrap_or(if self.is_live() { max } else { min });
+        if known.is_none() {
+            self.versions.insert(change.clone(), version);
+            if self.is_live() {
+                self.polled = true; // the choice must be durable before anything follows from it
+                self.out.push(VersionChosen { change: change.clone(), version }.into());
+            } else if self.recorded_version(&change).is_some() {
+                self.out.push(VersionChosen { change: change.clone(), version }.into());
+            }
+        }
+        if version < min || version > max {
+            self.version_lost(&change, version, min, max);
+        }
+        version
+    }
+
+    /// What the commit that the code is being held against says.
+    fn recorded_version(&self, change: &Name) -> Option<u32> {
+        self.expected.as_ref()?.events.iter().find_map(|event| match event {
+            Event::VersionChosen(chosen) if chosen.change == *change => Some(chosen.version),
+            _ => None,
+        })
+    }
+
+    fn version_lost(&mut self, change: &Name, version: u32, min: u32, max: u32) {
+        let report = Divergence {
+            index: self.delivered.unwrap_or_default(),
+            recorded: format!("version {version} of `{change}`"),
+            asked: format!("a version from {min} to {max}"),
+            nearest: self.last_matched.clone(),
+            hint: format!("bring the code for version {version} of `{change}` back, or end this run"),
+        };
+        self.set_fault(Fault::VersionTooOld(Box::new(report)));
+    }
+}
