@@ -18,6 +18,7 @@ pub mod random;
 pub mod run;
 pub mod task;
 pub mod time;
+pub mod view;
 
 pub use event::Event;
 pub use failure::{BoxError, Failure, FailureError};
