@@ -1,0 +1,252 @@
+//! The guarantees of the port as a library of cases: a new store proves itself by running them.
+//!
+//! One file per guarantee, one function per claim. Each case gets a fresh store and a clock that moves only when told; nothing sleeps.
+//! A durable store also offers [`Subject::reopen`], and is then closed and opened again in the middle of the cases where that matters.
+//!
+//! ```text
+//! onward_store::conformance_tests!(|clock| Box::new(Volatile(Arc::new(MemoryStore::new(clock)))));
+//! ```
+#![allow(clippy::unwrap_used, reason = "a case fails by panicking")]
+
+mod differential;
+mod kit;
+mod random;
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use crate::{ManualClock, Store};
+
+pub use differential::differential;
+pub use kit::{Held, Kit};
+pub use random::random_operations;
+
+/// A store under test.
+pub trait Subject: Send {
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// Closes the store and opens the same data again; does nothing where there is no data to open again.
+    ///
+    /// Nobody holds the store that [`Subject::store`] gave out when this is called.
+    fn reopen(&mut self) {}
+}
+
+/// A store that forgets everything when it is closed.
+pub struct Volatile(pub Arc<dyn Store>);
+
+impl Subject for Volatile {
+    fn store(&self) -> Arc<dyn Store> {
+        self.0.clone()
+    }
+}
+
+/// Makes an empty store that goes by the given clock.
+pub type Factory<'a> = &'a dyn Fn(Arc<ManualClock>) -> Box<dyn Subject>;
+
+/// One claim about every store.
+pub struct Case {
+    /// `file::claim`.
+    pub name: &'static str,
+    run: fn(Kit) -> Pin<Box<dyn Future<Output = ()>>>,
+}
+
+/// Runs every case; the name of the one that fails is printed before its panic.
+pub fn run_all(make: Factory<'_>) {
+    for case in CASES {
+        run_case(case.name, make);
+    }
+}
+
+/// Runs the case of that name on a store of its own.
+pub fn run_case(name: &str, make: Factory<'_>) {
+    let case = CASES.iter().find(|case| case.name == name).expect("the suite has the case");
+    eprintln!("conformance {name}");
+    block_on((case.run)(Kit::new(make)));
+}
+
+/// Polls a future to its end on this thread.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// Declares the files of the suite, the list of its cases and the macro that makes a test of each.
+macro_rules! suite {
+    ($d:tt $($module:ident { $($case:ident,)* })*) => {
+        $(mod $module;)*
+
+        pub const CASES: &[Case] = &[$($(Case {
+            name: concat!(stringify!($module), "::", stringify!($case)),
+            run: |kit| Box::pin($module::$case(kit)),
+        },)*)*];
+
+        /// Makes a `#[test]` of every case, in a module per guarantee. Takes what makes an empty store: see [`Factory`].
+        #[macro_export]
+        macro_rules! conformance_tests {
+            ($d make:expr) => {
+                $(mod $module {
+                    #[allow(unused_imports, reason = "the expression names what it needs")]
+                    use super::*;
+                    $(#[test]
+                    fn $case() {
+                        $crate::conformance::run_case(concat!(stringify!($module), "::", stringify!($case)), &$d make);
+                    })*
+                })*
+            };
+        }
+    };
+}
+
+suite! { $
+    numbering {
+        inputs_and_commits_share_one_numbering_without_gaps,
+        a_reader_gets_the_record_that_holds_an_index,
+        senders_on_many_threads_get_one_index_each,
+        a_missing_run_has_no_log,
+    }
+    atomic {
+        of_two_commits_with_one_number_one_is_taken,
+        of_many_concurrent_commits_one_is_taken,
+        a_repeated_commit_gets_its_first_answer,
+        a_repeated_last_commit_of_a_closed_run_gets_its_first_answer,
+        a_refused_commit_leaves_nothing_behind,
+        a_commit_and_what_follows_from_it_are_one_write,
+    }
+    fencing {
+        a_claim_raises_the_epoch_and_fences_the_holder_before,
+        a_worker_keeps_its_lease_over_commits_and_waits,
+        a_released_run_is_claimed_again,
+        a_late_release_changes_nothing,
+        a_silent_worker_loses_its_runs,
+        a_worker_without_a_heartbeat_has_the_default_session,
+        a_heartbeat_says_whether_the_worker_was_known,
+        concurrent_claims_never_share_a_run,
+        a_held_run_shows_as_running,
+        pending_runs_are_claimed_oldest_first,
+        an_epoch_never_goes_back,
+    }
+    inputs {
+        the_same_signal_id_is_one_input,
+        a_late_repeat_to_a_closed_run_is_still_a_repeat,
+        signals_without_an_id_are_all_taken,
+        a_signal_to_an_unknown_run_is_refused,
+        an_answer_with_another_id_has_lost,
+        a_repeated_answer_leaves_another_question_alone,
+        an_answer_is_taken_whatever_else_is_appended,
+        an_answer_needs_an_open_question,
+        a_question_past_its_deadline_is_lost_to_the_timer,
+        a_withdrawn_question_is_lost_to_the_code,
+        an_answered_question_has_no_timer_left,
+        every_accepted_signal_is_in_the_log_once,
+    }
+    wake {
+        a_commit_that_waits_over_an_unread_input_leaves_the_run_pending,
+        a_commit_that_waits_with_everything_read_waits,
+        an_input_wakes_a_waiting_run,
+        a_storm_of_signals_starves_no_commit,
+        listeners_hear_of_records_in_order,
+        listeners_hear_of_pending_runs_queued_tasks_due_times_and_deliveries,
+    }
+    tasks {
+        a_task_is_offered_once_while_its_lease_is_valid,
+        a_result_is_recorded_once,
+        a_failed_attempt_is_retried_after_its_delay,
+        the_last_failed_attempt_fails_the_task,
+        a_lost_worker_gives_its_task_to_another,
+        a_heartbeat_keeps_the_lease,
+        a_canceled_task_is_never_offered,
+        a_released_task_is_offered_at_once,
+        tasks_go_by_priority_and_then_in_order,
+        a_worker_gets_only_its_kinds_and_queues,
+        a_task_that_waits_too_long_fails,
+        concurrent_claims_never_share_a_task,
+        a_result_for_a_closed_run_is_stale,
+    }
+    timers {
+        a_timer_fires_once_at_its_time_and_not_before,
+        a_canceled_timer_never_fires,
+        timers_fire_in_the_order_of_their_times,
+        a_failed_step_gets_its_retry_timer,
+        the_next_due_time_is_the_earliest_of_all,
+        an_ended_run_has_no_timers,
+    }
+    pausing {
+        a_paused_run_takes_inputs_but_no_commits_and_no_claims,
+        a_paused_timer_keeps_its_remaining_time,
+        a_run_that_is_not_paused_cannot_be_resumed,
+        a_pause_upon_a_pause_changes_no_timer,
+    }
+    children {
+        a_child_answers_its_parent_once,
+        an_ended_parent_tells_each_child_what_was_agreed,
+        a_child_that_starts_after_its_parent_ended_is_told,
+        news_stay_until_they_are_finished,
+        a_signal_to_another_run_is_taken_once,
+    }
+    ending {
+        of_terminate_and_complete_the_first_wins,
+        of_concurrent_ends_one_is_taken,
+        a_run_does_not_end_over_an_unread_signal,
+        a_closed_run_takes_nothing_more,
+        an_ended_run_leaves_no_tasks_and_no_questions,
+    }
+    continuing {
+        a_continued_run_begins_a_new_log_under_its_old_name,
+        the_successor_is_free_and_the_old_lease_does_not_fit_it,
+        a_repeat_of_the_commit_that_continued_gets_its_first_answer,
+        slots_carry_over_to_the_successor,
+        what_answers_the_old_generation_is_refused,
+        nothing_open_of_the_old_generation_is_left,
+    }
+    retention {
+        an_open_run_cannot_be_deleted,
+        a_deleted_run_is_gone_with_all_its_generations,
+        a_run_with_an_open_child_is_kept,
+        a_run_with_unfinished_news_is_kept,
+        closed_runs_go_when_the_time_of_their_kind_is_over,
+        a_reader_sees_a_whole_run_or_none,
+    }
+    starting {
+        the_same_start_twice_is_one_run,
+        a_closed_run_is_found_again,
+        the_same_id_with_another_start_is_refused,
+        concurrent_starts_make_one_run,
+        a_signal_with_start_comes_right_behind_it,
+        a_refused_signal_refuses_the_start,
+        a_claim_with_start_leases_a_new_run_only,
+        namespaces_do_not_see_each_other,
+    }
+    bytes {
+        bytes_in_are_bytes_out,
+        a_payload_over_the_limit_writes_nothing,
+    }
+    projection {
+        a_head_is_what_its_log_says,
+        random_operations_keep_every_invariant,
+    }
+    versions {
+        a_worker_gets_only_versions_it_knows,
+    }
+    lists {
+        runs_are_listed_newest_first_in_pages,
+        runs_are_filtered_by_kind_status_and_time,
+        a_foreign_cursor_is_refused,
+        questions_are_listed_oldest_first,
+    }
+}

@@ -1,0 +1,77 @@
+//! L19: a parent gets one result per child, and what was agreed about its end is applied once.
+
+use onward_core::event::{OnParentClose, SignalSent};
+use onward_core::{Index, RunId, Status};
+
+use super::kit::{Held, Kit, child, completed, hand_over, json, key, name, place, terminate};
+
+pub async fn a_child_answers_its_parent_once(mut kit: Kit) {
+    let mut parent = kit.start_held("p").await;
+    kit.commit(&mut parent, vec![child("c", 0, OnParentClose::Cancel)]).await;
+    kit.reopen();
+    assert_eq!(kit.deliver().await, 1);
+    let mut held = kit.claim_one("v").await;
+    assert_eq!(held.key(), key("c"));
+    kit.commit(&mut held, vec![completed()]).await;
+    // The courier stumbles between handing over and finishing.
+    let news = kit.store().deliveries(10).await.unwrap();
+    hand_over(&*kit.store(), news[0].1.clone()).await;
+    kit.reopen();
+    kit.deliver().await;
+    assert_eq!(kit.log("p").await, ["run_started", "child_started", "child_completed"]);
+    assert_eq!(kit.store().deliveries(10).await.unwrap(), []);
+}
+
+pub async fn an_ended_parent_tells_each_child_what_was_agreed(mut kit: Kit) {
+    let mut parent = kit.start_held("p").await;
+    let agreed = [("a", OnParentClose::Abandon), ("c", OnParentClose::Cancel), ("t", OnParentClose::Terminate)];
+    let children = agreed.into_iter().enumerate().map(|(ordinal, (id, close))| child(id, ordinal as u32, close)).collect();
+    kit.commit(&mut parent, children).await;
+    kit.deliver().await;
+    kit.commit(&mut parent, vec![completed()]).await;
+    kit.reopen();
+    assert_eq!(kit.deliver().await, 3); // Two for the children, one from the terminated child to its parent.
+    assert_eq!(kit.log("a").await, ["run_started"]);
+    assert_eq!(kit.log("c").await, ["run_started", "cancel_requested"]);
+    assert_eq!(kit.log("t").await, ["run_started", "terminate_requested"]);
+    assert_eq!(kit.head("t").await.status, Status::Terminated);
+    assert_eq!(kit.log("p").await.last(), Some(&"run_completed"));
+}
+
+pub async fn a_child_that_starts_after_its_parent_ended_is_told(kit: Kit) {
+    let mut parent = kit.start_held("p").await;
+    kit.commit(&mut parent, vec![child("c", 0, OnParentClose::Cancel), child("t", 1, OnParentClose::Terminate)]).await;
+    // Before the courier comes around.
+    kit.append("p", terminate()).await.unwrap();
+    kit.deliver().await;
+    assert_eq!(kit.log("c").await, ["run_started", "cancel_requested"]);
+    assert_eq!(kit.log("t").await, ["run_started", "terminate_requested"]);
+}
+
+pub async fn news_stay_until_they_are_finished(mut kit: Kit) {
+    let mut parent = kit.start_held("p").await;
+    kit.commit(&mut parent, vec![child("a", 0, OnParentClose::Cancel), child("b", 1, OnParentClose::Cancel)]).await;
+    let first = kit.store().deliveries(1).await.unwrap();
+    assert_eq!(first.len(), 1);
+    kit.reopen();
+    let all = kit.store().deliveries(10).await.unwrap();
+    assert_eq!((all.len(), &all[0].1), (2, &first[0].1));
+    kit.store().finish_deliveries(vec![all[0].0]).await.unwrap();
+    kit.reopen();
+    let rest = kit.store().deliveries(10).await.unwrap();
+    assert_eq!(rest, all[1..]);
+    kit.store().finish_deliveries(vec![rest[0].0, all[0].0]).await.unwrap();
+    assert_eq!(kit.store().deliveries(10).await.unwrap(), []);
+}
+
+pub async fn a_signal_to_another_run_is_taken_once(kit: Kit) {
+    kit.start("s").await;
+    let mut held: Held = kit.start_held("r").await;
+    let sent = SignalSent { place: place(0), to: RunId::new("s").unwrap(), name: name("paid"), payload: json("1") };
+    kit.commit(&mut held, vec![sent.into()]).await;
+    let news = kit.store().deliveries(10).await.unwrap();
+    hand_over(&*kit.store(), news[0].1.clone()).await;
+    kit.deliver().await;
+    assert_eq!(kit.log("s").await, ["run_started", "signal_received"]);
+    assert_eq!(kit.head("s").await.next_index, Index(2));
+}

@@ -1,0 +1,103 @@
+//! A run that continues as new closes its log and begins another under the same name, in one write.
+
+use onward_core::event::{CarriedSignal, OnParentClose, RunContinued};
+use onward_core::run::Commit;
+use onward_core::task::TaskOptions;
+use onward_core::{Event, Index, Place, Status};
+
+use super::kit::{Held, Kit, approval, child, completed, decision, json, key, name, refused, seconds, signal, task, timer};
+
+pub async fn a_continued_run_begins_a_new_log_under_its_old_name(mut kit: Kit) {
+    let held = kit.start_held("r").await;
+    kit.pass(seconds(1));
+    let committed = kit.store().commit(continued(&held)).await.unwrap();
+    assert_eq!(committed.status, Status::Completed);
+    kit.reopen();
+    let head = kit.head("r").await;
+    assert_eq!((head.generation, head.next_index, head.created_at), (1, Index(1), kit.now()));
+    let Event::RunStarted(started) = kit.records("r").await.remove(0).events.remove(0) else { panic!("H2") };
+    assert_eq!((started.input, started.mailbox.len(), started.generation), (json("2"), 1, 1));
+    assert_eq!(kit.log("r").await, ["run_started"]);
+
+    let old = kit.store().read_run(key("r"), Some(0)).await.unwrap().unwrap();
+    assert_eq!((old.generation, old.status, old.ended_at), (0, Status::Completed, Some(kit.now())));
+    let old = kit.store().read_log(key("r"), Some(0), Index(0), 10).await.unwrap();
+    assert_eq!(old.last().unwrap().events.last().unwrap().name(), "run_continued");
+    assert_eq!(kit.store().read_run(key("r"), Some(2)).await.unwrap(), None);
+    let listed = kit.store().list_runs(Default::default()).await.unwrap();
+    assert_eq!(listed.runs, [head]);
+}
+
+pub async fn the_successor_is_free_and_the_old_lease_does_not_fit_it(mut kit: Kit) {
+    let old = kit.start_held("r").await;
+    kit.store().commit(continued(&old)).await.unwrap();
+    assert_eq!(kit.head("r").await.status, Status::Pending);
+    kit.reopen();
+    let mut new = kit.claim_one("v").await;
+    assert_eq!(new.head.generation, 1);
+    kit.store().release_run(key("r"), old.head.epoch).await.unwrap();
+    assert_eq!(kit.claim("u").await, []);
+    let mut late = old.commit(vec![completed()]);
+    late.n = 1;
+    refused(kit.store().commit(late).await, "lease_lost");
+    kit.commit(&mut new, vec![completed()]).await;
+}
+
+pub async fn a_repeat_of_the_commit_that_continued_gets_its_first_answer(mut kit: Kit) {
+    let held = kit.start_held("r").await;
+    let first = kit.store().commit(continued(&held)).await.unwrap();
+    kit.pass(seconds(1));
+    kit.reopen();
+    assert_eq!(kit.store().commit(continued(&held)).await.unwrap(), first);
+    assert_eq!(kit.head("r").await.generation, 1);
+}
+
+pub async fn slots_carry_over_to_the_successor(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![approval(0, None)]).await;
+    kit.append("r", signal(Some("a"))).await.unwrap();
+    kit.append("r", decision(0, 0, "anna")).await.unwrap();
+    kit.read_on(&mut held).await;
+    kit.store().commit(continued(&held)).await.unwrap();
+    kit.reopen();
+    assert!(kit.append("r", signal(Some("a"))).await.unwrap().repeated);
+    assert!(kit.append("r", decision(0, 0, "anna")).await.unwrap().repeated);
+    refused(kit.append("r", decision(0, 0, "ben")).await, "signal_lost");
+    assert_eq!(kit.log("r").await, ["run_started"]);
+    // The successor's question at the same place is another one.
+    let mut held = kit.claim_one("v").await;
+    kit.commit(&mut held, vec![approval(0, None)]).await;
+    assert!(!kit.append("r", decision(1, 0, "ben")).await.unwrap().repeated);
+}
+
+pub async fn what_answers_the_old_generation_is_refused(kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![approval(0, None)]).await;
+    kit.store().commit(continued(&held)).await.unwrap();
+    refused(kit.append("r", decision(0, 0, "anna")).await, "run_continued");
+    assert!(!kit.append("r", signal(Some("a"))).await.unwrap().repeated);
+    assert_eq!(kit.log("r").await, ["run_started", "signal_received"]);
+}
+
+pub async fn nothing_open_of_the_old_generation_is_left(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    let due = kit.now().after(seconds(5));
+    let open = vec![task(0, TaskOptions::default()), timer(1, due), approval(2, None), child("c", 3, OnParentClose::Terminate)];
+    kit.commit(&mut held, open).await;
+    kit.deliver().await;
+    kit.store().commit(continued(&held)).await.unwrap();
+    kit.reopen();
+    assert_eq!(kit.claim_tasks("t", 10).await, []);
+    assert_eq!(kit.waits().await, [] as [Place; 0]);
+    kit.clock.set(due);
+    assert_eq!(kit.expire().await.timers_fired, 0);
+    kit.deliver().await;
+    assert_eq!(kit.head("c").await.status, Status::Terminated);
+    assert_eq!(kit.log("r").await, ["run_started"]);
+}
+
+fn continued(held: &Held) -> Commit {
+    let carried = CarriedSignal { name: name("paid"), payload: json("1"), signal_id: None, sender: None };
+    let events = vec![RunContinued { input: json("2") }.into()];
+    Commit { carries: vec![carried], end_over_unread: true, ..held.commit(events) }
+}

@@ -1,0 +1,74 @@
+//! Two stores, one story: the same operations at the same time get the same answers and leave the same state.
+
+use std::collections::BTreeMap;
+
+use onward_core::run::Delivery;
+use onward_core::{Index, RunHead, RunKey};
+
+use super::block_on;
+use super::kit::hand_over;
+use super::random::{Answer, Operation, Trace, World, perform};
+use crate::{Clock, DeliveryId, ManualClock, RunQuery, Store, WaitQuery};
+
+/// Tells both empty stores the same random story of `steps` operations and compares all that can be read after every one.
+///
+/// Both go by `clock`. The reference is believed: the story goes on from its answers.
+pub fn differential(seed: u64, steps: u32, store: &dyn Store, reference: &dyn Store, clock: &ManualClock) {
+    block_on(async {
+        let mut world = World::new(seed);
+        let mut trace = Trace::new(seed);
+        let mut heads = BTreeMap::new();
+        for _ in 0..steps {
+            clock.advance(world.pause());
+            let operation = world.choose(reference, clock.now()).await;
+            trace.next(&operation);
+            if let Operation::Deliver = operation {
+                deliver_to_both(store, reference).await;
+            } else {
+                let expected: Answer = perform(reference, &operation).await;
+                assert_eq!(perform(store, &operation).await, expected);
+                world.learn(&operation, &expected);
+            }
+            compare_state(store, reference, &mut heads).await;
+        }
+    });
+}
+
+/// Stores may number news as they like, and those of one write go in any order; the receivers get them in the reference's.
+async fn deliver_to_both(store: &dyn Store, reference: &dyn Store) {
+    let (ours, theirs) = (store.deliveries(1_000).await.unwrap(), reference.deliveries(1_000).await.unwrap());
+    assert_eq!(sorted(&ours), sorted(&theirs));
+    for (_, delivery) in &theirs {
+        hand_over(store, delivery.clone()).await;
+        hand_over(reference, delivery.clone()).await;
+    }
+    store.finish_deliveries(ours.into_iter().map(|(id, _)| id).collect()).await.unwrap();
+    reference.finish_deliveries(theirs.into_iter().map(|(id, _)| id).collect()).await.unwrap();
+}
+
+fn sorted(deliveries: &[(DeliveryId, Delivery)]) -> Vec<Vec<u8>> {
+    let mut bytes: Vec<Vec<u8>> = deliveries.iter().map(|(_, delivery)| delivery.to_bytes()).collect();
+    bytes.sort();
+    bytes
+}
+
+/// `heads` is what both stores had after the step before: only logs of runs that moved are read again.
+async fn compare_state(store: &dyn Store, reference: &dyn Store, heads: &mut BTreeMap<RunKey, RunHead>) {
+    let query = || RunQuery { limit: 1_000, ..Default::default() };
+    let runs = reference.list_runs(query()).await.unwrap().runs;
+    assert_eq!(store.list_runs(query()).await.unwrap().runs, runs);
+    let waits = || WaitQuery { limit: 1_000, ..Default::default() };
+    let expected = reference.list_waits(waits()).await.unwrap();
+    assert_eq!(store.list_waits(waits()).await.unwrap(), expected);
+    let moved = runs.iter().filter(|head| heads.get(&head.key) != Some(head));
+    for head in moved {
+        for generation in head.generation.saturating_sub(1)..=head.generation {
+            let generation = Some(generation);
+            let log = reference.read_log(head.key.clone(), generation, Index(0), usize::MAX).await.unwrap();
+            assert_eq!(store.read_log(head.key.clone(), generation, Index(0), usize::MAX).await.unwrap(), log);
+            let old = reference.read_run(head.key.clone(), generation).await.unwrap();
+            assert_eq!(store.read_run(head.key.clone(), generation).await.unwrap(), old);
+        }
+    }
+    *heads = runs.into_iter().map(|head| (head.key.clone(), head)).collect();
+}

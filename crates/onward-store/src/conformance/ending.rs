@@ -1,0 +1,69 @@
+//! L17, CE12: exactly one event ends a run, and no accepted signal is gone because of it.
+
+use onward_core::task::TaskOptions;
+use onward_core::{Place, Status};
+
+use super::kit::{Kit, approval, completed, key, pause, refused, settled, signal, task, terminate};
+use super::block_on;
+
+pub async fn of_terminate_and_complete_the_first_wins(kit: Kit) {
+    let held = kit.start_held("a").await;
+    kit.append("a", terminate()).await.unwrap();
+    refused(kit.store().commit(held.commit(vec![completed()])).await, "run_closed");
+    assert_eq!(kit.log("a").await, ["run_started", "terminate_requested"]);
+
+    kit.complete("b").await;
+    refused(kit.append("b", terminate()).await, "run_closed");
+    assert_eq!(kit.log("b").await, ["run_started", "run_completed"]);
+}
+
+pub async fn of_concurrent_ends_one_is_taken(kit: Kit) {
+    for round in 0..20 {
+        let id = format!("r{round}");
+        let held = kit.start_held(&id).await;
+        let mut commit = held.commit(vec![completed()]);
+        commit.end_over_unread = true;
+        let (store, run) = (kit.store(), key(&id));
+        let racer = std::thread::spawn(move || block_on(store.append_input(run, terminate())).is_ok());
+        let completed = kit.store().commit(commit).await.is_ok();
+        assert!(completed != racer.join().unwrap());
+        assert_eq!(kit.log(&id).await.len(), 2);
+    }
+}
+
+pub async fn a_run_does_not_end_over_an_unread_signal(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.append("r", signal(None)).await.unwrap();
+    refused(kit.store().commit(held.commit(vec![completed()])).await, "inputs_unread");
+    assert_eq!(kit.log("r").await, ["run_started", "signal_received"]);
+    // The worker has tried often enough; the signal stays readable.
+    let mut commit = held.commit(vec![completed()]);
+    commit.end_over_unread = true;
+    let committed = kit.store().commit(commit).await.unwrap();
+    held.advance(1, committed);
+    assert_eq!(committed.status, Status::Completed);
+    kit.reopen();
+    assert_eq!(kit.log("r").await, ["run_started", "signal_received", "run_completed"]);
+}
+
+pub async fn a_closed_run_takes_nothing_more(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![completed()]).await;
+    kit.reopen();
+    let before = kit.head("r").await;
+    assert_eq!((before.status, before.ended_at), (Status::Completed, Some(kit.now())));
+    refused(kit.append("r", signal(None)).await, "run_closed");
+    refused(kit.append("r", pause()).await, "run_closed");
+    refused(kit.store().commit(held.commit(vec![settled()])).await, "run_closed");
+    assert_eq!(kit.claim("v").await, []);
+    assert_eq!(kit.head("r").await, before);
+}
+
+pub async fn an_ended_run_leaves_no_tasks_and_no_questions(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![task(0, TaskOptions::default()), approval(1, None)]).await;
+    kit.commit(&mut held, vec![completed()]).await;
+    kit.reopen();
+    assert_eq!(kit.claim_tasks("t", 10).await, []);
+    assert_eq!(kit.waits().await, [] as [Place; 0]);
+}

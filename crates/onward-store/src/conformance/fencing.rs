@@ -1,0 +1,152 @@
+//! L7: after a new claim nothing that carries an older epoch is taken.
+
+use std::sync::Arc;
+use std::collections::BTreeMap;
+
+use onward_core::{Epoch, Status};
+
+use super::kit::{Held, Kit, completed, key, name, refused, seconds, settled, signal, worker};
+use super::block_on;
+use crate::{ClaimRuns, SESSION_DEFAULT};
+
+pub async fn a_claim_raises_the_epoch_and_fences_the_holder_before(mut kit: Kit) {
+    let old = kit.start_held("r").await;
+    assert_eq!(old.head.epoch, Epoch(1));
+    kit.store().release_run(key("r"), old.head.epoch).await.unwrap();
+    let mut new = kit.claim_one("v").await;
+    assert_eq!(new.head.epoch, Epoch(2));
+    kit.reopen();
+    refused(kit.store().commit(old.commit(vec![completed()])).await, "lease_lost");
+    kit.commit(&mut new, vec![completed()]).await;
+}
+
+pub async fn a_worker_keeps_its_lease_over_commits_and_waits(kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![settled()]).await;
+    assert_eq!(kit.head("r").await.status, Status::Waiting);
+    assert!(kit.append("r", signal(None)).await.unwrap().woke);
+    assert_eq!(kit.claim("v").await, []);
+    kit.read_on(&mut held).await;
+    kit.commit(&mut held, vec![completed()]).await;
+}
+
+pub async fn a_released_run_is_claimed_again(kit: Kit) {
+    let held = kit.start_held("r").await;
+    assert_eq!(kit.claim("v").await, []);
+    kit.store().release_run(key("r"), held.head.epoch).await.unwrap();
+    let claimed = kit.claim("v").await;
+    assert_eq!(claimed.len(), 1);
+    if let Some(records) = &claimed[0].records {
+        assert_eq!(*records, kit.records("r").await);
+    }
+}
+
+pub async fn a_late_release_changes_nothing(kit: Kit) {
+    kit.store().release_run(key("nobody"), Epoch(1)).await.unwrap();
+    let old = kit.start_held("r").await;
+    kit.store().release_run(key("r"), old.head.epoch).await.unwrap();
+    kit.claim_one("v").await;
+    kit.store().release_run(key("r"), old.head.epoch).await.unwrap();
+    assert_eq!(kit.claim("u").await, []);
+}
+
+pub async fn a_silent_worker_loses_its_runs(kit: Kit) {
+    let store = kit.store();
+    store.heartbeat(worker("w"), seconds(10)).await.unwrap();
+    let old = kit.start_held("r").await;
+    kit.pass(seconds(9));
+    assert!(store.heartbeat(worker("w"), seconds(10)).await.unwrap());
+    kit.pass(seconds(9));
+    assert_eq!(kit.expire().await.workers_lost, 0);
+    assert_eq!(kit.claim("v").await, []);
+    kit.pass(seconds(1));
+    assert_eq!(kit.expire().await.workers_lost, 1);
+    let mut new = kit.claim_one("v").await;
+    refused(store.commit(old.commit(vec![completed()])).await, "lease_lost");
+    kit.commit(&mut new, vec![completed()]).await;
+}
+
+pub async fn a_worker_without_a_heartbeat_has_the_default_session(kit: Kit) {
+    kit.start_held("r").await;
+    let end = kit.now().after(SESSION_DEFAULT);
+    assert_eq!(kit.expire().await.next_due, Some(end));
+    kit.clock.set(end);
+    let expired = kit.expire().await;
+    assert_eq!((expired.workers_lost, expired.next_due), (1, None));
+    kit.claim_one("v").await;
+}
+
+pub async fn a_heartbeat_says_whether_the_worker_was_known(kit: Kit) {
+    let store = kit.store();
+    assert!(!store.heartbeat(worker("w"), seconds(10)).await.unwrap());
+    assert!(store.heartbeat(worker("w"), seconds(10)).await.unwrap());
+    kit.pass(seconds(10));
+    kit.expire().await;
+    assert!(!store.heartbeat(worker("w"), seconds(10)).await.unwrap());
+}
+
+pub async fn concurrent_claims_never_share_a_run(kit: Kit) {
+    for run in 0..40 {
+        kit.start(&format!("r{run}")).await;
+    }
+    let knows = Arc::new(BTreeMap::from([(name("order"), vec![None])]));
+    let workers: Vec<_> = (0..4)
+        .map(|id| {
+            let (store, knows) = (kit.store(), knows.clone());
+            std::thread::spawn(move || {
+                let mut keys = Vec::new();
+                loop {
+                    let request = ClaimRuns { worker: worker(&format!("w{id}")), knows: knows.clone(), limit: 3 };
+                    let claimed = block_on(store.claim_runs(request)).unwrap();
+                    assert!(claimed.len() <= 3);
+                    if claimed.is_empty() {
+                        return keys;
+                    }
+                    keys.extend(claimed.into_iter().map(|run| run.head.key));
+                }
+            })
+        })
+        .collect();
+    let mut keys: Vec<_> = workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect();
+    assert_eq!(keys.len(), 40);
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 40);
+}
+
+pub async fn a_held_run_shows_as_running(kit: Kit) {
+    let started = kit.start("r").await;
+    assert_eq!(started.head.status, Status::Pending);
+    let mut held = kit.claim_one("w").await;
+    assert_eq!(held.head.status, Status::Running);
+    assert_eq!(kit.head("r").await.status, Status::Running);
+    kit.commit(&mut held, vec![settled()]).await;
+    assert_eq!(kit.head("r").await.status, Status::Waiting);
+    kit.append("r", signal(None)).await.unwrap();
+    assert_eq!(kit.head("r").await.status, Status::Running);
+    kit.store().release_run(key("r"), held.head.epoch).await.unwrap();
+    assert_eq!(kit.head("r").await.status, Status::Pending);
+}
+
+pub async fn pending_runs_are_claimed_oldest_first(kit: Kit) {
+    for id in ["c", "a", "b"] {
+        kit.start(id).await;
+        kit.pass(seconds(1));
+    }
+    // News to a run that waits for a worker anyway do not send it to the back.
+    kit.append("c", signal(None)).await.unwrap();
+    let ids: Vec<String> = kit.claim("w").await.into_iter().map(|run| run.head.key.id.to_string()).collect();
+    assert_eq!(ids, ["c", "a", "b"]);
+}
+
+pub async fn an_epoch_never_goes_back(mut kit: Kit) {
+    kit.start("r").await;
+    let mut last = Epoch(0);
+    for _ in 0..3 {
+        let held: Held = kit.claim_one("w").await;
+        assert!(held.head.epoch > last);
+        last = held.head.epoch;
+        kit.store().release_run(key("r"), last).await.unwrap();
+        kit.reopen();
+    }
+}

@@ -1,0 +1,158 @@
+//! L11, L12, L13, CE10, CE11: each act from outside is taken once, and each question answered once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use onward_core::event::WaitCanceled;
+use onward_core::{Event, Index, Place};
+
+use super::kit::{Kit, send_many, approval, completed, decision, key, place, refused, seconds, settled, signal};
+use super::block_on;
+use crate::StoreError;
+
+pub async fn the_same_signal_id_is_one_input(mut kit: Kit) {
+    kit.start("r").await;
+    let first = kit.append("r", signal(Some("a"))).await.unwrap();
+    assert!(!first.repeated);
+    kit.append("r", signal(Some("b"))).await.unwrap();
+    kit.pass(seconds(5));
+    kit.reopen();
+    let again = kit.append("r", signal(Some("a"))).await.unwrap();
+    assert_eq!((again.index, again.at, again.repeated, again.woke), (first.index, first.at, true, false));
+    assert_eq!(kit.log("r").await, ["run_started", "signal_received", "signal_received"]);
+}
+
+pub async fn a_late_repeat_to_a_closed_run_is_still_a_repeat(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    let first = kit.append("r", signal(Some("a"))).await.unwrap();
+    kit.read_on(&mut held).await;
+    kit.commit(&mut held, vec![completed()]).await;
+    kit.reopen();
+    let again = kit.append("r", signal(Some("a"))).await.unwrap();
+    assert_eq!((again.index, again.repeated), (first.index, true));
+    refused(kit.append("r", signal(Some("b"))).await, "run_closed");
+}
+
+pub async fn signals_without_an_id_are_all_taken(kit: Kit) {
+    kit.start("r").await;
+    for index in 1..=3 {
+        assert_eq!(kit.append("r", signal(None)).await.unwrap().index, Index(index));
+    }
+}
+
+pub async fn a_signal_to_an_unknown_run_is_refused(kit: Kit) {
+    refused(kit.append("r", signal(None)).await, "run_not_found");
+    assert_eq!(kit.store().read_run(key("r"), None).await.unwrap(), None);
+}
+
+pub async fn an_answer_with_another_id_has_lost(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![approval(0, None)]).await;
+    let won = kit.append("r", decision(0, 0, "anna")).await.unwrap();
+    kit.reopen();
+    let before = kit.head("r").await;
+    check_lost(&kit, 0, "anna", won.index).await;
+    assert_eq!(kit.head("r").await, before);
+    assert!(kit.append("r", decision(0, 0, "anna")).await.unwrap().repeated);
+    assert_eq!(kit.log("r").await, ["run_started", "approval_requested", "approval_decided"]);
+}
+
+pub async fn a_repeated_answer_leaves_another_question_alone(kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![approval(0, None), approval(1, None)]).await;
+    let first = kit.append("r", decision(0, 0, "anna")).await.unwrap();
+    let again = kit.append("r", decision(0, 0, "anna")).await.unwrap();
+    assert_eq!((again.index, again.repeated), (first.index, true));
+    assert_eq!(kit.waits().await, [place(1)]);
+}
+
+pub async fn an_answer_is_taken_whatever_else_is_appended(kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![approval(0, None)]).await;
+    let store = kit.store();
+    let noise = std::thread::spawn(move || send_many(&*store, 50));
+    let answer = kit.append("r", decision(0, 0, "anna")).await;
+    noise.join().unwrap();
+    assert!(!answer.unwrap().repeated);
+    assert_eq!(kit.log("r").await.len(), 53);
+}
+
+pub async fn an_answer_needs_an_open_question(kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    refused(kit.append("r", decision(0, 0, "anna")).await, "wait_not_found");
+    kit.commit(&mut held, vec![approval(0, None)]).await;
+    refused(kit.append("r", decision(0, 1, "anna")).await, "wait_not_found");
+    // What was refused has not taken the slot.
+    assert!(!kit.append("r", decision(0, 0, "anna")).await.unwrap().repeated);
+    kit.read_on(&mut held).await;
+    kit.commit(&mut held, vec![completed()]).await;
+    refused(kit.append("r", decision(0, 1, "anna")).await, "run_closed");
+}
+
+pub async fn a_question_past_its_deadline_is_lost_to_the_timer(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    let deadline = kit.now().after(seconds(10));
+    kit.commit(&mut held, vec![approval(0, Some(deadline))]).await;
+    kit.clock.set(deadline);
+    assert_eq!(kit.expire().await.timers_fired, 1);
+    kit.reopen();
+    assert_eq!(kit.waits().await, [] as [Place; 0]);
+    check_lost(&kit, 0, "expired", Index(2)).await;
+    assert_eq!(kit.log("r").await, ["run_started", "approval_requested", "timer_fired"]);
+}
+
+pub async fn a_withdrawn_question_is_lost_to_the_code(kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    let deadline = kit.now().after(seconds(10));
+    kit.commit(&mut held, vec![approval(0, Some(deadline)), approval(1, None)]).await;
+    let won = kit.append("r", decision(0, 1, "anna")).await.unwrap();
+    // The code has not seen the decision at 1 when it gives up on both questions.
+    let withdrawn = |ordinal| Event::from(WaitCanceled { place: place(ordinal) });
+    let index = kit.commit(&mut held, vec![withdrawn(0), withdrawn(1)]).await.index;
+    check_lost(&kit, 0, "withdrawn", index).await;
+    check_lost(&kit, 1, "anna", won.index).await;
+    kit.clock.set(deadline);
+    assert_eq!(kit.expire().await.timers_fired, 0);
+}
+
+pub async fn an_answered_question_has_no_timer_left(kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    let deadline = kit.now().after(seconds(10));
+    kit.commit(&mut held, vec![approval(0, Some(deadline))]).await;
+    kit.append("r", decision(0, 0, "anna")).await.unwrap();
+    kit.clock.set(deadline);
+    assert_eq!(kit.expire().await.timers_fired, 0);
+}
+
+pub async fn every_accepted_signal_is_in_the_log_once(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    let taken = Arc::new(AtomicUsize::new(0));
+    let senders: Vec<_> = (0..4)
+        .map(|sender: usize| {
+            let (store, taken) = (kit.store(), taken.clone());
+            std::thread::spawn(move || {
+                for number in 0..25 {
+                    // Neighbors share half of their ids.
+                    let id = format!("s{}", sender * 12 + number);
+                    if !block_on(store.append_input(key("r"), signal(Some(&id)))).unwrap().repeated {
+                        taken.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            })
+        })
+        .collect();
+    for _ in 0..5 {
+        kit.commit(&mut held, vec![settled()]).await;
+    }
+    senders.into_iter().for_each(|sender| sender.join().unwrap());
+    kit.reopen();
+    let signals = kit.log("r").await.into_iter().filter(|event| *event == "signal_received").count();
+    assert_eq!((signals, taken.load(Ordering::SeqCst)), (61, 61));
+}
+
+async fn check_lost(kit: &Kit, ordinal: u32, winner: &str, index: Index) {
+    match refused(kit.append("r", decision(0, ordinal, "late")).await, "signal_lost") {
+        StoreError::SignalLost { winner: found, index: at, .. } => assert_eq!((found.as_str(), at), (winner, index)),
+        other => unreachable!("{other}"),
+    }
+}

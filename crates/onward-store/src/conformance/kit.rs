@@ -1,0 +1,361 @@
+//! What every case needs: a store, its clock, and short words for long requests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_core::event::{ApprovalRequested, RunSuspended, SignalReceived, SuspendReason, TaskScheduled, TimerStarted};
+use onward_core::run::{Commit, Committed, Delivery, Input, NewRun};
+use onward_core::task::{Task, TaskOptions};
+use onward_core::{
+    CommitId, Event, Hash, Index, Log, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp,
+    WorkerId,
+};
+
+use super::{Factory, Subject, block_on};
+use crate::{
+    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Consequence, Expired, ManualClock, Started, Store, StoreError, WaitQuery,
+};
+
+/// A store under test with its clock.
+pub struct Kit {
+    pub clock: Arc<ManualClock>,
+    subject: Box<dyn Subject>,
+}
+
+/// The kinds the workers of this suite know.
+const KINDS: [&str; 2] = ["order", "parcel"];
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+pub fn key(id: &str) -> RunKey {
+    RunKey::new(Namespace::default(), RunId::new(id).unwrap())
+}
+
+pub fn worker(id: &str) -> WorkerId {
+    WorkerId::new(id).unwrap()
+}
+
+pub fn json(text: &str) -> Payload {
+    Payload::from_json_text(text.to_owned())
+}
+
+pub fn place(ordinal: u32) -> Place {
+    Place::root(ordinal)
+}
+
+pub fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// A run of kind `order` with that id.
+pub fn new_run(id: &str) -> NewRun {
+    new_run_of("order", id)
+}
+
+pub fn new_run_of(kind: &str, id: &str) -> NewRun {
+    let started = onward_core::event::RunStarted {
+        kind: name(kind),
+        version: None,
+        input: json("{}"),
+        seed: 7,
+        parent: None,
+        generation: 0,
+        mailbox: Vec::new(),
+    };
+    NewRun { key: key(id), started, signal: None }
+}
+
+/// A signal named `paid`; with an id it is taken once.
+pub fn signal(id: Option<&str>) -> Input {
+    Input::signal(SignalReceived { name: name("paid"), payload: json("1"), signal_id: id.map(str::to_owned), sender: None })
+}
+
+/// Sends signals to run `r` from this thread.
+pub fn send_many(store: &dyn Store, count: usize) {
+    for _ in 0..count {
+        block_on(store.append_input(key("r"), signal(None))).unwrap();
+    }
+}
+
+/// An event of a commit that asks for nothing.
+pub fn settled() -> Event {
+    RunSuspended { reason: SuspendReason::Settled }.into()
+}
+
+pub fn timer(ordinal: u32, due_at: Timestamp) -> Event {
+    TimerStarted { place: place(ordinal), due_at }.into()
+}
+
+pub fn task(ordinal: u32, options: TaskOptions) -> Event {
+    task_of("mail", ordinal, options)
+}
+
+pub fn task_of(kind: &str, ordinal: u32, options: TaskOptions) -> Event {
+    let input = json("[]");
+    TaskScheduled { place: place(ordinal), kind: name(kind), input_hash: Hash::of(&input), input, options }.into()
+}
+
+pub fn approval(ordinal: u32, deadline: Option<Timestamp>) -> Event {
+    ApprovalRequested {
+        place: place(ordinal),
+        name: name("refund"),
+        title: "Refund?".to_owned(),
+        description: None,
+        show: None,
+        deciders: Vec::new(),
+        deadline,
+    }
+    .into()
+}
+
+/// Somebody's word on the approval at that place.
+pub fn decision(generation: u32, ordinal: u32, decision_id: &str) -> Input {
+    let event = onward_core::event::ApprovalDecided {
+        place: place(ordinal),
+        approved: true,
+        feedback: None,
+        decided_by: None,
+        decision_id: decision_id.to_owned(),
+    };
+    Input::answer(event, generation, &place(ordinal), decision_id)
+}
+
+pub fn completed() -> Event {
+    onward_core::event::RunCompleted { output: json("\"done\"") }.into()
+}
+
+pub fn terminate() -> Input {
+    Input::new(onward_core::event::TerminateRequested { reason: String::new() })
+}
+
+pub fn pause() -> Input {
+    let reason = onward_core::event::PauseReason::Requested;
+    Input::new(onward_core::event::RunPaused { reason, message: String::new(), divergence: None })
+}
+
+pub fn resume() -> Input {
+    Input::new(onward_core::event::RunResumed {})
+}
+
+#[track_caller]
+pub fn refused<T: std::fmt::Debug>(answer: Result<T, StoreError>, code: &str) -> StoreError {
+    match answer {
+        Ok(answer) => panic!("expected `{code}`, got {answer:?}"),
+        Err(error) => {
+            assert_eq!(error.code(), code, "{error}");
+            error
+        }
+    }
+}
+
+/// A run in the hands of a worker: what the next commit says about itself.
+#[derive(Debug, Clone)]
+pub struct Held {
+    pub head: RunHead,
+    /// The last event the worker has seen.
+    pub horizon: Index,
+    n: u64,
+}
+
+impl Held {
+    pub fn new(claimed: &ClaimedRun) -> Held {
+        let head = claimed.head.clone();
+        Held { horizon: Index(head.next_index.0 - 1), n: head.next_commit, head }
+    }
+
+    pub fn key(&self) -> RunKey {
+        self.head.key.clone()
+    }
+
+    /// The next commit; each has an id of its own.
+    pub fn commit(&self, events: Vec<Event>) -> Commit {
+        Commit {
+            key: self.key(),
+            generation: self.head.generation,
+            epoch: self.head.epoch,
+            n: self.n,
+            commit_id: CommitId(self.head.epoch.0 * 1_000_000 + self.n),
+            horizon: self.horizon,
+            waits: !events.iter().any(Event::is_step_result),
+            events,
+            end_over_unread: false,
+            carries: Vec::new(),
+        }
+    }
+
+    /// The commit was taken.
+    pub fn advance(&mut self, count: usize, committed: Committed) {
+        self.n += 1;
+        self.horizon = Index(committed.index.0 + count as u64 - 1);
+    }
+}
+
+impl Kit {
+    pub fn new(make: Factory<'_>) -> Kit {
+        let clock = Arc::new(ManualClock::default());
+        Kit { subject: make(clock.clone()), clock }
+    }
+
+    pub fn store(&self) -> Arc<dyn Store> {
+        self.subject.store()
+    }
+
+    /// Closes the store and opens it again, where it can. Leases may be lost; nothing else may.
+    pub fn reopen(&mut self) {
+        self.subject.reopen();
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub fn pass(&self, span: Duration) {
+        self.clock.advance(span);
+    }
+
+    pub async fn start(&self, id: &str) -> Started {
+        self.store().start_run(new_run(id), None).await.unwrap()
+    }
+
+    /// Starts a run in the hands of worker `w`.
+    pub async fn start_held(&self, id: &str) -> Held {
+        self.start_held_as(new_run(id)).await
+    }
+
+    pub async fn start_held_as(&self, run: NewRun) -> Held {
+        let started = self.store().start_run(run, Some(worker("w"))).await.unwrap();
+        Held::new(&started.claimed.expect("a new run is leased"))
+    }
+
+    pub async fn claim(&self, by: &str) -> Vec<ClaimedRun> {
+        let knows: BTreeMap<Name, Vec<Option<Name>>> = KINDS.iter().map(|kind| (name(kind), vec![None])).collect();
+        let request = ClaimRuns { worker: worker(by), knows: Arc::new(knows), limit: 1_000 };
+        self.store().claim_runs(request).await.unwrap()
+    }
+
+    /// Claims exactly one run.
+    pub async fn claim_one(&self, by: &str) -> Held {
+        let claimed = self.claim(by).await;
+        assert_eq!(claimed.len(), 1, "one run can be claimed: {claimed:?}");
+        Held::new(&claimed[0])
+    }
+
+    pub async fn append(&self, id: &str, input: Input) -> Result<Appended, StoreError> {
+        self.store().append_input(key(id), input).await
+    }
+
+    /// Commits what must be taken.
+    pub async fn commit(&self, held: &mut Held, events: Vec<Event>) -> Committed {
+        let count = events.len();
+        let committed = self.store().commit(held.commit(events)).await.unwrap();
+        held.advance(count, committed);
+        committed
+    }
+
+    /// The worker reads on to the end of the log.
+    pub async fn read_on(&self, held: &mut Held) {
+        held.horizon = Index(self.head_of(&held.key()).await.next_index.0 - 1);
+    }
+
+    pub async fn complete(&self, id: &str) {
+        let mut held = self.start_held(id).await;
+        self.commit(&mut held, vec![completed()]).await;
+    }
+
+    pub async fn claim_tasks(&self, by: &str, limit: usize) -> Vec<Task> {
+        let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));
+        self.store().claim_tasks(ClaimTasks { worker: worker(by), queues, kinds, limit, lease: seconds(30) }).await.unwrap()
+    }
+
+    pub async fn expire(&self) -> Expired {
+        self.store().expire(1_000).await.unwrap()
+    }
+
+    pub async fn head(&self, id: &str) -> RunHead {
+        self.head_of(&key(id)).await
+    }
+
+    pub async fn head_of(&self, key: &RunKey) -> RunHead {
+        self.store().read_run(key.clone(), None).await.unwrap().expect("the run is there")
+    }
+
+    pub async fn records(&self, id: &str) -> Vec<Record> {
+        self.store().read_log(key(id), None, Index(0), usize::MAX).await.unwrap()
+    }
+
+    /// The names of the run's events, after checking all that holds of every log (L1, L16).
+    pub async fn log(&self, id: &str) -> Vec<&'static str> {
+        self.check_run(&key(id)).await.events().map(|(_, event)| event.name()).collect()
+    }
+
+    pub async fn waits(&self) -> Vec<Place> {
+        let waits = self.store().list_waits(WaitQuery::default()).await.unwrap();
+        waits.into_iter().map(|wait| wait.place).collect()
+    }
+
+    /// Checks that the run's log is whole and that its head is what the log says.
+    pub async fn check_run(&self, key: &RunKey) -> Log {
+        let head = self.head_of(key).await;
+        let records = self.store().read_log(key.clone(), None, Index(0), usize::MAX).await.unwrap();
+        assert_eq!(RunHead::rebuild(key.clone(), &records), Some(by_log(head.clone())), "L16 of {key}");
+        let log = Log::load(records).expect("L1");
+        assert_eq!(log.next_index(), head.next_index, "L1 of {key}");
+        log
+    }
+
+    /// Plays the courier until there is nothing to deliver, and says how many there were.
+    pub async fn deliver(&self) -> usize {
+        let store = self.store();
+        let mut count = 0;
+        loop {
+            let news = store.deliveries(100).await.unwrap();
+            if news.is_empty() {
+                return count;
+            }
+            for (id, delivery) in news {
+                hand_over(&*store, delivery).await;
+                store.finish_deliveries(vec![id]).await.unwrap();
+                count += 1;
+            }
+        }
+    }
+}
+
+/// Hands one delivery over; a receiver that does not want it is no error.
+pub async fn hand_over(store: &dyn Store, delivery: Delivery) {
+    let answer = match delivery {
+        Delivery::Start(run) => store.start_run(run, None).await.map(drop),
+        Delivery::Input { to, input } => store.append_input(to, input).await.map(drop),
+    };
+    if let Err(error) = answer {
+        let for_receiver = matches!(error.consequence(), Consequence::TellCaller | Consequence::StopRun);
+        assert!(for_receiver, "a delivery is refused by its receiver only: {error}");
+    }
+}
+
+/// The head without what no log says: the lease.
+pub fn by_log(mut head: RunHead) -> RunHead {
+    head.epoch = onward_core::Epoch(0);
+    if head.status == Status::Running {
+        head.status = Status::Pending;
+    }
+    head
+}
+
+/// A child of kind `parcel`.
+pub fn child(id: &str, ordinal: u32, on_parent_close: onward_core::event::OnParentClose) -> Event {
+    let input = json("{}");
+    onward_core::event::ChildStarted {
+        place: place(ordinal),
+        child: RunId::new(id).unwrap(),
+        kind: name("parcel"),
+        version: None,
+        input_hash: Hash::of(&input),
+        input,
+        on_parent_close,
+    }
+    .into()
+}

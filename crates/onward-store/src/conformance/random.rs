@@ -1,0 +1,527 @@
+//! Seeded random operations: the same seed is the same story on every store.
+//!
+//! The world knows what a set of workers and senders knows, and nothing else: it learns from the answers it gets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use onward_core::event::{OnParentClose, RunContinued, RunFailed, SignalSent, StepCompleted, TaskCanceled, WaitCanceled};
+use onward_core::run::{Commit, Committed, Input, NewRun};
+use onward_core::task::{RetryPolicy, Task, TaskId, TaskOptions, TaskReport};
+use onward_core::{CommitId, Epoch, Event, Failure, Index, Log, Place, RunHead, RunKey, Timestamp, WorkerId};
+
+use super::kit::{
+    self, Held, Kit, approval, child, completed, decision, hand_over, json, key, name, place, seconds, settled, signal, worker,
+};
+use super::{Factory, block_on};
+use crate::{
+    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Delete, Expired, Retention, RunQuery, Started, Store, StoreError, WaitQuery,
+};
+
+/// Runs `steps` random operations on a fresh store and checks the invariants after every one.
+pub fn random_operations(seed: u64, steps: u32, make: Factory<'_>) {
+    block_on(random_operations_on(Kit::new(make), seed, steps));
+}
+
+pub async fn random_operations_on(kit: Kit, seed: u64, steps: u32) {
+    let store = kit.store();
+    let mut world = World::new(seed);
+    let mut trace = Trace::new(seed);
+    for _ in 0..steps {
+        kit.clock.advance(world.pause());
+        let operation = world.choose(&*store, kit.now()).await;
+        trace.next(&operation);
+        let answer = perform(&*store, &operation).await;
+        world.learn(&operation, &answer);
+        check_invariants(&kit, &mut world).await;
+    }
+}
+
+/// Says on a panic how to get there again.
+pub struct Trace {
+    seed: u64,
+    step: u32,
+    operation: String,
+}
+
+impl Trace {
+    pub fn new(seed: u64) -> Trace {
+        Trace { seed, step: 0, operation: String::new() }
+    }
+
+    pub fn next(&mut self, operation: &Operation) {
+        self.step += 1;
+        self.operation = format!("{operation:?}");
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {} failed at step {}: {}", self.seed, self.step, self.operation);
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum Operation {
+    Start(Box<NewRun>, Option<WorkerId>),
+    Append(RunKey, Box<Input>),
+    Claim(WorkerId),
+    Commit(Box<Commit>),
+    Release(RunKey, Epoch),
+    ClaimTasks(WorkerId),
+    Report(TaskId, u32, TaskReport),
+    Heartbeat(WorkerId, Duration),
+    Expire,
+    Deliver,
+    Delete(RunKey),
+    DeleteExpired(Duration),
+}
+
+/// What a store said, in a form that two stores can be compared by.
+#[derive(Debug, PartialEq)]
+pub enum Answer {
+    Started(Box<Started>),
+    Appended(Appended),
+    Claimed(Vec<ClaimedRun>),
+    Committed(Committed),
+    Tasks(Vec<Task>),
+    Known(bool),
+    Expired(Expired),
+    Count(u64),
+    Done,
+    Refused(String),
+}
+
+/// Carries an operation out. What a store may choose freely (the order of a claim, records at hand) is taken out of the answer.
+pub async fn perform(store: &dyn Store, operation: &Operation) -> Answer {
+    let answer = match operation.clone() {
+        Operation::Start(run, claim) => store.start_run(*run, claim).await.map(|mut started| {
+            started.claimed.iter_mut().for_each(|claimed| claimed.records = None);
+            Answer::Started(Box::new(started))
+        }),
+        Operation::Append(key, input) => store.append_input(key, *input).await.map(Answer::Appended),
+        Operation::Claim(worker) => claim(store, worker).await.map(Answer::Claimed),
+        Operation::Commit(commit) => store.commit(*commit).await.map(Answer::Committed),
+        Operation::Release(key, epoch) => store.release_run(key, epoch).await.map(|()| Answer::Done),
+        Operation::ClaimTasks(worker) => claim_tasks(store, worker).await.map(Answer::Tasks),
+        Operation::Report(task, claim, report) => {
+            store.report_task(task, claim, report, seconds(30)).await.map(|()| Answer::Done)
+        }
+        Operation::Heartbeat(worker, lease) => store.heartbeat(worker, lease).await.map(Answer::Known),
+        Operation::Expire => store.expire(1_000).await.map(Answer::Expired),
+        Operation::Deliver => deliver(store).await.map(|()| Answer::Done),
+        Operation::Delete(key) => store.delete_runs(Delete::Run { key, reason: String::new() }).await.map(Answer::Count),
+        Operation::DeleteExpired(default) => {
+            let retention = Retention { default, by_kind: BTreeMap::new() };
+            store.delete_runs(Delete::Expired { retention, limit: 2 }).await.map(Answer::Count)
+        }
+    };
+    answer.unwrap_or_else(|error| Answer::Refused(describe(&error)))
+}
+
+async fn claim(store: &dyn Store, worker: WorkerId) -> Result<Vec<ClaimedRun>, StoreError> {
+    let knows = BTreeMap::from([(name("order"), vec![None]), (name("parcel"), vec![None])]);
+    let mut claimed = store.claim_runs(ClaimRuns { worker, knows: knows.into(), limit: 1_000 }).await?;
+    for run in &mut claimed {
+        if let Some(records) = run.records.take() {
+            assert_eq!(store.read_log(run.head.key.clone(), None, Index(0), usize::MAX).await?, records);
+        }
+    }
+    claimed.sort_by(|a, b| a.head.key.cmp(&b.head.key));
+    Ok(claimed)
+}
+
+async fn claim_tasks(store: &dyn Store, worker: WorkerId) -> Result<Vec<Task>, StoreError> {
+    let kinds = vec![name("mail")].into();
+    let request = ClaimTasks { worker, queues: vec![None, Some(name("fast"))], kinds, limit: 1_000, lease: seconds(30) };
+    let mut tasks = store.claim_tasks(request).await?;
+    let order: Vec<_> = tasks.iter().map(|task| (std::cmp::Reverse(task.options.priority), task.visible_at)).collect();
+    assert!(order.is_sorted(), "L21");
+    tasks.sort_by(|a, b| a.id.cmp(&b.id));
+    Ok(tasks)
+}
+
+async fn deliver(store: &dyn Store) -> Result<(), StoreError> {
+    for (id, delivery) in store.deliveries(1_000).await? {
+        hand_over(store, delivery).await;
+        store.finish_deliveries(vec![id]).await?;
+    }
+    Ok(())
+}
+
+/// The text of an error where it is the same on every store, else its code.
+fn describe(error: &StoreError) -> String {
+    match error {
+        StoreError::RunBusy { .. } => error.code().to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// What the workers and senders of a story know.
+pub struct World {
+    random: u64,
+    held: BTreeMap<RunKey, Held>,
+    /// Leases of an earlier claim: nothing of theirs may be taken.
+    stale: Vec<Held>,
+    last_commit: Option<Commit>,
+    tasks: Vec<Task>,
+    next_place: u32,
+    due: BTreeSet<Timestamp>,
+    /// How many signals and commits were taken, by run.
+    signals: BTreeMap<RunKey, usize>,
+    commits: BTreeMap<(RunKey, u32), u64>,
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        World {
+            random: seed,
+            held: BTreeMap::new(),
+            stale: Vec::new(),
+            last_commit: None,
+            tasks: Vec::new(),
+            next_place: 0,
+            due: BTreeSet::new(),
+            signals: BTreeMap::new(),
+            commits: BTreeMap::new(),
+        }
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        // SplitMix64.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+
+    /// Time passes before every step, so that nothing but one write happens in one millisecond.
+    pub fn pause(&mut self) -> Duration {
+        let long = if self.below(20) == 0 { 20_000 } else { 1_000 };
+        Duration::from_millis(1 + self.below(long))
+    }
+
+    fn run(&mut self) -> RunKey {
+        key(&format!("r{}", self.below(6)))
+    }
+
+    fn worker(&mut self) -> WorkerId {
+        worker(&format!("w{}", self.below(3)))
+    }
+
+    fn place(&mut self) -> u32 {
+        self.next_place += 1;
+        self.next_place
+    }
+
+    /// A place somebody has used lately, or not at all.
+    fn used_place(&mut self) -> u32 {
+        self.next_place.saturating_sub(self.below(12) as u32)
+    }
+
+    /// A moment of its own: stores need not agree on the order of ties.
+    fn due(&mut self, now: Timestamp) -> Timestamp {
+        let mut due = now.after(Duration::from_millis(self.below(20_000)));
+        while !self.due.insert(due) {
+            due = Timestamp(due.0 + 1);
+        }
+        due
+    }
+
+    pub async fn choose(&mut self, store: &dyn Store, now: Timestamp) -> Operation {
+        match self.below(100) {
+            0..12 => self.start(),
+            12..32 => self.append(),
+            32..42 => Operation::Claim(self.worker()),
+            42..66 => self.commit(store, now).await,
+            66..68 => self.release(),
+            68..73 => Operation::ClaimTasks(self.worker()),
+            73..80 => self.report(),
+            80..84 => {
+                let lease = seconds(5 + self.below(20));
+                Operation::Heartbeat(self.worker(), lease)
+            }
+            84..91 => Operation::Expire,
+            91..97 => Operation::Deliver,
+            97..99 => Operation::Delete(self.run()),
+            _ => Operation::DeleteExpired(seconds(self.below(60))),
+        }
+    }
+
+    fn start(&mut self) -> Operation {
+        let mut run = kit::new_run(self.run().id.as_str());
+        if self.below(10) == 0 {
+            run.started.input = json("2");
+        }
+        if self.below(3) == 0 {
+            run.signal = Some(self.signal());
+        }
+        let claim = (self.below(2) == 0).then(|| self.worker());
+        Operation::Start(Box::new(run), claim)
+    }
+
+    fn signal(&mut self) -> Input {
+        let id = self.below(8);
+        signal((id > 2).then(|| format!("s{id}")).as_deref())
+    }
+
+    fn append(&mut self) -> Operation {
+        let run = self.run();
+        let input = match self.below(24) {
+            0..14 => self.signal(),
+            14..18 => {
+                let (generation, token) = (self.below(2) as u32, ["anna", "ben"][self.below(2) as usize]);
+                decision(generation, self.used_place(), token)
+            }
+            18..20 => kit::pause(),
+            20..23 => kit::resume(),
+            _ => kit::terminate(),
+        };
+        Operation::Append(run, Box::new(input))
+    }
+
+    async fn commit(&mut self, store: &dyn Store, now: Timestamp) -> Operation {
+        let again = self.last_commit.clone().filter(|_| self.below(15) == 0);
+        if let Some(again) = again {
+            return Operation::Commit(Box::new(again));
+        }
+        let stale = self.below(12) == 0 && !self.stale.is_empty();
+        let chosen = if stale {
+            let position = self.below(self.stale.len() as u64) as usize;
+            self.stale[position].clone()
+        } else {
+            let Some(position) = (!self.held.is_empty()).then(|| self.below(self.held.len() as u64) as usize) else {
+                return Operation::Claim(self.worker());
+            };
+            self.held.values().nth(position).expect("the position is in the map").clone()
+        };
+        let mut held = chosen;
+        let head = store.read_run(held.key(), None).await.unwrap();
+        if let Some(head) = head.filter(|head| head.generation == held.head.generation && self.below(3) > 0) {
+            held.horizon = Index(head.next_index.0 - 1);
+        }
+        let count = 1 + self.below(3);
+        let mut events: Vec<Event> = (0..count).map(|_| self.event(now)).collect();
+        if self.below(12) == 0 {
+            events.push(self.end());
+        }
+        let mut commit = held.commit(events);
+        // Two workers with the same number in mind do not share an id.
+        commit.commit_id = CommitId(self.below(u64::MAX));
+        commit.end_over_unread = self.below(3) == 0;
+        Operation::Commit(Box::new(commit))
+    }
+
+    fn event(&mut self, now: Timestamp) -> Event {
+        match self.below(12) {
+            0 => settled(),
+            1 | 2 => kit::timer(self.place(), self.due(now)),
+            3..6 => {
+                let options = self.task_options(now);
+                kit::task(self.place(), options)
+            }
+            6 | 7 => {
+                let deadline = (self.below(2) == 0).then(|| self.due(now));
+                approval(self.place(), deadline)
+            }
+            8 => {
+                let close = [OnParentClose::Abandon, OnParentClose::Cancel, OnParentClose::Terminate][self.below(3) as usize];
+                let ordinal = self.place();
+                child(&format!("c{}", self.below(4)), ordinal, close)
+            }
+            9 => WaitCanceled { place: place(self.used_place()) }.into(),
+            10 => TaskCanceled { place: place(self.used_place()) }.into(),
+            _ if self.below(2) == 0 => {
+                let (place, name, output) = (place(self.place()), name("charge"), json("1"));
+                StepCompleted { place, name, input_hash: None, output, attempt: 1, took_ms: 1 }.into()
+            }
+            _ => SignalSent { place: place(self.place()), to: self.run().id, name: name("paid"), payload: json("3") }.into(),
+        }
+    }
+
+    fn task_options(&mut self, now: Timestamp) -> TaskOptions {
+        let timeout = self.due(now).since(now).as_millis() as u64;
+        TaskOptions {
+            queue: (self.below(3) == 0).then(|| name("fast")),
+            priority: self.below(3) as i32,
+            retry: RetryPolicy::attempts(self.below(3) as u32),
+            queued_timeout_ms: (self.below(3) == 0).then_some(timeout),
+            ..Default::default()
+        }
+    }
+
+    fn end(&mut self) -> Event {
+        match self.below(3) {
+            0 => completed(),
+            1 => RunFailed { failure: Failure::fatal("no") }.into(),
+            _ => RunContinued { input: json("4") }.into(),
+        }
+    }
+
+    fn release(&mut self) -> Operation {
+        match self.held.values().next() {
+            Some(held) => Operation::Release(held.key(), held.head.epoch),
+            None => Operation::Release(self.run(), Epoch(1)),
+        }
+    }
+
+    fn report(&mut self) -> Operation {
+        if self.tasks.is_empty() {
+            return Operation::ClaimTasks(self.worker());
+        }
+        let position = self.below(self.tasks.len() as u64) as usize;
+        let (task, report) = match self.below(6) {
+            0..3 => (self.tasks.remove(position), TaskReport::Completed(json("5"))),
+            3 => (self.tasks[position].clone(), TaskReport::Failed(Failure::retryable("busy"))),
+            4 => (self.tasks[position].clone(), TaskReport::Heartbeat { progress: Some(json("6")) }),
+            _ => (self.tasks[position].clone(), TaskReport::Released),
+        };
+        Operation::Report(task.id, task.claim, report)
+    }
+
+    pub fn learn(&mut self, operation: &Operation, answer: &Answer) {
+        match (operation, answer) {
+            (Operation::Start(run, _), Answer::Started(started)) => {
+                self.learn_signal(&run.key, run.signal.as_ref(), started.signal.as_ref());
+                started.claimed.iter().for_each(|claimed| self.take_lease(claimed));
+            }
+            (Operation::Append(key, input), Answer::Appended(appended)) => self.learn_signal(key, Some(input), Some(appended)),
+            (Operation::Claim(_), Answer::Claimed(claimed)) => claimed.iter().for_each(|claimed| self.take_lease(claimed)),
+            (Operation::Commit(commit), Answer::Committed(committed)) => self.learn_commit(commit, *committed),
+            (Operation::Commit(commit), Answer::Refused(why)) => self.learn_refusal(commit, why),
+            (Operation::ClaimTasks(_), Answer::Tasks(tasks)) => self.tasks.extend(tasks.iter().cloned()),
+            (Operation::Delete(key), Answer::Count(_)) => self.forget_run(key),
+            (Operation::DeleteExpired(_), Answer::Count(_)) => {
+                // Whichever went: a lease of theirs is no longer worth trying.
+                self.stale.clear();
+                self.held.clear();
+                self.last_commit = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn learn_signal(&mut self, key: &RunKey, input: Option<&Input>, appended: Option<&Appended>) {
+        let is_signal = input.is_some_and(|input| matches!(input.event, Event::SignalReceived(_)));
+        if is_signal && appended.is_some_and(|appended| !appended.repeated) {
+            *self.signals.entry(key.clone()).or_default() += 1;
+        }
+    }
+
+    fn learn_commit(&mut self, commit: &Commit, committed: Committed) {
+        let repeated = self.last_commit.as_ref().is_some_and(|last| last.commit_id == commit.commit_id);
+        if repeated {
+            return;
+        }
+        *self.commits.entry((commit.key.clone(), commit.generation)).or_default() += 1;
+        self.last_commit = Some(commit.clone());
+        if commit.events.last().is_some_and(Event::ends_log) {
+            self.forget_lease(&commit.key);
+        } else if let Some(held) = self.held.get_mut(&commit.key) {
+            held.advance(commit.events.len(), committed);
+        }
+    }
+
+    /// A worker that is told to stop stops; one that has inputs to read or a late rival goes on.
+    fn learn_refusal(&mut self, commit: &Commit, why: &str) {
+        let own = self.held.get(&commit.key).is_some_and(|held| held.head.epoch == commit.epoch);
+        if own && !why.contains("has not seen") {
+            self.forget_lease(&commit.key);
+        }
+    }
+
+    fn take_lease(&mut self, claimed: &ClaimedRun) {
+        self.forget_lease(&claimed.head.key);
+        self.held.insert(claimed.head.key.clone(), Held::new(claimed));
+    }
+
+    fn forget_lease(&mut self, key: &RunKey) {
+        self.stale.extend(self.held.remove(key));
+        let surplus = self.stale.len().saturating_sub(8);
+        self.stale.drain(..surplus);
+    }
+
+    fn forget_run(&mut self, key: &RunKey) {
+        self.held.remove(key);
+        self.stale.retain(|held| held.head.key != *key);
+        self.last_commit = self.last_commit.take().filter(|commit| commit.key != *key);
+    }
+
+    /// A run that comes back after it was deleted is another one.
+    fn keep_counts_of(&mut self, runs: &[RunHead]) {
+        let keys: BTreeSet<&RunKey> = runs.iter().map(|head| &head.key).collect();
+        self.signals.retain(|key, _| keys.contains(key));
+        self.commits.retain(|(key, _), _| keys.contains(key));
+    }
+}
+
+/// L1, L3, L8, L10, L13 and L16 of every run there is.
+async fn check_invariants(kit: &Kit, world: &mut World) {
+    let store = kit.store();
+    let runs = store.list_runs(RunQuery { limit: 1_000, ..Default::default() }).await.unwrap().runs;
+    world.keep_counts_of(&runs);
+    for head in runs {
+        let log = kit.check_run(&head.key).await;
+        check_waits(&*store, &head, &log).await;
+        check_once(&log);
+        let mut signals = count_signals(&log);
+        for generation in 0..=head.generation {
+            let records = store.read_log(head.key.clone(), Some(generation), Index(0), usize::MAX).await.unwrap();
+            let old = Log::load(records).expect("L1");
+            let commits = old.records().iter().filter(|record| record.commit.is_some()).count() as u64;
+            let known = world.commits.get(&(head.key.clone(), generation)).copied().unwrap_or(0);
+            assert_eq!(commits, known, "L3: commits of {} in generation {generation}", head.key);
+            if generation != head.generation {
+                signals += count_signals(&old);
+            }
+        }
+        let known = world.signals.get(&head.key).copied().unwrap_or(0);
+        assert_eq!(signals, known, "L13: signals of {}", head.key);
+    }
+}
+
+/// The signals that the world sent; those of other runs come through the courier, whom it does not watch.
+fn count_signals(log: &Log) -> usize {
+    log.events().filter(|(_, event)| matches!(event, Event::SignalReceived(signal) if signal.sender.is_none())).count()
+}
+
+/// The open questions are those that the log leaves open.
+async fn check_waits(store: &dyn Store, head: &RunHead, log: &Log) {
+    let mut open: BTreeSet<Place> = BTreeSet::new();
+    for (_, event) in log.events() {
+        match event {
+            Event::ApprovalRequested(event) => drop(open.insert(event.place.clone())),
+            Event::PromiseCreated(event) => drop(open.insert(event.place.clone())),
+            Event::ApprovalDecided(event) => drop(open.remove(&event.place)),
+            Event::PromiseResolved(event) => drop(open.remove(&event.place)),
+            Event::WaitCanceled(event) => drop(open.remove(&event.place)),
+            Event::TimerFired(event) => drop(open.remove(&event.place)),
+            event if event.ends_log() => open.clear(),
+            _ => {}
+        }
+    }
+    let query = WaitQuery { run: Some(head.key.clone()), limit: 1_000, ..Default::default() };
+    let listed = store.list_waits(query).await.unwrap();
+    let listed: BTreeSet<Place> = listed.into_iter().map(|wait| wait.place).collect();
+    assert_eq!(listed, open, "L16: open questions of {}", head.key);
+}
+
+/// Each call has at most one answer (L8, L10, L12, L19).
+fn check_once(log: &Log) {
+    let mut answered: BTreeSet<(&str, &Place)> = BTreeSet::new();
+    for (_, event) in log.events() {
+        let answer = match event {
+            Event::TaskCompleted(event) => ("task", &event.place),
+            Event::TaskFailed(event) => ("task", &event.place),
+            Event::TimerFired(event) => ("timer", &event.place),
+            Event::ApprovalDecided(event) => ("approval", &event.place),
+            Event::ChildCompleted(event) => ("child", &event.place),
+            Event::ChildFailed(event) => ("child", &event.place),
+            _ => continue,
+        };
+        assert!(answered.insert(answer), "{answer:?} was answered twice");
+    }
+}

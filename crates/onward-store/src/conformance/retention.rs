@@ -1,0 +1,118 @@
+//! L20, F27: only closed runs go, whole, and never while somebody still needs them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use onward_core::event::{OnParentClose, RunContinued};
+use onward_core::{Index, RunKey};
+
+use super::kit::{Kit, child, completed, key, name, new_run_of, refused, seconds, signal};
+use super::block_on;
+use crate::{Delete, Retention, StoreError};
+
+pub async fn an_open_run_cannot_be_deleted(kit: Kit) {
+    refused(delete(&kit, "r").await, "run_not_found");
+    kit.start("r").await;
+    refused(delete(&kit, "r").await, "run_busy");
+    assert_eq!(kit.log("r").await, ["run_started"]);
+}
+
+pub async fn a_deleted_run_is_gone_with_all_its_generations(mut kit: Kit) {
+    let held = kit.start_held("r").await;
+    kit.append("r", signal(Some("a"))).await.unwrap();
+    let mut commit = held.commit(vec![RunContinued { input: super::kit::json("2") }.into()]);
+    commit.end_over_unread = true;
+    kit.store().commit(commit).await.unwrap();
+    let mut held = kit.claim_one("w").await;
+    kit.commit(&mut held, vec![completed()]).await;
+    assert_eq!(delete(&kit, "r").await.unwrap(), 1);
+    kit.reopen();
+    for generation in [None, Some(0), Some(1)] {
+        assert_eq!(kit.store().read_run(key("r"), generation).await.unwrap(), None);
+        refused(kit.store().read_log(key("r"), generation, Index(0), 10).await, "run_not_found");
+    }
+    assert_eq!(kit.store().list_runs(Default::default()).await.unwrap().runs, []);
+    refused(kit.append("r", signal(Some("a"))).await, "run_not_found");
+    // The name is free again, and nothing of the old run is left in it.
+    assert!(kit.start("r").await.created);
+    assert!(!kit.append("r", signal(Some("a"))).await.unwrap().repeated);
+    assert_eq!(kit.log("r").await, ["run_started", "signal_received"]);
+}
+
+pub async fn a_run_with_an_open_child_is_kept(mut kit: Kit) {
+    let mut parent = kit.start_held("p").await;
+    kit.commit(&mut parent, vec![child("c", 0, OnParentClose::Abandon)]).await;
+    kit.deliver().await;
+    kit.commit(&mut parent, vec![completed()]).await;
+    kit.deliver().await;
+    kit.reopen();
+    refused(delete(&kit, "p").await, "run_busy");
+    assert_eq!(delete_expired(&kit, 0).await, 0);
+    let mut held = kit.claim_one("v").await;
+    kit.commit(&mut held, vec![completed()]).await;
+    kit.deliver().await;
+    assert_eq!(delete_expired(&kit, 0).await, 2);
+}
+
+pub async fn a_run_with_unfinished_news_is_kept(kit: Kit) {
+    let mut parent = kit.start_held("p").await;
+    kit.commit(&mut parent, vec![child("c", 0, OnParentClose::Cancel)]).await;
+    kit.commit(&mut parent, vec![completed()]).await;
+    refused(delete(&kit, "p").await, "run_busy");
+    assert_eq!(delete_expired(&kit, 0).await, 0);
+}
+
+pub async fn closed_runs_go_when_the_time_of_their_kind_is_over(kit: Kit) {
+    let mut parcel = kit.start_held_as(new_run_of("parcel", "short")).await;
+    kit.commit(&mut parcel, vec![completed()]).await;
+    kit.complete("long").await;
+    kit.start("open").await;
+    let retention = Retention { default: seconds(100), by_kind: BTreeMap::from([(name("parcel"), seconds(10))]) };
+    let delete = || {
+        let (store, retention) = (kit.store(), retention.clone());
+        async move { store.delete_runs(Delete::Expired { retention, limit: 10 }).await.unwrap() }
+    };
+    kit.pass(seconds(9));
+    assert_eq!(delete().await, 0);
+    kit.pass(seconds(1));
+    assert_eq!(delete().await, 1);
+    assert_eq!(kit.store().read_run(key("short"), None).await.unwrap(), None);
+    kit.pass(seconds(90));
+    assert_eq!(delete().await, 1);
+    assert_eq!(kit.log("open").await, ["run_started"]);
+}
+
+pub async fn a_reader_sees_a_whole_run_or_none(kit: Kit) {
+    let over = Arc::new(AtomicBool::new(false));
+    let (store, seen_over) = (kit.store(), over.clone());
+    let reader = std::thread::spawn(move || {
+        while !seen_over.load(Ordering::SeqCst) {
+            match block_on(store.read_log(key("r"), None, Index(0), usize::MAX)) {
+                Ok(records) => assert!(matches!(records.len(), 1..=5), "F27"),
+                Err(error) => assert_eq!(error.code(), "run_not_found"),
+            }
+        }
+    });
+    for _ in 0..30 {
+        let mut held = kit.start_held("r").await;
+        for _ in 0..3 {
+            kit.append("r", signal(None)).await.unwrap();
+        }
+        kit.read_on(&mut held).await;
+        kit.commit(&mut held, vec![completed()]).await;
+        assert_eq!(delete(&kit, "r").await.unwrap(), 1);
+    }
+    over.store(true, Ordering::SeqCst);
+    reader.join().unwrap();
+}
+
+async fn delete(kit: &Kit, id: &str) -> Result<u64, StoreError> {
+    let key: RunKey = key(id);
+    kit.store().delete_runs(Delete::Run { key, reason: "the case says so".to_owned() }).await
+}
+
+async fn delete_expired(kit: &Kit, after: u64) -> u64 {
+    let retention = Retention { default: seconds(after), by_kind: BTreeMap::new() };
+    kit.store().delete_runs(Delete::Expired { retention, limit: 10 }).await.unwrap()
+}

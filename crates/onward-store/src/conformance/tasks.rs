@@ -1,0 +1,204 @@
+//! L8, L9, L21: a task is with one worker at a time, has one result, and waits its turn.
+
+use std::sync::Arc;
+
+use onward_core::event::TaskCanceled;
+use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
+use onward_core::{Event, Failure, Place};
+
+use super::kit::{Kit, json, key, name, place, refused, seconds, task, task_of, terminate, worker};
+use super::block_on;
+use crate::{ClaimTasks, StoreError};
+
+pub async fn a_task_is_offered_once_while_its_lease_is_valid(mut kit: Kit) {
+    schedule(&kit, TaskOptions::default()).await;
+    let claimed = kit.claim_tasks("t", 10).await;
+    assert_eq!((claimed.len(), claimed[0].claim, claimed[0].attempt), (1, 1, 1));
+    kit.reopen();
+    kit.pass(seconds(29));
+    kit.expire().await;
+    assert_eq!(kit.claim_tasks("u", 10).await, []);
+}
+
+pub async fn a_result_is_recorded_once(mut kit: Kit) {
+    schedule(&kit, TaskOptions::default()).await;
+    let task = claim_one(&kit).await;
+    report(&kit, &task, done()).await.unwrap();
+    kit.reopen();
+    refused(report(&kit, &task, done()).await, "task_attempt_over");
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_completed"]);
+    kit.pass(seconds(60));
+    assert_eq!(kit.expire().await.tasks_expired, 0);
+    assert_eq!(kit.claim_tasks("u", 10).await, []);
+}
+
+pub async fn a_failed_attempt_is_retried_after_its_delay(mut kit: Kit) {
+    schedule(&kit, TaskOptions { retry: RetryPolicy::attempts(2).delay(seconds(10)), ..Default::default() }).await;
+    let task = claim_one(&kit).await;
+    report(&kit, &task, TaskReport::Failed(Failure::retryable("busy"))).await.unwrap();
+    assert_eq!(kit.claim_tasks("t", 10).await, []);
+    let visible = kit.now().after(seconds(10));
+    assert_eq!(kit.expire().await.next_due, Some(visible));
+    kit.reopen();
+    kit.clock.set(visible);
+    let again = claim_one(&kit).await;
+    assert_eq!((again.attempt, again.claim), (2, 2));
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled"]);
+}
+
+pub async fn the_last_failed_attempt_fails_the_task(kit: Kit) {
+    schedule(&kit, TaskOptions::default()).await;
+    let task = claim_one(&kit).await;
+    report(&kit, &task, TaskReport::Failed(Failure::retryable("busy"))).await.unwrap();
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_failed"]);
+}
+
+pub async fn a_lost_worker_gives_its_task_to_another(mut kit: Kit) {
+    schedule(&kit, TaskOptions::default()).await;
+    let lost = claim_one(&kit).await;
+    kit.reopen();
+    kit.pass(seconds(30));
+    assert_eq!(kit.expire().await.tasks_expired, 1);
+    let again = claim_one(&kit).await;
+    assert_eq!((again.attempt, again.claim), (1, 2));
+    refused(report(&kit, &lost, done()).await, "task_attempt_over");
+    report(&kit, &again, done()).await.unwrap();
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_completed"]);
+}
+
+pub async fn a_heartbeat_keeps_the_lease(kit: Kit) {
+    schedule(&kit, TaskOptions::default()).await;
+    let task = claim_one(&kit).await;
+    for _ in 0..3 {
+        kit.pass(seconds(20));
+        let progress = Some(json("\"half\""));
+        report(&kit, &task, TaskReport::Heartbeat { progress }).await.unwrap();
+        assert_eq!(kit.expire().await.tasks_expired, 0);
+    }
+    report(&kit, &task, done()).await.unwrap();
+}
+
+pub async fn a_canceled_task_is_never_offered(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![task(0, TaskOptions::default()), task(1, TaskOptions::default())]).await;
+    let claimed = kit.claim_tasks("t", 1).await.remove(0);
+    let cancel = |ordinal| Event::from(TaskCanceled { place: place(ordinal) });
+    kit.commit(&mut held, vec![cancel(0), cancel(1)]).await;
+    kit.reopen();
+    refused(report(&kit, &claimed, done()).await, "task_attempt_over");
+    assert_eq!(kit.claim_tasks("t", 10).await, []);
+    kit.pass(seconds(60));
+    assert_eq!(kit.expire().await.tasks_expired, 0);
+}
+
+pub async fn a_released_task_is_offered_at_once(kit: Kit) {
+    schedule(&kit, TaskOptions::default()).await;
+    let task = claim_one(&kit).await;
+    report(&kit, &task, TaskReport::Released).await.unwrap();
+    let again = claim_one(&kit).await;
+    assert_eq!((again.attempt, again.claim, again.lost_workers), (1, 2, 0));
+}
+
+pub async fn tasks_go_by_priority_and_then_in_order(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    let with = |priority| TaskOptions { priority, ..Default::default() };
+    kit.commit(&mut held, vec![task(0, with(0)), task(1, with(5)), task(2, with(-1)), task(3, with(0))]).await;
+    kit.pass(seconds(1));
+    kit.commit(&mut held, vec![task(4, with(5)), task(5, with(0))]).await;
+    kit.reopen();
+    let mut places = Vec::new();
+    for _ in 0..3 {
+        places.extend(kit.claim_tasks("t", 2).await.into_iter().map(|task| task.id.place));
+    }
+    assert_eq!(places, [1, 4, 0, 3, 5, 2].map(Place::root));
+}
+
+pub async fn a_worker_gets_only_its_kinds_and_queues(kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    let gpu = TaskOptions { queue: Some(name("gpu")), ..Default::default() };
+    let tasks = vec![task_of("print", 0, TaskOptions::default()), task(1, gpu.clone()), task(2, TaskOptions::default())];
+    kit.commit(&mut held, tasks).await;
+    let claim = |kinds: &[&str], queues: Vec<Option<&str>>| {
+        let kinds = Arc::new(kinds.iter().map(|kind| name(kind)).collect());
+        let queues = queues.into_iter().map(|queue| queue.map(name)).collect();
+        let (store, worker) = (kit.store(), worker("t"));
+        async move {
+            let request = ClaimTasks { worker, queues, kinds, limit: 10, lease: seconds(30) };
+            let tasks = store.claim_tasks(request).await.unwrap();
+            tasks.into_iter().map(|task| task.id.place).collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(claim(&["scan"], vec![None, Some("gpu")]).await, [] as [Place; 0]);
+    assert_eq!(claim(&["mail"], vec![Some("gpu")]).await, [place(1)]);
+    assert_eq!(claim(&["mail", "print"], vec![None]).await, [place(0), place(2)]);
+}
+
+pub async fn a_task_that_waits_too_long_fails(mut kit: Kit) {
+    schedule(&kit, TaskOptions { queued_timeout_ms: Some(10_000), ..Default::default() }).await;
+    let due = kit.now().after(seconds(10));
+    assert_eq!(kit.expire().await.next_due, Some(due));
+    kit.reopen();
+    kit.clock.set(due);
+    assert_eq!(kit.expire().await.tasks_expired, 1);
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_failed"]);
+    assert_eq!(kit.claim_tasks("t", 10).await, []);
+}
+
+pub async fn concurrent_claims_never_share_a_task(kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, (0..40).map(|ordinal| task(ordinal, TaskOptions::default())).collect()).await;
+    let workers: Vec<_> = (0..4)
+        .map(|id| {
+            let store = kit.store();
+            std::thread::spawn(move || {
+                let mut count = 0;
+                loop {
+                    let (worker, kinds) = (worker(&format!("t{id}")), Arc::new(vec![name("mail")]));
+                    let request = ClaimTasks { worker, queues: vec![None], kinds, limit: 3, lease: seconds(30) };
+                    let tasks = block_on(store.claim_tasks(request)).unwrap();
+                    if tasks.is_empty() {
+                        return count;
+                    }
+                    for task in tasks {
+                        block_on(store.report_task(task.id, task.claim, done(), seconds(30))).unwrap();
+                        count += 1;
+                    }
+                }
+            })
+        })
+        .collect();
+    assert_eq!(workers.into_iter().map(|worker| worker.join().unwrap()).sum::<u32>(), 40);
+    let log = kit.log("r").await;
+    assert_eq!(log.iter().filter(|event| **event == "task_completed").count(), 40);
+}
+
+pub async fn a_result_for_a_closed_run_is_stale(kit: Kit) {
+    schedule(&kit, TaskOptions::default()).await;
+    let task = claim_one(&kit).await;
+    kit.append("r", terminate()).await.unwrap();
+    refused(report(&kit, &task, done()).await, "task_attempt_over");
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "terminate_requested"]);
+}
+
+fn done() -> TaskReport {
+    TaskReport::Completed(json("true"))
+}
+
+/// A run `r` with one task, waiting for it; nobody holds it.
+async fn schedule(kit: &Kit, options: TaskOptions) {
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![task(0, options)]).await;
+    kit.store().release_run(key("r"), held.head.epoch).await.unwrap();
+    // The session of the worker that started the run would be due, too.
+    kit.store().heartbeat(worker("w"), seconds(1_000_000)).await.unwrap();
+}
+
+async fn claim_one(kit: &Kit) -> Task {
+    let mut tasks = kit.claim_tasks("t", 10).await;
+    assert_eq!(tasks.len(), 1);
+    tasks.remove(0)
+}
+
+async fn report(kit: &Kit, task: &Task, report: TaskReport) -> Result<(), StoreError> {
+    kit.store().report_task(task.id.clone(), task.claim, report, seconds(30)).await
+}
