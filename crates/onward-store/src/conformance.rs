@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 mod differential;
+mod invariants;
 mod kit;
 mod random;
 
@@ -213,10 +214,13 @@ suite! { $
         slots_carry_over_to_the_successor,
         what_answers_the_old_generation_is_refused,
         nothing_open_of_the_old_generation_is_left,
+        a_result_of_the_old_generation_does_not_fit_the_successor,
+        a_child_of_the_old_generation_hears_once_of_its_end,
     }
     retention {
         an_open_run_cannot_be_deleted,
         a_deleted_run_is_gone_with_all_its_generations,
+        a_lease_on_a_deleted_run_does_not_fit_its_namesake,
         a_run_with_an_open_child_is_kept,
         a_run_with_unfinished_news_is_kept,
         closed_runs_go_when_the_time_of_their_kind_is_over,

@@ -2,10 +2,10 @@
 
 use onward_core::event::{CarriedSignal, OnParentClose, RunContinued};
 use onward_core::run::Commit;
-use onward_core::task::TaskOptions;
+use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{Event, Index, Place, Status};
 
-use super::kit::{Held, Kit, approval, child, completed, decision, json, key, name, refused, seconds, signal, task, timer};
+use super::kit::{Held, Kit, approval, child, completed, decision, json, key, name, refused, seconds, signal, task, terminate, timer};
 
 pub async fn a_continued_run_begins_a_new_log_under_its_old_name(mut kit: Kit) {
     let held = kit.start_held("r").await;
@@ -94,6 +94,32 @@ pub async fn nothing_open_of_the_old_generation_is_left(mut kit: Kit) {
     kit.deliver().await;
     assert_eq!(kit.head("c").await.status, Status::Terminated);
     assert_eq!(kit.log("r").await, ["run_started"]);
+}
+
+pub async fn a_result_of_the_old_generation_does_not_fit_the_successor(kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![task(0, TaskOptions::default())]).await;
+    let old = kit.claim_tasks("t", 1).await.remove(0);
+    kit.store().commit(continued(&held)).await.unwrap();
+    let mut held = kit.claim_one("v").await;
+    kit.commit(&mut held, vec![task(0, TaskOptions::default())]).await;
+    let new = kit.claim_tasks("u", 1).await.remove(0);
+    assert_eq!((&new.id.place, new.claim, new.id.generation), (&old.id.place, old.claim, 1));
+    let done = || TaskReport::Completed(json("1"));
+    refused(kit.store().report_task(old.id, old.claim, done(), seconds(30)).await, "task_attempt_over");
+    kit.store().report_task(new.id, new.claim, done(), seconds(30)).await.unwrap();
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_completed"]);
+}
+
+pub async fn a_child_of_the_old_generation_hears_once_of_its_end(kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![child("c", 0, OnParentClose::Cancel)]).await;
+    kit.deliver().await;
+    kit.store().commit(continued(&held)).await.unwrap();
+    assert_eq!(kit.deliver().await, 1);
+    kit.append("r", terminate()).await.unwrap();
+    assert_eq!(kit.store().deliveries(10).await.unwrap(), []);
+    assert_eq!(kit.log("c").await, ["run_started", "cancel_requested"]);
 }
 
 fn continued(held: &Held) -> Commit {

@@ -11,12 +11,12 @@ use crate::{ClaimRuns, SESSION_DEFAULT};
 
 pub async fn a_claim_raises_the_epoch_and_fences_the_holder_before(mut kit: Kit) {
     let old = kit.start_held("r").await;
-    assert_eq!(old.head.epoch, Epoch(1));
     kit.store().release_run(key("r"), old.head.epoch).await.unwrap();
-    let mut new = kit.claim_one("v").await;
-    assert_eq!(new.head.epoch, Epoch(2));
+    let new = kit.claim_one("v").await;
+    assert!(new.head.epoch > old.head.epoch);
     kit.reopen();
     refused(kit.store().commit(old.commit(vec![completed()])).await, "lease_lost");
+    let mut new = kit.regain(&new).await;
     kit.commit(&mut new, vec![completed()]).await;
 }
 

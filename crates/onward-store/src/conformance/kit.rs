@@ -177,7 +177,7 @@ impl Held {
             generation: self.head.generation,
             epoch: self.head.epoch,
             n: self.n,
-            commit_id: CommitId(self.head.epoch.0 * 1_000_000 + self.n),
+            commit_id: CommitId(self.head.epoch.0.wrapping_mul(1_000_003).wrapping_add(self.n)),
             horizon: self.horizon,
             waits: !events.iter().any(Event::is_step_result),
             events,
@@ -241,6 +241,13 @@ impl Kit {
         let claimed = self.claim(by).await;
         assert_eq!(claimed.len(), 1, "one run can be claimed: {claimed:?}");
         Held::new(&claimed[0])
+    }
+
+    /// The worker claims its run again: a store that was opened again need not remember who held it.
+    pub async fn regain(&self, lost: &Held) -> Held {
+        self.store().release_run(lost.key(), lost.head.epoch).await.unwrap();
+        let claimed = self.claim("w").await;
+        Held::new(claimed.iter().find(|run| run.head.key == lost.key()).expect("the run is pending"))
     }
 
     pub async fn append(&self, id: &str, input: Input) -> Result<Appended, StoreError> {

@@ -14,6 +14,7 @@ pub async fn inputs_and_commits_share_one_numbering_without_gaps(mut kit: Kit) {
     assert_eq!(kit.commit(&mut held, vec![timer(0, due), timer(1, due)]).await.index, Index(2));
     kit.reopen();
     assert_eq!(kit.append("r", signal(None)).await.unwrap().index, Index(4));
+    let mut held = kit.regain(&held).await;
     assert_eq!(kit.commit(&mut held, vec![settled()]).await.index, Index(5));
     let log = ["run_started", "signal_received", "timer_started", "timer_started", "signal_received", "run_suspended"];
     assert_eq!(kit.log("r").await, log);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use onward_core::event::{OnParentClose, RunContinued};
 use onward_core::{Index, RunKey};
 
-use super::kit::{Kit, child, completed, key, name, new_run_of, refused, seconds, signal};
+use super::kit::{Kit, child, completed, key, name, new_run_of, refused, seconds, signal, terminate};
 use super::block_on;
 use crate::{Delete, Retention, StoreError};
 
@@ -38,6 +38,19 @@ pub async fn a_deleted_run_is_gone_with_all_its_generations(mut kit: Kit) {
     assert!(kit.start("r").await.created);
     assert!(!kit.append("r", signal(Some("a"))).await.unwrap().repeated);
     assert_eq!(kit.log("r").await, ["run_started", "signal_received"]);
+}
+
+pub async fn a_lease_on_a_deleted_run_does_not_fit_its_namesake(kit: Kit) {
+    let old = kit.start_held("r").await;
+    kit.append("r", terminate()).await.unwrap();
+    delete(&kit, "r").await.unwrap();
+    kit.start("r").await;
+    refused(kit.store().commit(old.commit(vec![completed()])).await, "lease_lost");
+    let mut new = kit.claim_one("v").await;
+    refused(kit.store().commit(old.commit(vec![completed()])).await, "lease_lost");
+    kit.store().release_run(key("r"), old.head.epoch).await.unwrap();
+    assert_eq!(kit.claim("u").await, []);
+    kit.commit(&mut new, vec![completed()]).await;
 }
 
 pub async fn a_run_with_an_open_child_is_kept(mut kit: Kit) {

@@ -31,13 +31,16 @@ impl State {
 
     /// Leases a run that is pending and that nobody holds; the caller settles it.
     pub fn claim_run(&mut self, key: &RunKey, worker: &WorkerId, now: Timestamp) -> Option<ClaimedRun> {
-        let run = self.run_mut(key);
+        let run = self.run(key);
         if run.head().status != Status::Pending || run.lease.is_some() {
             return None;
         }
+        // Nobody had this number before, not even on a run of the same name that was deleted since (L7).
+        let epoch = Epoch(self.next_number());
+        let run = self.run_mut(key);
         run.lease = Some(worker.clone());
         let current = run.current_mut();
-        current.head.epoch = Epoch(current.head.epoch.0 + 1); // L7
+        current.head.epoch = epoch;
         let records = current.records.clone();
         let head = run.shown_head();
         if !self.sessions.contains_key(worker) {

@@ -254,7 +254,7 @@ impl State {
     fn succeed(&mut self, successor: NewRun, now: Timestamp) {
         let (mut head, first) = RunHead::start(successor.key, successor.started, now);
         let run = self.run_mut(&head.key);
-        // Epochs go on over generations: a late release of the old lease must not fit the new one (L7).
+        // Epochs go on over generations.
         head.epoch = run.head().epoch;
         run.lease = None;
         self.news.push(News::Appended { head: head.clone(), record: first.clone() });

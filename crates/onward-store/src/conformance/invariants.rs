@@ -1,0 +1,77 @@
+//! What holds of every run at every moment, whatever happened.
+
+use std::collections::BTreeSet;
+
+use onward_core::{Event, Index, Log, Place, RunHead};
+
+use super::kit::Kit;
+use super::random::World;
+use crate::{RunQuery, Store, WaitQuery};
+
+/// L1, L3, L8, L10, L13 and L16 of every run there is.
+pub async fn check_invariants(kit: &Kit, world: &mut World) {
+    let store = kit.store();
+    let runs = store.list_runs(RunQuery { limit: 1_000, ..Default::default() }).await.unwrap().runs;
+    world.keep_counts_of(&runs);
+    for head in runs {
+        let log = kit.check_run(&head.key).await;
+        check_waits(&*store, &head, &log).await;
+        check_once(&log);
+        let mut signals = count_signals(&log);
+        for generation in 0..=head.generation {
+            let records = store.read_log(head.key.clone(), Some(generation), Index(0), usize::MAX).await.unwrap();
+            let old = Log::load(records).expect("L1");
+            let commits = old.records().iter().filter(|record| record.commit.is_some()).count() as u64;
+            let known = world.commits_taken(&head.key, generation);
+            assert_eq!(commits, known, "L3: commits of {} in generation {generation}", head.key);
+            if generation != head.generation {
+                signals += count_signals(&old);
+            }
+        }
+        let known = world.signals_taken(&head.key);
+        assert_eq!(signals, known, "L13: signals of {}", head.key);
+    }
+}
+
+/// The signals that the world sent; those of other runs come through the courier, whom it does not watch.
+fn count_signals(log: &Log) -> usize {
+    log.events().filter(|(_, event)| matches!(event, Event::SignalReceived(signal) if signal.sender.is_none())).count()
+}
+
+/// The open questions are those that the log leaves open.
+async fn check_waits(store: &dyn Store, head: &RunHead, log: &Log) {
+    let mut open: BTreeSet<Place> = BTreeSet::new();
+    for (_, event) in log.events() {
+        match event {
+            Event::ApprovalRequested(event) => drop(open.insert(event.place.clone())),
+            Event::PromiseCreated(event) => drop(open.insert(event.place.clone())),
+            Event::ApprovalDecided(event) => drop(open.remove(&event.place)),
+            Event::PromiseResolved(event) => drop(open.remove(&event.place)),
+            Event::WaitCanceled(event) => drop(open.remove(&event.place)),
+            Event::TimerFired(event) => drop(open.remove(&event.place)),
+            event if event.ends_log() => open.clear(),
+            _ => {}
+        }
+    }
+    let query = WaitQuery { run: Some(head.key.clone()), limit: 1_000, ..Default::default() };
+    let listed = store.list_waits(query).await.unwrap();
+    let listed: BTreeSet<Place> = listed.into_iter().map(|wait| wait.place).collect();
+    assert_eq!(listed, open, "L16: open questions of {}", head.key);
+}
+
+/// Each call has at most one answer (L8, L10, L12, L19).
+fn check_once(log: &Log) {
+    let mut answered: BTreeSet<(&str, &Place)> = BTreeSet::new();
+    for (_, event) in log.events() {
+        let answer = match event {
+            Event::TaskCompleted(event) => ("task", &event.place),
+            Event::TaskFailed(event) => ("task", &event.place),
+            Event::TimerFired(event) => ("timer", &event.place),
+            Event::ApprovalDecided(event) => ("approval", &event.place),
+            Event::ChildCompleted(event) => ("child", &event.place),
+            Event::ChildFailed(event) => ("child", &event.place),
+            _ => continue,
+        };
+        assert!(answered.insert(answer), "{answer:?} was answered twice");
+    }
+}
