@@ -8,7 +8,7 @@ use std::time::Duration;
 use onward_core::event::{OnParentClose, RunContinued, RunFailed, SignalSent, StepCompleted, TaskCanceled, WaitCanceled};
 use onward_core::run::{Commit, Committed, Input, NewRun, Refusal};
 use onward_core::task::{RetryPolicy, Task, TaskId, TaskOptions, TaskReport};
-use onward_core::{CommitId, Epoch, Event, Failure, Index, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{CommitId, Epoch, Event, Failure, Index, Place, RunHead, RunKey, Timestamp, WorkerId};
 
 use super::invariants::check_invariants;
 use super::kit::{
@@ -180,6 +180,8 @@ pub struct World {
     stale: Vec<Held>,
     last_commit: Option<Commit>,
     tasks: Vec<Task>,
+    /// What was asked so far, answered or not.
+    questions: Vec<(RunKey, u32, Place)>,
     next_place: u32,
     due: BTreeSet<Timestamp>,
     /// How many signals and commits were taken, by run.
@@ -195,6 +197,7 @@ impl World {
             stale: Vec::new(),
             last_commit: None,
             tasks: Vec::new(),
+            questions: Vec::new(),
             next_place: 0,
             due: BTreeSet::new(),
             signals: BTreeMap::new(),
@@ -285,15 +288,21 @@ impl World {
         let run = self.run();
         let input = match self.below(24) {
             0..14 => self.signal(),
-            14..18 => {
-                let (generation, token) = (self.below(2) as u32, ["anna", "ben"][self.below(2) as usize]);
-                decision(generation, self.used_place(), token)
-            }
+            14..18 => return self.decide(),
             18..20 => kit::pause(),
             20..23 => kit::resume(),
             _ => kit::terminate(),
         };
         Operation::Append(run, Box::new(input))
+    }
+
+    /// Somebody answers one of the latest questions, open or not, or one that nobody asked.
+    fn decide(&mut self) -> Operation {
+        let token = ["anna", "ben"][self.below(2) as usize];
+        let latest = self.below(6) as usize;
+        let asked = self.questions.iter().rev().nth(latest).cloned();
+        let (run, generation, place) = asked.unwrap_or_else(|| (self.run(), 0, place(self.used_place())));
+        Operation::Append(run, Box::new(decision(generation, place.ordinal(), token)))
     }
 
     async fn commit(&mut self, store: &dyn Store, now: Timestamp) -> Operation {
@@ -431,6 +440,11 @@ impl World {
         }
         *self.commits.entry((commit.key.clone(), commit.generation)).or_default() += 1;
         self.last_commit = Some(commit.clone());
+        for event in &commit.events {
+            if let Event::ApprovalRequested(event) = event {
+                self.questions.push((commit.key.clone(), commit.generation, event.place.clone()));
+            }
+        }
         if commit.events.last().is_some_and(Event::ends_log) {
             self.forget_lease(&commit.key);
         } else if let Some(held) = self.held.get_mut(&commit.key) {
