@@ -1,0 +1,53 @@
+//! A record's bytes, made on the thread of whoever asks for the append.
+//!
+//! Must never need what only the writer knows: neither index nor time are in a record's body.
+
+use onward_core::event::RunStarted;
+use onward_core::log::CommitHeader;
+use onward_core::run::{Commit, Input};
+use onward_core::{Event, Index, Record, Timestamp};
+use onward_store::INLINE_BYTES_MAX;
+
+use crate::blobs::Stash;
+
+#[derive(Default)]
+pub(crate) struct Body {
+    pub bytes: Vec<u8>,
+    pub stash: Stash,
+}
+
+impl Body {
+    pub fn of_commit(commit: &mut Commit) -> Body {
+        let header = CommitHeader { n: commit.n, epoch: commit.epoch, commit_id: commit.commit_id, horizon: commit.horizon };
+        Body::encode(Some(header), &mut commit.events)
+    }
+
+    pub fn of_input(input: &Input) -> Body {
+        Body::encode(None, &mut vec![input.event.clone()])
+    }
+
+    pub fn of_start(started: &RunStarted) -> Body {
+        Body::encode(None, &mut vec![started.clone().into()])
+    }
+
+    pub fn of_event(event: &Event) -> Body {
+        Body::encode(None, &mut vec![event.clone()])
+    }
+
+    /// Leaves `events` as they are; they are only lent to a record.
+    fn encode(commit: Option<CommitHeader>, events: &mut Vec<Event>) -> Body {
+        let mut record = Record { index: Index(0), at: Timestamp(0), commit, events: std::mem::take(events) };
+        let mut bytes = Vec::with_capacity(320);
+        record.encode_body(&mut bytes);
+        let mut body = Body { bytes, stash: Stash::default() };
+        if body.bytes.len() > INLINE_BYTES_MAX {
+            let kept = record.events.clone();
+            body.stash = Stash::take(&mut record.events);
+            body.bytes.clear();
+            record.encode_body(&mut body.bytes);
+            record.events = kept;
+        }
+        *events = record.events;
+        body
+    }
+}

@@ -1,0 +1,117 @@
+//! The directory: what it may contain, who holds it.
+//!
+//! Owns the lock file and the order of opening: look first, then lock, then make. Must never write into a directory that is not
+//! ours, that a newer program wrote, or that somebody else holds.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+
+use onward_store::StoreError;
+
+use crate::failpoint;
+use crate::schema::{self, DATABASE, FORMAT, Found, LOCK, UNFINISHED, io_error};
+
+/// A directory that this process alone may write to, for as long as this lives. The kernel frees it when the process dies.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub path: PathBuf,
+    _lock: File,
+}
+
+impl Directory {
+    pub fn open(path: &Path) -> Result<Directory, StoreError> {
+        check(path)?;
+        make_directory(path)?;
+        let lock = lock(path)?;
+        // Somebody may have written while we waited for nothing but the lock.
+        if check(path)? == Found::Nothing {
+            make_database(path)?;
+        }
+        Ok(Directory { path: path.to_owned(), _lock: lock })
+    }
+}
+
+/// Says whether there is a database that we can read, without changing a byte.
+pub(crate) fn check(path: &Path) -> Result<Found, StoreError> {
+    let found = schema::inspect(&schema::database(path))?;
+    match found {
+        Found::Ours { format } if format > FORMAT => {
+            Err(StoreError::DirectoryNewer { path: path.to_owned(), found: format, supported: FORMAT })
+        }
+        Found::Ours { .. } => Ok(found),
+        Found::Foreign => {
+            let why = format!("its {DATABASE} was made by another program");
+            Err(StoreError::DirectoryForeign { path: path.to_owned(), why })
+        }
+        Found::Nothing => {
+            refuse_strangers(path)?;
+            Ok(found)
+        }
+    }
+}
+
+/// A directory without a database must be empty, or as good as.
+fn refuse_strangers(path: &Path) -> Result<(), StoreError> {
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            return Err(StoreError::DirectoryForeign { path: path.to_owned(), why: "it is a file".to_owned() });
+        }
+        Err(error) => return Err(io_error(path, &error)),
+    };
+    for entry in entries {
+        let name = entry.map_err(|error| io_error(path, &error))?.file_name();
+        let name = name.to_string_lossy();
+        let known = name == LOCK || name.starts_with(UNFINISHED) || name == "lost+found";
+        if !known {
+            return Err(StoreError::DirectoryForeign { path: path.to_owned(), why: format!("it has a file `{name}` in it") });
+        }
+    }
+    Ok(())
+}
+
+fn make_directory(path: &Path) -> Result<(), StoreError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path).map_err(|error| io_error(path, &error))?;
+    path.parent().map_or(Ok(()), sync_directory)
+}
+
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let name = path.join(LOCK);
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).open(&name).map_err(|error| io_error(&name, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::DirectoryLocked { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(io_error(&name, &error)),
+    }
+}
+
+/// Makes the database under another name and renames it: it is there as a whole or not at all.
+fn make_database(path: &Path) -> Result<(), StoreError> {
+    let unfinished = path.join(UNFINISHED);
+    for leftover in ["", "-journal", "-wal", "-shm"] {
+        match std::fs::remove_file(path.join(format!("{UNFINISHED}{leftover}"))) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io_error(&unfinished, &error)),
+            _ => {}
+        }
+    }
+    schema::create(&unfinished)?;
+    failpoint::hit("create_before_rename");
+    std::fs::rename(&unfinished, schema::database(path)).map_err(|error| io_error(&unfinished, &error))?;
+    sync_directory(path)?;
+    failpoint::hit("create_after_rename");
+    Ok(())
+}
+
+fn sync_directory(path: &Path) -> Result<(), StoreError> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    File::open(path).and_then(|directory| directory.sync_all()).map_err(|error| io_error(path, &error))
+}

@@ -1,0 +1,102 @@
+//! What SQLite's errors mean here.
+//!
+//! Owns the line between an operation that is refused alone, a batch that is rolled back, and a store that stops. Must never let a
+//! failed sync be taken for something that can be tried again.
+
+use onward_core::run::Refusal;
+use onward_core::task::StaleReport;
+use onward_store::StoreError;
+use rusqlite::ffi;
+
+/// Why an operation of the writer did not happen.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// It was refused before it wrote anything; its neighbors go on.
+    Refused(StoreError),
+    /// SQLite failed, maybe in the middle of it; the whole batch is rolled back.
+    Sql(rusqlite::Error),
+    /// The code panicked, maybe in the middle of it; the whole batch is rolled back.
+    Panicked(String),
+}
+
+pub(crate) type Outcome<T> = Result<T, Trouble>;
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Trouble {
+        Trouble::Refused(error)
+    }
+}
+
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Trouble {
+        Trouble::Refused(refusal.into())
+    }
+}
+
+impl From<StaleReport> for Trouble {
+    fn from(stale: StaleReport) -> Trouble {
+        Trouble::Refused(stale.into())
+    }
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(error: rusqlite::Error) -> Trouble {
+        Trouble::Sql(error)
+    }
+}
+
+/// What a failed batch means for the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// No space: the batch is undone, later ones may work again.
+    Full,
+    /// A write or sync failed: nobody knows what the disk holds, nothing more is written.
+    Io(String),
+    /// A damaged page, or a bug: the batch is undone, the store goes on.
+    Damaged(String),
+}
+
+impl Failure {
+    pub fn of(trouble: &Trouble) -> Failure {
+        match trouble {
+            // The shared memory of the write-ahead log could not grow: that, too, is a full disk, met before the commit.
+            Trouble::Sql(rusqlite::Error::SqliteFailure(code, _)) if code.extended_code == ffi::SQLITE_IOERR_SHMSIZE => {
+                Failure::Full
+            }
+            Trouble::Sql(error) => Failure::of_commit(error),
+            Trouble::Refused(error) => Failure::Damaged(error.to_string()),
+            Trouble::Panicked(message) => Failure::Damaged(format!("an operation broke an invariant: {message}")),
+        }
+    }
+
+    /// A failed COMMIT is judged more strictly: after the sync only shared memory is missing, and the batch may well be on disk.
+    pub fn of_commit(error: &rusqlite::Error) -> Failure {
+        let why = error.to_string();
+        match error {
+            rusqlite::Error::SqliteFailure(code, _) => match code.extended_code & 0xff {
+                ffi::SQLITE_FULL => Failure::Full,
+                ffi::SQLITE_IOERR | ffi::SQLITE_READONLY | ffi::SQLITE_CANTOPEN => Failure::Io(why),
+                _ => Failure::Damaged(why),
+            },
+            _ => Failure::Damaged(why),
+        }
+    }
+}
+
+/// What a reader tells about an error of SQLite.
+pub(crate) fn read_error(error: rusqlite::Error) -> StoreError {
+    match &error {
+        rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_IOERR => {
+            StoreError::Unavailable { why: error.to_string() }
+        }
+        rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_BUSY => {
+            StoreError::Unavailable { why: error.to_string() }
+        }
+        _ => StoreError::Corrupt { why: error.to_string() },
+    }
+}
+
+/// Data that was written by us and cannot be read back.
+pub(crate) fn damaged(what: &str, why: impl std::fmt::Display) -> StoreError {
+    StoreError::Corrupt { why: format!("{what}: {why}") }
+}

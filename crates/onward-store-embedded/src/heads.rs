@@ -1,0 +1,253 @@
+//! Run heads: read from rows, and kept at hand for runs that are worked on.
+//!
+//! Owns the way from rows to a [`RunHead`]. A run's row is written when the run is created, when its status changes and when it ends, not
+//! at each append; so for a run that appends without changing its status the last event rows say where its log stands.
+//! A cached head is a view: it may be dropped or marked stale at any time. Must never outlive a failed batch unmarked.
+
+use std::collections::HashMap;
+
+use onward_core::run::LastCommit;
+use onward_core::{Epoch, Hash, Index, Namespace, Record, RunHead, RunId, RunKey, Timestamp};
+use onward_store::StoreError;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::error::{Outcome, damaged, read_error};
+use crate::leases::Leases;
+use crate::row::{EventRow, unseal};
+
+/// How many heads of runs that nobody holds stay cached.
+const IDLE_MAX: usize = 8192;
+
+/// A run as the writer works with it.
+pub(crate) struct Hot {
+    pub rk: i64,
+    /// The run's first generation; what is kept over all generations hangs on it.
+    pub root: i64,
+    pub head: RunHead,
+    /// The head may hold what was rolled back: read it again, but keep its epoch.
+    stale: bool,
+}
+
+pub(crate) struct Loaded {
+    pub rk: i64,
+    pub root: i64,
+    /// Of the input that the run was first started with.
+    pub input_hash: Hash,
+    pub head: RunHead,
+}
+
+pub(crate) struct Heads {
+    map: HashMap<RunKey, Hot>,
+    /// The epoch of a run that nobody has claimed in this life: no worker has it.
+    unclaimed: Epoch,
+}
+
+impl Heads {
+    pub fn new(unclaimed: Epoch) -> Heads {
+        Heads { map: HashMap::new(), unclaimed }
+    }
+
+    /// The current generation of a run.
+    pub fn get(&mut self, db: &Connection, leases: &Leases, key: &RunKey) -> Outcome<Option<&mut Hot>> {
+        // Two look-ups in the hot case; the borrow checker does not take one.
+        if self.map.get(key).is_some_and(|hot| !hot.stale) {
+            return Ok(self.map.get_mut(key));
+        }
+        let Some(loaded) = load(db, key, None)? else {
+            self.map.remove(key);
+            return Ok(None);
+        };
+        let kept = self.map.get(key).filter(|hot| hot.rk == loaded.rk).map(|hot| hot.head.epoch);
+        // A closed run takes nothing, whatever the epoch; with the one it ended under, it can say that it is closed.
+        let unclaimed = if loaded.head.status.is_closed() { loaded.head.epoch } else { self.unclaimed };
+        let epoch = leases.epoch(loaded.rk).or(kept).unwrap_or(unclaimed);
+        let head = RunHead { epoch, ..loaded.head };
+        self.map.insert(key.clone(), Hot { rk: loaded.rk, root: loaded.root, head, stale: false });
+        Ok(self.map.get_mut(key))
+    }
+
+    pub fn require(&mut self, db: &Connection, leases: &Leases, key: &RunKey) -> Outcome<&mut Hot> {
+        self.get(db, leases, key)?.ok_or_else(|| StoreError::RunNotFound { key: key.clone() }.into())
+    }
+
+    pub fn insert(&mut self, rk: i64, root: i64, mut head: RunHead) {
+        if head.epoch == Epoch(0) {
+            head.epoch = self.unclaimed;
+        }
+        self.map.insert(head.key.clone(), Hot { rk, root, head, stale: false });
+    }
+
+    pub fn cached(&mut self, key: &RunKey) -> Option<&mut Hot> {
+        self.map.get_mut(key)
+    }
+
+    pub fn remove(&mut self, key: &RunKey) {
+        self.map.remove(key);
+    }
+
+    /// After a batch that was rolled back.
+    pub fn mark_stale(&mut self) {
+        self.map.values_mut().for_each(|hot| hot.stale = true);
+    }
+
+    /// Between batches: drops what nobody works on when there is too much of it.
+    pub fn trim(&mut self, leases: &Leases) {
+        if self.map.len() > leases.count() + IDLE_MAX {
+            self.map.retain(|_, hot| leases.is_held(hot.rk));
+        }
+    }
+}
+
+const COLUMNS: &str = "rk, root, input_hash, head";
+
+/// Reads a run's current generation, or an earlier one.
+pub(crate) fn load(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<Loaded>, StoreError> {
+    read_run_row(db, key, generation)?.map(|row| finish(db, row)).transpose()
+}
+
+fn read_run_row(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<RawRow>, StoreError> {
+    let (id, namespace) = (key.id.as_str(), key.namespace.as_str());
+    let found = match generation {
+        None => db
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM runs WHERE id = ?1 AND ns = ?2 ORDER BY generation DESC LIMIT 1"))
+            .and_then(|mut statement| statement.query_row(params![id, namespace], read_row).optional()),
+        Some(generation) => db
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM runs WHERE id = ?1 AND ns = ?2 AND generation = ?3"))
+            .and_then(|mut statement| statement.query_row(params![id, namespace, generation], read_row).optional()),
+    };
+    found.map_err(read_error)
+}
+
+pub(crate) fn load_by_rk(db: &Connection, rk: i64) -> Result<Option<Loaded>, StoreError> {
+    let found = db
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM runs WHERE rk = ?1"))
+        .and_then(|mut statement| statement.query_row(params![rk], read_row).optional());
+    found.map_err(read_error)?.map(|row| finish(db, row)).transpose()
+}
+
+type RawRow = (i64, i64, Vec<u8>, Vec<u8>);
+
+pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<RawRow> {
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+}
+
+pub(crate) fn finish(db: &Connection, (rk, root, input_hash, head): RawRow) -> Result<Loaded, StoreError> {
+    let mut head: RunHead = unseal("a run's row", &head)?;
+    let input_hash = input_hash.try_into().map(Hash).map_err(|_| damaged("a run's row", "its input hash has another length"))?;
+    // Nothing follows the end: the row of a closed run is exact.
+    if !head.status.is_closed() {
+        catch_up(db, rk, &mut head)?;
+    }
+    Ok(Loaded { rk, root, input_hash, head })
+}
+
+/// Like [`finish`], but a damaged log does not hide the run.
+pub(crate) fn finish_leniently(db: &Connection, row: RawRow) -> Result<(i64, RunHead), StoreError> {
+    let mut head: RunHead = unseal("a run's row", &row.3)?;
+    if !head.status.is_closed() {
+        match catch_up(db, row.0, &mut head) {
+            Ok(()) | Err(StoreError::LogCorrupt { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((row.0, head))
+}
+
+/// Where a run's log is, and how long it is at least.
+pub(crate) struct Whereabouts {
+    pub rk: i64,
+    pub next_index: Index,
+}
+
+/// Finds a run without looking into its log.
+pub(crate) fn find(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<Whereabouts>, StoreError> {
+    let Some((rk, _, _, head)) = read_run_row(db, key, generation)? else { return Ok(None) };
+    let head: RunHead = unseal("a run's row", &head)?;
+    Ok(Some(Whereabouts { rk, next_index: head.next_index }))
+}
+
+/// Brings a head up to the end of its log.
+fn catch_up(db: &Connection, rk: i64, head: &mut RunHead) -> Result<(), StoreError> {
+    let (key, next) = (head.key.clone(), head.next_index);
+    let missing = || StoreError::LogCorrupt { key: key.clone(), index: next, why: "its last events are missing".to_owned() };
+    let (record, commit_count, last_commit) = read_event(db, rk, None, &key)?.ok_or_else(missing)?;
+    if record.next_index() < next {
+        return Err(missing());
+    }
+    let commit = match last_commit {
+        Some(index) if index != record.index => Some(read_event(db, rk, Some(index), &key)?.ok_or_else(missing)?.0),
+        Some(_) => Some(record.clone()),
+        None => None,
+    };
+    head.next_index = record.next_index();
+    head.updated_at = record.at;
+    head.next_commit = commit_count;
+    head.last_commit = match commit {
+        None => None,
+        Some(Record { index, at, commit: Some(header), .. }) => Some(LastCommit { commit_id: header.commit_id, index, at }),
+        Some(Record { index, .. }) => {
+            let why = "it should be a commit".to_owned();
+            return Err(StoreError::LogCorrupt { key: head.key.clone(), index, why });
+        }
+    };
+    Ok(())
+}
+
+/// One event row, without its large payloads: the one at `index`, or the last.
+fn read_event(
+    db: &Connection,
+    rk: i64,
+    index: Option<Index>,
+    key: &RunKey,
+) -> Result<Option<(Record, u64, Option<Index>)>, StoreError> {
+    let read = |row: &Row<'_>| -> rusqlite::Result<_> {
+        let event = event_row(row)?;
+        Ok(event.decode(key).map(|record| (record, event.commit_count, event.last_commit)))
+    };
+    let found = match index {
+        None => db
+            .prepare_cached(&format!("SELECT {EVENT_COLUMNS} FROM events WHERE rk = ?1 ORDER BY idx DESC LIMIT 1"))
+            .and_then(|mut statement| statement.query_row(params![rk], read).optional()),
+        Some(index) => db
+            .prepare_cached(&format!("SELECT {EVENT_COLUMNS} FROM events WHERE rk = ?1 AND idx = ?2"))
+            .and_then(|mut statement| statement.query_row(params![rk, index.0 as i64], read).optional()),
+    };
+    found.map_err(|error| log_error(key, index.unwrap_or_default(), error))?.transpose()
+}
+
+pub(crate) const EVENT_COLUMNS: &str = "rk, idx, at, n, last, crc, body, blobs";
+
+pub(crate) fn event_row<'a>(row: &'a Row<'_>) -> rusqlite::Result<EventRow<'a>> {
+    Ok(EventRow {
+        rk: row.get(0)?,
+        index: Index(row.get::<_, i64>(1)? as u64),
+        at: Timestamp(row.get::<_, i64>(2)? as u64),
+        commit_count: row.get::<_, i64>(3)? as u64,
+        last_commit: row.get::<_, Option<i64>>(4)?.map(|index| Index(index as u64)),
+        crc: row.get::<_, i64>(5)? as u32,
+        body: row.get_ref(6)?.as_blob()?,
+    })
+}
+
+/// A damaged page under a run's log is damage of that run.
+pub(crate) fn log_error(key: &RunKey, index: Index, error: rusqlite::Error) -> StoreError {
+    match read_error(error) {
+        StoreError::Corrupt { why } => StoreError::LogCorrupt { key: key.clone(), index, why },
+        other => other,
+    }
+}
+
+/// The key of a run, for those who only know its number.
+pub(crate) fn key_of(db: &Connection, rk: i64) -> Result<Option<RunKey>, StoreError> {
+    let found = db
+        .prepare_cached("SELECT ns, id FROM runs WHERE rk = ?1")
+        .and_then(|mut statement| {
+            statement.query_row(params![rk], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))).optional()
+        })
+        .map_err(read_error)?;
+    let Some((namespace, id)) = found else { return Ok(None) };
+    match (Namespace::new(namespace), RunId::new(id)) {
+        (Ok(namespace), Ok(id)) => Ok(Some(RunKey::new(namespace, id))),
+        _ => Err(damaged("a run's row", "its key is not readable")),
+    }
+}

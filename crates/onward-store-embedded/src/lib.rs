@@ -1,0 +1,33 @@
+//! The default store of Onward: one directory, one process, group commit over SQLite.
+//!
+//! [`EmbeddedStore`] implements [`onward_store::Store`]. One thread writes: it takes everything that is waiting, does it in one
+//! transaction with one sync, and answers when the sync has returned. A few threads read. Leases are in memory only. The format and
+//! the argument why a crash at any point is safe are in `docs/design/store.md`.
+//!
+//! Reading order: `schema` (what is on disk), `directory` (who may open it), `writer` (the batch), `write` (what each operation does),
+//! `heads` (from rows to a run's head), `leases` and `ready` (what is in memory), `reader` and `list`.
+
+mod blobs;
+mod body;
+mod directory;
+mod error;
+mod failpoint;
+mod heads;
+mod leases;
+mod list;
+mod news;
+mod op;
+mod reader;
+mod ready;
+mod reply;
+mod row;
+mod schema;
+mod shared;
+mod store;
+mod write;
+mod writer;
+
+pub use failpoint::FAILPOINTS;
+pub use schema::FORMAT;
+pub use shared::Stats;
+pub use store::{EmbeddedStore, Options};

@@ -1,0 +1,178 @@
+//! Lists: runs newest first, open questions oldest first.
+//!
+//! Must never skip rows by counting: a page begins where the one before ended, by key.
+
+use onward_core::run::Wait;
+use onward_core::{RunHead, Status};
+use onward_store::{PAGE_DEFAULT, RunPage, RunQuery, StoreError, WaitQuery};
+use rusqlite::{Connection, ToSql};
+
+use crate::blobs;
+use crate::error::read_error;
+use crate::heads;
+use crate::leases::Leases;
+use crate::row::{cursor, parse_cursor, unseal};
+
+pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> Result<RunPage, StoreError> {
+    let limit = page(query.limit);
+    let mut before = query.cursor.as_deref().map(parse_cursor).transpose()?.map(|(at, id)| (at, id.to_owned()));
+    let mut found = Vec::new();
+    let mut statuses: Vec<Status> = query.statuses.clone();
+    statuses.sort_unstable();
+    statuses.dedup();
+    if statuses == [Status::Running] {
+        // Few are held and many may be pending: look at those that are held.
+        found = held(db, leases, query, before.as_ref())?;
+    } else {
+        // One more than the page says whether there is another; what turns out to be of another status is passed over.
+        while found.len() <= limit {
+            let wanted = limit + 1 - found.len();
+            let rows = scan(db, query, &statuses, before.as_ref(), wanted)?;
+            let exhausted = rows.len() < wanted;
+            before = rows.last().map(|(_, head)| (head.created_at.0, head.key.id.as_str().to_owned())).or(before);
+            for (rk, mut head) in rows {
+                leases.show(rk, &mut head);
+                if statuses.is_empty() || statuses.contains(&head.status) {
+                    found.push(head);
+                }
+            }
+            if exhausted {
+                break;
+            }
+        }
+    }
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next = found.last().filter(|_| more).map(|head| cursor(head.created_at, head.key.id.as_str()));
+    Ok(RunPage { runs: found, next })
+}
+
+type Position = (u64, String);
+
+/// The next `wanted` rows that may match, by what is stored.
+fn scan(
+    db: &Connection,
+    query: &RunQuery,
+    statuses: &[Status],
+    before: Option<&Position>,
+    wanted: usize,
+) -> Result<Vec<(i64, RunHead)>, StoreError> {
+    // A held run is stored as pending.
+    let mut stored: Vec<u8> =
+        statuses.iter().map(|status| if *status == Status::Running { Status::Pending } else { *status }.number()).collect();
+    stored.sort_unstable();
+    stored.dedup();
+    if stored.is_empty() {
+        return scan_one(db, query, None, before, wanted);
+    }
+    // One index range each, merged: `status IN (..)` would sort everything that matches.
+    let mut merged = Vec::new();
+    for status in stored {
+        merged.extend(scan_one(db, query, Some(status), before, wanted)?);
+    }
+    merged.sort_by(|(_, a), (_, b)| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
+    merged.truncate(wanted);
+    Ok(merged)
+}
+
+fn scan_one(
+    db: &Connection,
+    query: &RunQuery,
+    status: Option<u8>,
+    before: Option<&Position>,
+    wanted: usize,
+) -> Result<Vec<(i64, RunHead)>, StoreError> {
+    let mut sql = "SELECT rk, root, input_hash, head FROM runs WHERE current = 1 AND ns = ?".to_owned();
+    let mut params: Vec<Box<dyn ToSql>> = vec![Box::new(query.namespace.as_str().to_owned())];
+    let mut also = |text: &str, value: Box<dyn ToSql>| {
+        sql.push_str(text);
+        params.push(value);
+    };
+    if let Some(status) = status {
+        also(" AND status = ?", Box::new(status));
+    }
+    if let Some(kind) = &query.kind {
+        also(" AND kind = ?", Box::new(kind.as_str().to_owned()));
+    }
+    if let Some(from) = query.created_from {
+        also(" AND created >= ?", Box::new(number(from.0)));
+    }
+    if let Some(until) = query.created_until {
+        also(" AND created < ?", Box::new(number(until.0)));
+    }
+    if let Some((at, id)) = before {
+        also(" AND (created, id) < (?", Box::new(number(*at)));
+        also(", ?)", Box::new(id.clone()));
+    }
+    also(" ORDER BY created DESC, id DESC LIMIT ?", Box::new(number(wanted as u64)));
+    let rows = db
+        .prepare_cached(&sql)
+        .and_then(|mut statement| {
+            let rows = statement.query_map(rusqlite::params_from_iter(params.iter()), heads::read_row)?;
+            rows.collect::<Result<Vec<_>, _>>()
+        })
+        .map_err(read_error)?;
+    // A run whose log is damaged is listed with what its row says: it must be seen to be dealt with.
+    rows.into_iter().map(|row| heads::finish_leniently(db, row)).collect()
+}
+
+fn held(db: &Connection, leases: &Leases, query: &RunQuery, before: Option<&Position>) -> Result<Vec<RunHead>, StoreError> {
+    let mut found = Vec::new();
+    for rk in leases.held_runs() {
+        let Some(loaded) = heads::load_by_rk(db, rk)? else { continue };
+        let mut head = loaded.head;
+        leases.show(rk, &mut head);
+        let matches = head.status == Status::Running
+            && head.key.namespace == query.namespace
+            && query.kind.as_ref().is_none_or(|kind| *kind == head.kind)
+            && query.created_from.is_none_or(|from| head.created_at >= from)
+            && query.created_until.is_none_or(|until| head.created_at < until)
+            && before.is_none_or(|(at, id)| (head.created_at.0, head.key.id.as_str()) < (*at, id.as_str()));
+        if matches {
+            found.push(head);
+        }
+    }
+    found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
+    Ok(found)
+}
+
+pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>, StoreError> {
+    let mut sql = "SELECT data, blobs FROM waits WHERE ns = ?".to_owned();
+    let mut params: Vec<Box<dyn ToSql>> = vec![Box::new(query.namespace.as_str().to_owned())];
+    if let Some(kind) = query.kind {
+        sql.push_str(" AND kind = ?");
+        params.push(Box::new(kind.number()));
+    }
+    if let Some(run) = &query.run {
+        sql.push_str(" AND ns = ? AND id = ?");
+        params.push(Box::new(run.namespace.as_str().to_owned()));
+        params.push(Box::new(run.id.as_str().to_owned()));
+    }
+    sql.push_str(" ORDER BY requested, id, place LIMIT ?");
+    params.push(Box::new(number(page(query.limit) as u64)));
+    let rows = db
+        .prepare_cached(&sql)
+        .and_then(|mut statement| {
+            let rows = statement.query_map(rusqlite::params_from_iter(params.iter()), |row| {
+                Ok((row.get::<_, Vec<u8>>(0)?, row.get_ref(1)?.as_blob_or_null()?.is_some()))
+            })?;
+            rows.collect::<Result<Vec<_>, _>>()
+        })
+        .map_err(read_error)?;
+    let read = |(data, has_blobs): (Vec<u8>, bool)| {
+        let mut wait: Wait = unseal("a wait", &data)?;
+        if has_blobs {
+            blobs::restore(db, &mut wait)?;
+        }
+        Ok(wait)
+    };
+    rows.into_iter().map(read).collect()
+}
+
+fn page(limit: usize) -> usize {
+    if limit == 0 { PAGE_DEFAULT } else { limit }
+}
+
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

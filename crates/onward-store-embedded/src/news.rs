@@ -1,0 +1,26 @@
+//! What the listeners are told, after it is durable.
+
+use onward_core::task::Task;
+use onward_core::{Record, RunHead, Timestamp};
+use onward_store::{Change, Listener};
+
+/// A [`Change`] that owns what it tells.
+pub(crate) enum News {
+    Appended { head: RunHead, record: Record },
+    RunPending { head: RunHead },
+    TaskQueued { task: Box<Task> },
+    DueAt(Timestamp),
+    DeliveryAdded,
+}
+
+impl News {
+    pub fn tell(&self, listener: &dyn Listener) {
+        listener.changed(match self {
+            News::Appended { head, record } => Change::Appended { head, record },
+            News::RunPending { head } => Change::RunPending { head },
+            News::TaskQueued { task } => Change::TaskQueued { task },
+            News::DueAt(at) => Change::DueAt(*at),
+            News::DeliveryAdded => Change::DeliveryAdded,
+        });
+    }
+}

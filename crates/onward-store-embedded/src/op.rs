@@ -1,0 +1,136 @@
+//! What is asked of the writer, and the queue in front of it.
+//!
+//! Owns the order of writes: the order in which they were submitted. Must never lose one: every operation that was taken is answered.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use onward_core::run::{Commit, Committed, Input, NewRun};
+use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::{Epoch, Hash, RunKey, Timestamp, WorkerId};
+use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeliveryId, Expired, Started, StoreError};
+
+use crate::body::Body;
+use crate::reply::{Pending, Slot};
+
+type To<T> = Arc<Slot<T>>;
+
+pub(crate) enum Op {
+    Commit(Box<(Commit, Body)>, To<Committed>),
+    Start(Box<StartRun>, To<Started>),
+    Input(Box<(RunKey, Input, Body)>, To<Appended>),
+    ClaimRuns(ClaimRuns, To<Vec<ClaimedRun>>),
+    Release(RunKey, Epoch, To<()>),
+    ClaimTasks(ClaimTasks, To<Vec<Task>>),
+    Report(Box<(TaskId, u32, TaskReport, Duration)>, To<()>),
+    Expire(usize, To<Expired>),
+    FinishDeliveries(Vec<DeliveryId>, To<()>),
+    Delete(Delete, To<u64>),
+    /// Tells the listeners that something is due earlier than they know.
+    Announce(Timestamp, To<()>),
+}
+
+pub(crate) struct StartRun {
+    pub run: NewRun,
+    pub claim: Option<WorkerId>,
+    pub input_hash: Hash,
+    pub body: Body,
+    pub signal_body: Body,
+}
+
+impl Op {
+    pub fn pending(&self) -> Arc<dyn Pending> {
+        match self {
+            Op::Commit(_, to) => to.clone(),
+            Op::Start(_, to) => to.clone(),
+            Op::Input(_, to) => to.clone(),
+            Op::ClaimRuns(_, to) => to.clone(),
+            Op::Release(_, _, to) | Op::Report(_, to) | Op::FinishDeliveries(_, to) | Op::Announce(_, to) => to.clone(),
+            Op::ClaimTasks(_, to) => to.clone(),
+            Op::Expire(_, to) => to.clone(),
+            Op::Delete(_, to) => to.clone(),
+        }
+    }
+}
+
+/// How many operations share one sync at most.
+pub(crate) const BATCH_MAX: usize = 1024;
+
+#[derive(Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    ops: Vec<Op>,
+    sleeping: bool,
+    /// Nobody submits any more: finish what is there and go.
+    closing: bool,
+    /// Why nothing is taken any more.
+    stopped: Option<String>,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn submit(&self, op: Op) {
+        let mut state = self.lock();
+        if let Some(why) = state.stopped.clone() {
+            drop(state);
+            return op.pending().fail(StoreError::Stopped { why });
+        }
+        state.ops.push(op);
+        let wake = std::mem::take(&mut state.sleeping);
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Waits for work and takes all of it, up to [`BATCH_MAX`]; `false` when the queue is closed and empty.
+    pub fn take(&self, batch: &mut Vec<Op>) -> bool {
+        let mut state = self.lock();
+        while state.ops.is_empty() {
+            if state.closing {
+                return false;
+            }
+            state.sleeping = true;
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.sleeping = false;
+        if state.ops.len() <= BATCH_MAX {
+            std::mem::swap(&mut state.ops, batch);
+        } else {
+            batch.extend(state.ops.drain(..BATCH_MAX));
+        }
+        true
+    }
+
+    /// Puts operations that were not begun back in front.
+    pub fn put_back(&self, ops: impl Iterator<Item = Op>) {
+        self.lock().ops.splice(0..0, ops);
+    }
+
+    pub fn close(&self) {
+        self.lock().closing = true;
+        self.wake.notify_one();
+    }
+
+    /// Refuses everything from now on, and what is queued.
+    pub fn stop(&self, why: &str) {
+        let ops = {
+            let mut state = self.lock();
+            state.stopped.get_or_insert_with(|| why.to_owned());
+            std::mem::take(&mut state.ops)
+        };
+        ops.iter().for_each(|op| op.pending().fail(StoreError::Stopped { why: why.to_owned() }));
+    }
+
+    pub fn stopped(&self) -> Option<String> {
+        self.lock().stopped.clone()
+    }
+}

@@ -1,0 +1,198 @@
+//! Reading: a few threads with connections that cannot write.
+//!
+//! Owns the reader threads and what they read of one run. Each read sees one moment of the file, so a run that is being deleted is seen
+//! whole or not at all (L20). Must never hold up the writer; a long read only keeps the write-ahead log from being reset.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use onward_core::run::Delivery;
+use onward_core::{Index, Record, RunHead, RunKey};
+use onward_store::{DeliveryId, StoreError, StoreFuture};
+use rusqlite::{Connection, params};
+
+use crate::blobs;
+use crate::error::{damaged, read_error};
+use crate::heads::{self, EVENT_COLUMNS, event_row, log_error};
+use crate::leases::Leases;
+use crate::reply::{Pending, Slot, Waiting};
+use crate::row::unseal_bytes;
+use crate::schema;
+
+type Job = Box<dyn FnOnce(&Connection) + Send>;
+
+#[derive(Default)]
+struct Jobs {
+    state: Mutex<(VecDeque<Job>, bool)>,
+    wake: Condvar,
+}
+
+impl Jobs {
+    fn lock(&self) -> MutexGuard<'_, (VecDeque<Job>, bool)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.0.pop_front() {
+                return Some(job);
+            }
+            if state.1 {
+                return None;
+            }
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+pub(crate) struct Readers {
+    jobs: Arc<Jobs>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Readers {
+    pub fn start(directory: &Path, count: usize) -> Result<Readers, StoreError> {
+        let jobs = Arc::new(Jobs::default());
+        let mut threads = Vec::new();
+        for _ in 0..count {
+            let db = schema::open_reader(directory)?;
+            let jobs = jobs.clone();
+            let work = move || {
+                while let Some(job) = jobs.next() {
+                    job(&db);
+                }
+            };
+            let thread = std::thread::Builder::new().name("onward-reader".to_owned()).spawn(work);
+            threads.push(thread.map_err(|error| StoreError::Unavailable { why: error.to_string() })?);
+        }
+        Ok(Readers { jobs, threads })
+    }
+
+    /// Reads on one of the threads, at one moment of the file.
+    pub fn read<T, F>(&self, read: F) -> StoreFuture<'static, T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let slot = Slot::new();
+        let to = slot.clone();
+        let job: Job = Box::new(move |db| {
+            let answer = catch_unwind(AssertUnwindSafe(|| at_one_moment(db, read)));
+            to.put(answer.unwrap_or_else(|_| Err(damaged("a read", "it panicked"))));
+            to.release();
+        });
+        self.jobs.lock().0.push_back(job);
+        self.jobs.wake.notify_one();
+        Box::pin(Waiting(slot))
+    }
+
+    pub fn stop(&mut self) {
+        self.jobs.lock().1 = true;
+        self.jobs.wake.notify_all();
+        let own = std::thread::current().id();
+        for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != own) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn at_one_moment<T>(db: &Connection, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    let transaction = db.unchecked_transaction().map_err(read_error)?;
+    let answer = read(db);
+    drop(transaction);
+    answer
+}
+
+pub(crate) fn read_run(
+    db: &Connection,
+    leases: &Leases,
+    key: &RunKey,
+    generation: Option<u32>,
+) -> Result<Option<RunHead>, StoreError> {
+    let Some(loaded) = heads::load(db, key, generation)? else { return Ok(None) };
+    let mut head = loaded.head;
+    leases.show(loaded.rk, &mut head);
+    Ok(Some(head))
+}
+
+pub(crate) fn read_log(
+    db: &Connection,
+    key: &RunKey,
+    generation: Option<u32>,
+    from: Index,
+    limit: usize,
+) -> Result<Vec<Record>, StoreError> {
+    let run = heads::find(db, key, generation)?.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
+    let records = read_records(db, key, run.rk, from, limit)?;
+    // The row remembers how long the log was at least: a tail that is missing is damage, not an end.
+    let end = records.last().map_or(from, Record::next_index);
+    if records.len() < limit && end < run.next_index {
+        return Err(StoreError::LogCorrupt { key: key.clone(), index: end, why: "it is missing".to_owned() });
+    }
+    Ok(records)
+}
+
+/// Up to `limit` records from the one that holds event `from`.
+pub(crate) fn read_records(db: &Connection, key: &RunKey, rk: i64, from: Index, limit: usize) -> Result<Vec<Record>, StoreError> {
+    let mut expected = from;
+    let mut records = Vec::new();
+    let mut read = || -> rusqlite::Result<Result<(), StoreError>> {
+        let mut statement = db.prepare_cached(&format!(
+            "SELECT {EVENT_COLUMNS} FROM events WHERE rk = ?1
+               AND idx >= coalesce((SELECT max(idx) FROM events WHERE rk = ?1 AND idx <= ?2), ?2) ORDER BY idx LIMIT ?3"
+        ))?;
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let mut rows = statement.query(params![rk, number(from.0), number(limit as u64)])?;
+        while let Some(row) = rows.next()? {
+            let event = event_row(row)?;
+            let mut record = match event.decode(key) {
+                Ok(record) => record,
+                Err(error) => return Ok(Err(error)),
+            };
+            let follows = if records.is_empty() { record.index <= expected } else { record.index == expected };
+            if !follows {
+                let why = "it is missing".to_owned();
+                return Ok(Err(StoreError::LogCorrupt { key: key.clone(), index: expected, why }));
+            }
+            if row.get_ref(7)?.as_blob_or_null()?.is_some()
+                && let Err(error) = blobs::restore(db, &mut record.events)
+            {
+                return Ok(Err(StoreError::LogCorrupt { key: key.clone(), index: record.index, why: error.to_string() }));
+            }
+            expected = record.next_index();
+            records.push(record);
+        }
+        Ok(Ok(()))
+    };
+    let done = read();
+    done.map_err(|error| log_error(key, expected, error))??;
+    // The record before `from` may end before it: then there is nothing yet.
+    records.retain(|record| record.next_index() > from);
+    Ok(records)
+}
+
+pub(crate) fn read_deliveries(db: &Connection, limit: usize) -> Result<Vec<(DeliveryId, Delivery)>, StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = db
+        .prepare_cached("SELECT id, data, blobs FROM outbox ORDER BY id LIMIT ?1")
+        .and_then(|mut statement| {
+            let rows = statement.query_map(params![limit], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?, row.get_ref(2)?.as_blob_or_null()?.is_some()))
+            })?;
+            rows.collect::<Result<Vec<_>, _>>()
+        })
+        .map_err(read_error)?;
+    let read = |(id, data, has_blobs): (i64, Vec<u8>, bool)| {
+        let mut delivery =
+            Delivery::from_bytes(unseal_bytes("a delivery", &data)?).map_err(|error| damaged("a delivery", error))?;
+        if has_blobs {
+            blobs::restore(db, &mut delivery)?;
+        }
+        Ok((DeliveryId(id as u64), delivery))
+    };
+    rows.into_iter().map(read).collect()
+}

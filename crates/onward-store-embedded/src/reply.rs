@@ -1,0 +1,85 @@
+//! How an answer travels from the store's threads to whoever waits for it.
+//!
+//! Owns the one-shot slot: the answer is laid down while the batch is being written and released only after the batch is durable.
+//! Must never wake anybody before that.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use onward_store::StoreError;
+
+type Answer<T> = Result<T, StoreError>;
+
+/// Where one answer is laid down.
+pub(crate) struct Slot<T> {
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    answer: Option<Answer<T>>,
+    released: bool,
+    waker: Option<Waker>,
+}
+
+/// A slot whose type nobody needs to know.
+pub(crate) trait Pending: Send + Sync {
+    /// Lets the waiter have the answer that was laid down.
+    fn release(&self);
+    /// Replaces the answer by an error and lets the waiter have it.
+    fn fail(&self, error: StoreError);
+}
+
+impl<T> Slot<T> {
+    pub fn new() -> Arc<Slot<T>> {
+        Arc::new(Slot { state: Mutex::new(State { answer: None, released: false, waker: None }) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lays the answer down without telling anybody.
+    pub fn put(&self, answer: Answer<T>) {
+        self.lock().answer = Some(answer);
+    }
+}
+
+impl<T: Send> Pending for Slot<T> {
+    fn release(&self) {
+        let waker = {
+            let mut state = self.lock();
+            state.released = true;
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn fail(&self, error: StoreError) {
+        self.put(Err(error));
+        self.release();
+    }
+}
+
+/// The waiter's end. Dropping it changes nothing about the operation.
+pub(crate) struct Waiting<T>(pub Arc<Slot<T>>);
+
+impl<T> Future for Waiting<T> {
+    type Output = Answer<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer<T>> {
+        let mut state = self.0.lock();
+        if state.released {
+            let gone = || Err(StoreError::Stopped { why: "the operation was given up".to_owned() });
+            return Poll::Ready(state.answer.take().unwrap_or_else(gone));
+        }
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            empty => *empty = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+}

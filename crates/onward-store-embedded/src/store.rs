@@ -1,0 +1,238 @@
+//! The store's face: opening, closing, and the port.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
+use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::{Epoch, Hash, Index, Record, RunHead, RunKey, WorkerId};
+use onward_store::{
+    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeliveryId, Expired, Listener, PAYLOAD_BYTES_MAX, RunPage,
+    RunQuery, Started, Store, StoreError, StoreFuture, SystemClock, WaitQuery, payloads,
+};
+
+use crate::body::Body;
+use crate::directory::{self, Directory};
+use crate::error::read_error;
+use crate::op::{Op, StartRun};
+use crate::reader::{self, Readers};
+use crate::reply::{Slot, Waiting};
+use crate::schema::{self, Found};
+use crate::shared::{Shared, Stats};
+use crate::{failpoint, list, writer};
+
+/// How a store is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// The judge of leases, timers and retention.
+    pub clock: Arc<dyn Clock>,
+    pub payload_bytes_max: usize,
+    /// How many threads read.
+    pub readers: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { clock: Arc::new(SystemClock), payload_bytes_max: PAYLOAD_BYTES_MAX, readers: 2 }
+    }
+}
+
+/// A store in a directory. Dropping it finishes what was submitted, then frees the directory.
+pub struct EmbeddedStore {
+    shared: Arc<Shared>,
+    payload_bytes_max: usize,
+    readers: Readers,
+    /// `None` where only reading is possible.
+    writer: Option<JoinHandle<()>>,
+    /// Given back last of all.
+    _directory: Option<Directory>,
+}
+
+impl EmbeddedStore {
+    /// Opens the store in `directory`, which is made if it is not there. Blocks while SQLite recovers what a crash left.
+    pub fn open(directory: impl AsRef<Path>, options: Options) -> Result<EmbeddedStore, StoreError> {
+        failpoint::arm();
+        let directory = Directory::open(directory.as_ref())?;
+        let mut db = schema::open_writer(&directory.path)?;
+        failpoint::hit("open_before_boot");
+        let boot = schema::next_boot(&db)?;
+        failpoint::hit("open_after_boot");
+        let readers = Readers::start(&directory.path, options.readers.max(1))?;
+        let shared = Arc::new(Shared::new(options.clock));
+        let frames = Arc::new(AtomicU64::new(0));
+        let counted = frames.clone();
+        db.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
+            counted.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))
+        .map_err(read_error)?;
+        let its = shared.clone();
+        let work = move || {
+            let run = std::panic::AssertUnwindSafe(|| writer::run(&db, its.clone(), boot, &frames));
+            match std::panic::catch_unwind(run) {
+                Ok(Ok(())) => its.queue.stop("the store is closed"),
+                Ok(Err(error)) => its.queue.stop(&error.to_string()),
+                Err(_) => its.queue.stop("the writer thread panicked"),
+            }
+        };
+        let thread = std::thread::Builder::new().name("onward-writer".to_owned()).spawn(work);
+        let thread = thread.map_err(|error| StoreError::Unavailable { why: error.to_string() })?;
+        let payload_bytes_max = options.payload_bytes_max;
+        Ok(EmbeddedStore { shared, payload_bytes_max, readers, writer: Some(thread), _directory: Some(directory) })
+    }
+
+    /// Looks into a directory that another process may have open. Every write is refused; leases of others are not seen.
+    pub fn open_read_only(directory: impl AsRef<Path>) -> Result<EmbeddedStore, StoreError> {
+        let directory = directory.as_ref();
+        if directory::check(directory)? == Found::Nothing {
+            let why = "there is no database in it".to_owned();
+            return Err(StoreError::DirectoryForeign { path: directory.to_owned(), why });
+        }
+        let options = Options::default();
+        let readers = Readers::start(directory, 1)?;
+        let shared = Arc::new(Shared::new(options.clock));
+        Ok(EmbeddedStore { shared, payload_bytes_max: options.payload_bytes_max, readers, writer: None, _directory: None })
+    }
+
+    /// What the writer has done so far.
+    pub fn stats(&self) -> Stats {
+        self.shared.counters.stats()
+    }
+
+    /// Why the store takes no writes any more, if it does not.
+    pub fn stopped(&self) -> Option<String> {
+        self.shared.queue.stopped()
+    }
+
+    fn write<'a, T: Send + 'a>(&self, op: impl FnOnce(Arc<Slot<T>>) -> Op) -> StoreFuture<'a, T> {
+        if self.writer.is_none() {
+            return refuse(StoreError::ReadOnly);
+        }
+        let slot = Slot::new();
+        self.shared.queue.submit(op(slot.clone()));
+        Box::pin(Waiting(slot))
+    }
+}
+
+fn refuse<'a, T: Send + 'a>(error: StoreError) -> StoreFuture<'a, T> {
+    Box::pin(std::future::ready(Err(error)))
+}
+
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        if let Some(writer) = self.writer.take()
+            && writer.thread().id() != std::thread::current().id()
+        {
+            let _ = writer.join();
+        }
+        self.readers.stop();
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
+        if let Err(error) = payloads::check_new_run(&run, self.payload_bytes_max) {
+            return refuse(error);
+        }
+        let input_hash = Hash::of(&run.started.input);
+        let body = Body::of_start(&run.started);
+        let signal_body = run.signal.as_ref().map(Body::of_input).unwrap_or_default();
+        self.write(|to| Op::Start(Box::new(StartRun { run, claim, input_hash, body, signal_body }), to))
+    }
+
+    fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
+        if let Err(error) = payloads::check_input(&input, self.payload_bytes_max) {
+            return refuse(error);
+        }
+        let body = Body::of_input(&input);
+        self.write(|to| Op::Input(Box::new((run, input, body)), to))
+    }
+
+    fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
+        self.write(|to| Op::ClaimRuns(request, to))
+    }
+
+    fn commit(&self, mut commit: Commit) -> StoreFuture<'_, Committed> {
+        if let Err(error) = payloads::check_commit(&commit, self.payload_bytes_max) {
+            return refuse(error);
+        }
+        let body = Body::of_commit(&mut commit);
+        self.write(|to| Op::Commit(Box::new((commit, body)), to))
+    }
+
+    fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
+        self.write(|to| Op::Release(run, epoch, to))
+    }
+
+    fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {
+        self.write(|to| Op::ClaimTasks(request, to))
+    }
+
+    fn report_task(&self, task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
+        if let Err(error) = payloads::check_report(&report, self.payload_bytes_max) {
+            return refuse(error);
+        }
+        self.write(|to| Op::Report(Box::new((task, claim, report, lease)), to))
+    }
+
+    /// Answers at once: sessions are in memory, and a busy disk must not look like a silent worker (F20).
+    fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
+        if self.writer.is_none() {
+            return refuse(StoreError::ReadOnly);
+        }
+        let until = self.shared.clock.now().after(lease);
+        let known = self.shared.leases.extend(worker, until);
+        if until.0 < self.shared.announced_due.load(Ordering::Relaxed) {
+            self.shared.queue.submit(Op::Announce(until, Slot::new()));
+        }
+        Box::pin(std::future::ready(Ok(known)))
+    }
+
+    fn expire(&self, limit: usize) -> StoreFuture<'_, Expired> {
+        self.write(|to| Op::Expire(limit, to))
+    }
+
+    fn deliveries(&self, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>> {
+        self.readers.read(move |db| reader::read_deliveries(db, limit))
+    }
+
+    fn finish_deliveries(&self, done: Vec<DeliveryId>) -> StoreFuture<'_, ()> {
+        self.write(|to| Op::FinishDeliveries(done, to))
+    }
+
+    fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>> {
+        let shared = self.shared.clone();
+        self.readers.read(move |db| reader::read_run(db, &shared.leases, &run, generation))
+    }
+
+    fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>> {
+        self.readers.read(move |db| reader::read_log(db, &run, generation, from, limit))
+    }
+
+    fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
+        let shared = self.shared.clone();
+        self.readers.read(move |db| list::list_runs(db, &shared.leases, &query))
+    }
+
+    fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>> {
+        self.readers.read(move |db| list::list_waits(db, &query))
+    }
+
+    fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {
+        self.write(|to| Op::Delete(delete, to))
+    }
+
+    fn subscribe(&self, listener: Arc<dyn Listener>) {
+        self.shared.subscribe(listener);
+    }
+}
+
+impl std::fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddedStore").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}

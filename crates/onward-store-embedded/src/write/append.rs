@@ -1,0 +1,270 @@
+//! Starting runs, inputs and commits: everything that puts a row into a log.
+
+use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun, Once};
+use onward_core::{Hash, Record, RunHead, RunKey, Status};
+use onward_store::{Appended, Started, StoreError};
+use rusqlite::{Connection, OptionalExtension, Statement, params};
+
+use crate::body::Body;
+use crate::error::{Outcome, read_error};
+use crate::heads::{self, Loaded};
+use crate::news::News;
+use crate::op::StartRun;
+use crate::row::{event_crc, place_key, seal};
+use crate::shared::Counters;
+use crate::writer::Writer;
+
+/// What an input would do, decided before anything is changed.
+enum Judged {
+    Repeated(Appended),
+    Taken { head: Box<RunHead>, admitted: Admitted, once: Option<Once>, woke: bool },
+}
+
+impl Judged {
+    fn answer(&self) -> Appended {
+        match self {
+            Judged::Repeated(appended) => *appended,
+            Judged::Taken { admitted, woke, .. } => {
+                Appended { index: admitted.record.index, at: admitted.record.at, repeated: false, woke: *woke }
+            }
+        }
+    }
+}
+
+impl Writer<'_> {
+    pub(crate) fn commit(&mut self, commit: Commit, body: Body) -> Outcome<Committed> {
+        let key = commit.key.clone();
+        let now = self.batch.now;
+        let hot = self.heads.require(self.db, &self.shared.leases, &key)?;
+        // The commit that made a run continue as new is repeated to the generation it ended.
+        if commit.generation != hot.head.generation
+            && let Some(Loaded { head: mut own, .. }) = heads::load(self.db, &key, Some(commit.generation))?
+            && let Err(CommitRefusal::Repeated(first)) = own.admit_commit(commit.clone(), now)
+        {
+            return Ok(first);
+        }
+        let before = hot.head.status;
+        let admitted = match hot.head.admit_commit(commit, now) {
+            Ok(admitted) => admitted,
+            Err(CommitRefusal::Repeated(first)) => return Ok(first),
+            Err(CommitRefusal::Refused(refusal)) => return Err(refusal.into()),
+        };
+        let answer = Committed { index: admitted.record.index, at: now, status: hot.head.status };
+        let Admitted { record, effects, successor } = admitted;
+        let (rk, root) = (hot.rk, hot.root);
+        insert_event(&mut self.insert_event, self.db, rk, &hot.head, &record, &body)?;
+        self.count_event(&body);
+        self.after_append(&key, before, record, effects)?;
+        if let Some(successor) = successor {
+            self.succeed(*successor, rk, root)?;
+        }
+        Ok(answer)
+    }
+
+    /// Begins the run's next generation; nobody holds it.
+    fn succeed(&mut self, successor: NewRun, old: i64, root: i64) -> Outcome<()> {
+        let epoch = self.heads.cached(&successor.key).map(|hot| hot.head.epoch);
+        let mut retire = self.db.prepare_cached("UPDATE runs SET current = 0 WHERE rk = ?1 RETURNING input_hash")?;
+        let input_hash: [u8; 16] = retire.query_row(params![old], |row| row.get(0))?;
+        drop(retire);
+        let body = Body::of_start(&successor.started);
+        let (mut head, first) = RunHead::start(successor.key, successor.started, self.batch.now);
+        // Epochs go on over generations: a late release of the old lease must not fit the new one (L7).
+        head.epoch = epoch.unwrap_or(head.epoch);
+        self.create(head, Some(root), Hash(input_hash), first, &body)
+    }
+
+    /// Writes a run's row and its first record.
+    fn create(&mut self, head: RunHead, root: Option<i64>, input_hash: Hash, first: Record, body: &Body) -> Outcome<()> {
+        let rk = self.next_rk;
+        self.next_rk += 1;
+        let root = root.unwrap_or(rk);
+        let parent = head.parent.as_ref();
+        self.db
+            .prepare_cached(
+                "INSERT INTO runs(rk, root, ns, id, generation, current, kind, version, status, created, ended,
+                   parent_ns, parent_id, parent_generation, input_hash, head)
+                 VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7, ?8, ?9, NULL, ?10, ?11, ?12, ?13, ?14)",
+            )?
+            .execute(params![
+                rk,
+                root,
+                head.key.namespace.as_str(),
+                head.key.id.as_str(),
+                head.generation,
+                head.kind.as_str(),
+                head.version.as_ref().map_or("", |version| version.as_str()),
+                head.status.number(),
+                head.created_at.0 as i64,
+                parent.map(|parent| parent.run.namespace.as_str()),
+                parent.map(|parent| parent.run.id.as_str()),
+                parent.map(|parent| parent.generation),
+                &input_hash.0[..],
+                seal(&head),
+            ])?;
+        insert_event(&mut self.insert_event, self.db, rk, &head, &first, body)?;
+        self.count_event(body);
+        let key = head.key.clone();
+        if self.batch.heard {
+            self.batch.news.push(News::Appended { head: head.clone(), record: first });
+        }
+        self.heads.insert(rk, root, head);
+        self.settle_run(&key, false)
+    }
+
+    pub(crate) fn start_run(&mut self, start: StartRun) -> Outcome<Started> {
+        let StartRun { run, claim, input_hash, body, signal_body } = start;
+        let key = run.key.clone();
+        if let Some(found) = heads::load(self.db, &key, None)? {
+            return self.find_run(run, found, input_hash, signal_body);
+        }
+        let (head, first) = RunHead::start(key.clone(), run.started, self.batch.now);
+        // Decided on a copy: a signal that is refused refuses the whole call, and nothing is written.
+        if let Some(signal) = &run.signal {
+            let mut trial = head.clone();
+            trial.admit_input(signal.event.clone(), signal.generation, self.batch.now)?;
+            if let Some(place) = signal.needs_wait() {
+                return Err(StoreError::WaitNotFound { key, place: place.to_string() }.into());
+            }
+        }
+        let mut records = claim.is_some().then(|| vec![first.clone()]);
+        // The claim comes first in one respect: a run that is born leased is never announced as pending.
+        let rk = self.next_rk;
+        let claimed = claim.is_some();
+        if let Some(worker) = &claim {
+            self.grant(&key, rk, worker);
+        }
+        self.create(head, None, input_hash, first, &body)?;
+        if claimed && let Some(hot) = self.heads.cached(&key) {
+            hot.head.epoch = self.last_epoch;
+        }
+        self.apply_parent_close(&key)?;
+        let signal = match run.signal {
+            None => None,
+            Some(signal) => {
+                if let Some(records) = &mut records {
+                    let index = onward_core::Index(records.len() as u64);
+                    records.push(Record::input(index, self.batch.now, signal.event.clone()));
+                }
+                Some(self.append_input(&key, signal, signal_body)?)
+            }
+        };
+        let head = self.shown(&key)?;
+        let claimed = claimed.then(|| onward_store::ClaimedRun { head: head.clone(), records });
+        Ok(Started { created: true, head, signal, claimed })
+    }
+
+    /// The run exists: the caller gets it, and its signal goes in.
+    fn find_run(&mut self, run: NewRun, found: Loaded, input_hash: Hash, signal_body: Body) -> Outcome<Started> {
+        if found.head.kind != run.started.kind || found.input_hash != input_hash {
+            return Err(StoreError::RunExists { key: run.key }.into()); // L18
+        }
+        let signal = run.signal.map(|signal| self.append_input(&run.key, signal, signal_body)).transpose()?;
+        Ok(Started { created: false, head: self.shown(&run.key)?, signal, claimed: None })
+    }
+
+    /// A child whose parent ended before the start came through is told at once: nobody else will find it.
+    fn apply_parent_close(&mut self, key: &RunKey) -> Outcome<()> {
+        let child = self.heads.require(self.db, &self.shared.leases, key)?.head.clone();
+        let Some(link) = &child.parent else { return Ok(()) };
+        let Some(parent) = heads::load(self.db, &link.run, None)? else { return Ok(()) };
+        let over = parent.head.status.is_closed() || parent.head.generation != link.generation;
+        match child.parent_closed().filter(|_| over) {
+            Some(delivery) => self.send(parent.root, delivery),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn append_input(&mut self, key: &RunKey, input: Input, body: Body) -> Outcome<Appended> {
+        let judged = self.judge(key, input)?;
+        let answer = judged.answer();
+        let Judged::Taken { head, admitted, once, .. } = judged else { return Ok(answer) };
+        let hot = self.heads.require(self.db, &self.shared.leases, key)?;
+        let before = std::mem::replace(&mut hot.head, *head).status;
+        let root = hot.root;
+        insert_event(&mut self.insert_event, self.db, hot.rk, &hot.head, &admitted.record, &body)?;
+        self.count_event(&body);
+        if let Some(once) = once {
+            self.fill_slot(root, &once.key, &once.token, &admitted.record)?;
+        }
+        self.after_append(key, before, admitted.record, admitted.effects)?;
+        Ok(answer)
+    }
+
+    /// Decides about an input: its slot first, so that a late repeat stays a repeat (L11); then the run; then the wait it answers.
+    fn judge(&mut self, key: &RunKey, input: Input) -> Outcome<Judged> {
+        let hot = self.heads.require(self.db, &self.shared.leases, key)?;
+        let before = hot.head.status;
+        if let Some(once) = &input.once
+            && let Some((token, index, at)) = read_slot(self.db, hot.root, &once.key)?
+        {
+            let (index, at) = (onward_core::Index(index as u64), onward_core::Timestamp(at as u64));
+            if token != once.token {
+                return Err(StoreError::SignalLost { key: key.clone(), winner: token, index }.into()); // L12
+            }
+            return Ok(Judged::Repeated(Appended { index, at, repeated: true, woke: false }));
+        }
+        let place = input.needs_wait().cloned();
+        let mut head = Box::new(hot.head.clone());
+        let admitted = head.admit_input(input.event, input.generation, self.batch.now)?;
+        if let Some(place) = place
+            && !wait_exists(self.db, hot.rk, &place_key(&place))?
+        {
+            return Err(StoreError::WaitNotFound { key: key.clone(), place: place.to_string() }.into());
+        }
+        let woke = before == Status::Waiting && head.status == Status::Pending;
+        Ok(Judged::Taken { head, admitted, once: input.once, woke })
+    }
+
+    /// The head as it is told to others.
+    pub(crate) fn shown(&mut self, key: &RunKey) -> Outcome<RunHead> {
+        let hot = self.heads.require(self.db, &self.shared.leases, key)?;
+        let mut head = hot.head.clone();
+        self.shared.leases.show(hot.rk, &mut head);
+        Ok(head)
+    }
+
+    fn count_event(&self, body: &Body) {
+        Counters::add(&self.shared.counters.events, 1);
+        Counters::add(&self.shared.counters.event_bytes, body.bytes.len() as u64);
+    }
+}
+
+/// The one insert of a linear step.
+fn insert_event(
+    insert: &mut Statement<'_>,
+    db: &Connection,
+    rk: i64,
+    head: &RunHead,
+    record: &Record,
+    body: &Body,
+) -> Outcome<()> {
+    let last = head.last_commit.map(|last| last.index);
+    let crc = event_crc(rk, record.index, record.at, head.next_commit, last, &body.bytes);
+    body.stash.write(db)?;
+    insert.execute(params![
+        rk,
+        record.index.0 as i64,
+        record.at.0 as i64,
+        head.next_commit as i64,
+        last.map(|index| index.0 as i64),
+        i64::from(crc),
+        body.bytes,
+        body.stash.column(),
+    ])?;
+    Ok(())
+}
+
+fn read_slot(db: &Connection, root: i64, key: &str) -> Outcome<Option<(String, i64, i64)>> {
+    let found = db.prepare_cached("SELECT token, idx, at FROM slots WHERE root = ?1 AND key = ?2").and_then(|mut statement| {
+        statement.query_row(params![root, key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()
+    });
+    Ok(found.map_err(read_error)?)
+}
+
+fn wait_exists(db: &Connection, rk: i64, place: &[u8]) -> Outcome<bool> {
+    let found = db
+        .prepare_cached("SELECT 1 FROM waits WHERE rk = ?1 AND place = ?2")
+        .and_then(|mut statement| statement.exists(params![rk, place]));
+    Ok(found.map_err(read_error)?)
+}

@@ -1,0 +1,72 @@
+//! Claims and releases. They write nothing: leases live in memory.
+
+use onward_core::{Epoch, RunKey, Status, WorkerId};
+use onward_store::{ClaimRuns, ClaimedRun, SESSION_DEFAULT, StoreError};
+
+use crate::error::{Outcome, Trouble};
+use crate::heads;
+use crate::writer::{Undo, Writer};
+
+impl Writer<'_> {
+    pub(crate) fn claim_runs(&mut self, request: &ClaimRuns) -> Outcome<Vec<ClaimedRun>> {
+        let mut claimed = Vec::new();
+        while claimed.len() < request.limit {
+            let Some(rk) = self.ready.pop(self.db, request)? else { break };
+            if let Some(run) = self.claim_entry(rk, &request.worker)? {
+                claimed.push(run);
+            }
+        }
+        Ok(claimed)
+    }
+
+    /// Leases the run of a queue's entry, if it is still pending and nobody's.
+    fn claim_entry(&mut self, rk: i64, worker: &WorkerId) -> Outcome<Option<ClaimedRun>> {
+        if self.shared.leases.is_held(rk) {
+            return Ok(None);
+        }
+        let Some(key) = self.key_of(rk)? else { return Ok(None) };
+        let hot = match self.heads.get(self.db, &self.shared.leases, &key) {
+            Ok(hot) => hot,
+            // A damaged run is left alone; the others are not to wait for it.
+            Err(Trouble::Refused(StoreError::LogCorrupt { .. } | StoreError::Corrupt { .. })) => return Ok(None),
+            Err(trouble) => return Err(trouble),
+        };
+        let Some(hot) = hot.filter(|hot| hot.rk == rk && hot.head.status == Status::Pending) else { return Ok(None) };
+        let records = hot.head.next_index;
+        self.grant(&key, rk, worker);
+        if let Some(hot) = self.heads.cached(&key) {
+            hot.head.epoch = self.last_epoch; // L7
+        }
+        // A run that has done nothing yet has its whole log in one row.
+        let records = match records.0 {
+            1 => crate::reader::read_records(self.db, &key, rk, onward_core::Index(0), 1).ok(),
+            _ => None,
+        };
+        Ok(Some(ClaimedRun { head: self.shown(&key)?, records }))
+    }
+
+    /// Gives a run to a worker, with an epoch that nobody had before.
+    pub(crate) fn grant(&mut self, key: &RunKey, rk: i64, worker: &WorkerId) {
+        self.last_epoch = Epoch(self.last_epoch.0 + 1);
+        self.shared.leases.grant(rk, self.last_epoch, worker);
+        self.undo_later(Undo::Granted(key.clone(), rk));
+        if let Some(until) = self.shared.leases.greet(worker, self.batch.now.after(SESSION_DEFAULT)) {
+            self.announce_due(until);
+        }
+    }
+
+    pub(crate) fn release_run(&mut self, key: &RunKey, epoch: Epoch) -> Outcome<()> {
+        let Some(hot) = self.heads.get(self.db, &self.shared.leases, key)? else { return Ok(()) };
+        let rk = hot.rk;
+        if let Some(lease) = self.shared.leases.drop(rk, Some(epoch)) {
+            self.undo_later(Undo::Dropped(key.clone(), rk, lease));
+            self.settle_run(key, false)?;
+        }
+        Ok(())
+    }
+
+    /// The key of a run, for those who only know its number.
+    pub(crate) fn key_of(&mut self, rk: i64) -> Outcome<Option<RunKey>> {
+        Ok(heads::key_of(self.db, rk)?)
+    }
+}

@@ -1,0 +1,112 @@
+//! Deleting whole runs (L20).
+
+use onward_core::{Name, RunKey, Status};
+use onward_store::{Delete, Retention, StoreError};
+use rusqlite::{OptionalExtension, params};
+
+use crate::error::{Outcome, read_error};
+use crate::heads;
+use crate::writer::Writer;
+
+/// How many runs that are too busy to go are passed over in one call, per run that may go.
+const PASSED_OVER: usize = 16;
+
+impl Writer<'_> {
+    pub(crate) fn delete_runs(&mut self, delete: &Delete) -> Outcome<u64> {
+        match delete {
+            Delete::Run { key, reason: _ } => {
+                let Some((root, closed)) = self.find_root(key)? else {
+                    return Err(StoreError::RunNotFound { key: key.clone() }.into());
+                };
+                if let Some(why) = self.busy(key, root, closed)? {
+                    return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() }.into());
+                }
+                self.delete_run(key, root)?;
+                Ok(1)
+            }
+            Delete::Expired { retention, limit } => self.delete_expired(retention, *limit),
+        }
+    }
+
+    /// Reads the row without its log: a damaged run can be deleted.
+    fn find_root(&self, key: &RunKey) -> Outcome<Option<(i64, bool)>> {
+        let found = self
+            .db
+            .prepare_cached("SELECT root, status FROM runs WHERE id = ?1 AND ns = ?2 ORDER BY generation DESC LIMIT 1")
+            .and_then(|mut statement| {
+                let params = params![key.id.as_str(), key.namespace.as_str()];
+                statement.query_row(params, |row| Ok((row.get(0)?, row.get::<_, u8>(1)?))).optional()
+            })
+            .map_err(read_error)?;
+        Ok(found.map(|(root, status)| (root, Status::from_number(u64::from(status)).is_some_and(Status::is_closed))))
+    }
+
+    /// Why a run cannot go yet.
+    fn busy(&mut self, key: &RunKey, root: i64, closed: bool) -> Outcome<Option<&'static str>> {
+        if !closed {
+            return Ok(Some("it is not closed"));
+        }
+        if !self.open_children(key, None)?.is_empty() {
+            return Ok(Some("it has an open child"));
+        }
+        if self.db.prepare_cached("SELECT 1 FROM outbox WHERE root = ?1")?.exists(params![root])? {
+            return Ok(Some("it has news for other runs that are not delivered yet"));
+        }
+        Ok(None)
+    }
+
+    fn delete_run(&mut self, key: &RunKey, root: i64) -> Outcome<()> {
+        let mut statement = self.db.prepare_cached("SELECT rk FROM runs WHERE id = ?1 AND ns = ?2")?;
+        let params = params![key.id.as_str(), key.namespace.as_str()];
+        let generations: Vec<i64> = statement.query_map(params, |row| row.get(0))?.collect::<Result<_, _>>()?;
+        for rk in generations {
+            self.remove_rows("SELECT blobs FROM events WHERE rk = ?1 AND blobs IS NOT NULL", params![rk])?;
+            self.db.prepare_cached("DELETE FROM events WHERE rk = ?1")?.execute(params![rk])?;
+            self.db.prepare_cached("DELETE FROM runs WHERE rk = ?1")?.execute(params![rk])?;
+        }
+        self.db.prepare_cached("DELETE FROM slots WHERE root = ?1")?.execute(params![root])?;
+        self.heads.remove(key);
+        Ok(())
+    }
+
+    fn delete_expired(&mut self, retention: &Retention, limit: usize) -> Outcome<u64> {
+        let mut deleted = 0;
+        for kind in self.kinds()? {
+            let Ok(name) = Name::new(&kind) else { continue };
+            let keep = i64::try_from(onward_core::time::millis(retention.of(&name))).unwrap_or(i64::MAX);
+            let before = (self.batch.now.0 as i64).saturating_sub(keep);
+            let mut statement = self.db.prepare_cached(
+                "SELECT rk FROM runs WHERE kind = ?1 AND ended <= ?2 AND current = 1 AND ended IS NOT NULL ORDER BY ended LIMIT ?3",
+            )?;
+            let page = i64::try_from(limit.saturating_mul(PASSED_OVER)).unwrap_or(i64::MAX);
+            let over: Vec<i64> = statement.query_map(params![kind, before, page], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            for rk in over {
+                if deleted == limit as u64 {
+                    return Ok(deleted);
+                }
+                let Some(key) = heads::key_of(self.db, rk)? else { continue };
+                let Some((root, closed)) = self.find_root(&key)? else { continue };
+                if self.busy(&key, root, closed)?.is_none() {
+                    self.delete_run(&key, root)?;
+                    deleted += 1;
+                }
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// The kinds of closed runs, one step of the index each.
+    fn kinds(&self) -> Outcome<Vec<String>> {
+        let mut statement = self.db.prepare_cached(
+            "SELECT kind FROM runs WHERE current = 1 AND ended IS NOT NULL AND kind > ?1 ORDER BY kind LIMIT 1",
+        )?;
+        let mut kinds: Vec<String> = Vec::new();
+        loop {
+            let after = kinds.last().map_or("", String::as_str);
+            match statement.query_row(params![after], |row| row.get(0)).optional()? {
+                Some(kind) => kinds.push(kind),
+                None => return Ok(kinds),
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What follows from an append: rows of timers, tasks, waits and the outbox, and the run's own row when its status changed.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use onward_core::run::{Delivery, Effect, Wait, wait_key};
+use onward_core::{Place, Record, RunHead, RunKey, Status, Timestamp};
+use onward_store::DeliveryId;
+use rusqlite::params;
+
+use crate::blobs::{self, Stash};
+use crate::error::Outcome;
+use crate::news::News;
+use crate::row::{NEVER, due_number, place_key, seal, seal_bytes, unseal};
+use crate::writer::{Undo, Writer};
+
+/// The run that an effect belongs to.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner<'a> {
+    pub rk: i64,
+    pub root: i64,
+    pub key: &'a RunKey,
+    pub generation: u32,
+}
+
+impl Writer<'_> {
+    /// The last act of every append: the run's row if its status changed, the news, the effects, and who may claim the run now.
+    pub(crate) fn after_append(&mut self, key: &RunKey, before: Status, record: Record, effects: Vec<Effect>) -> Outcome<()> {
+        let hot = self.heads.require(self.db, &self.shared.leases, key)?;
+        let (rk, root, generation, status) = (hot.rk, hot.root, hot.head.generation, hot.head.status);
+        if status != before {
+            self.db.prepare_cached("UPDATE runs SET status = ?2, ended = ?3, head = ?4 WHERE rk = ?1")?.execute(params![
+                rk,
+                status.number(),
+                hot.head.ended_at.map(|at| at.0 as i64),
+                seal(&hot.head),
+            ])?;
+        }
+        let was_claimable = before == Status::Pending && !self.shared.leases.is_held(rk);
+        let news = self.batch.heard.then(|| {
+            let mut head = hot.head.clone();
+            self.shared.leases.show(rk, &mut head);
+            head
+        });
+        let owner = Owner { rk, root, key, generation };
+        if effects.is_empty() {
+            self.batch.news.extend(news.map(|head| News::Appended { head, record }));
+        } else {
+            self.batch.news.extend(news.map(|head| News::Appended { head, record: record.clone() }));
+            effects.into_iter().try_for_each(|effect| self.carry_out(owner, effect, &record))?;
+        }
+        if status != before || was_claimable { self.settle_run(key, was_claimable) } else { Ok(()) }
+    }
+
+    /// A run that closed or paused is nobody's; one that is pending and nobody's may be claimed.
+    pub(crate) fn settle_run(&mut self, key: &RunKey, was_claimable: bool) -> Outcome<()> {
+        let hot = self.heads.require(self.db, &self.shared.leases, key)?;
+        let (rk, status) = (hot.rk, hot.head.status);
+        if (status.is_closed() || status == Status::Paused)
+            && let Some(lease) = self.shared.leases.drop(rk, None)
+        {
+            self.undo_later(Undo::Dropped(key.clone(), rk, lease));
+            return Ok(());
+        }
+        if status == Status::Pending && !was_claimable && !self.shared.leases.is_held(rk) {
+            self.ready.push(&hot.head.kind, &hot.head.version, rk);
+            if self.batch.heard {
+                self.batch.news.push(News::RunPending { head: hot.head.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, owner: Owner<'_>, effect: Effect, record: &Record) -> Outcome<()> {
+        let db = self.db;
+        match effect {
+            Effect::StartTimer { place, due_at } => {
+                db.prepare_cached("INSERT OR REPLACE INTO timers(rk, place, due) VALUES (?1, ?2, ?3)")?.execute(params![
+                    owner.rk,
+                    place_key(&place),
+                    due_number(due_at)
+                ])?;
+                self.announce_due(due_at);
+            }
+            Effect::StopTimer { place } => {
+                db.prepare_cached("DELETE FROM timers WHERE rk = ?1 AND place = ?2")?
+                    .execute(params![owner.rk, place_key(&place)])?;
+            }
+            Effect::AddTask(task) => self.put_task(owner.rk, *task)?,
+            Effect::CancelTask { place } => self.remove_task(owner.rk, &place)?,
+            Effect::OpenWait(wait) => self.open_wait(owner.rk, *wait)?,
+            Effect::CloseWait { place, token } => self.close_wait(owner, &place, &token, record)?,
+            Effect::Send(delivery) => self.send(owner.root, *delivery)?,
+            Effect::FreezeTimers => {
+                db.prepare_cached("UPDATE timers SET due = due + ?2 WHERE rk = ?1 AND due < ?2")?
+                    .execute(params![owner.rk, NEVER])?;
+            }
+            Effect::ThawTimers { shift } => self.thaw_timers(owner.rk, shift)?,
+            Effect::EndRun => self.end_run(owner)?,
+        }
+        Ok(())
+    }
+
+    fn thaw_timers(&mut self, rk: i64, shift: Duration) -> Outcome<()> {
+        let shift = due_number(Timestamp(0).after(shift));
+        self.db
+            .prepare_cached("UPDATE timers SET due = min(due - ?2 + ?3, ?2 - 1) WHERE rk = ?1 AND due >= ?2")?
+            .execute(params![rk, NEVER, shift])?;
+        let mut earliest = self.db.prepare_cached("SELECT min(due) FROM timers WHERE rk = ?1")?;
+        if let Some(due) = earliest.query_row(params![rk], |row| row.get::<_, Option<i64>>(0))? {
+            drop(earliest);
+            self.announce_due(Timestamp(due as u64));
+        }
+        Ok(())
+    }
+
+    fn open_wait(&mut self, rk: i64, mut wait: Wait) -> Outcome<()> {
+        let stash = Stash::take(&mut wait);
+        stash.write(self.db)?;
+        self.db
+            .prepare_cached(
+                "INSERT OR REPLACE INTO waits(rk, place, ns, id, kind, requested, data, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?
+            .execute(params![
+                rk,
+                place_key(&wait.place),
+                wait.run.namespace.as_str(),
+                wait.run.id.as_str(),
+                wait.kind.number(),
+                wait.requested_at.0 as i64,
+                seal(&wait),
+                stash.column(),
+            ])?;
+        Ok(())
+    }
+
+    /// Only an open wait has a slot to fill: a plain timer has none, and an answer that came first keeps it.
+    fn close_wait(&mut self, owner: Owner<'_>, place: &Place, token: &str, record: &Record) -> Outcome<()> {
+        if self
+            .remove_rows("DELETE FROM waits WHERE rk = ?1 AND place = ?2 RETURNING blobs", params![owner.rk, place_key(place)])?
+            > 0
+        {
+            self.fill_slot(owner.root, &wait_key(owner.generation, place), token, record)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn fill_slot(&mut self, root: i64, key: &str, token: &str, record: &Record) -> Outcome<()> {
+        self.db
+            .prepare_cached("INSERT OR IGNORE INTO slots(root, key, token, idx, at) VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .execute(params![root, key, token, record.index.0 as i64, record.at.0 as i64])?;
+        Ok(())
+    }
+
+    /// Deletes rows and counts their blobs down; returns how many rows went.
+    pub(crate) fn remove_rows(&mut self, sql: &str, params: &[&dyn rusqlite::ToSql]) -> Outcome<usize> {
+        let mut statement = self.db.prepare_cached(sql)?;
+        let columns = statement.query_map(params, |row| row.get::<_, Option<Vec<u8>>>(0))?;
+        let columns: Vec<Option<Vec<u8>>> = columns.collect::<Result<_, _>>()?;
+        for column in columns.iter().flatten() {
+            blobs::drop_references(self.db, Some(column))?;
+        }
+        Ok(columns.len())
+    }
+
+    pub(crate) fn send(&mut self, from_root: i64, mut delivery: Delivery) -> Outcome<()> {
+        let id = self.next_delivery;
+        self.next_delivery += 1;
+        let stash = Stash::take(&mut delivery);
+        stash.write(self.db)?;
+        self.db.prepare_cached("INSERT INTO outbox(id, root, data, blobs) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+            id,
+            from_root,
+            seal_bytes(delivery.to_bytes()),
+            stash.column()
+        ])?;
+        if self.batch.heard {
+            self.batch.news.push(News::DeliveryAdded);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish_deliveries(&mut self, done: &[DeliveryId]) -> Outcome<()> {
+        for id in done {
+            self.remove_rows("DELETE FROM outbox WHERE id = ?1 RETURNING blobs", params![id.0 as i64])?;
+        }
+        Ok(())
+    }
+
+    fn end_run(&mut self, owner: Owner<'_>) -> Outcome<()> {
+        self.db.prepare_cached("DELETE FROM timers WHERE rk = ?1")?.execute(params![owner.rk])?;
+        self.remove_rows("DELETE FROM tasks WHERE rk = ?1 RETURNING blobs", params![owner.rk])?;
+        self.remove_rows("DELETE FROM waits WHERE rk = ?1 RETURNING blobs", params![owner.rk])?;
+        for child in self.open_children(owner.key, Some(owner.generation))? {
+            if let Some(delivery) = child.parent_closed() {
+                self.send(owner.root, delivery)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The open children of a run, or of one of its generations, in the order of their keys.
+    pub(crate) fn open_children(&mut self, parent: &RunKey, generation: Option<u32>) -> Outcome<Vec<RunHead>> {
+        let mut statement = self.db.prepare_cached(
+            "SELECT head FROM runs WHERE parent_id = ?1 AND parent_ns = ?2 AND status < 4 AND current = 1
+               AND (?3 IS NULL OR parent_generation = ?3) ORDER BY ns, id",
+        )?;
+        let params = params![parent.id.as_str(), parent.namespace.as_str(), generation];
+        let rows = statement.query_map(params, |row| row.get::<_, Vec<u8>>(0))?;
+        // Where its log stands does not matter here; and a child whose row is damaged can be told nothing anyway.
+        let heads = rows.map(|row| Ok(unseal::<RunHead>("a run's row", &row?).ok()));
+        Ok(heads.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect())
+    }
+
+    /// Tells the listeners, if this is earlier than anything they know of.
+    pub(crate) fn announce_due(&mut self, at: Timestamp) {
+        if at.0 < self.shared.announced_due.load(Ordering::Relaxed) {
+            self.shared.announced_due.store(at.0, Ordering::Relaxed);
+            if self.batch.heard {
+                self.batch.news.push(News::DueAt(at));
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What happens because time passed: timers, task timeouts, silent workers.
+
+use std::sync::atomic::Ordering;
+
+use onward_core::Timestamp;
+use onward_core::event::TimerFired;
+use onward_store::Expired;
+use rusqlite::params;
+
+use super::tasks::{TaskRow, read_row};
+use crate::error::{Outcome, Trouble};
+use crate::row::{NEVER, read_place};
+use crate::writer::Writer;
+
+impl Writer<'_> {
+    pub(crate) fn expire(&mut self, limit: usize) -> Outcome<Expired> {
+        let (timers_fired, more_timers) = self.fire_timers(limit)?;
+        let (tasks_expired, more_tasks) = self.expire_tasks(limit)?;
+        let (free, workers_lost, more_workers) = self.shared.leases.end_sessions(self.batch.now, limit);
+        for rk in free {
+            if let Some(key) = self.key_of(rk)? {
+                self.settle_free(&key)?;
+            }
+        }
+        self.show_delayed_tasks()?;
+        let next_due = self.next_due()?;
+        self.shared.announced_due.store(next_due.map_or(u64::MAX, |due| due.0), Ordering::Relaxed);
+        let more = more_timers || more_tasks || more_workers;
+        Ok(Expired { timers_fired, tasks_expired, workers_lost: workers_lost as u64, more, next_due })
+    }
+
+    /// A run whose worker fell silent. One that cannot be read stays nobody's, and is no reason to keep the others waiting.
+    fn settle_free(&mut self, key: &onward_core::RunKey) -> Outcome<()> {
+        match self.settle_run(key, false) {
+            Err(Trouble::Refused(_)) => Ok(()),
+            settled => settled,
+        }
+    }
+
+    fn fire_timers(&mut self, limit: usize) -> Outcome<(u64, bool)> {
+        let db = self.db;
+        let mut statement = db.prepare_cached("SELECT rk, place FROM timers WHERE due <= ?1 ORDER BY due, rk, place LIMIT ?2")?;
+        let params = params![self.batch.now.0 as i64, sql_limit(limit)];
+        let mut due: Vec<(i64, Vec<u8>)> =
+            statement.query_map(params, |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
+        let more = due.len() > limit;
+        due.truncate(limit);
+        for (rk, place) in &due {
+            // The row goes in the same write as the event comes: a timer fires once (L10).
+            let key = match self.head_of(*rk) {
+                Ok(found) => found,
+                Err(Trouble::Refused(_)) => {
+                    // The run is damaged: its timer is put to sleep, so that it does not hold the others up for ever.
+                    db.prepare_cached("UPDATE timers SET due = due + ?3 WHERE rk = ?1 AND place = ?2")?
+                        .execute(params![rk, place, NEVER])?;
+                    continue;
+                }
+                Err(trouble) => return Err(trouble),
+            };
+            db.prepare_cached("DELETE FROM timers WHERE rk = ?1 AND place = ?2")?.execute(params![rk, place])?;
+            if let Some((key, generation)) = key
+                && let Ok(place) = read_place(place)
+            {
+                self.append_outcome(&key, TimerFired { place }.into(), generation)?;
+            }
+        }
+        Ok((due.len() as u64, more))
+    }
+
+    /// The run of a timer or task, read before anything is written for it.
+    fn head_of(&mut self, rk: i64) -> Outcome<Option<(onward_core::RunKey, u32)>> {
+        let Some(key) = self.key_of(rk)? else { return Ok(None) };
+        let hot = self.heads.get(self.db, &self.shared.leases, &key)?.filter(|hot| hot.rk == rk);
+        Ok(hot.map(|hot| (hot.head.key.clone(), hot.head.generation)))
+    }
+
+    fn expire_tasks(&mut self, limit: usize) -> Outcome<(u64, bool)> {
+        let mut statement = self.db.prepare_cached(
+            "SELECT tk, rk, data, blobs FROM tasks WHERE due IS NOT NULL AND due <= ?1 ORDER BY due, tk LIMIT ?2",
+        )?;
+        let params = params![self.batch.now.0 as i64, sql_limit(limit)];
+        let mut due: Vec<TaskRow> = statement.query_map(params, read_row)?.collect::<Result<_, _>>()?;
+        let more = due.len() > limit;
+        due.truncate(limit);
+        for row in &due {
+            match (self.read_task(row), self.head_of(row.rk)) {
+                (Ok(mut task), Ok(_)) => {
+                    let fate = task.expire(self.batch.now);
+                    self.seal_fate(row.rk, task, fate)?;
+                }
+                (_, Err(trouble @ (Trouble::Sql(_) | Trouble::Panicked(_)))) => return Err(trouble),
+                // Damaged, or its run is: nothing more becomes of it by itself.
+                _ => {
+                    self.db.prepare_cached("UPDATE tasks SET state = 2, due = NULL WHERE tk = ?1")?.execute(params![row.tk])?;
+                }
+            }
+        }
+        Ok((due.len() as u64, more))
+    }
+
+    fn next_due(&self) -> Outcome<Option<Timestamp>> {
+        let mut statement = self.db.prepare_cached("SELECT min(due) FROM timers WHERE due < ?1")?;
+        let timer: Option<i64> = statement.query_row(params![NEVER], |row| row.get(0))?;
+        let timer = timer.map(|due| Timestamp(due as u64));
+        Ok([timer, self.next_task_due()?, self.shared.leases.next_session_end()].into_iter().flatten().min())
+    }
+}
+
+/// One more than asked for says whether there is more.
+fn sql_limit(limit: usize) -> i64 {
+    i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX)
+}

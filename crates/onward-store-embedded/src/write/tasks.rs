@@ -1,0 +1,195 @@
+//! Tasks on their queues. What becomes of a task is decided by [`Task`] itself.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use onward_core::run::Input;
+use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport, TaskState};
+use onward_core::{Event, Name, Place, RunKey, Timestamp};
+use onward_store::{ClaimTasks, StoreError};
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::blobs::{self, Stash};
+use crate::body::Body;
+use crate::error::{Outcome, Trouble, read_error};
+use crate::news::News;
+use crate::row::{due_number, place_key, seal, unseal};
+use crate::writer::Writer;
+
+/// The `state` of a queued task that is not visible yet; the other states are [`TaskState`]'s numbers.
+const DELAYED: u8 = 3;
+
+impl Writer<'_> {
+    /// Writes a new task, or a changed one over itself, and tells who may want to know.
+    pub(crate) fn put_task(&mut self, rk: i64, mut task: Task) -> Outcome<()> {
+        let visible = task.state == TaskState::Queued && task.visible_at <= self.batch.now;
+        if visible && self.batch.heard {
+            self.batch.news.push(News::TaskQueued { task: Box::new(task.clone()) });
+        } else if task.state == TaskState::Queued && !visible {
+            self.announce_due(task.visible_at);
+        }
+        let due = task.due_at();
+        if let Some(due) = due {
+            self.announce_due(due);
+        }
+        let stash = Stash::take(&mut task);
+        // Counted up before the old row is counted down, so that a shared blob stays.
+        stash.write(self.db)?;
+        let place = place_key(&task.id.place);
+        let state = if task.state == TaskState::Queued && !visible { DELAYED } else { task.state.number() };
+        let old = self
+            .db
+            .prepare_cached("SELECT blobs FROM tasks WHERE rk = ?1 AND place = ?2")?
+            .query_row(params![rk, place], |row| row.get::<_, Option<Vec<u8>>>(0))
+            .optional()?;
+        self.db
+            .prepare_cached(
+                "INSERT INTO tasks(rk, place, queue, kind, priority, state, visible, due, data, blobs)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+                 ON CONFLICT(rk, place) DO UPDATE SET state = ?6, visible = ?7, due = ?8, data = ?9, blobs = ?10",
+            )?
+            .execute(params![
+                rk,
+                place,
+                task.options.queue.as_ref().map_or("", Name::as_str),
+                task.kind.as_str(),
+                task.options.priority,
+                state,
+                due_number(task.visible_at),
+                due.map(due_number),
+                seal(&task),
+                stash.column(),
+            ])?;
+        Ok(blobs::drop_references(self.db, old.flatten().as_deref())?)
+    }
+
+    pub(crate) fn remove_task(&mut self, rk: i64, place: &Place) -> Outcome<()> {
+        self.remove_rows("DELETE FROM tasks WHERE rk = ?1 AND place = ?2 RETURNING blobs", params![rk, place_key(place)])?;
+        Ok(())
+    }
+
+    /// Lets tasks be claimed whose pause is over; returns them.
+    pub(crate) fn show_delayed_tasks(&mut self) -> Outcome<()> {
+        let mut statement = self
+            .db
+            .prepare_cached("SELECT tk, rk, data, blobs FROM tasks WHERE state = 3 AND visible <= ?1 ORDER BY visible, tk")?;
+        let rows = statement.query_map(params![self.batch.now.0 as i64], read_row)?.collect::<Result<Vec<_>, _>>()?;
+        for row in rows {
+            self.db.prepare_cached("UPDATE tasks SET state = 0 WHERE tk = ?1")?.execute(params![row.tk])?;
+            if self.batch.heard
+                && let Ok(task) = self.read_task(&row)
+            {
+                self.batch.news.push(News::TaskQueued { task: Box::new(task) });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read_task(&self, row: &TaskRow) -> Result<Task, StoreError> {
+        let mut task: Task = unseal("a task", &row.data)?;
+        if row.has_blobs {
+            blobs::restore(self.db, &mut task)?;
+        }
+        Ok(task)
+    }
+
+    pub(crate) fn claim_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<Task>> {
+        self.show_delayed_tasks()?;
+        let mut found: Vec<(Reverse<i32>, i64, i64)> = Vec::new();
+        let mut statement = self.db.prepare_cached(
+            "SELECT priority, visible, tk FROM tasks WHERE state = 0 AND queue = ?1 AND kind = ?2
+             ORDER BY priority DESC, visible, tk LIMIT ?3",
+        )?;
+        for queue in &request.queues {
+            for kind in request.kinds.iter() {
+                let queue = queue.as_ref().map_or("", Name::as_str);
+                let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
+                let rows = statement.query_map(params![queue, kind.as_str(), limit], |row| {
+                    Ok((Reverse(row.get(0)?), row.get(1)?, row.get(2)?))
+                })?;
+                for row in rows {
+                    found.push(row?);
+                }
+            }
+        }
+        drop(statement);
+        found.sort_unstable(); // L21
+        found.dedup();
+        let mut claimed = Vec::new();
+        for (_, _, tk) in found.into_iter().take(request.limit) {
+            claimed.extend(self.claim_task(tk, request)?);
+        }
+        Ok(claimed)
+    }
+
+    fn claim_task(&mut self, tk: i64, request: &ClaimTasks) -> Outcome<Option<Task>> {
+        let mut statement = self.db.prepare_cached("SELECT tk, rk, data, blobs FROM tasks WHERE tk = ?1")?;
+        let row = statement.query_row(params![tk], read_row)?;
+        let Ok(mut task) = self.read_task(&row) else {
+            // Damaged: off the queue, so that it does not stand in the way of the others.
+            self.db.prepare_cached("UPDATE tasks SET state = 2, due = NULL WHERE tk = ?1")?.execute(params![tk])?;
+            return Ok(None);
+        };
+        if task.state != TaskState::Queued {
+            return Ok(None);
+        }
+        task.claim(&request.worker, request.lease, self.batch.now);
+        self.put_task(row.rk, task.clone())?;
+        Ok(Some(task))
+    }
+
+    pub(crate) fn report_task(&mut self, id: &TaskId, claim: u32, report: TaskReport, lease: Duration) -> Outcome<()> {
+        let Some(hot) = self.heads.get(self.db, &self.shared.leases, &id.run)? else { return Err(StaleReport.into()) };
+        if hot.head.generation != id.generation {
+            return Err(StaleReport.into());
+        }
+        let rk = hot.rk;
+        let row = self
+            .db
+            .prepare_cached("SELECT tk, rk, data, blobs FROM tasks WHERE rk = ?1 AND place = ?2")
+            .and_then(|mut statement| statement.query_row(params![rk, place_key(&id.place)], read_row).optional())
+            .map_err(read_error)?;
+        let mut task = self.read_task(&row.ok_or(StaleReport)?)?;
+        let fate = task.report(claim, report, lease, self.batch.now)?;
+        self.seal_fate(rk, task, fate)
+    }
+
+    /// Keeps the task, or removes it and hands its outcome to its run (L8).
+    pub(crate) fn seal_fate(&mut self, rk: i64, task: Task, fate: TaskFate) -> Outcome<()> {
+        match fate {
+            TaskFate::Open => self.put_task(rk, task),
+            TaskFate::Ended(event) => {
+                self.remove_task(rk, &task.id.place)?;
+                self.append_outcome(&task.id.run, event, task.id.generation)
+            }
+        }
+    }
+
+    /// The outcome of a timer or task, whose row is gone already. A run that has ended since does not want it.
+    pub(crate) fn append_outcome(&mut self, key: &RunKey, event: Event, generation: u32) -> Outcome<()> {
+        let body = Body::of_event(&event);
+        match self.append_input(key, Input { event, once: None, generation: Some(generation) }, body) {
+            Ok(_) | Err(Trouble::Refused(StoreError::RunNotFound { .. } | StoreError::Refused(_))) => Ok(()),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// When the next task times out or becomes visible.
+    pub(crate) fn next_task_due(&self) -> Outcome<Option<Timestamp>> {
+        let read = |sql| self.db.prepare_cached(sql)?.query_row([], |row| row.get::<_, Option<i64>>(0));
+        let due = read("SELECT min(due) FROM tasks WHERE due IS NOT NULL")?;
+        let visible = read("SELECT min(visible) FROM tasks WHERE state = 3")?;
+        Ok(due.into_iter().chain(visible).min().map(|due| Timestamp(due as u64)))
+    }
+}
+
+pub(crate) struct TaskRow {
+    pub tk: i64,
+    pub rk: i64,
+    pub data: Vec<u8>,
+    pub has_blobs: bool,
+}
+
+pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
+    Ok(TaskRow { tk: row.get(0)?, rk: row.get(1)?, data: row.get(2)?, has_blobs: row.get_ref(3)?.as_blob_or_null()?.is_some() })
+}

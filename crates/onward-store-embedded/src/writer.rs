@@ -1,0 +1,268 @@
+//! The one thread that writes.
+//!
+//! Owns the write connection, the batch and its fate: many operations, one transaction, one sync, then all answers, then the
+//! listeners. What each operation does is in [`crate::write`].
+//!
+//! Invariants:
+//! - W1: nobody is answered, and no listener is called, before COMMIT has returned.
+//! - W2: a refused operation has written nothing; any other error undoes the whole batch, in the file and in memory.
+//! - W3: after a failed write or sync nothing is written again, whatever is asked (F7). A full disk is no failed write: SQLite
+//!   undoes the batch and later ones may succeed (F6).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use onward_core::{Epoch, RunKey, Timestamp};
+use onward_store::StoreError;
+use rusqlite::{Connection, Statement};
+
+use crate::error::{Failure, Outcome, Trouble};
+use crate::failpoint;
+use crate::heads::Heads;
+use crate::leases::Lease;
+use crate::news::News;
+use crate::op::Op;
+use crate::ready::Ready;
+use crate::reply::{Pending, Slot};
+use crate::schema::CHECKPOINT_PAGES;
+use crate::shared::{Counters, Shared};
+
+pub(crate) struct Writer<'c> {
+    pub db: &'c Connection,
+    pub shared: Arc<Shared>,
+    pub heads: Heads,
+    pub ready: Ready,
+    /// Never used twice in one life, also not after a rollback: queues may remember them.
+    pub next_rk: i64,
+    pub next_delivery: i64,
+    pub last_epoch: Epoch,
+    /// Prepared once: a linear step touches nothing else.
+    pub insert_event: Statement<'c>,
+    begin: Statement<'c>,
+    commit: Statement<'c>,
+    pub batch: Batch,
+}
+
+/// What belongs to the batch at hand and is forgotten with it.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub now: Timestamp,
+    pub news: Vec<News>,
+    /// Whether anybody listens; if not, no news are collected.
+    pub heard: bool,
+    pending: Vec<Arc<dyn Pending>>,
+    undo: Vec<Undo>,
+}
+
+/// What a rollback takes back in memory.
+pub(crate) enum Undo {
+    Granted(RunKey, i64),
+    Dropped(RunKey, i64, Lease),
+}
+
+/// Runs until the queue is closed. `frames` is the length of the write-ahead log, as the last commit left it.
+pub(crate) fn run(db: &Connection, shared: Arc<Shared>, boot: u64, frames: &AtomicU64) -> rusqlite::Result<()> {
+    let mut writer = Writer::new(db, shared, boot)?;
+    let mut ops = Vec::new();
+    let mut checkpoint_at = CHECKPOINT_PAGES;
+    loop {
+        let started = Instant::now();
+        if !writer.shared.queue.take(&mut ops) {
+            return Ok(());
+        }
+        Counters::add_span(&writer.shared.counters.idle_nanos, started.elapsed());
+        writer.run_batch(&mut ops);
+        let length = frames.load(Ordering::Relaxed);
+        if length < CHECKPOINT_PAGES {
+            checkpoint_at = CHECKPOINT_PAGES;
+        } else if length >= checkpoint_at {
+            // A reader may keep the log from being reset; then try again only after as much has been written again.
+            checkpoint_at = length + CHECKPOINT_PAGES;
+            writer.checkpoint();
+        }
+    }
+}
+
+impl<'c> Writer<'c> {
+    fn new(db: &'c Connection, shared: Arc<Shared>, boot: u64) -> rusqlite::Result<Writer<'c>> {
+        let last = |sql| db.query_row(sql, [], |row| row.get::<_, i64>(0));
+        let unclaimed = Epoch(boot << 32);
+        Ok(Writer {
+            db,
+            shared,
+            heads: Heads::new(unclaimed),
+            ready: Ready::load(db)?,
+            next_rk: last("SELECT coalesce(max(rk), 0) + 1 FROM runs")?,
+            next_delivery: last("SELECT coalesce(max(id), 0) + 1 FROM outbox")?,
+            last_epoch: unclaimed,
+            insert_event: db
+                .prepare("INSERT INTO events(rk, idx, at, n, last, crc, body, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?,
+            begin: db.prepare("BEGIN IMMEDIATE")?,
+            commit: db.prepare("COMMIT")?,
+            batch: Batch::default(),
+        })
+    }
+
+    fn run_batch(&mut self, ops: &mut Vec<Op>) {
+        failpoint::hit("before_batch");
+        let started = Instant::now();
+        let listeners = self.shared.listeners();
+        self.batch = Batch { now: self.shared.clock.now(), heard: !listeners.is_empty(), ..Batch::default() };
+        self.batch.pending.reserve(ops.len());
+        let mut rest = ops.drain(..);
+        let mut written = self.begin.raw_execute().map(drop).map_err(Trouble::from);
+        if written.is_ok() {
+            for op in rest.by_ref() {
+                written = self.execute(op);
+                if written.is_err() {
+                    break;
+                }
+            }
+            // Whoever was behind the one that failed has not begun, and is not harmed.
+            self.shared.queue.put_back(rest);
+        } else {
+            self.batch.pending.extend(rest.map(|op| op.pending()));
+        }
+        failpoint::hit("before_commit");
+        let sql_done = Instant::now();
+        let failure = match written {
+            Err(trouble) => Some(Failure::of(&trouble)),
+            Ok(()) => self.commit.raw_execute().err().map(|error| Failure::of_commit(&error)),
+        };
+        let sync_done = Instant::now();
+        let counters = &self.shared.counters;
+        Counters::add(&counters.batches, 1);
+        Counters::add(&counters.operations, self.batch.pending.len() as u64);
+        Counters::add_span(&counters.sql_nanos, sql_done - started);
+        Counters::add_span(&counters.sync_nanos, sync_done - sql_done);
+        match failure {
+            Some(failure) => self.fail_batch(failure),
+            None => {
+                failpoint::hit("after_commit");
+                self.answer(&listeners);
+            }
+        }
+        Counters::add_span(&self.shared.counters.reply_nanos, sync_done.elapsed());
+        self.heads.trim(&self.shared.leases);
+    }
+
+    /// The batch is durable: tells everybody, the waiters first (W1).
+    fn answer(&mut self, listeners: &[Arc<dyn onward_store::Listener>]) {
+        failpoint::hit("before_reply");
+        self.batch.pending.drain(..).for_each(|pending| pending.release());
+        failpoint::hit("after_reply");
+        for news in self.batch.news.drain(..) {
+            listeners.iter().for_each(|listener| news.tell(&**listener));
+        }
+    }
+
+    /// Takes back everything the batch did, and says so to everybody in it (W2, W3).
+    fn fail_batch(&mut self, failure: Failure) {
+        let undone = self.db.is_autocommit() || self.db.execute_batch("ROLLBACK").is_ok();
+        self.heads.mark_stale();
+        let undo = std::mem::take(&mut self.batch.undo);
+        undo.into_iter().rev().for_each(|undo| self.take_back(undo));
+        self.shared.announced_due.store(u64::MAX, Ordering::Relaxed);
+        let pending = std::mem::take(&mut self.batch.pending);
+        match failure {
+            Failure::Full if undone => pending.iter().for_each(|pending| pending.fail(StoreError::DiskFull)),
+            Failure::Damaged(why) if undone => {
+                let Some((culprit, neighbors)) = pending.split_last() else { return };
+                culprit.fail(StoreError::Corrupt { why: why.clone() });
+                let why = format!("undone together with another operation, which failed: {why}");
+                neighbors.iter().for_each(|pending| pending.fail(StoreError::Unavailable { why: why.clone() }));
+            }
+            Failure::Io(why) | Failure::Damaged(why) => self.stop(&pending, &why),
+            Failure::Full => self.stop(&pending, "a batch could not be undone on a full disk"),
+        }
+    }
+
+    fn stop(&mut self, pending: &[Arc<dyn Pending>], why: &str) {
+        self.shared.queue.stop(why);
+        pending.iter().for_each(|pending| pending.fail(StoreError::Stopped { why: why.to_owned() }));
+    }
+
+    fn take_back(&mut self, undo: Undo) {
+        let leases = &self.shared.leases;
+        let (key, rk, free) = match undo {
+            Undo::Granted(key, rk) => (key, rk, leases.drop(rk, None).is_some()),
+            Undo::Dropped(key, rk, lease) => (key, rk, !leases.restore(rk, &lease)),
+        };
+        if let Some(hot) = self.heads.cached(&key).filter(|_| free) {
+            self.ready.push(&hot.head.kind, &hot.head.version, rk);
+        }
+    }
+
+    pub fn undo_later(&mut self, undo: Undo) {
+        self.batch.undo.push(undo);
+    }
+
+    /// Copies the write-ahead log into the database. Waiters have their answers by then.
+    fn checkpoint(&mut self) {
+        if self.shared.queue.stopped().is_some() {
+            return;
+        }
+        failpoint::hit("before_checkpoint");
+        let started = Instant::now();
+        let done = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(0));
+        // A full disk is no harm: the log keeps everything and the next checkpoint tries again.
+        if let Err(error) = done
+            && let Failure::Io(why) = Failure::of_commit(&error)
+        {
+            self.shared.queue.stop(&format!("a checkpoint failed: {why}"));
+        }
+        Counters::add(&self.shared.counters.checkpoints, 1);
+        Counters::add_span(&self.shared.counters.checkpoint_nanos, started.elapsed());
+        failpoint::hit("after_checkpoint");
+    }
+
+    /// Does one operation and lays its answer down.
+    fn execute(&mut self, op: Op) -> Outcome<()> {
+        self.batch.pending.push(op.pending());
+        let before = self.db.total_changes();
+        let refused = match op {
+            Op::Commit(work, to) => settle(&to, guard(|| self.commit(work.0, work.1))),
+            Op::Input(work, to) => settle(&to, guard(|| self.append_input(&work.0, work.1, work.2))),
+            Op::Start(start, to) => settle(&to, guard(|| self.start_run(*start))),
+            Op::ClaimRuns(request, to) => settle(&to, guard(|| self.claim_runs(&request))),
+            Op::Release(key, epoch, to) => settle(&to, guard(|| self.release_run(&key, epoch))),
+            Op::ClaimTasks(request, to) => settle(&to, guard(|| self.claim_tasks(&request))),
+            Op::Report(work, to) => settle(&to, guard(|| self.report_task(&work.0, work.1, work.2, work.3))),
+            Op::Expire(limit, to) => settle(&to, guard(|| self.expire(limit))),
+            Op::FinishDeliveries(done, to) => settle(&to, guard(|| self.finish_deliveries(&done))),
+            Op::Delete(delete, to) => settle(&to, guard(|| self.delete_runs(&delete))),
+            Op::Announce(at, to) => {
+                self.announce_due(at);
+                settle(&to, Ok(()))
+            }
+        }?;
+        failpoint::hit("after_operation");
+        if refused && self.db.total_changes() != before {
+            return Err(Trouble::Panicked("an operation was refused after it had written".to_owned())); // W2
+        }
+        Ok(())
+    }
+}
+
+/// Lays a value or a refusal down and says whether it was a refusal; anything else fails the batch.
+fn settle<T>(to: &Slot<T>, outcome: Outcome<T>) -> Outcome<bool> {
+    let answer = match outcome {
+        Ok(value) => Ok(value),
+        Err(Trouble::Refused(error)) => Err(error),
+        Err(trouble) => return Err(trouble),
+    };
+    let refused = answer.is_err();
+    to.put(answer);
+    Ok(refused)
+}
+
+/// A broken invariant must not take the writer down: the batch is undone and the store goes on.
+fn guard<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(Trouble::Panicked(message.unwrap_or_else(|| "panic".to_owned())))
+    })
+}

@@ -1,0 +1,58 @@
+//! The suite that every store passes, with the store closed and opened again where that matters.
+
+use std::sync::Arc;
+
+use onward_store::conformance::{self, Subject};
+use onward_store::{ManualClock, MemoryStore, Store};
+use onward_store_embedded::{EmbeddedStore, Options};
+use tempfile::TempDir;
+
+struct Embedded {
+    directory: TempDir,
+    clock: Arc<ManualClock>,
+    store: Option<Arc<dyn Store>>,
+}
+
+impl Embedded {
+    fn open(&mut self) {
+        let options = Options { clock: self.clock.clone(), ..Options::default() };
+        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(self.directory.path(), options).unwrap());
+        self.store = Some(store);
+    }
+}
+
+impl Subject for Embedded {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone().unwrap()
+    }
+
+    fn reopen(&mut self) {
+        self.store = None;
+        self.open();
+    }
+}
+
+fn embedded(clock: Arc<ManualClock>) -> Box<dyn Subject> {
+    let mut subject = Embedded { directory: tempfile::tempdir().unwrap(), clock, store: None };
+    subject.open();
+    Box::new(subject)
+}
+
+onward_store::conformance_tests!(embedded);
+
+#[test]
+fn many_random_stories_keep_every_invariant() {
+    for seed in 0..6 {
+        conformance::random_operations(seed, 200, &embedded);
+    }
+}
+
+#[test]
+fn the_embedded_store_tells_the_story_of_the_reference() {
+    for seed in 0..12 {
+        let clock = Arc::new(ManualClock::default());
+        let reference = MemoryStore::new(clock.clone());
+        let subject = embedded(clock.clone());
+        conformance::differential(seed, 300, &reference, &*subject.store(), &clock);
+    }
+}
