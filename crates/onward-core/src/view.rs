@@ -101,6 +101,17 @@ impl RunView {
     }
 }
 
+/// How a run ended that this record ends; `None` for any other record, and when the run goes on as its next generation.
+pub fn outcome(record: &Record) -> Option<Result<Payload, Failure>> {
+    match record.events.last()? {
+        Event::RunCompleted(event) => Some(Ok(event.output.clone())),
+        Event::RunFailed(event) => Some(Err(event.failure.clone())),
+        Event::RunCanceled(event) => Some(Err(event.failure.clone())),
+        Event::TerminateRequested(event) => Some(Err(terminated(event))),
+        _ => None,
+    }
+}
+
 /// The failure of a run that was terminated, as its parent and its caller hear it.
 fn terminated(event: &TerminateRequested) -> Failure {
     let colon = if event.reason.is_empty() { "" } else { ": " };
@@ -143,6 +154,7 @@ impl Fold {
                 self.take_commit_event(record.at, event);
             }
         }
+        self.view.outcome = outcome(record);
     }
 
     fn take_input(&mut self, index: Index, at: Timestamp, event: &Event) {
@@ -179,7 +191,6 @@ impl Fold {
             Event::CancelRequested(event) => {
                 self.view.cancel_reason.get_or_insert_with(|| event.reason.clone());
             }
-            Event::TerminateRequested(event) => self.view.outcome = Some(Err(terminated(event))),
             Event::RunPaused(event) => {
                 self.view.pause = Some(event.clone());
                 self.paused_at.get_or_insert(at);
@@ -230,9 +241,6 @@ impl Fold {
             Event::StateSet(event) => drop(self.view.state.insert(event.key.clone(), event.value.clone())),
             Event::StateCleared(event) => drop(self.view.state.remove(&event.key)),
             Event::UpdateAnswered(event) => drop(self.updates.remove(&event.update_id)),
-            Event::RunCompleted(event) => self.view.outcome = Some(Ok(event.output.clone())),
-            Event::RunFailed(event) => self.view.outcome = Some(Err(event.failure.clone())),
-            Event::RunCanceled(event) => self.view.outcome = Some(Err(event.failure.clone())),
             Event::RunContinued(_) => self.continued = true,
             _ => {}
         }

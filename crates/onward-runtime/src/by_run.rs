@@ -1,0 +1,75 @@
+//! A concurrent map from runs to something, made for being asked about runs it does not have.
+//!
+//! It is looked into for every change of every run, on the store's own thread: an empty map answers from one counter, a full one
+//! locks one shard for a moment. What is called under a lock must be quick and must not come back here.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use onward_core::RunKey;
+
+const SHARDS: usize = 16;
+
+pub(crate) struct ByRun<V> {
+    count: AtomicUsize,
+    hasher: RandomState,
+    shards: [Mutex<HashMap<RunKey, V>>; SHARDS],
+}
+
+impl<V> Default for ByRun<V> {
+    fn default() -> ByRun<V> {
+        ByRun { count: AtomicUsize::new(0), hasher: RandomState::new(), shards: Default::default() }
+    }
+}
+
+impl<V> ByRun<V> {
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
+    }
+
+    /// Calls `look` with the value of `key`, if there is one.
+    pub fn update<T>(&self, key: &RunKey, look: impl FnOnce(&mut V) -> T) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        self.shard(key).get_mut(key).map(look)
+    }
+
+    /// Lets `edit` add, change or remove the value of `key`.
+    pub fn edit<T>(&self, key: &RunKey, edit: impl FnOnce(&mut Option<V>) -> T) -> T {
+        let mut shard = self.shard(key);
+        let mut value = shard.remove(key);
+        let before = value.is_some();
+        let answer = edit(&mut value);
+        match (before, value.is_some()) {
+            (false, true) => self.count.fetch_add(1, Ordering::SeqCst),
+            (true, false) => self.count.fetch_sub(1, Ordering::SeqCst),
+            _ => 0,
+        };
+        if let Some(value) = value {
+            shard.insert(key.clone(), value);
+        }
+        answer
+    }
+
+    /// Removes what `chosen` picks and returns it.
+    pub fn take_all(&self, mut chosen: impl FnMut(&V) -> bool) -> Vec<V> {
+        let mut taken = Vec::new();
+        for shard in &self.shards {
+            taken.extend(lock(shard).extract_if(|_, value| chosen(value)).map(|(_, value)| value));
+        }
+        self.count.fetch_sub(taken.len(), Ordering::SeqCst);
+        taken
+    }
+
+    fn shard(&self, key: &RunKey) -> MutexGuard<'_, HashMap<RunKey, V>> {
+        lock(&self.shards[self.hasher.hash_one(key) as usize % SHARDS])
+    }
+}
+
+/// What a lock guards is sound whenever it is free: whoever panicked had not begun to change it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

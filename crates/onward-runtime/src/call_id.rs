@@ -1,0 +1,76 @@
+//! The public id of an approval, a promise or a task: the call of the code that asked for it.
+//!
+//! Owns the text form `RUN~GENERATION~PLACE`. The namespace is not part of it: it comes from whoever asks, so that an id from one
+//! namespace can never point into another.
+
+use std::fmt;
+
+use onward_core::run::Wait;
+use onward_core::task::TaskId;
+use onward_core::{Namespace, Place, RunId, RunKey};
+
+use crate::RuntimeError;
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallId {
+    pub run: RunKey,
+    pub generation: u32,
+    pub place: Place,
+}
+
+impl CallId {
+    /// Reads the text form from the right, because a run's id may contain `~` itself.
+    pub fn parse(namespace: &Namespace, text: &str) -> Result<CallId, RuntimeError> {
+        let invalid = || RuntimeError::CallIdInvalid { text: text.chars().take(300).collect() };
+        let mut parts = text.rsplitn(3, '~');
+        let place = parts.next().and_then(Place::parse).ok_or_else(invalid)?;
+        let generation = parts.next().and_then(|part| part.parse().ok()).ok_or_else(invalid)?;
+        let id = parts.next().and_then(|part| RunId::new(part).ok()).ok_or_else(invalid)?;
+        Ok(CallId { run: RunKey::new(namespace.clone(), id), generation, place })
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}~{}~{}", self.run.id, self.generation, self.place)
+    }
+}
+
+impl From<TaskId> for CallId {
+    fn from(id: TaskId) -> CallId {
+        CallId { run: id.run, generation: id.generation, place: id.place }
+    }
+}
+
+impl From<CallId> for TaskId {
+    fn from(id: CallId) -> TaskId {
+        TaskId { run: id.run, generation: id.generation, place: id.place }
+    }
+}
+
+impl From<&Wait> for CallId {
+    fn from(wait: &Wait) -> CallId {
+        CallId { run: wait.run.clone(), generation: wait.generation, place: wait.place.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_reads_back_from_its_text_whatever_the_runs_id_contains() {
+        for text in ["order-1~0~7", "a~b~3~2.1.0", "~~~0~1"] {
+            let id = CallId::parse(&Namespace::default(), text).unwrap();
+            assert_eq!(id.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_id_is_refused() {
+        for text in ["", "order-1", "order-1~0", "~0~1", "order-1~x~1", "order-1~0~", "order-1~0~1.2", "order-1~-1~1"] {
+            let error = CallId::parse(&Namespace::default(), text).unwrap_err();
+            assert_eq!(error.code(), "call_id_invalid", "{text}");
+        }
+    }
+}

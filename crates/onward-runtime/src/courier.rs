@@ -1,0 +1,136 @@
+//! Carries news from run to run: child starts, child results, signals between runs, cancellations.
+//!
+//! At least once: news are finished only after the receiver has them, so a crash in between delivers again. The receiver takes them once,
+//! because a child's id and every input's slot derive from the sender's call. News to one receiver go in order, so that nothing
+//! overtakes the start of a child; news to different receivers go at the same time.
+//!
+//! Invariants:
+//! - D1 (L19): a child that cannot be started answers its parent, exactly like a child that failed.
+//! - D2: news that can never be delivered are finished and counted; news that could not be delivered now stay.
+
+use std::collections::BTreeMap;
+
+use onward_core::event::{ChildFailed, ParentLink};
+use onward_core::run::{Delivery, Input, NewRun};
+use onward_core::{Event, Failure, RunKey};
+use onward_store::{Consequence, DeliveryId, StoreError};
+use tokio::task::JoinSet;
+
+use crate::{Did, Runtime};
+
+/// How many news one pass carries.
+const BATCH: usize = 128;
+
+/// What became of one receiver's news.
+#[derive(Default)]
+struct Round {
+    done: Vec<DeliveryId>,
+    delivered: u64,
+    undeliverable: u64,
+    error: Option<StoreError>,
+}
+
+impl Runtime {
+    /// Carries one batch of news; returns whether there may be more to carry now.
+    pub(crate) async fn carry_news(&self, did: &mut Did) -> Result<bool, StoreError> {
+        let news = self.store().deliveries(BATCH).await?;
+        if news.is_empty() {
+            return Ok(false);
+        }
+        let full = news.len() == BATCH;
+        let mut rounds = JoinSet::new();
+        for (_, news) in by_receiver(news) {
+            let runtime = self.clone();
+            rounds.spawn(async move { runtime.carry_to_one(news).await });
+        }
+        let (mut done, mut failed) = (Vec::new(), None);
+        while let Some(round) = rounds.join_next().await {
+            // A round that panicked has finished nothing: its news stay.
+            let Ok(round) = round else { continue };
+            done.extend(round.done);
+            did.news_delivered += round.delivered;
+            did.news_undeliverable += round.undeliverable;
+            failed = failed.or(round.error);
+        }
+        let progress = !done.is_empty();
+        if progress {
+            done.sort();
+            self.store().finish_deliveries(done).await?;
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(full && progress),
+        }
+    }
+
+    /// Carries news to one receiver, in order, up to the first that must wait.
+    async fn carry_to_one(&self, news: Vec<(DeliveryId, Delivery)>) -> Round {
+        let mut round = Round::default();
+        for (id, delivery) in news {
+            match self.carry(delivery).await {
+                Ok(true) => round.delivered += 1,
+                Ok(false) => round.undeliverable += 1, // D2
+                Err(error) => {
+                    round.error = Some(error);
+                    break;
+                }
+            }
+            round.done.push(id);
+        }
+        round
+    }
+
+    /// Returns whether the receiver has it, or an error that may pass.
+    async fn carry(&self, delivery: Delivery) -> Result<bool, StoreError> {
+        match delivery {
+            Delivery::Start(run) => self.carry_start(run).await,
+            Delivery::Input { to, input } => self.carry_input(to, input).await,
+        }
+    }
+
+    async fn carry_input(&self, to: RunKey, input: Input) -> Result<bool, StoreError> {
+        match self.store().append_input(to, input).await {
+            Ok(_) => Ok(true),
+            Err(error) if may_pass(&error) => Err(error),
+            // Closed, gone, continued as new, or answered by somebody else: it has no use for the news.
+            Err(_) => Ok(false),
+        }
+    }
+
+    async fn carry_start(&self, run: NewRun) -> Result<bool, StoreError> {
+        let (key, parent) = (run.key.clone(), run.started.parent.clone());
+        let error = match self.begin_run(run).await {
+            // Somebody else's run of the same kind and input is not this parent's child.
+            Ok(started) if !started.created && started.head.parent != parent => StoreError::RunExists { key },
+            Ok(_) => return Ok(true),
+            Err(error) if may_pass(&error) => return Err(error),
+            Err(error) => error,
+        };
+        if let Some(parent) = parent {
+            self.answer_parent(parent, error).await?; // D1
+        }
+        Ok(false)
+    }
+
+    async fn answer_parent(&self, parent: ParentLink, error: StoreError) -> Result<bool, StoreError> {
+        let failure = Failure { retryable: false, ..Failure::new(error.code(), error.to_string()) };
+        let event = Event::from(ChildFailed { place: parent.place.clone(), failure });
+        self.carry_input(parent.run, Input::result(event, parent.generation, "child", &parent.place)).await
+    }
+}
+
+fn may_pass(error: &StoreError) -> bool {
+    matches!(error.consequence(), Consequence::Retry | Consequence::StopProcess)
+}
+
+fn by_receiver(news: Vec<(DeliveryId, Delivery)>) -> BTreeMap<RunKey, Vec<(DeliveryId, Delivery)>> {
+    let mut receivers: BTreeMap<RunKey, Vec<(DeliveryId, Delivery)>> = BTreeMap::new();
+    for (id, delivery) in news {
+        let receiver = match &delivery {
+            Delivery::Start(run) => run.key.clone(),
+            Delivery::Input { to, .. } => to.clone(),
+        };
+        receivers.entry(receiver).or_default().push((id, delivery));
+    }
+    receivers
+}

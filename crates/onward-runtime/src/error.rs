@@ -1,0 +1,68 @@
+//! Why a verb did not do what it was asked.
+//!
+//! Every variant has a stable code with a page in `docs/errors/` and a consequence, so that no door has to match on variants.
+
+use onward_core::{NameError, RunKey};
+use onward_store::{Consequence, StoreError};
+
+use crate::CallId;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error("the {what} is not usable")]
+    IdInvalid { what: &'static str, source: NameError },
+    /// The engine uses these words itself, for answers that nobody gave.
+    #[error("the {what} must not be `{id}`")]
+    IdReserved { what: &'static str, id: String },
+    #[error("the {what} has {bytes} bytes, more than {max}")]
+    TextTooLong { what: &'static str, bytes: usize, max: usize },
+    #[error("`{text}` is not the id of an approval, promise or task")]
+    CallIdInvalid { text: String },
+    #[error("{} may not decide {call}", decided_by.as_deref().unwrap_or("nobody in particular"))]
+    NotADecider { call: CallId, decided_by: Option<String> },
+    #[error("run {key} ended before it answered update `{update_id}`")]
+    UpdateUnanswered { key: RunKey, update_id: String },
+}
+
+impl RuntimeError {
+    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    pub fn code(&self) -> &'static str {
+        match self {
+            RuntimeError::Store(error) => error.code(),
+            RuntimeError::Name(_) => "name_invalid",
+            RuntimeError::IdInvalid { .. } => "id_invalid",
+            RuntimeError::IdReserved { .. } => "id_reserved",
+            RuntimeError::TextTooLong { .. } => "text_too_long",
+            RuntimeError::CallIdInvalid { .. } => "call_id_invalid",
+            RuntimeError::NotADecider { .. } => "not_a_decider",
+            RuntimeError::UpdateUnanswered { .. } => "update_unanswered",
+        }
+    }
+
+    pub fn consequence(&self) -> Consequence {
+        match self {
+            RuntimeError::Store(error) => error.consequence(),
+            _ => Consequence::TellCaller,
+        }
+    }
+
+    /// What to try, where there is something to try.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            RuntimeError::Store(error) => return error.hint(),
+            RuntimeError::Name(_) | RuntimeError::IdInvalid { .. } => "1 to 255 bytes of UTF-8 without control characters",
+            RuntimeError::IdReserved { .. } => "any other id will do",
+            RuntimeError::TextTooLong { .. } => "keep long texts elsewhere and pass a reference",
+            RuntimeError::CallIdInvalid { .. } => {
+                "it looks like RUN~GENERATION~PLACE; `onward approval list` shows the open ones"
+            }
+            RuntimeError::NotADecider { .. } => "the approval names who may decide it",
+            RuntimeError::UpdateUnanswered { .. } => "`onward run show` says how the run ended",
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! The tasks that a worker of this process is at.
+//!
+//! Owns what must happen while an attempt runs: its lease is extended, and the worker is told when the attempt is over for others.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use onward_core::task::{Task, TaskId};
+use onward_core::{Event, Record, RunHead};
+use tokio::sync::Notify;
+
+use crate::by_run::lock;
+
+#[derive(Default)]
+pub(crate) struct HeldTasks {
+    count: AtomicUsize,
+    tasks: Mutex<BTreeMap<TaskId, Held>>,
+}
+
+struct Held {
+    claim: u32,
+    heartbeat_timeout: Option<Duration>,
+    over: Arc<Notify>,
+}
+
+impl HeldTasks {
+    pub fn add(&self, task: &Task) {
+        let heartbeat_timeout = task.options.heartbeat_timeout_ms.map(Duration::from_millis);
+        let held = Held { claim: task.claim, heartbeat_timeout, over: Arc::default() };
+        let mut tasks = lock(&self.tasks);
+        tasks.insert(task.id.clone(), held);
+        self.count.store(tasks.len(), Ordering::SeqCst);
+    }
+
+    /// The attempt is over; who waits for that is told.
+    pub fn end(&self, id: &TaskId, claim: u32) {
+        self.end_where(|other, held| other == id && held.claim == claim);
+    }
+
+    /// A silent task is given back only after its own heartbeat timeout, however short the lease.
+    pub fn lease(&self, id: &TaskId, lease: Duration) -> Duration {
+        let timeout = lock(&self.tasks).get(id).and_then(|held| held.heartbeat_timeout);
+        timeout.map_or(lease, |timeout| timeout.max(lease))
+    }
+
+    /// The attempts whose lease the runtime extends by itself: those whose code has not promised to be heard of.
+    pub fn kept_alive(&self) -> Vec<(TaskId, u32)> {
+        let tasks = lock(&self.tasks);
+        tasks.iter().filter(|(_, held)| held.heartbeat_timeout.is_none()).map(|(id, held)| (id.clone(), held.claim)).collect()
+    }
+
+    /// Returns once the attempt is over: reported, canceled, timed out, or given to another worker.
+    pub async fn over(&self, id: &TaskId, claim: u32) {
+        let over = lock(&self.tasks).get(id).filter(|held| held.claim == claim).map(|held| held.over.clone());
+        if let Some(over) = over {
+            over.notified().await;
+        }
+    }
+
+    /// Looks whether a record takes tasks away: their run ended or gave them up.
+    pub fn appended(&self, head: &RunHead, record: &Record) {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        if record.ends_log() {
+            self.end_where(|id, _| id.run == head.key && id.generation == head.generation);
+        }
+        for event in &record.events {
+            if let Event::TaskCanceled(event) = event {
+                self.end_where(|id, _| id.run == head.key && id.generation == head.generation && id.place == event.place);
+            }
+        }
+    }
+
+    fn end_where(&self, chosen: impl Fn(&TaskId, &Held) -> bool) {
+        let mut tasks = lock(&self.tasks);
+        tasks.retain(|id, held| {
+            let over = chosen(id, held);
+            if over {
+                held.over.notify_waiters();
+                held.over.notify_one(); // for who has looked it up but does not wait yet
+            }
+            !over
+        });
+        self.count.store(tasks.len(), Ordering::SeqCst);
+    }
+}

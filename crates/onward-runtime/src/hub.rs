@@ -1,0 +1,36 @@
+//! What the store's listener hears, passed on to whom it concerns.
+//!
+//! Runs on the store's own thread: it must be quick, must not call the store, and therefore does not know it.
+
+use onward_store::{Change, Listener};
+
+use crate::alarm::Alarm;
+use crate::inbox::Inboxes;
+use crate::watch::Watches;
+use crate::worker::Workers;
+
+#[derive(Default)]
+pub(crate) struct Hub {
+    pub inboxes: Inboxes,
+    pub watches: Watches,
+    pub workers: Workers,
+    pub alarm: Alarm,
+}
+
+impl Listener for Hub {
+    fn changed(&self, change: Change<'_>) {
+        match change {
+            Change::Appended { head, record } => {
+                if record.commit.is_none() {
+                    self.inboxes.appended(head, record);
+                }
+                self.watches.appended(head, record);
+                self.workers.appended(head, record);
+            }
+            Change::RunPending { head } => self.workers.run_pending(head),
+            Change::TaskQueued { task } => self.workers.task_queued(task),
+            Change::DueAt(at) => self.alarm.due_at(at),
+            Change::DeliveryAdded => self.alarm.news(),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! How inputs reach a run that is being worked on.
+//!
+//! Owns one slot per run that a worker of this process holds. Every input that is appended to the run while its slot exists gets to
+//! the worker, in order: kept while the worker has not opened its inbox yet, pushed from then on. Must never call the store.
+//!
+//! Invariants:
+//! - B1 (CE14): an input that is not in the log a worker was given is in its slot. A slot for a run that is started here exists before
+//!   the store is asked; while a claim is under way, the window keeps what arrives for runs whose claim is not known yet.
+//! - B2: a slot belongs to one claim: one generation and one epoch. Inputs of another generation are not this worker's, a higher epoch
+//!   means that the lease is lost.
+//! - B3: whoever opens an inbox after the slot is gone is told so.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use onward_core::{Epoch, Index, Record, RunHead, RunKey};
+use onward_store::ClaimedRun;
+
+use crate::by_run::{ByRun, lock};
+use crate::worker::{Seat, Worker};
+
+/// How many inputs a claim under way may see before it gives up remembering them; the claimed runs are then read from the store.
+const WINDOW_RECORDS_MAX: usize = 4_096;
+
+/// Where a worker wants the inputs of one run. Called under a lock on the store's own thread: it must be quick and must not call back.
+pub trait Inbox: Send + Sync {
+    /// The next input of the run. One that the worker has seen already in the log it was given may come again.
+    fn push(&self, record: Record);
+
+    /// The lease is lost: drop the run's memory. Nothing is pushed after this.
+    fn lost(&self);
+}
+
+#[derive(Default)]
+pub(crate) struct Inboxes {
+    slots: ByRun<Slot>,
+    window: Window,
+    tickets: AtomicU64,
+}
+
+struct Slot {
+    seat: Seat,
+    ticket: Ticket,
+    generation: u32,
+    /// `None` until the claim is known.
+    epoch: Option<Epoch>,
+    /// Everything below has been taken.
+    next: Index,
+    to: To,
+}
+
+enum To {
+    /// By index, for the inbox to come.
+    Kept(BTreeMap<Index, Record>),
+    Inbox(Arc<dyn Inbox>),
+}
+
+/// Tells one reservation from the next for the same run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticket(u64);
+
+enum Taken {
+    Yes,
+    /// Somebody else has claimed the run.
+    Lost,
+}
+
+impl Inboxes {
+    /// Makes a slot for a run that is about to be started; `None` when there is one, because then the run exists or is being started.
+    pub fn reserve(&self, key: &RunKey, seat: Seat) -> Option<Ticket> {
+        let ticket = Ticket(self.tickets.fetch_add(1, Ordering::SeqCst));
+        self.slots.edit(key, |slot| {
+            if slot.is_some() {
+                return None;
+            }
+            let to = To::Kept(BTreeMap::new());
+            *slot = Some(Slot { seat, ticket, generation: 0, epoch: None, next: Index(0), to });
+            Some(ticket)
+        })
+    }
+
+    /// The run was created and claimed. Returns false when the slot is gone: the claim is nobody's.
+    pub fn confirm(&self, ticket: Ticket, head: &RunHead) -> bool {
+        self.slots.edit(&head.key, |slot| match slot {
+            Some(slot) if slot.ticket == ticket => {
+                slot.epoch = Some(head.epoch);
+                true
+            }
+            _ => false,
+        })
+    }
+
+    /// The run was not claimed after all.
+    pub fn cancel(&self, key: &RunKey, ticket: Ticket) {
+        self.remove(key, |slot| slot.ticket == ticket);
+    }
+
+    /// Hands the kept inputs over and pushes to `inbox` from now on.
+    pub fn open(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
+        let opened = self.slots.update(key, |slot| {
+            if slot.epoch != Some(epoch) {
+                return false;
+            }
+            if let To::Kept(records) = &mut slot.to {
+                std::mem::take(records).into_values().for_each(|record| inbox.push(record));
+            }
+            slot.to = To::Inbox(inbox.clone());
+            true
+        });
+        if opened != Some(true) {
+            inbox.lost(); // B3
+        }
+    }
+
+    pub fn close(&self, key: &RunKey, epoch: Epoch) {
+        self.remove(key, |slot| slot.epoch == Some(epoch));
+    }
+
+    /// The worker has lost every lease.
+    pub fn lose_all(&self, worker: &Arc<Worker>) {
+        for slot in self.slots.take_all(|slot| slot.seat.is_of(worker)) {
+            slot.tell_lost();
+        }
+    }
+
+    pub fn appended(&self, head: &RunHead, record: &Record) {
+        // First the window, then the slot: a claim that ends in between has made its slot before it closes the window (B1).
+        self.window.keep(head, record);
+        if let Some(Taken::Lost) = self.slots.update(&head.key, |slot| slot.take(head, record)) {
+            self.remove(&head.key, |slot| slot.epoch.is_some_and(|epoch| head.epoch > epoch));
+        }
+    }
+
+    /// Call before the store is asked for runs; inputs are remembered until [`ClaimWindow::end`].
+    pub fn begin_claim(&self) -> ClaimWindow<'_> {
+        self.window.open.fetch_add(1, Ordering::SeqCst);
+        ClaimWindow { inboxes: self }
+    }
+
+    fn admit(&self, run: &mut ClaimedRun, seat: Seat, seen: &Seen) {
+        let head = &run.head;
+        if seen.overflowed {
+            run.records = None; // the worker reads the log itself, now that there is a slot
+        }
+        let next = run.records.as_ref().and_then(|records| records.last()).map_or(Index(0), Record::next_index);
+        let ticket = Ticket(self.tickets.fetch_add(1, Ordering::SeqCst));
+        let to = To::Kept(BTreeMap::new());
+        let mut fresh = Slot { seat, ticket, generation: head.generation, epoch: Some(head.epoch), next, to };
+        let own = seen.records.iter().filter(|(seen, _)| seen.key == head.key);
+        for (seen, record) in own {
+            fresh.take(seen, record);
+        }
+        let before = self.slots.edit(&head.key, |slot| slot.replace(fresh));
+        if let Some(before) = before {
+            before.tell_lost(); // the same worker had lost it, and has it again
+        }
+    }
+
+    fn remove(&self, key: &RunKey, chosen: impl FnOnce(&Slot) -> bool) {
+        if self.slots.is_empty() {
+            return;
+        }
+        let removed = self.slots.edit(key, |slot| slot.take_if(|slot| chosen(slot)));
+        drop(removed); // outside of the lock: it wakes somebody
+    }
+}
+
+impl Slot {
+    fn take(&mut self, head: &RunHead, record: &Record) -> Taken {
+        if self.epoch.is_some_and(|epoch| head.epoch > epoch) {
+            self.tell_lost();
+            return Taken::Lost; // B2
+        }
+        if head.generation != self.generation || record.index < self.next {
+            return Taken::Yes;
+        }
+        self.next = record.next_index();
+        match &mut self.to {
+            To::Inbox(inbox) => inbox.push(record.clone()),
+            To::Kept(records) => drop(records.insert(record.index, record.clone())),
+        }
+        Taken::Yes
+    }
+
+    fn tell_lost(&self) {
+        if let To::Inbox(inbox) = &self.to {
+            inbox.lost();
+        }
+    }
+}
+
+#[derive(Default)]
+struct Window {
+    /// How many claims are under way.
+    open: AtomicUsize,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    records: Vec<(RunHead, Record)>,
+    overflowed: bool,
+}
+
+impl Window {
+    fn keep(&self, head: &RunHead, record: &Record) {
+        if self.open.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut seen = lock(&self.seen);
+        if self.open.load(Ordering::SeqCst) == 0 {
+            return; // the last claim ended while we waited, and its slots exist
+        }
+        if seen.records.len() == WINDOW_RECORDS_MAX {
+            seen.records.clear();
+            seen.overflowed = true;
+        }
+        if !seen.overflowed {
+            seen.records.push((head.clone(), record.clone()));
+        }
+    }
+}
+
+/// A claim under way.
+pub(crate) struct ClaimWindow<'a> {
+    inboxes: &'a Inboxes,
+}
+
+impl ClaimWindow<'_> {
+    /// Gives each run its slot, with the inputs that came since the store gave it away.
+    pub fn end(self, runs: &mut [ClaimedRun], seats: Vec<Seat>) {
+        let seen = lock(&self.inboxes.window.seen);
+        for (run, seat) in runs.iter_mut().zip(seats) {
+            self.inboxes.admit(run, seat, &seen);
+        }
+    }
+}
+
+impl Drop for ClaimWindow<'_> {
+    fn drop(&mut self) {
+        let mut seen = lock(&self.inboxes.window.seen);
+        if self.inboxes.window.open.fetch_sub(1, Ordering::SeqCst) == 1 {
+            *seen = Seen::default();
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Drives runs over a store: the verbs of every door, workers and their leases, timers, news between runs, retention.
+//!
+//! This crate touches the world and never decides: what may be appended and what follows from it is decided in `onward-core`,
+//! under the store's lock. It has no transport and no clock of its own: [`onward_store::Clock`] says what time it is, tokio only waits.
+//!
+//! Reading order: [`Runtime`], [`verbs`] (what a caller may ask), [`port`] (how a worker gets runs and tasks), [`inbox`] (how inputs
+//! reach a run that is being worked on), [`housekeeping`] (what happens because time passes), [`courier`] (news between runs).
+
+mod alarm;
+mod background;
+mod by_run;
+mod call_id;
+mod courier;
+mod error;
+mod held;
+mod housekeeping;
+mod hub;
+mod inbox;
+mod port;
+mod question;
+mod reading;
+mod session;
+mod supply;
+mod update;
+mod verbs;
+mod watch;
+mod worker;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_store::{Clock, Retention, Store};
+
+pub use background::Background;
+pub use call_id::CallId;
+pub use error::RuntimeError;
+pub use housekeeping::{Did, Tick};
+pub use inbox::Inbox;
+pub use port::WorkerPort;
+pub use question::Decide;
+pub use verbs::{SendSignal, StartRun};
+pub use watch::RunWatch;
+pub use worker::WorkerProfile;
+
+use hub::Hub;
+
+/// How a runtime behaves.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// How long a worker may be silent before its runs and tasks go to others.
+    pub lease: Duration,
+    /// How long closed runs are kept.
+    pub retention: Retention,
+    /// How long anything waits for a hint before it looks for itself. A lost hint, a clock that jumped or another process's write is
+    /// noticed after this time; one second is short for a person and costs an idle process one query.
+    pub fallback: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { lease: Duration::from_secs(30), retention: Retention::default(), fallback: Duration::from_secs(1) }
+    }
+}
+
+/// The engine's shell over one store. Cheap to clone: all clones are one runtime.
+#[derive(Clone)]
+pub struct Runtime {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+    pub options: Options,
+    /// What the store's listener tells; it must not know the store, which holds it.
+    pub hub: Arc<Hub>,
+    /// Held while somebody keeps house, so that two ticks do not do the same work twice.
+    pub house: tokio::sync::Mutex<housekeeping::House>,
+}
+
+impl Runtime {
+    /// Listens to `store` from now on. Nothing happens by itself before [`Runtime::spawn`].
+    ///
+    /// `clock` must be the clock that the store judges by.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: Options) -> Runtime {
+        let hub = Arc::new(Hub::default());
+        store.subscribe(hub.clone());
+        Runtime { shared: Arc::new(Shared { store, clock, options, hub, house: Default::default() }) }
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.shared.store
+    }
+
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared.clock
+    }
+
+    pub fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.shared.hub
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime").field("options", &self.shared.options).finish_non_exhaustive()
+    }
+}

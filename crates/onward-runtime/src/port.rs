@@ -1,0 +1,245 @@
+//! A worker's side: how it gets runs and tasks, and says what it did with them.
+//!
+//! A worker that has joined is handed the runs it can take as they are started, without asking; everything else it claims when it is
+//! told that there is something. Must never decide about a run: commits go to the store as they are.
+//!
+//! Invariant W1: a run that the store leased to a worker gets to that worker, is released, or is lost with the worker's session; also
+//! when whoever started it or waited for it gave up in the middle.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use onward_core::event::RunPaused;
+use onward_core::run::{Commit, Committed, Input, Refusal};
+use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::{Epoch, RunKey, WorkerId};
+use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, StoreError, StoreFuture};
+
+use crate::Runtime;
+use crate::by_run::lock;
+use crate::inbox::Inbox;
+use crate::supply::Looking;
+use crate::worker::{Seat, Worker, WorkerProfile};
+
+/// The epoch of the first claim of any run: a new run has 0, and every claim raises it by one.
+const FIRST_EPOCH: Epoch = Epoch(1);
+
+/// A worker's connection to the runtime. Cheap to clone; when the last clone is dropped, the worker has left.
+#[derive(Clone)]
+pub struct WorkerPort {
+    membership: Arc<Membership>,
+}
+
+struct Membership {
+    runtime: Runtime,
+    worker: Arc<Worker>,
+}
+
+impl Runtime {
+    /// Makes a worker of this process known. It is sent runs and tasks until it leaves; its session is kept alive by
+    /// [`Runtime::spawn`] or [`Runtime::tick`].
+    pub fn join_worker(&self, profile: WorkerProfile) -> WorkerPort {
+        let now = self.clock().now();
+        let worker = Arc::new(Worker::new(profile, now));
+        self.hub().workers.add(worker.clone());
+        self.hub().alarm.joined();
+        WorkerPort { membership: Arc::new(Membership { runtime: self.clone(), worker }) }
+    }
+}
+
+impl WorkerPort {
+    pub fn id(&self) -> &WorkerId {
+        &self.worker().profile.id
+    }
+
+    pub fn runtime(&self) -> &Runtime {
+        &self.membership.runtime
+    }
+
+    /// Waits for runs to work on, at most `limit`. Each has an inbox slot already: inputs that arrive from now on are kept until
+    /// [`WorkerPort::open_inbox`], and the run counts against `runs_max` until [`WorkerPort::close_inbox`]. Where `records` is missing,
+    /// read the log before going on.
+    ///
+    /// May be dropped at any time; runs that were on their way wait for the next call.
+    pub async fn next_runs(&self, limit: usize) -> Vec<ClaimedRun> {
+        let fallback = self.runtime().options().fallback;
+        self.worker().runs.next(limit, fallback, || self.look_for_runs(limit)).await
+    }
+
+    /// Waits for tasks to do, at most `limit`. Their leases are extended until they are reported; but a task with a heartbeat timeout
+    /// must be heard of by its own code.
+    ///
+    /// May be dropped at any time; tasks that were on their way wait for the next call.
+    pub async fn next_tasks(&self, limit: usize) -> Vec<Task> {
+        let fallback = self.runtime().options().fallback;
+        self.worker().tasks.next(limit, fallback, || self.look_for_tasks(limit)).await
+    }
+
+    /// Hands over the inputs kept since the claim of `epoch` and pushes from now on; tells `inbox` at once if the claim is lost.
+    pub fn open_inbox(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
+        self.runtime().hub().inboxes.open(key, epoch, inbox);
+    }
+
+    /// The worker no longer has the run in memory. Closing what is closed or lost is no error.
+    pub fn close_inbox(&self, key: &RunKey, epoch: Epoch) {
+        self.runtime().hub().inboxes.close(key, epoch);
+    }
+
+    pub fn commit(&self, commit: Commit) -> StoreFuture<'_, Committed> {
+        self.runtime().store().commit(commit)
+    }
+
+    /// Gives a lease back and closes the inbox. A lease that is lost already is no error.
+    pub async fn release(&self, key: &RunKey, epoch: Epoch) -> Result<(), StoreError> {
+        self.close_inbox(key, epoch);
+        self.runtime().store().release_run(key.clone(), epoch).await
+    }
+
+    /// Pauses the run with a report, unless somebody else has it by now.
+    pub async fn pause(&self, key: &RunKey, epoch: Epoch, report: RunPaused) -> Result<Appended, StoreError> {
+        let store = self.runtime().store();
+        let head = store.read_run(key.clone(), None).await?.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
+        if head.epoch != epoch {
+            let (current, next) = (head.epoch, head.next_commit);
+            return Err(Refusal::Fenced { key: key.clone(), epoch, current, n: next, next }.into());
+        }
+        store.append_input(key.clone(), Input { generation: Some(head.generation), ..Input::new(report) }).await
+    }
+
+    /// Says what became of claim number `claim` of a task, or that it is still being worked on.
+    pub async fn report_task(&self, id: TaskId, claim: u32, report: TaskReport) -> Result<(), StoreError> {
+        let held = &self.worker().held;
+        let ends = !matches!(report, TaskReport::Heartbeat { .. });
+        let lease = held.lease(&id, self.runtime().options().lease);
+        let answer = self.runtime().store().report_task(id.clone(), claim, report, lease).await;
+        if matches!((&answer, ends), (Ok(()), true) | (Err(StoreError::TaskAttemptOver(_)), _)) {
+            held.end(&id, claim);
+        }
+        answer
+    }
+
+    /// Returns once the attempt is over: reported, canceled, timed out, or given to another worker. Stop working on it then.
+    pub async fn task_over(&self, id: &TaskId, claim: u32) {
+        self.worker().held.over(id, claim).await;
+    }
+
+    /// Ends the membership: no more runs and tasks, no more heartbeats. The caller has released what it was given; what was still on its
+    /// way is released here.
+    pub async fn leave(&self) {
+        self.membership.go();
+        let (runs, tasks) = (self.worker().runs.drain(), self.worker().tasks.drain());
+        give_back(self.runtime(), runs, tasks).await;
+    }
+
+    fn worker(&self) -> &Arc<Worker> {
+        &self.membership.worker
+    }
+
+    fn look_for_runs(&self, limit: usize) {
+        let (runtime, worker) = (self.runtime().clone(), self.worker().clone());
+        let seats = if worker.away.load(Ordering::SeqCst) { Vec::new() } else { worker.take_seats(limit.max(1)) };
+        if seats.is_empty() && lock(&worker.orphans).is_empty() {
+            return; // a seat that becomes free wakes us
+        }
+        if let Some(looking) = worker.runs.begin_look() {
+            tokio::spawn(claim_runs(runtime, worker, seats, looking));
+        }
+    }
+
+    fn look_for_tasks(&self, limit: usize) {
+        let (runtime, worker) = (self.runtime().clone(), self.worker().clone());
+        if worker.profile.task_kinds.is_empty() || worker.away.load(Ordering::SeqCst) {
+            return;
+        }
+        if let Some(looking) = worker.tasks.begin_look() {
+            tokio::spawn(claim_tasks(runtime, worker, limit.max(1), looking));
+        }
+    }
+}
+
+async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, looking: Looking<ClaimedRun>) {
+    let store = runtime.store();
+    let orphans = std::mem::take(&mut *lock(&worker.orphans));
+    for key in orphans {
+        // Its start may have leased it to us and nobody heard of it; released, it is claimed like any other (W1).
+        if store.release_run(key.clone(), FIRST_EPOCH).await.is_err() {
+            lock(&worker.orphans).push(key);
+        }
+    }
+    let limit = seats.len();
+    if limit == 0 {
+        return looking.found(Vec::new(), true);
+    }
+    let request = ClaimRuns { worker: worker.profile.id.clone(), knows: worker.profile.knows.clone(), limit };
+    let window = runtime.hub().inboxes.begin_claim();
+    // An error is no news: the next look comes with the fallback, and a store that is gone for good shows in the heartbeats.
+    let Ok(mut runs) = store.claim_runs(request).await else { return };
+    window.end(&mut runs, seats);
+    let more = runs.len() == limit;
+    looking.found(runs, more);
+    if worker.left.load(Ordering::SeqCst) {
+        give_back(&runtime, worker.runs.drain(), Vec::new()).await;
+    }
+}
+
+async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, looking: Looking<Task>) {
+    let (profile, lease) = (&worker.profile, runtime.options().lease);
+    let (id, queues, kinds) = (profile.id.clone(), profile.queues.clone(), profile.task_kinds.clone());
+    let Ok(tasks) = runtime.store().claim_tasks(ClaimTasks { worker: id, queues, kinds, limit, lease }).await else { return };
+    for task in &tasks {
+        worker.held.add(task);
+        let long = worker.held.lease(&task.id, lease);
+        if long > lease {
+            // The lease must not end before the task's own heartbeat timeout does. If this is lost, the task is only given back early.
+            let beat = TaskReport::Heartbeat { progress: None };
+            drop(runtime.store().report_task(task.id.clone(), task.claim, beat, long).await);
+        }
+    }
+    let more = tasks.len() == limit;
+    looking.found(tasks, more);
+    if worker.left.load(Ordering::SeqCst) {
+        give_back(&runtime, Vec::new(), worker.tasks.drain()).await;
+    }
+}
+
+/// Releases what was leased to a worker that will never take it. What cannot be released is lost with its session.
+async fn give_back(runtime: &Runtime, runs: Vec<ClaimedRun>, tasks: Vec<Task>) {
+    for run in runs {
+        let head = run.head;
+        runtime.hub().inboxes.close(&head.key, head.epoch);
+        drop(runtime.store().release_run(head.key, head.epoch).await);
+    }
+    for task in tasks {
+        drop(runtime.store().report_task(task.id, task.claim, TaskReport::Released, runtime.options().lease).await);
+    }
+}
+
+impl Membership {
+    fn go(&self) {
+        self.worker.left.store(true, Ordering::SeqCst);
+        self.worker.away.store(true, Ordering::SeqCst);
+        self.runtime.hub().workers.remove(&self.worker);
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.go();
+        let (runs, tasks) = (self.worker.runs.drain(), self.worker.tasks.drain());
+        let nothing = runs.is_empty() && tasks.is_empty();
+        if let (false, Ok(tokio)) = (nothing, tokio::runtime::Handle::try_current()) {
+            let runtime = self.runtime.clone();
+            tokio.spawn(async move { give_back(&runtime, runs, tasks).await });
+        }
+    }
+}
+
+impl Runtime {
+    /// Hands a run that was created and claimed in one write to its worker.
+    pub(crate) async fn hand_over(&self, worker: &Arc<Worker>, run: ClaimedRun) {
+        worker.runs.put([run]);
+        if worker.left.load(Ordering::SeqCst) {
+            give_back(self, worker.runs.drain(), Vec::new()).await;
+        }
+    }
+}

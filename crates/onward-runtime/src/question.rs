@@ -1,0 +1,97 @@
+//! Answers to questions that are answered exactly once: approvals and promises.
+//!
+//! Checks that the question exists, is of the right kind, and may be answered by this person; the store sees to it that the first
+//! answer wins and that a repeat of it is no error (L12).
+
+use onward_core::event::{ApprovalDecided, PromiseResolved};
+use onward_core::run::{Input, WaitKind};
+use onward_core::{Event, Failure, Index, Payload};
+use onward_store::{Appended, StoreError, WaitQuery};
+
+use crate::verbs::{check_id, check_text};
+use crate::{CallId, Runtime, RuntimeError};
+
+/// Who fills a question's slot when nobody answers: its deadline, or the code that gave it up.
+const RESERVED_IDS: [&str; 2] = ["expired", "withdrawn"];
+
+/// How many records are read at a time.
+const PAGE: usize = 1_000;
+
+/// A person's decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decide {
+    pub approved: bool,
+    pub feedback: Option<String>,
+    /// Must be one of the deciders, where the approval names any.
+    pub decided_by: Option<String>,
+    /// The same id again is the same decision; another one has lost.
+    pub decision_id: String,
+}
+
+impl Runtime {
+    /// Decides an approval. Fails with `signal_lost` when another decision, or the deadline, came first.
+    pub async fn decide_approval(&self, call: &CallId, decide: Decide) -> Result<Appended, RuntimeError> {
+        let Decide { approved, feedback, decided_by, decision_id } = decide;
+        check_answer_id("decision id", &decision_id)?;
+        check_text("feedback", feedback.as_deref().unwrap_or_default())?;
+        decided_by.as_deref().map_or(Ok(()), |who| check_id("decider", who))?;
+        let deciders = self.deciders(call, WaitKind::Approval).await?;
+        if !deciders.is_empty() && !decided_by.as_ref().is_some_and(|who| deciders.contains(who)) {
+            return Err(RuntimeError::NotADecider { call: call.clone(), decided_by });
+        }
+        let place = call.place.clone();
+        let event = ApprovalDecided { place, approved, feedback, decided_by, decision_id: decision_id.clone() };
+        self.append(&call.run, Input::answer(event, call.generation, &call.place, &decision_id)).await
+    }
+
+    /// Resolves a promise. Fails with `signal_lost` when another resolution, or the deadline, came first.
+    pub async fn resolve_promise(
+        &self,
+        call: &CallId,
+        result: Result<Payload, Failure>,
+        resolution_id: &str,
+    ) -> Result<Appended, RuntimeError> {
+        check_answer_id("resolution id", resolution_id)?;
+        self.deciders(call, WaitKind::Promise).await?;
+        let event = PromiseResolved { place: call.place.clone(), result, resolution_id: resolution_id.to_owned() };
+        self.append(&call.run, Input::answer(event, call.generation, &call.place, resolution_id)).await
+    }
+
+    /// Who may answer the question: nobody named means anybody.
+    ///
+    /// A question that is open is found among the waits. One that is not may be answered already, and then its repeat is no error; so the
+    /// log is asked, which never forgets and in which a question never changes.
+    async fn deciders(&self, call: &CallId, kind: WaitKind) -> Result<Vec<String>, RuntimeError> {
+        let (namespace, run) = (call.run.namespace.clone(), Some(call.run.clone()));
+        let open = self.store().list_waits(WaitQuery { namespace, kind: Some(kind), run, limit: 0 }).await?;
+        if let Some(wait) = open.into_iter().find(|wait| CallId::from(wait) == *call) {
+            return Ok(wait.deciders);
+        }
+        let mut from = Index(0);
+        loop {
+            let records = self.store().read_log(call.run.clone(), Some(call.generation), from, PAGE).await?;
+            let Some(last) = records.last() else {
+                let (key, place) = (call.run.clone(), call.place.to_string());
+                return Err(StoreError::WaitNotFound { key, place }.into());
+            };
+            from = last.next_index();
+            for event in records.into_iter().flat_map(|record| record.events) {
+                match (event, kind) {
+                    (Event::ApprovalRequested(event), WaitKind::Approval) if event.place == call.place => {
+                        return Ok(event.deciders);
+                    }
+                    (Event::PromiseCreated(event), WaitKind::Promise) if event.place == call.place => return Ok(Vec::new()),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+fn check_answer_id(what: &'static str, id: &str) -> Result<(), RuntimeError> {
+    check_id(what, id)?;
+    if RESERVED_IDS.contains(&id) {
+        return Err(RuntimeError::IdReserved { what, id: id.to_owned() });
+    }
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! Reading runs: the whole view, the log, the outcome.
+//!
+//! A read sees a run as it was at one moment, or does not see it; never half of it, however fast it grows or goes (F27).
+
+use onward_core::view::{RunView, outcome};
+use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey};
+use onward_store::StoreError;
+
+use crate::{Runtime, RuntimeError};
+
+/// How many records are read at a time.
+const PAGE: usize = 1_000;
+
+impl Runtime {
+    /// The run's current generation as its log tells it.
+    pub async fn read_run(&self, key: &RunKey) -> Result<RunView, RuntimeError> {
+        loop {
+            let head = self.read_head(key).await?;
+            let records = self.read_records(&head).await?;
+            let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
+            let same = records.first().is_some_and(|record| record.at == head.created_at);
+            if covered && same {
+                return Ok(RunView::fold(head, &records));
+            }
+            // The run was deleted and started anew while it was read: begin again.
+        }
+    }
+
+    /// What the store knows of the run without reading its log.
+    pub async fn read_head(&self, key: &RunKey) -> Result<RunHead, RuntimeError> {
+        let head = self.store().read_run(key.clone(), None).await?;
+        Ok(head.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?)
+    }
+
+    /// Up to `limit` records from the one that holds event `from`; the current generation's unless another is named.
+    pub async fn read_log(
+        &self,
+        key: &RunKey,
+        generation: Option<u32>,
+        from: Index,
+        limit: usize,
+    ) -> Result<Vec<Record>, RuntimeError> {
+        Ok(self.store().read_log(key.clone(), generation, from, limit).await?)
+    }
+
+    /// How the run ended; `None` while it is open. Reads one record, not the log.
+    pub async fn read_outcome(&self, key: &RunKey) -> Result<Option<Result<Payload, Failure>>, RuntimeError> {
+        let head = self.read_head(key).await?;
+        if !head.status.is_closed() {
+            return Ok(None);
+        }
+        let last = Index(head.next_index.0 - 1);
+        let records = self.store().read_log(key.clone(), Some(head.generation), last, 1).await?;
+        Ok(records.last().and_then(outcome))
+    }
+
+    /// The log of one generation, at least up to where its head says it ends.
+    async fn read_records(&self, head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
+        let mut records: Vec<Record> = Vec::new();
+        loop {
+            let from = records.last().map_or(Index(0), Record::next_index);
+            if from >= head.next_index {
+                return Ok(records);
+            }
+            let page = self.store().read_log(head.key.clone(), Some(head.generation), from, PAGE).await?;
+            if page.is_empty() {
+                return Ok(records);
+            }
+            records.extend(page);
+        }
+    }
+}

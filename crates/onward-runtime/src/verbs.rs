@@ -1,0 +1,191 @@
+//! What a caller may ask of runs: start, signal, cancel, terminate, pause, resume, delete, list.
+//!
+//! Checks what came from outside and hands it to the store, which decides with `onward-core`. What is durable when a verb returns `Ok`
+//! is what the store promises: everything.
+
+use std::sync::Arc;
+
+use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
+use onward_core::run::{Input, NewRun, Wait, WaitKind};
+use onward_core::{Event, Name, Payload, RunKey};
+use onward_store::{Appended, Consequence, Delete, RunPage, RunQuery, Started, StoreError, WaitQuery};
+
+use crate::by_run::lock;
+use crate::hub::Hub;
+use crate::inbox::Ticket;
+use crate::worker::Worker;
+use crate::{Runtime, RuntimeError};
+
+/// The longest reason or feedback, in bytes: texts for people, not data.
+pub(crate) const TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// A run to be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StartRun {
+    /// The same key with the same kind and input is the same run.
+    pub key: RunKey,
+    pub kind: Name,
+    /// The version of the code the run is pinned to.
+    pub version: Option<Name>,
+    pub input: Payload,
+    /// Where the run's chance derives from; any number.
+    pub seed: u64,
+    /// Delivered with the start, in one write, also when the run exists already.
+    pub signal: Option<SendSignal>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct SendSignal {
+    pub name: Name,
+    pub payload: Payload,
+    /// The same id again is the same signal.
+    pub signal_id: Option<String>,
+    /// The run it comes from.
+    pub sender: Option<RunKey>,
+}
+
+impl SendSignal {
+    fn into_input(self) -> Result<Input, RuntimeError> {
+        let SendSignal { name, payload, signal_id, sender } = self;
+        if let Some(id) = &signal_id {
+            check_id("signal id", id)?;
+        }
+        Ok(Input::signal(SignalReceived { name, payload, signal_id, sender }))
+    }
+}
+
+impl Runtime {
+    /// Starts a run, or finds it. A run that a worker of this process can take at once is claimed in the same write and handed to it.
+    ///
+    /// May be dropped at any time: the run is then started or not, and worked on if it is.
+    pub async fn start_run(&self, start: StartRun) -> Result<Started, RuntimeError> {
+        let StartRun { key, kind, version, input, seed, signal } = start;
+        let signal = signal.map(SendSignal::into_input).transpose()?;
+        let started = RunStarted { kind, version, input, seed, parent: None, generation: 0, mailbox: Vec::new() };
+        Ok(self.begin_run(NewRun { key, started, signal }).await?)
+    }
+
+    pub(crate) async fn begin_run(&self, run: NewRun) -> Result<Started, StoreError> {
+        let Some(reservation) = Reservation::make(self.hub(), &run) else {
+            return self.store().start_run(run, None).await;
+        };
+        let claim = reservation.worker.profile.id.clone();
+        let mut started = match self.store().start_run(run, Some(claim)).await {
+            Ok(started) => started,
+            Err(error) => {
+                if matches!(error.consequence(), Consequence::TellCaller) {
+                    reservation.withdraw();
+                }
+                return Err(error);
+            }
+        };
+        let Some(claimed) = started.claimed.take() else {
+            reservation.withdraw();
+            return Ok(started);
+        };
+        let worker = reservation.worker.clone();
+        if reservation.confirm(&claimed.head) {
+            self.hand_over(&worker, claimed).await;
+        } else {
+            // The worker lost its session meanwhile; the run is as good as never claimed.
+            self.store().release_run(claimed.head.key, claimed.head.epoch).await?;
+        }
+        Ok(started)
+    }
+
+    /// Puts a signal into the run's mailbox.
+    pub async fn signal_run(&self, key: &RunKey, signal: SendSignal) -> Result<Appended, RuntimeError> {
+        self.append(key, signal.into_input()?).await
+    }
+
+    /// Asks the run to stop; its code may compensate first.
+    pub async fn cancel_run(&self, key: &RunKey, reason: &str) -> Result<Appended, RuntimeError> {
+        check_text("reason", reason)?;
+        self.append(key, Input::new(CancelRequested { reason: reason.to_owned() })).await
+    }
+
+    /// Ends the run at once; its code is not asked.
+    pub async fn terminate_run(&self, key: &RunKey, reason: &str) -> Result<Appended, RuntimeError> {
+        check_text("reason", reason)?;
+        self.append(key, Input::new(TerminateRequested { reason: reason.to_owned() })).await
+    }
+
+    /// Makes the run stand still, timers included, until it is resumed.
+    pub async fn pause_run(&self, key: &RunKey, pause: RunPaused) -> Result<Appended, RuntimeError> {
+        check_text("pause message", &pause.message)?;
+        self.append(key, Input::new(pause)).await
+    }
+
+    pub async fn resume_run(&self, key: &RunKey) -> Result<Appended, RuntimeError> {
+        self.append(key, Input::new(Event::RunResumed(RunResumed {}))).await
+    }
+
+    /// Deletes a closed run with all its generations.
+    pub async fn delete_run(&self, key: &RunKey, reason: &str) -> Result<(), RuntimeError> {
+        check_text("reason", reason)?;
+        self.store().delete_runs(Delete::Run { key: key.clone(), reason: reason.to_owned() }).await?;
+        Ok(())
+    }
+
+    pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, RuntimeError> {
+        Ok(self.store().list_runs(query).await?)
+    }
+
+    /// Open approvals, oldest first, whatever kind the query names.
+    pub async fn list_approvals(&self, query: WaitQuery) -> Result<Vec<Wait>, RuntimeError> {
+        Ok(self.store().list_waits(WaitQuery { kind: Some(WaitKind::Approval), ..query }).await?)
+    }
+
+    pub(crate) async fn append(&self, key: &RunKey, input: Input) -> Result<Appended, RuntimeError> {
+        Ok(self.store().append_input(key.clone(), input).await?)
+    }
+}
+
+/// A seat and an inbox slot for a run that is being started here. Dropped before the store has answered, it leaves word that the worker
+/// may hold a run that nobody told it of (W1).
+struct Reservation {
+    hub: Arc<Hub>,
+    worker: Arc<Worker>,
+    key: RunKey,
+    ticket: Ticket,
+    settled: bool,
+}
+
+impl Reservation {
+    fn make(hub: &Arc<Hub>, run: &NewRun) -> Option<Reservation> {
+        let (worker, seat) = hub.workers.seat_for(&run.started.kind, &run.started.version)?;
+        let ticket = hub.inboxes.reserve(&run.key, seat)?;
+        Some(Reservation { hub: hub.clone(), worker, key: run.key.clone(), ticket, settled: false })
+    }
+
+    fn confirm(mut self, head: &onward_core::RunHead) -> bool {
+        self.settled = true;
+        self.hub.inboxes.confirm(self.ticket, head)
+    }
+
+    /// The run was not claimed.
+    fn withdraw(mut self) {
+        self.settled = true;
+        self.hub.inboxes.cancel(&self.key, self.ticket);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.hub.inboxes.cancel(&self.key, self.ticket);
+            lock(&self.worker.orphans).push(self.key.clone());
+            self.worker.runs.want();
+        }
+    }
+}
+
+/// An id made up by a caller obeys the limits of every name.
+pub(crate) fn check_id(what: &'static str, id: &str) -> Result<(), RuntimeError> {
+    Name::new(id).map(drop).map_err(|source| RuntimeError::IdInvalid { what, source })
+}
+
+pub(crate) fn check_text(what: &'static str, text: &str) -> Result<(), RuntimeError> {
+    let (bytes, max) = (text.len(), TEXT_BYTES_MAX);
+    if bytes > max { Err(RuntimeError::TextTooLong { what, bytes, max }) } else { Ok(()) }
+}

@@ -1,0 +1,174 @@
+//! Waiting for something to happen to one run.
+//!
+//! A watch is a bell at the run: the store's listener rings it, and its owner then reads what there is. A bell that was not rung costs
+//! time only: its owner looks by itself now and then, ever less often, because many may wait for months.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use onward_core::view::{RunView, outcome};
+use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey};
+use tokio::sync::Notify;
+
+use crate::by_run::{ByRun, lock};
+use crate::{Runtime, RuntimeError};
+
+/// By how much the pauses between own looks may grow over the fallback.
+const PATIENCE_MAX: u32 = 16;
+
+/// Where a log ends: its generation and the next index.
+type Position = (u32, Index);
+
+#[derive(Default)]
+pub(crate) struct Watches {
+    bells: ByRun<Vec<Arc<Bell>>>,
+    /// How many bells ring for every append, not only for the last one.
+    curious: AtomicUsize,
+}
+
+struct Bell {
+    curious: bool,
+    heard: Mutex<Heard>,
+    rung: Notify,
+}
+
+#[derive(Default)]
+struct Heard {
+    position: Option<Position>,
+    outcome: Option<Result<Payload, Failure>>,
+}
+
+impl Watches {
+    pub fn appended(&self, head: &RunHead, record: &Record) {
+        let ends = record.ends_log();
+        if !ends && self.curious.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        self.bells.update(&head.key, |bells| {
+            let position = (head.generation, record.next_index());
+            bells.iter().filter(|bell| ends || bell.curious).for_each(|bell| bell.ring(position, record));
+        });
+    }
+
+    fn hang(&self, key: &RunKey, curious: bool) -> Arc<Bell> {
+        let bell = Arc::new(Bell { curious, heard: Mutex::default(), rung: Notify::new() });
+        self.curious.fetch_add(usize::from(curious), Ordering::SeqCst);
+        self.bells.edit(key, |bells| bells.get_or_insert_default().push(bell.clone()));
+        bell
+    }
+
+    fn take_down(&self, key: &RunKey, bell: &Arc<Bell>) {
+        self.curious.fetch_sub(usize::from(bell.curious), Ordering::SeqCst);
+        self.bells.edit(key, |bells| {
+            if let Some(list) = bells {
+                list.retain(|other| !Arc::ptr_eq(other, bell));
+                bells.take_if(|list| list.is_empty());
+            }
+        });
+    }
+}
+
+impl Bell {
+    fn ring(&self, position: Position, record: &Record) {
+        let mut heard = lock(&self.heard);
+        heard.position = heard.position.max(Some(position));
+        heard.outcome = outcome(record);
+        drop(heard);
+        self.rung.notify_one();
+    }
+}
+
+/// A bell that is taken down when nobody listens any more.
+struct Hung {
+    runtime: Runtime,
+    key: RunKey,
+    bell: Arc<Bell>,
+    patience: u32,
+}
+
+impl Hung {
+    fn new(runtime: &Runtime, key: &RunKey, curious: bool) -> Hung {
+        let bell = runtime.hub().watches.hang(key, curious);
+        Hung { runtime: runtime.clone(), key: key.clone(), bell, patience: 1 }
+    }
+
+    /// Waits until the bell rings, or returns false when it is time to look without.
+    async fn rung(&mut self) -> bool {
+        let pause: Duration = self.runtime.options().fallback * self.patience;
+        let rung = tokio::time::timeout(pause, self.bell.rung.notified()).await.is_ok();
+        self.patience = if rung { 1 } else { (self.patience * 2).min(PATIENCE_MAX) };
+        rung
+    }
+}
+
+impl Drop for Hung {
+    fn drop(&mut self) {
+        self.runtime.hub().watches.take_down(&self.key, &self.bell);
+    }
+}
+
+/// Tells of every append to one run.
+pub struct RunWatch {
+    hung: Hung,
+    seen: Position,
+}
+
+impl RunWatch {
+    /// Returns after an append that came since the watch was made or this last returned. Several appends may be one change.
+    ///
+    /// Fails with `run_not_found` when the run is deleted. May be dropped at any time without missing a change.
+    pub async fn changed(&mut self) -> Result<(), RuntimeError> {
+        loop {
+            let heard = lock(&self.hung.bell.heard).position;
+            if let Some(position) = heard.filter(|position| *position > self.seen) {
+                self.seen = position;
+                return Ok(());
+            }
+            if !self.hung.rung().await {
+                let head = self.hung.runtime.read_head(&self.hung.key).await?;
+                let position = (head.generation, head.next_index);
+                if std::mem::replace(&mut self.seen, position) != position {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// The generation the watch last knew of.
+    pub fn generation(&self) -> u32 {
+        self.seen.0
+    }
+}
+
+impl Runtime {
+    /// Watches a run from now on.
+    pub async fn watch_run(&self, key: &RunKey) -> Result<RunWatch, RuntimeError> {
+        let hung = Hung::new(self, key, true);
+        let head = self.read_head(key).await?;
+        Ok(RunWatch { hung, seen: (head.generation, head.next_index) })
+    }
+
+    /// Waits until the run is closed, through all its generations.
+    pub async fn wait_for_end(&self, key: &RunKey) -> Result<RunView, RuntimeError> {
+        let _outcome = self.wait_for_outcome(key).await?;
+        self.read_run(key).await
+    }
+
+    /// Waits until the run is closed and returns its result, without reading its log.
+    pub async fn wait_for_outcome(&self, key: &RunKey) -> Result<Result<Payload, Failure>, RuntimeError> {
+        let mut hung = Hung::new(self, key, false);
+        if let Some(outcome) = self.read_outcome(key).await? {
+            return Ok(outcome);
+        }
+        loop {
+            hung.rung().await;
+            if let Some(outcome) = lock(&hung.bell.heard).outcome.take() {
+                return Ok(outcome);
+            }
+            if let Some(outcome) = self.read_outcome(key).await? {
+                return Ok(outcome);
+            }
+        }
+    }
+}

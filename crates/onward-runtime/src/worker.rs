@@ -1,0 +1,153 @@
+//! The workers of this process: what each can do, how busy it is, and what is on its way to it.
+//!
+//! Must never call the store: hints come in here from the store's own thread. The worker's own side is [`crate::port`].
+//!
+//! Invariant W2: a worker holds at most `runs_max` runs at a time, counted from before the store is asked.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use onward_core::task::Task;
+use onward_core::{Name, Record, RunHead, RunKey, Timestamp, WorkerId};
+use onward_store::ClaimedRun;
+
+use crate::held::HeldTasks;
+use crate::session::Session;
+use crate::supply::Supply;
+
+/// What a worker is and can do.
+#[derive(Debug, Clone)]
+pub struct WorkerProfile {
+    /// One life of a worker process; never used again.
+    pub id: WorkerId,
+    /// The kinds and versions it has code for; `None` as version stands for runs without one.
+    pub knows: Arc<BTreeMap<Name, Vec<Option<Name>>>>,
+    pub task_kinds: Arc<Vec<Name>>,
+    /// `None` is the default queue.
+    pub queues: Vec<Option<Name>>,
+    /// How many runs it holds at a time, whether they are busy or rest in its memory.
+    pub runs_max: usize,
+}
+
+/// A worker as the runtime knows it.
+pub(crate) struct Worker {
+    pub profile: WorkerProfile,
+    pub runs: Arc<Supply<ClaimedRun>>,
+    pub tasks: Arc<Supply<Task>>,
+    pub held: HeldTasks,
+    pub session: Mutex<Session>,
+    /// Runs that were leased to the worker at their start, perhaps, for a caller who did not stay to hear of it.
+    pub orphans: Mutex<Vec<RunKey>>,
+    seats: AtomicUsize,
+    /// Takes nothing more: it has left, or cannot reach the store.
+    pub away: AtomicBool,
+    pub left: AtomicBool,
+}
+
+impl Worker {
+    pub fn new(profile: WorkerProfile, now: Timestamp) -> Worker {
+        Worker {
+            profile,
+            runs: Arc::default(),
+            tasks: Arc::default(),
+            held: HeldTasks::default(),
+            session: Mutex::new(Session::new(now)),
+            orphans: Mutex::default(),
+            seats: AtomicUsize::new(0),
+            away: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+        }
+    }
+
+    fn knows(&self, head: &RunHead) -> bool {
+        self.knows_kind(&head.kind, &head.version)
+    }
+
+    fn knows_kind(&self, kind: &Name, version: &Option<Name>) -> bool {
+        self.profile.knows.get(kind).is_some_and(|versions| versions.contains(version))
+    }
+
+    /// Takes up to `count` free seats (W2).
+    pub fn take_seats(self: &Arc<Worker>, count: usize) -> Vec<Seat> {
+        let mut taken = 0;
+        let take = |used: usize| {
+            taken = self.profile.runs_max.saturating_sub(used).min(count);
+            Some(used + taken)
+        };
+        // The closure always answers, so the update cannot fail.
+        let _ = self.seats.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
+        (0..taken).map(|_| Seat { worker: self.clone() }).collect()
+    }
+}
+
+/// Room for one run at a worker.
+pub(crate) struct Seat {
+    worker: Arc<Worker>,
+}
+
+impl Seat {
+    pub fn is_of(&self, worker: &Arc<Worker>) -> bool {
+        Arc::ptr_eq(&self.worker, worker)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.worker.seats.fetch_sub(1, Ordering::SeqCst);
+        self.worker.runs.wake_if_wanted();
+    }
+}
+
+/// The workers of this process.
+#[derive(Default)]
+pub(crate) struct Workers {
+    all: RwLock<Vec<Arc<Worker>>>,
+}
+
+impl Workers {
+    pub fn list(&self) -> Vec<Arc<Worker>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn add(&self, worker: Arc<Worker>) {
+        self.all.write().unwrap_or_else(PoisonError::into_inner).push(worker);
+    }
+
+    pub fn remove(&self, worker: &Arc<Worker>) {
+        self.all.write().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, worker));
+    }
+
+    /// A seat at the least busy worker that can take a run of this kind.
+    pub fn seat_for(&self, kind: &Name, version: &Option<Name>) -> Option<(Arc<Worker>, Seat)> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let able = all.iter().filter(|worker| worker.knows_kind(kind, version) && !worker.away.load(Ordering::SeqCst));
+        let worker = able.min_by_key(|worker| worker.seats.load(Ordering::SeqCst))?;
+        Some((worker.clone(), worker.take_seats(1).pop()?))
+    }
+
+    pub fn run_pending(&self, head: &RunHead) {
+        self.each(|worker| {
+            if worker.knows(head) {
+                worker.runs.want();
+            }
+        });
+    }
+
+    pub fn task_queued(&self, task: &Task) {
+        self.each(|worker| {
+            let profile = &worker.profile;
+            if profile.task_kinds.contains(&task.kind) && profile.queues.contains(&task.options.queue) {
+                worker.tasks.want();
+            }
+        });
+    }
+
+    pub fn appended(&self, head: &RunHead, record: &Record) {
+        self.each(|worker| worker.held.appended(head, record));
+    }
+
+    fn each(&self, visit: impl FnMut(&Arc<Worker>)) {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).iter().for_each(visit);
+    }
+}
