@@ -75,20 +75,27 @@ impl Inboxes {
                 return None;
             }
             let to = To::Kept(BTreeMap::new());
-            *slot = Some(Slot { seat, ticket, generation: 0, epoch: None, next: Index(0), to });
+            // The worker gets `run_started` with the claim.
+            *slot = Some(Slot { seat, ticket, generation: 0, epoch: None, next: Index(1), to });
             Some(ticket)
         })
     }
 
     /// The run was created and claimed. Returns false when the slot is gone: the claim is nobody's.
-    pub fn confirm(&self, ticket: Ticket, head: &RunHead) -> bool {
-        self.slots.edit(&head.key, |slot| match slot {
-            Some(slot) if slot.ticket == ticket => {
-                slot.epoch = Some(head.epoch);
-                true
+    pub fn confirm(&self, ticket: Ticket, run: &ClaimedRun) -> bool {
+        let confirmed = self.slots.update(&run.head.key, |slot| {
+            if slot.ticket != ticket {
+                return false;
             }
-            _ => false,
-        })
+            slot.epoch = Some(run.head.epoch);
+            slot.skip_to(end_of(run));
+            true
+        });
+        confirmed == Some(true)
+    }
+
+    pub fn has(&self, key: &RunKey) -> bool {
+        self.slots.update(key, |_| ()).is_some()
     }
 
     /// The run was not claimed after all.
@@ -139,11 +146,10 @@ impl Inboxes {
     }
 
     fn admit(&self, run: &mut ClaimedRun, seat: Seat, seen: &Seen) {
-        let head = &run.head;
         if seen.overflowed {
             run.records = None; // the worker reads the log itself, now that there is a slot
         }
-        let next = run.records.as_ref().and_then(|records| records.last()).map_or(Index(0), Record::next_index);
+        let (head, next) = (&run.head, end_of(run));
         let ticket = Ticket(self.tickets.fetch_add(1, Ordering::SeqCst));
         let to = To::Kept(BTreeMap::new());
         let mut fresh = Slot { seat, ticket, generation: head.generation, epoch: Some(head.epoch), next, to };
@@ -183,11 +189,23 @@ impl Slot {
         Taken::Yes
     }
 
+    fn skip_to(&mut self, next: Index) {
+        self.next = self.next.max(next);
+        if let To::Kept(records) = &mut self.to {
+            *records = records.split_off(&next);
+        }
+    }
+
     fn tell_lost(&self) {
         if let To::Inbox(inbox) = &self.to {
             inbox.lost();
         }
     }
+}
+
+/// Where the log ends that the worker is given with the claim.
+fn end_of(run: &ClaimedRun) -> Index {
+    run.records.as_ref().and_then(|records| records.last()).map_or(Index(1), Record::next_index)
 }
 
 #[derive(Default)]

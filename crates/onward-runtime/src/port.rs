@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed, Input, Refusal};
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, RunKey, WorkerId};
+use onward_core::{Epoch, RunKey, Status, WorkerId};
 use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, StoreError, StoreFuture};
 
 use crate::Runtime;
@@ -21,8 +21,8 @@ use crate::inbox::Inbox;
 use crate::supply::Looking;
 use crate::worker::{Seat, Worker, WorkerProfile};
 
-/// The epoch of the first claim of any run: a new run has 0, and every claim raises it by one.
-const FIRST_EPOCH: Epoch = Epoch(1);
+/// An epoch that no worker ever has.
+const NO_EPOCH: Epoch = Epoch(0);
 
 /// A worker's connection to the runtime. Cheap to clone; when the last clone is dropped, the worker has left.
 #[derive(Clone)]
@@ -159,16 +159,10 @@ impl WorkerPort {
 
 async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, looking: Looking<ClaimedRun>) {
     let store = runtime.store();
-    let orphans = std::mem::take(&mut *lock(&worker.orphans));
-    for key in orphans {
-        // Its start may have leased it to us and nobody heard of it; released, it is claimed like any other (W1).
-        if store.release_run(key.clone(), FIRST_EPOCH).await.is_err() {
-            lock(&worker.orphans).push(key);
-        }
-    }
+    adopt_orphans(&runtime, &worker).await;
     let limit = seats.len();
     if limit == 0 {
-        return looking.found(Vec::new(), true);
+        return looking.put_off();
     }
     let request = ClaimRuns { worker: worker.profile.id.clone(), knows: worker.profile.knows.clone(), limit };
     let window = runtime.hub().inboxes.begin_claim();
@@ -180,6 +174,32 @@ async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, loo
     if worker.left.load(Ordering::SeqCst) {
         give_back(&runtime, worker.runs.drain(), Vec::new()).await;
     }
+}
+
+/// Releases runs whose start leased them to this worker, perhaps, while nobody was left to hear of it. Released, they are claimed like
+/// any other (W1). A start that was given up may still be on its way for a while.
+async fn adopt_orphans(runtime: &Runtime, worker: &Worker) {
+    let orphans = std::mem::take(&mut *lock(&worker.orphans));
+    for orphan in orphans {
+        let settled = adopt(runtime, &orphan.key).await.unwrap_or(false);
+        if !settled && runtime.clock().now() < orphan.until {
+            lock(&worker.orphans).push(orphan);
+        }
+    }
+}
+
+/// Returns whether the run's start has come through; then nobody holds it who does not know it.
+async fn adopt(runtime: &Runtime, key: &RunKey) -> Result<bool, StoreError> {
+    let store = runtime.store();
+    // A write that changes nothing, so that the read comes after the writes before it.
+    store.release_run(key.clone(), NO_EPOCH).await?;
+    let Some(head) = store.read_run(key.clone(), None).await? else { return Ok(false) };
+    let unknown = head.status == Status::Running && head.next_commit == 0 && !runtime.hub().inboxes.has(key);
+    if unknown {
+        // If it is another process's after all, that one is fenced and the run begins once more: nothing is lost but work.
+        store.release_run(key.clone(), head.epoch).await?;
+    }
+    Ok(true)
 }
 
 async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, looking: Looking<Task>) {

@@ -87,6 +87,11 @@ pub(crate) struct Looking<T> {
 }
 
 impl<T> Looking<T> {
+    /// Could not look now; whoever makes that possible wakes the supply.
+    pub fn put_off(self) {
+        self.supply.wanted.store(true, Ordering::SeqCst);
+    }
+
     /// Found `items`; with `more` there may be others.
     pub fn found(self, items: Vec<T>, more: bool) {
         let supply = self.supply.clone();

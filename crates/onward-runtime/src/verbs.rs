@@ -8,12 +8,11 @@ use std::sync::Arc;
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
 use onward_core::run::{Input, NewRun, Wait, WaitKind};
 use onward_core::{Event, Name, Payload, RunKey};
-use onward_store::{Appended, Consequence, Delete, RunPage, RunQuery, Started, StoreError, WaitQuery};
+use onward_store::{Appended, ClaimedRun, Consequence, Delete, RunPage, RunQuery, Started, StoreError, WaitQuery};
 
 use crate::by_run::lock;
-use crate::hub::Hub;
 use crate::inbox::Ticket;
-use crate::worker::Worker;
+use crate::worker::{Orphan, Worker};
 use crate::{Runtime, RuntimeError};
 
 /// The longest reason or feedback, in bytes: texts for people, not data.
@@ -66,7 +65,7 @@ impl Runtime {
     }
 
     pub(crate) async fn begin_run(&self, run: NewRun) -> Result<Started, StoreError> {
-        let Some(reservation) = Reservation::make(self.hub(), &run) else {
+        let Some(reservation) = Reservation::make(self, &run) else {
             return self.store().start_run(run, None).await;
         };
         let claim = reservation.worker.profile.id.clone();
@@ -84,7 +83,7 @@ impl Runtime {
             return Ok(started);
         };
         let worker = reservation.worker.clone();
-        if reservation.confirm(&claimed.head) {
+        if reservation.confirm(&claimed) {
             self.hand_over(&worker, claimed).await;
         } else {
             // The worker lost its session meanwhile; the run is as good as never claimed.
@@ -144,7 +143,7 @@ impl Runtime {
 /// A seat and an inbox slot for a run that is being started here. Dropped before the store has answered, it leaves word that the worker
 /// may hold a run that nobody told it of (W1).
 struct Reservation {
-    hub: Arc<Hub>,
+    runtime: Runtime,
     worker: Arc<Worker>,
     key: RunKey,
     ticket: Ticket,
@@ -152,29 +151,31 @@ struct Reservation {
 }
 
 impl Reservation {
-    fn make(hub: &Arc<Hub>, run: &NewRun) -> Option<Reservation> {
+    fn make(runtime: &Runtime, run: &NewRun) -> Option<Reservation> {
+        let hub = runtime.hub();
         let (worker, seat) = hub.workers.seat_for(&run.started.kind, &run.started.version)?;
         let ticket = hub.inboxes.reserve(&run.key, seat)?;
-        Some(Reservation { hub: hub.clone(), worker, key: run.key.clone(), ticket, settled: false })
+        Some(Reservation { runtime: runtime.clone(), worker, key: run.key.clone(), ticket, settled: false })
     }
 
-    fn confirm(mut self, head: &onward_core::RunHead) -> bool {
+    fn confirm(mut self, run: &ClaimedRun) -> bool {
         self.settled = true;
-        self.hub.inboxes.confirm(self.ticket, head)
+        self.runtime.hub().inboxes.confirm(self.ticket, run)
     }
 
     /// The run was not claimed.
     fn withdraw(mut self) {
         self.settled = true;
-        self.hub.inboxes.cancel(&self.key, self.ticket);
+        self.runtime.hub().inboxes.cancel(&self.key, self.ticket);
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         if !self.settled {
-            self.hub.inboxes.cancel(&self.key, self.ticket);
-            lock(&self.worker.orphans).push(self.key.clone());
+            self.runtime.hub().inboxes.cancel(&self.key, self.ticket);
+            let until = self.runtime.clock().now().after(self.runtime.options().lease);
+            lock(&self.worker.orphans).push(Orphan { key: self.key.clone(), until });
             self.worker.runs.want();
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct Worker {
     pub held: HeldTasks,
     pub session: Mutex<Session>,
     /// Runs that were leased to the worker at their start, perhaps, for a caller who did not stay to hear of it.
-    pub orphans: Mutex<Vec<RunKey>>,
+    pub orphans: Mutex<Vec<Orphan>>,
     seats: AtomicUsize,
     /// Takes nothing more: it has left, or cannot reach the store.
     pub away: AtomicBool,
@@ -79,6 +79,13 @@ impl Worker {
         let _ = self.seats.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
         (0..taken).map(|_| Seat { worker: self.clone() }).collect()
     }
+}
+
+/// A run whose start was given up before the store answered.
+pub(crate) struct Orphan {
+    pub key: RunKey,
+    /// Until when the start may still come through.
+    pub until: Timestamp,
 }
 
 /// Room for one run at a worker.

@@ -1,0 +1,178 @@
+//! A store that fails, stalls or lets something happen at chosen points, and counts what it is asked.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
+use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::{Epoch, Index, Record, RunHead, RunKey, WorkerId};
+use onward_store::{
+    Appended, Change, ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeliveryId, Expired, Listener, MemoryStore, RunPage, RunQuery,
+    Started, Store, StoreError, StoreFuture, WaitQuery,
+};
+use tokio::sync::Notify;
+
+/// Where in an operation something happens: before the store does it, or after, when the answer is on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    Before,
+    After,
+}
+
+pub enum Happening {
+    /// The caller hears that the store cannot be reached.
+    Fail,
+    /// The call waits until it is let go.
+    Stall(Arc<Notify>),
+    Do(Box<dyn FnOnce(&MemoryStore) + Send>),
+}
+
+pub struct FaultyStore {
+    pub memory: MemoryStore,
+    happenings: Mutex<Vec<(&'static str, When, Happening)>>,
+    down: AtomicBool,
+    deaf: Arc<AtomicBool>,
+    calls: Mutex<BTreeMap<&'static str, usize>>,
+}
+
+impl FaultyStore {
+    pub fn new(memory: MemoryStore) -> FaultyStore {
+        let (happenings, calls) = (Mutex::default(), Mutex::default());
+        FaultyStore { memory, happenings, down: AtomicBool::new(false), deaf: Arc::default(), calls }
+    }
+
+    /// The next call of `operation` meets this.
+    pub fn once(&self, operation: &'static str, when: When, happening: Happening) {
+        self.happenings.lock().unwrap().push((operation, when, happening));
+    }
+
+    pub fn fail_once(&self, operation: &'static str, when: When) {
+        self.once(operation, when, Happening::Fail);
+    }
+
+    pub fn stall_once(&self, operation: &'static str, when: When) -> Arc<Notify> {
+        let gate = Arc::new(Notify::new());
+        self.once(operation, when, Happening::Stall(gate.clone()));
+        gate
+    }
+
+    pub fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// Listeners hear nothing any more.
+    pub fn go_deaf(&self) {
+        self.deaf.store(true, Ordering::SeqCst);
+    }
+
+    pub fn calls(&self, operation: &str) -> usize {
+        self.calls.lock().unwrap().get(operation).copied().unwrap_or(0)
+    }
+
+    pub fn is_exhausted(&self) -> bool {
+        self.happenings.lock().unwrap().is_empty()
+    }
+
+    fn through<'a, T: Send + 'a>(&'a self, operation: &'static str, inner: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
+        Box::pin(async move {
+            *self.calls.lock().unwrap().entry(operation).or_default() += 1;
+            self.meet(operation, When::Before).await?;
+            let answer = inner.await;
+            self.meet(operation, When::After).await?;
+            answer
+        })
+    }
+
+    async fn meet(&self, operation: &'static str, when: When) -> Result<(), StoreError> {
+        let unavailable = || StoreError::Unavailable { why: format!("told to fail {when:?} {operation}") };
+        if self.down.load(Ordering::SeqCst) {
+            return Err(unavailable());
+        }
+        let met = {
+            let mut happenings = self.happenings.lock().unwrap();
+            let position = happenings.iter().position(|(other, at, _)| *other == operation && *at == when);
+            position.map(|position| happenings.remove(position).2)
+        };
+        match met {
+            None => Ok(()),
+            Some(Happening::Fail) => Err(unavailable()),
+            Some(Happening::Stall(gate)) => {
+                gate.notified().await;
+                Ok(())
+            }
+            Some(Happening::Do(act)) => {
+                act(&self.memory);
+                Ok(())
+            }
+        }
+    }
+}
+
+struct Ear {
+    deaf: Arc<AtomicBool>,
+    listener: Arc<dyn Listener>,
+}
+
+impl Listener for Ear {
+    fn changed(&self, change: Change<'_>) {
+        if !self.deaf.load(Ordering::SeqCst) {
+            self.listener.changed(change);
+        }
+    }
+}
+
+impl Store for FaultyStore {
+    fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
+        self.through("start_run", self.memory.start_run(run, claim))
+    }
+    fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
+        self.through("append_input", self.memory.append_input(run, input))
+    }
+    fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
+        self.through("claim_runs", self.memory.claim_runs(request))
+    }
+    fn commit(&self, commit: Commit) -> StoreFuture<'_, Committed> {
+        self.through("commit", self.memory.commit(commit))
+    }
+    fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
+        self.through("release_run", self.memory.release_run(run, epoch))
+    }
+    fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {
+        self.through("claim_tasks", self.memory.claim_tasks(request))
+    }
+    fn report_task(&self, task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
+        self.through("report_task", self.memory.report_task(task, claim, report, lease))
+    }
+    fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
+        self.through("heartbeat", self.memory.heartbeat(worker, lease))
+    }
+    fn expire(&self, limit: usize) -> StoreFuture<'_, Expired> {
+        self.through("expire", self.memory.expire(limit))
+    }
+    fn deliveries(&self, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>> {
+        self.through("deliveries", self.memory.deliveries(limit))
+    }
+    fn finish_deliveries(&self, done: Vec<DeliveryId>) -> StoreFuture<'_, ()> {
+        self.through("finish_deliveries", self.memory.finish_deliveries(done))
+    }
+    fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>> {
+        self.through("read_run", self.memory.read_run(run, generation))
+    }
+    fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>> {
+        self.through("read_log", self.memory.read_log(run, generation, from, limit))
+    }
+    fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
+        self.through("list_runs", self.memory.list_runs(query))
+    }
+    fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>> {
+        self.through("list_waits", self.memory.list_waits(query))
+    }
+    fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {
+        self.through("delete_runs", self.memory.delete_runs(delete))
+    }
+    fn subscribe(&self, listener: Arc<dyn Listener>) {
+        self.memory.subscribe(Arc::new(Ear { deaf: self.deaf.clone(), listener }));
+    }
+}

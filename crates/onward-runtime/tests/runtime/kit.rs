@@ -1,0 +1,271 @@
+//! A runtime over the reference store with a clock in the hand, and short words for what tests say often.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use onward_core::event::{
+    ApprovalRequested, ChildStarted, OnParentClose, PromiseCreated, RunCompleted, RunContinued, SignalAwaited, SignalSent,
+    TaskScheduled, TimerStarted,
+};
+use onward_core::run::{Commit, Committed};
+use onward_core::task::TaskOptions;
+use onward_core::{
+    CommitId, Epoch, Event, Hash, Index, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Timestamp, WorkerId,
+};
+use onward_runtime::{Inbox, Options, Runtime, RuntimeError, SendSignal, StartRun, WorkerPort, WorkerProfile};
+use onward_store::{ClaimedRun, ManualClock, MemoryStore, StoreError};
+
+use crate::faulty::FaultyStore;
+
+pub struct Kit {
+    pub store: Arc<FaultyStore>,
+    pub clock: Arc<ManualClock>,
+    pub runtime: Runtime,
+}
+
+impl Kit {
+    pub fn new() -> Kit {
+        Kit::with(Options::default())
+    }
+
+    pub fn with(options: Options) -> Kit {
+        let clock = Arc::new(ManualClock::default());
+        let store = Arc::new(FaultyStore::new(MemoryStore::new(clock.clone())));
+        let runtime = Runtime::new(store.clone(), clock.clone(), options);
+        Kit { store, clock, runtime }
+    }
+
+    /// Another process over the same store.
+    pub fn other_runtime(&self) -> Runtime {
+        Runtime::new(self.store.clone(), self.clock.clone(), Options::default())
+    }
+
+    pub fn worker(&self, id: &str) -> WorkerPort {
+        self.runtime.join_worker(profile(id, 100))
+    }
+
+    pub async fn start(&self, id: &str) -> RunHead {
+        self.runtime.start_run(start(id)).await.unwrap().head
+    }
+
+    /// Starts a run and has it claimed by `worker`.
+    pub async fn start_held(&self, worker: &WorkerPort, id: &str) -> Held {
+        self.start(id).await;
+        self.next_held(worker).await
+    }
+
+    pub async fn next_held(&self, worker: &WorkerPort) -> Held {
+        let mut runs = worker.next_runs(1).await;
+        Held::of(&runs.remove(0))
+    }
+
+    /// Commits `events` with everything seen.
+    pub async fn commit(&self, held: &mut Held, events: Vec<Event>) -> Committed {
+        self.try_commit(held, events).await.unwrap()
+    }
+
+    pub async fn try_commit(&self, held: &mut Held, events: Vec<Event>) -> Result<Committed, StoreError> {
+        let head = self.head(held.key.id.as_str()).await;
+        let committed = self.runtime.store().commit(held.draft(Index(head.next_index.0 - 1), events)).await?;
+        held.n += 1;
+        Ok(committed)
+    }
+
+    pub async fn complete(&self, held: &mut Held) {
+        self.commit(held, vec![completed()]).await;
+    }
+
+    /// A run that is closed.
+    pub async fn closed(&self, id: &str) {
+        self.start(id).await;
+        self.runtime.terminate_run(&key(id), "").await.unwrap();
+    }
+
+    pub async fn head(&self, id: &str) -> RunHead {
+        self.runtime.read_head(&key(id)).await.unwrap()
+    }
+
+    /// The names of the run's events.
+    pub async fn log(&self, id: &str) -> Vec<&'static str> {
+        let records = self.runtime.read_log(&key(id), None, Index(0), usize::MAX).await.unwrap();
+        records.iter().flat_map(|record| &record.events).map(Event::name).collect()
+    }
+
+    pub fn advance(&self, span: Duration) {
+        self.clock.advance(span);
+    }
+
+    /// Ticks until there is nothing left to do; errors along the way are what tests provoke.
+    pub async fn settle(&self) {
+        for _ in 0..20 {
+            let tick = self.runtime.tick().await;
+            if tick.error.is_none() && tick.did == Default::default() {
+                return;
+            }
+        }
+        panic!("the runtime does not come to rest");
+    }
+}
+
+/// A run that a worker has claimed.
+pub struct Held {
+    pub key: RunKey,
+    pub generation: u32,
+    pub epoch: Epoch,
+    pub n: u64,
+}
+
+impl Held {
+    pub fn of(run: &ClaimedRun) -> Held {
+        let head = &run.head;
+        Held { key: head.key.clone(), generation: head.generation, epoch: head.epoch, n: head.next_commit }
+    }
+
+    pub fn draft(&self, horizon: Index, events: Vec<Event>) -> Commit {
+        Commit {
+            key: self.key.clone(),
+            generation: self.generation,
+            epoch: self.epoch,
+            n: self.n,
+            commit_id: CommitId(self.epoch.0 << 32 | self.n),
+            horizon,
+            events,
+            waits: true,
+            end_over_unread: false,
+            carries: Vec::new(),
+        }
+    }
+}
+
+/// An inbox that writes down what it hears.
+#[derive(Default)]
+pub struct Diary {
+    pub records: Mutex<Vec<Record>>,
+    pub lost: Mutex<u32>,
+}
+
+impl Diary {
+    pub fn indexes(&self) -> Vec<u64> {
+        self.records.lock().unwrap().iter().map(|record| record.index.0).collect()
+    }
+
+    pub fn lost(&self) -> u32 {
+        *self.lost.lock().unwrap()
+    }
+}
+
+impl Inbox for Diary {
+    fn push(&self, record: Record) {
+        assert_eq!(self.lost(), 0, "nothing is pushed after the loss");
+        self.records.lock().unwrap().push(record);
+    }
+    fn lost(&self) {
+        *self.lost.lock().unwrap() += 1;
+    }
+}
+
+pub fn open_diary(worker: &WorkerPort, held: &Held) -> Arc<Diary> {
+    let diary = Arc::new(Diary::default());
+    worker.open_inbox(&held.key, held.epoch, diary.clone());
+    diary
+}
+
+pub fn profile(id: &str, runs_max: usize) -> WorkerProfile {
+    WorkerProfile {
+        id: WorkerId::new(id).unwrap(),
+        knows: Arc::new(BTreeMap::from([(name("order"), vec![None])])),
+        task_kinds: Arc::new(vec![name("mail")]),
+        queues: vec![None],
+        runs_max,
+    }
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+pub fn key(id: &str) -> RunKey {
+    RunKey::new(Namespace::default(), RunId::new(id).unwrap())
+}
+
+pub fn text(value: &str) -> Payload {
+    Payload::json(value).unwrap()
+}
+
+pub fn at(ordinal: u32) -> Place {
+    Place::root(ordinal)
+}
+
+pub fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+pub fn start(id: &str) -> StartRun {
+    StartRun { key: key(id), kind: name("order"), version: None, input: text("in"), seed: 7, signal: None }
+}
+
+pub fn signal(text: &str) -> SendSignal {
+    SendSignal { name: name(text), payload: Payload::null(), signal_id: None, sender: None }
+}
+
+pub fn completed() -> Event {
+    RunCompleted { output: text("out") }.into()
+}
+
+pub fn continued() -> Event {
+    RunContinued { input: text("next") }.into()
+}
+
+pub fn awaited(place: u32, signal: &str) -> Event {
+    SignalAwaited { place: at(place), name: name(signal), deadline: None, is_pattern: false }.into()
+}
+
+pub fn timer(place: u32, due_at: Timestamp) -> Event {
+    TimerStarted { place: at(place), due_at }.into()
+}
+
+pub fn approval(place: u32, deciders: &[&str], deadline: Option<Timestamp>) -> Event {
+    let (name, title, deciders) = (name("ship"), "Ship it?".to_owned(), deciders.iter().map(|who| who.to_string()).collect());
+    ApprovalRequested { place: at(place), name, title, description: None, show: None, deciders, deadline }.into()
+}
+
+pub fn promise(place: u32) -> Event {
+    PromiseCreated { place: at(place), name: name("callback"), deadline: None }.into()
+}
+
+pub fn task(place: u32, options: TaskOptions) -> Event {
+    let input = text("to");
+    TaskScheduled { place: at(place), kind: name("mail"), input_hash: Hash::of(&input), input, options }.into()
+}
+
+pub fn child(place: u32, id: &str, on_parent_close: OnParentClose) -> Event {
+    let (child, kind, input) = (RunId::new(id).unwrap(), name("order"), text("in"));
+    let input_hash = Hash::of(&input);
+    ChildStarted { place: at(place), child, kind, version: None, input_hash, input, on_parent_close }.into()
+}
+
+pub fn sent(place: u32, to: &str) -> Event {
+    SignalSent { place: at(place), to: RunId::new(to).unwrap(), name: name("hello"), payload: Payload::null() }.into()
+}
+
+#[track_caller]
+pub fn refused<T: std::fmt::Debug>(answer: Result<T, RuntimeError>, code: &str) {
+    assert_eq!(answer.unwrap_err().code(), code);
+}
+
+/// What a future of the reference store answers: it never waits.
+pub fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match future.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(answer) => answer,
+        std::task::Poll::Pending => panic!("the reference store never waits"),
+    }
+}
+
+/// Whether `future` is still waiting after a long time.
+pub async fn waits<T>(future: impl Future<Output = T>) -> bool {
+    tokio::time::timeout(seconds(100), future).await.is_err()
+}

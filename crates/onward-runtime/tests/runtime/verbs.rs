@@ -1,0 +1,165 @@
+//! Every verb, and what it says to bad input.
+
+use onward_core::event::{PauseReason, RunPaused};
+use onward_core::{Name, Status};
+use onward_runtime::{RuntimeError, SendSignal, StartRun};
+use onward_store::{RunQuery, WaitQuery};
+
+use crate::kit::*;
+
+fn paused() -> RunPaused {
+    RunPaused { reason: PauseReason::Requested, message: "lunch".into(), divergence: None }
+}
+
+#[tokio::test]
+async fn the_same_start_again_finds_the_run() {
+    let kit = Kit::new();
+    assert!(kit.runtime.start_run(start("r")).await.unwrap().created);
+    assert!(!kit.runtime.start_run(start("r")).await.unwrap().created);
+    refused(kit.runtime.start_run(StartRun { input: text("other"), ..start("r") }).await, "run_exists");
+}
+
+#[tokio::test]
+async fn a_signal_with_the_start_comes_right_behind_it_and_only_once() {
+    let kit = Kit::new();
+    let signal = SendSignal { signal_id: Some("s1".into()), ..signal("paid") };
+    for repeated in [false, true] {
+        let started = kit.runtime.start_run(StartRun { signal: Some(signal.clone()), ..start("r") }).await.unwrap();
+        assert_eq!(started.signal.unwrap().repeated, repeated);
+    }
+    assert_eq!(kit.log("r").await, ["run_started", "signal_received"]);
+}
+
+#[tokio::test]
+async fn a_signal_id_again_is_the_same_signal() {
+    let kit = Kit::new();
+    kit.start("r").await;
+    let signal = SendSignal { signal_id: Some("s1".into()), ..signal("paid") };
+    let first = kit.runtime.signal_run(&key("r"), signal.clone()).await.unwrap();
+    let again = kit.runtime.signal_run(&key("r"), signal).await.unwrap();
+    assert_eq!((again.index, again.repeated, first.repeated), (first.index, true, false));
+}
+
+#[tokio::test]
+async fn an_unknown_run_is_not_found_by_any_verb() {
+    let kit = Kit::new();
+    let (runtime, key) = (&kit.runtime, &key("nobody"));
+    refused(runtime.signal_run(key, signal("x")).await, "run_not_found");
+    refused(runtime.cancel_run(key, "").await, "run_not_found");
+    refused(runtime.terminate_run(key, "").await, "run_not_found");
+    refused(runtime.pause_run(key, paused()).await, "run_not_found");
+    refused(runtime.resume_run(key).await, "run_not_found");
+    refused(runtime.read_run(key).await, "run_not_found");
+    refused(runtime.read_outcome(key).await, "run_not_found");
+    refused(runtime.read_log(key, None, onward_core::Index(0), 1).await, "run_not_found");
+    refused(runtime.wait_for_end(key).await, "run_not_found");
+    refused(runtime.watch_run(key).await.map(drop), "run_not_found");
+    refused(runtime.delete_run(key, "").await, "run_not_found");
+}
+
+#[tokio::test]
+async fn a_closed_run_takes_nothing_more() {
+    let kit = Kit::new();
+    kit.closed("r").await;
+    let (runtime, key) = (&kit.runtime, &key("r"));
+    refused(runtime.signal_run(key, signal("x")).await, "run_closed");
+    refused(runtime.cancel_run(key, "").await, "run_closed");
+    refused(runtime.terminate_run(key, "").await, "run_closed");
+    refused(runtime.pause_run(key, paused()).await, "run_closed");
+    refused(runtime.resume_run(key).await, "run_closed");
+    assert_eq!(kit.log("r").await, ["run_started", "terminate_requested"]);
+}
+
+#[tokio::test]
+async fn ids_and_texts_have_limits_and_nothing_is_written_over_them() {
+    let kit = Kit::new();
+    kit.start("r").await;
+    let (runtime, key) = (&kit.runtime, &key("r"));
+    let error = RuntimeError::from(Name::new("n".repeat(256)).unwrap_err());
+    assert_eq!((error.code(), error.hint().is_some()), ("name_invalid", true));
+    for id in ["", "a\nb", &"n".repeat(256)] {
+        let signal = SendSignal { signal_id: Some(id.to_owned()), ..signal("x") };
+        refused(runtime.signal_run(key, signal.clone()).await, "id_invalid");
+        refused(runtime.start_run(StartRun { signal: Some(signal), ..start("s") }).await, "id_invalid");
+        refused(runtime.update_run(key, id, name("x"), text("")).await, "id_invalid");
+    }
+    let long = "t".repeat(64 * 1024 + 1);
+    refused(runtime.cancel_run(key, &long).await, "text_too_long");
+    refused(runtime.terminate_run(key, &long).await, "text_too_long");
+    refused(runtime.pause_run(key, RunPaused { message: long.clone(), ..paused() }).await, "text_too_long");
+    refused(runtime.delete_run(key, &long).await, "text_too_long");
+    assert_eq!(kit.log("r").await, ["run_started"]);
+    refused(runtime.read_run(&crate::kit::key("s")).await, "run_not_found");
+}
+
+#[tokio::test]
+async fn a_request_to_cancel_is_left_to_the_code_and_terminate_is_not() {
+    let kit = Kit::new();
+    kit.start("r").await;
+    kit.runtime.cancel_run(&key("r"), "changed my mind").await.unwrap();
+    let view = kit.runtime.read_run(&key("r")).await.unwrap();
+    assert_eq!((view.head.status, view.cancel_reason.as_deref()), (Status::Pending, Some("changed my mind")));
+    kit.runtime.terminate_run(&key("r"), "too slow").await.unwrap();
+    let view = kit.runtime.wait_for_end(&key("r")).await.unwrap();
+    assert_eq!(view.head.status, Status::Terminated);
+    assert_eq!(view.outcome.unwrap().unwrap_err().code, "terminated");
+}
+
+#[tokio::test]
+async fn a_paused_run_stands_still_until_it_is_resumed() {
+    let kit = Kit::new();
+    kit.start("r").await;
+    refused(kit.runtime.resume_run(&key("r")).await, "run_not_paused");
+    kit.runtime.pause_run(&key("r"), paused()).await.unwrap();
+    let view = kit.runtime.read_run(&key("r")).await.unwrap();
+    assert_eq!((view.head.status, view.pause), (Status::Paused, Some(paused())));
+    kit.runtime.resume_run(&key("r")).await.unwrap();
+    assert_eq!(kit.head("r").await.status, Status::Pending);
+}
+
+#[tokio::test]
+async fn only_a_closed_run_can_be_deleted() {
+    let kit = Kit::new();
+    kit.start("r").await;
+    refused(kit.runtime.delete_run(&key("r"), "gdpr").await, "run_busy");
+    kit.runtime.terminate_run(&key("r"), "").await.unwrap();
+    kit.runtime.delete_run(&key("r"), "gdpr").await.unwrap();
+    refused(kit.runtime.read_run(&key("r")).await, "run_not_found");
+}
+
+#[tokio::test]
+async fn lists_show_runs_and_open_approvals_only() {
+    let kit = Kit::new();
+    let worker = kit.worker("w");
+    let mut held = kit.start_held(&worker, "r").await;
+    kit.commit(&mut held, vec![approval(0, &[], None), promise(1)]).await;
+    kit.closed("done").await;
+    let runs = kit.runtime.list_runs(RunQuery { statuses: vec![Status::Terminated], ..Default::default() }).await.unwrap().runs;
+    assert_eq!(runs.iter().map(|head| head.key.id.as_str()).collect::<Vec<_>>(), ["done"]);
+    let approvals = kit.runtime.list_approvals(WaitQuery::default()).await.unwrap();
+    assert_eq!(approvals.iter().map(|wait| wait.place.to_string()).collect::<Vec<_>>(), ["0"]);
+    let error = kit.runtime.list_runs(RunQuery { cursor: Some("nonsense".into()), ..Default::default() }).await;
+    refused(error, "cursor_invalid");
+}
+
+#[tokio::test]
+async fn a_view_shows_what_the_run_waits_for() {
+    let kit = Kit::new();
+    let worker = kit.worker("w");
+    let mut held = kit.start_held(&worker, "r").await;
+    kit.commit(&mut held, vec![approval(0, &[], None), awaited(1, "paid")]).await;
+    let view = kit.runtime.read_run(&key("r")).await.unwrap();
+    let ids: Vec<&str> = view.awaiting.iter().map(|awaited| awaited.id.as_str()).collect();
+    assert_eq!((view.head.status, ids), (Status::Waiting, vec!["r~0~0", "r~0~1"]));
+}
+
+#[tokio::test]
+async fn a_log_longer_than_a_page_is_read_whole() {
+    let kit = Kit::new();
+    kit.start("r").await;
+    for _ in 0..2_500 {
+        kit.runtime.signal_run(&key("r"), signal("x")).await.unwrap();
+    }
+    let view = kit.runtime.read_run(&key("r")).await.unwrap();
+    assert_eq!(view.counts.signals_received, 2_500);
+}
