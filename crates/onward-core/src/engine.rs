@@ -175,10 +175,13 @@ pub struct Engine {
     out: Vec<Event>,
     out_batch: u64,
     last_matched: Option<String>,
+    last_opened: Option<(Place, call::What)>,
     wakes: VecDeque<Wake>,
     fault: Option<Fault>,
     ended: bool,
     detached: bool,
+    /// Compare every byte the code asked for, not only what identifies a call.
+    strict: bool,
     /// The code has been past everything recorded: a commit that is not its own is somebody else's.
     was_live: bool,
 }
@@ -217,10 +220,12 @@ impl Engine {
             out: Vec::new(),
             out_batch: 0,
             last_matched: None,
+            last_opened: None,
             wakes: VecDeque::new(),
             fault: None,
             ended: false,
             detached: false,
+            strict: false,
             was_live: false,
         }
     }
@@ -456,12 +461,17 @@ impl Engine {
 
     /// The last thing the code asked for, in words.
     pub fn last_call(&self) -> Option<String> {
-        let asked = self.out.iter().rev().find(|event| !event.is_step_result());
-        asked.map(matching::describe).or_else(|| self.last_matched.clone())
+        self.last_opened.as_ref().map(|(place, what)| format!("{} at {place}", what.describe()))
     }
 
     pub fn set_fault(&mut self, fault: Fault) {
         self.fault.get_or_insert(fault);
+    }
+
+    /// From now on a replay must ask for the very bytes that were recorded, options included: for checking that live
+    /// and replay are one.
+    pub fn set_strict(&mut self) {
+        self.strict = true;
     }
 
     /// The shell is about to drop the code: what its futures do while they are dropped is not the code's doing.

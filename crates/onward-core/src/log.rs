@@ -29,6 +29,8 @@ message! {
         3 => commit_id: CommitId,
         /// The last event the code had seen.
         4 => horizon: Index,
+        /// The code could go on only with an input: what the run's status follows from.
+        5 => waits: bool,
     }
 }
 

@@ -182,6 +182,14 @@ pub struct Commit {
     pub carries: Vec<crate::event::CarriedSignal>,
 }
 
+impl Commit {
+    /// What the log will say about it.
+    pub fn header(&self) -> CommitHeader {
+        let Commit { n, epoch, commit_id, horizon, waits, .. } = *self;
+        CommitHeader { n, epoch, commit_id, horizon, waits }
+    }
+}
+
 /// The answer to a commit that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
@@ -327,7 +335,7 @@ impl RunHead {
         for record in rest {
             match record.commit {
                 Some(commit) => {
-                    head.status = head.status_after(commit.horizon, &record.events, waits_by_log(&record.events));
+                    head.status = head.status_after(commit.horizon, &record.events, commit.waits);
                     head.next_commit = commit.n + 1;
                     head.last_commit = Some(LastCommit { commit_id: commit.commit_id, index: record.index, at: record.at });
                 }
@@ -408,7 +416,7 @@ impl RunHead {
         let successor = self.successor(&commit);
         self.status = self.status_after(commit.horizon, &commit.events, commit.waits);
         let index = self.next_index;
-        let header = CommitHeader { n: commit.n, epoch: commit.epoch, commit_id: commit.commit_id, horizon: commit.horizon };
+        let header = commit.header();
         let record = Record { index, at, commit: Some(header), events: commit.events };
         self.next_commit += 1;
         self.last_commit = Some(LastCommit { commit_id: commit.commit_id, index, at });
@@ -435,6 +443,7 @@ impl RunHead {
         }
         // Our own worker made the commit: what is wrong here is a bug, not news.
         assert!(commit.horizon < self.next_index, "a horizon cannot lie in the future");
+        assert!(self.last_commit.is_none_or(|last| last.index <= commit.horizon), "H4: the commit before has been seen");
         assert!(!commit.events.is_empty(), "a commit has at least one event");
         Ok(())
     }
@@ -604,12 +613,6 @@ impl RunHead {
         };
         Some(Delivery::Input { to: self.key.clone(), input })
     }
-}
-
-/// Whether a commit of this content would have waited; a running step leaves no trace, so this is only right for
-/// a run at rest.
-fn waits_by_log(events: &[Event]) -> bool {
-    !events.iter().any(Event::is_step_result)
 }
 
 fn close_wait(place: &Place, token: &str) -> Vec<Effect> {

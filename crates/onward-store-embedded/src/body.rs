@@ -18,8 +18,7 @@ pub(crate) struct Body {
 
 impl Body {
     pub fn of_commit(commit: &mut Commit) -> Body {
-        let header = CommitHeader { n: commit.n, epoch: commit.epoch, commit_id: commit.commit_id, horizon: commit.horizon };
-        Body::encode(Some(header), &mut commit.events)
+        Body::encode(Some(commit.header()), &mut commit.events)
     }
 
     pub fn of_input(input: &Input) -> Body {

@@ -83,6 +83,7 @@ impl Engine {
             self.out.push(event);
             (self.out_batch, self.out.len() - 1)
         });
+        self.last_opened = Some((place.clone(), what.clone()));
         let call = Call { what, answer: Answer::Open, asked };
         self.calls.insert(place.clone(), call);
         self.cancel_new_call(&place);

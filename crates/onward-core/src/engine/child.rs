@@ -36,6 +36,14 @@ impl Engine {
         });
     }
 
+    /// The run id of the child at `place`, while it is open.
+    pub fn child_of(&self, place: &Place) -> Option<RunId> {
+        match &self.calls.get(place)?.what {
+            What::Child { child, .. } => Some(child.clone()),
+            _ => None,
+        }
+    }
+
     fn child_id(&self, place: &Place) -> RunId {
         let generation = if self.generation == 0 { String::new() } else { format!("{}-", self.generation) };
         let readable = format!("{}/{generation}{place}", self.key.id);

@@ -7,6 +7,8 @@ use crate::{Name, Place};
 
 impl Engine {
     pub fn create_promise(&mut self, name: Name) -> Place {
+        // Whoever gets the id may answer at once: the promise must be durable before a step hands it out.
+        self.polled = true;
         let place = self.next_place();
         let event = PromiseCreated { place: place.clone(), name: name.clone(), deadline: None };
         self.open(place.clone(), What::Promise { name }, Some(event.into()));

@@ -1,0 +1,261 @@
+//! Setting up: where runs are kept, which code there is, and how a worker behaves.
+
+use std::any::Any;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_core::{BoxError, Name, Namespace, WorkerId};
+use onward_runtime::{Options, Runtime, WorkerProfile};
+use onward_store::MemoryStore;
+use onward_store::{Clock, Store, SystemClock};
+use onward_store_embedded::EmbeddedStore;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::code::Shared;
+use crate::ctx::Ctx;
+use crate::registry::{Registry, erase_task, erase_workflow};
+use crate::task::TaskCtx;
+use crate::worker::{ReplayCheck, Worker, WorkerOptions, random_u64};
+use crate::{Error, Onward, Result, Task, Workflow};
+
+enum Place {
+    Directory(PathBuf),
+    Store(Arc<dyn Store>),
+}
+
+/// Builds an [`Onward`]. Mistakes in what is registered are told by [`Builder::start`].
+pub struct Builder {
+    place: Place,
+    clock: Arc<dyn Clock>,
+    namespace: Namespace,
+    registry: Registry,
+    /// The workflow that `.version(..)` and `.previous(..)` are about.
+    latest: Option<Name>,
+    options: Options,
+    worker: WorkerOptions,
+    runs_max: usize,
+    queues: Vec<Option<Name>>,
+}
+
+impl Onward {
+    /// Keeps runs in a directory: no server, one process at a time. The directory is made when it is missing.
+    pub fn embedded(directory: impl AsRef<Path>) -> Builder {
+        Builder::new(Place::Directory(directory.as_ref().to_owned()), Arc::new(SystemClock))
+    }
+
+    /// Keeps runs in memory: for tests and trying out. Everything is gone with the process.
+    pub fn in_memory() -> Builder {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        Builder::new(Place::Store(Arc::new(MemoryStore::new(clock.clone()))), clock)
+    }
+
+    /// Keeps runs in a store of your own, judged by `clock`.
+    pub fn with_store(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Builder {
+        Builder::new(Place::Store(store), clock)
+    }
+}
+
+impl Builder {
+    fn new(place: Place, clock: Arc<dyn Clock>) -> Builder {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let check = if cfg!(debug_assertions) { ReplayCheck::Doubling } else { ReplayCheck::Off };
+        // Half the cores poll workflow code; the store's writer and the steps' own runtime need the others.
+        let worker = WorkerOptions { threads: (cores / 2).clamp(1, 8), tasks_max: 100, cached_runs_max: 1_000, check };
+        Builder {
+            place,
+            clock,
+            namespace: Namespace::default(),
+            registry: Registry::default(),
+            latest: None,
+            options: Options::default(),
+            worker,
+            runs_max: 10_000,
+            queues: vec![None],
+        }
+    }
+
+    /// Registers a workflow under its typed name.
+    pub fn register<I, O, F, Fut>(self, name: &Workflow<I, O>, workflow: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        self.workflow(name.name(), workflow)
+    }
+
+    /// Registers a workflow under a name.
+    pub fn workflow<I, O, F, Fut>(mut self, name: &str, workflow: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        self.latest = self.registry.workflow(name, erase_workflow(workflow));
+        self
+    }
+
+    /// Names the version of the workflow just registered: new runs are pinned to it.
+    pub fn version(mut self, version: &str) -> Builder {
+        self.registry.version(self.latest.clone().as_ref(), version);
+        self
+    }
+
+    /// Keeps an earlier version of the workflow just registered, for the runs that are pinned to it.
+    pub fn previous<I, O, F, Fut>(mut self, version: &str, workflow: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        self.registry.previous(self.latest.clone().as_ref(), version, erase_workflow(workflow));
+        self
+    }
+
+    /// Registers a task under a name.
+    pub fn task<I, O, E, F, Fut>(self, name: &str, task: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        E: Into<BoxError> + 'static,
+        F: Fn(I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+    {
+        self.task_with(name, move |_, input| task(input))
+    }
+
+    /// Registers a task whose function also gets the attempt: its number, key, heartbeat and dependencies.
+    pub fn task_with<I, O, E, F, Fut>(mut self, name: &str, task: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        E: Into<BoxError> + 'static,
+        F: Fn(TaskCtx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+    {
+        self.registry.task(name, erase_task(task));
+        self
+    }
+
+    /// Registers a task under its typed name.
+    pub fn register_task<I, O, E, F, Fut>(self, name: &Task<I, O>, task: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        E: Into<BoxError> + 'static,
+        F: Fn(I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+    {
+        self.task(name.name(), task)
+    }
+
+    /// Shares something with all workflows and tasks: `ctx.dep::<T>()`.
+    pub fn dep<T: Any + Send + Sync>(mut self, dep: T) -> Builder {
+        self.registry.dep(dep);
+        self
+    }
+
+    /// How long closed runs are kept; 30 days otherwise.
+    pub fn retention(mut self, span: Duration) -> Builder {
+        self.options.retention.default = span;
+        self
+    }
+
+    /// How long closed runs of one kind are kept.
+    pub fn retention_of(mut self, kind: &str, span: Duration) -> Builder {
+        match Name::new(kind) {
+            Ok(kind) => drop(self.options.retention.by_kind.insert(kind, span)),
+            Err(error) => drop(self.registry.mistake.get_or_insert(error.into())),
+        }
+        self
+    }
+
+    /// How long this process may be silent before its runs and tasks go to others; 30 seconds otherwise.
+    pub fn lease(mut self, span: Duration) -> Builder {
+        self.options.lease = span;
+        self
+    }
+
+    /// The queues whose tasks are worked on here, besides the default one.
+    pub fn queue(mut self, queue: &str) -> Builder {
+        match Name::new(queue) {
+            Ok(queue) => self.queues.push(Some(queue)),
+            Err(error) => drop(self.registry.mistake.get_or_insert(error.into())),
+        }
+        self
+    }
+
+    /// How many threads poll workflow code; half the cores otherwise.
+    pub fn threads(mut self, count: usize) -> Builder {
+        self.worker.threads = count;
+        self
+    }
+
+    /// How many tasks run here at a time; 100 otherwise.
+    pub fn tasks_max(mut self, count: usize) -> Builder {
+        self.worker.tasks_max = count.max(1);
+        self
+    }
+
+    /// How many waiting runs stay in memory, so that a wake costs no replay; 1,000 otherwise.
+    pub fn cached_runs_max(mut self, count: usize) -> Builder {
+        self.worker.cached_runs_max = count;
+        self
+    }
+
+    /// How many runs are in memory at a time, busy or waiting; 10,000 otherwise.
+    pub fn runs_max(mut self, count: usize) -> Builder {
+        self.runs_max = count.max(1);
+        self
+    }
+
+    /// Whether to replay what was just recorded and compare; in debug builds at doubling intervals, else never.
+    pub fn check_replay(mut self, check: ReplayCheck) -> Builder {
+        self.worker.check = check;
+        self
+    }
+
+    /// Opens the store, starts the worker and goes on with every run that was left open.
+    pub async fn start(self) -> Result<Onward, Error> {
+        if let Some(mistake) = self.registry.mistake {
+            return Err(mistake.into());
+        }
+        let store: Arc<dyn Store> = match self.place {
+            Place::Store(store) => store,
+            Place::Directory(directory) => open_embedded(directory, self.clock.clone()).await?,
+        };
+        let runtime = Runtime::new(store, self.clock, self.options);
+        let registry = Arc::new(self.registry);
+        let profile = WorkerProfile {
+            id: WorkerId::new(format!("{}-{:016x}", std::process::id(), random_u64()))?,
+            knows: Arc::new(registry.knows()),
+            task_kinds: Arc::new(registry.tasks.keys().cloned().collect()),
+            queues: self.queues,
+            runs_max: self.runs_max,
+        };
+        let emits = crate::client::Emits::default();
+        let shared = Shared {
+            deps: Arc::new(registry.deps.clone()),
+            runtime: Some(tokio::runtime::Handle::current()),
+            script: None,
+            emitter: Some(emits.emitter()),
+        };
+        let background = runtime.spawn();
+        let port = runtime.join_worker(profile);
+        let (worker, loops) = Worker::start(port, registry, shared, self.worker).map_err(Error::Threads)?;
+        Ok(Onward::new(runtime, self.namespace, worker, emits, background, loops))
+    }
+}
+
+async fn open_embedded(directory: PathBuf, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Error> {
+    let options = onward_store_embedded::Options { clock, ..Default::default() };
+    let open = tokio::task::spawn_blocking(move || EmbeddedStore::open(&directory, options));
+    let store = open.await.expect("opening a directory does not panic")?;
+    Ok(Arc::new(store))
+}

@@ -1,0 +1,125 @@
+//! What one run's code, its context and its driver share.
+//!
+//! Owns the lock around the engine. Must never drop or poll user code while holding it: futures lock when they are dropped.
+
+use std::any::{Any, TypeId};
+use std::backtrace::Backtrace;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+
+use onward_core::engine::{Engine, Fault, Wake};
+use onward_core::{Failure, Name, Payload, Place, RunKey};
+
+use crate::wake::{Arms, polling};
+
+/// Shared dependencies by type.
+pub(crate) type Deps = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+
+pub(crate) type Answerer = Box<dyn FnMut(Payload) -> Result<Payload, Failure> + Send>;
+
+/// Something the code emits for whoever watches; not in the log.
+#[derive(Debug, Clone)]
+pub struct Emitted {
+    pub name: String,
+    pub value: Payload,
+}
+
+pub(crate) struct RunCell {
+    state: Mutex<State>,
+    pub deps: Arc<Deps>,
+    pub runtime: Option<tokio::runtime::Handle>,
+    /// Scripted step results in tests, asked before a closure runs.
+    pub script: Option<Arc<dyn StepScript>>,
+    pub emitter: Option<Arc<dyn Fn(&RunKey, Emitted) + Send + Sync>>,
+}
+
+/// Answers steps in place of their closures.
+pub(crate) trait StepScript: Send + Sync {
+    fn answer(&self, name: &Name, attempt: u32) -> Option<Result<Payload, Failure>>;
+    fn ran(&self, name: &Name, attempt: u32);
+}
+
+pub(crate) struct State {
+    pub engine: Engine,
+    /// The arm in which the call at a place is awaited.
+    watchers: HashMap<Place, (Arc<Arms>, u32)>,
+    /// Grows when every arm of every combinator has to look.
+    pub poll_all: u64,
+    pub driver: Waker,
+    pub in_step: bool,
+    pub queries: HashMap<Name, Answerer>,
+    pub updates: HashMap<Name, Answerer>,
+    pub compensations: Vec<crate::ctx::Compensation>,
+}
+
+impl RunCell {
+    pub fn new(key: RunKey, shared: &crate::code::Shared) -> RunCell {
+        let state = State {
+            engine: Engine::new(key),
+            watchers: HashMap::new(),
+            poll_all: 0,
+            driver: Waker::noop().clone(),
+            in_step: false,
+            queries: HashMap::new(),
+            updates: HashMap::new(),
+            compensations: Vec::new(),
+        };
+        RunCell {
+            state: Mutex::new(state),
+            deps: shared.deps.clone(),
+            runtime: shared.runtime.clone(),
+            script: shared.script.clone(),
+            emitter: shared.emitter.clone(),
+        }
+    }
+
+    /// A panic in user code never happens under this lock, so a poisoned one still holds sound state.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock, for a call that workflow code makes: using the context inside a step is a mistake.
+    pub fn call(&self, what: &str) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        if state.in_step {
+            state.engine.misuse(format!(
+                "{what} was called inside a step: a step must not use the workflow's context, \
+                 because what it does there could not be replayed; do it before or after the step"
+            ));
+        }
+        state
+    }
+
+    /// Somebody who is not ours holds on to the waker.
+    #[cold]
+    pub fn foreign_await(&self) {
+        let trace = Backtrace::force_capture().to_string();
+        let mut state = self.lock();
+        let after = state.engine.last_call().map_or("at the start".to_owned(), |call| format!("after {call}"));
+        let (who, instead) = crate::foreign::explain(&trace);
+        state.engine.set_fault(Fault::Misuse(format!(
+            "the workflow awaits something that cannot be replayed ({who}), {after}; {instead}"
+        )));
+    }
+}
+
+impl State {
+    pub fn wake(&mut self, wake: &Wake) {
+        match wake {
+            Wake::All => self.poll_all += 1,
+            Wake::Call(place) => {
+                if let Some((arms, arm)) = self.watchers.remove(place) {
+                    arms.mark(arm);
+                }
+            }
+        }
+    }
+
+    /// Remembers in which arm the call at `place` is awaited.
+    pub fn watch(&mut self, place: &Place, cx: &Context<'_>) {
+        if let Some((arms, arm)) = polling(cx.waker()).and_then(|polling| polling.arm) {
+            self.watchers.insert(place.clone(), (arms.clone(), arm));
+        }
+    }
+}

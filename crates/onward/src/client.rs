@@ -1,0 +1,444 @@
+//! Starting runs and talking to them.
+//!
+//! Every verb is the runtime's; what is durable when it returns is what the store promises: everything.
+
+use std::collections::HashMap;
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use onward_core::event::{PauseReason, RunPaused};
+use onward_core::run::Wait;
+use onward_core::view::RunView;
+use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunId, RunKey};
+use onward_runtime::{Background, CallId, Decide, Runtime, SendSignal, StartRun};
+use onward_store::{Appended, RunPage, RunQuery, WaitQuery};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::cell::Emitted;
+use crate::names::{SignalName, WorkflowName};
+use crate::testing::replay_log;
+use crate::worker::{Query, Worker, random_u64};
+use crate::{Error, Result};
+
+/// How many records are read at once.
+const PAGE: usize = 1_000;
+
+/// A running engine: client and worker in one. Cheap to clone; when the last clone is dropped, everything stops where
+/// it is, as if the process had ended.
+#[derive(Clone)]
+pub struct Onward {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    runtime: Runtime,
+    namespace: Namespace,
+    worker: Arc<Worker>,
+    emits: Emits,
+    background: Mutex<Option<Background>>,
+    loops: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.loops.iter().for_each(JoinHandle::abort);
+        self.worker.stop();
+    }
+}
+
+impl Onward {
+    pub(crate) fn new(
+        runtime: Runtime,
+        namespace: Namespace,
+        worker: Arc<Worker>,
+        emits: Emits,
+        background: Background,
+        loops: Vec<JoinHandle<()>>,
+    ) -> Onward {
+        let background = Mutex::new(Some(background));
+        Onward { inner: Arc::new(Inner { runtime, namespace, worker, emits, background, loops }) }
+    }
+
+    /// The runtime underneath, for what this type does not offer.
+    pub fn runtime(&self) -> &Runtime {
+        &self.inner.runtime
+    }
+
+    fn key(&self, id: &str) -> Result<RunKey, Error> {
+        Ok(RunKey::new(self.inner.namespace.clone(), RunId::new(id)?))
+    }
+
+    /// Starts a run of `kind`, a name or a typed [`crate::Workflow`]. Awaiting the builder starts it.
+    pub fn start<O, I: Serialize + ?Sized>(&self, kind: impl WorkflowName<O>, input: &I) -> Start<O> {
+        Start {
+            onward: self.clone(),
+            kind: kind.workflow_name().to_owned(),
+            version: None,
+            id: None,
+            input: Payload::json(input),
+            signal: None,
+            output: PhantomData,
+        }
+    }
+
+    /// A handle on a run that exists already.
+    pub fn run<O>(&self, id: &str) -> Result<RunHandle<O>, Error> {
+        Ok(RunHandle { onward: self.clone(), key: self.key(id)?, output: PhantomData })
+    }
+
+    pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, Error> {
+        let query = RunQuery { namespace: self.inner.namespace.clone(), ..query };
+        Ok(self.inner.runtime.list_runs(query).await?)
+    }
+
+    /// The questions that wait for a person, oldest first.
+    pub async fn list_approvals(&self) -> Result<Vec<Wait>, Error> {
+        let query = WaitQuery { namespace: self.inner.namespace.clone(), ..WaitQuery::default() };
+        Ok(self.inner.runtime.list_approvals(query).await?)
+    }
+
+    /// Decides an approval by its id. The same `decision_id` again is the same decision; another one has lost.
+    pub async fn decide_approval(&self, approval: &str, decide: Decide) -> Result<Appended, Error> {
+        let call = CallId::parse(&self.inner.namespace, approval)?;
+        Ok(self.inner.runtime.decide_approval(&call, decide).await?)
+    }
+
+    /// Approves; a shorthand for [`Onward::decide_approval`].
+    pub async fn approve(&self, approval: &str) -> Result<Appended, Error> {
+        let decision_id = format!("{:016x}", random_u64());
+        self.decide_approval(approval, Decide { approved: true, feedback: None, decided_by: None, decision_id }).await
+    }
+
+    /// Resolves a promise by its id. The same `resolution_id` again is the same answer; another one has lost.
+    pub async fn resolve(&self, promise: &str, value: &(impl Serialize + ?Sized), resolution_id: &str) -> Result<Appended, Error> {
+        let value = Payload::json(value).map_err(|source| Error::Convert { what: "the value", source })?;
+        self.settle(promise, Ok(value), resolution_id).await
+    }
+
+    /// Fails a promise by its id.
+    pub async fn reject(&self, promise: &str, failure: Failure, resolution_id: &str) -> Result<Appended, Error> {
+        self.settle(promise, Err(failure), resolution_id).await
+    }
+
+    async fn settle(&self, promise: &str, result: Result<Payload>, resolution_id: &str) -> Result<Appended, Error> {
+        let call = CallId::parse(&self.inner.namespace, promise)?;
+        Ok(self.inner.runtime.resolve_promise(&call, result, resolution_id).await?)
+    }
+
+    /// Deletes a closed run at once, with everything it left.
+    pub async fn delete_run(&self, id: &str, reason: &str) -> Result<(), Error> {
+        Ok(self.inner.runtime.delete_run(&self.key(id)?, reason).await?)
+    }
+
+    /// How many runs are in this process's memory.
+    pub fn hot_runs(&self) -> usize {
+        self.inner.worker.hot_runs()
+    }
+
+    /// Takes no more work, waits for the steps that run (at most ten seconds), and lets every run go.
+    pub async fn shutdown(self) {
+        self.inner.loops.iter().for_each(JoinHandle::abort);
+        self.inner.worker.drain().await;
+        let background = self.inner.background.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(background) = background {
+            background.stop().await;
+        }
+    }
+}
+
+/// A run to be started; see [`Onward::start`].
+#[must_use = "await it to start the run"]
+pub struct Start<O> {
+    onward: Onward,
+    kind: String,
+    version: Option<String>,
+    id: Option<String>,
+    input: Result<Payload, serde_json::Error>,
+    signal: Option<Result<(String, Payload, Option<String>), serde_json::Error>>,
+    output: PhantomData<fn() -> O>,
+}
+
+impl<O> Start<O> {
+    /// The run's id. The same id with the same input is the same run, however often it is started.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// The version of the code the run is pinned to; the one registered as current otherwise.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = Some(version.into());
+        self
+    }
+
+    /// A signal to deliver with the start, in one write; also when the run exists already.
+    pub fn signal<N: SignalName>(mut self, name: N, payload: &(impl Serialize + ?Sized)) -> Self {
+        self.signal = Some(Payload::json(payload).map(|payload| (name.signal_name().to_owned(), payload, None)));
+        self
+    }
+
+    /// Like [`Start::signal`], with an id under which the signal is taken once.
+    pub fn signal_once<N: SignalName>(mut self, name: N, payload: &(impl Serialize + ?Sized), id: &str) -> Self {
+        self.signal = Some(Payload::json(payload).map(|payload| (name.signal_name().to_owned(), payload, Some(id.to_owned()))));
+        self
+    }
+
+    async fn go(self) -> Result<RunHandle<O>, Error> {
+        let inner = &self.onward.inner;
+        let kind = Name::new(&self.kind)?;
+        let version = self.version.as_deref().map(Name::new).transpose()?;
+        let registry = &inner.worker.registry;
+        let version = version.or_else(|| registry.workflows.get(&kind).and_then(|kind| kind.current.clone()));
+        if registry.handler(&kind, version.as_ref()).is_none() {
+            return Err(Error::UnknownKind { kind: self.kind, version: version.map(|version| version.to_string()) });
+        }
+        let convert = |what| move |source| Error::Convert { what, source };
+        let signal = match self.signal.transpose().map_err(convert("the signal"))? {
+            None => None,
+            Some((name, payload, signal_id)) => Some(SendSignal { name: Name::new(name)?, payload, signal_id, sender: None }),
+        };
+        let id = self.id.unwrap_or_else(new_run_id);
+        let key = self.onward.key(&id)?;
+        let input = self.input.map_err(convert("the input"))?;
+        let start = StartRun { key: key.clone(), kind, version, input, seed: random_u64(), signal };
+        inner.runtime.start_run(start).await?;
+        Ok(RunHandle { onward: self.onward.clone(), key, output: PhantomData })
+    }
+}
+
+impl<O: 'static> IntoFuture for Start<O> {
+    type Output = Result<RunHandle<O>, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.go())
+    }
+}
+
+/// An id that sorts by time and that nobody else has.
+fn new_run_id() -> String {
+    const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_millis();
+    let bits = (now & ((1 << 48) - 1)) << 80 | u128::from(random_u64()) << 16 | u128::from(random_u64() & 0xffff);
+    let digit = |position: u32| DIGITS[(bits >> (5 * position) & 31) as usize] as char;
+    format!("run_{}", (0..26).rev().map(digit).collect::<String>())
+}
+
+/// One run, from outside. Cheap to clone.
+pub struct RunHandle<O> {
+    onward: Onward,
+    key: RunKey,
+    output: PhantomData<fn() -> O>,
+}
+
+impl<O> Clone for RunHandle<O> {
+    fn clone(&self) -> Self {
+        RunHandle { onward: self.onward.clone(), key: self.key.clone(), output: PhantomData }
+    }
+}
+
+impl<O: DeserializeOwned> RunHandle<O> {
+    /// Waits for the run to end and returns what it returned.
+    pub async fn result(&self) -> Result<O, Error> {
+        match self.runtime().wait_for_outcome(&self.key).await? {
+            Ok(output) => output.read().map_err(|source| Error::Convert { what: "the output", source }),
+            Err(failure) => Err(Error::RunFailed { run: self.id().to_owned(), failure }),
+        }
+    }
+}
+
+impl<O> RunHandle<O> {
+    pub fn id(&self) -> &str {
+        self.key.id.as_str()
+    }
+
+    fn runtime(&self) -> &Runtime {
+        &self.onward.inner.runtime
+    }
+
+    /// The run as it stands: status, what it awaits, its state, its outcome.
+    pub async fn view(&self) -> Result<RunView, Error> {
+        Ok(self.runtime().read_run(&self.key).await?)
+    }
+
+    /// Puts a signal into the run's mailbox.
+    pub async fn signal<N: SignalName>(&self, name: N, payload: &(impl Serialize + ?Sized)) -> Result<Appended, Error> {
+        self.send(name.signal_name(), payload, None).await
+    }
+
+    /// Like [`RunHandle::signal`], once: the same id again is the same signal.
+    pub async fn signal_once<N: SignalName>(&self, name: N, payload: &(impl Serialize + ?Sized), id: &str) -> Result<Appended, Error> {
+        self.send(name.signal_name(), payload, Some(id.to_owned())).await
+    }
+
+    async fn send(&self, name: &str, payload: &(impl Serialize + ?Sized), signal_id: Option<String>) -> Result<Appended, Error> {
+        let payload = Payload::json(payload).map_err(|source| Error::Convert { what: "the signal", source })?;
+        let signal = SendSignal { name: Name::new(name)?, payload, signal_id, sender: None };
+        Ok(self.runtime().signal_run(&self.key, signal).await?)
+    }
+
+    /// Asks the run to stop; its code may compensate first.
+    pub async fn cancel(&self, reason: &str) -> Result<Appended, Error> {
+        Ok(self.runtime().cancel_run(&self.key, reason).await?)
+    }
+
+    /// Ends the run at once; its code does not hear of it.
+    pub async fn terminate(&self, reason: &str) -> Result<Appended, Error> {
+        Ok(self.runtime().terminate_run(&self.key, reason).await?)
+    }
+
+    /// Lets the run stand still: its timers keep their remaining time.
+    pub async fn pause(&self, reason: &str) -> Result<Appended, Error> {
+        let pause = RunPaused { reason: PauseReason::Requested, message: reason.to_owned(), divergence: None };
+        Ok(self.runtime().pause_run(&self.key, pause).await?)
+    }
+
+    pub async fn resume(&self) -> Result<Appended, Error> {
+        Ok(self.runtime().resume_run(&self.key).await?)
+    }
+
+    /// Asks the run's code, which answers with `ctx.query`. Nothing is recorded.
+    pub async fn query<T: DeserializeOwned>(&self, name: &str, input: &(impl Serialize + ?Sized)) -> Result<T, Error> {
+        let name = Name::new(name)?;
+        let input = Payload::json(input).map_err(|source| Error::Convert { what: "the query", source })?;
+        let answer = match self.ask_hot(&name, &input).await {
+            Some(answer) => answer,
+            None => self.ask_cold(&name, input).await?,
+        };
+        self.read_answer(answer.ok_or_else(|| Error::UnknownQuery { run: self.id().to_owned(), name: name.to_string() })?)
+    }
+
+    /// Asks the code in memory, if it is there.
+    async fn ask_hot(&self, name: &Name, input: &Payload) -> Option<Option<Result<Payload>>> {
+        let inbox = self.onward.inner.worker.hot_run(&self.key)?;
+        let (answer, answered) = oneshot::channel();
+        inbox.ask(Query { name: name.clone(), input: input.clone(), answer }).ok()?;
+        answered.await.ok()
+    }
+
+    /// Replays the log to ask; the run itself does not notice.
+    async fn ask_cold(&self, name: &Name, input: Payload) -> Result<Option<Result<Payload>>, Error> {
+        let inner = &self.onward.inner;
+        let head = inner.runtime.read_head(&self.key).await?;
+        let unknown = || Error::UnknownKind { kind: head.kind.to_string(), version: head.version.as_ref().map(Name::to_string) };
+        let handler = inner.worker.registry.handler(&head.kind, head.version.as_ref()).ok_or_else(unknown)?;
+        let records = self.read_records(Index(0)).await?;
+        let failed = |fault: onward_core::engine::Fault| {
+            let message = fault.into_pause().map_or("the run cannot be replayed".to_owned(), |pause| pause.message);
+            Error::AnswerFailed { run: self.id().to_owned(), failure: Failure::fatal(message) }
+        };
+        let code = replay_log(&self.key, &handler, &records, &inner.worker.shared, false).map_err(failed)?;
+        Ok(code.query(name, input))
+    }
+
+    fn read_answer<T: DeserializeOwned>(&self, answer: Result<Payload>) -> Result<T, Error> {
+        let payload = answer.map_err(|failure| Error::AnswerFailed { run: self.id().to_owned(), failure })?;
+        payload.read().map_err(|source| Error::Convert { what: "the answer", source })
+    }
+
+    /// Changes something in the run, which handles it with `ctx.update`, and returns the recorded answer.
+    pub async fn update<T: DeserializeOwned>(&self, name: &str, input: &(impl Serialize + ?Sized)) -> Result<T, Error> {
+        let update_id = format!("{:016x}", random_u64());
+        self.update_once(name, input, &update_id).await
+    }
+
+    /// Like [`RunHandle::update`], once: the same id again gets the same answer.
+    pub async fn update_once<T: DeserializeOwned>(&self, name: &str, input: &(impl Serialize + ?Sized), id: &str) -> Result<T, Error> {
+        let input = Payload::json(input).map_err(|source| Error::Convert { what: "the update", source })?;
+        let answer = self.runtime().update_run(&self.key, id, Name::new(name)?, input).await?;
+        self.read_answer(answer)
+    }
+
+    /// All records of the run's current log.
+    pub async fn log(&self) -> Result<Vec<Record>, Error> {
+        self.read_records(Index(0)).await
+    }
+
+    async fn read_records(&self, mut from: Index) -> Result<Vec<Record>, Error> {
+        let mut records = Vec::new();
+        loop {
+            let page = self.runtime().read_log(&self.key, None, from, PAGE).await?;
+            let full = page.len() == PAGE;
+            records.extend(page);
+            match records.last() {
+                Some(last) if full => from = last.next_index(),
+                _ => return Ok(records),
+            }
+        }
+    }
+
+    /// Follows the run's log from `from`: what is there, then what comes, until the event that ends it.
+    pub async fn attach(&self, from: Index) -> Result<Attached, Error> {
+        let watch = self.runtime().watch_run(&self.key).await?;
+        Ok(Attached { runtime: self.runtime().clone(), key: self.key.clone(), watch, next: from, ready: Vec::new().into_iter(), ended: false })
+    }
+
+    /// Hears what the run emits from now on with `ctx.emit`. Not recorded: what nobody hears is gone.
+    pub fn emitted(&self) -> tokio::sync::broadcast::Receiver<Emitted> {
+        self.onward.inner.emits.listen(&self.key)
+    }
+}
+
+/// A run's log as it grows; see [`RunHandle::attach`].
+pub struct Attached {
+    runtime: Runtime,
+    key: RunKey,
+    watch: onward_runtime::RunWatch,
+    next: Index,
+    ready: std::vec::IntoIter<Record>,
+    ended: bool,
+}
+
+impl Attached {
+    /// The next record; `None` after the one that ended the log.
+    pub async fn next(&mut self) -> Result<Option<Record>, Error> {
+        loop {
+            if let Some(record) = self.ready.next() {
+                self.next = record.next_index();
+                self.ended = record.ends_log();
+                return Ok(Some(record));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            let generation = Some(self.watch.generation());
+            let page = self.runtime.read_log(&self.key, generation, self.next, PAGE).await?;
+            if page.is_empty() {
+                self.watch.changed().await?;
+            }
+            self.ready = page.into_iter();
+        }
+    }
+}
+
+/// Who listens to what runs emit.
+#[derive(Clone, Default)]
+pub(crate) struct Emits {
+    listeners: Arc<Mutex<HashMap<RunKey, tokio::sync::broadcast::Sender<Emitted>>>>,
+}
+
+impl Emits {
+    /// How many emitted values a slow listener may fall behind.
+    const BEHIND_MAX: usize = 256;
+
+    fn listen(&self, key: &RunKey) -> tokio::sync::broadcast::Receiver<Emitted> {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.retain(|_, sender| sender.receiver_count() > 0);
+        listeners.entry(key.clone()).or_insert_with(|| tokio::sync::broadcast::channel(Self::BEHIND_MAX).0).subscribe()
+    }
+
+    pub fn emitter(&self) -> Arc<dyn Fn(&RunKey, Emitted) + Send + Sync> {
+        let listeners = self.listeners.clone();
+        Arc::new(move |key, emitted| {
+            let sender = listeners.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
+            if let Some(sender) = sender {
+                drop(sender.send(emitted)); // nobody listens any more: that is allowed
+            }
+        })
+    }
+}

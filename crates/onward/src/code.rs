@@ -1,0 +1,224 @@
+//! A run's code together with its engine: polled to quiescence, event by event.
+//!
+//! Owns the future that is the user's function. Must never wait: the driver feeds records and hands commits on.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use onward_core::engine::{Advance, Draft, Fault};
+use onward_core::event::UpdateReceived;
+use onward_core::log::CommitHeader;
+use onward_core::{Event, Failure, Index, Name, Payload, Record, RunKey, Timestamp};
+
+use crate::cell::{Deps, Emitted, RunCell, StepScript};
+use crate::ctx::Ctx;
+use crate::foreign;
+use crate::wake::{BorrowedWaker, Polling};
+
+pub(crate) type RunFuture = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
+pub(crate) type Handler = Arc<dyn Fn(Ctx, Payload) -> Result<RunFuture, Failure> + Send + Sync>;
+
+/// What all runs of a worker share.
+#[derive(Clone, Default)]
+pub(crate) struct Shared {
+    pub deps: Arc<Deps>,
+    pub runtime: Option<tokio::runtime::Handle>,
+    pub script: Option<Arc<dyn StepScript>>,
+    pub emitter: Option<Arc<dyn Fn(&RunKey, Emitted) + Send + Sync>>,
+}
+
+/// What the driver has to do.
+#[derive(Debug)]
+pub(crate) enum Need {
+    Commit(Draft),
+    /// Nothing until a record is fed or a step wakes the driver.
+    Nothing,
+}
+
+pub(crate) struct Code {
+    cell: Arc<RunCell>,
+    handler: Handler,
+    input: Option<Payload>,
+    future: Option<RunFuture>,
+}
+
+impl Code {
+    pub fn new(key: RunKey, handler: Handler, shared: &Shared) -> Code {
+        Code { cell: Arc::new(RunCell::new(key, shared)), handler, input: None, future: None }
+    }
+
+    pub fn feed(&mut self, record: Record) {
+        if record.index == Index(0)
+            && let Some(Event::RunStarted(started)) = record.events.first()
+        {
+            self.input = Some(started.input.clone());
+        }
+        self.cell.lock().engine.feed(record);
+    }
+
+    pub fn committed(&mut self, header: CommitHeader, index: Index, at: Timestamp) {
+        self.cell.lock().engine.committed(header, index, at);
+    }
+
+    /// Goes on until something is needed. `driver` is woken when a step makes progress.
+    pub fn advance(&mut self, driver: &Waker) -> Result<Need, Fault> {
+        let steps_run = {
+            let mut state = self.cell.lock();
+            if !state.driver.will_wake(driver) {
+                state.driver = driver.clone();
+            }
+            state.engine.has_running_steps()
+        };
+        if steps_run {
+            self.poll()?;
+        }
+        loop {
+            let advance = self.cell.lock().engine.advance()?;
+            match advance {
+                Advance::Poll(wake) => {
+                    self.cell.lock().wake(&wake);
+                    self.poll()?;
+                }
+                Advance::Update(update) => {
+                    answer_update(&self.cell, update);
+                    self.cell.lock().poll_all += 1;
+                    self.poll()?;
+                }
+                Advance::Commit(draft) => return Ok(Need::Commit(draft)),
+                Advance::Idle => {
+                    // Idle may have found that nothing can ever happen again.
+                    let fault = self.cell.lock().engine.take_fault();
+                    return fault.map_or(Ok(Need::Nothing), Err);
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self) -> Result<(), Fault> {
+        if self.cell.lock().engine.is_ended() {
+            return Ok(());
+        }
+        let cell = self.cell.clone();
+        let polled = catch_unwind(AssertUnwindSafe(|| self.poll_future(&cell)));
+        match polled {
+            Err(panic) => {
+                self.drop_code();
+                let message = panic_message(&*panic);
+                let misuse = foreign::is_tokio_panic(&message);
+                Err(if misuse { Fault::Misuse(foreign::TOKIO.to_owned()) } else { Fault::Panicked(message) })
+            }
+            Ok(result) => {
+                let fault = self.cell.lock().engine.take_fault();
+                if let Some(fault) = fault {
+                    self.drop_code();
+                    return Err(fault);
+                }
+                if let Poll::Ready(result) = result {
+                    self.cell.lock().engine.finish(result);
+                    self.future = None;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn poll_future(&mut self, cell: &RunCell) -> Poll<Result<Payload, Failure>> {
+        if self.future.is_none() {
+            let Some(input) = self.input.take() else { return Poll::Pending };
+            match (self.handler)(Ctx::new(self.cell.clone()), input) {
+                Ok(future) => self.future = Some(future),
+                Err(failure) => return Poll::Ready(Err(failure)),
+            }
+        }
+        let polling = Polling { cell, arm: None };
+        let waker = BorrowedWaker::new(&polling);
+        let Some(future) = self.future.as_mut() else { return Poll::Pending };
+        future.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+
+    /// The store refused to continue the run as new before the inputs fed since have been taken along.
+    pub fn retry_continue(&mut self) -> bool {
+        let mut state = self.cell.lock();
+        let continuing = state.engine.is_continuing();
+        if continuing {
+            state.engine.retry_continue();
+        }
+        continuing
+    }
+
+    pub fn set_strict(&mut self) {
+        self.cell.lock().engine.set_strict();
+    }
+
+    pub fn gap(&self) -> Option<Index> {
+        self.cell.lock().engine.gap()
+    }
+
+    pub fn next_feed(&self) -> Index {
+        self.cell.lock().engine.next_feed()
+    }
+
+    pub fn is_at_rest(&self) -> bool {
+        self.cell.lock().engine.is_at_rest()
+    }
+
+    pub fn is_ended(&self) -> bool {
+        self.cell.lock().engine.is_ended()
+    }
+
+    pub fn is_live(&self) -> bool {
+        self.cell.lock().engine.is_live()
+    }
+
+    pub fn open_calls(&self) -> Vec<String> {
+        self.cell.lock().engine.open_calls()
+    }
+
+    /// Asks the code something without recording it.
+    pub fn query(&self, name: &Name, input: Payload) -> Option<Result<Payload, Failure>> {
+        // Taken out while it runs: the handler may use the context.
+        let mut answerer = self.cell.lock().queries.remove(name)?;
+        let answer = answerer(input);
+        self.cell.lock().queries.entry(name.clone()).or_insert(answerer);
+        Some(answer)
+    }
+
+    /// Drops the user's future; what it does while it is dropped is not recorded.
+    fn drop_code(&mut self) {
+        self.cell.lock().engine.detach();
+        let future = self.future.take();
+        drop(future);
+        // Handlers and compensations may hold the context, and so the cell itself.
+        let (queries, updates, compensations) = {
+            let mut state = self.cell.lock();
+            (std::mem::take(&mut state.queries), std::mem::take(&mut state.updates), std::mem::take(&mut state.compensations))
+        };
+        drop((queries, updates, compensations));
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        self.drop_code();
+    }
+}
+
+pub(crate) fn answer_update(cell: &RunCell, update: UpdateReceived) {
+    let handler = cell.lock().updates.remove(&update.name);
+    let Some(mut handler) = handler else {
+        cell.lock().engine.keep_update(update);
+        return;
+    };
+    let result = handler(update.payload);
+    let mut state = cell.lock();
+    state.engine.answer_update(update.update_id, result);
+    state.updates.entry(update.name).or_insert(handler);
+}
+
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

@@ -1,0 +1,218 @@
+//! All of several futures, or the first that succeeds.
+
+use std::future::{Future, IntoFuture, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+use onward_core::Failure;
+
+use super::Scope;
+use crate::Result;
+
+enum Slot<F: Future> {
+    Open(Pin<Box<F>>),
+    Done(F::Output),
+    Taken,
+}
+
+impl<F: Future> Slot<F> {
+    fn take(&mut self) -> F::Output {
+        match std::mem::replace(self, Slot::Taken) {
+            Slot::Done(output) => output,
+            _ => unreachable!("taken once, when every arm is done"),
+        }
+    }
+}
+
+fn open<I>(futures: I) -> Vec<Slot<<I::Item as IntoFuture>::IntoFuture>>
+where
+    I: IntoIterator,
+    I::Item: IntoFuture,
+{
+    futures.into_iter().map(|future| Slot::Open(Box::pin(future.into_future()))).collect()
+}
+
+/// Waits for all and returns every outcome, in the order of the futures.
+pub fn join_all_settled<I, T>(futures: I) -> impl Future<Output = Vec<Result<T>>>
+where
+    I: IntoIterator,
+    I::Item: IntoFuture<Output = Result<T>>,
+{
+    let mut slots = open(futures);
+    let mut left = slots.len();
+    let mut scope = Scope::default();
+    poll_fn(move |cx| {
+        for arm in scope.ready(slots.len(), cx) {
+            let slot = &mut slots[arm as usize];
+            if let Slot::Open(future) = slot
+                && let Poll::Ready(output) = scope.poll(arm, future.as_mut(), cx)
+            {
+                *slot = Slot::Done(output);
+                left -= 1;
+            }
+        }
+        if left > 0 { Poll::Pending } else { Poll::Ready(slots.iter_mut().map(Slot::take).collect()) }
+    })
+}
+
+/// Waits for all and returns their values in the order of the futures, or the failure that came first.
+///
+/// A failure does not cut the others short: a step that is dropped while it runs leaves an outcome that nobody knows.
+pub fn join_all<I, T>(futures: I) -> impl Future<Output = Result<Vec<T>>>
+where
+    I: IntoIterator,
+    I::Item: IntoFuture<Output = Result<T>>,
+{
+    let mut slots = open(futures);
+    let mut left = slots.len();
+    let mut first_failure = None;
+    let mut scope = Scope::default();
+    poll_fn(move |cx| {
+        for arm in scope.ready(slots.len(), cx) {
+            let slot = &mut slots[arm as usize];
+            if let Slot::Open(future) = slot
+                && let Poll::Ready(output) = scope.poll(arm, future.as_mut(), cx)
+            {
+                if let Err(failure) = &output {
+                    first_failure.get_or_insert_with(|| failure.clone());
+                }
+                *slot = Slot::Done(output);
+                left -= 1;
+            }
+        }
+        if left > 0 {
+            return Poll::Pending;
+        }
+        Poll::Ready(first_failure.take().map_or_else(|| slots.iter_mut().map(Slot::take).collect(), Err))
+    })
+}
+
+/// Waits for the first that succeeds, in the order of the log, and drops the others; fails when all have failed.
+pub fn race<I, T>(futures: I) -> impl Future<Output = Result<T>>
+where
+    I: IntoIterator,
+    I::Item: IntoFuture<Output = Result<T>>,
+{
+    let mut slots = open(futures);
+    let mut failures: Vec<Failure> = Vec::new();
+    let mut scope = Scope::default();
+    poll_fn(move |cx| {
+        for arm in scope.ready(slots.len(), cx) {
+            let slot = &mut slots[arm as usize];
+            if let Slot::Open(future) = slot
+                && let Poll::Ready(output) = scope.poll(arm, future.as_mut(), cx)
+            {
+                *slot = Slot::Taken;
+                match output {
+                    Ok(value) => {
+                        slots.clear();
+                        return Poll::Ready(Ok(value));
+                    }
+                    Err(failure) => failures.push(failure),
+                }
+            }
+        }
+        if failures.len() < slots.len() { Poll::Pending } else { Poll::Ready(Err(all_failed(&failures))) }
+    })
+}
+
+fn all_failed(failures: &[Failure]) -> Failure {
+    let causes = failures.iter().map(ToString::to_string).collect();
+    let message = format!("all {} in the race failed", failures.len());
+    Failure { causes, retryable: false, ..Failure::new("all_failed", message) }
+}
+
+/// Several futures of different types.
+pub trait JoinTuple {
+    type Output;
+    fn join(self) -> impl Future<Output = Self::Output>;
+}
+
+/// What `join!` expands to.
+pub fn join_tuple<T: JoinTuple>(futures: T) -> impl Future<Output = T::Output> {
+    futures.join()
+}
+
+/// Turns a tuple of results into the result of a tuple.
+pub trait TryTuple {
+    type Values;
+    fn values(self) -> Result<Self::Values>;
+}
+
+/// What `try_join!` expands to.
+pub async fn try_join_tuple<T>(futures: T) -> Result<<T::Output as TryTuple>::Values>
+where
+    T: JoinTuple<Output: TryTuple>,
+{
+    futures.join().await.values()
+}
+
+macro_rules! tuples {
+    ($(($($f:ident $t:ident $position:tt),+))+) => {$(
+        impl<$($f: IntoFuture),+> JoinTuple for ($($f,)+) {
+            type Output = ($($f::Output,)+);
+
+            fn join(self) -> impl Future<Output = Self::Output> {
+                let mut slots = ($(Slot::Open(Box::pin(self.$position.into_future())),)+);
+                let mut scope = Scope::default();
+                let count = [$($position),+].len();
+                let mut left = count;
+                poll_fn(move |cx| {
+                    for arm in scope.ready(count, cx) {
+                        match arm {
+                            $($position => if let Slot::Open(future) = &mut slots.$position
+                                && let Poll::Ready(output) = scope.poll(arm, future.as_mut(), cx)
+                            {
+                                slots.$position = Slot::Done(output);
+                                left -= 1;
+                            },)+
+                            _ => unreachable!("there are {count} arms"),
+                        }
+                    }
+                    if left > 0 { Poll::Pending } else { Poll::Ready(($(slots.$position.take(),)+)) }
+                })
+            }
+        }
+
+        impl<$($t),+> TryTuple for ($(Result<$t>,)+) {
+            type Values = ($($t,)+);
+
+            fn values(self) -> Result<Self::Values> {
+                Ok(($(self.$position?,)+))
+            }
+        }
+    )+};
+}
+
+tuples! {
+    (A T0 0)
+    (A T0 0, B T1 1)
+    (A T0 0, B T1 1, C T2 2)
+    (A T0 0, B T1 1, C T2 2, D T3 3)
+    (A T0 0, B T1 1, C T2 2, D T3 3, E T4 4)
+    (A T0 0, B T1 1, C T2 2, D T3 3, E T4 4, F T5 5)
+    (A T0 0, B T1 1, C T2 2, D T3 3, E T4 4, F T5 5, G T6 6)
+    (A T0 0, B T1 1, C T2 2, D T3 3, E T4 4, F T5 5, G T6 6, H T7 7)
+}
+
+/// Waits for several futures together and returns all their outcomes as a tuple.
+///
+/// ```
+/// # use onward::prelude::*;
+/// # async fn flow(ctx: Ctx) -> Result<()> {
+/// let (stock, price) = onward::join!(
+///     ctx.step("stock", async || Ok::<_, Failure>(3)),
+///     ctx.step("price", async || Ok::<_, Failure>(9.5)),
+/// );
+/// # let (_, _) = (stock?, price?); Ok(()) }
+/// ```
+#[macro_export]
+macro_rules! join {
+    ($($future:expr),+ $(,)?) => { $crate::combine::join_tuple(($($future,)+)).await };
+}
+
+/// Waits for several futures together and returns their values as a tuple, or the first failure in the order of the list.
+#[macro_export]
+macro_rules! try_join {
+    ($($future:expr),+ $(,)?) => { $crate::combine::try_join_tuple(($($future,)+)).await };
+}

@@ -1,0 +1,66 @@
+//! Together: `join!`, [`join_all`], `select!`, [`race`].
+//!
+//! Like the combinators everybody knows, but the order in which arms are polled, and so who wins, is a function of the
+//! log. An arm is polled only when something in it has happened.
+
+mod join;
+mod select;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use onward_core::Branch;
+
+use crate::wake::{Arms, BorrowedWaker, Polling, polling};
+
+pub use join::{JoinTuple, join_all, join_all_settled, join_tuple, race, try_join_tuple};
+pub use select::{Arm, Probe, SelectTuple, Selected, ViaDurable, ViaOpaque, select_arms};
+
+/// Which arms of one combinator there are, and which have to be polled.
+#[derive(Default)]
+pub(crate) struct Scope {
+    arms: Option<std::sync::Arc<Arms>>,
+    branches: Vec<Branch>,
+    seen: u64,
+    ready: Vec<u32>,
+}
+
+impl Scope {
+    /// The arms to poll now, in order.
+    fn ready(&mut self, count: usize, cx: &Context<'_>) -> Vec<u32> {
+        let polling = ours(cx);
+        let mut state = polling.cell.lock();
+        let all = state.poll_all;
+        let parent = polling.arm.map(|(arms, arm)| (arms.clone(), arm));
+        let first = self.arms.is_none();
+        let arms = self.arms.get_or_insert_with(|| Arms::new(parent));
+        if first {
+            let place = state.engine.next_place();
+            self.branches = (0..count as u32).map(|arm| Branch::of_arm(&place, arm)).collect();
+        }
+        arms.take(&mut self.ready);
+        if first || self.seen != all {
+            self.seen = all;
+            self.ready.clear();
+            self.ready.extend(0..count as u32);
+        }
+        std::mem::take(&mut self.ready)
+    }
+
+    /// Polls one arm on its own line of calls.
+    fn poll<F: Future + ?Sized>(&self, arm: u32, future: Pin<&mut F>, cx: &Context<'_>) -> Poll<F::Output> {
+        let outer = ours(cx);
+        let arms = self.arms.as_ref().expect("`ready` is called first");
+        let inner = Polling { cell: outer.cell, arm: Some((arms, arm)) };
+        let waker = BorrowedWaker::new(&inner);
+        let before = outer.cell.lock().engine.enter_branch(self.branches[arm as usize].clone());
+        let polled = future.poll(&mut Context::from_waker(&waker));
+        outer.cell.lock().engine.enter_branch(before);
+        polled
+    }
+}
+
+fn ours<'a>(cx: &Context<'a>) -> &'a Polling<'a> {
+    polling(cx.waker()).expect("onward's join!, select! and race work in workflow code, and directly in it: not inside a step, and not under a foreign combinator")
+}

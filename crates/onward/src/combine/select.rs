@@ -1,0 +1,169 @@
+//! The first of several futures, in the order of the log.
+
+use std::future::{Future, IntoFuture, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use onward_core::Index;
+
+use super::Scope;
+use crate::ctx::Durable;
+
+/// One arm of a `select!`: its future, and how to ask it when it was answered.
+pub struct Arm<F> {
+    future: Pin<Box<F>>,
+    ready_at: fn(&F) -> Option<Index>,
+}
+
+impl<F: Future> Arm<F> {
+    pub fn new<I: IntoFuture<IntoFuture = F>>(future: I, ready_at: fn(&F) -> Option<Index>) -> Arm<F> {
+        Arm { future: Box::pin(future.into_future()), ready_at }
+    }
+
+    fn ready_at(&self) -> Option<Index> {
+        (self.ready_at)(&self.future)
+    }
+}
+
+/// Asks a future for its place in the log if it has one: a durable future does, an async block does not.
+pub struct Probe<'a, F>(pub &'a F);
+
+pub trait ViaDurable {
+    fn ready_at(&self) -> Option<Index>;
+}
+
+impl<F: Durable> ViaDurable for Probe<'_, F> {
+    fn ready_at(&self) -> Option<Index> {
+        self.0.ready_at()
+    }
+}
+
+pub trait ViaOpaque {
+    fn ready_at(&self) -> Option<Index>;
+}
+
+impl<F> ViaOpaque for &Probe<'_, F> {
+    fn ready_at(&self) -> Option<Index> {
+        None
+    }
+}
+
+impl<F: Durable + Unpin + ?Sized> Durable for &mut F {
+    fn ready_at(&self) -> Option<Index> {
+        (**self).ready_at()
+    }
+}
+
+impl<F: Durable + ?Sized> Durable for Pin<Box<F>> {
+    fn ready_at(&self) -> Option<Index> {
+        (**self).ready_at()
+    }
+}
+
+/// Which arm won, with its output.
+pub enum Selected<A, B = (), C = (), D = (), E = (), F = (), G = (), H = ()> {
+    A(A),
+    B(B),
+    C(C),
+    D(D),
+    E(E),
+    F(F),
+    G(G),
+    H(H),
+}
+
+/// The arms of a `select!`.
+pub trait SelectTuple {
+    type Output;
+    fn select(self) -> impl Future<Output = Self::Output>;
+}
+
+/// What `select!` expands to.
+pub fn select_arms<T: SelectTuple>(arms: T) -> impl Future<Output = T::Output> {
+    arms.select()
+}
+
+/// The arms to poll, those first whose answer stands first in the log (rule 3).
+fn in_log_order(scope: &mut Scope, cx: &Context<'_>, ready_at: &[Option<Index>]) -> Vec<u32> {
+    let mut arms = scope.ready(ready_at.len(), cx);
+    arms.sort_by_key(|arm| (ready_at[*arm as usize].is_none(), ready_at[*arm as usize], *arm));
+    arms
+}
+
+macro_rules! tuples {
+    ($([$($f:ident $position:tt),+] [$($rest:ty),*])+) => {$(
+        impl<$($f: Future),+> SelectTuple for ($(Arm<$f>,)+) {
+            type Output = Selected<$($f::Output,)+ $($rest),*>;
+
+            fn select(self) -> impl Future<Output = Self::Output> {
+                let mut arms = self;
+                let mut scope = Scope::default();
+                poll_fn(move |cx| {
+                    let ready_at = [$(arms.$position.ready_at()),+];
+                    for arm in in_log_order(&mut scope, cx, &ready_at) {
+                        match arm {
+                            $($position => if let Poll::Ready(output) = scope.poll(arm, arms.$position.future.as_mut(), cx) {
+                                return Poll::Ready(Selected::$f(output));
+                            },)+
+                            _ => unreachable!("an arm for each future"),
+                        }
+                    }
+                    Poll::Pending
+                })
+            }
+        }
+    )+};
+}
+
+tuples! {
+    [A 0] [(), (), (), (), (), (), ()]
+    [A 0, B 1] [(), (), (), (), (), ()]
+    [A 0, B 1, C 2] [(), (), (), (), ()]
+    [A 0, B 1, C 2, D 3] [(), (), (), ()]
+    [A 0, B 1, C 2, D 3, E 4] [(), (), ()]
+    [A 0, B 1, C 2, D 3, E 4, F 5] [(), ()]
+    [A 0, B 1, C 2, D 3, E 4, F 5, G 6] [()]
+    [A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7] []
+}
+
+/// Waits for the first of several futures, in the order of the log, and drops the others.
+///
+/// The winner is the same on every replay. To keep a loser, pass `&mut future`. Dropping a `sleep`, `recv` or `approval`
+/// gives the wait up (a signal set aside for it goes back); tasks and children go on unless they are canceled; a step that
+/// runs is dropped.
+///
+/// ```
+/// # use onward::prelude::*;
+/// # async fn flow(ctx: Ctx) -> Result<bool> {
+/// let paid = onward::select! {
+///     payment = ctx.signal("payment").recv::<u64>() => payment? > 0,
+///     _ = ctx.sleep(days(3)) => false,
+/// };
+/// # Ok(paid) }
+/// ```
+#[macro_export]
+macro_rules! select {
+    ($($pattern:pat = $future:expr => $body:expr),+ $(,)?) => {{
+        let selected = $crate::combine::select_arms(($($crate::combine::Arm::new($future, |future| {
+            #[allow(unused_imports)]
+            use $crate::combine::{ViaDurable as _, ViaOpaque as _};
+            (&$crate::combine::Probe(future)).ready_at()
+        }),)+)).await;
+        $crate::__select_match!(selected; [A B C D E F G H] [] $($pattern => $body,)+)
+    }};
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select_match {
+    ($selected:ident; [$next:ident $($rest:ident)*] [$($done:tt)*] $pattern:pat => $body:expr, $($more:tt)*) => {
+        $crate::__select_match!($selected; [$($rest)*] [$($done)* [$next $pattern => $body]] $($more)*)
+    };
+    ($selected:ident; [$($rest:ident)*] [$([$variant:ident $pattern:pat => $body:expr])+]) => {
+        match $selected {
+            $($crate::combine::Selected::$variant($pattern) => $body,)+
+            #[allow(unreachable_patterns)]
+            _ => unreachable!("only the arms of this select can win"),
+        }
+    };
+}

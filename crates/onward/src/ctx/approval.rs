@@ -1,0 +1,85 @@
+//! Approvals: a question to a person, decided exactly once.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use onward_core::engine::Decision;
+use onward_core::event::ApprovalRequested;
+use onward_core::{Event, Index};
+use serde::Serialize;
+
+use super::call::Call;
+use super::{Ctx, Durable, name_or_misuse, payload_or_misuse};
+use crate::Result;
+
+impl Ctx {
+    /// Asks a person. Dropping the future withdraws the question.
+    pub fn approval(&self, name: &str, title: impl Into<String>) -> Approval {
+        let name = name_or_misuse(&self.cell, "approval", name);
+        let place = self.cell.call("approval").engine.request_approval(name, title.into());
+        Approval { call: Call::new(self.cell.clone(), place) }
+    }
+}
+
+/// A question that was asked, and the future of its decision.
+#[must_use = "the decision comes when the future is awaited"]
+pub struct Approval {
+    call: Call<Decision>,
+}
+
+impl Approval {
+    fn option(self, set: impl Fn(&mut ApprovalRequested)) -> Self {
+        self.call.configure(|event| {
+            if let Event::ApprovalRequested(event) = event {
+                set(event);
+            }
+        });
+        self
+    }
+
+    /// More to read for whoever decides.
+    pub fn describe(self, description: impl Into<String>) -> Self {
+        let description = description.into();
+        self.option(|event| event.description = Some(description.clone()))
+    }
+
+    /// Data to show to whoever decides.
+    pub fn show(self, value: &impl Serialize) -> Self {
+        let value = payload_or_misuse(self.call.cell(), "approval", value);
+        self.option(|event| event.show = Some(value.clone()))
+    }
+
+    /// Who may decide; anybody otherwise.
+    pub fn deciders<S: Into<String>>(self, deciders: impl IntoIterator<Item = S>) -> Self {
+        let deciders: Vec<String> = deciders.into_iter().map(Into::into).collect();
+        self.option(|event| event.deciders = deciders.clone())
+    }
+
+    /// How long the question stands; then it is decided as not approved, with `expired` set.
+    pub fn within(self, span: Duration) -> Self {
+        let deadline = self.call.cell().lock().engine.now().after(span);
+        self.option(|event| event.deadline = Some(deadline))
+    }
+
+    /// The id by which it is decided from outside.
+    pub fn id(&self) -> String {
+        let state = self.call.cell().lock();
+        format!("{}~{}~{}", state.engine.key().id, state.engine.generation(), self.call.place())
+    }
+}
+
+impl Future for Approval {
+    type Output = Result<Decision>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Decision>> {
+        Pin::new(&mut self.call).poll(cx)
+    }
+}
+
+impl Durable for Approval {
+    fn ready_at(&self) -> Option<Index> {
+        self.call.ready_at()
+    }
+}

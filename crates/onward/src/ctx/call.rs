@@ -1,0 +1,105 @@
+//! The future behind every call that waits.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use onward_core::engine::CancelOutcome;
+use onward_core::{Event, Index, Place};
+use serde::de::DeserializeOwned;
+
+use crate::Result;
+use crate::cell::RunCell;
+
+/// A future whose answer stands in the log, so that of several the first is known.
+pub trait Durable: Future {
+    /// The index of the event that answered it.
+    fn ready_at(&self) -> Option<Index>;
+}
+
+/// A call that is answered from the log with a `T`.
+pub(crate) struct Call<T> {
+    cell: Arc<RunCell>,
+    place: Place,
+    over: bool,
+    result: PhantomData<fn() -> T>,
+}
+
+impl<T> Call<T> {
+    pub fn new(cell: Arc<RunCell>, place: Place) -> Call<T> {
+        Call { cell, place, over: false, result: PhantomData }
+    }
+
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub fn cell(&self) -> &Arc<RunCell> {
+        &self.cell
+    }
+
+    /// Sets an option on the event that asks for this call.
+    pub fn configure(&self, mut options: impl FnMut(&mut Event)) {
+        self.cell.lock().engine.configure(&self.place, &mut options);
+    }
+
+    pub fn cancel(&self) -> CancelOutcome {
+        self.cell.call("cancel").engine.cancel_call(&self.place)
+    }
+
+    pub fn ready_at(&self) -> Option<Index> {
+        self.cell.lock().engine.ready_at(&self.place)
+    }
+}
+
+impl<T: DeserializeOwned> Future for Call<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        let mut state = self.cell.call("await");
+        match state.engine.poll_call(&self.place) {
+            None => {
+                state.watch(&self.place, cx);
+                Poll::Pending
+            }
+            Some(result) => {
+                drop(state);
+                self.over = true;
+                Poll::Ready(result.and_then(|payload| Ok(payload.read()?)))
+            }
+        }
+    }
+}
+
+impl<T> Drop for Call<T> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.cell.lock().engine.drop_call(&self.place);
+        }
+    }
+}
+
+/// Makes a wrapper around [`Call`] a durable future.
+macro_rules! durable_call {
+    ($name:ident<$t:ident>) => {
+        impl<$t: serde::de::DeserializeOwned> std::future::Future for $name<$t> {
+            type Output = $crate::Result<$t>;
+
+            fn poll(
+                mut self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<Self::Output> {
+                std::pin::Pin::new(&mut self.call).poll(cx)
+            }
+        }
+
+        impl<$t: serde::de::DeserializeOwned> $crate::ctx::Durable for $name<$t> {
+            fn ready_at(&self) -> Option<onward_core::Index> {
+                self.call.ready_at()
+            }
+        }
+    };
+}
+pub(crate) use durable_call;

@@ -1,0 +1,81 @@
+//! Children: runs that this run starts and waits for.
+
+use onward_core::engine::CancelOutcome;
+use onward_core::event::{ChildStarted, OnParentClose};
+use onward_core::{Event, Name, RunId};
+use serde::Serialize;
+
+use super::call::{Call, durable_call};
+use super::{Ctx, name_or_misuse, payload_or_misuse};
+use crate::names::WorkflowName;
+
+impl Ctx {
+    /// Starts a child run; its end is awaited with the future. `kind` is a name or a typed [`crate::Workflow`].
+    pub fn child<T>(&self, kind: impl WorkflowName<T>, input: &(impl Serialize + ?Sized)) -> Child<T> {
+        let kind = name_or_misuse(&self.cell, "child", kind.workflow_name());
+        let input = payload_or_misuse(&self.cell, "child input", input);
+        let place = self.cell.call("child").engine.start_child(kind, input);
+        Child { ctx: self.clone(), call: Call::new(self.cell.clone(), place) }
+    }
+}
+
+/// A child that was started, and the future of its result.
+#[must_use = "await it, or keep it to signal or cancel it"]
+pub struct Child<T> {
+    ctx: Ctx,
+    call: Call<T>,
+}
+
+durable_call!(Child<T>);
+
+/// Another name for what [`Ctx::child`] returns: it is both builder, handle and future.
+pub type ChildHandle<T> = Child<T>;
+
+impl<T> Child<T> {
+    fn option(self, set: impl Fn(&mut ChildStarted)) -> Self {
+        self.call.configure(|event| {
+            if let Event::ChildStarted(event) = event {
+                set(event);
+            }
+        });
+        self
+    }
+
+    /// The child's run id; derived from the parent's otherwise.
+    pub fn id(self, id: &str) -> Self {
+        let mut state = self.call.cell().lock();
+        match RunId::new(id) {
+            Ok(id) => state.engine.set_child_id(self.call.place(), id),
+            Err(error) => state.engine.misuse(format!("child: {error}")),
+        }
+        drop(state);
+        self
+    }
+
+    /// The version of the code the child is pinned to.
+    pub fn version(self, version: &str) -> Self {
+        let version: Name = name_or_misuse(self.call.cell(), "child version", version);
+        self.option(|event| event.version = Some(version.clone()))
+    }
+
+    /// What happens to the child when this run ends first; it is canceled otherwise.
+    pub fn on_parent_close(self, what: OnParentClose) -> Self {
+        self.option(|event| event.on_parent_close = what)
+    }
+
+    pub fn run_id(&self) -> Option<RunId> {
+        self.call.cell().lock().engine.child_of(self.call.place())
+    }
+
+    /// Sends the child a signal.
+    pub fn signal(&self, name: &str, payload: &(impl Serialize + ?Sized)) {
+        if let Some(child) = self.run_id() {
+            self.ctx.send_signal(child.as_str(), name, payload);
+        }
+    }
+
+    /// Asks the child to stop; awaiting it then fails as `canceled` at once.
+    pub fn cancel(&self) -> CancelOutcome {
+        self.call.cancel()
+    }
+}

@@ -1,0 +1,49 @@
+//! Undo: what to do, in reverse order, when the run fails.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use onward_core::task::RetryPolicy;
+use onward_core::{BoxError, Failure};
+
+use super::Ctx;
+use crate::Result;
+
+type UndoFuture = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
+
+/// One registered undo.
+pub(crate) struct Compensation {
+    name: String,
+    undo: Box<dyn Fn() -> UndoFuture + Send + Sync>,
+}
+
+/// How often an undo is tried before the run ends with what is left undone in its failure.
+const ATTEMPTS: u32 = 10;
+
+impl Ctx {
+    /// Registers what undoes the work so far. If the run fails or is canceled, everything registered runs as a step of its
+    /// name, latest first, before the run ends; if it succeeds, nothing of it runs.
+    pub fn on_failure<F, Fut, E>(&self, name: &str, undo: F)
+    where
+        F: FnOnce() -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError> + 'static,
+    {
+        let undo = Box::new(move || -> UndoFuture {
+            let future = undo.clone()();
+            Box::pin(async move { future.await.map_err(Into::into) })
+        });
+        self.cell.call("on_failure").compensations.push(Compensation { name: name.to_owned(), undo });
+    }
+}
+
+/// Runs what was registered, latest first; what could not be undone is added to the failure.
+pub(crate) async fn compensate(ctx: &Ctx, mut failure: Failure) -> Failure {
+    loop {
+        let next = ctx.cell.lock().compensations.pop();
+        let Some(Compensation { name, undo }) = next else { return failure };
+        if let Err(error) = ctx.step(&name, || undo()).retry(RetryPolicy::attempts(ATTEMPTS)).await {
+            failure.causes.push(format!("`{name}` could not be undone: {error}"));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The life of a run: chance, versions, cancellation, and going on as new.
+
+use std::future::Future;
+
+use onward_core::engine::CancelOutcome;
+use onward_core::{Failure, random};
+use serde::Serialize;
+
+use super::call::Call;
+use super::{Ctx, name_or_misuse, payload_or_misuse};
+use crate::Result;
+
+impl Ctx {
+    /// A random version 4 UUID, the same on every replay.
+    pub fn uuid(&self) -> String {
+        let mut state = self.cell.call("uuid");
+        let place = state.engine.next_place();
+        let hex: String = random::uuid(state.engine.seed(), &place).iter().map(|byte| format!("{byte:02x}")).collect();
+        [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+    }
+
+    /// 64 random bits, the same on every replay.
+    pub fn random(&self) -> u64 {
+        let mut state = self.cell.call("random");
+        let place = state.engine.next_place();
+        random::derive(state.engine.seed(), &place, 0)
+    }
+
+    /// Which version of `change` this run lives with, for ever: `max` for a run that gets here now, what was recorded for
+    /// one that was here before, `min` for one that was past this point before the change existed.
+    pub fn version(&self, change: &str, min: u32, max: u32) -> u32 {
+        let change = name_or_misuse(&self.cell, "version", change);
+        self.cell.call("version").engine.version(change, min, max)
+    }
+
+    pub fn is_canceled(&self) -> bool {
+        self.cell.call("is_canceled").engine.is_canceled()
+    }
+
+    /// Waits for a request to cancel and returns its failure. While somebody waits here, a request does not
+    /// interrupt the other waits: the code handles it.
+    pub async fn canceled(&self) -> Failure {
+        let place = self.cell.call("canceled").engine.await_canceled();
+        match Call::<()>::new(self.cell.clone(), place).await {
+            Ok(()) => Failure::canceled(""),
+            Err(failure) => failure,
+        }
+    }
+
+    /// Ends this log and goes on with a fresh one, as the same run, with `input`. Signals not yet consumed go along.
+    ///
+    /// Never returns: `return ctx.continue_as_new(&next).await`.
+    pub fn continue_as_new<T, I>(&self, input: &I) -> impl Future<Output = Result<T>> + Send + use<T, I>
+    where
+        I: Serialize + ?Sized,
+    {
+        let input = payload_or_misuse(&self.cell, "continue_as_new", input);
+        let cell = self.cell.clone();
+        std::future::poll_fn(move |_| {
+            cell.call("continue_as_new").engine.continue_as_new(input.clone());
+            std::task::Poll::Pending
+        })
+    }
+}
+
+/// What came of canceling a task or child.
+pub type Canceling = CancelOutcome;

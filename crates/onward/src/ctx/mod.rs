@@ -1,0 +1,101 @@
+//! The context: everything a workflow may ask for.
+//!
+//! One file per primitive. Each call gets its place when it is made, in the order of the code; what is awaited is
+//! answered from the log. Must never touch the world: that is what steps and tasks are for.
+
+mod approval;
+mod call;
+mod child;
+mod compensation;
+mod life;
+mod promise;
+mod signal;
+mod state;
+mod step;
+mod task;
+mod time;
+mod update;
+
+use std::any::{Any, TypeId, type_name};
+use std::sync::Arc;
+
+use onward_core::{Name, Payload, RunId, RunKey};
+use serde::Serialize;
+
+use crate::cell::{Emitted, RunCell};
+
+pub use approval::Approval;
+pub use call::Durable;
+pub use child::{Child, ChildHandle};
+pub(crate) use compensation::{Compensation, compensate};
+pub use promise::Promise;
+pub use signal::{Recv, RecvTimeout, SignalSource, Signals};
+pub use state::RunState;
+pub use step::{Attempt, Step};
+pub use task::TaskCall;
+pub use time::{Sleep, Timeout};
+
+/// What a workflow function gets: the way to everything that is recorded. Cheap to clone.
+#[derive(Clone)]
+pub struct Ctx {
+    pub(crate) cell: Arc<RunCell>,
+}
+
+impl Ctx {
+    pub(crate) fn new(cell: Arc<RunCell>) -> Ctx {
+        Ctx { cell }
+    }
+
+    /// The id of this run.
+    pub fn run_id(&self) -> RunId {
+        self.run_key().id
+    }
+
+    pub(crate) fn run_key(&self) -> RunKey {
+        self.cell.lock().engine.key().clone()
+    }
+
+    /// How often this run has continued as new.
+    pub fn generation(&self) -> u32 {
+        self.cell.lock().engine.generation()
+    }
+
+    /// A dependency that was given to the builder with `.dep(..)`. Not recorded: use it inside steps.
+    ///
+    /// # Panics
+    /// If there is none of this type; the run is paused with that message.
+    pub fn dep<T: Any + Send + Sync>(&self) -> Arc<T> {
+        let dep = self.cell.deps.get(&TypeId::of::<T>()).cloned();
+        let dep = dep.and_then(|dep| dep.downcast::<T>().ok());
+        dep.unwrap_or_else(|| panic!("no dependency of type `{}`: give it to the builder with `.dep(..)`", type_name::<T>()))
+    }
+
+    /// Tells whoever watches the run right now. Not in the log, and not repeated on replay.
+    pub fn emit(&self, name: &str, value: &impl Serialize) {
+        let state = self.cell.call("emit");
+        if !state.engine.is_live() {
+            return;
+        }
+        let key = state.engine.key().clone();
+        drop(state);
+        if let (Some(emitter), Ok(value)) = (&self.cell.emitter, Payload::json(value)) {
+            emitter(&key, Emitted { name: name.to_owned(), value });
+        }
+    }
+}
+
+/// Checks a name that the code made up; a bad one is the code's mistake and pauses the run.
+pub(crate) fn name_or_misuse(cell: &RunCell, what: &str, name: &str) -> Name {
+    Name::new(name).unwrap_or_else(|error| {
+        cell.lock().engine.misuse(format!("{what}: {error}"));
+        Name::new("invalid").expect("a constant name")
+    })
+}
+
+/// Encodes what the code passes in; what cannot be encoded is the code's mistake and pauses the run.
+pub(crate) fn payload_or_misuse<T: Serialize + ?Sized>(cell: &RunCell, what: &str, value: &T) -> Payload {
+    Payload::json(value).unwrap_or_else(|error| {
+        cell.lock().engine.misuse(format!("{what}: the value cannot be written as JSON: {error}"));
+        Payload::null()
+    })
+}

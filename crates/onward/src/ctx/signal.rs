@@ -1,0 +1,255 @@
+//! Signals: a mailbox, first in first out per name. What arrives before the wait is kept.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use onward_core::engine::Pattern;
+use onward_core::{Failure, Index, Name, Place, RunId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Ctx, Durable, Sleep, name_or_misuse, payload_or_misuse};
+use crate::Result;
+use crate::cell::RunCell;
+use crate::names::{AnyType, SignalName, Typed};
+
+impl Ctx {
+    /// The signals of this very name. `name` is text or a typed [`crate::Signal`].
+    pub fn signal<N: SignalName>(&self, name: N) -> SignalSource<N::Carries> {
+        let name = name_or_misuse(&self.cell, "signal", name.signal_name());
+        SignalSource { ctx: self.clone(), pattern: Pattern::Exactly(name), carries: PhantomData }
+    }
+
+    /// The signals whose name fits `pattern`, where `*` stands for any text. Each comes with its name.
+    pub fn signals(&self, pattern: &str) -> Signals {
+        let pattern = name_or_misuse(&self.cell, "signal pattern", pattern);
+        Signals { cell: self.cell.clone(), pattern: Pattern::Like(pattern) }
+    }
+
+    /// Sends a signal to another run; it leaves with this activation's commit, once.
+    pub fn send_signal(&self, run: &str, name: &str, payload: &(impl Serialize + ?Sized)) {
+        let name = name_or_misuse(&self.cell, "signal", name);
+        let payload = payload_or_misuse(&self.cell, "signal", payload);
+        let mut state = self.cell.call("send_signal");
+        match RunId::new(run) {
+            Ok(to) => state.engine.send_signal(to, name, payload),
+            Err(error) => state.engine.misuse(format!("send_signal: {error}")),
+        }
+    }
+}
+
+/// The mailbox for one name. `C` says what its signals carry: a typed [`crate::Signal`] knows, text does not.
+pub struct SignalSource<C> {
+    ctx: Ctx,
+    pattern: Pattern,
+    carries: PhantomData<fn() -> C>,
+}
+
+impl<C> SignalSource<C> {
+    /// Whether one is there. A poll: what it says is durable before anything follows from it.
+    pub fn has(&self) -> bool {
+        self.count() > 0
+    }
+
+    pub fn count(&self) -> usize {
+        self.ctx.cell.call("count").engine.count_signals(&self.pattern)
+    }
+
+    fn receive<T>(&self) -> Recv<T> {
+        Recv::new(self.ctx.cell.clone(), self.pattern.clone())
+    }
+
+    fn receive_within<T>(&self, span: Duration) -> RecvTimeout<T> {
+        RecvTimeout { recv: self.receive(), span, timer: None, ctx: self.ctx.clone() }
+    }
+
+    fn take<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        let taken = self.ctx.cell.call("try_recv").engine.try_signal(&self.pattern);
+        taken.map(|(_, payload)| Ok(payload.read()?)).transpose()
+    }
+
+    fn take_all<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
+        std::iter::from_fn(|| self.take().transpose()).collect()
+    }
+}
+
+impl SignalSource<AnyType> {
+    /// Waits for the next one.
+    pub fn recv<T>(&self) -> Recv<T> {
+        self.receive()
+    }
+
+    /// Waits for the next one, but not longer than `span`; `None` then. What arrives later stays in the mailbox.
+    pub fn recv_timeout<T>(&self, span: Duration) -> RecvTimeout<T> {
+        self.receive_within(span)
+    }
+
+    /// Takes the next one if it is there.
+    pub fn try_recv<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        self.take()
+    }
+
+    /// Takes all that are there.
+    pub fn drain<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
+        self.take_all()
+    }
+}
+
+impl<T: DeserializeOwned> SignalSource<Typed<T>> {
+    /// Waits for the next one.
+    pub fn recv(&self) -> Recv<T> {
+        self.receive()
+    }
+
+    /// Waits for the next one, but not longer than `span`; `None` then. What arrives later stays in the mailbox.
+    pub fn recv_timeout(&self, span: Duration) -> RecvTimeout<T> {
+        self.receive_within(span)
+    }
+
+    /// Takes the next one if it is there.
+    pub fn try_recv(&self) -> Result<Option<T>> {
+        self.take()
+    }
+
+    /// Takes all that are there.
+    pub fn drain(&self) -> Result<Vec<T>> {
+        self.take_all()
+    }
+}
+
+/// The mailbox for all names that fit a pattern.
+pub struct Signals {
+    cell: Arc<RunCell>,
+    pattern: Pattern,
+}
+
+impl Signals {
+    pub fn recv<T: DeserializeOwned>(&self) -> impl Future<Output = Result<(Name, T)>> + Send + use<T> {
+        let mut recv = Recv::<T>::new(self.cell.clone(), self.pattern.clone());
+        std::future::poll_fn(move |cx| recv.poll_named(cx))
+    }
+
+    pub fn has(&self) -> bool {
+        self.count() > 0
+    }
+
+    pub fn count(&self) -> usize {
+        self.cell.call("count").engine.count_signals(&self.pattern)
+    }
+
+    pub fn try_recv<T: DeserializeOwned>(&self) -> Result<Option<(Name, T)>> {
+        let taken = self.cell.call("try_recv").engine.try_signal(&self.pattern);
+        taken.map(|(name, payload)| Ok((name, payload.read()?))).transpose()
+    }
+
+    pub fn drain<T: DeserializeOwned>(&self) -> Result<Vec<(Name, T)>> {
+        std::iter::from_fn(|| self.try_recv().transpose()).collect()
+    }
+}
+
+/// The future of the next signal. Dropping it puts back what was set aside for it.
+#[must_use = "a signal is received when the future is awaited"]
+pub struct Recv<T> {
+    cell: Arc<RunCell>,
+    pattern: Pattern,
+    place: Place,
+    waiting: bool,
+    deadline: Option<onward_core::Timestamp>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> Recv<T> {
+    fn new(cell: Arc<RunCell>, pattern: Pattern) -> Recv<T> {
+        let place = cell.call("recv").engine.next_place();
+        Recv { cell, pattern, place, waiting: false, deadline: None, value: PhantomData }
+    }
+}
+
+impl<T: DeserializeOwned> Recv<T> {
+    fn poll_named(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Name, T)>> {
+        let mut state = self.cell.call("recv");
+        if !self.waiting {
+            if let Some((name, payload)) = state.engine.await_signal(&self.place, &self.pattern, self.deadline) {
+                drop(state);
+                return Poll::Ready(payload.read().map(|value| (name, value)).map_err(Failure::from));
+            }
+            self.waiting = true;
+        }
+        let name = state.engine.signal_name(&self.place);
+        match state.engine.poll_call(&self.place) {
+            None => {
+                state.watch(&self.place, cx);
+                Poll::Pending
+            }
+            Some(result) => {
+                drop(state);
+                self.waiting = false;
+                let name = name.unwrap_or_else(|| Name::new("canceled").expect("a constant name"));
+                Poll::Ready(result.and_then(|payload| Ok((name, payload.read()?))))
+            }
+        }
+    }
+}
+
+impl<T: DeserializeOwned> Future for Recv<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        self.poll_named(cx).map_ok(|(_, value)| value)
+    }
+}
+
+impl<T: DeserializeOwned> Durable for Recv<T> {
+    fn ready_at(&self) -> Option<Index> {
+        let state = self.cell.lock();
+        if self.waiting { state.engine.ready_at(&self.place) } else { state.engine.signal_ready_at(&self.pattern) }
+    }
+}
+
+impl<T> Drop for Recv<T> {
+    fn drop(&mut self) {
+        if self.waiting {
+            self.cell.lock().engine.drop_call(&self.place);
+        }
+    }
+}
+
+/// See [`SignalSource::recv_timeout`].
+#[must_use = "a signal is received when the future is awaited"]
+pub struct RecvTimeout<T> {
+    recv: Recv<T>,
+    span: Duration,
+    timer: Option<Sleep>,
+    ctx: Ctx,
+}
+
+impl<T: DeserializeOwned> Future for RecvTimeout<T> {
+    type Output = Result<Option<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Option<T>>> {
+        let this = &mut *self;
+        if this.timer.is_none() {
+            this.recv.deadline = Some(this.ctx.now().after(this.span));
+        }
+        if let Poll::Ready(received) = Pin::new(&mut this.recv).poll(cx) {
+            this.timer = None;
+            return Poll::Ready(received.map(Some));
+        }
+        let timer = this.timer.get_or_insert_with(|| this.ctx.sleep(this.span));
+        match Pin::new(timer).poll(cx) {
+            Poll::Ready(fired) => Poll::Ready(fired.map(|()| None)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<T: DeserializeOwned> Durable for RecvTimeout<T> {
+    fn ready_at(&self) -> Option<Index> {
+        let timer = self.timer.as_ref().and_then(Durable::ready_at);
+        [self.recv.ready_at(), timer].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,42 @@
+//! State: values a run keeps and shows to the outside while it runs.
+
+use onward_core::Name;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Ctx, name_or_misuse, payload_or_misuse};
+use crate::Result;
+
+impl Ctx {
+    pub fn state(&self) -> RunState {
+        RunState { ctx: self.clone() }
+    }
+}
+
+/// See [`Ctx::state`].
+pub struct RunState {
+    ctx: Ctx,
+}
+
+impl RunState {
+    pub fn set(&self, key: &str, value: &(impl Serialize + ?Sized)) {
+        let cell = &self.ctx.cell;
+        let (key, value) = (name_or_misuse(cell, "state", key), payload_or_misuse(cell, "state", value));
+        cell.call("state").engine.set_state(key, value);
+    }
+
+    pub fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
+        let key = name_or_misuse(&self.ctx.cell, "state", key);
+        let value = self.ctx.cell.call("state").engine.state(&key).cloned();
+        value.map(|payload| Ok(payload.read()?)).transpose()
+    }
+
+    pub fn clear(&self, key: &str) {
+        let key = name_or_misuse(&self.ctx.cell, "state", key);
+        self.ctx.cell.call("state").engine.clear_state(&key);
+    }
+
+    pub fn keys(&self) -> Vec<Name> {
+        self.ctx.cell.call("state").engine.state_keys()
+    }
+}

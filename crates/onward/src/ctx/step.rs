@@ -1,0 +1,240 @@
+//! Steps: side effects that run here and are recorded once.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use onward_core::engine::StepPoll;
+use onward_core::task::{RetryPolicy, idempotency_key};
+use onward_core::{BoxError, Failure, Hash, Index, Name, Payload, Place};
+use pin_project_lite::pin_project;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Ctx, Durable, name_or_misuse, payload_or_misuse};
+use crate::Result;
+use crate::cell::RunCell;
+use crate::code::panic_message;
+use crate::wake::{StepWaker, polling};
+
+/// One try of a step, as its closure sees it.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// 1, 2, …
+    pub number: u32,
+    /// The same for every attempt of this step and after every crash; hand it to whoever must not act twice.
+    pub idempotency_key: String,
+}
+
+impl Ctx {
+    /// Runs `f` here and records what it returns. A recorded step never runs again; one that was running when the
+    /// process died may run again, so give its effects the key of [`Ctx::step_with`].
+    ///
+    /// What `f` captures is not compared on replay; name with `.input(&x)` what should be.
+    pub fn step<'a, F, Fut, T, E>(&self, name: &str, f: F) -> Step<impl Future<Output = Result<T>> + use<'a, F, Fut, T, E>>
+    where
+        F: FnOnce() -> Fut + Clone + 'a,
+        Fut: Future<Output = Result<T, E>> + 'a,
+        T: Serialize + DeserializeOwned + 'a,
+        E: Into<BoxError> + 'a,
+    {
+        self.step_with(name, move |_| f())
+    }
+
+    /// Like [`Ctx::step`], with the attempt handed to `f`.
+    pub fn step_with<'a, F, Fut, T, E>(&self, name: &str, f: F) -> Step<impl Future<Output = Result<T>> + use<'a, F, Fut, T, E>>
+    where
+        F: FnOnce(Attempt) -> Fut + Clone + 'a,
+        Fut: Future<Output = Result<T, E>> + 'a,
+        T: Serialize + DeserializeOwned + 'a,
+        E: Into<BoxError> + 'a,
+    {
+        let name = name_or_misuse(&self.cell, "step", name);
+        let place = self.cell.call("step").engine.open_step(name.clone());
+        let call = Arc::new(StepCall { cell: self.cell.clone(), place, name, timeout: OnceLock::new() });
+        let future = run_step(call.clone(), f);
+        Step { call, future }
+    }
+}
+
+struct StepCall {
+    cell: Arc<RunCell>,
+    place: Place,
+    name: Name,
+    timeout: OnceLock<Duration>,
+}
+
+/// The futures may be gone before the call is: then the code has lost interest.
+impl Drop for StepCall {
+    fn drop(&mut self) {
+        self.cell.lock().engine.drop_call(&self.place);
+    }
+}
+
+/// Each round gets the recorded outcome, or runs one attempt and reports it.
+async fn run_step<F, Fut, T, E>(call: Arc<StepCall>, f: F) -> Result<T>
+where
+    F: FnOnce(Attempt) -> Fut + Clone,
+    Fut: Future<Output = Result<T, E>>,
+    T: Serialize + DeserializeOwned,
+    E: Into<BoxError>,
+{
+    loop {
+        let number = match next(&call).await {
+            Err(recorded) => return recorded.and_then(|payload| Ok(payload.read()?)),
+            Ok(number) => number,
+        };
+        let started = Instant::now();
+        let result = match scripted(&call, number) {
+            Some(result) => result,
+            None => {
+                let attempt = Attempt { number, idempotency_key: key(&call) };
+                let f = f.clone();
+                InStep { call: &call, make: Some(move || f(attempt)), future: None, sleep: None }.await
+            }
+        };
+        let took_ms = started.elapsed().as_millis() as u64;
+        call.cell.lock().engine.report_step(&call.place, result, took_ms);
+    }
+}
+
+fn key(call: &StepCall) -> String {
+    let state = call.cell.lock();
+    idempotency_key(state.engine.key(), state.engine.generation(), &call.place)
+}
+
+fn scripted(call: &StepCall, attempt: u32) -> Option<Result<Payload>> {
+    let script = call.cell.script.as_ref()?;
+    let answer = script.answer(&call.name, attempt);
+    if answer.is_none() {
+        script.ran(&call.name, attempt);
+    }
+    answer
+}
+
+/// The number of the attempt to run, or the recorded outcome.
+fn next(call: &StepCall) -> impl Future<Output = Result<u32, Result<Payload>>> + '_ {
+    poll_fn(move |cx| {
+        let mut state = call.cell.call("step");
+        match state.engine.poll_step(&call.place) {
+            StepPoll::Recorded(result) => Poll::Ready(Err(result)),
+            StepPoll::Start { attempt } => Poll::Ready(Ok(attempt)),
+            StepPoll::Pending => {
+                state.watch(&call.place, cx);
+                Poll::Pending
+            }
+        }
+    })
+}
+
+/// Polls a closure's future with a real waker and inside the async runtime, which workflow code never sees.
+struct InStep<'a, M, Fut> {
+    call: &'a StepCall,
+    make: Option<M>,
+    future: Option<Pin<Box<Fut>>>,
+    sleep: Option<Pin<Box<tokio::time::Sleep>>>,
+}
+
+impl<M, Fut> Unpin for InStep<'_, M, Fut> {}
+
+impl<M, Fut, T, E> Future for InStep<'_, M, Fut>
+where
+    M: FnOnce() -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+    T: Serialize,
+    E: Into<BoxError>,
+{
+    type Output = Result<Payload>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Payload>> {
+        let cell = self.call.cell.clone();
+        let driver = {
+            let mut state = cell.lock();
+            state.in_step = true;
+            state.driver.clone()
+        };
+        let arm = polling(cx.waker()).and_then(|polling| polling.arm).map(|(arms, arm)| (arms.clone(), arm));
+        let waker = if arm.is_some() { Waker::from(Arc::new(StepWaker { driver, arm })) } else { driver };
+        let polled = {
+            let _runtime = cell.runtime.as_ref().map(tokio::runtime::Handle::enter);
+            catch_unwind(AssertUnwindSafe(|| self.poll_closure(&mut Context::from_waker(&waker))))
+        };
+        cell.lock().in_step = false;
+        polled.unwrap_or_else(|panic| {
+            let message = format!("the step panicked: {}", panic_message(&*panic));
+            Poll::Ready(Err(Failure::new("panicked", message)))
+        })
+    }
+}
+
+impl<M, Fut, T, E> InStep<'_, M, Fut>
+where
+    M: FnOnce() -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+    T: Serialize,
+    E: Into<BoxError>,
+{
+    fn poll_closure(&mut self, cx: &mut Context<'_>) -> Poll<Result<Payload>> {
+        if let Some(make) = self.make.take() {
+            self.future = Some(Box::pin(make()));
+            self.sleep = self.call.timeout.get().map(|timeout| Box::pin(tokio::time::sleep(*timeout)));
+        }
+        let Some(future) = &mut self.future else { return Poll::Pending };
+        if let Poll::Ready(result) = future.as_mut().poll(cx) {
+            let encode = |value| Payload::json(&value).map_err(|error| Failure::fatal(format!("the result cannot be recorded: {error}")));
+            return Poll::Ready(result.map_err(|error| Failure::from_box(error.into())).and_then(encode));
+        }
+        let timed_out = self.sleep.as_mut().is_some_and(|sleep| sleep.as_mut().poll(cx).is_ready());
+        if timed_out { Poll::Ready(Err(Failure::timed_out("the step"))) } else { Poll::Pending }
+    }
+}
+
+pin_project! {
+    /// A step that is being built, and the future of its result.
+    #[must_use = "a step runs when it is awaited"]
+    pub struct Step<F> {
+        call: Arc<StepCall>,
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F> Step<F> {
+    /// How often and when to try again; `.retry(5)` is five attempts in all. Pauses between attempts are durable.
+    pub fn retry(self, policy: impl Into<RetryPolicy>) -> Self {
+        self.call.cell.lock().engine.set_step_retry(&self.call.place, policy.into());
+        self
+    }
+
+    /// How long one attempt may take. The attempt's future is dropped then, and the attempt fails as `timed_out`.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        if self.call.timeout.set(timeout).is_err() {
+            self.call.cell.lock().engine.misuse("a step has one timeout");
+        }
+        self
+    }
+
+    /// What the step depends on: compared on every replay, so that a change in values is caught.
+    pub fn input(self, input: &impl Serialize) -> Self {
+        let payload = payload_or_misuse(&self.call.cell, "step input", input);
+        self.call.cell.lock().engine.set_step_input(&self.call.place, Hash::of(&payload));
+        self
+    }
+}
+
+impl<F: Future> Future for Step<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.project().future.poll(cx)
+    }
+}
+
+impl<F: Future> Durable for Step<F> {
+    fn ready_at(&self) -> Option<Index> {
+        self.call.cell.lock().engine.ready_at(&self.call.place)
+    }
+}

@@ -1,0 +1,91 @@
+//! Tasks: work for any worker that knows the kind.
+
+use std::time::Duration;
+
+use onward_core::Event;
+use onward_core::engine::CancelOutcome;
+use onward_core::task::{RetryPolicy, TaskOptions};
+use onward_core::time::millis;
+use serde::Serialize;
+
+use super::call::{Call, durable_call};
+use super::{Ctx, name_or_misuse, payload_or_misuse};
+use crate::names::TaskName;
+
+impl Ctx {
+    /// Schedules a task; it runs whether or not the future is awaited, so several run in parallel.
+    ///
+    /// `kind` is a name or a typed [`crate::Task`].
+    pub fn task<T>(&self, kind: impl TaskName<T>, input: &(impl Serialize + ?Sized)) -> TaskCall<T> {
+        let kind = name_or_misuse(&self.cell, "task", kind.task_name());
+        let input = payload_or_misuse(&self.cell, "task input", input);
+        let place = self.cell.call("task").engine.schedule_task(kind, input);
+        TaskCall { call: Call::new(self.cell.clone(), place) }
+    }
+}
+
+/// A task that was scheduled, and the future of its result.
+#[must_use = "await it, or keep it to cancel it"]
+pub struct TaskCall<T> {
+    pub(crate) call: Call<T>,
+}
+
+durable_call!(TaskCall<T>);
+
+impl<T> TaskCall<T> {
+    fn option(self, set: impl Fn(&mut TaskOptions)) -> Self {
+        self.call.configure(|event| {
+            if let Event::TaskScheduled(event) = event {
+                set(&mut event.options);
+            }
+        });
+        self
+    }
+
+    /// Which queue it waits in; the default queue otherwise.
+    pub fn queue(self, queue: &str) -> Self {
+        let queue = name_or_misuse(self.call.cell(), "queue", queue);
+        self.option(|options| options.queue = Some(queue.clone()))
+    }
+
+    /// Higher goes first.
+    pub fn priority(self, priority: i32) -> Self {
+        self.option(|options| options.priority = priority)
+    }
+
+    /// How often and when to try again; `.retry(5)` is five attempts in all.
+    pub fn retry(self, policy: impl Into<RetryPolicy>) -> Self {
+        let policy = policy.into();
+        self.option(|options| options.retry = policy.clone())
+    }
+
+    /// How long one attempt may take.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.option(|options| options.attempt_timeout_ms = Some(millis(timeout)))
+    }
+
+    /// How long all attempts and the pauses between them may take.
+    pub fn total_timeout(self, timeout: Duration) -> Self {
+        self.option(|options| options.total_timeout_ms = Some(millis(timeout)))
+    }
+
+    /// How long it may wait for its first attempt.
+    pub fn queued_timeout(self, timeout: Duration) -> Self {
+        self.option(|options| options.queued_timeout_ms = Some(millis(timeout)))
+    }
+
+    /// How long an attempt may be silent.
+    pub fn heartbeat(self, timeout: Duration) -> Self {
+        self.option(|options| options.heartbeat_timeout_ms = Some(millis(timeout)))
+    }
+
+    /// Handed to the task instead of the key derived from this call.
+    pub fn idempotency_key(self, key: &str) -> Self {
+        self.option(|options| options.idempotency_key = Some(key.to_owned()))
+    }
+
+    /// Takes the task back; awaiting it then fails as `canceled` at once.
+    pub fn cancel(&self) -> CancelOutcome {
+        self.call.cancel()
+    }
+}

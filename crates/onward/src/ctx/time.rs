@@ -1,0 +1,72 @@
+//! Time: recorded wake-ups, and a clock that replays.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use onward_core::{Failure, Index, Timestamp};
+
+use super::call::{Call, durable_call};
+use super::{Ctx, Durable};
+use crate::Result;
+
+impl Ctx {
+    /// The time of the event that led here: the same on every replay.
+    pub fn now(&self) -> Timestamp {
+        self.cell.call("now").engine.now()
+    }
+
+    /// Waits, holding no thread and no memory.
+    pub fn sleep(&self, span: Duration) -> Sleep {
+        let due_at = self.now().after(span);
+        self.sleep_until(due_at)
+    }
+
+    pub fn sleep_until(&self, due_at: Timestamp) -> Sleep {
+        let place = self.cell.call("sleep").engine.start_timer(due_at);
+        Sleep { call: Call::new(self.cell.clone(), place) }
+    }
+
+    /// Gives `future` at most `span`; later it fails as `timed_out` and is dropped.
+    pub fn timeout<T, F: Future<Output = Result<T>>>(&self, future: F, span: Duration) -> Timeout<F> {
+        Timeout { timer: self.sleep(span), future: Box::pin(future) }
+    }
+}
+
+/// The future of a timer. Dropping it stops the timer.
+#[must_use = "a sleep waits when it is awaited"]
+pub struct Sleep<T = ()> {
+    call: Call<T>,
+}
+
+durable_call!(Sleep<T>);
+
+/// See [`Ctx::timeout`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct Timeout<F> {
+    timer: Sleep,
+    future: Pin<Box<F>>,
+}
+
+impl<T, F: Future<Output = Result<T>>> Future for Timeout<F> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        // One event is delivered at a time, so at most one of the two has become ready since the last poll; a future that
+        // was ready before it got here has come in time.
+        if let Poll::Ready(result) = self.future.as_mut().poll(cx) {
+            return Poll::Ready(result);
+        }
+        match Pin::new(&mut self.timer).poll(cx) {
+            Poll::Ready(fired) => Poll::Ready(fired.and_then(|()| Err(Failure::timed_out("it")))),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<T, F: Durable<Output = Result<T>>> Durable for Timeout<F> {
+    fn ready_at(&self) -> Option<Index> {
+        [self.future.ready_at(), self.timer.ready_at()].into_iter().flatten().min()
+    }
+}

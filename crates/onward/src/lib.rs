@@ -1,0 +1,69 @@
+//! Functions that survive crashes.
+//!
+//! You write an ordinary async function. Onward records what it did. When the process dies, or the run waits three weeks
+//! for a person, the function goes on from the last thing recorded: what was acknowledged is never lost, what was recorded
+//! is never done again.
+
+mod builder;
+mod cell;
+mod client;
+mod code;
+pub mod combine;
+pub mod ctx;
+mod error;
+mod executor;
+mod foreign;
+mod names;
+mod registry;
+pub mod testing;
+pub mod task;
+mod wake;
+mod worker;
+
+pub use builder::Builder;
+pub use cell::Emitted;
+pub use client::{Attached, Onward, RunHandle, Start};
+pub use combine::{join_all, join_all_settled, race};
+pub use ctx::Ctx;
+pub use error::{Error, RegisterError};
+pub use names::{Signal, Task, Workflow};
+pub use onward_core::engine::{CancelOutcome, Decision};
+pub use onward_core::event::OnParentClose;
+pub use onward_core::task::RetryPolicy;
+pub use onward_core::view::RunView;
+pub use onward_core::{Failure, Payload, Status, Timestamp};
+pub use onward_runtime::Decide;
+pub use onward_store::{Appended, RunQuery};
+pub use task::TaskCtx;
+pub use worker::ReplayCheck;
+
+/// What workflows, steps and tasks return.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Everything a workflow needs.
+pub mod prelude {
+    pub use crate::ctx::{Attempt, Ctx};
+    pub use crate::time::{days, hours, mins, secs};
+    pub use crate::{Failure, Onward, Result, RetryPolicy, Signal, Task, TaskCtx, Workflow, join_all, join_all_settled, race};
+}
+
+/// Spans of time in words.
+pub mod time {
+    use std::time::Duration;
+
+    pub const fn secs(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    pub const fn mins(count: u64) -> Duration {
+        secs(count * 60)
+    }
+
+    pub const fn hours(count: u64) -> Duration {
+        mins(count * 60)
+    }
+
+    pub const fn days(count: u64) -> Duration {
+        hours(count * 24)
+    }
+}

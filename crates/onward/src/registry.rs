@@ -1,0 +1,155 @@
+//! What a worker can do: workflows by kind and version, tasks by kind, and the dependencies they share.
+
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use onward_core::{BoxError, Failure, Name, NameError, Payload};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::Result;
+use crate::cell::Deps;
+use crate::code::Handler;
+use crate::ctx::{Ctx, compensate};
+use crate::task::TaskCtx;
+
+pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Result<Payload>> + Send>>;
+pub(crate) type TaskHandler = Arc<dyn Fn(TaskCtx, Payload) -> TaskFuture + Send + Sync>;
+
+/// A workflow kind: the version new runs begin with, and all that are still callable.
+#[derive(Clone, Default)]
+pub(crate) struct Kind {
+    pub current: Option<Name>,
+    pub versions: BTreeMap<Option<Name>, Handler>,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Registry {
+    pub workflows: BTreeMap<Name, Kind>,
+    pub tasks: BTreeMap<Name, TaskHandler>,
+    pub deps: Deps,
+    /// The first mistake made while registering; told at start.
+    pub mistake: Option<RegisterError>,
+}
+
+/// A mistake in what was registered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterError {
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error("{what} `{name}` was registered twice")]
+    Twice { what: &'static str, name: String },
+    #[error("`.{call}(..)` must follow the workflow it is about")]
+    NoWorkflow { call: &'static str },
+}
+
+impl Registry {
+    pub fn workflow(&mut self, name: &str, handler: Handler) -> Option<Name> {
+        let name = self.name(name)?;
+        let kind = Kind { current: None, versions: BTreeMap::from([(None, handler)]) };
+        if self.workflows.insert(name.clone(), kind).is_some() {
+            self.wrong(RegisterError::Twice { what: "workflow", name: name.to_string() });
+        }
+        Some(name)
+    }
+
+    /// Names the version of the workflow that was registered last; runs without a version stay with it too.
+    pub fn version(&mut self, workflow: Option<&Name>, version: &str) {
+        let Some(version) = self.name(version) else { return };
+        let Some(kind) = workflow.and_then(|name| self.workflows.get_mut(name)) else {
+            return self.wrong(RegisterError::NoWorkflow { call: "version" });
+        };
+        if let Some(handler) = kind.versions.get(&None).cloned() {
+            kind.versions.insert(Some(version.clone()), handler);
+            kind.current = Some(version);
+        }
+    }
+
+    /// Keeps an earlier version callable.
+    pub fn previous(&mut self, workflow: Option<&Name>, version: &str, handler: Handler) {
+        let Some(version) = self.name(version) else { return };
+        let Some(kind) = workflow.and_then(|name| self.workflows.get_mut(name)) else {
+            return self.wrong(RegisterError::NoWorkflow { call: "previous" });
+        };
+        if kind.versions.insert(Some(version.clone()), handler).is_some() {
+            self.wrong(RegisterError::Twice { what: "version", name: version.to_string() });
+        }
+    }
+
+    pub fn task(&mut self, name: &str, handler: TaskHandler) {
+        let Some(name) = self.name(name) else { return };
+        if self.tasks.insert(name.clone(), handler).is_some() {
+            self.wrong(RegisterError::Twice { what: "task", name: name.to_string() });
+        }
+    }
+
+    pub fn dep<T: Any + Send + Sync>(&mut self, dep: T) {
+        self.deps.insert(TypeId::of::<T>(), Arc::new(dep));
+    }
+
+    pub fn handler(&self, kind: &Name, version: Option<&Name>) -> Option<Handler> {
+        self.workflows.get(kind)?.versions.get(&version.cloned()).cloned()
+    }
+
+    /// The kinds and versions, as claims name them.
+    pub fn knows(&self) -> BTreeMap<Name, Vec<Option<Name>>> {
+        self.workflows.iter().map(|(name, kind)| (name.clone(), kind.versions.keys().cloned().collect())).collect()
+    }
+
+    fn name(&mut self, name: &str) -> Option<Name> {
+        Name::new(name).map_err(|error| self.wrong(error.into())).ok()
+    }
+
+    fn wrong(&mut self, mistake: RegisterError) {
+        self.mistake.get_or_insert(mistake);
+    }
+}
+
+/// Forgets the types of a workflow function: payload in, payload out.
+pub(crate) fn erase_workflow<I, O, F, Fut>(f: F) -> Handler
+where
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + 'static,
+    F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O>> + Send + 'static,
+{
+    Arc::new(move |ctx, payload| {
+        let input = payload.read().map_err(|error| {
+            Failure::fatal(format!("the input does not fit the workflow: {error}")).with_code("invalid_input")
+        })?;
+        let future = f(ctx.clone(), input);
+        Ok(Box::pin(async move {
+            let result = future.await.and_then(|output| Payload::json(&output).map_err(Failure::from));
+            match result {
+                Ok(output) => Ok(output),
+                Err(failure) => Err(compensate(&ctx, failure).await),
+            }
+        }))
+    })
+}
+
+/// Forgets the types of a task function.
+pub(crate) fn erase_task<I, O, E, F, Fut>(f: F) -> TaskHandler
+where
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + 'static,
+    E: Into<BoxError> + 'static,
+    F: Fn(TaskCtx, I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O, E>> + Send + 'static,
+{
+    let f = Arc::new(f);
+    Arc::new(move |ctx, payload| {
+        let f = f.clone();
+        Box::pin(async move {
+            let input = payload
+                .read()
+                .map_err(|error| Failure::fatal(format!("the input does not fit the task: {error}")).with_code("invalid_input"))?;
+            let output = f(ctx, input).await.map_err(|error| Failure::from_box(error.into()))?;
+            Payload::json(&output).map_err(Failure::from)
+        })
+    })
+}
+

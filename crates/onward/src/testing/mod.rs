@@ -1,0 +1,23 @@
+//! A test kit: your workflow in memory, in virtual time, under every crash and many schedules.
+//!
+//! ```
+//! use onward::prelude::*;
+//! use onward::testing::Script;
+//!
+//! async fn remind(ctx: Ctx, name: String) -> Result<String> {
+//!     ctx.sleep(days(30)).await?;
+//!     ctx.step("mail", async || Ok::<_, Failure>(format!("hello {name}"))).await
+//! }
+//!
+//! let script = Script::new(remind, &"Ada");
+//! assert_eq!(script.run().output::<String>(), "hello Ada"); // thirty days in a millisecond
+//! script.crash_everywhere(); // before and after every commit: same result, nothing recorded twice
+//! script.assert_deterministic();
+//! ```
+
+
+mod world;
+
+
+pub use world::World;
+pub(crate) use world::{END_REFUSALS_MAX, replay_log};

@@ -1,0 +1,347 @@
+//! One run in memory: its code, its log, and everything the log says must happen, in virtual time.
+//!
+//! Admission is the real one (`onward-core`), so a world decides like any store. After every commit the log is replayed from the
+//! start, strictly, and compared: live and replayed runs differ most in what a warm cache hides.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use onward_core::engine::{Draft, Fault};
+use onward_core::event::{RunStarted, SignalReceived};
+use onward_core::run::{Admitted, Commit, CommitRefusal, Effect, Input, Refusal, Wait};
+use onward_core::task::Task;
+use onward_core::{CommitId, Epoch, Event, Log, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp};
+use serde::Serialize;
+
+use crate::cell::StepScript;
+use crate::code::{Code, Handler, Need, Shared};
+use crate::ctx::Ctx;
+use crate::registry::erase_workflow;
+
+/// How often an ending commit is refused over unread inputs before it is accepted (rule 9).
+pub(crate) const END_REFUSALS_MAX: u32 = 3;
+
+/// One run under a microscope.
+pub struct World {
+    handler: Handler,
+    shared: Shared,
+    head: RunHead,
+    log: Log,
+    code: Option<Code>,
+    now: Timestamp,
+    next_id: u64,
+    refusals: u32,
+    pub(crate) timers: BTreeMap<Place, Timestamp>,
+    frozen: bool,
+    pub(crate) tasks: BTreeMap<Place, Task>,
+    pub(crate) waits: BTreeMap<Place, Wait>,
+    pub(crate) sent: Vec<onward_core::run::Delivery>,
+    once: BTreeMap<String, (String, onward_core::Index)>,
+    shadow: bool,
+    shadow_replays: u64,
+}
+
+/// The name under which a test's workflow runs.
+pub(crate) fn key() -> RunKey {
+    RunKey::new(Namespace::default(), RunId::new("test").expect("a constant name"))
+}
+
+impl World {
+    /// Starts `workflow` with `input` at a fixed time.
+    pub fn new<I, O, F, Fut>(workflow: F, input: &(impl Serialize + ?Sized)) -> World
+    where
+        I: serde::de::DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = crate::Result<O>> + Send + 'static,
+    {
+        let input = Payload::json(input).expect("a test's input can be written as JSON");
+        World::with_handler(erase_workflow(workflow), input, Shared::default(), 7)
+    }
+
+    pub(crate) fn with_handler(handler: Handler, input: Payload, shared: Shared, seed: u64) -> World {
+        let now = Timestamp(1_700_000_000_000);
+        let started = RunStarted {
+            kind: Name::new("test").expect("a constant name"),
+            version: None,
+            input,
+            seed,
+            parent: None,
+            generation: 0,
+            mailbox: Vec::new(),
+        };
+        let (mut head, record) = RunHead::start(key(), started, now);
+        head.epoch = Epoch(1);
+        let mut log = Log::default();
+        log.push(record).expect("a log begins with its start");
+        World {
+            handler,
+            shared,
+            head,
+            log,
+            code: None,
+            now,
+            next_id: 1,
+            refusals: 0,
+            timers: BTreeMap::new(),
+            frozen: false,
+            tasks: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            sent: Vec::new(),
+            once: BTreeMap::new(),
+            shadow: true,
+            shadow_replays: 0,
+        }
+    }
+
+    pub(crate) fn without_shadow(mut self) -> World {
+        self.shadow = false;
+        self
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    pub fn advance_time(&mut self, span: Duration) {
+        self.now = self.now.after(span);
+    }
+
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    pub fn status(&self) -> Status {
+        self.head.status
+    }
+
+    /// How often the log was replayed from the start and compared.
+    pub fn shadow_replays(&self) -> u64 {
+        self.shadow_replays
+    }
+
+    /// The events' names in order, for assertions.
+    pub fn event_names(&self) -> Vec<&'static str> {
+        self.log.events().map(|(_, event)| event.name()).collect()
+    }
+
+    pub fn outcome(&self) -> Option<crate::Result<Payload>> {
+        self.log.events().last().and_then(|(_, event)| match event {
+            Event::RunCompleted(event) => Some(Ok(event.output.clone())),
+            Event::RunFailed(event) => Some(Err(event.failure.clone())),
+            Event::RunCanceled(event) => Some(Err(event.failure.clone())),
+            _ => None,
+        })
+    }
+
+    /// The result, read as JSON text; for short assertions.
+    pub fn output(&self) -> String {
+        match self.outcome() {
+            None => "open".to_owned(),
+            Some(Ok(payload)) => format!("{payload:?}"),
+            Some(Err(failure)) => format!("failed: {failure}"),
+        }
+    }
+
+    /// Appends an input, as the world outside would. The code sees it at its next activation.
+    pub fn input(&mut self, event: impl Into<Event>) -> Result<onward_core::Index, Refusal> {
+        self.append(Input::new(event))
+    }
+
+    pub(crate) fn append(&mut self, input: Input) -> Result<onward_core::Index, Refusal> {
+        if let Some(once) = &input.once
+            && let Some((_, index)) = self.once.get(&once.key)
+        {
+            return Ok(*index);
+        }
+        let admitted = self.head.admit_input(input.event, input.generation, self.now)?;
+        if let Some(once) = input.once {
+            self.once.insert(once.key, (once.token, admitted.record.index));
+        }
+        Ok(self.apply(admitted))
+    }
+
+    /// Sends a signal.
+    pub fn signal(&mut self, name: &str, payload: &(impl Serialize + ?Sized)) {
+        let payload = Payload::json(payload).expect("a test's signal can be written as JSON");
+        let name = Name::new(name).expect("a test's signal has a name");
+        let signal = SignalReceived { name, payload, signal_id: None, sender: None };
+        self.append(Input::signal(signal)).expect("an open run takes signals");
+    }
+
+    /// Runs the code until it needs a commit, without committing: what happens now happens in between (CE4).
+    pub fn activate(&mut self) -> Result<Option<Draft>, Fault> {
+        let mut code = match self.code.take() {
+            Some(code) => code,
+            None => Code::new(key(), self.handler.clone(), &self.shared),
+        };
+        for record in self.log.records() {
+            if record.index >= code.next_feed() {
+                code.feed(record.clone());
+            }
+        }
+        let need = code.advance(Waker::noop());
+        self.code = Some(code);
+        match need? {
+            Need::Commit(draft) => Ok(Some(draft)),
+            Need::Nothing => Ok(None),
+        }
+    }
+
+    /// Commits a draft. `false`: it was refused over unread inputs, and the code starts over with them.
+    pub fn commit(&mut self, draft: Draft) -> bool {
+        let commit_id = CommitId(self.next_id);
+        self.next_id += 1;
+        let Draft { n, horizon, events, waits, carries } = draft;
+        let end_over_unread = self.refusals >= END_REFUSALS_MAX;
+        let epoch = self.head.epoch;
+        let generation = self.head.generation;
+        let commit = Commit { key: key(), generation, epoch, n, commit_id, horizon, events, waits, end_over_unread, carries };
+        let header = commit.header();
+        match self.head.admit_commit(commit, self.now) {
+            Ok(admitted) => {
+                let index = self.apply(admitted);
+                if let Some(code) = &mut self.code {
+                    code.committed(header, index, self.now);
+                }
+                if self.shadow {
+                    self.shadow_replay();
+                }
+                true
+            }
+            Err(CommitRefusal::Refused(Refusal::Unread { .. })) => {
+                self.refusals += 1;
+                let continues = self.code.as_mut().is_some_and(Code::retry_continue);
+                if !continues {
+                    self.crash();
+                }
+                false
+            }
+            Err(other) => panic!("a lone worker's commit was refused: {other:?}"),
+        }
+    }
+
+    /// Activates and commits until the code rests.
+    pub fn pump(&mut self) -> Result<(), Fault> {
+        while !self.head.status.is_closed() || self.code.is_some() {
+            match self.activate()? {
+                Some(draft) => {
+                    self.commit(draft);
+                }
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The process dies: everything that was only in memory is gone.
+    pub fn crash(&mut self) {
+        self.code = None;
+    }
+
+    fn apply(&mut self, admitted: Admitted) -> onward_core::Index {
+        let index = admitted.record.index;
+        for effect in admitted.effects {
+            self.carry_out(effect);
+        }
+        self.log.push(admitted.record).expect("what was admitted fits the log");
+        if let Some(successor) = admitted.successor {
+            self.continue_as_new(*successor);
+        }
+        index
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::StartTimer { place, due_at } => {
+                self.timers.insert(place, due_at);
+            }
+            Effect::StopTimer { place } => {
+                self.timers.remove(&place);
+            }
+            Effect::AddTask(task) => {
+                self.tasks.insert(task.id.place.clone(), *task);
+            }
+            Effect::CancelTask { place } => {
+                self.tasks.remove(&place);
+            }
+            Effect::OpenWait(wait) => {
+                self.waits.insert(wait.place.clone(), *wait);
+            }
+            Effect::CloseWait { place, .. } => {
+                self.waits.remove(&place);
+            }
+            Effect::Send(delivery) => self.sent.push(*delivery),
+            Effect::FreezeTimers => self.frozen = true,
+            Effect::ThawTimers { shift } => {
+                self.frozen = false;
+                self.timers.values_mut().for_each(|due| *due = due.after(shift));
+            }
+            Effect::EndRun => {
+                self.timers.clear();
+                self.tasks.clear();
+                self.waits.clear();
+            }
+        }
+    }
+
+    fn continue_as_new(&mut self, successor: onward_core::run::NewRun) {
+        let epoch = Epoch(self.head.epoch.0 + 1);
+        let (head, record) = RunHead::start(successor.key, successor.started, self.now);
+        self.head = RunHead { epoch, ..head };
+        self.log = Log::default();
+        self.log.push(record).expect("a log begins with its start");
+        self.code = None;
+        self.refusals = 0;
+    }
+
+    /// The next timer that is due, if the run is not paused.
+    pub fn next_timer(&self) -> Option<(Place, Timestamp)> {
+        let timers = self.timers.iter().filter(|_| !self.frozen);
+        timers.min_by_key(|(place, due)| (**due, (*place).clone())).map(|(place, due)| (place.clone(), *due))
+    }
+
+    /// Fires the timer at `place`, moving the clock to its time.
+    pub fn fire_timer(&mut self, place: &Place) {
+        if let Some(due) = self.timers.remove(place) {
+            self.now = self.now.max(due);
+            self.input(onward_core::event::TimerFired { place: place.clone() }).expect("an open run takes its timers");
+        }
+    }
+
+    /// Replays the whole log in a fresh engine and insists on every byte.
+    fn shadow_replay(&mut self) {
+        let code = replay_log(&key(), &self.handler, self.log.records(), &self.shared, true);
+        self.shadow_replays += 1;
+        if let Err(fault) = code {
+            panic!("the log does not replay: {fault:?}\n{}", self.log.to_json_lines());
+        }
+    }
+}
+
+/// Steps must not run while a log is only being checked.
+struct NoSteps;
+
+impl StepScript for NoSteps {
+    fn answer(&self, name: &Name, _: u32) -> Option<crate::Result<Payload>> {
+        let failure = onward_core::Failure::fatal(format!("step `{name}` is not recorded"));
+        Some(Err(failure.with_code("replay_only")))
+    }
+    fn ran(&self, _: &Name, _: u32) {}
+}
+
+/// Replays `records` against the code; nothing is run and nothing is asked for beyond them.
+pub(crate) fn replay_log(key: &RunKey, handler: &Handler, records: &[Record], shared: &Shared, strict: bool) -> Result<Code, Fault> {
+    let shared = Shared { script: Some(Arc::new(NoSteps)), emitter: None, ..shared.clone() };
+    let mut code = Code::new(key.clone(), handler.clone(), &shared);
+    if strict {
+        code.set_strict();
+    }
+    for record in records {
+        code.feed(record.clone());
+    }
+    code.advance(Waker::noop())?;
+    Ok(code)
+}

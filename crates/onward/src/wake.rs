@@ -1,0 +1,115 @@
+//! The wakers that workflow code is polled with.
+//!
+//! Workflow code is polled with a *tripwire*: our own futures never touch the waker, so whoever clones or wakes it is a
+//! foreign future that replay could not repeat. Inside a combinator the waker also says which arm is being polled, so that an
+//! answer polls only the arm that waits for it.
+//!
+//! This is the only module with `unsafe`: the raw wakers borrow what lives on the stack of the poll that made them.
+//! Safety rests on one rule: the data pointer is read only during that poll, because a clone, the only way to keep a
+//! waker longer, yields a waker without data.
+#![allow(unsafe_code)]
+
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{RawWaker, RawWakerVTable, Wake, Waker};
+
+use crate::cell::RunCell;
+
+/// The arms of one combinator that have something to see.
+#[derive(Debug, Default)]
+pub(crate) struct Arms {
+    ready: Mutex<Vec<u32>>,
+    parent: Option<(Arc<Arms>, u32)>,
+}
+
+impl Arms {
+    pub fn new(parent: Option<(Arc<Arms>, u32)>) -> Arc<Arms> {
+        Arc::new(Arms { ready: Mutex::default(), parent })
+    }
+
+    /// Marks an arm, and the arms around it.
+    pub fn mark(&self, arm: u32) {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(arm);
+        if let Some((parent, arm)) = &self.parent {
+            parent.mark(*arm);
+        }
+    }
+
+    /// The marked arms in order, each once.
+    pub fn take(&self, into: &mut Vec<u32>) {
+        into.clear();
+        std::mem::swap(&mut *self.ready.lock().unwrap_or_else(PoisonError::into_inner), into);
+        into.sort_unstable();
+        into.dedup();
+    }
+}
+
+/// What a workflow waker stands for.
+pub(crate) struct Polling<'a> {
+    pub cell: &'a RunCell,
+    pub arm: Option<(&'a Arc<Arms>, u32)>,
+}
+
+/// A waker that borrows its data from the stack.
+pub(crate) struct BorrowedWaker<'a> {
+    waker: ManuallyDrop<Waker>,
+    data: PhantomData<&'a Polling<'a>>,
+}
+
+impl<'a> BorrowedWaker<'a> {
+    pub fn new(polling: &'a Polling<'a>) -> BorrowedWaker<'a> {
+        let raw = RawWaker::new(std::ptr::from_ref(polling).cast(), &TRIPWIRE);
+        // SAFETY: the vtable below upholds the contract of RawWaker for data that outlives 'a, and clones carry no data.
+        let waker = unsafe { Waker::from_raw(raw) };
+        BorrowedWaker { waker: ManuallyDrop::new(waker), data: PhantomData }
+    }
+}
+
+impl Deref for BorrowedWaker<'_> {
+    type Target = Waker;
+
+    fn deref(&self) -> &Waker {
+        &self.waker
+    }
+}
+
+static TRIPWIRE: RawWakerVTable = RawWakerVTable::new(clone, tripped, tripped, |_| {});
+
+fn clone(data: *const ()) -> RawWaker {
+    tripped(data);
+    let harmless = ManuallyDrop::new(Waker::noop().clone());
+    RawWaker::new(harmless.data(), harmless.vtable())
+}
+
+fn tripped(data: *const ()) {
+    // SAFETY: only a waker made by `BorrowedWaker::new` has this vtable, and it lives no longer than its data.
+    let polling = unsafe { &*data.cast::<Polling<'_>>() };
+    polling.cell.foreign_await();
+}
+
+/// What this waker stands for, if it is one of ours.
+pub(crate) fn polling(waker: &Waker) -> Option<&Polling<'_>> {
+    // SAFETY: as in `tripped`; the borrow of the waker keeps the poll, and so its data, alive.
+    std::ptr::eq(waker.vtable(), &TRIPWIRE).then(|| unsafe { &*waker.data().cast::<Polling<'_>>() })
+}
+
+/// Wakes the run's driver and marks the arm in which a step made progress.
+pub(crate) struct StepWaker {
+    pub driver: Waker,
+    pub arm: Option<(Arc<Arms>, u32)>,
+}
+
+impl Wake for StepWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Some((arms, arm)) = &self.arm {
+            arms.mark(*arm);
+        }
+        self.driver.wake_by_ref();
+    }
+}

@@ -1,0 +1,57 @@
+//! Which runs stay in memory while they wait: those that were busy last.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::inbox::RunInbox;
+
+pub(crate) struct Cache {
+    runs_max: usize,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Default)]
+struct Idle {
+    /// The longest idle first.
+    by_age: BTreeMap<u64, Arc<RunInbox>>,
+    /// Keyed by the inbox's address, which is its identity while it is in `by_age`.
+    age_of: HashMap<usize, u64>,
+    next_age: u64,
+}
+
+impl Cache {
+    pub fn new(runs_max: usize) -> Cache {
+        Cache { runs_max, idle: Mutex::default() }
+    }
+
+    /// The run waits. If too many do, the one that has waited longest is asked to go.
+    pub fn idle(&self, inbox: &Arc<RunInbox>) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let age = idle.next_age;
+        idle.next_age += 1;
+        if let Some(before) = idle.age_of.insert(address(inbox), age) {
+            idle.by_age.remove(&before);
+        }
+        idle.by_age.insert(age, inbox.clone());
+        let over = if idle.by_age.len() > self.runs_max { idle.by_age.pop_first() } else { None };
+        if let Some((_, inbox)) = &over {
+            idle.age_of.remove(&address(inbox));
+        }
+        drop(idle);
+        if let Some((_, inbox)) = over {
+            inbox.evict();
+        }
+    }
+
+    /// The run has something to do, or is gone.
+    pub fn busy(&self, inbox: &Arc<RunInbox>) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(age) = idle.age_of.remove(&address(inbox)) {
+            idle.by_age.remove(&age);
+        }
+    }
+}
+
+fn address(inbox: &Arc<RunInbox>) -> usize {
+    Arc::as_ptr(inbox) as usize
+}

@@ -1,0 +1,316 @@
+//! Drives one hot run: feeds its code, hands its commits to the store, and lets it go when it rests too long.
+//!
+//! A future of its own rather than an async function, because a run waits for several things at once: its inbox, its commit,
+//! its steps.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use onward_core::engine::{Draft, Fault};
+use onward_core::log::CommitHeader;
+use onward_core::run::{Commit, Committed, Refusal};
+use onward_core::{Epoch, Index, Record, RunKey};
+use onward_store::{ClaimedRun, Consequence, StoreError};
+
+use super::inbox::{News, Query, RunInbox};
+use super::{ReplayCheck, Worker};
+use crate::code::{Code, Handler, Need};
+use crate::testing::{END_REFUSALS_MAX, replay_log};
+
+/// How many records are read at once.
+const PAGE: usize = 1_000;
+
+/// How long to wait before a write is tried again that failed for now.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+pub(super) struct Driver {
+    worker: Arc<Worker>,
+    inbox: Arc<RunInbox>,
+    key: RunKey,
+    generation: u32,
+    epoch: Epoch,
+    handler: Handler,
+    code: Code,
+    /// The log is being read: the whole of it at first, or what an inbox missed.
+    reading: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
+    in_flight: Option<(CommitHeader, BoxFuture<Result<Committed, StoreError>>)>,
+    leaving: Option<BoxFuture<()>>,
+    checking: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
+    queries: Vec<Query>,
+    refusals: u32,
+    evict: bool,
+    is_idle: bool,
+}
+
+/// Whether there is more to do right now.
+enum Turn {
+    Again,
+    Wait,
+    Leave,
+}
+
+impl Driver {
+    pub fn new(worker: Arc<Worker>, claimed: ClaimedRun, inbox: Arc<RunInbox>) -> Driver {
+        let head = claimed.head;
+        let handler = worker.registry.handler(&head.kind, head.version.as_ref()).expect("only known kinds are claimed");
+        let mut code = Code::new(head.key.clone(), handler.clone(), &worker.shared);
+        let whole = claimed.records.is_some();
+        claimed.records.into_iter().flatten().for_each(|record| code.feed(record));
+        let mut driver = Driver {
+            inbox,
+            key: head.key,
+            generation: head.generation,
+            epoch: head.epoch,
+            handler,
+            code,
+            reading: None,
+            in_flight: None,
+            leaving: None,
+            checking: None,
+            queries: Vec::new(),
+            refusals: 0,
+            evict: false,
+            is_idle: false,
+            worker,
+        };
+        if !whole {
+            driver.read();
+        }
+        driver
+    }
+
+    /// Reads the log from where the code stands.
+    fn read(&mut self) {
+        self.reading = Some(self.read_from(self.code.next_feed()));
+    }
+
+    fn read_from(&self, from: Index) -> BoxFuture<Result<Vec<Record>, StoreError>> {
+        let (store, key, generation) = (self.worker.port.runtime().store().clone(), self.key.clone(), self.generation);
+        Box::pin(async move {
+            let mut records: Vec<Record> = Vec::new();
+            let mut from = from;
+            loop {
+                let page = store.read_log(key.clone(), Some(generation), from, PAGE).await?;
+                let full = page.len() == PAGE;
+                records.extend(page);
+                match records.last() {
+                    Some(last) if full => from = last.next_index(),
+                    _ => return Ok(records),
+                }
+            }
+        })
+    }
+
+    fn take_news(&mut self, waker: &Waker) -> Turn {
+        let News { records, queries, lost, evict } = self.inbox.take(waker);
+        if !records.is_empty() || !queries.is_empty() {
+            self.wake_up();
+        }
+        records.into_iter().for_each(|record| self.code.feed(record));
+        self.queries.extend(queries);
+        self.evict |= evict;
+        if lost { Turn::Leave } else { Turn::Wait }
+    }
+
+    fn turn(&mut self, cx: &mut Context<'_>) -> Turn {
+        if let Turn::Leave = self.take_news(cx.waker()) {
+            return self.leave(false);
+        }
+        if let Some(reading) = &mut self.reading {
+            match reading.as_mut().poll(cx) {
+                Poll::Pending => return Turn::Wait,
+                Poll::Ready(Err(error)) => return self.cannot_read(&error),
+                Poll::Ready(Ok(records)) => {
+                    self.reading = None;
+                    records.into_iter().for_each(|record| self.code.feed(record));
+                }
+            }
+        }
+        if let Some((header, future)) = &mut self.in_flight
+            && let Poll::Ready(answer) = future.as_mut().poll(cx)
+        {
+            let header = *header;
+            self.in_flight = None;
+            match answer {
+                Ok(committed) => {
+                    if committed.status.is_closed() {
+                        return self.leave(false);
+                    }
+                    self.code.committed(header, committed.index, committed.at);
+                    self.check_replay(header.n);
+                }
+                Err(error) => return self.refused(&error),
+            }
+        }
+        if self.code.gap().is_some() && self.in_flight.is_none() {
+            self.read();
+            return Turn::Again;
+        }
+        if let Some(turn) = self.poll_check(cx) {
+            return turn;
+        }
+        match self.code.advance(cx.waker()) {
+            Ok(Need::Commit(draft)) => {
+                self.wake_up();
+                self.commit(draft);
+                Turn::Again
+            }
+            Ok(Need::Nothing) => self.rest(),
+            Err(fault) => self.pause(fault),
+        }
+    }
+
+    fn commit(&mut self, draft: Draft) {
+        let Draft { n, horizon, events, waits, carries } = draft;
+        let commit = Commit {
+            key: self.key.clone(),
+            generation: self.generation,
+            epoch: self.epoch,
+            n,
+            commit_id: self.worker.commit_id(),
+            horizon,
+            events,
+            waits,
+            end_over_unread: self.refusals >= END_REFUSALS_MAX,
+            carries,
+        };
+        let header = commit.header();
+        let (port, tokio) = (self.worker.port.clone(), self.worker.tokio.clone());
+        let future = async move {
+            loop {
+                // The same commit with the same id: if the first one arrived after all, its answer comes back (L5).
+                match port.commit(commit.clone()).await {
+                    Err(error) if retries(&error) => sleep(&tokio, RETRY_DELAY).await,
+                    answer => return answer,
+                }
+            }
+        };
+        self.in_flight = Some((header, Box::pin(future)));
+    }
+
+    fn refused(&mut self, error: &StoreError) -> Turn {
+        if !matches!(error, StoreError::Refused(Refusal::Unread { .. })) {
+            return self.leave(false);
+        }
+        self.refusals += 1;
+        if !self.code.retry_continue() {
+            // The code has returned without having seen what came meanwhile: it starts over and sees it.
+            self.code = Code::new(self.key.clone(), self.handler.clone(), &self.worker.shared);
+        }
+        self.read();
+        Turn::Again
+    }
+
+    fn cannot_read(&mut self, error: &StoreError) -> Turn {
+        if error.consequence() == Consequence::IsolateRun {
+            return self.pause(Fault::LogBroken(error.to_string()));
+        }
+        self.leave(true)
+    }
+
+    fn rest(&mut self) -> Turn {
+        for query in std::mem::take(&mut self.queries) {
+            let answer = self.code.query(&query.name, query.input);
+            drop(query.answer.send(answer));
+        }
+        if self.in_flight.is_some() || self.code.is_ended() || !self.code.is_at_rest() || self.checking.is_some() {
+            return Turn::Wait;
+        }
+        if self.evict && self.inbox.close_if_empty() {
+            return self.leave(true);
+        }
+        if !self.is_idle {
+            self.is_idle = true;
+            self.worker.cache.idle(&self.inbox);
+        }
+        Turn::Wait
+    }
+
+    fn wake_up(&mut self) {
+        if self.is_idle {
+            self.is_idle = false;
+            self.worker.cache.busy(&self.inbox);
+        }
+    }
+
+    fn pause(&mut self, fault: Fault) -> Turn {
+        let Some(report) = fault.into_pause() else { return self.leave(false) };
+        let (port, key, epoch) = (self.worker.port.clone(), self.key.clone(), self.epoch);
+        self.leaving = Some(Box::pin(async move {
+            // A run that somebody else has by now is not ours to pause; a store that is gone keeps the run as it was.
+            drop(port.pause(&key, epoch, report).await);
+            drop(port.release(&key, epoch).await);
+        }));
+        Turn::Again
+    }
+
+    /// Lets the run go; with `release`, its lease too, so that another worker may take it at once.
+    fn leave(&mut self, release: bool) -> Turn {
+        let (port, key, epoch) = (self.worker.port.clone(), self.key.clone(), self.epoch);
+        self.leaving = Some(Box::pin(async move {
+            port.close_inbox(&key, epoch);
+            if release {
+                drop(port.release(&key, epoch).await);
+            }
+        }));
+        Turn::Again
+    }
+
+    fn check_replay(&mut self, n: u64) {
+        let due = match self.worker.options.check {
+            ReplayCheck::Off => false,
+            ReplayCheck::Doubling => (n + 1).is_power_of_two(),
+            ReplayCheck::Every => true,
+        };
+        if due && self.checking.is_none() {
+            self.checking = Some(self.read_from(Index(0)));
+        }
+    }
+
+    fn poll_check(&mut self, cx: &mut Context<'_>) -> Option<Turn> {
+        let Poll::Ready(records) = self.checking.as_mut()?.as_mut().poll(cx) else { return None };
+        self.checking = None;
+        let fault = replay_log(&self.key, &self.handler, &records.ok()?, &self.worker.shared, true).err()?;
+        Some(self.pause(fault))
+    }
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        loop {
+            if let Some(leaving) = &mut this.leaving {
+                if leaving.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                this.inbox.close();
+                this.worker.forget(&this.key, &this.inbox);
+                return Poll::Ready(());
+            }
+            match this.turn(cx) {
+                Turn::Again | Turn::Leave => {}
+                Turn::Wait => return Poll::Pending,
+            }
+        }
+    }
+}
+
+fn retries(error: &StoreError) -> bool {
+    error.consequence() == Consequence::Retry && !matches!(error, StoreError::Refused(_))
+}
+
+/// Sleeps on the async runtime, from a thread that is none of its own.
+async fn sleep(tokio: &tokio::runtime::Handle, span: Duration) {
+    let sleep = {
+        let _entered = tokio.enter();
+        tokio::time::sleep(span)
+    };
+    sleep.await;
+}

@@ -1,0 +1,155 @@
+//! The worker: takes runs and tasks from the runtime and works on them.
+//!
+//! Owns what is in memory of hot runs. Must never decide what may be recorded: that is the store's, by way of core.
+
+mod cache;
+mod driver;
+mod inbox;
+mod tasks;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use onward_core::{CommitId, RunKey};
+use onward_runtime::WorkerPort;
+use onward_store::ClaimedRun;
+use tokio::task::JoinHandle;
+
+use crate::code::Shared;
+use crate::executor::Executor;
+use crate::registry::Registry;
+use cache::Cache;
+use driver::Driver;
+pub(crate) use inbox::{Query, RunInbox};
+
+/// How many runs are asked for at once.
+const RUNS_AT_ONCE: usize = 64;
+
+/// How long a worker that shuts down waits for the steps that run.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// When a worker replays what it has just recorded, to find code that does not replay before it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReplayCheck {
+    /// Never: for production.
+    #[default]
+    Off,
+    /// After the first, second, fourth, eighth … commit of a run.
+    Doubling,
+    /// After every commit: for tests.
+    Every,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct WorkerOptions {
+    pub threads: usize,
+    pub tasks_max: usize,
+    pub cached_runs_max: usize,
+    pub check: ReplayCheck,
+}
+
+pub(crate) struct Worker {
+    pub port: WorkerPort,
+    pub registry: Arc<Registry>,
+    pub shared: Shared,
+    pub options: WorkerOptions,
+    executor: Executor,
+    cache: Cache,
+    /// The runs in memory, so that they can be asked and, at the end, let go.
+    hot: Mutex<HashMap<RunKey, Arc<RunInbox>>>,
+    idle: tokio::sync::Notify,
+    tokio: tokio::runtime::Handle,
+    next_commit_id: AtomicU64,
+}
+
+impl Worker {
+    pub fn start(port: WorkerPort, registry: Arc<Registry>, shared: Shared, options: WorkerOptions) -> std::io::Result<(Arc<Worker>, Vec<JoinHandle<()>>)> {
+        let worker = Arc::new(Worker {
+            port,
+            registry,
+            shared,
+            executor: Executor::new(options.threads)?,
+            cache: Cache::new(options.cached_runs_max),
+            options,
+            hot: Mutex::default(),
+            idle: tokio::sync::Notify::new(),
+            tokio: tokio::runtime::Handle::current(),
+            next_commit_id: AtomicU64::new(random_u64()),
+        });
+        let runs = tokio::spawn(claim_runs(worker.clone()));
+        let tasks = tokio::spawn(tasks::work(worker.clone()));
+        Ok((worker, vec![runs, tasks]))
+    }
+
+    /// Lets every run go once it rests, waits for steps that run, and leaves.
+    pub async fn drain(&self) {
+        let deadline = tokio::time::Instant::now() + GRACE;
+        loop {
+            let left: Vec<Arc<RunInbox>> = self.lock_hot().values().cloned().collect();
+            if left.is_empty() || tokio::time::Instant::now() >= deadline {
+                break;
+            }
+            left.iter().for_each(|inbox| inbox.evict());
+            drop(tokio::time::timeout(Duration::from_millis(20), self.idle.notified()).await);
+        }
+        self.port.leave().await;
+        self.executor.stop();
+    }
+
+    /// Stops polling workflow code at once.
+    pub fn stop(&self) {
+        self.executor.stop();
+    }
+
+    pub fn hot_run(&self, key: &RunKey) -> Option<Arc<RunInbox>> {
+        self.lock_hot().get(key).cloned()
+    }
+
+    /// How many runs are in memory.
+    pub fn hot_runs(&self) -> usize {
+        self.lock_hot().len()
+    }
+
+    fn lock_hot(&self) -> std::sync::MutexGuard<'_, HashMap<RunKey, Arc<RunInbox>>> {
+        self.hot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn drive(self: &Arc<Worker>, claimed: ClaimedRun) {
+        let key = claimed.head.key.clone();
+        let inbox = Arc::new(RunInbox::default());
+        self.lock_hot().insert(key.clone(), inbox.clone());
+        self.port.open_inbox(&key, claimed.head.epoch, inbox.clone());
+        self.executor.spawn(Driver::new(self.clone(), claimed, inbox));
+    }
+
+    /// The run is no longer in memory.
+    fn forget(&self, key: &RunKey, inbox: &Arc<RunInbox>) {
+        self.cache.busy(inbox);
+        let mut hot = self.lock_hot();
+        if hot.get(key).is_some_and(|current| Arc::ptr_eq(current, inbox)) {
+            hot.remove(key);
+        }
+        drop(hot);
+        self.idle.notify_waiters();
+    }
+
+    fn commit_id(&self) -> CommitId {
+        CommitId(self.next_commit_id.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+async fn claim_runs(worker: Arc<Worker>) {
+    loop {
+        for claimed in worker.port.next_runs(RUNS_AT_ONCE).await {
+            worker.drive(claimed);
+        }
+    }
+}
+
+/// A number nobody else has: the standard library's hash keys come from the system's randomness.
+pub(crate) fn random_u64() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

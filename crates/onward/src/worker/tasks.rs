@@ -1,0 +1,98 @@
+//! Works on tasks: one attempt each, reported once.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_core::task::{Task, TaskReport};
+use onward_core::{Failure, Payload};
+use onward_store::{Consequence, StoreError};
+use tokio::sync::Semaphore;
+
+use super::Worker;
+use crate::Result;
+use crate::code::panic_message;
+use crate::task::TaskCtx;
+
+/// How long to wait before a report is tried again that failed for now.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+
+pub(super) async fn work(worker: Arc<Worker>) {
+    if worker.registry.tasks.is_empty() {
+        return;
+    }
+    let room = Arc::new(Semaphore::new(worker.options.tasks_max));
+    loop {
+        // Asks only for what there is room for: a task that waits here would burn its lease.
+        drop(room.acquire().await);
+        for task in worker.port.next_tasks(room.available_permits().max(1)).await {
+            let Ok(permit) = room.clone().acquire_owned().await else { return };
+            let worker = worker.clone();
+            tokio::spawn(async move {
+                attempt(&worker, task).await;
+                drop(permit);
+            });
+        }
+    }
+}
+
+async fn attempt(worker: &Worker, task: Task) {
+    let ctx = TaskCtx::new(task.attempt, task.idempotency_key(), worker.shared.deps.clone());
+    let (id, claim) = (task.id.clone(), task.claim);
+    let run = run(worker, task, ctx.clone());
+    let beats = async {
+        loop {
+            let progress = ctx.beat().await;
+            // A heartbeat that does not get through is no reason to stop: the lease decides.
+            drop(worker.port.report_task(id.clone(), claim, TaskReport::Heartbeat { progress }).await);
+        }
+    };
+    let result = tokio::select! {
+        biased;
+        result = run => result,
+        () = worker.port.task_over(&id, claim) => {
+            ctx.set_canceled();
+            return;
+        }
+        () = beats => return,
+    };
+    let report = match result {
+        Ok(output) => TaskReport::Completed(output),
+        Err(failure) => TaskReport::Failed(failure),
+    };
+    loop {
+        match worker.port.report_task(id.clone(), claim, report.clone()).await {
+            Err(error) if retries(&error) => tokio::time::sleep(RETRY_DELAY).await,
+            // Taken, or too late: either way the engine knows better now.
+            _ => return,
+        }
+    }
+}
+
+fn retries(error: &StoreError) -> bool {
+    error.consequence() == Consequence::Retry
+}
+
+async fn run(worker: &Worker, task: Task, ctx: TaskCtx) -> Result<Payload> {
+    let Some(handler) = worker.registry.tasks.get(&task.kind).cloned() else {
+        return Err(Failure::retryable(format!("this worker does not know task `{}`", task.kind)));
+    };
+    let attempt = tokio::spawn(async move { AssertUnwindSafe(handler(ctx, task.input)).0.await });
+    let _stop = AbortOnDrop(attempt.abort_handle());
+    match attempt.await {
+        Ok(result) => result,
+        Err(error) => {
+            let message = error.try_into_panic().map_or("the attempt was aborted".to_owned(), |panic| panic_message(&*panic));
+            Err(Failure::new("panicked", format!("the task panicked: {message}")))
+        }
+    }
+}
+
+/// An attempt that nobody waits for any more is stopped at its next await.
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
