@@ -1,0 +1,84 @@
+//! A run from start to end, over both stores.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use onward::prelude::*;
+use onward::{Builder, Decide};
+use serde::{Deserialize, Serialize};
+
+use crate::{embedded, in_memory};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Order {
+    id: String,
+    cents: u64,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Receipt {
+    label: String,
+    paid: u64,
+}
+
+const FULFIL: Workflow<Order, Receipt> = Workflow::new("fulfil");
+
+struct Charges(AtomicU32);
+
+async fn fulfil(ctx: Ctx, order: Order) -> Result<Receipt> {
+    let charges = ctx.dep::<Arc<Charges>>();
+    let charge = ctx
+        .step("charge", async || {
+            charges.0.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            Ok::<_, Failure>(order.cents)
+        })
+        .await?;
+    let ship = ctx.approval("ship", format!("Ship {}?", order.id)).within(days(2)).await?;
+    if !ship.approved {
+        return Err(Failure::fatal("rejected"));
+    }
+    let label: String = ctx.task("print-label", &order).retry(5).timeout(mins(2)).await?;
+    ctx.sleep(std::time::Duration::from_millis(20)).await?;
+    let paid: u64 = ctx.signal("payment").recv().await?;
+    Ok(Receipt { label, paid: paid + charge })
+}
+
+async fn print_label(order: Order) -> Result<String> {
+    Ok(format!("label for {}", order.id))
+}
+
+async fn lives(builder: Builder) {
+    let charges = Arc::new(Charges(AtomicU32::new(0)));
+    let onward =
+        builder.dep(charges.clone()).register(&FULFIL, fulfil).task("print-label", print_label).start().await.unwrap();
+    let order = Order { id: "order-42".to_owned(), cents: 100 };
+    let run = onward.start(&FULFIL, &order).id("order-42").await.unwrap();
+    run.signal("payment", &7u64).await.unwrap();
+    let approval = loop {
+        let waits = onward.list_approvals().await.unwrap();
+        if let Some(wait) = waits.first() {
+            break format!("{}~{}~{}", wait.run.id, wait.generation, wait.place);
+        }
+        tokio::task::yield_now().await;
+    };
+    let decide = Decide { approved: true, feedback: None, decided_by: Some("ada".to_owned()), decision_id: "d1".to_owned() };
+    onward.decide_approval(&approval, decide).await.unwrap();
+    let receipt = run.result().await.unwrap();
+    assert_eq!(receipt, Receipt { label: "label for order-42".to_owned(), paid: 107 });
+    let again = onward.start(&FULFIL, &order).id("order-42").await.unwrap();
+    assert_eq!(again.result().await.unwrap(), receipt);
+    assert_eq!(charges.0.load(Ordering::SeqCst), 1);
+    onward.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_goes_from_start_to_end_in_memory() {
+    lives(in_memory()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_goes_from_start_to_end_in_a_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    lives(embedded(directory.path())).await;
+}

@@ -1,0 +1,14 @@
+//! The whole engine in one process: client, runtime, worker and store together.
+
+mod life;
+
+use onward::{Builder, Onward, ReplayCheck};
+
+/// An engine in memory that replays every run from the start after each of its commits.
+fn in_memory() -> Builder {
+    Onward::in_memory().check_replay(ReplayCheck::Every)
+}
+
+fn embedded(directory: &std::path::Path) -> Builder {
+    Onward::embedded(directory).check_replay(ReplayCheck::Every)
+}
