@@ -4,7 +4,7 @@
 //! is read from its first 100 bytes, before SQLite sees it.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use onward_store::StoreError;
@@ -26,8 +26,7 @@ pub(crate) const UNFINISHED: &str = "onward.db.new";
 /// The oldest SQLite without the race that could lose a checkpoint.
 const SQLITE_VERSION_MIN: i32 = 3_053_000;
 
-/// After this many pages the write-ahead log is copied into the database.
-pub(crate) const CHECKPOINT_PAGES: u64 = 1000;
+const PAGE_BYTES: u64 = 8192;
 
 /// Rows are appended in the order they come, whatever run they belong to: one page takes many appends. `events_run` finds them
 /// again and is a second guard against two events with one index.
@@ -84,7 +83,7 @@ pub(crate) enum Found {
 pub(crate) fn inspect(path: &Path) -> Result<Found, StoreError> {
     let mut file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Found::Nothing),
         Err(error) => return Err(io_error(path, &error)),
     };
     let mut header = [0; 100];
@@ -97,16 +96,18 @@ pub(crate) fn inspect(path: &Path) -> Result<Found, StoreError> {
 
 pub(crate) fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
     match error.kind() {
-        std::io::ErrorKind::StorageFull => StoreError::DiskFull,
+        ErrorKind::StorageFull => StoreError::DiskFull,
         _ => StoreError::Unavailable { why: format!("{}: {error}", path.display()) },
     }
 }
 
 /// Makes an empty database at `path`, complete and synced when this returns.
 pub(crate) fn create(path: &Path) -> Result<(), StoreError> {
+    count_no_memory();
     let make = || -> rusqlite::Result<()> {
         let db = Connection::open(path)?;
-        db.execute_batch("PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = FULL;")?;
+        db.execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES};"))?;
+        db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = FULL;")?;
         db.pragma_update(None, "application_id", APPLICATION_ID)?;
         db.pragma_update(None, "user_version", FORMAT)?;
         db.execute_batch(&format!("BEGIN IMMEDIATE; {TABLES} COMMIT;"))?;
@@ -122,6 +123,7 @@ pub(crate) fn create(path: &Path) -> Result<(), StoreError> {
 
 /// Opens the connection that writes.
 pub(crate) fn open_writer(directory: &Path) -> Result<Connection, StoreError> {
+    count_no_memory();
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
         return Err(damaged("SQLite is too old", rusqlite::version()));
     }
@@ -135,10 +137,17 @@ pub(crate) fn open_writer(directory: &Path) -> Result<Connection, StoreError> {
              PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY;
              PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1; PRAGMA cell_size_check = 1;",
         )?;
+        keep_plans(&db)?;
         db.set_prepared_statement_cache_capacity(128);
         Ok(db)
     };
     open().map_err(read_error)
+}
+
+/// Makes SQLite say that the disk is full at `bytes`.
+pub(crate) fn limit_size(db: &Connection, bytes: u64) -> Result<(), StoreError> {
+    let pages = i64::try_from(bytes / PAGE_BYTES).unwrap_or(i64::MAX).max(1);
+    db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(read_error)
 }
 
 /// Opens a connection that only reads.
@@ -149,10 +158,26 @@ pub(crate) fn open_reader(directory: &Path) -> Result<Connection, StoreError> {
         db.execute_batch(
             "PRAGMA busy_timeout = 5000; PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = 1;",
         )?;
+        keep_plans(&db)?;
         db.set_prepared_statement_cache_capacity(64);
         Ok(db)
     };
     open().map_err(read_error)
+}
+
+/// A statement is planned once, not again for each value: our plans never depend on values.
+fn keep_plans(db: &Connection) -> rusqlite::Result<()> {
+    db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
+}
+
+/// Lets SQLite allocate without counting under one lock for the whole process. Without effect once somebody has opened a database.
+fn count_no_memory() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    // SAFETY: the call takes one int; where SQLite is in use already it refuses and changes nothing. Concurrent first opens of our
+    // own wait for each other here.
+    ONCE.call_once(|| unsafe {
+        ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0 as std::ffi::c_int);
+    });
 }
 
 /// Raises the boot counter, durably: every epoch of this life is above every epoch of the lives before.

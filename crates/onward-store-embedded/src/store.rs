@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ use crate::reader::{self, Readers};
 use crate::reply::{Slot, Waiting};
 use crate::schema::{self, Found};
 use crate::shared::{Shared, Stats};
-use crate::{failpoint, list, writer};
+use crate::writer::{self, Beginning, LogLength};
+use crate::{failpoint, list};
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -30,13 +31,23 @@ pub struct Options {
     /// The judge of leases, timers and retention.
     pub clock: Arc<dyn Clock>,
     pub payload_bytes_max: usize,
+    /// The size at which the database is full, whatever the disk says; deleted runs make space again.
+    pub database_bytes_max: Option<u64>,
+    /// After this many pages the write-ahead log is copied into the database. More makes writes cheaper and the pause longer.
+    pub checkpoint_pages: u64,
     /// How many threads read.
     pub readers: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { clock: Arc::new(SystemClock), payload_bytes_max: PAYLOAD_BYTES_MAX, readers: 2 }
+        Options {
+            clock: Arc::new(SystemClock),
+            payload_bytes_max: PAYLOAD_BYTES_MAX,
+            database_bytes_max: None,
+            checkpoint_pages: 1000,
+            readers: 2,
+        }
     }
 }
 
@@ -57,21 +68,25 @@ impl EmbeddedStore {
         failpoint::arm();
         let directory = Directory::open(directory.as_ref())?;
         let mut db = schema::open_writer(&directory.path)?;
+        if let Some(max) = options.database_bytes_max {
+            schema::limit_size(&db, max)?;
+        }
         failpoint::hit("open_before_boot");
         let boot = schema::next_boot(&db)?;
         failpoint::hit("open_after_boot");
+        let beginning = Beginning::read(&db, boot).map_err(read_error)?;
         let readers = Readers::start(&directory.path, options.readers.max(1))?;
         let shared = Arc::new(Shared::new(options.clock));
-        let frames = Arc::new(AtomicU64::new(0));
-        let counted = frames.clone();
+        let log = Arc::new(LogLength::new(options.checkpoint_pages));
+        let counted = log.clone();
         db.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
-            counted.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            counted.set(u64::try_from(pages).unwrap_or(0));
             Ok(())
         }))
         .map_err(read_error)?;
         let its = shared.clone();
         let work = move || {
-            let run = std::panic::AssertUnwindSafe(|| writer::run(&db, its.clone(), boot, &frames));
+            let run = std::panic::AssertUnwindSafe(|| writer::run(&db, its.clone(), beginning, &log));
             match std::panic::catch_unwind(run) {
                 Ok(Ok(())) => its.queue.stop("the store is closed"),
                 Ok(Err(error)) => its.queue.stop(&error.to_string()),
@@ -123,13 +138,14 @@ fn refuse<'a, T: Send + 'a>(error: StoreError) -> StoreFuture<'a, T> {
 
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
+        // The last connection to close copies the write-ahead log into the database, which a reader could not do.
+        self.readers.stop();
         self.shared.queue.close();
         if let Some(writer) = self.writer.take()
             && writer.thread().id() != std::thread::current().id()
         {
             let _ = writer.join();
         }
-        self.readers.stop();
     }
 }
 

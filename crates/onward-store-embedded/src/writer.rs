@@ -26,7 +26,6 @@ use crate::news::News;
 use crate::op::Op;
 use crate::ready::Ready;
 use crate::reply::{Pending, Slot};
-use crate::schema::CHECKPOINT_PAGES;
 use crate::shared::{Counters, Shared};
 
 pub(crate) struct Writer<'c> {
@@ -62,11 +61,47 @@ pub(crate) enum Undo {
     Dropped(RunKey, i64, Lease),
 }
 
-/// Runs until the queue is closed. `frames` is the length of the write-ahead log, as the last commit left it.
-pub(crate) fn run(db: &Connection, shared: Arc<Shared>, boot: u64, frames: &AtomicU64) -> rusqlite::Result<()> {
-    let mut writer = Writer::new(db, shared, boot)?;
+/// What a writer begins with, read before anybody may ask for anything: damage here refuses the opening.
+pub(crate) struct Beginning {
+    boot: u64,
+    ready: Ready,
+    next_rk: i64,
+    next_delivery: i64,
+}
+
+impl Beginning {
+    pub fn read(db: &Connection, boot: u64) -> rusqlite::Result<Beginning> {
+        let next = |sql| db.query_row(sql, [], |row| row.get::<_, i64>(0));
+        Ok(Beginning {
+            boot,
+            ready: Ready::load(db)?,
+            next_rk: next("SELECT coalesce(max(rk), 0) + 1 FROM runs")?,
+            next_delivery: next("SELECT coalesce(max(id), 0) + 1 FROM outbox")?,
+        })
+    }
+}
+
+/// How long the write-ahead log is, in pages, as the last commit left it.
+pub(crate) struct LogLength {
+    pages: AtomicU64,
+    checkpoint_pages: u64,
+}
+
+impl LogLength {
+    pub fn new(checkpoint_pages: u64) -> LogLength {
+        LogLength { pages: AtomicU64::new(0), checkpoint_pages }
+    }
+
+    pub fn set(&self, pages: u64) {
+        self.pages.store(pages, Ordering::Relaxed);
+    }
+}
+
+/// Runs until the queue is closed.
+pub(crate) fn run(db: &Connection, shared: Arc<Shared>, beginning: Beginning, log: &LogLength) -> rusqlite::Result<()> {
+    let mut writer = Writer::new(db, shared, beginning)?;
     let mut ops = Vec::new();
-    let mut checkpoint_at = CHECKPOINT_PAGES;
+    let mut checkpoint_at = log.checkpoint_pages;
     loop {
         let started = Instant::now();
         if !writer.shared.queue.take(&mut ops) {
@@ -74,28 +109,27 @@ pub(crate) fn run(db: &Connection, shared: Arc<Shared>, boot: u64, frames: &Atom
         }
         Counters::add_span(&writer.shared.counters.idle_nanos, started.elapsed());
         writer.run_batch(&mut ops);
-        let length = frames.load(Ordering::Relaxed);
-        if length < CHECKPOINT_PAGES {
-            checkpoint_at = CHECKPOINT_PAGES;
-        } else if length >= checkpoint_at {
+        let pages = log.pages.load(Ordering::Relaxed);
+        if pages < log.checkpoint_pages {
+            checkpoint_at = log.checkpoint_pages;
+        } else if pages >= checkpoint_at {
             // A reader may keep the log from being reset; then try again only after as much has been written again.
-            checkpoint_at = length + CHECKPOINT_PAGES;
+            checkpoint_at = pages + log.checkpoint_pages;
             writer.checkpoint();
         }
     }
 }
 
 impl<'c> Writer<'c> {
-    fn new(db: &'c Connection, shared: Arc<Shared>, boot: u64) -> rusqlite::Result<Writer<'c>> {
-        let last = |sql| db.query_row(sql, [], |row| row.get::<_, i64>(0));
-        let unclaimed = Epoch(boot << 32);
+    fn new(db: &'c Connection, shared: Arc<Shared>, beginning: Beginning) -> rusqlite::Result<Writer<'c>> {
+        let unclaimed = Epoch(beginning.boot << 32);
         Ok(Writer {
             db,
             shared,
             heads: Heads::new(unclaimed),
-            ready: Ready::load(db)?,
-            next_rk: last("SELECT coalesce(max(rk), 0) + 1 FROM runs")?,
-            next_delivery: last("SELECT coalesce(max(id), 0) + 1 FROM outbox")?,
+            ready: beginning.ready,
+            next_rk: beginning.next_rk,
+            next_delivery: beginning.next_delivery,
             last_epoch: unclaimed,
             insert_event: db
                 .prepare("INSERT INTO events(rk, idx, at, n, last, crc, body, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?,

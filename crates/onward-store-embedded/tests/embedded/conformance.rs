@@ -53,6 +53,6 @@ fn the_embedded_store_tells_the_story_of_the_reference() {
         let clock = Arc::new(ManualClock::default());
         let reference = MemoryStore::new(clock.clone());
         let subject = embedded(clock.clone());
-        conformance::differential(seed, 300, &reference, &*subject.store(), &clock);
+        conformance::differential(seed, 300, &*subject.store(), &reference, &clock);
     }
 }

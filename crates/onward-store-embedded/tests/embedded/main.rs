@@ -1,3 +1,12 @@
 //! The embedded store: the suite every store passes, and what only a directory on a disk can go through.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod conformance;
+mod crash;
+mod damage;
+mod directory;
+mod full;
+mod power;
+mod shim;
+mod size;
+mod story;

@@ -1,0 +1,173 @@
+//! Another process tells the story and dies in the middle of it; what it was answered must be there (F1, F2, F4, F7, F33).
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+
+use onward_core::Index;
+use onward_store::conformance::block_on;
+use onward_store::{Store, StoreError};
+use onward_store_embedded::{EmbeddedStore, FAILPOINTS, Options};
+
+use crate::shim;
+use crate::story::{STEPS_PER_RUN, Teller, check_survivors, key, new_run};
+
+/// What the other process is to do; this very test binary is started again with it.
+const ROLE: &str = "ONWARD_TEST_ROLE";
+const STEPS: u64 = 6 * STEPS_PER_RUN;
+
+struct Ended {
+    status: ExitStatus,
+    /// How many steps were answered.
+    answered: u64,
+    last_line: String,
+}
+
+/// Runs the other process to its end.
+fn run_child(role: &str, directory: &Path, environment: &[(&str, &str)]) -> Ended {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "crash::the_other_process", "--nocapture", "--test-threads=1"]);
+    command.env(ROLE, role).env("ONWARD_TEST_DIRECTORY", directory).envs(environment.iter().copied());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let (mut answered, mut last_line) = (0, String::new());
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let Ok(line) = line else { break };
+        if let Some(step) = line.strip_prefix("answered ") {
+            answered = step.parse::<u64>().unwrap() + 1;
+        }
+        if line.starts_with("child ") {
+            last_line = line;
+        }
+    }
+    Ended { status: child.wait().unwrap(), answered, last_line }
+}
+
+/// Not a test of its own: does nothing unless it is started by one of the tests below.
+#[test]
+fn the_other_process() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let directory = std::env::var("ONWARD_TEST_DIRECTORY").unwrap();
+    let mut teller = Teller::default();
+    let options = Options { clock: teller.clock(), checkpoint_pages: 50, ..Options::default() };
+    let store = match EmbeddedStore::open(&directory, options) {
+        Ok(store) => store,
+        Err(error) => return println!("\nchild refused {}", error.code()),
+    };
+    // A line begins anew: the test harness has written its own without ending it.
+    println!("\nchild opened");
+    if role == "hold" {
+        std::io::stdout().flush().unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(600));
+    }
+    for step in 0..STEPS {
+        match teller.tell(&store, step) {
+            Ok(()) => println!("answered {step}"),
+            Err(error) => return report_failure(&store, &error),
+        }
+    }
+    drop(store);
+    println!("child finished");
+}
+
+/// After a failure: writes are refused for good, reads go on.
+fn report_failure(store: &EmbeddedStore, error: &StoreError) {
+    let again = block_on(store.start_run(new_run("again"), None)).unwrap_err();
+    let read = block_on(store.read_log(key("r0"), None, Index(0), 100)).is_ok();
+    println!("child failed {} {} {}", error.code(), again.code(), if read { "readable" } else { "unreadable" });
+}
+
+#[test]
+fn the_story_without_a_fault_is_the_one_of_the_reference() {
+    let directory = tempfile::tempdir().unwrap();
+    let ended = run_child("tell", directory.path(), &[]);
+    assert!(ended.status.success());
+    assert_eq!((ended.answered, ended.last_line.as_str()), (STEPS, "child finished"));
+    check_survivors(directory.path(), STEPS);
+}
+
+#[test]
+fn a_process_killed_at_any_failpoint_loses_nothing_it_was_answered() {
+    for point in FAILPOINTS {
+        let mut killed = 0;
+        // Early, somewhere, late; a point that is passed once or twice in a life is met once or twice.
+        for hit in [1, 2, 9, 40] {
+            let directory = tempfile::tempdir().unwrap();
+            let ended = run_child("tell", directory.path(), &[("ONWARD_FAILPOINT", &format!("{point}:{hit}"))]);
+            if ended.status.signal() == Some(9) {
+                killed += 1;
+            } else {
+                assert!(ended.status.success() && ended.answered == STEPS, "{point}:{hit} {}", ended.last_line);
+            }
+            check_survivors(directory.path(), ended.answered);
+        }
+        assert!(killed > 0, "{point} was never met");
+    }
+}
+
+#[test]
+fn every_failpoint_is_met() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("met");
+    let data = directory.path().join("data");
+    run_child("tell", &data, &[("ONWARD_FAILPOINT_LOG", log.to_str().unwrap())]);
+    let met = std::fs::read_to_string(log).unwrap();
+    for point in FAILPOINTS {
+        assert!(met.lines().any(|line| line == *point), "{point} was not met");
+    }
+}
+
+#[test]
+fn a_failed_sync_stops_the_store_and_loses_nothing_it_was_answered() {
+    let library = shim::library();
+    let mut failed = 0;
+    for count in [1, 2, 3, 5, 8, 13, 21, 34, 55] {
+        let directory = tempfile::tempdir().unwrap();
+        let environment = [("LD_PRELOAD", library.to_str().unwrap()), ("SHIM_SYNC_FAILS", &count.to_string())];
+        let ended = run_child("tell", directory.path(), &environment);
+        assert!(ended.status.success(), "the {count}. sync: {}", ended.status);
+        if ended.last_line == "child failed store_stopped store_stopped readable" {
+            failed += 1;
+        } else {
+            // The first syncs belong to opening; and the last may fall into closing, where nothing is promised any more.
+            let harmless = ended.answered == 0 || ended.answered == STEPS;
+            assert!(harmless, "the {count}. sync, after {} answers: {}", ended.answered, ended.last_line);
+        }
+        check_survivors(directory.path(), ended.answered);
+    }
+    assert!(failed >= 5, "only {failed} syncs failed in the middle of the story");
+}
+
+#[test]
+fn a_process_killed_in_the_middle_of_a_page_loses_nothing_it_was_answered() {
+    let library = shim::library();
+    let mut torn = 0;
+    for count in [1, 2, 3, 4, 7, 11, 18, 29, 47, 76, 123] {
+        let directory = tempfile::tempdir().unwrap();
+        let environment = [("LD_PRELOAD", library.to_str().unwrap()), ("SHIM_TEAR", &count.to_string())];
+        let ended = run_child("tell", directory.path(), &environment);
+        torn += u32::from(ended.status.signal() == Some(9));
+        check_survivors(directory.path(), ended.answered);
+    }
+    assert!(torn >= 8, "only {torn} pages were torn");
+}
+
+#[test]
+fn a_directory_is_refused_to_a_second_process_until_the_first_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "crash::the_other_process", "--nocapture", "--test-threads=1"]);
+    command.env(ROLE, "hold").env("ONWARD_TEST_DIRECTORY", directory.path());
+    let mut holder = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+    lines.find(|line| line.as_ref().is_ok_and(|line| line == "child opened")).unwrap().unwrap();
+
+    let refused = EmbeddedStore::open(directory.path(), Options::default()).unwrap_err();
+    assert_eq!(refused.code(), "directory_locked");
+    assert_eq!(run_child("tell", directory.path(), &[]).last_line, "child refused directory_locked");
+    EmbeddedStore::open_read_only(directory.path()).unwrap();
+
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    check_survivors(directory.path(), 0);
+}

@@ -1,0 +1,149 @@
+//! Bytes that change by themselves: found, named, and no harm to the neighbors (F5, L2).
+
+use std::path::Path;
+
+use onward_core::event::SignalReceived;
+use onward_core::run::Input;
+use onward_core::{Index, RunKey};
+use onward_store::conformance::block_on;
+use onward_store::{Delete, RunQuery, Store, StoreError};
+use onward_store_embedded::EmbeddedStore;
+
+use crate::story::{STEPS_PER_RUN, Teller, json, key, name, open, remember};
+
+const RUNS: u64 = 3;
+
+/// A directory with a few runs in it, everything copied out of the write-ahead log.
+fn told() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let mut teller = Teller::default();
+    let options = onward_store_embedded::Options { clock: teller.clock(), ..Default::default() };
+    let store = EmbeddedStore::open(directory.path(), options).unwrap();
+    // The last run stays open, so that damage to it is met by writes too.
+    (0..RUNS * STEPS_PER_RUN - 1).for_each(|step| teller.tell(&store, step).unwrap());
+    drop(store);
+    directory
+}
+
+fn copy(from: &Path) -> tempfile::TempDir {
+    let to = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.path().join(entry.file_name())).unwrap();
+    }
+    to
+}
+
+fn signal() -> Input {
+    Input::signal(SignalReceived { name: name("paid"), payload: json("1"), signal_id: None, sender: None })
+}
+
+fn read(store: &EmbeddedStore, key: &RunKey) -> Result<usize, StoreError> {
+    block_on(store.read_log(key.clone(), None, Index(0), 1_000)).map(|records| records.len())
+}
+
+#[test]
+fn a_flipped_byte_in_any_event_isolates_its_run_and_no_other() {
+    let original = told();
+    let db = rusqlite::Connection::open(original.path().join("onward.db")).unwrap();
+    let mut statement = db.prepare("SELECT e.seq, r.id, e.idx, length(e.body) FROM events e JOIN runs r USING (rk)").unwrap();
+    let rows: Vec<(i64, String, i64, i64)> = statement
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    drop(statement);
+    drop(db);
+    assert!(rows.len() > 20);
+    for (seq, id, index, length) in rows {
+        let directory = copy(original.path());
+        let db = rusqlite::Connection::open(directory.path().join("onward.db")).unwrap();
+        let position = (seq * 7) % length;
+        let body: Vec<u8> = db.query_row("SELECT body FROM events WHERE seq = ?1", [seq], |row| row.get(0)).unwrap();
+        let mut changed = body;
+        changed[position as usize] ^= 0x10;
+        db.execute("UPDATE events SET body = ?2 WHERE seq = ?1", rusqlite::params![seq, changed]).unwrap();
+        drop(db);
+
+        let store = open(directory.path());
+        match read(&store, &key(&id)).unwrap_err() {
+            StoreError::LogCorrupt { key: found, index: at, .. } => assert_eq!((found, at), (key(&id), Index(index as u64))),
+            other => panic!("{other}"),
+        }
+        let runs = block_on(store.list_runs(RunQuery::default())).unwrap().runs;
+        for other in runs.iter().filter(|head| head.key != key(&id)) {
+            read(&store, &other.key).unwrap();
+        }
+        // Others take inputs; a closed one says that it is closed.
+        let answer = block_on(store.append_input(key("r0-child"), signal()));
+        if id != "r0-child" {
+            answer.unwrap();
+        }
+    }
+}
+
+#[test]
+fn damage_in_any_page_is_an_error_with_a_name_and_never_a_panic_or_other_data() {
+    let original = told();
+    let whole = remember(&open(original.path()));
+    let length = std::fs::metadata(original.path().join("onward.db")).unwrap().len();
+    let pages = length / 8192;
+    for page in 1..pages {
+        // Three places in each page: its header, its middle, its end.
+        for offset in [3, 4_000, 8_100] {
+            let directory = copy(original.path());
+            let path = directory.path().join("onward.db");
+            let mut bytes = std::fs::read(&path).unwrap();
+            let at = (page * 8192 + offset) as usize;
+            bytes[at..at + 8].iter_mut().for_each(|byte| *byte ^= 0x55);
+            std::fs::write(&path, bytes).unwrap();
+            let store = match EmbeddedStore::open(directory.path(), Default::default()) {
+                Ok(store) => store,
+                Err(error) => {
+                    assert_eq!(error.code(), "store_corrupt", "{error}");
+                    continue;
+                }
+            };
+            for (head, records) in &whole.runs {
+                match block_on(store.read_log(head.key.clone(), None, Index(0), 1_000)) {
+                    Ok(mut found) => {
+                        found
+                            .iter_mut()
+                            .filter_map(|record| record.commit.as_mut())
+                            .for_each(|commit| commit.epoch = Default::default());
+                        assert_eq!(&found, records, "page {page} at {offset}");
+                    }
+                    Err(error) => {
+                        let expected = ["log_corrupt", "store_corrupt", "run_not_found"];
+                        assert!(expected.contains(&error.code()), "{error}");
+                    }
+                }
+                if let Err(error) = block_on(store.append_input(head.key.clone(), signal())) {
+                    let expected = ["log_corrupt", "store_corrupt", "run_closed", "run_not_found"];
+                    assert!(expected.contains(&error.code()), "page {page} at {offset}: {error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_large_payload_is_found_by_its_hash() {
+    let directory = told();
+    let db = rusqlite::Connection::open(directory.path().join("onward.db")).unwrap();
+    let changed = db.execute("UPDATE blobs SET data = zeroblob(length(data))", []).unwrap();
+    assert!(changed > 0);
+    drop(db);
+    let store = open(directory.path());
+    assert_eq!(read(&store, &key("r0")).unwrap_err().code(), "log_corrupt");
+    // A damaged run can still be deleted, and takes its references with it.
+    let news = block_on(store.deliveries(100));
+    let done = news.unwrap().into_iter().map(|(id, _)| id).collect();
+    block_on(store.finish_deliveries(done)).unwrap();
+    let terminate = Input::new(onward_core::event::TerminateRequested { reason: String::new() });
+    block_on(store.append_input(key("r0-child"), terminate)).unwrap();
+    let done = block_on(store.deliveries(100)).unwrap().into_iter().map(|(id, _)| id).collect();
+    block_on(store.finish_deliveries(done)).unwrap();
+    let delete = Delete::Run { key: key("r0"), reason: "damaged".to_owned() };
+    assert_eq!(block_on(store.delete_runs(delete)).unwrap(), 1);
+}

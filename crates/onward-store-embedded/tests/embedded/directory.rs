@@ -1,0 +1,107 @@
+//! Who may open a directory, and what is refused without being touched.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use onward_store::conformance::block_on;
+use onward_store::{Store, StoreError};
+use onward_store_embedded::{EmbeddedStore, FORMAT, Options};
+
+use crate::story::{new_run, open, remember, worker};
+
+fn refusal(directory: &Path) -> StoreError {
+    EmbeddedStore::open(directory, Options::default()).unwrap_err()
+}
+
+/// Every file of a directory, byte for byte.
+fn contents(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    entries.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect()
+}
+
+#[test]
+fn a_second_store_in_the_same_process_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = open(directory.path());
+    assert_eq!(refusal(directory.path()).code(), "directory_locked");
+    drop(first);
+    open(directory.path());
+}
+
+#[test]
+fn a_directory_is_made_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("a/b");
+    drop(open(&directory));
+    assert_eq!(std::fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn a_newer_format_is_refused_and_left_untouched() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    block_on(store.start_run(new_run("r"), None)).unwrap();
+    drop(store);
+    let path = directory.path().join("onward.db");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[60..64].copy_from_slice(&(FORMAT + 1).to_be_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::remove_file(directory.path().join("onward.lock")).unwrap();
+    let before = contents(directory.path());
+    match refusal(directory.path()) {
+        StoreError::DirectoryNewer { found, supported, .. } => assert_eq!((found, supported), (FORMAT + 1, FORMAT)),
+        other => panic!("{other}"),
+    }
+    assert_eq!(EmbeddedStore::open_read_only(directory.path()).unwrap_err().code(), "directory_newer");
+    assert_eq!(contents(directory.path()), before);
+}
+
+#[test]
+fn what_is_not_ours_is_refused_and_left_untouched() {
+    let files: [(&str, &[u8]); 4] =
+        [("notes.txt", b"mine"), ("onward.db", b"not a database"), ("onward.db", b""), ("onward.db", &foreign_database())];
+    for (name, bytes) in files {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(name), bytes).unwrap();
+        let before = contents(directory.path());
+        assert_eq!(refusal(directory.path()).code(), "directory_foreign", "{name}");
+        assert_eq!(contents(directory.path()), before);
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    assert_eq!(refusal(file.path()).code(), "directory_foreign");
+}
+
+fn foreign_database() -> Vec<u8> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("other.db");
+    rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE t(x);").unwrap();
+    std::fs::read(path).unwrap()
+}
+
+#[test]
+fn a_half_made_database_is_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("onward.db.new"), b"half").unwrap();
+    std::fs::write(directory.path().join("onward.db.new-journal"), b"half").unwrap();
+    drop(open(directory.path()));
+    let names: Vec<String> = contents(directory.path()).into_keys().collect();
+    assert_eq!(names, ["onward.db", "onward.lock"]);
+}
+
+#[test]
+fn a_reader_sees_what_another_store_writes_and_cannot_write() {
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(EmbeddedStore::open_read_only(directory.path()).unwrap_err().code(), "directory_foreign");
+    let store = open(directory.path());
+    let reader = EmbeddedStore::open_read_only(directory.path()).unwrap();
+    assert_eq!(remember(&reader).runs.len(), 0);
+    block_on(store.start_run(new_run("r"), Some(worker()))).unwrap();
+    assert_eq!(remember(&reader), remember(&store));
+    assert_eq!(block_on(reader.start_run(new_run("s"), None)).unwrap_err().code(), "store_read_only");
+    assert_eq!(block_on(reader.heartbeat(worker(), std::time::Duration::ZERO)).unwrap_err().code(), "store_read_only");
+    drop(store);
+    // Also when nobody writes.
+    assert_eq!(remember(&reader).runs.len(), 1);
+    assert_eq!(remember(&EmbeddedStore::open_read_only(directory.path()).unwrap()).runs.len(), 1);
+}

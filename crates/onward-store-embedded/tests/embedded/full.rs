@@ -1,0 +1,143 @@
+//! A full disk: refused, nothing half, and it goes on by itself when there is space again (F6).
+
+use std::path::Path;
+use std::process::Command;
+
+use onward_core::run::Commit;
+use onward_core::{CommitId, Index, RunHead, Status};
+use onward_store::conformance::block_on;
+use onward_store::{Delete, Store, StoreError};
+use onward_store_embedded::{EmbeddedStore, Options};
+
+use crate::story::{json, key, new_run, remember, step_completed, worker};
+
+/// One run that commits a step at a time.
+struct Filler {
+    head: RunHead,
+    n: u64,
+    horizon: Index,
+}
+
+impl Filler {
+    fn start(store: &EmbeddedStore, id: &str) -> Result<Filler, StoreError> {
+        let started = block_on(store.start_run(new_run(id), Some(worker())))?;
+        Ok(Filler { head: started.claimed.unwrap().head, n: 0, horizon: Index(0) })
+    }
+
+    fn step(&mut self, store: &EmbeddedStore, bytes: usize) -> Result<(), StoreError> {
+        let event = step_completed(self.n as u32, json(format!("\"{}\"", "x".repeat(bytes))));
+        self.commit(store, event)
+    }
+
+    fn commit(&mut self, store: &EmbeddedStore, event: onward_core::Event) -> Result<(), StoreError> {
+        let commit = Commit {
+            key: self.head.key.clone(),
+            generation: 0,
+            epoch: self.head.epoch,
+            n: self.n,
+            commit_id: CommitId(self.n + 1),
+            horizon: self.horizon,
+            events: vec![event],
+            waits: false,
+            end_over_unread: false,
+            carries: Vec::new(),
+        };
+        self.horizon = block_on(store.commit(commit))?.index;
+        self.n += 1;
+        Ok(())
+    }
+
+    /// Commits until the disk is full; returns how many were taken.
+    fn fill(&mut self, store: &EmbeddedStore) -> u64 {
+        for _ in 0..100_000 {
+            match self.step(store, 2_000) {
+                Ok(()) => {}
+                Err(StoreError::DiskFull) => return self.n,
+                Err(other) => panic!("after {} commits: {other}", self.n),
+            }
+        }
+        panic!("the disk was never full");
+    }
+
+    fn check(&self, store: &EmbeddedStore) {
+        let records = block_on(store.read_log(self.head.key.clone(), None, Index(0), usize::MAX)).unwrap();
+        assert_eq!(records.len() as u64, self.n + 1, "what was answered is there, and nothing else");
+        let head = block_on(store.read_run(self.head.key.clone(), None)).unwrap().unwrap();
+        assert_eq!((head.next_commit, head.status), (self.n, Status::Running), "the lease is not lost");
+    }
+}
+
+struct Mount(tempfile::TempDir);
+
+impl Mount {
+    fn new(options: &str) -> Mount {
+        let directory = tempfile::tempdir().unwrap();
+        let done = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(directory.path()).status();
+        assert!(done.is_ok_and(|status| status.success()), "this test mounts a small tmpfs: run it as root");
+        Mount(directory)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn grow(&self, options: &str) {
+        let done = Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(self.path()).status();
+        assert!(done.unwrap().success());
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_until_it_has_space_again() {
+    let mount = Mount::new("size=6m");
+    let directory = mount.path().join("data");
+    let store = EmbeddedStore::open(&directory, Options::default()).unwrap();
+    let mut filler = Filler::start(&store, "r").unwrap();
+    assert!(filler.fill(&store) > 100);
+    // Still full, still readable, still held.
+    assert_eq!(filler.step(&store, 2_000).unwrap_err().code(), "disk_full");
+    filler.check(&store);
+    mount.grow("size=32m");
+    for _ in 0..500 {
+        filler.step(&store, 2_000).unwrap();
+    }
+    filler.check(&store);
+    drop(store);
+    let store = EmbeddedStore::open(&directory, Options::default()).unwrap();
+    assert_eq!(remember(&store).runs[0].1.len() as u64, filler.n + 1);
+}
+
+#[test]
+fn a_disk_that_is_full_at_opening_is_said_to_be_full() {
+    let mount = Mount::new("size=100k");
+    let refused = EmbeddedStore::open(mount.path().join("data"), Options::default()).unwrap_err();
+    assert_eq!(refused.code(), "disk_full", "{refused}");
+}
+
+#[test]
+fn a_store_at_its_size_limit_refuses_writes_until_runs_are_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { database_bytes_max: Some(2 * 1024 * 1024), ..Options::default() };
+    let store = EmbeddedStore::open(directory.path(), options).unwrap();
+    let mut old = Filler::start(&store, "old").unwrap();
+    for _ in 0..200 {
+        old.step(&store, 2_000).unwrap();
+    }
+    let end = onward_core::event::RunCompleted { output: json("1") };
+    old.commit(&store, end.into()).unwrap();
+    let mut filler = Filler::start(&store, "r").unwrap();
+    filler.fill(&store);
+    filler.check(&store);
+    assert_eq!(filler.step(&store, 30_000).unwrap_err().code(), "disk_full");
+    block_on(store.delete_runs(Delete::Run { key: key("old"), reason: "space".to_owned() })).unwrap();
+    for _ in 0..100 {
+        filler.step(&store, 2_000).unwrap();
+    }
+    filler.check(&store);
+}

@@ -1,0 +1,251 @@
+//! One deterministic story with every kind of write in it, told to a store step by step; and how to find out how much of it a store
+//! remembers.
+//!
+//! The reference store is the judge: after a crash with `k` answers given, the embedded store must look exactly like a reference
+//! store that was told `k` steps, or `k + 1` (the last may have happened without an answer). Nothing in between, nothing less.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_core::event::{
+    ApprovalDecided, ApprovalRequested, ChildStarted, OnParentClose, RunCompleted, RunStarted, SignalReceived, SignalSent,
+    StepCompleted, TaskScheduled, TimerStarted,
+};
+use onward_core::run::{Commit, Delivery, Input, NewRun, Wait};
+use onward_core::task::{Task, TaskOptions, TaskReport};
+use onward_core::{
+    CommitId, Epoch, Event, Hash, Index, Log, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp,
+    WorkerId,
+};
+use onward_store::conformance::block_on;
+use onward_store::{ClaimTasks, Clock, ManualClock, MemoryStore, RunQuery, Store, StoreError, WaitQuery};
+use onward_store_embedded::{EmbeddedStore, Options};
+
+/// How many steps one run of the story takes.
+pub const STEPS_PER_RUN: u64 = 11;
+const START: Timestamp = Timestamp(1_800_000_000_000);
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+pub fn key(id: &str) -> RunKey {
+    RunKey::new(Namespace::default(), RunId::new(id).unwrap())
+}
+
+pub fn worker() -> WorkerId {
+    WorkerId::new("w").unwrap()
+}
+
+pub fn json(text: impl Into<String>) -> Payload {
+    Payload::from_json_text(text.into())
+}
+
+pub fn new_run(id: &str) -> NewRun {
+    let (kind, input) = (name("order"), json("{}"));
+    let started = RunStarted { kind, version: None, input, seed: 7, parent: None, generation: 0, mailbox: Vec::new() };
+    NewRun { key: key(id), started, signal: None }
+}
+
+pub fn step_completed(ordinal: u32, output: Payload) -> Event {
+    let (place, name) = (Place::root(ordinal), name("charge"));
+    StepCompleted { place, name, input_hash: None, output, attempt: 1, took_ms: 3 }.into()
+}
+
+/// Tells the story. What a worker would remember (epochs, positions) is remembered here.
+#[derive(Default)]
+pub struct Teller {
+    clock: Arc<ManualClock>,
+    head: Option<RunHead>,
+    task: Option<Task>,
+    n: u64,
+    horizon: Index,
+}
+
+impl Teller {
+    pub fn clock(&self) -> Arc<ManualClock> {
+        self.clock.clone()
+    }
+
+    /// Tells step number `step` and waits for its answer.
+    pub fn tell(&mut self, store: &dyn Store, step: u64) -> Result<(), StoreError> {
+        self.clock.set(START.after(Duration::from_secs(step)));
+        let id = format!("r{}", step / STEPS_PER_RUN);
+        match step % STEPS_PER_RUN {
+            0 => {
+                let started = block_on(store.start_run(new_run(&id), Some(worker())))?;
+                (self.head, self.n, self.horizon) = (started.claimed.map(|claimed| claimed.head), 0, Index(0));
+                Ok(())
+            }
+            1 => self.commit(store, vec![step_completed(0, json("\"charged\""))]),
+            2 => self.commit(store, questions(self.clock.now())),
+            3 => self.input(store, &id, Input::signal(signal("paid", Some("s-1")))),
+            4 => self.input(store, &id, decision()),
+            5 => self.claim_task(store),
+            6 => self.report_task(store),
+            7 => block_on(store.expire(100)).map(drop),
+            8 => self.commit(store, vec![step_completed(7, large(step)), to_child(&id), to_other(&id)]),
+            9 => self.deliver(store),
+            _ => self.commit(store, vec![RunCompleted { output: json("\"done\"") }.into()]),
+        }
+    }
+
+    fn commit(&mut self, store: &dyn Store, events: Vec<Event>) -> Result<(), StoreError> {
+        let head = self.head.as_ref().unwrap();
+        let commit = Commit {
+            key: head.key.clone(),
+            generation: 0,
+            epoch: head.epoch,
+            n: self.n,
+            commit_id: CommitId(self.n + 1),
+            horizon: self.horizon,
+            waits: !events.iter().any(Event::is_step_result),
+            end_over_unread: true,
+            events,
+            carries: Vec::new(),
+        };
+        let count = commit.events.len() as u64;
+        let committed = block_on(store.commit(commit))?;
+        self.n += 1;
+        self.horizon = Index(committed.index.0 + count - 1);
+        Ok(())
+    }
+
+    fn input(&mut self, store: &dyn Store, id: &str, input: Input) -> Result<(), StoreError> {
+        block_on(store.append_input(key(id), input)).map(drop)
+    }
+
+    fn claim_task(&mut self, store: &dyn Store) -> Result<(), StoreError> {
+        let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));
+        let request = ClaimTasks { worker: worker(), queues, kinds, limit: 1, lease: Duration::from_secs(30) };
+        self.task = block_on(store.claim_tasks(request))?.pop();
+        Ok(())
+    }
+
+    fn report_task(&mut self, store: &dyn Store) -> Result<(), StoreError> {
+        let task = self.task.take().unwrap();
+        let report = TaskReport::Completed(json("\"sent\""));
+        block_on(store.report_task(task.id, task.claim, report, Duration::from_secs(30)))
+    }
+
+    /// One delivery of the oldest, and its end.
+    fn deliver(&mut self, store: &dyn Store) -> Result<(), StoreError> {
+        let Some((_, delivery)) = block_on(store.deliveries(1))?.pop() else { return Ok(()) };
+        match delivery {
+            Delivery::Start(run) => block_on(store.start_run(run, None)).map(drop),
+            Delivery::Input { to, input } => block_on(store.append_input(to, input)).map(drop),
+        }
+    }
+}
+
+fn questions(now: Timestamp) -> Vec<Event> {
+    let approval = ApprovalRequested {
+        place: Place::root(2),
+        name: name("refund"),
+        title: "Refund?".to_owned(),
+        description: None,
+        show: None,
+        deciders: Vec::new(),
+        deadline: None,
+    };
+    let input = json("[]");
+    let task = TaskScheduled {
+        place: Place::root(3),
+        kind: name("mail"),
+        input_hash: Hash::of(&input),
+        input,
+        options: TaskOptions::default(),
+    };
+    let timer = TimerStarted { place: Place::root(1), due_at: now.after(Duration::from_secs(4)) };
+    vec![timer.into(), approval.into(), task.into()]
+}
+
+fn signal(signal: &str, signal_id: Option<&str>) -> SignalReceived {
+    SignalReceived { name: name(signal), payload: json("1"), signal_id: signal_id.map(str::to_owned), sender: None }
+}
+
+fn decision() -> Input {
+    let place = Place::root(2);
+    let decision_id = "d-1".to_owned();
+    let event = ApprovalDecided { place: place.clone(), approved: true, feedback: None, decided_by: None, decision_id };
+    Input::answer(event, 0, &place, "d-1")
+}
+
+/// Larger than a row takes: it goes into a blob. Every second one is the same.
+fn large(step: u64) -> Payload {
+    json(format!("\"{}\"", "ab"[..1 + (step as usize / 11) % 2].repeat(70_000)))
+}
+
+fn to_child(id: &str) -> Event {
+    let (input, child) = (json("{}"), RunId::new(format!("{id}-child")).unwrap());
+    ChildStarted {
+        place: Place::root(8),
+        child,
+        kind: name("parcel"),
+        version: None,
+        input_hash: Hash::of(&input),
+        input,
+        on_parent_close: OnParentClose::Cancel,
+    }
+    .into()
+}
+
+fn to_other(id: &str) -> Event {
+    let to = RunId::new(id).unwrap();
+    SignalSent { place: Place::root(9), to, name: name("echo"), payload: json("2") }.into()
+}
+
+/// All that can be read of a store, the leases apart.
+#[derive(Debug, PartialEq)]
+pub struct Memory {
+    pub runs: Vec<(RunHead, Vec<Record>)>,
+    waits: Vec<Wait>,
+    deliveries: Vec<Delivery>,
+}
+
+/// Reads everything, and checks on the way that every log is whole and that every head is what its log says.
+pub fn remember(store: &dyn Store) -> Memory {
+    let query = RunQuery { limit: 10_000, ..RunQuery::default() };
+    let heads = block_on(store.list_runs(query)).unwrap().runs;
+    let runs = heads.into_iter().map(|head| {
+        let mut records = block_on(store.read_log(head.key.clone(), None, Index(0), usize::MAX)).unwrap();
+        Log::load(records.clone()).expect("the log is whole");
+        let mut by_log = RunHead { epoch: Epoch(0), ..head };
+        if by_log.status == Status::Running {
+            by_log.status = Status::Pending;
+        }
+        assert_eq!(RunHead::rebuild(by_log.key.clone(), &records), Some(by_log.clone()), "L16");
+        records.iter_mut().filter_map(|record| record.commit.as_mut()).for_each(|commit| commit.epoch = Epoch(0));
+        (by_log, records)
+    });
+    let runs = runs.collect();
+    let waits = block_on(store.list_waits(WaitQuery { limit: 10_000, ..WaitQuery::default() })).unwrap();
+    let deliveries = block_on(store.deliveries(10_000)).unwrap().into_iter().map(|(_, delivery)| delivery).collect();
+    Memory { runs, waits, deliveries }
+}
+
+/// What a store looks like that was told the first `steps` steps.
+pub fn expected(steps: u64) -> Memory {
+    let mut teller = Teller::default();
+    let store = MemoryStore::new(teller.clock());
+    (0..steps).for_each(|step| teller.tell(&store, step).unwrap());
+    remember(&store)
+}
+
+pub fn open(directory: &Path) -> EmbeddedStore {
+    EmbeddedStore::open(directory, Options::default()).unwrap()
+}
+
+/// Opens what a crash left: everything that was answered is there, and at most one step more, whole.
+#[track_caller]
+pub fn check_survivors(directory: &Path, answered: u64) {
+    let store = open(directory);
+    let found = remember(&store);
+    if found != expected(answered) {
+        assert_eq!(found, expected(answered + 1), "{answered} steps were answered");
+    }
+    // And it goes on: a run that nobody holds takes inputs and new runs start.
+    block_on(store.start_run(new_run("after"), Some(worker()))).unwrap();
+    assert_eq!(store.stopped(), None);
+}
