@@ -1,10 +1,15 @@
 //! The runtime over the reference store, driven by hand: no sleeping, time is passed in.
 
+mod background;
+mod children;
 mod faulty;
 mod handover;
 mod kit;
 mod questions;
+mod retention;
 mod sessions;
+mod tasks;
+mod timers;
 mod updates;
 mod verbs;
 mod watching;

@@ -1,0 +1,234 @@
+//! Tasks: attempts, timeouts, heartbeats, lost workers, cancellation.
+
+use onward_core::event::TaskCanceled;
+use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
+use onward_core::{Event, Failure, Index, Payload, Status};
+use onward_runtime::WorkerPort;
+
+use crate::kit::*;
+
+async fn scheduled(options: TaskOptions) -> (Kit, WorkerPort, Held) {
+    let kit = Kit::new();
+    let worker = kit.worker("w");
+    kit.runtime.tick().await;
+    let mut held = kit.start_held(&worker, "r").await;
+    kit.commit(&mut held, vec![task(0, options)]).await;
+    (kit, worker, held)
+}
+
+async fn next_task(worker: &WorkerPort) -> Task {
+    let mut tasks = worker.next_tasks(1).await;
+    // The look for more that came with it is over before the test goes on.
+    tokio::task::yield_now().await;
+    tasks.remove(0)
+}
+
+async fn report(worker: &WorkerPort, task: &Task, report: TaskReport) -> Result<(), &'static str> {
+    worker.report_task(task.id.clone(), task.claim, report).await.map_err(|error| error.code())
+}
+
+fn done() -> TaskReport {
+    TaskReport::Completed(text("sent"))
+}
+
+/// The failure that the run was told.
+async fn failure(kit: &Kit) -> Failure {
+    let records = kit.runtime.read_log(&key("r"), None, Index(0), 100).await.unwrap();
+    let failed = records.into_iter().flat_map(|record| record.events).find_map(|event| match event {
+        Event::TaskFailed(event) => Some(event.failure),
+        _ => None,
+    });
+    failed.unwrap()
+}
+
+/// Several tasks on, with the session of the worker kept alive.
+async fn pass(kit: &Kit, span: u64) {
+    for _ in 0..span {
+        kit.advance(seconds(1));
+        kit.runtime.tick().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completed_task_is_an_input_of_its_run_once() {
+    let (kit, worker, _held) = scheduled(TaskOptions::default()).await;
+    let task = next_task(&worker).await;
+    assert_eq!((task.attempt, task.kind.as_str()), (1, "mail"));
+    report(&worker, &task, done()).await.unwrap();
+    assert_eq!(report(&worker, &task, done()).await, Err("task_attempt_over"));
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_completed"]);
+    assert_eq!(kit.head("r").await.status, Status::Running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_task_wakes_a_waiting_worker_and_an_idle_one_asks_once_per_fallback() {
+    let kit = Kit::new();
+    let worker = kit.worker("w");
+    let mut held = kit.start_held(&worker, "r").await;
+    assert!(waits(worker.next_tasks(1)).await);
+    assert!(kit.store.calls("claim_tasks") <= 101);
+    let begun = tokio::time::Instant::now();
+    let late = async {
+        tokio::task::yield_now().await;
+        kit.commit(&mut held, vec![task(0, TaskOptions::default())]).await;
+    };
+    let (tasks, ()) = tokio::join!(worker.next_tasks(1), late);
+    assert_eq!((tasks.len(), begun.elapsed()), (1, seconds(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_of_other_queues_and_kinds_are_left_alone() {
+    let (_kit, worker, _held) = scheduled(TaskOptions { queue: Some(name("slow")), ..Default::default() }).await;
+    assert!(waits(worker.next_tasks(1)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_attempt_is_tried_again_when_its_pause_is_over() {
+    let (kit, worker, _held) = scheduled(TaskOptions { retry: RetryPolicy::attempts(2), ..Default::default() }).await;
+    let first = next_task(&worker).await;
+    report(&worker, &first, TaskReport::Failed(Failure::retryable("busy"))).await.unwrap();
+    assert!(waits(worker.next_tasks(1)).await);
+    kit.advance(seconds(1));
+    let begun = tokio::time::Instant::now();
+    let (again, _) = tokio::join!(next_task(&worker), kit.runtime.tick());
+    assert_eq!((again.attempt, begun.elapsed()), (2, seconds(0)), "the tick tells that it is visible");
+    report(&worker, &again, TaskReport::Failed(Failure::retryable("still busy"))).await.unwrap();
+    assert_eq!(failure(&kit).await.message, "still busy");
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_failed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_nobody_takes_in_time_fails() {
+    let (kit, worker, _held) = scheduled(TaskOptions { queued_timeout_ms: Some(5_000), ..Default::default() }).await;
+    pass(&kit, 4).await;
+    assert_eq!(kit.log("r").await.len(), 2);
+    pass(&kit, 1).await;
+    assert!(failure(&kit).await.is_timed_out());
+    assert!(waits(worker.next_tasks(1)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_over_its_time_is_over_for_its_worker_too() {
+    let retry = RetryPolicy::attempts(2);
+    let (kit, worker, _held) = scheduled(TaskOptions { retry, attempt_timeout_ms: Some(5_000), ..Default::default() }).await;
+    let first = next_task(&worker).await;
+    pass(&kit, 5).await;
+    assert_eq!(report(&worker, &first, done()).await, Err("task_attempt_over"));
+    pass(&kit, 1).await;
+    let second = next_task(&worker).await;
+    assert_eq!(second.attempt, 2);
+    report(&worker, &second, done()).await.unwrap();
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_completed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_attempts_together_have_a_limit() {
+    let (retry, total_timeout_ms) = (RetryPolicy::forever(), Some(5_000));
+    let (kit, worker, _held) = scheduled(TaskOptions { retry, total_timeout_ms, ..Default::default() }).await;
+    let task = next_task(&worker).await;
+    report(&worker, &task, TaskReport::Failed(Failure::retryable("busy"))).await.unwrap();
+    pass(&kit, 5).await;
+    assert!(failure(&kit).await.is_timed_out());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_task_is_kept_alive_by_its_worker() {
+    let (kit, worker, _held) = scheduled(TaskOptions::default()).await;
+    let task = next_task(&worker).await;
+    pass(&kit, 300).await;
+    report(&worker, &task, done()).await.unwrap();
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_completed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_promised_heartbeats_is_not_kept_alive_without() {
+    for timeout in [10, 60] {
+        let options = TaskOptions { heartbeat_timeout_ms: Some(timeout * 1_000), ..Default::default() };
+        let (kit, worker, _held) = scheduled(options).await;
+        let task = next_task(&worker).await;
+        pass(&kit, timeout - 1).await;
+        report(&worker, &task, TaskReport::Heartbeat { progress: Some(text("half")) }).await.unwrap();
+        pass(&kit, timeout - 1).await;
+        assert_eq!(kit.log("r").await.len(), 2, "a lease shorter than {timeout} s does not take it away");
+        pass(&kit, 1).await;
+        assert_eq!(failure(&kit).await.code, "heartbeat_timed_out");
+    }
+}
+
+/// A worker that is gone without a word.
+async fn vanish(kit: &Kit, number: u32) -> Task {
+    let other = kit.other_runtime();
+    let worker = other.join_worker(profile(&format!("vanishing {number}"), 1));
+    let task = next_task(&worker).await;
+    std::mem::forget(worker);
+    task
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_worker_burns_no_attempt_and_its_late_report_changes_nothing() {
+    let (kit, worker, _held) = scheduled(TaskOptions::default()).await;
+    let lost = vanish(&kit, 0).await;
+    pass(&kit, 30).await;
+    let again = next_task(&worker).await;
+    assert_eq!((again.attempt, again.claim, again.lost_workers), (1, 2, 1));
+    assert_eq!(report(&worker, &lost, TaskReport::Completed(text("late"))).await, Err("task_attempt_over"));
+    report(&worker, &again, done()).await.unwrap();
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_completed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_loses_worker_after_worker_is_quarantined() {
+    let (kit, worker, _held) = scheduled(TaskOptions::default()).await;
+    for number in 0..6 {
+        vanish(&kit, number).await;
+        pass(&kit, 30).await;
+    }
+    assert!(waits(worker.next_tasks(1)).await);
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_is_told_when_its_task_is_given_up() {
+    for how in ["canceled", "completed", "terminated"] {
+        let (kit, worker, mut held) = scheduled(TaskOptions::default()).await;
+        let task = next_task(&worker).await;
+        assert!(waits(worker.task_over(&task.id, task.claim)).await);
+        let give_up = async {
+            tokio::task::yield_now().await;
+            match how {
+                "canceled" => drop(kit.commit(&mut held, vec![TaskCanceled { place: at(0) }.into()]).await),
+                "completed" => kit.complete(&mut held).await,
+                _ => drop(kit.runtime.terminate_run(&key("r"), "").await.unwrap()),
+            }
+        };
+        tokio::join!(worker.task_over(&task.id, task.claim), give_up);
+        worker.task_over(&task.id, task.claim).await;
+        assert_eq!(report(&worker, &task, done()).await, Err("task_attempt_over"), "{how}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_heard_nothing_learns_it_with_its_next_heartbeat() {
+    let (kit, worker, mut held) = scheduled(TaskOptions::default()).await;
+    let task = next_task(&worker).await;
+    kit.store.go_deaf();
+    kit.commit(&mut held, vec![TaskCanceled { place: at(0) }.into()]).await;
+    assert!(waits(worker.task_over(&task.id, task.claim)).await);
+    pass(&kit, 10).await;
+    worker.task_over(&task.id, task.claim).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_on_its_way_to_a_worker_that_leaves_goes_back_at_once() {
+    let (kit, worker, _held) = scheduled(TaskOptions::default()).await;
+    let gate = kit.store.stall_once("claim_tasks", crate::faulty::When::After);
+    assert!(waits(worker.next_tasks(1)).await);
+    worker.leave().await;
+    gate.notify_one();
+    let other = kit.worker("other");
+    let task = next_task(&other).await;
+    assert_eq!((task.attempt, task.lost_workers), (1, 0));
+    report(&other, &task, TaskReport::Released).await.unwrap();
+    let task = next_task(&other).await;
+    report(&other, &task, TaskReport::Completed(Payload::null())).await.unwrap();
+}
