@@ -36,64 +36,98 @@ pub(crate) struct Loaded {
     pub head: RunHead,
 }
 
+/// Where a cached head is. Good until the run is removed, which only deleting and [`Heads::trim`] do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seat(usize);
+
 pub(crate) struct Heads {
-    map: HashMap<RunKey, Hot>,
+    seats: HashMap<RunKey, Seat>,
+    heads: Vec<Option<Hot>>,
+    empty: Vec<Seat>,
     /// The epoch of a run that nobody has claimed in this life: no worker has it.
     unclaimed: Epoch,
 }
 
+impl std::ops::Index<Seat> for Heads {
+    type Output = Hot;
+    fn index(&self, seat: Seat) -> &Hot {
+        self.heads[seat.0].as_ref().expect("whoever has a seat has not removed the run")
+    }
+}
+
+impl std::ops::IndexMut<Seat> for Heads {
+    fn index_mut(&mut self, seat: Seat) -> &mut Hot {
+        self.heads[seat.0].as_mut().expect("whoever has a seat has not removed the run")
+    }
+}
+
 impl Heads {
     pub fn new(unclaimed: Epoch) -> Heads {
-        Heads { map: HashMap::new(), unclaimed }
+        Heads { seats: HashMap::new(), heads: Vec::new(), empty: Vec::new(), unclaimed }
     }
 
     /// The current generation of a run.
-    pub fn get(&mut self, db: &Connection, leases: &Leases, key: &RunKey) -> Outcome<Option<&mut Hot>> {
-        // Two look-ups in the hot case; the borrow checker does not take one.
-        if self.map.get(key).is_some_and(|hot| !hot.stale) {
-            return Ok(self.map.get_mut(key));
+    pub fn get(&mut self, db: &Connection, leases: &Leases, key: &RunKey) -> Outcome<Option<Seat>> {
+        let seat = self.seats.get(key).copied();
+        if let Some(seat) = seat.filter(|seat| !self[*seat].stale) {
+            return Ok(Some(seat));
         }
         let Some(loaded) = load(db, key, None)? else {
-            self.map.remove(key);
+            self.remove(key);
             return Ok(None);
         };
-        let kept = self.map.get(key).filter(|hot| hot.rk == loaded.rk).map(|hot| hot.head.epoch);
+        let kept = seat.map(|seat| &self[seat]).filter(|hot| hot.rk == loaded.rk).map(|hot| hot.head.epoch);
         // A closed run takes nothing, whatever the epoch; with the one it ended under, it can say that it is closed.
         let unclaimed = if loaded.head.status.is_closed() { loaded.head.epoch } else { self.unclaimed };
         let epoch = leases.epoch(loaded.rk).or(kept).unwrap_or(unclaimed);
-        let head = RunHead { epoch, ..loaded.head };
-        self.map.insert(key.clone(), Hot { rk: loaded.rk, root: loaded.root, head, stale: false });
-        Ok(self.map.get_mut(key))
+        Ok(Some(self.insert(loaded.rk, loaded.root, RunHead { epoch, ..loaded.head })))
     }
 
-    pub fn require(&mut self, db: &Connection, leases: &Leases, key: &RunKey) -> Outcome<&mut Hot> {
+    pub fn require(&mut self, db: &Connection, leases: &Leases, key: &RunKey) -> Outcome<Seat> {
         self.get(db, leases, key)?.ok_or_else(|| StoreError::RunNotFound { key: key.clone() }.into())
     }
 
-    pub fn insert(&mut self, rk: i64, root: i64, mut head: RunHead) {
+    /// Takes a head in, in the place of the one before.
+    pub fn insert(&mut self, rk: i64, root: i64, mut head: RunHead) -> Seat {
         if head.epoch == Epoch(0) {
             head.epoch = self.unclaimed;
         }
-        self.map.insert(head.key.clone(), Hot { rk, root, head, stale: false });
+        let seat = match self.seats.get(&head.key) {
+            Some(seat) => *seat,
+            None => {
+                let seat = self.empty.pop().unwrap_or_else(|| {
+                    self.heads.push(None);
+                    Seat(self.heads.len() - 1)
+                });
+                self.seats.insert(head.key.clone(), seat);
+                seat
+            }
+        };
+        self.heads[seat.0] = Some(Hot { rk, root, head, stale: false });
+        seat
     }
 
-    pub fn cached(&mut self, key: &RunKey) -> Option<&mut Hot> {
-        self.map.get_mut(key)
+    pub fn cached(&self, key: &RunKey) -> Option<&Hot> {
+        self.seats.get(key).map(|seat| &self[*seat])
     }
 
     pub fn remove(&mut self, key: &RunKey) {
-        self.map.remove(key);
+        if let Some(seat) = self.seats.remove(key) {
+            self.heads[seat.0] = None;
+            self.empty.push(seat);
+        }
     }
 
     /// After a batch that was rolled back.
     pub fn mark_stale(&mut self) {
-        self.map.values_mut().for_each(|hot| hot.stale = true);
+        self.heads.iter_mut().flatten().for_each(|hot| hot.stale = true);
     }
 
     /// Between batches: drops what nobody works on when there is too much of it.
     pub fn trim(&mut self, leases: &Leases) {
-        if self.map.len() > leases.count() + IDLE_MAX {
-            self.map.retain(|_, hot| leases.is_held(hot.rk));
+        if self.seats.len() > leases.count() + IDLE_MAX {
+            let idle = self.heads.iter().flatten().filter(|hot| !leases.is_held(hot.rk)).map(|hot| hot.head.key.clone());
+            idle.collect::<Vec<_>>().iter().for_each(|key| self.remove(key));
         }
     }
 }

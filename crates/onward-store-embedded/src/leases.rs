@@ -5,6 +5,7 @@
 //! Must never give one run to two workers.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use onward_core::{Epoch, RunHead, Status, Timestamp, WorkerId};
@@ -15,9 +16,28 @@ pub(crate) struct Leases {
     sessions: Mutex<HashMap<WorkerId, Timestamp>>,
 }
 
+/// Run numbers are our own and count up: spreading them is enough.
+#[derive(Default, Clone, Copy)]
+struct ByNumber(u64);
+
+impl Hasher for ByNumber {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    fn write_i64(&mut self, value: i64) {
+        self.write_u64(value as u64);
+    }
+}
+
 #[derive(Default)]
 struct Held {
-    by_run: HashMap<i64, Lease>,
+    by_run: HashMap<i64, Lease, BuildHasherDefault<ByNumber>>,
     by_worker: HashMap<WorkerId, HashSet<i64>>,
 }
 

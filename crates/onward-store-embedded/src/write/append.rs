@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Statement, params};
 
 use crate::body::Body;
 use crate::error::{Outcome, read_error};
-use crate::heads::{self, Loaded};
+use crate::heads::{self, Loaded, Seat};
 use crate::news::News;
 use crate::op::StartRun;
 use crate::row::{event_crc, place_key, seal};
@@ -35,7 +35,8 @@ impl Writer<'_> {
     pub(crate) fn commit(&mut self, commit: Commit, body: Body) -> Outcome<Committed> {
         let key = commit.key.clone();
         let now = self.batch.now;
-        let hot = self.heads.require(self.db, &self.shared.leases, &key)?;
+        let seat = self.heads.require(self.db, &self.shared.leases, &key)?;
+        let hot = &mut self.heads[seat];
         // The commit that made a run continue as new is repeated to the generation it ended.
         if commit.generation != hot.head.generation
             && let Some(Loaded { head: mut own, .. }) = heads::load(self.db, &key, Some(commit.generation))?
@@ -54,7 +55,7 @@ impl Writer<'_> {
         let (rk, root) = (hot.rk, hot.root);
         insert_event(&mut self.insert_event, self.db, rk, &hot.head, &record, &body)?;
         self.count_event(&body);
-        self.after_append(&key, before, record, effects)?;
+        self.after_append(seat, before, record, effects)?;
         if let Some(successor) = successor {
             self.succeed(*successor, rk, root)?;
         }
@@ -104,12 +105,11 @@ impl Writer<'_> {
             ])?;
         insert_event(&mut self.insert_event, self.db, rk, &head, &first, body)?;
         self.count_event(body);
-        let key = head.key.clone();
         if self.batch.heard {
             self.batch.news.push(News::Appended { head: head.clone(), record: first });
         }
-        self.heads.insert(rk, root, head);
-        self.settle_run(&key, false)
+        let seat = self.heads.insert(rk, root, head);
+        self.settle_run(seat, false)
     }
 
     pub(crate) fn start_run(&mut self, start: StartRun) -> Outcome<Started> {
@@ -135,8 +135,9 @@ impl Writer<'_> {
             self.grant(&key, rk, worker);
         }
         self.create(head, None, input_hash, first, &body)?;
-        if claimed && let Some(hot) = self.heads.cached(&key) {
-            hot.head.epoch = self.last_epoch;
+        if claimed {
+            let seat = self.heads.require(self.db, &self.shared.leases, &key)?;
+            self.heads[seat].head.epoch = self.last_epoch;
         }
         self.apply_parent_close(&key)?;
         let signal = match run.signal {
@@ -165,7 +166,8 @@ impl Writer<'_> {
 
     /// A child whose parent ended before the start came through is told at once: nobody else will find it.
     fn apply_parent_close(&mut self, key: &RunKey) -> Outcome<()> {
-        let child = self.heads.require(self.db, &self.shared.leases, key)?.head.clone();
+        let seat = self.heads.require(self.db, &self.shared.leases, key)?;
+        let child = self.heads[seat].head.clone();
         let Some(link) = &child.parent else { return Ok(()) };
         let Some(parent) = heads::load(self.db, &link.run, None)? else { return Ok(()) };
         let over = parent.head.status.is_closed() || parent.head.generation != link.generation;
@@ -176,24 +178,26 @@ impl Writer<'_> {
     }
 
     pub(crate) fn append_input(&mut self, key: &RunKey, input: Input, body: Body) -> Outcome<Appended> {
-        let judged = self.judge(key, input)?;
+        let seat = self.heads.require(self.db, &self.shared.leases, key)?;
+        let judged = self.judge(seat, input)?;
         let answer = judged.answer();
         let Judged::Taken { head, admitted, once, .. } = judged else { return Ok(answer) };
-        let hot = self.heads.require(self.db, &self.shared.leases, key)?;
+        let hot = &mut self.heads[seat];
         let before = std::mem::replace(&mut hot.head, *head).status;
         let root = hot.root;
         insert_event(&mut self.insert_event, self.db, hot.rk, &hot.head, &admitted.record, &body)?;
         self.count_event(&body);
         if let Some(once) = once {
-            self.fill_slot(root, &once.key, &once.token, &admitted.record)?;
+            self.fill_slot(root, &once.key, &once.token, admitted.record.index)?;
         }
-        self.after_append(key, before, admitted.record, admitted.effects)?;
+        self.after_append(seat, before, admitted.record, admitted.effects)?;
         Ok(answer)
     }
 
     /// Decides about an input: its slot first, so that a late repeat stays a repeat (L11); then the run; then the wait it answers.
-    fn judge(&mut self, key: &RunKey, input: Input) -> Outcome<Judged> {
-        let hot = self.heads.require(self.db, &self.shared.leases, key)?;
+    fn judge(&self, seat: Seat, input: Input) -> Outcome<Judged> {
+        let hot = &self.heads[seat];
+        let key = &hot.head.key;
         let before = hot.head.status;
         if let Some(once) = &input.once
             && let Some((token, index, at)) = read_slot(self.db, hot.root, &once.key)?
@@ -218,7 +222,8 @@ impl Writer<'_> {
 
     /// The head as it is told to others.
     pub(crate) fn shown(&mut self, key: &RunKey) -> Outcome<RunHead> {
-        let hot = self.heads.require(self.db, &self.shared.leases, key)?;
+        let seat = self.heads.require(self.db, &self.shared.leases, key)?;
+        let hot = &self.heads[seat];
         let mut head = hot.head.clone();
         self.shared.leases.show(hot.rk, &mut head);
         Ok(head)

@@ -4,7 +4,7 @@ use onward_core::{Epoch, RunKey, Status, WorkerId};
 use onward_store::{ClaimRuns, ClaimedRun, SESSION_DEFAULT, StoreError};
 
 use crate::error::{Outcome, Trouble};
-use crate::heads;
+use crate::heads::{self, Seat};
 use crate::writer::{Undo, Writer};
 
 impl Writer<'_> {
@@ -25,20 +25,19 @@ impl Writer<'_> {
             return Ok(None);
         }
         let Some(key) = self.key_of(rk)? else { return Ok(None) };
-        let hot = match self.heads.get(self.db, &self.shared.leases, &key) {
-            Ok(hot) => hot,
+        let seat = match self.heads.get(self.db, &self.shared.leases, &key) {
+            Ok(seat) => seat,
             // A damaged run is left alone; the others are not to wait for it.
             Err(Trouble::Refused(StoreError::LogCorrupt { .. } | StoreError::Corrupt { .. })) => return Ok(None),
             Err(trouble) => return Err(trouble),
         };
-        let Some(hot) = hot.filter(|hot| hot.rk == rk && hot.head.status == Status::Pending) else { return Ok(None) };
-        let records = hot.head.next_index;
+        let claimable = |seat: &Seat| self.heads[*seat].rk == rk && self.heads[*seat].head.status == Status::Pending;
+        let Some(seat) = seat.filter(claimable) else { return Ok(None) };
         self.grant(&key, rk, worker);
-        if let Some(hot) = self.heads.cached(&key) {
-            hot.head.epoch = self.last_epoch; // L7
-        }
+        let hot = &mut self.heads[seat];
+        hot.head.epoch = self.last_epoch; // L7
         // A run that has done nothing yet has its whole log in one row.
-        let records = match records.0 {
+        let records = match hot.head.next_index.0 {
             1 => crate::reader::read_records(self.db, &key, rk, onward_core::Index(0), 1).ok(),
             _ => None,
         };
@@ -56,11 +55,11 @@ impl Writer<'_> {
     }
 
     pub(crate) fn release_run(&mut self, key: &RunKey, epoch: Epoch) -> Outcome<()> {
-        let Some(hot) = self.heads.get(self.db, &self.shared.leases, key)? else { return Ok(()) };
-        let rk = hot.rk;
+        let Some(seat) = self.heads.get(self.db, &self.shared.leases, key)? else { return Ok(()) };
+        let rk = self.heads[seat].rk;
         if let Some(lease) = self.shared.leases.drop(rk, Some(epoch)) {
             self.undo_later(Undo::Dropped(key.clone(), rk, lease));
-            self.settle_run(key, false)?;
+            self.settle_run(seat, false)?;
         }
         Ok(())
     }

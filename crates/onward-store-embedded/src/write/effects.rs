@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use onward_core::run::{Delivery, Effect, Wait, wait_key};
-use onward_core::{Place, Record, RunHead, RunKey, Status, Timestamp};
+use onward_core::{Index, Place, Record, RunHead, RunKey, Status, Timestamp};
 use onward_store::DeliveryId;
 use rusqlite::params;
 
 use crate::blobs::{self, Stash};
 use crate::error::Outcome;
+use crate::heads::Seat;
 use crate::news::News;
 use crate::row::{NEVER, due_number, place_key, seal, seal_bytes, unseal};
 use crate::writer::{Undo, Writer};
@@ -21,45 +22,49 @@ pub(crate) struct Owner<'a> {
     pub root: i64,
     pub key: &'a RunKey,
     pub generation: u32,
+    /// Where the append is that this follows from.
+    pub index: Index,
 }
 
 impl Writer<'_> {
     /// The last act of every append: the run's row if its status changed, the news, the effects, and who may claim the run now.
-    pub(crate) fn after_append(&mut self, key: &RunKey, before: Status, record: Record, effects: Vec<Effect>) -> Outcome<()> {
-        let hot = self.heads.require(self.db, &self.shared.leases, key)?;
-        let (rk, root, generation, status) = (hot.rk, hot.root, hot.head.generation, hot.head.status);
+    pub(crate) fn after_append(&mut self, seat: Seat, before: Status, record: Record, effects: Vec<Effect>) -> Outcome<()> {
+        let index = record.index;
+        let hot = &self.heads[seat];
+        let status = hot.head.status;
         if status != before {
             self.db.prepare_cached("UPDATE runs SET status = ?2, ended = ?3, head = ?4 WHERE rk = ?1")?.execute(params![
-                rk,
+                hot.rk,
                 status.number(),
                 hot.head.ended_at.map(|at| at.0 as i64),
                 seal(&hot.head),
             ])?;
         }
-        let was_claimable = before == Status::Pending && !self.shared.leases.is_held(rk);
-        let news = self.batch.heard.then(|| {
+        let was_claimable = before == Status::Pending && !self.shared.leases.is_held(hot.rk);
+        if self.batch.heard {
             let mut head = hot.head.clone();
-            self.shared.leases.show(rk, &mut head);
-            head
-        });
-        let owner = Owner { rk, root, key, generation };
-        if effects.is_empty() {
-            self.batch.news.extend(news.map(|head| News::Appended { head, record }));
-        } else {
-            self.batch.news.extend(news.map(|head| News::Appended { head, record: record.clone() }));
-            effects.into_iter().try_for_each(|effect| self.carry_out(owner, effect, &record))?;
+            if status == Status::Pending && !was_claimable {
+                self.shared.leases.show(hot.rk, &mut head);
+            }
+            self.batch.news.push(News::Appended { head, record });
         }
-        if status != before || was_claimable { self.settle_run(key, was_claimable) } else { Ok(()) }
+        if !effects.is_empty() {
+            let key = hot.head.key.clone();
+            let owner = Owner { rk: hot.rk, root: hot.root, key: &key, generation: hot.head.generation, index };
+            effects.into_iter().try_for_each(|effect| self.carry_out(owner, effect))?;
+        }
+        if status != before || was_claimable { self.settle_run(seat, was_claimable) } else { Ok(()) }
     }
 
     /// A run that closed or paused is nobody's; one that is pending and nobody's may be claimed.
-    pub(crate) fn settle_run(&mut self, key: &RunKey, was_claimable: bool) -> Outcome<()> {
-        let hot = self.heads.require(self.db, &self.shared.leases, key)?;
+    pub(crate) fn settle_run(&mut self, seat: Seat, was_claimable: bool) -> Outcome<()> {
+        let hot = &self.heads[seat];
         let (rk, status) = (hot.rk, hot.head.status);
         if (status.is_closed() || status == Status::Paused)
             && let Some(lease) = self.shared.leases.drop(rk, None)
         {
-            self.undo_later(Undo::Dropped(key.clone(), rk, lease));
+            let key = hot.head.key.clone();
+            self.undo_later(Undo::Dropped(key, rk, lease));
             return Ok(());
         }
         if status == Status::Pending && !was_claimable && !self.shared.leases.is_held(rk) {
@@ -71,7 +76,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn carry_out(&mut self, owner: Owner<'_>, effect: Effect, record: &Record) -> Outcome<()> {
+    fn carry_out(&mut self, owner: Owner<'_>, effect: Effect) -> Outcome<()> {
         let db = self.db;
         match effect {
             Effect::StartTimer { place, due_at } => {
@@ -89,7 +94,7 @@ impl Writer<'_> {
             Effect::AddTask(task) => self.put_task(owner.rk, *task)?,
             Effect::CancelTask { place } => self.remove_task(owner.rk, &place)?,
             Effect::OpenWait(wait) => self.open_wait(owner.rk, *wait)?,
-            Effect::CloseWait { place, token } => self.close_wait(owner, &place, &token, record)?,
+            Effect::CloseWait { place, token } => self.close_wait(owner, &place, &token)?,
             Effect::Send(delivery) => self.send(owner.root, *delivery)?,
             Effect::FreezeTimers => {
                 db.prepare_cached("UPDATE timers SET due = due + ?2 WHERE rk = ?1 AND due < ?2")?
@@ -135,20 +140,20 @@ impl Writer<'_> {
     }
 
     /// Only an open wait has a slot to fill: a plain timer has none, and an answer that came first keeps it.
-    fn close_wait(&mut self, owner: Owner<'_>, place: &Place, token: &str, record: &Record) -> Outcome<()> {
+    fn close_wait(&mut self, owner: Owner<'_>, place: &Place, token: &str) -> Outcome<()> {
         if self
             .remove_rows("DELETE FROM waits WHERE rk = ?1 AND place = ?2 RETURNING blobs", params![owner.rk, place_key(place)])?
             > 0
         {
-            self.fill_slot(owner.root, &wait_key(owner.generation, place), token, record)?;
+            self.fill_slot(owner.root, &wait_key(owner.generation, place), token, owner.index)?;
         }
         Ok(())
     }
 
-    pub(crate) fn fill_slot(&mut self, root: i64, key: &str, token: &str, record: &Record) -> Outcome<()> {
+    pub(crate) fn fill_slot(&mut self, root: i64, key: &str, token: &str, index: Index) -> Outcome<()> {
         self.db
             .prepare_cached("INSERT OR IGNORE INTO slots(root, key, token, idx, at) VALUES (?1, ?2, ?3, ?4, ?5)")?
-            .execute(params![root, key, token, record.index.0 as i64, record.at.0 as i64])?;
+            .execute(params![root, key, token, index.0 as i64, self.batch.now.0 as i64])?;
         Ok(())
     }
 

@@ -31,9 +31,10 @@ impl Writer<'_> {
 
     /// A run whose worker fell silent. One that cannot be read stays nobody's, and is no reason to keep the others waiting.
     fn settle_free(&mut self, key: &onward_core::RunKey) -> Outcome<()> {
-        match self.settle_run(key, false) {
-            Err(Trouble::Refused(_)) => Ok(()),
-            settled => settled,
+        match self.heads.get(self.db, &self.shared.leases, key) {
+            Ok(Some(seat)) => self.settle_run(seat, false),
+            Ok(None) | Err(Trouble::Refused(_)) => Ok(()),
+            Err(trouble) => Err(trouble),
         }
     }
 
@@ -70,7 +71,8 @@ impl Writer<'_> {
     /// The run of a timer or task, read before anything is written for it.
     fn head_of(&mut self, rk: i64) -> Outcome<Option<(onward_core::RunKey, u32)>> {
         let Some(key) = self.key_of(rk)? else { return Ok(None) };
-        let hot = self.heads.get(self.db, &self.shared.leases, &key)?.filter(|hot| hot.rk == rk);
+        let seat = self.heads.get(self.db, &self.shared.leases, &key)?;
+        let hot = seat.map(|seat| &self.heads[seat]).filter(|hot| hot.rk == rk);
         Ok(hot.map(|hot| (hot.head.key.clone(), hot.head.generation)))
     }
 

@@ -139,7 +139,8 @@ impl Writer<'_> {
     }
 
     pub(crate) fn report_task(&mut self, id: &TaskId, claim: u32, report: TaskReport, lease: Duration) -> Outcome<()> {
-        let Some(hot) = self.heads.get(self.db, &self.shared.leases, &id.run)? else { return Err(StaleReport.into()) };
+        let Some(seat) = self.heads.get(self.db, &self.shared.leases, &id.run)? else { return Err(StaleReport.into()) };
+        let hot = &self.heads[seat];
         if hot.head.generation != id.generation {
             return Err(StaleReport.into());
         }
