@@ -1,0 +1,77 @@
+//! Where the repository is, what is in it, and how to start a program there.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+pub struct Repository {
+    pub root: PathBuf,
+}
+
+impl Repository {
+    pub fn find() -> Result<Repository> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the repository")?;
+        Ok(Repository { root: root.to_owned() })
+    }
+
+    /// Every file that is committed or about to be, by its path from the root, in order.
+    pub fn files(&self) -> Result<Vec<String>> {
+        let mut git = Command::new("git");
+        git.current_dir(&self.root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+        let listed = match git.output() {
+            Ok(output) if output.status.success() => {
+                let text = String::from_utf8(output.stdout).context("a file name is not UTF-8")?;
+                text.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect()
+            }
+            // An unpacked archive has no index: take what lies there.
+            _ => self.walk()?,
+        };
+        let mut files: Vec<String> = listed.into_iter().filter(|path| self.root.join(path).is_file()).collect();
+        files.sort();
+        Ok(files)
+    }
+
+    fn walk(&self) -> Result<Vec<String>> {
+        let mut files = Vec::new();
+        let mut open = vec![self.root.clone()];
+        while let Some(directory) = open.pop() {
+            for entry in std::fs::read_dir(&directory).with_context(|| format!("cannot list {}", directory.display()))? {
+                let path = entry?.path();
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                if matches!(name.as_str(), "target" | ".git" | "onward-data") {
+                    continue;
+                }
+                if path.is_dir() {
+                    open.push(path);
+                } else {
+                    files.push(path.strip_prefix(&self.root)?.to_string_lossy().into_owned());
+                }
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// Cargo itself, as it was called.
+pub fn cargo(repository: &Repository) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(&repository.root);
+    command
+}
+
+/// Runs a program in the foreground; what it says goes where ours goes.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {}", describe(command)))?;
+    if !status.success() {
+        bail!("{} ended with {status}", describe(command));
+    }
+    Ok(())
+}
+
+fn describe(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
+    let words: Vec<String> = std::iter::once(program).chain(arguments).collect();
+    format!("`{}`", words.join(" "))
+}

@@ -1,0 +1,55 @@
+//! `cargo xtask test`: the whole gate, one heading per part, all parts even if one fails.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::repository::{Repository, cargo, run};
+use crate::{setup, tidy};
+
+type Part = (&'static str, fn(&Repository) -> Result<()>);
+
+const PARTS: &[Part] = &[
+    ("format", |repository| run(cargo(repository).args(["fmt", "--all", "--check"]))),
+    ("lints", |repository| {
+        run(cargo(repository).args(["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    }),
+    ("tidy", tidy::check),
+    ("tests", |repository| {
+        let targets = ["--lib", "--bins", "--tests"];
+        run(cargo(repository).args(["test", "--workspace", "--exclude", "examples", "--no-fail-fast"]).args(targets))
+    }),
+    ("doc tests", |repository| run(cargo(repository).args(["test", "--quiet", "--workspace", "--no-fail-fast", "--doc"]))),
+    // Runs every example once and compares what it prints.
+    ("examples", |repository| run(cargo(repository).args(["test", "--package", "examples", "--no-fail-fast"]))),
+];
+
+pub fn run_all(repository: &Repository) -> Result<()> {
+    let started = Instant::now();
+    println!("== set-up");
+    setup::check(repository)?;
+    let mut failed = Vec::new();
+    for (name, part) in PARTS {
+        println!("\n== {name}");
+        let part_started = Instant::now();
+        let outcome = part(repository);
+        let took = seconds(part_started.elapsed());
+        match outcome {
+            Ok(()) => println!("== {name}: passed in {took}"),
+            Err(error) => {
+                println!("== {name}: FAILED in {took}: {error:#}");
+                failed.push(*name);
+            }
+        }
+    }
+    let took = seconds(started.elapsed());
+    if !failed.is_empty() {
+        bail!("{} of {} parts failed in {took}: {}", failed.len(), PARTS.len(), failed.join(", "));
+    }
+    println!("\nall {} parts passed in {took}", PARTS.len());
+    Ok(())
+}
+
+fn seconds(span: Duration) -> String {
+    format!("{:.1} s", span.as_secs_f64())
+}

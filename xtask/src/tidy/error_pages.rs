@@ -1,0 +1,57 @@
+//! Every error code has a page in `docs/errors`, and every page a code.
+
+use std::collections::BTreeSet;
+
+use super::Sources;
+
+const PAGES: &str = "docs/errors/";
+const INDEX: &str = "docs/errors/README.md";
+
+pub fn check(sources: &Sources, problems: &mut Vec<String>) {
+    let mut codes: BTreeSet<&str> = BTreeSet::new();
+    for (path, text) in sources.crate_sources() {
+        for code in codes_in(text) {
+            codes.insert(code);
+            let page = format!("{PAGES}{code}.md");
+            if sources.text(&page).is_none() {
+                problems.push(format!("{path}: the error code `{code}` has no page {page}"));
+            }
+        }
+    }
+    let index = sources.text(INDEX).unwrap_or_default();
+    for (path, text) in sources.texts(|path| path.starts_with(PAGES) && path != INDEX) {
+        let code = path.trim_start_matches(PAGES).trim_end_matches(".md");
+        if !codes.contains(code) {
+            problems.push(format!("{path} is about no error code"));
+        }
+        if !text.starts_with(&format!("# {code}\n")) {
+            problems.push(format!("{path} does not begin with its code as a heading"));
+        }
+        if !index.contains(&format!("({code}.md)")) {
+            problems.push(format!("{path} is not listed in {INDEX}"));
+        }
+    }
+}
+
+/// The texts that functions named `code` return.
+fn codes_in(text: &str) -> Vec<&str> {
+    let mut codes = Vec::new();
+    for (_, rest) in text.match_indices("fn code(&self) -> &'static str {").map(|(at, _)| text.split_at(at)) {
+        let body = rest.split("\n    }\n").next().unwrap_or_default();
+        codes.extend(body.split('"').skip(1).step_by(2));
+    }
+    codes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_the_texts_of_the_function_and_of_no_other() {
+        let text = "impl E {\n    pub fn code(&self) -> &'static str {\n        match self {\n            E::A => \"a_b\",\n            \
+                    E::B(inner) => match inner {\n                C => \"c\",\n            },\n        }\n    }\n\n    \
+                    fn hint() { \"no\" }\n}\n";
+        assert_eq!(codes_in(text), ["a_b", "c"]);
+    }
+}

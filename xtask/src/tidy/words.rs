@@ -1,0 +1,101 @@
+//! One word per thing in public names: the glossary is law.
+
+use super::Sources;
+
+/// What not to say, and what to say instead. The reasons are in docs/GLOSSARY.md.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("activity", "step or task"),
+    ("awakeable", "promise"),
+    ("bot", "agent"),
+    ("cancelled", "canceled"),
+    ("dao", "store"),
+    ("definition", "workflow"),
+    ("execution", "run"),
+    ("history", "log"),
+    ("instance", "run"),
+    ("invocation", "run"),
+    ("job", "task"),
+    ("journal", "log"),
+    ("manager", "the noun it manages"),
+    ("notification", "event"),
+    ("orchestration", "workflow"),
+    ("repository", "store"),
+    ("saga", "workflow"),
+    ("snapshot", "checkpoint"),
+    ("tenant", "namespace"),
+    ("topic", "queue"),
+    ("vm", "engine"),
+    ("watermark", "horizon"),
+];
+
+const MODULES: &[&str] = &["common", "helpers", "manager", "misc", "types", "util", "utils"];
+
+pub fn check(sources: &Sources, problems: &mut Vec<String>) {
+    for (path, text) in sources.crate_sources() {
+        let module = path.trim_end_matches("/mod.rs").trim_end_matches(".rs").rsplit('/').next().unwrap_or_default();
+        if MODULES.contains(&module) {
+            problems.push(format!("{path}: name a module after what it owns, not `{module}`"));
+        }
+        for (number, line) in text.lines().enumerate() {
+            let Some(name) = public_name(line) else { continue };
+            for word in words(name) {
+                if let Some((_, instead)) = SYNONYMS.iter().find(|(synonym, _)| *synonym == word) {
+                    problems.push(format!("{path}:{}: `{name}` says `{word}`; say {instead}", number + 1));
+                }
+            }
+        }
+    }
+}
+
+/// The name that a line makes public, if it does.
+fn public_name(line: &str) -> Option<&str> {
+    let mut rest = line.trim_start().strip_prefix("pub ")?;
+    for qualifier in
+        ["const fn ", "async fn ", "unsafe fn ", "fn ", "struct ", "enum ", "trait ", "type ", "const ", "static ", "mod "]
+    {
+        if let Some(name) = rest.strip_prefix(qualifier) {
+            rest = name;
+            break;
+        }
+    }
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+    (end > 0).then(|| &rest[..end])
+}
+
+/// `RunHead` and `run_head` are both "run" and "head".
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before = '_';
+    for c in name.chars() {
+        if c == '_' || (c.is_uppercase() && before.is_lowercase()) {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut() {
+            word.extend(c.to_lowercase().filter(|c| *c != '_'));
+        }
+        before = c;
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_apart_into_words() {
+        assert_eq!(words("RunHead"), ["run", "head"]);
+        assert_eq!(words("END_REFUSALS_MAX"), ["end", "refusals", "max"]);
+        assert_eq!(words("next_job"), ["next", "job"]);
+    }
+
+    #[test]
+    fn only_what_is_public_has_a_public_name() {
+        assert_eq!(public_name("    pub async fn start_job(&self)"), Some("start_job"));
+        assert_eq!(public_name("pub struct History<T> {"), Some("History"));
+        assert_eq!(public_name("    pub journal: u64,"), Some("journal"));
+        assert_eq!(public_name("pub(crate) struct History;"), None);
+        assert_eq!(public_name("fn start_job()"), None);
+    }
+}
