@@ -50,6 +50,8 @@ impl From<rusqlite::Error> for Trouble {
 pub(crate) enum Failure {
     /// No space: the batch is undone, later ones may work again.
     Full,
+    /// Somebody else writes to the file, against the lock: nothing was begun.
+    Busy(String),
     /// A write or sync failed: nobody knows what the disk holds, nothing more is written.
     Io(String),
     /// A damaged page, or a bug: the batch is undone, the store goes on.
@@ -75,6 +77,7 @@ impl Failure {
         match error {
             rusqlite::Error::SqliteFailure(code, _) => match code.extended_code & 0xff {
                 ffi::SQLITE_FULL => Failure::Full,
+                ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => Failure::Busy(why),
                 ffi::SQLITE_IOERR | ffi::SQLITE_READONLY | ffi::SQLITE_CANTOPEN => Failure::Io(why),
                 _ => Failure::Damaged(why),
             },

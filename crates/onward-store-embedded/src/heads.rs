@@ -13,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::{Outcome, damaged, read_error};
 use crate::leases::Leases;
+use crate::reader::read_records;
 use crate::row::{EventRow, unseal};
 
 /// How many heads of runs that nobody holds stay cached.
@@ -152,11 +153,11 @@ fn read_run_row(db: &Connection, key: &RunKey, generation: Option<u32>) -> Resul
     found.map_err(read_error)
 }
 
-pub(crate) fn load_by_rk(db: &Connection, rk: i64) -> Result<Option<Loaded>, StoreError> {
+pub(crate) fn load_by_rk(db: &Connection, rk: i64) -> Result<Option<RunHead>, StoreError> {
     let found = db
         .prepare_cached(&format!("SELECT {COLUMNS} FROM runs WHERE rk = ?1"))
         .and_then(|mut statement| statement.query_row(params![rk], read_row).optional());
-    found.map_err(read_error)?.map(|row| finish(db, row)).transpose()
+    Ok(found.map_err(read_error)?.and_then(|row| finish_leniently(db, row)).map(|(_, head)| head))
 }
 
 type RawRow = (i64, i64, Vec<u8>, Vec<u8>);
@@ -166,8 +167,10 @@ pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<RawRow> {
 }
 
 pub(crate) fn finish(db: &Connection, (rk, root, input_hash, head): RawRow) -> Result<Loaded, StoreError> {
-    let mut head: RunHead = unseal("a run's row", &head)?;
     let input_hash = input_hash.try_into().map(Hash).map_err(|_| damaged("a run's row", "its input hash has another length"))?;
+    let Ok(mut head) = unseal::<RunHead>("a run's row", &head) else {
+        return Ok(Loaded { rk, root, input_hash, head: rebuild(db, rk)? });
+    };
     // Nothing follows the end: the row of a closed run is exact.
     if !head.status.is_closed() {
         catch_up(db, rk, &mut head)?;
@@ -175,16 +178,17 @@ pub(crate) fn finish(db: &Connection, (rk, root, input_hash, head): RawRow) -> R
     Ok(Loaded { rk, root, input_hash, head })
 }
 
-/// Like [`finish`], but a damaged log does not hide the run.
-pub(crate) fn finish_leniently(db: &Connection, row: RawRow) -> Result<(i64, RunHead), StoreError> {
-    let mut head: RunHead = unseal("a run's row", &row.3)?;
-    if !head.status.is_closed() {
-        match catch_up(db, row.0, &mut head) {
-            Ok(()) | Err(StoreError::LogCorrupt { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok((row.0, head))
+/// The row is damaged, but it is only a view: the log says all of it (L16).
+fn rebuild(db: &Connection, rk: i64) -> Result<RunHead, StoreError> {
+    let key = key_of(db, rk)?.ok_or_else(|| damaged("a run's row", "it has no key"))?;
+    let records = read_records(db, &key, rk, Index(0), usize::MAX)?;
+    RunHead::rebuild(key, &records).ok_or_else(|| damaged("a run's row", "neither it nor its log can be read"))
+}
+
+/// Like [`finish`], but a damaged log does not hide the run, and a run that cannot be read at all does not hide the others.
+pub(crate) fn finish_leniently(db: &Connection, row: RawRow) -> Option<(i64, RunHead)> {
+    let (rk, said) = (row.0, unseal::<RunHead>("a run's row", &row.3).ok());
+    finish(db, row).map(|loaded| loaded.head).ok().or(said).map(|head| (rk, head))
 }
 
 /// Where a run's log is, and how long it is at least.
@@ -196,8 +200,8 @@ pub(crate) struct Whereabouts {
 /// Finds a run without looking into its log.
 pub(crate) fn find(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<Whereabouts>, StoreError> {
     let Some((rk, _, _, head)) = read_run_row(db, key, generation)? else { return Ok(None) };
-    let head: RunHead = unseal("a run's row", &head)?;
-    Ok(Some(Whereabouts { rk, next_index: head.next_index }))
+    let known = unseal::<RunHead>("a run's row", &head).map_or(Index(0), |head| head.next_index);
+    Ok(Some(Whereabouts { rk, next_index: known }))
 }
 
 /// Brings a head up to the end of its log.

@@ -113,14 +113,13 @@ fn scan_one(
         })
         .map_err(read_error)?;
     // A run whose log is damaged is listed with what its row says: it must be seen to be dealt with.
-    rows.into_iter().map(|row| heads::finish_leniently(db, row)).collect()
+    Ok(rows.into_iter().filter_map(|row| heads::finish_leniently(db, row)).collect())
 }
 
 fn held(db: &Connection, leases: &Leases, query: &RunQuery, before: Option<&Position>) -> Result<Vec<RunHead>, StoreError> {
     let mut found = Vec::new();
     for rk in leases.held_runs() {
-        let Some(loaded) = heads::load_by_rk(db, rk)? else { continue };
-        let mut head = loaded.head;
+        let Some(mut head) = heads::load_by_rk(db, rk)? else { continue };
         leases.show(rk, &mut head);
         let matches = head.status == Status::Running
             && head.key.namespace == query.namespace
@@ -159,14 +158,15 @@ pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>
             rows.collect::<Result<Vec<_>, _>>()
         })
         .map_err(read_error)?;
-    let read = |(data, has_blobs): (Vec<u8>, bool)| {
+    let read = |(data, has_blobs): (Vec<u8>, bool)| -> Result<Wait, StoreError> {
         let mut wait: Wait = unseal("a wait", &data)?;
         if has_blobs {
             blobs::restore(db, &mut wait)?;
         }
         Ok(wait)
     };
-    rows.into_iter().map(read).collect()
+    // A damaged question cannot be asked; it is no reason to hide the others.
+    Ok(rows.into_iter().filter_map(|row| read(row).ok()).collect())
 }
 
 fn page(limit: usize) -> usize {

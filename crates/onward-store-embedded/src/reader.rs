@@ -186,7 +186,7 @@ pub(crate) fn read_deliveries(db: &Connection, limit: usize) -> Result<Vec<(Deli
             rows.collect::<Result<Vec<_>, _>>()
         })
         .map_err(read_error)?;
-    let read = |(id, data, has_blobs): (i64, Vec<u8>, bool)| {
+    let read = |(id, data, has_blobs): (i64, Vec<u8>, bool)| -> Result<_, StoreError> {
         let mut delivery =
             Delivery::from_bytes(unseal_bytes("a delivery", &data)?).map_err(|error| damaged("a delivery", error))?;
         if has_blobs {
@@ -194,5 +194,6 @@ pub(crate) fn read_deliveries(db: &Connection, limit: usize) -> Result<Vec<(Deli
         }
         Ok((DeliveryId(id as u64), delivery))
     };
-    rows.into_iter().map(read).collect()
+    // Damaged news cannot be told; those behind them can.
+    Ok(rows.into_iter().filter_map(|row| read(row).ok()).collect())
 }

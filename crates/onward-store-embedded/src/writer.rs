@@ -202,13 +202,16 @@ impl<'c> Writer<'c> {
         let pending = std::mem::take(&mut self.batch.pending);
         match failure {
             Failure::Full if undone => pending.iter().for_each(|pending| pending.fail(StoreError::DiskFull)),
+            Failure::Busy(why) if undone => {
+                pending.iter().for_each(|pending| pending.fail(StoreError::Unavailable { why: why.clone() }));
+            }
             Failure::Damaged(why) if undone => {
                 let Some((culprit, neighbors)) = pending.split_last() else { return };
                 culprit.fail(StoreError::Corrupt { why: why.clone() });
                 let why = format!("undone together with another operation, which failed: {why}");
                 neighbors.iter().for_each(|pending| pending.fail(StoreError::Unavailable { why: why.clone() }));
             }
-            Failure::Io(why) | Failure::Damaged(why) => self.stop(&pending, &why),
+            Failure::Io(why) | Failure::Damaged(why) | Failure::Busy(why) => self.stop(&pending, &why),
             Failure::Full => self.stop(&pending, "a batch could not be undone on a full disk"),
         }
     }

@@ -1,15 +1,17 @@
 //! Bytes that change by themselves: found, named, and no harm to the neighbors (F5, L2).
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use onward_core::event::SignalReceived;
 use onward_core::run::Input;
 use onward_core::{Index, RunKey};
 use onward_store::conformance::block_on;
-use onward_store::{Delete, RunQuery, Store, StoreError};
+use onward_store::{ClaimRuns, ClaimTasks, Delete, RunQuery, Store, StoreError};
 use onward_store_embedded::EmbeddedStore;
 
-use crate::story::{STEPS_PER_RUN, Teller, json, key, name, open, remember};
+use crate::story::{STEPS_PER_RUN, Teller, json, key, name, open, remember, worker};
 
 const RUNS: u64 = 3;
 
@@ -104,6 +106,9 @@ fn damage_in_any_page_is_an_error_with_a_name_and_never_a_panic_or_other_data() 
                     continue;
                 }
             };
+            for error in ask_everything(&store) {
+                assert!(["log_corrupt", "store_corrupt"].contains(&error.code()), "page {page} at {offset}: {error}");
+            }
             for (head, records) in &whole.runs {
                 match block_on(store.read_log(head.key.clone(), None, Index(0), 1_000)) {
                     Ok(mut found) => {
@@ -125,6 +130,62 @@ fn damage_in_any_page_is_an_error_with_a_name_and_never_a_panic_or_other_data() 
             }
         }
     }
+}
+
+/// Whatever does not name a run; answers are not looked at.
+fn ask_everything(store: &EmbeddedStore) -> Vec<StoreError> {
+    let knows = [("order", vec![None]), ("parcel", vec![None])].map(|(kind, versions)| (name(kind), versions));
+    let runs = ClaimRuns { worker: worker(), knows: Arc::new(knows.into()), limit: 10 };
+    let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));
+    let tasks = ClaimTasks { worker: worker(), queues, kinds, limit: 10, lease: Duration::from_secs(30) };
+    let expired = Delete::Expired { retention: Default::default(), limit: 10 };
+    let answers = [
+        block_on(store.list_runs(RunQuery::default())).map(drop),
+        block_on(store.list_waits(Default::default())).map(drop),
+        block_on(store.deliveries(100)).map(drop),
+        block_on(store.claim_runs(runs)).map(drop),
+        block_on(store.claim_tasks(tasks)).map(drop),
+        block_on(store.expire(100)).map(drop),
+        block_on(store.delete_runs(expired)).map(drop),
+    ];
+    answers.into_iter().filter_map(Result::err).collect()
+}
+
+/// A run's row is only a view: it is made again from the log.
+#[test]
+fn a_damaged_row_of_a_run_is_read_from_its_log_instead() {
+    let directory = told();
+    let whole = remember(&open(directory.path()));
+    let db = rusqlite::Connection::open(directory.path().join("onward.db")).unwrap();
+    db.execute("UPDATE runs SET head = zeroblob(40)", []).unwrap();
+    drop(db);
+    let store = open(directory.path());
+    assert_eq!(remember(&store), whole);
+    block_on(store.append_input(key("r2"), signal())).unwrap();
+}
+
+/// A bug of a worker must not take the store down.
+#[test]
+fn a_commit_that_breaks_an_invariant_harms_nobody_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let started = block_on(store.start_run(crate::story::new_run("r"), Some(worker()))).unwrap();
+    let head = started.claimed.unwrap().head;
+    let commit = |horizon| onward_core::run::Commit {
+        key: head.key.clone(),
+        generation: 0,
+        epoch: head.epoch,
+        n: 0,
+        commit_id: onward_core::CommitId(1),
+        horizon: Index(horizon),
+        events: vec![crate::story::step_completed(0, json("1"))],
+        waits: false,
+        end_over_unread: false,
+        carries: Vec::new(),
+    };
+    assert!(block_on(store.commit(commit(99))).is_err());
+    assert_eq!(block_on(store.commit(commit(0))).unwrap().index, Index(1));
+    assert_eq!(store.stopped(), None);
 }
 
 #[test]
