@@ -94,8 +94,9 @@ impl Inboxes {
         confirmed == Some(true)
     }
 
-    pub fn has(&self, key: &RunKey) -> bool {
-        self.slots.update(key, |_| ()).is_some()
+    /// Which claim of the run this process knows of; `Some(None)` while a start is under way.
+    pub fn claim_of(&self, key: &RunKey) -> Option<Option<Epoch>> {
+        self.slots.update(key, |slot| slot.epoch)
     }
 
     /// The run was not claimed after all.

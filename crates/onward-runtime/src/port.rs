@@ -162,7 +162,11 @@ async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, loo
     adopt_orphans(&runtime, &worker).await;
     let limit = seats.len();
     if limit == 0 {
-        return looking.put_off();
+        looking.put_off();
+        if worker.has_room() {
+            worker.runs.wake_if_wanted();
+        }
+        return;
     }
     let request = ClaimRuns { worker: worker.profile.id.clone(), knows: worker.profile.knows.clone(), limit };
     let window = runtime.hub().inboxes.begin_claim();
@@ -194,8 +198,11 @@ async fn adopt(runtime: &Runtime, key: &RunKey) -> Result<bool, StoreError> {
     // A write that changes nothing, so that the read comes after the writes before it.
     store.release_run(key.clone(), NO_EPOCH).await?;
     let Some(head) = store.read_run(key.clone(), None).await? else { return Ok(false) };
-    let unknown = head.status == Status::Running && head.next_commit == 0 && !runtime.hub().inboxes.has(key);
-    if unknown {
+    let known = match runtime.hub().inboxes.claim_of(key) {
+        Some(None) => return Ok(false), // somebody starts it once more: perhaps the claim is theirs
+        known => known == Some(Some(head.epoch)),
+    };
+    if head.status == Status::Running && head.next_commit == 0 && !known {
         // If it is another process's after all, that one is fenced and the run begins once more: nothing is lost but work.
         store.release_run(key.clone(), head.epoch).await?;
     }

@@ -167,6 +167,10 @@ impl Reservation {
     fn withdraw(mut self) {
         self.settled = true;
         self.runtime.hub().inboxes.cancel(&self.key, self.ticket);
+        // An earlier start of the run may have been given up; what became of it can be told from now on.
+        if lock(&self.worker.orphans).iter().any(|orphan| orphan.key == self.key) {
+            self.worker.runs.want();
+        }
     }
 }
 

@@ -26,7 +26,8 @@ pub struct WorkerProfile {
     pub task_kinds: Arc<Vec<Name>>,
     /// `None` is the default queue.
     pub queues: Vec<Option<Name>>,
-    /// How many runs it holds at a time, whether they are busy or rest in its memory.
+    /// How many runs it holds at a time, whether they are busy or rest in its memory. A worker that lets runs rest must let some go
+    /// before all its room is taken by them: nobody else will tell it that others wait.
     pub runs_max: usize,
 }
 
@@ -66,6 +67,10 @@ impl Worker {
 
     fn knows_kind(&self, kind: &Name, version: &Option<Name>) -> bool {
         self.profile.knows.get(kind).is_some_and(|versions| versions.contains(version))
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.seats.load(Ordering::SeqCst) < self.profile.runs_max
     }
 
     /// Takes up to `count` free seats (W2).

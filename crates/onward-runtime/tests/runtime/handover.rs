@@ -313,3 +313,22 @@ async fn a_listener_does_not_keep_its_store() {
     drop(kit);
     assert!(store.upgrade().is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_is_given_up_and_made_again_is_worked_on() {
+    let kit = Kit::new();
+    let worker = kit.worker("w");
+    assert!(waits(worker.next_runs(1)).await);
+    let _never = kit.store.stall_once("start_run", When::After);
+    assert!(waits(kit.runtime.start_run(start("r"))).await);
+    let gate = kit.store.stall_once("start_run", When::After);
+    let again = tokio::spawn({
+        let runtime = kit.runtime.clone();
+        async move { runtime.start_run(start("r")).await.unwrap().created }
+    });
+    assert!(waits(worker.next_runs(1)).await, "whose claim it is cannot be told yet");
+    gate.notify_one();
+    let begun = tokio::time::Instant::now();
+    assert_eq!(worker.next_runs(1).await[0].head.key, key("r"));
+    assert_eq!((again.await.unwrap(), begun.elapsed()), (false, seconds(0)));
+}

@@ -1,5 +1,7 @@
 //! The runtime over the reference store, driven by hand: no sleeping, time is passed in.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod background;
 mod children;
 mod faulty;
