@@ -1,6 +1,8 @@
 //! Appends per second: many committers, each on a run it holds, each waiting for its commit before it makes the next.
 //!
 //! `cargo run --release -p onward-store-embedded --example append_bench -- [committers] [seconds] [steps per run] [directory]`
+//!
+//! With 0 committers: how long it takes to read the log of one run of that many steps.
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
 use std::future::Future;
@@ -113,6 +115,19 @@ impl Load {
     }
 }
 
+impl Load {
+    /// How long a worker waits for the log of a run that it has just claimed.
+    async fn read_long_log(&self) {
+        self.live_one_run().await;
+        let key = self.store.list_runs(Default::default()).await.unwrap().runs.remove(0).key;
+        for _ in 0..3 {
+            let started = Instant::now();
+            let records = self.store.read_log(key.clone(), None, Index(0), usize::MAX).await.unwrap();
+            println!("a log of {} records: {:.1} ms", records.len(), started.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+}
+
 async fn live(load: Arc<Load>) {
     while !load.stop.load(Ordering::Relaxed) {
         load.live_one_run().await;
@@ -161,13 +176,16 @@ fn main() {
     store.subscribe(Arc::new(Nobody));
     let (stop, appends, runs) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let load = Arc::new(Load { store, steps_per_run, stop, appends, runs });
-    let clock = {
+    let clock = (committers > 0).then(|| {
         let load = load.clone();
         std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(500));
             report(&load, seconds, committers);
         })
-    };
+    });
+    if committers == 0 {
+        return drive(vec![Box::pin(async move { load.read_long_log().await })]);
+    }
     drive((0..committers).map(|_| Box::pin(live(load.clone())) as Pin<Box<dyn Future<Output = ()>>>).collect());
-    clock.join().unwrap();
+    clock.into_iter().for_each(|clock| clock.join().unwrap());
 }

@@ -217,8 +217,15 @@ impl<'c> Writer<'c> {
     }
 
     fn stop(&mut self, pending: &[Arc<dyn Pending>], why: &str) {
-        self.shared.queue.stop(why);
+        self.write_no_more(why);
         pending.iter().for_each(|pending| pending.fail(StoreError::Stopped { why: why.to_owned() }));
+    }
+
+    /// Refuses everything from now on; closing must not copy the log into the database either (W3).
+    fn write_no_more(&mut self, why: &str) {
+        // Where this fails, the copy only holds what was synced before: untidy, not unsafe.
+        let _ = self.db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        self.shared.queue.stop(why);
     }
 
     fn take_back(&mut self, undo: Undo) {
@@ -248,7 +255,7 @@ impl<'c> Writer<'c> {
         if let Err(error) = done
             && let Failure::Io(why) = Failure::of_commit(&error)
         {
-            self.shared.queue.stop(&format!("a checkpoint failed: {why}"));
+            self.write_no_more(&format!("a checkpoint failed: {why}"));
         }
         Counters::add(&self.shared.counters.checkpoints, 1);
         Counters::add_span(&self.shared.counters.checkpoint_nanos, started.elapsed());

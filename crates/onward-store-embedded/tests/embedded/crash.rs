@@ -5,17 +5,51 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
-use onward_core::Index;
+use onward_core::run::Commit;
+use onward_core::{CommitId, Index};
 use onward_store::conformance::block_on;
 use onward_store::{Store, StoreError};
 use onward_store_embedded::{EmbeddedStore, FAILPOINTS, Options};
 
 use crate::shim;
-use crate::story::{STEPS_PER_RUN, Teller, check_survivors, key, new_run};
+use crate::story::{STEPS_PER_RUN, Teller, check_survivors, json, key, new_run, step_completed, worker};
 
 /// What the other process is to do; this very test binary is started again with it.
 const ROLE: &str = "ONWARD_TEST_ROLE";
 const STEPS: u64 = 6 * STEPS_PER_RUN;
+
+/// One run and its worker.
+struct Runner {
+    head: onward_core::RunHead,
+    n: u64,
+    horizon: Index,
+}
+
+impl Runner {
+    fn start(store: &EmbeddedStore, id: &str) -> Runner {
+        let started = block_on(store.start_run(new_run(id), Some(worker()))).unwrap();
+        Runner { head: started.claimed.unwrap().head, n: 0, horizon: Index(0) }
+    }
+
+    /// Commits one step and returns its number.
+    fn commit(&mut self, store: &EmbeddedStore) -> u64 {
+        let commit = Commit {
+            key: self.head.key.clone(),
+            generation: 0,
+            epoch: self.head.epoch,
+            n: self.n,
+            commit_id: CommitId(self.n + 1),
+            horizon: self.horizon,
+            events: vec![step_completed(self.n as u32, json("1"))],
+            waits: false,
+            end_over_unread: false,
+            carries: Vec::new(),
+        };
+        self.horizon = block_on(store.commit(commit)).unwrap().index;
+        self.n += 1;
+        self.n - 1
+    }
+}
 
 struct Ended {
     status: ExitStatus,
@@ -60,6 +94,9 @@ fn the_other_process() {
         std::io::stdout().flush().unwrap();
         std::thread::sleep(std::time::Duration::from_secs(600));
     }
+    if role == "crowd" {
+        return tell_in_a_crowd(&store);
+    }
     for step in 0..STEPS {
         match teller.tell(&store, step) {
             Ok(()) => println!("answered {step}"),
@@ -68,6 +105,58 @@ fn the_other_process() {
     }
     drop(store);
     println!("child finished");
+}
+
+/// Many runs at once, so that batches are large; every answer is said aloud as soon as it is there.
+fn tell_in_a_crowd(store: &EmbeddedStore) {
+    std::thread::scope(|scope| {
+        for id in 0..CROWD {
+            scope.spawn(move || {
+                let mut runner = Runner::start(store, &format!("c{id}"));
+                for _ in 0..CROWD_COMMITS {
+                    let n = runner.commit(store);
+                    // One write each, so that lines of several threads do not mix.
+                    std::io::stdout().write_all(format!("committed c{id} {n}\n").as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+}
+
+const CROWD: usize = 24;
+const CROWD_COMMITS: u64 = 60;
+
+#[test]
+fn a_crowd_of_writers_that_is_killed_loses_no_answer() {
+    for (point, hit) in
+        [("before_commit", 30), ("after_commit", 31), ("before_reply", 32), ("after_operation", 400), ("after_reply", 33)]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "crash::the_other_process", "--nocapture", "--test-threads=1"]);
+        command.env(ROLE, "crowd").env("ONWARD_TEST_DIRECTORY", directory.path());
+        command.env("ONWARD_FAILPOINT", format!("{point}:{hit}"));
+        let output = command.stderr(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.signal(), Some(9), "{point}:{hit}");
+        let mut answered = std::collections::BTreeMap::new();
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            if let Some((id, n)) = line.strip_prefix("committed ").and_then(|rest| rest.split_once(' ')) {
+                answered.insert(id.to_owned(), n.parse::<u64>().unwrap());
+            }
+        }
+        assert!(answered.len() > 1, "{point}:{hit} {answered:?}");
+        let store = crate::story::open(directory.path());
+        // `remember` checks that every log is whole and every head what its log says.
+        let found = crate::story::remember(&store);
+        for (id, n) in answered {
+            let (head, _) = found.runs.iter().find(|(head, _)| head.key == key(&id)).expect("the run is there");
+            assert!(
+                (n + 1..=n + 2).contains(&head.next_commit),
+                "{point}:{hit} {id}: answered {n}, next is {}",
+                head.next_commit
+            );
+        }
+    }
 }
 
 /// After a failure: writes are refused for good, reads go on.
