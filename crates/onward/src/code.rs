@@ -169,8 +169,8 @@ impl Code {
         self.cell.lock().engine.is_ended()
     }
 
-    pub fn is_live(&self) -> bool {
-        self.cell.lock().engine.is_live()
+    pub fn has_running_steps(&self) -> bool {
+        self.cell.lock().engine.has_running_steps()
     }
 
     pub fn open_calls(&self) -> Vec<String> {

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 
-use onward_core::engine::CancelOutcome;
 use onward_core::{Failure, random};
 use serde::Serialize;
 
@@ -62,6 +61,3 @@ impl Ctx {
         })
     }
 }
-
-/// What came of canceling a task or child.
-pub type Canceling = CancelOutcome;

@@ -16,8 +16,10 @@
 //! ```
 
 
+mod script;
 mod world;
 
 
+pub use script::{Outcome, Script, replay};
 pub use world::World;
 pub(crate) use world::{END_REFUSALS_MAX, replay_log};

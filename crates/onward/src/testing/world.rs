@@ -236,6 +236,26 @@ impl World {
         Ok(())
     }
 
+    pub(crate) fn has_running_steps(&self) -> bool {
+        self.code.as_ref().is_some_and(Code::has_running_steps)
+    }
+
+    /// Steps that really wait for something need an async runtime from now on.
+    pub(crate) fn use_runtime(&mut self, runtime: tokio::runtime::Handle) {
+        if self.shared.runtime.is_none() {
+            self.shared.runtime = Some(runtime);
+            self.code = None;
+        }
+    }
+
+    pub(crate) fn open_calls(&self) -> Vec<String> {
+        self.code.as_ref().map(Code::open_calls).unwrap_or_default()
+    }
+
+    pub(crate) fn into_log(self) -> Log {
+        self.log
+    }
+
     /// The process dies: everything that was only in memory is gone.
     pub fn crash(&mut self) {
         self.code = None;

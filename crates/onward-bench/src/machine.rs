@@ -1,0 +1,38 @@
+//! What the operating system says about this process.
+
+use std::time::Duration;
+
+/// Processor time of all threads so far.
+pub fn cpu() -> Duration {
+    // SAFETY: `rusage` is plain data that the call fills in.
+    #[expect(unsafe_code, reason = "getrusage has no safe wrapper in the standard library")]
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let span = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1_000);
+    span(usage.ru_utime) + span(usage.ru_stime)
+}
+
+/// Bytes handed to the disk by this process so far.
+pub fn bytes_written() -> u64 {
+    field("/proc/self/io", "write_bytes:")
+}
+
+/// Memory in use, in bytes.
+pub fn resident() -> u64 {
+    field("/proc/self/status", "VmRSS:") * 1_024
+}
+
+fn field(file: &str, name: &str) -> u64 {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// The middle of `values`.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,96 @@
+//! Measures Onward on this machine, with the raw limits of disk and store beside each figure.
+//!
+//! `--json` prints one line a figure, `{"name", "value", "unit"}`. `--quick` ends within a minute. `--only PREFIX` measures a part.
+
+mod life;
+mod machine;
+mod raw;
+mod replay;
+mod steps;
+mod suspended;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+/// What to measure, and how long.
+pub struct Plan {
+    pub quick: bool,
+    json: bool,
+    only: Option<String>,
+    directory: PathBuf,
+}
+
+impl Plan {
+    /// Whether figures with this prefix are wanted.
+    fn wants(&self, prefix: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only.starts_with(prefix) || prefix.starts_with(only))
+    }
+
+    /// An empty directory on the disk that is measured.
+    pub fn fresh(&self) -> Result<tempfile::TempDir> {
+        Ok(tempfile::tempdir_in(&self.directory)?)
+    }
+
+    pub fn report(&self, name: &str, value: f64, unit: &str) {
+        if self.json {
+            println!("{}", serde_json::json!({ "name": name, "value": round(value), "unit": unit }));
+        } else {
+            println!("{name:<34} {:>14} {unit}", round(value));
+        }
+    }
+}
+
+/// Three significant digits or whole numbers: more would be noise.
+fn round(value: f64) -> f64 {
+    if value.abs() >= 1_000.0 || value == 0.0 {
+        return value.round();
+    }
+    let digits = 2 - value.abs().log10().floor() as i32;
+    let factor = 10f64.powi(digits);
+    (value * factor).round() / factor
+}
+
+fn main() -> Result<()> {
+    let mut plan = Plan { quick: false, json: false, only: None, directory: std::env::temp_dir() };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--quick" => plan.quick = true,
+            "--json" => plan.json = true,
+            "--only" => plan.only = arguments.next(),
+            "--dir" => plan.directory = arguments.next().map(PathBuf::from).unwrap_or_default(),
+            "--cold" => return life::cold(Path::new(&arguments.next().unwrap_or_default())),
+            other => bail!("unknown argument `{other}`; there are --quick, --json, --only PREFIX and --dir DIRECTORY"),
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(measure(&plan))
+}
+
+async fn measure(plan: &Plan) -> Result<()> {
+    if plan.wants("raw") {
+        raw::sync(plan)?;
+        raw::appends(plan).await?;
+    }
+    if plan.wants("embedded") {
+        steps::measure(plan).await?;
+        life::signal(plan).await?;
+    }
+    if plan.wants("replay") {
+        replay::measure(plan)?;
+    }
+    if plan.wants("resume") {
+        life::resume(plan).await?;
+    }
+    if plan.wants("wake_ms") {
+        life::wake(plan).await?;
+    }
+    if plan.wants("suspended") {
+        suspended::measure(plan).await?;
+    }
+    if plan.wants("cold_start_ms") || plan.wants("binary_mb") {
+        life::cold_start(plan)?;
+    }
+    Ok(())
+}

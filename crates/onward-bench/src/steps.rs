@@ -1,0 +1,108 @@
+//! Durable steps: how many, how fast, at which cost.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+
+use onward::prelude::*;
+
+use crate::Plan;
+use crate::machine::{bytes_written, cpu, median};
+
+const TEN: Workflow<u64, u64> = Workflow::new("ten-steps");
+const MANY: Workflow<u64, u64> = Workflow::new("many-steps");
+
+/// Ten steps one after the other, each with a result of 200 bytes.
+async fn ten_steps(ctx: Ctx, seed: u64) -> onward::Result<u64> {
+    let mut total = seed;
+    for step in 0..10u64 {
+        let text: String = ctx.step("step", async || Ok::<_, Failure>("x".repeat(198))).await?;
+        total += text.len() as u64 + step;
+    }
+    Ok(total)
+}
+
+/// When each step began, for the time between two.
+type Beats = Arc<Mutex<Vec<Instant>>>;
+
+async fn many_steps(ctx: Ctx, count: u64) -> onward::Result<u64> {
+    let beats = ctx.dep::<Beats>();
+    for _ in 0..count {
+        ctx.step("step", async || {
+            if let Ok(mut beats) = beats.lock() {
+                beats.push(Instant::now());
+            }
+            Ok::<_, Failure>("x".repeat(198))
+        })
+        .await?;
+    }
+    Ok(count)
+}
+
+pub async fn measure(plan: &Plan) -> anyhow::Result<()> {
+    for concurrency in [1usize, 64, 512] {
+        throughput(plan, concurrency).await?;
+    }
+    latency(plan).await
+}
+
+async fn throughput(plan: &Plan, concurrency: usize) -> anyhow::Result<()> {
+    let directory = plan.fresh()?;
+    let onward = Onward::embedded(directory.path()).register(&TEN, ten_steps).start().await?;
+    let span = Duration::from_secs(if plan.quick { 3 } else { 8 });
+    let warm_up = Duration::from_millis(500);
+    let begin = Instant::now();
+    let window = (begin + warm_up, begin + warm_up + span);
+    let measured: Arc<Mutex<Option<(Duration, u64)>>> = Arc::default();
+    let workers: Vec<_> = (0..concurrency)
+        .map(|number| {
+            let (onward, measured) = (onward.clone(), measured.clone());
+            tokio::spawn(async move {
+                let mut runs = 0u64;
+                for round in 0u64.. {
+                    let now = Instant::now();
+                    if now >= window.1 {
+                        break;
+                    }
+                    if now >= window.0
+                        && let Ok(mut measured) = measured.lock()
+                    {
+                        measured.get_or_insert_with(|| (cpu(), bytes_written()));
+                    }
+                    onward.start(&TEN, &round).id(format!("ten-{number}-{round}")).await?.result().await?;
+                    if now >= window.0 {
+                        runs += 1;
+                    }
+                }
+                anyhow::Ok(runs)
+            })
+        })
+        .collect();
+    let mut runs = 0;
+    for worker in workers {
+        runs += worker.await??;
+    }
+    let elapsed = window.0.elapsed().as_secs_f64();
+    let steps = runs as f64 * 10.0;
+    plan.report(&format!("embedded.steps_per_s.c{concurrency}"), steps / elapsed, "1/s");
+    let before = measured.lock().ok().and_then(|measured| *measured);
+    if let (512, Some((cpu_before, bytes_before))) = (concurrency, before) {
+        plan.report("embedded.cpu_us_per_step.c512", (cpu() - cpu_before).as_secs_f64() * 1e6 / steps, "us");
+        plan.report("embedded.bytes_per_step.c512", (bytes_written() - bytes_before) as f64 / steps, "B");
+    }
+    onward.shutdown().await;
+    Ok(())
+}
+
+async fn latency(plan: &Plan) -> anyhow::Result<()> {
+    let directory = plan.fresh()?;
+    let beats = Beats::default();
+    let onward = Onward::embedded(directory.path()).dep(beats.clone()).register(&MANY, many_steps).start().await?;
+    let count = if plan.quick { 2_000 } else { 10_000u64 };
+    onward.start(&MANY, &count).await?.result().await?;
+    let beats = beats.lock().map(|beats| beats.clone()).unwrap_or_default();
+    let gaps = beats.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1_000.0).collect();
+    plan.report("embedded.step_ms.p50", median(gaps), "ms");
+    onward.shutdown().await;
+    Ok(())
+}

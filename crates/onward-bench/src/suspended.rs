@@ -1,0 +1,75 @@
+//! Runs that wait: what they cost in memory and on disk.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use onward::prelude::*;
+use onward::{RunQuery, Status};
+
+use crate::Plan;
+use crate::machine::resident;
+
+const WAIT: Workflow<u64, u64> = Workflow::new("wait");
+
+async fn wait(ctx: Ctx, number: u64) -> onward::Result<u64> {
+    let more: u64 = ctx.signal("go").recv().await?;
+    Ok(number + more)
+}
+
+pub async fn measure(plan: &Plan) -> Result<()> {
+    let directory = plan.fresh()?;
+    let onward = Onward::embedded(directory.path()).register(&WAIT, wait).start().await?;
+    let count: u64 = if plan.quick { 20_000 } else { 100_000 };
+    // The caches of store and worker fill with the first runs; what counts is what each further one adds.
+    let warm_up = count / 10;
+    start(&onward, 0..warm_up).await?;
+    settle(&onward).await?;
+    let (memory, disk) = (resident(), disk_bytes(directory.path())?);
+    start(&onward, warm_up..count).await?;
+    settle(&onward).await?;
+    let added = (count - warm_up) as f64;
+    plan.report("suspended.rss_bytes", (resident().saturating_sub(memory)) as f64 / added, "B");
+    plan.report("suspended.disk_bytes", (disk_bytes(directory.path())?.saturating_sub(disk)) as f64 / added, "B");
+    onward.shutdown().await;
+    Ok(())
+}
+
+async fn start(onward: &Onward, numbers: std::ops::Range<u64>) -> Result<()> {
+    let mut left: Vec<u64> = numbers.collect();
+    while !left.is_empty() {
+        let batch = left.split_off(left.len().saturating_sub(512));
+        let starts: Vec<_> = batch
+            .into_iter()
+            .map(|number| {
+                let onward = onward.clone();
+                tokio::spawn(async move { onward.start(&WAIT, &number).id(format!("wait-{number}")).await.map(drop) })
+            })
+            .collect();
+        for start in starts {
+            start.await??;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until every run waits and only the cached ones are in memory.
+async fn settle(onward: &Onward) -> Result<()> {
+    for _ in 0..600 {
+        let query = RunQuery { statuses: vec![Status::Pending, Status::Running], limit: 1, ..RunQuery::default() };
+        if onward.list_runs(query).await?.runs.is_empty() && onward.hot_runs() <= 1_000 {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    ensure!(false, "the runs did not come to rest");
+    Ok(())
+}
+
+fn disk_bytes(directory: &Path) -> Result<u64> {
+    let mut total = 0;
+    for entry in std::fs::read_dir(directory)? {
+        total += entry?.metadata()?.len();
+    }
+    Ok(total)
+}
