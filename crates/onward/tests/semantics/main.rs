@@ -3,6 +3,7 @@
 //! Every world replays its whole log after each commit, strictly, so a test that passes has passed on every prefix.
 
 mod counterexamples;
+mod generated;
 
 use onward::testing::World;
 use onward_core::event::{TaskCompleted, TimerFired};
