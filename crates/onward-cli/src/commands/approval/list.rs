@@ -1,0 +1,60 @@
+//! `onward approval list`: open questions, oldest first.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use onward_core::run::Wait;
+use onward_runtime::CallId;
+use onward_store::WaitQuery;
+
+use crate::args::Global;
+use crate::directory::{open_to_read, run_key};
+use crate::output::document::{Approval, Approvals};
+use crate::output::{Table, print, print_json, say, time};
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only the questions of this run
+    #[arg(long, value_name = "ID")]
+    run: Option<String>,
+    /// How many questions
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+}
+
+pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
+    let run = args.run.as_deref().map(run_key).transpose()?;
+    let runtime = open_to_read(&global.directory())?;
+    if let Some(key) = &run {
+        runtime.read_head(key).await?; // a run that is not there is told, not shown as one without questions
+    }
+    let waits = runtime.list_approvals(WaitQuery { run, limit: args.limit as usize, ..WaitQuery::default() }).await?;
+    if global.json {
+        print_json(&Approvals { approvals: waits.iter().map(Approval::from).collect() })?;
+    } else if waits.is_empty() {
+        say("no open approvals");
+    } else {
+        print(&tell(&waits))?;
+    }
+    if !global.json && waits.len() == args.limit as usize {
+        say("there may be more: --limit");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(waits: &[Wait]) -> String {
+    let now = time::now();
+    let mut table = Table::new(&["ID", "SINCE", "DEADLINE", "WHO MAY", "QUESTION"]);
+    for wait in waits {
+        let deciders = if wait.deciders.is_empty() { "anybody".to_owned() } else { wait.deciders.join(", ") };
+        table.row(vec![
+            CallId::from(wait).to_string().into(),
+            time::ago(wait.requested_at, now).into(),
+            wait.deadline.map(|deadline| time::until(deadline, now)).unwrap_or_default().into(),
+            deciders.into(),
+            wait.title.as_str().into(),
+        ]);
+    }
+    table.take()
+}

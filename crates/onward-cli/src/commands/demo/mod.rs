@@ -1,0 +1,286 @@
+//! `onward demo`: an order whose worker is killed in the middle of its work, twice, and that loses nothing.
+//!
+//! The workflow runs in a child process over an embedded directory. This process is the audience and the killer: it reads the log
+//! beside the worker, sends real SIGKILLs, starts new workers, and counts what was really done. While the run waits for a person no
+//! worker exists at all; this process then decides the approval the way `onward approval decide` does.
+
+mod order;
+mod question;
+mod stage;
+mod summary;
+mod worker;
+mod world;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use onward_core::{Event, RunKey};
+use tokio::process::{Child, ChildStdin, Command};
+
+use crate::args::Global;
+use crate::commands::approval::new_decision_id;
+use crate::directory::{own_command, run_key, shell_path};
+use crate::output::{Style, print};
+use order::Order;
+use stage::Stage;
+pub use worker::{WorkerArgs, work};
+
+/// What `--source` prints: the very code that runs.
+const SOURCE: &str = include_str!("order.rs");
+
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Work faster and pause less
+    #[arg(long)]
+    fast: bool,
+    /// Print the workflow's code and do nothing
+    #[arg(long)]
+    source: bool,
+}
+
+/// How long things take.
+struct Pace {
+    /// One unit of a step's work.
+    unit: Duration,
+    /// The order's timer.
+    hold: Duration,
+    /// How long the timer runs before the worker is killed.
+    into_hold: Duration,
+    /// How long the audience has to read.
+    read: Duration,
+}
+
+impl Pace {
+    fn new(fast: bool) -> Pace {
+        let ms = Duration::from_millis;
+        if fast {
+            return Pace { unit: ms(150), hold: ms(900), into_hold: ms(200), read: ms(50) };
+        }
+        Pace { unit: ms(700), hold: ms(2_500), into_hold: ms(700), read: ms(900) }
+    }
+}
+
+pub async fn execute(args: DemoArgs, global: &Global) -> Result<ExitCode> {
+    if args.source {
+        print(SOURCE)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let word = random_word();
+    let data = match &global.data {
+        Some(data) => data.clone(),
+        None => fresh_directory(&word)?,
+    };
+    let id = format!("demo-{word}");
+    let effects = data.join(format!("{id}.effects"));
+    let stage = Stage::new(data.clone(), run_key(&id)?, effects.clone());
+    let order = Order { item: "a teapot".to_owned(), cents: 4_200, hold_ms: 0 };
+    let mut demo =
+        Demo { pace: Pace::new(args.fast), data, key: run_key(&id)?, effects, order, stage, lives: 0, kept: BTreeSet::new() };
+    demo.order.hold_ms = demo.pace.hold.as_millis() as u64;
+    demo.perform().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A worker process. It leaves when `alive` closes, so that it cannot outlive this process, however this one ends.
+struct WorkerProcess {
+    child: Child,
+    /// Kept here because waiting for a child would close it.
+    _alive: Option<ChildStdin>,
+}
+
+struct Demo {
+    pace: Pace,
+    data: PathBuf,
+    key: RunKey,
+    effects: PathBuf,
+    order: Order,
+    stage: Stage,
+    /// How many workers there were.
+    lives: u32,
+    /// What was recorded when the current worker started.
+    kept: BTreeSet<String>,
+}
+
+impl Demo {
+    async fn perform(&mut self) -> Result<()> {
+        self.introduce()?;
+        self.killed_between_steps().await?;
+        self.killed_while_a_timer_runs().await?;
+        self.waits_for_a_person().await?;
+        self.finishes().await?;
+        let told = summary::tell(&self.stage);
+        print(&told.text)?;
+        self.what_next()?;
+        if !told.holds {
+            bail!("the counts are not what they should be");
+        }
+        Ok(())
+    }
+
+    fn introduce(&self) -> Result<()> {
+        let style = Style::stdout();
+        let text = format!(
+            "{}\n\n\
+             The order: charge and reserve at once, hold, print a label, ask a person, ship.\n\
+             A worker process runs it. This process only watches, and kills it. Legend:\n\n  \
+             log   a line of the run's log on disk\n  \
+             does  a step or task that is really running, noted in a file outside\n\n\
+             Run {}, data in {} (kept)\n\n",
+            style.bold("onward demo: an order that survives kill -9"),
+            self.key,
+            shell_path(&self.data),
+        );
+        Ok(print(&text)?)
+    }
+
+    async fn killed_between_steps(&mut self) -> Result<()> {
+        let mut worker = self.start_worker("starts the order").await?;
+        let charged = |event: &Event| matches!(event, Event::StepCompleted(event) if event.name.as_str() == "charge");
+        self.watch(&mut worker, |stage| stage.has(charged)).await?;
+        self.kill(worker, "charge is recorded, reserve is in the middle").await?;
+        self.read().await;
+        Ok(())
+    }
+
+    async fn killed_while_a_timer_runs(&mut self) -> Result<()> {
+        self.stage.note("A new process runs the same function from the top:")?;
+        let mut worker = self.start_worker("replays the log").await?;
+        self.watch(&mut worker, |stage| stage.has(|event| matches!(event, Event::TimerStarted(_)))).await?;
+        tokio::time::sleep(self.pace.into_hold).await;
+        self.kill(worker, "the timer is running").await?;
+        self.tell_kept()?;
+        self.read().await;
+        Ok(())
+    }
+
+    async fn waits_for_a_person(&mut self) -> Result<()> {
+        self.stage.note("A third process. The timer is a row on disk and keeps its time:")?;
+        let worker = self.start_worker("replays the log").await?;
+        self.until_exit(worker).await?;
+        if !self.stage.has(|event| matches!(event, Event::ApprovalRequested(_))) {
+            bail!("the worker left before the order asked for its approval");
+        }
+        self.stage.process("worker 3", "has nothing to do and leaves")?;
+        self.tell_kept()?;
+        self.stage.note("Now no worker is alive. A run that waits is a row on disk, for weeks if need be.")?;
+        self.decide().await
+    }
+
+    async fn decide(&mut self) -> Result<()> {
+        let approval = question::open_approval(&self.data, &self.key).await?;
+        let answer = question::ask(&approval.title).await?;
+        let verdict = if answer.approved { "--approve" } else { "--reject" };
+        print(&format!(
+            "{}\n\n  {} approval decide {} {verdict} {}\n\n",
+            answer.note,
+            own_command(),
+            approval.id,
+            self.data_option()
+        ))?;
+        question::decide(&self.data, &approval.id, answer.approved, new_decision_id()).await?;
+        self.stage.look().await
+    }
+
+    async fn finishes(&mut self) -> Result<()> {
+        let worker = self.start_worker("replays the log").await?;
+        self.until_exit(worker).await?;
+        if !self.stage.events.last().is_some_and(|(_, _, event)| event.ends_log()) {
+            bail!("the worker left before the order was done");
+        }
+        self.tell_kept()?;
+        Ok(())
+    }
+
+    /// Starts a worker process: this very program, on the same directory.
+    async fn start_worker(&mut self, what: &str) -> Result<WorkerProcess> {
+        self.kept = self.stage.recorded().into_keys().collect();
+        let program = std::env::current_exe().context("cannot find this program again")?;
+        let mut command = Command::new(program);
+        command.arg("demo-worker").arg("--data").arg(&self.data).arg("--effects").arg(&self.effects);
+        command.args(["--run", self.key.id.as_str(), "--order", &serde_json::to_string(&self.order)?]);
+        command.args(["--unit-ms", &self.pace.unit.as_millis().to_string()]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
+        let mut child = command.spawn().context("cannot start a worker")?;
+        self.lives += 1;
+        let pid = child.id().unwrap_or_default();
+        self.stage.process(&format!("worker {}", self.lives), &format!("pid {pid} {what}"))?;
+        Ok(WorkerProcess { _alive: child.stdin.take(), child })
+    }
+
+    /// Shows what comes until `until` is true; a worker that leaves before is an error.
+    async fn watch(&mut self, worker: &mut WorkerProcess, until: impl Fn(&Stage) -> bool) -> Result<()> {
+        tokio::select! {
+            biased;
+            watched = self.stage.watch(until) => watched,
+            status = worker.child.wait() => bail!("the worker left by itself: {}", status?),
+        }
+    }
+
+    /// A real SIGKILL: nothing is flushed, no destructor runs.
+    async fn kill(&mut self, mut worker: WorkerProcess, when: &str) -> Result<()> {
+        let pid = worker.child.id().unwrap_or_default();
+        worker.child.start_kill().context("cannot kill the worker")?;
+        worker.child.wait().await?;
+        self.stage.look().await?;
+        self.stage.process("kill -9", &format!("pid {pid}: {when}"))
+    }
+
+    async fn until_exit(&mut self, mut worker: WorkerProcess) -> Result<()> {
+        let left: ExitStatus = tokio::select! {
+            never = self.stage.watch(|_| false) => return never,
+            status = worker.child.wait() => status?,
+        };
+        self.stage.look().await?;
+        if !left.success() {
+            bail!("the worker failed: {left}");
+        }
+        Ok(())
+    }
+
+    /// Says what this worker found recorded and did not do again.
+    fn tell_kept(&self) -> Result<()> {
+        let recorded = self.stage.recorded();
+        let mut kept: Vec<_> = recorded.iter().filter(|(name, _)| self.kept.contains(*name)).collect();
+        kept.sort_by_key(|(_, (index, _))| *index);
+        let kept: Vec<String> = kept.into_iter().map(|(name, (index, _))| format!("{name} ({index})")).collect();
+        self.stage.process("replayed", &format!("not run again: {}", kept.join(", ")))
+    }
+
+    async fn read(&self) {
+        tokio::time::sleep(self.pace.read).await;
+    }
+
+    fn data_option(&self) -> String {
+        format!("--data {}", shell_path(&self.data))
+    }
+
+    fn what_next(&self) -> Result<()> {
+        let (onward, id, data) = (own_command(), &self.key, self.data_option());
+        Ok(print(&format!(
+            "\nTry next:\n\n  {onward} run show {id} {data}\n  {onward} run events {id} {data}\n  {onward} demo --source\n"
+        ))?)
+    }
+}
+
+/// A directory of our own, that nobody else can have made before.
+fn fresh_directory(word: &str) -> Result<PathBuf> {
+    let path = std::env::temp_dir().join(format!("onward-demo-{word}"));
+    make_private(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    Ok(path)
+}
+
+fn make_private(path: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Six letters that nobody else has.
+fn random_word() -> String {
+    new_decision_id().chars().rev().take(6).collect()
+}

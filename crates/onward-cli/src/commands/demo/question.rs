@@ -1,0 +1,74 @@
+//! The demo's question to a person, and its answer, the way `onward approval decide` gives it.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use onward_core::{Namespace, RunKey};
+use onward_runtime::{CallId, Decide};
+use onward_store::WaitQuery;
+
+use crate::directory::{open_to_read, open_to_write};
+use crate::output::{escape, print};
+
+/// A question as it stands in the directory.
+pub struct Question {
+    pub id: String,
+    pub title: String,
+}
+
+pub struct Answer {
+    pub approved: bool,
+    pub note: String,
+}
+
+/// The one question that the run asks.
+pub async fn open_approval(data: &Path, key: &RunKey) -> Result<Question> {
+    let query = WaitQuery { run: Some(key.clone()), ..WaitQuery::default() };
+    let waits = open_to_read(data)?.list_approvals(query).await?;
+    let wait = waits.first().context("the order has not asked for its approval")?;
+    Ok(Question { id: CallId::from(wait).to_string(), title: escape::text(&wait.title).into_owned() })
+}
+
+/// Asks whoever sits at the terminal; decides by itself where nobody does.
+pub async fn ask(title: &str) -> Result<Answer> {
+    if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+        // A thread of its own: a read from a terminal cannot be given up, and must not hold up Ctrl-C.
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let title = title.to_owned();
+        std::thread::spawn(move || drop(tell.send(ask_terminal(&title))));
+        if let Some(approved) = told.await?? {
+            let note = if approved { "You approve, as anybody could with:" } else { "You reject, as anybody could with:" };
+            return Ok(Answer { approved, note: format!("\n{note}") });
+        }
+    }
+    let note = format!("{title} Nobody is here to ask: the demo approves by itself, with:");
+    Ok(Answer { approved: true, note })
+}
+
+/// `None` when there is nobody any more.
+fn ask_terminal(title: &str) -> Result<Option<bool>> {
+    loop {
+        let mut out = std::io::stdout().lock();
+        write!(out, "{title} [y/n] ")?;
+        out.flush()?;
+        drop(out);
+        let mut line = String::new();
+        if std::io::stdin().lock().read_line(&mut line)? == 0 {
+            print("")?;
+            return Ok(None);
+        }
+        match line.trim().to_lowercase().as_str() {
+            "y" | "yes" => return Ok(Some(true)),
+            "n" | "no" => return Ok(Some(false)),
+            _ => {}
+        }
+    }
+}
+
+pub async fn decide(data: &Path, id: &str, approved: bool, decision_id: String) -> Result<()> {
+    let call = CallId::parse(&Namespace::default(), id)?;
+    let decide = Decide { approved, feedback: None, decided_by: None, decision_id };
+    open_to_write(data)?.decide_approval(&call, decide).await?;
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! The process that works on the demo's order, to be killed: `onward demo-worker`.
+//!
+//! It starts the order, or finds it, goes on with it, and leaves when there is nothing to do: the run has ended, or waits for a person.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use onward::{Onward, RunHandle};
+use onward_core::Index;
+use onward_core::view::AwaitedKind;
+
+use super::order::{ORDER, Order, order, print_label};
+use super::world::World;
+use crate::args::Global;
+use crate::interrupt;
+
+#[derive(Debug, Args)]
+pub struct WorkerArgs {
+    #[arg(long)]
+    run: String,
+    /// The order, as JSON
+    #[arg(long)]
+    order: String,
+    #[arg(long)]
+    unit_ms: u64,
+    #[arg(long)]
+    effects: PathBuf,
+}
+
+pub async fn work(args: WorkerArgs, global: &Global) -> Result<ExitCode> {
+    interrupt::end_with_parent();
+    let input: Order = serde_json::from_str(&args.order).context("the order is not one")?;
+    let onward = Onward::embedded(global.directory())
+        .dep(World { effects: args.effects, unit: Duration::from_millis(args.unit_ms) })
+        .register(&ORDER, order)
+        .task_with("print-label", print_label)
+        .start()
+        .await?;
+    let run = onward.start(&ORDER, &input).id(args.run).await?;
+    nothing_to_do(&run).await?;
+    onward.shutdown().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn nothing_to_do(run: &RunHandle<String>) -> Result<()> {
+    let mut log = run.attach(Index(0)).await?;
+    while log.next().await?.is_some() {
+        let view = run.view().await?;
+        if view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Approval) {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! The commands, one file per verb.
+
+mod approval;
+mod demo;
+mod run;
+mod torture;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::args::Cli;
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Watch an order survive kill -9, twice
+    Demo(demo::DemoArgs),
+    /// Look at runs and act on them
+    #[command(subcommand)]
+    Run(run::RunCommand),
+    /// Questions that wait for a person
+    #[command(subcommand)]
+    Approval(approval::ApprovalCommand),
+    /// The process that works on the demo's order, to be killed
+    #[command(hide = true)]
+    DemoWorker(demo::WorkerArgs),
+    /// The process that works on the crash test's load, to be killed
+    #[command(hide = true)]
+    TortureWorker(torture::TortureArgs),
+}
+
+pub async fn execute(cli: Cli) -> Result<ExitCode> {
+    let Cli { command, global } = cli;
+    match command {
+        Command::Demo(args) => demo::execute(args, &global).await,
+        Command::Run(command) => run::execute(command, &global).await,
+        Command::Approval(command) => approval::execute(command, &global).await,
+        Command::DemoWorker(args) => demo::work(args, &global).await,
+        Command::TortureWorker(args) => torture::work(args, &global).await,
+    }
+}

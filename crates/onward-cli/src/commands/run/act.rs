@@ -1,0 +1,69 @@
+//! `onward run cancel`, `terminate`, `pause`, `resume`: one input each, for any number of reasons.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use onward_core::RunKey;
+use onward_core::event::{PauseReason, RunPaused};
+use onward_store::Appended;
+
+use crate::args::Global;
+use crate::directory::{open_to_write, run_key};
+use crate::output::document::Answer;
+use crate::output::{escape, print, print_json};
+
+#[derive(Debug, Args)]
+pub struct ReasonArgs {
+    /// The run
+    id: String,
+    /// Why, for whoever reads the log
+    #[arg(long, default_value = "")]
+    reason: String,
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The run
+    id: String,
+}
+
+pub async fn cancel(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
+    let key = run_key(&args.id)?;
+    let appended = open_to_write(&global.directory())?.cancel_run(&key, &args.reason).await?;
+    answer(global, &key, "asked to stop", &appended)
+}
+
+pub async fn terminate(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
+    let key = run_key(&args.id)?;
+    let appended = open_to_write(&global.directory())?.terminate_run(&key, &args.reason).await?;
+    answer(global, &key, "terminated", &appended)
+}
+
+pub async fn pause(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
+    let key = run_key(&args.id)?;
+    let pause = RunPaused { reason: PauseReason::Requested, message: args.reason, divergence: None };
+    let appended = open_to_write(&global.directory())?.pause_run(&key, pause).await?;
+    answer(global, &key, "paused", &appended)
+}
+
+pub async fn resume(args: RunArgs, global: &Global) -> Result<ExitCode> {
+    let key = run_key(&args.id)?;
+    let appended = open_to_write(&global.directory())?.resume_run(&key).await?;
+    answer(global, &key, "resumed", &appended)
+}
+
+/// Tells what was appended: where it stands, and what comes of it.
+pub fn answer(global: &Global, key: &RunKey, what: &str, appended: &Appended) -> Result<ExitCode> {
+    if global.json {
+        print_json(&Answer::new(&key.id, appended))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let note = match (appended.repeated, appended.woke) {
+        (true, _) => ", before: the first answer stands",
+        (false, true) => "; it goes on when a worker runs",
+        (false, false) => "",
+    };
+    print(&format!("{}: {what} at event {}{note}", escape::text(key.id.as_str()), appended.index))?;
+    Ok(ExitCode::SUCCESS)
+}

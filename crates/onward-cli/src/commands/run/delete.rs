@@ -1,0 +1,67 @@
+//! `onward run delete`: closed runs, with everything they left.
+//!
+//! Several runs are several deletions: one that is refused does not keep the others.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::args::Global;
+use crate::directory::{open_to_write, run_key};
+use crate::error::tell_one;
+use crate::output::document::Deleted;
+use crate::output::{Progress, escape, print, print_json};
+
+#[derive(Debug, Args)]
+pub struct DeleteArgs {
+    /// The runs; - reads their ids from stdin, one per line
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    /// Why, for the record
+    #[arg(long, default_value = "")]
+    reason: String,
+}
+
+pub async fn execute(args: DeleteArgs, global: &Global) -> Result<ExitCode> {
+    let ids = read_ids(&args.ids)?;
+    let runtime = open_to_write(&global.directory())?;
+    let mut progress = Progress::new("runs deleted", !global.json);
+    let (mut deleted, mut refused, mut exit) = (Vec::new(), Vec::new(), None);
+    for id in &ids {
+        let done = async { Ok(runtime.delete_run(&run_key(id)?, &args.reason).await?) };
+        match done.await {
+            Ok(()) => {
+                deleted.push(id.as_str());
+                if !global.json {
+                    print(&format!("{}: deleted", escape::text(id)))?;
+                }
+            }
+            Err(error) => {
+                refused.push(id.as_str());
+                exit.get_or_insert(tell_one(&error));
+            }
+        }
+        progress.at(deleted.len() as u64);
+    }
+    drop(progress);
+    if global.json {
+        print_json(&Deleted { deleted, refused })?;
+    }
+    Ok(exit.map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+fn read_ids(ids: &[String]) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for id in ids {
+        if id == "-" {
+            for line in std::io::stdin().lines() {
+                all.push(line.context("cannot read the ids from stdin")?);
+            }
+        } else {
+            all.push(id.clone());
+        }
+    }
+    all.retain(|id| !id.is_empty());
+    Ok(all)
+}

@@ -1,0 +1,138 @@
+//! `onward run events`: a run's log, once or as it grows.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use onward_core::{Event, Index, Record, RunKey, Timestamp};
+use onward_runtime::Runtime;
+
+use crate::args::Global;
+use crate::directory::{open_to_read, run_key};
+use crate::output::{Cell, Narrator, Style, Table, print, print_json, say, time};
+
+/// How many records are read at a time.
+const PAGE: usize = 1_000;
+
+/// How often another process's log is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// As long as the longest common event names, so that lines that come one by one stand under each other.
+const NAME_WIDTH: usize = 18;
+
+#[derive(Debug, Args)]
+pub struct EventsArgs {
+    /// The run
+    id: String,
+    /// Begin with this event
+    #[arg(long, value_name = "INDEX", default_value_t = 0)]
+    from: u64,
+    /// The log of an earlier life of a run that continued as new; 0 is the first
+    #[arg(long, value_name = "NUMBER")]
+    generation: Option<u32>,
+    /// Wait for more until the run has ended
+    #[arg(long, short)]
+    follow: bool,
+}
+
+pub async fn execute(args: EventsArgs, global: &Global) -> Result<ExitCode> {
+    let key = run_key(&args.id)?;
+    let runtime = open_to_read(&global.directory())?;
+    let head = runtime.read_head(&key).await?;
+    let generation = args.generation.unwrap_or(head.generation);
+    let first = runtime.read_log(&key, Some(generation), Index(0), 1).await?;
+    let start = first.first().map_or(head.created_at, |record| record.at);
+    let mut log = LogReader { runtime, key, generation, next: Index(args.from), last: None };
+    let mut printer = Printer::new(global.json, start);
+    loop {
+        let page = log.next_page().await?;
+        if page.is_empty() {
+            if !args.follow || !log.goes_on() {
+                return Ok(ExitCode::SUCCESS);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        printer.print(&page, Index(args.from))?;
+        if args.follow && log.turn_over() {
+            say(&format!("continued as generation {}", log.generation));
+        }
+    }
+}
+
+struct LogReader {
+    runtime: Runtime,
+    key: RunKey,
+    generation: u32,
+    next: Index,
+    /// The last event that was read.
+    last: Option<Event>,
+}
+
+impl LogReader {
+    async fn next_page(&mut self) -> Result<Vec<Record>> {
+        let page = self.runtime.read_log(&self.key, Some(self.generation), self.next, PAGE).await?;
+        if let Some(record) = page.last() {
+            self.next = record.next_index();
+            self.last = record.events.last().cloned();
+        }
+        Ok(page)
+    }
+
+    /// Whether something may still be appended.
+    fn goes_on(&self) -> bool {
+        !self.last.as_ref().is_some_and(Event::ends_log)
+    }
+
+    /// Goes to the next log of a run that continued as new.
+    fn turn_over(&mut self) -> bool {
+        let continued = matches!(self.last, Some(Event::RunContinued(_)));
+        if continued {
+            self.generation += 1;
+            self.next = Index(0);
+            self.last = None;
+        }
+        continued
+    }
+}
+
+struct Printer {
+    json: bool,
+    start: Timestamp,
+    narrator: Narrator,
+    table: Table,
+}
+
+impl Printer {
+    fn new(json: bool, start: Timestamp) -> Printer {
+        let pad = |text: &str, width: usize| format!("{text:<width$}");
+        let table = Table::new(&["#  ", "AFTER   ", &pad("EVENT", NAME_WIDTH), "WHAT"]);
+        Printer { json, start, narrator: Narrator::default(), table }
+    }
+
+    fn print(&mut self, records: &[Record], from: Index) -> Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        if self.json {
+            return records.iter().try_for_each(print_json);
+        }
+        for record in records {
+            for (index, event) in record.indexed() {
+                let what = self.narrator.tell(record.at, event);
+                if index >= from {
+                    self.add(index, record.at, event, what);
+                }
+            }
+        }
+        Ok(print(&self.table.take())?)
+    }
+
+    fn add(&mut self, index: Index, at: Timestamp, event: &Event, what: String) {
+        let after = time::offset(at, self.start);
+        // Inputs came from outside: they are marked, because a reader asks what made the run go on.
+        let name = if event.is_input() { Cell::new(event.name()).paint(Style::cyan) } else { Cell::new(event.name()) };
+        let row = vec![index.0.to_string().into(), Cell::new(after).paint(Style::dim), name, what.into()];
+        self.table.row(row);
+    }
+}

@@ -1,0 +1,182 @@
+//! `onward run list`: runs, newest first, a page or all.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use clap::builder::PossibleValue;
+use onward_core::{Name, RunHead, Status};
+use onward_runtime::{Runtime, RuntimeError};
+use onward_store::{RunPage, RunQuery};
+
+use crate::args::Global;
+use crate::directory::open_to_read;
+use crate::output::document::{Run, Runs};
+use crate::output::{Cell, Progress, Style, Table, json_line, print, print_json, say, time};
+
+/// How many runs `--all` reads at a time.
+const PAGE: usize = 1_000;
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only runs of this status; may be given several times
+    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    status: Vec<WantedStatus>,
+    /// Only runs of this workflow
+    #[arg(long)]
+    kind: Option<String>,
+    /// How many runs
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with = "all")]
+    limit: u32,
+    /// Where the page before ended
+    #[arg(long, conflicts_with = "all")]
+    cursor: Option<String>,
+    /// All runs
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct WantedStatus(Status);
+
+impl clap::ValueEnum for WantedStatus {
+    fn value_variants<'a>() -> &'a [Self] {
+        use Status::*;
+        &[
+            WantedStatus(Pending),
+            WantedStatus(Running),
+            WantedStatus(Waiting),
+            WantedStatus(Paused),
+            WantedStatus(Completed),
+            WantedStatus(Failed),
+            WantedStatus(Canceled),
+            WantedStatus(Terminated),
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.as_str()))
+    }
+}
+
+pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
+    let query = query(&args)?;
+    let runtime = open_to_read(&global.directory())?;
+    match (args.all, global.json) {
+        (true, true) => print_all_json(&runtime, query).await?,
+        (true, false) => print_all(&runtime, query).await?,
+        (false, true) => {
+            let page = runtime.list_runs(query).await?;
+            print_json(&Runs { runs: page.runs.iter().map(Run::from).collect(), next: page.next.as_deref() })?;
+        }
+        (false, false) => print_page(&runtime.list_runs(query).await?)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn query(args: &ListArgs) -> Result<RunQuery, RuntimeError> {
+    Ok(RunQuery {
+        kind: args.kind.as_deref().map(Name::new).transpose()?,
+        statuses: args.status.iter().map(|status| status.0).collect(),
+        limit: if args.all { PAGE } else { args.limit as usize },
+        cursor: args.cursor.clone(),
+        ..RunQuery::default()
+    })
+}
+
+fn table() -> Table {
+    Table::new(&["ID", "KIND", "STATUS", "EVENTS", "CREATED", "CHANGED"])
+}
+
+fn add(table: &mut Table, head: &RunHead) {
+    let now = time::now();
+    let (created, changed) = (time::ago(head.created_at, now), time::ago(head.updated_at, now));
+    table.row(vec![
+        head.key.id.as_str().into(),
+        head.kind.as_str().into(),
+        status_cell(head.status),
+        head.next_index.0.to_string().into(),
+        created.into(),
+        changed.into(),
+    ]);
+}
+
+pub fn status_cell(status: Status) -> Cell {
+    let cell = Cell::new(status.as_str());
+    match status {
+        Status::Completed => cell.paint(Style::green),
+        Status::Failed | Status::Terminated => cell.paint(Style::red),
+        Status::Paused | Status::Canceled => cell.paint(Style::yellow),
+        Status::Pending | Status::Running | Status::Waiting => cell,
+    }
+}
+
+fn print_page(page: &RunPage) -> Result<()> {
+    if page.runs.is_empty() {
+        say("no runs");
+        return Ok(());
+    }
+    let mut table = table();
+    page.runs.iter().for_each(|head| add(&mut table, head));
+    print(&table.take())?;
+    if let Some(next) = &page.next {
+        say(&format!("there are more: --cursor {next}, or --all"));
+    }
+    Ok(())
+}
+
+async fn print_all(runtime: &Runtime, query: RunQuery) -> Result<()> {
+    let (mut table, mut count) = (table(), 0);
+    let mut progress = Progress::new("runs", true);
+    let mut pages = Pages::new(query);
+    while let Some(runs) = pages.next(runtime).await? {
+        runs.iter().for_each(|head| add(&mut table, head));
+        count += runs.len() as u64;
+        progress.at(count);
+        if !runs.is_empty() {
+            print(&table.take())?;
+        }
+    }
+    if count == 0 {
+        say("no runs");
+    }
+    Ok(())
+}
+
+/// One document, written as it is read.
+async fn print_all_json(runtime: &Runtime, query: RunQuery) -> Result<()> {
+    let mut count = 0;
+    let mut progress = Progress::new("runs", true);
+    let mut pages = Pages::new(query);
+    print("{\"runs\":[")?;
+    while let Some(runs) = pages.next(runtime).await? {
+        for head in &runs {
+            let comma = if count == 0 { "" } else { "," };
+            print(&format!("{comma}{}", json_line(&Run::from(head))?))?;
+            count += 1;
+        }
+        progress.at(count);
+    }
+    Ok(print("],\"next\":null}")?)
+}
+
+struct Pages {
+    query: RunQuery,
+    over: bool,
+}
+
+impl Pages {
+    fn new(query: RunQuery) -> Pages {
+        Pages { query, over: false }
+    }
+
+    async fn next(&mut self, runtime: &Runtime) -> Result<Option<Vec<RunHead>>> {
+        if self.over {
+            return Ok(None);
+        }
+        let page = runtime.list_runs(self.query.clone()).await?;
+        self.over = page.next.is_none();
+        self.query.cursor = page.next;
+        Ok(Some(page.runs))
+    }
+}

@@ -1,0 +1,60 @@
+//! `onward run …`: look at runs and act on them.
+
+mod act;
+mod delete;
+mod events;
+mod list;
+mod show;
+mod signal;
+mod wait;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+pub use act::answer;
+
+use crate::args::Global;
+
+#[derive(Debug, Subcommand)]
+pub enum RunCommand {
+    /// List runs, newest first
+    #[command(visible_alias = "ls")]
+    List(list::ListArgs),
+    /// Show one run: status, what it waits for, state, outcome
+    #[command(visible_alias = "get")]
+    Show(show::ShowArgs),
+    /// Print a run's log
+    Events(events::EventsArgs),
+    /// Wait until a run has ended and print its result
+    Wait(wait::WaitArgs),
+    /// Put a signal into a run's mailbox
+    Signal(signal::SignalArgs),
+    /// Ask a run to stop; its code may compensate first
+    Cancel(act::ReasonArgs),
+    /// End a run at once; its code is not asked
+    Terminate(act::ReasonArgs),
+    /// Let a run stand still, timers included
+    Pause(act::ReasonArgs),
+    /// Let a paused run go on
+    Resume(act::RunArgs),
+    /// Delete closed runs with everything they left
+    #[command(visible_alias = "rm")]
+    Delete(delete::DeleteArgs),
+}
+
+pub async fn execute(command: RunCommand, global: &Global) -> Result<ExitCode> {
+    match command {
+        RunCommand::List(args) => list::execute(args, global).await,
+        RunCommand::Show(args) => show::execute(args, global).await,
+        RunCommand::Events(args) => events::execute(args, global).await,
+        RunCommand::Wait(args) => wait::execute(args, global).await,
+        RunCommand::Signal(args) => signal::execute(args, global).await,
+        RunCommand::Cancel(args) => act::cancel(args, global).await,
+        RunCommand::Terminate(args) => act::terminate(args, global).await,
+        RunCommand::Pause(args) => act::pause(args, global).await,
+        RunCommand::Resume(args) => act::resume(args, global).await,
+        RunCommand::Delete(args) => delete::execute(args, global).await,
+    }
+}

@@ -1,0 +1,202 @@
+//! `onward run show`: one run, readable.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use onward_core::event::RunPaused;
+use onward_core::view::{Awaited, AwaitedKind, RunView};
+use onward_core::{Failure, Timestamp};
+
+use super::list::status_cell;
+use crate::args::Global;
+use crate::directory::{open_to_read, run_key, shell_word};
+use crate::output::document::View;
+use crate::output::{Cell, Style, Table, count, escape, preview, print, print_json, time};
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The run
+    id: String,
+}
+
+pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
+    let key = run_key(&args.id)?;
+    let runtime = open_to_read(&global.directory())?;
+    let view = runtime.read_run(&key).await?;
+    if global.json {
+        print_json(&View::from(&view))?;
+    } else {
+        print(&tell(&view, time::now()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(view: &RunView, now: Timestamp) -> String {
+    let mut out = tell_head(view, now);
+    if let Some(pause) = &view.pause {
+        section(&mut out, "paused", &tell_pause(pause));
+    }
+    if !view.awaiting.is_empty() {
+        section(&mut out, "awaiting", &tell_awaiting(&view.awaiting, now));
+    }
+    if !view.state.is_empty() {
+        section(&mut out, "state", &tell_state(view));
+    }
+    if !view.undelivered.is_empty() {
+        section(&mut out, "never consumed", &tell_undelivered(view));
+    }
+    if let Some(outcome) = &view.outcome {
+        section(&mut out, "outcome", &tell_outcome(outcome));
+    }
+    out
+}
+
+fn section(out: &mut String, title: &str, text: &str) {
+    out.push_str(&format!("\n{}\n{text}", Style::stdout().bold(title)));
+}
+
+fn tell_head(view: &RunView, now: Timestamp) -> String {
+    let head = &view.head;
+    let mut table = Table::bare(2);
+    let mut add = |name: &str, value: Cell| table.row(vec![Cell::new(name).paint(Style::dim), value]);
+    add("run", Cell::new(head.key.id.as_str()).paint(Style::bold));
+    let version = head.version.as_ref().map(|version| format!(", version {version}")).unwrap_or_default();
+    add("kind", format!("{}{version}", head.kind).into());
+    add("status", status_cell(head.status));
+    if head.generation > 0 {
+        add("generation", format!("{}: it has continued as new", head.generation).into());
+    }
+    if let Some(parent) = &head.parent {
+        add("parent", parent.run.to_string().into());
+    }
+    add("created", time::moment(head.created_at, now).into());
+    match head.ended_at {
+        Some(ended) => add("ended", format!("{ended} (after {})", time::span(ended.since(head.created_at))).into()),
+        None => add("changed", time::moment(head.updated_at, now).into()),
+    }
+    if let Some(reason) = &view.cancel_reason {
+        add("cancel", format!("requested: {reason}").into());
+    }
+    add("input", preview(&view.input).into());
+    add("log", tell_counts(view).into());
+    table.take()
+}
+
+fn tell_counts(view: &RunView) -> String {
+    let counts = &view.counts;
+    let mut parts = vec![count(view.head.next_index.0, "event"), count(counts.steps_completed, "step")];
+    for (number, noun) in
+        [(counts.step_attempts_failed, "failed attempt"), (counts.tasks_scheduled, "task"), (counts.signals_received, "signal")]
+    {
+        if number > 0 {
+            parts.push(count(number, noun));
+        }
+    }
+    if counts.children_started > 0 {
+        parts.push(format!("{} child runs", counts.children_started));
+    }
+    parts.join(", ")
+}
+
+fn tell_awaiting(awaiting: &[Awaited], now: Timestamp) -> String {
+    let mut table = Table::new(&["KIND", "NAME", "SINCE", "DEADLINE", "ID"]).indent("  ");
+    for awaited in awaiting {
+        let child = awaited.child.as_ref().map(|child| format!(" ({child})")).unwrap_or_default();
+        let name = awaited.name.as_ref().map_or("", |name| name.as_str());
+        table.row(vec![
+            kind(awaited.kind).into(),
+            format!("{name}{child}").into(),
+            time::ago(awaited.since, now).into(),
+            awaited.deadline.map(|deadline| time::until(deadline, now)).unwrap_or_default().into(),
+            awaited.id.as_str().into(),
+        ]);
+    }
+    let mut out = table.take();
+    for approval in awaiting.iter().filter(|awaited| awaited.kind == AwaitedKind::Approval) {
+        let id = shell_word(&escape::text(&approval.id));
+        out.push_str(&format!("  decide it: onward approval decide {id} --approve\n"));
+    }
+    out
+}
+
+fn kind(kind: AwaitedKind) -> &'static str {
+    match kind {
+        AwaitedKind::Signal => "signal",
+        AwaitedKind::Approval => "approval",
+        AwaitedKind::Promise => "promise",
+        AwaitedKind::Timer => "timer",
+        AwaitedKind::Task => "task",
+        AwaitedKind::Child => "child",
+        AwaitedKind::Update => "update",
+    }
+}
+
+fn tell_state(view: &RunView) -> String {
+    let mut table = Table::bare(2).indent("  ");
+    for (key, value) in &view.state {
+        table.row(vec![key.as_str().into(), preview(value).into()]);
+    }
+    table.take()
+}
+
+fn tell_undelivered(view: &RunView) -> String {
+    let mut table = Table::new(&["EVENT", "SIGNAL", "PAYLOAD"]).indent("  ");
+    for signal in &view.undelivered {
+        table.row(vec![signal.index.to_string().into(), signal.name.as_str().into(), preview(&signal.payload).into()]);
+    }
+    table.take()
+}
+
+fn tell_outcome(outcome: &Result<onward_core::Payload, Failure>) -> String {
+    let mut table = Table::bare(2).indent("  ");
+    match outcome {
+        Ok(output) => table.row(vec!["output".into(), whole(output).into()]),
+        Err(failure) => tell_failure(&mut table, failure),
+    }
+    table.take()
+}
+
+fn tell_failure(table: &mut Table, failure: &Failure) {
+    table.row(vec!["code".into(), failure.code.as_str().into()]);
+    table.row(vec!["message".into(), failure.message.as_str().into()]);
+    for cause in &failure.causes {
+        table.row(vec!["cause".into(), cause.into()]);
+    }
+    if let Some(details) = &failure.details {
+        table.row(vec!["details".into(), whole(details).into()]);
+    }
+}
+
+fn whole(payload: &onward_core::Payload) -> String {
+    format!("{payload:?}")
+}
+
+/// Why the run stands still; a divergence is shown as recorded against asked.
+fn tell_pause(pause: &RunPaused) -> String {
+    let mut table = Table::bare(2).indent("  ");
+    table.row(vec!["why".into(), reason(pause).into()]);
+    if !pause.message.is_empty() {
+        table.row(vec!["message".into(), pause.message.as_str().into()]);
+    }
+    if let Some(report) = &pause.divergence {
+        table.row(vec!["at event".into(), report.index.to_string().into()]);
+        table.row(vec!["recorded".into(), Cell::new(&report.recorded).paint(Style::green)]);
+        table.row(vec!["asked".into(), Cell::new(&report.asked).paint(Style::red)]);
+        if let Some(nearest) = &report.nearest {
+            table.row(vec!["last equal".into(), nearest.into()]);
+        }
+        table.row(vec!["hint".into(), report.hint.as_str().into()]);
+    }
+    table.take()
+}
+
+fn reason(pause: &RunPaused) -> &'static str {
+    use onward_core::event::PauseReason;
+    match pause.reason {
+        PauseReason::Requested => "somebody asked for it",
+        PauseReason::Diverged => "the code asked for something the log does not say",
+        PauseReason::ActivationFailed => "the code could not run",
+        PauseReason::VersionTooOld => "the code no longer knows the run's version",
+    }
+}

@@ -1,0 +1,134 @@
+//! How an error is told: `error[code]: message`, a hint, and an exit code.
+//!
+//! Owns the exit codes: 0 ok, 1 error, 2 usage, 3 the run failed while somebody waited for it, 4 not found, 6 conflict, 124 the
+//! wait took too long, 130 interrupted. A reader of our output that goes away is no error.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+use onward_runtime::RuntimeError;
+use onward_store::StoreError;
+
+use crate::output::{Style, escape, say};
+
+pub const FAILURE: u8 = 1;
+pub const USAGE: u8 = 2;
+pub const RUN_FAILED: u8 = 3;
+pub const NOT_FOUND: u8 = 4;
+pub const CONFLICT: u8 = 6;
+pub const TIMED_OUT: u8 = 124;
+
+/// A mistake that this program itself found.
+#[derive(Debug)]
+pub struct Mistake {
+    pub code: &'static str,
+    pub message: String,
+    pub hint: Option<String>,
+    pub exit: u8,
+}
+
+impl Mistake {
+    pub fn usage(code: &'static str, message: impl Into<String>, hint: &str) -> Mistake {
+        Mistake { code, message: message.into(), hint: Some(hint.to_owned()), exit: USAGE }
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+/// What is told of an error.
+struct Told {
+    code: &'static str,
+    hint: Option<String>,
+    exit: u8,
+}
+
+/// Tells an error on stderr, once, with its causes, and returns the code to end with.
+pub fn tell(error: &anyhow::Error) -> ExitCode {
+    if is_broken_pipe(error) {
+        return ExitCode::SUCCESS;
+    }
+    ExitCode::from(tell_one(error))
+}
+
+/// Tells an error that does not end the command.
+pub fn tell_one(error: &anyhow::Error) -> u8 {
+    let told = told(error);
+    say(&format!("{} {}", style_of(told.code), escape::text(&message(error))));
+    if let Some(hint) = told.hint {
+        say(&format!("{} {}", Style::stderr().cyan("hint:"), escape::text(&hint)));
+    }
+    told.exit
+}
+
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+/// `error[code]:`
+pub fn style_of(code: &str) -> String {
+    Style::stderr().red(&format!("error[{code}]:"))
+}
+
+/// The error and its causes; a wrapper that only repeats its cause is told once.
+fn message(error: &anyhow::Error) -> String {
+    let mut texts: Vec<String> = error.chain().map(ToString::to_string).collect();
+    texts.dedup();
+    texts.join(": ")
+}
+
+fn told(error: &anyhow::Error) -> Told {
+    if let Some(mistake) = error.downcast_ref::<Mistake>() {
+        return Told { code: mistake.code, hint: mistake.hint.clone(), exit: mistake.exit };
+    }
+    let (code, hint) = if let Some(error) = error.downcast_ref::<onward::Error>() {
+        (error.code(), error.hint())
+    } else if let Some(error) = error.downcast_ref::<RuntimeError>() {
+        (error.code(), error.hint())
+    } else if let Some(error) = error.downcast_ref::<StoreError>() {
+        (error.code(), error.hint())
+    } else if error.downcast_ref::<std::io::Error>().is_some() {
+        ("io", None)
+    } else {
+        ("failed", None)
+    };
+    Told { code, hint: hint.map(str::to_owned), exit: exit_code(code) }
+}
+
+fn exit_code(code: &str) -> u8 {
+    match code {
+        "run_not_found" | "wait_not_found" => NOT_FOUND,
+        "run_closed" | "run_paused" | "run_not_paused" | "run_continued" | "run_exists" | "run_busy" | "signal_lost"
+        | "directory_locked" => CONFLICT,
+        "name_invalid" | "id_invalid" | "id_reserved" | "text_too_long" | "call_id_invalid" | "cursor_invalid" => USAGE,
+        _ => FAILURE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_goes_away_is_no_error() {
+        let gone = anyhow::Error::from(std::io::Error::from(ErrorKind::BrokenPipe)).context("cannot print");
+        assert!(is_broken_pipe(&gone));
+        assert!(!is_broken_pipe(&anyhow::anyhow!("other")));
+    }
+
+    #[test]
+    fn a_wrapper_that_repeats_its_cause_is_told_once() {
+        let name = onward_core::Name::new("").unwrap_err();
+        let error = anyhow::Error::from(RuntimeError::IdInvalid { what: "signal id", source: name });
+        assert_eq!(message(&error), "the signal id is not usable: a name must not be empty");
+        let error = anyhow::Error::from(RuntimeError::Store(StoreError::DiskFull));
+        assert_eq!(message(&error), "the disk is full");
+    }
+}

@@ -1,0 +1,32 @@
+//! The `onward` command.
+//!
+//! Data goes to stdout, everything else to stderr. Every verb is the runtime's over an embedded directory: reading verbs open it
+//! read-only and work beside a running worker, writing verbs take its lock. No verb starts a worker.
+
+mod args;
+mod commands;
+mod directory;
+mod error;
+mod interrupt;
+mod output;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match args::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return error::tell(&error.into()),
+    };
+    let done = runtime.block_on(interrupt::or(commands::execute(cli)));
+    // A thread that reads the terminal must not keep the process.
+    runtime.shutdown_background();
+    match done {
+        Ok(code) => code,
+        Err(error) => error::tell(&error),
+    }
+}

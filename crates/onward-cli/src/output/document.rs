@@ -1,0 +1,164 @@
+//! The JSON documents: runs, answers and open questions as programs read them.
+//!
+//! Field names are those of the log; payloads are `{"json": …}` with their very text, or `{"base64": …, "type": …}` where they are
+//! not JSON. Structs and not `Value`s, because a `Value` would read numbers and sort keys.
+
+use std::collections::BTreeMap;
+
+use onward_core::event::{ParentLink, RunPaused};
+use onward_core::run::Wait;
+use onward_core::view::{Awaited, Counts, RunView, Undelivered};
+use onward_core::{Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp};
+use onward_runtime::CallId;
+use onward_store::Appended;
+use serde::Serialize;
+
+/// A run in a list.
+#[derive(Serialize)]
+pub struct Run<'a> {
+    id: &'a RunId,
+    namespace: &'a Namespace,
+    kind: &'a Name,
+    version: Option<&'a Name>,
+    status: &'static str,
+    generation: u32,
+    event_count: Index,
+    parent: Option<&'a ParentLink>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    paused_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+}
+
+impl<'a> From<&'a RunHead> for Run<'a> {
+    fn from(head: &'a RunHead) -> Run<'a> {
+        Run {
+            id: &head.key.id,
+            namespace: &head.key.namespace,
+            kind: &head.kind,
+            version: head.version.as_ref(),
+            status: head.status.as_str(),
+            generation: head.generation,
+            event_count: head.next_index,
+            parent: head.parent.as_ref(),
+            created_at: head.created_at,
+            updated_at: head.updated_at,
+            paused_at: head.paused_at,
+            ended_at: head.ended_at,
+        }
+    }
+}
+
+/// A page of runs.
+#[derive(Serialize)]
+pub struct Runs<'a> {
+    pub runs: Vec<Run<'a>>,
+    /// Where the next page begins.
+    pub next: Option<&'a str>,
+}
+
+/// A whole run.
+#[derive(Serialize)]
+pub struct View<'a> {
+    #[serde(flatten)]
+    run: Run<'a>,
+    input: &'a Payload,
+    awaiting: &'a [Awaited],
+    state: &'a BTreeMap<Name, Payload>,
+    outcome: Option<Outcome<'a>>,
+    undelivered: &'a [Undelivered],
+    pause: Option<&'a RunPaused>,
+    cancel_reason: Option<&'a str>,
+    counts: Counts,
+}
+
+impl<'a> From<&'a RunView> for View<'a> {
+    fn from(view: &'a RunView) -> View<'a> {
+        View {
+            run: Run::from(&view.head),
+            input: &view.input,
+            awaiting: &view.awaiting,
+            state: &view.state,
+            outcome: view.outcome.as_ref().map(Outcome::from),
+            undelivered: &view.undelivered,
+            pause: view.pause.as_ref(),
+            cancel_reason: view.cancel_reason.as_deref(),
+            counts: view.counts,
+        }
+    }
+}
+
+/// How a run ended: `{"output": …}` or `{"failure": …}`.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome<'a> {
+    Output(&'a Payload),
+    Failure(&'a Failure),
+}
+
+impl<'a> From<&'a Result<Payload, Failure>> for Outcome<'a> {
+    fn from(result: &'a Result<Payload, Failure>) -> Outcome<'a> {
+        match result {
+            Ok(output) => Outcome::Output(output),
+            Err(failure) => Outcome::Failure(failure),
+        }
+    }
+}
+
+/// The answer to something that was appended to a run's log.
+#[derive(Serialize)]
+pub struct Answer<'a> {
+    run: &'a RunId,
+    index: Index,
+    at: Timestamp,
+    repeated: bool,
+    woke: bool,
+}
+
+impl<'a> Answer<'a> {
+    pub fn new(run: &'a RunId, appended: &Appended) -> Answer<'a> {
+        Answer { run, index: appended.index, at: appended.at, repeated: appended.repeated, woke: appended.woke }
+    }
+}
+
+/// An open question.
+#[derive(Serialize)]
+pub struct Approval<'a> {
+    id: String,
+    run: &'a RunId,
+    name: &'a Name,
+    title: &'a str,
+    description: Option<&'a str>,
+    show: Option<&'a Payload>,
+    deciders: &'a [String],
+    requested_at: Timestamp,
+    deadline: Option<Timestamp>,
+}
+
+impl<'a> From<&'a Wait> for Approval<'a> {
+    fn from(wait: &'a Wait) -> Approval<'a> {
+        Approval {
+            id: CallId::from(wait).to_string(),
+            run: &wait.run.id,
+            name: &wait.name,
+            title: &wait.title,
+            description: wait.description.as_deref(),
+            show: wait.show.as_ref(),
+            deciders: &wait.deciders,
+            requested_at: wait.requested_at,
+            deadline: wait.deadline,
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub struct Approvals<'a> {
+    pub approvals: Vec<Approval<'a>>,
+}
+
+/// What became of runs that were to be deleted.
+#[derive(Serialize)]
+pub struct Deleted<'a> {
+    pub deleted: Vec<&'a str>,
+    pub refused: Vec<&'a str>,
+}

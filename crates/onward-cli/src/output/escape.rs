@@ -1,0 +1,64 @@
+//! Makes run data harmless: what others wrote must not move the cursor, fake a line or turn the reading order (S29).
+
+use std::borrow::Cow;
+
+/// One line of visible text: control characters, line ends and invisible direction marks are written out.
+pub fn text(text: &str) -> Cow<'_, str> {
+    escaped(text, is_harmful, |harmful| match harmful {
+        '\n' => "\\n".to_owned(),
+        '\r' => "\\r".to_owned(),
+        '\t' => "\\t".to_owned(),
+        other => format!("\\u{{{:x}}}", u32::from(other)),
+    })
+}
+
+/// Like [`text`] for text of several lines of our own.
+pub fn lines(text: &str) -> String {
+    escaped(text, |c| is_harmful(c) && c != '\n', |harmful| format!("\\u{{{:x}}}", u32::from(harmful))).into_owned()
+}
+
+/// The same JSON with everything harmful as `\u…`. Outside of strings JSON has no such characters but line ends, which mean nothing.
+pub fn json(text: String) -> String {
+    let escaped = escaped(&text, is_harmful, |harmful| match harmful {
+        '\n' | '\r' | '\t' => " ".to_owned(),
+        other => other.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
+    });
+    escaped.into_owned()
+}
+
+fn escaped<'a>(text: &'a str, harmful: impl Fn(char) -> bool, replace: impl Fn(char) -> String) -> Cow<'a, str> {
+    if !text.contains(&harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if harmful(c) { out.push_str(&replace(c)) } else { out.push(c) }
+    }
+    Cow::Owned(out)
+}
+
+/// Control characters, marks that turn the direction of text, separators of lines, and blanks without width.
+fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_harmful_reaches_a_terminal() {
+        let evil = "a\u{1b}[31m\n\u{9b}b\u{7f}\u{202e}c\u{2028}";
+        assert_eq!(text(evil), "a\\u{1b}[31m\\n\\u{9b}b\\u{7f}\\u{202e}c\\u{2028}");
+        assert_eq!(text("plain é 漢"), "plain é 漢");
+    }
+
+    #[test]
+    fn json_stays_the_same_value_on_one_line() {
+        let value = serde_json::json!({"a\u{202e}": "x\u{9b}\u{7f}\n"});
+        let line = json(serde_json::to_string_pretty(&value).unwrap());
+        assert!(!line.contains(is_harmful));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), value);
+    }
+}

@@ -1,0 +1,70 @@
+//! What people and programs see.
+//!
+//! Owns the two streams: data on stdout, everything else on stderr. Must never let run data reach a terminal unescaped.
+
+pub mod document;
+pub mod escape;
+mod narrator;
+mod progress;
+mod style;
+mod table;
+pub mod time;
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+pub use narrator::{Narrator, preview};
+pub use progress::Progress;
+pub use style::Style;
+pub use table::{Cell, Table};
+
+/// How wide a terminal is that does not say.
+const WIDTH_DEFAULT: usize = 80;
+
+/// Writes `text` and a line end to stdout.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+/// Writes a line to stderr; that nobody reads it is no reason to fail.
+pub fn say(text: &str) {
+    drop(writeln!(io::stderr(), "{text}"));
+}
+
+/// Writes one JSON document on one line.
+pub fn print_json(value: &(impl Serialize + ?Sized)) -> anyhow::Result<()> {
+    Ok(print(&json_line(value)?)?)
+}
+
+/// One line of JSON that is harmless in a terminal.
+pub fn json_line(value: &(impl Serialize + ?Sized)) -> serde_json::Result<String> {
+    Ok(escape::json(serde_json::to_string(value)?))
+}
+
+/// How wide a line on stdout may be; `None` where nobody cares.
+pub fn width() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let columns = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+    Some(if columns == 0 { WIDTH_DEFAULT } else { columns })
+}
+
+/// The first `width` characters of a line; a cut is shown.
+pub fn clip(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// `1 event`, `2 events`.
+pub fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}

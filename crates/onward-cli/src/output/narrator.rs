@@ -1,0 +1,169 @@
+//! Tells events in words, the same on every screen.
+//!
+//! An answer in a log names only the place of its call; the narrator remembers what was called there.
+
+use std::collections::BTreeMap;
+
+use onward_core::event::{ApprovalDecided, RunPaused, RunStarted, SignalReceived, StepCompleted, StepFailed};
+use onward_core::{Event, Failure, Name, Payload, Place, Timestamp};
+
+use super::{clip, escape, time};
+
+/// How much of a payload is shown in a line.
+const PREVIEW_MAX: usize = 60;
+
+#[derive(Debug, Default)]
+pub struct Narrator {
+    calls: BTreeMap<Place, String>,
+}
+
+impl Narrator {
+    /// What `event` says, beside its name; recorded at `at`.
+    pub fn tell(&mut self, at: Timestamp, event: &Event) -> String {
+        self.remember(event);
+        if event.is_input() { self.tell_input(event) } else { self.tell_commit(at, event) }
+    }
+
+    fn remember(&mut self, event: &Event) {
+        let (place, name) = match event {
+            Event::TaskScheduled(event) => (&event.place, event.kind.as_str()),
+            Event::ChildStarted(event) => (&event.place, event.child.as_str()),
+            Event::ApprovalRequested(event) => (&event.place, event.name.as_str()),
+            Event::PromiseCreated(event) => (&event.place, event.name.as_str()),
+            Event::SignalAwaited(event) => (&event.place, event.name.as_str()),
+            Event::TimerStarted(event) => (&event.place, "timer"),
+            Event::StepFailed(event) => (&event.place, event.name.as_str()),
+            _ => return,
+        };
+        self.calls.insert(place.clone(), name.to_owned());
+    }
+
+    /// What was called at a place, or the place itself.
+    fn call(&self, place: &Place) -> String {
+        self.calls.get(place).map_or_else(|| format!("call {place}"), |name| shown(name))
+    }
+
+    fn tell_input(&self, event: &Event) -> String {
+        match event {
+            Event::RunStarted(event) => tell_start(event),
+            Event::SignalReceived(event) => tell_signal(event),
+            Event::ApprovalDecided(event) => tell_decision(&self.call(&event.place), event),
+            Event::PromiseResolved(event) => tell_result(&self.call(&event.place), &event.result),
+            Event::UpdateReceived(event) => format!("{} {}", shown(event.name.as_str()), preview(&event.payload)),
+            Event::TaskCompleted(event) => {
+                format!("{} -> {}{}", self.call(&event.place), preview(&event.output), attempts(event.attempts))
+            }
+            Event::TaskFailed(event) => {
+                format!("{}: {}{}", self.call(&event.place), tell_failure(&event.failure), attempts(event.attempts))
+            }
+            Event::TimerFired(event) => self.call(&event.place),
+            Event::ChildCompleted(event) => format!("{} -> {}", self.call(&event.place), preview(&event.output)),
+            Event::ChildFailed(event) => format!("{}: {}", self.call(&event.place), tell_failure(&event.failure)),
+            Event::CancelRequested(event) => shown(&event.reason),
+            Event::TerminateRequested(event) => shown(&event.reason),
+            Event::RunPaused(event) => tell_pause(event),
+            _ => String::new(),
+        }
+    }
+
+    fn tell_commit(&self, at: Timestamp, event: &Event) -> String {
+        match event {
+            Event::StepCompleted(event) => tell_step(event),
+            Event::StepFailed(event) => tell_failed_step(at, event),
+            Event::TaskScheduled(event) => format!("{} {}", shown(event.kind.as_str()), preview(&event.input)),
+            Event::TaskCanceled(event) => self.call(&event.place),
+            Event::TimerStarted(event) => format!("due {}", time::until(event.due_at, at)),
+            Event::SignalAwaited(event) => format!("{}{}", shown(event.name.as_str()), deadline(event.deadline, at)),
+            Event::SignalConsumed(event) => format!("{} of event {}", shown(event.name.as_str()), event.index),
+            Event::ApprovalRequested(event) => {
+                format!("{}: {}{}", shown(event.name.as_str()), shown(&event.title), deadline(event.deadline, at))
+            }
+            Event::PromiseCreated(event) => format!("{}{}", shown(event.name.as_str()), deadline(event.deadline, at)),
+            Event::WaitCanceled(event) => self.call(&event.place),
+            Event::StateSet(event) => format!("{} = {}", shown(event.key.as_str()), preview(&event.value)),
+            Event::StateCleared(event) => shown(event.key.as_str()),
+            Event::ChildStarted(event) => {
+                format!("{} of kind {} {}", shown(event.child.as_str()), shown(event.kind.as_str()), preview(&event.input))
+            }
+            Event::ChildCanceled(event) => shown(event.child.as_str()),
+            Event::SignalSent(event) => {
+                format!("{} to {} {}", shown(event.name.as_str()), shown(event.to.as_str()), preview(&event.payload))
+            }
+            Event::VersionChosen(event) => format!("{} = {}", shown(event.change.as_str()), event.version),
+            Event::UpdateAnswered(event) => tell_result(&shown(&event.update_id), &event.result),
+            Event::RunSuspended(event) => format!("{:?}", event.reason).to_lowercase(),
+            Event::RunCompleted(event) => preview(&event.output),
+            Event::RunFailed(event) => tell_failure(&event.failure),
+            Event::RunCanceled(event) => tell_failure(&event.failure),
+            Event::RunContinued(event) => preview(&event.input),
+            _ => String::new(),
+        }
+    }
+}
+
+/// A payload in a line.
+pub fn preview(payload: &Payload) -> String {
+    clip(&shown(&format!("{payload:?}")), PREVIEW_MAX)
+}
+
+fn shown(text: &str) -> String {
+    escape::text(text).into_owned()
+}
+
+fn deadline(deadline: Option<Timestamp>, at: Timestamp) -> String {
+    deadline.map(|deadline| format!(" (deadline {})", time::until(deadline, at))).unwrap_or_default()
+}
+
+fn attempts(count: u32) -> String {
+    if count > 1 { format!(" (attempt {count})") } else { String::new() }
+}
+
+fn tell_start(event: &RunStarted) -> String {
+    let version = event.version.as_ref().map(|version| format!(" {}", shown(version.as_str()))).unwrap_or_default();
+    let carried = match event.mailbox.len() {
+        0 => String::new(),
+        carried => format!(", {carried} signals carried over"),
+    };
+    format!("{}{version} {}{carried}", shown(event.kind.as_str()), preview(&event.input))
+}
+
+fn tell_signal(event: &SignalReceived) -> String {
+    let sender = event.sender.as_ref().map(|key| format!(" from {}", shown(&key.to_string()))).unwrap_or_default();
+    format!("{} {}{sender}", shown(event.name.as_str()), preview(&event.payload))
+}
+
+fn tell_decision(call: &str, event: &ApprovalDecided) -> String {
+    let verdict = if event.approved { "approved" } else { "rejected" };
+    let by = event.decided_by.as_ref().map(|by| format!(" by {}", shown(by))).unwrap_or_default();
+    let feedback = event.feedback.as_ref().map(|text| format!(": {}", shown(text))).unwrap_or_default();
+    format!("{call} {verdict}{by}{feedback}")
+}
+
+fn tell_result(call: &str, result: &Result<Payload, Failure>) -> String {
+    match result {
+        Ok(payload) => format!("{call} -> {}", preview(payload)),
+        Err(failure) => format!("{call}: {}", tell_failure(failure)),
+    }
+}
+
+fn tell_pause(event: &RunPaused) -> String {
+    let reason = format!("{:?}", event.reason).to_lowercase();
+    if event.message.is_empty() { reason } else { format!("{reason}: {}", shown(&event.message)) }
+}
+
+fn tell_step(event: &StepCompleted) -> String {
+    format!("{} -> {}{}", name(&event.name), preview(&event.output), attempts(event.attempt))
+}
+
+fn tell_failed_step(at: Timestamp, event: &StepFailed) -> String {
+    let next = event.retry_at.map_or(", for good".to_owned(), |due| format!(", again {}", time::until(due, at)));
+    format!("{} attempt {}: {}{next}", name(&event.name), event.attempt, tell_failure(&event.failure))
+}
+
+fn tell_failure(failure: &Failure) -> String {
+    format!("[{}] {}", shown(&failure.code), shown(&failure.to_string()))
+}
+
+fn name(name: &Name) -> String {
+    shown(name.as_str())
+}

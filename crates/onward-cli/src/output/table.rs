@@ -1,0 +1,122 @@
+//! Tables for people: columns by spaces, the last one cut where the terminal ends.
+
+use super::{Style, clip, escape, width};
+
+/// What stands between two columns.
+const GAP: &str = "  ";
+
+/// How narrow the last column may get before lines are left to wrap.
+const LAST_MIN: usize = 12;
+
+#[derive(Debug, Clone)]
+pub struct Cell {
+    text: String,
+    paint: Option<fn(Style, &str) -> String>,
+}
+
+impl Cell {
+    /// A cell with data of others: it is escaped here.
+    pub fn new(text: impl AsRef<str>) -> Cell {
+        Cell { text: escape::text(text.as_ref()).into_owned(), paint: None }
+    }
+
+    pub fn paint(self, paint: fn(Style, &str) -> String) -> Cell {
+        Cell { paint: Some(paint), ..self }
+    }
+
+    fn width(&self) -> usize {
+        self.text.chars().count()
+    }
+}
+
+impl<T: AsRef<str>> From<T> for Cell {
+    fn from(text: T) -> Cell {
+        Cell::new(text)
+    }
+}
+
+/// Rows under a header. Widths grow and never shrink, so that a table that is printed in parts stays one table.
+#[derive(Debug)]
+pub struct Table {
+    header: Vec<Cell>,
+    rows: Vec<Vec<Cell>>,
+    widths: Vec<usize>,
+    header_due: bool,
+    indent: &'static str,
+}
+
+impl Table {
+    pub fn new(header: &[&str]) -> Table {
+        let header: Vec<Cell> = header.iter().map(|text| Cell::new(text).paint(Style::dim)).collect();
+        let widths = header.iter().map(Cell::width).collect();
+        Table { header_due: !header.is_empty(), header, rows: Vec::new(), widths, indent: "" }
+    }
+
+    /// Rows of `columns` cells without a header.
+    pub fn bare(columns: usize) -> Table {
+        Table { header: Vec::new(), rows: Vec::new(), widths: vec![0; columns], header_due: false, indent: "" }
+    }
+
+    pub fn indent(self, indent: &'static str) -> Table {
+        Table { indent, ..self }
+    }
+
+    pub fn row(&mut self, row: Vec<Cell>) {
+        for (width, cell) in self.widths.iter_mut().zip(&row) {
+            *width = (*width).max(cell.width());
+        }
+        self.rows.push(row);
+    }
+
+    /// The text of what has come since the last call.
+    pub fn take(&mut self) -> String {
+        let style = Style::stdout();
+        let mut out = String::new();
+        let header = std::mem::take(&mut self.header_due).then(|| self.header.clone());
+        let rows = std::mem::take(&mut self.rows);
+        for row in header.iter().chain(&rows) {
+            out.push_str(&self.line(style, row));
+            out.push('\n');
+        }
+        out
+    }
+
+    fn line(&self, style: Style, row: &[Cell]) -> String {
+        let mut line = self.indent.to_owned();
+        let mut used = line.len();
+        for (column, cell) in row.iter().enumerate() {
+            let last = column + 1 == row.len();
+            let text = if last { self.fit(&cell.text, used) } else { cell.text.clone() };
+            let pad = if last { 0 } else { self.widths[column].saturating_sub(cell.width()) };
+            used += text.chars().count() + pad + GAP.len();
+            line.push_str(&cell.paint.map_or(text.clone(), |paint| paint(style, &text)));
+            if !last {
+                line.extend(std::iter::repeat_n(' ', pad));
+                line.push_str(GAP);
+            }
+        }
+        line.trim_end().to_owned()
+    }
+
+    fn fit(&self, text: &str, used: usize) -> String {
+        match width() {
+            Some(width) => clip(text, width.saturating_sub(used).max(LAST_MIN)),
+            None => text.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_under_each_other_and_nothing_trails() {
+        let mut table = Table::new(&["ID", "KIND"]);
+        table.row(vec!["order-1".into(), "order".into()]);
+        table.row(vec!["a\nb".into(), "".into()]);
+        assert_eq!(table.take(), "ID       KIND\norder-1  order\na\\nb\n");
+        table.row(vec!["x".into(), "y".into()]);
+        assert_eq!(table.take(), "x        y\n");
+    }
+}

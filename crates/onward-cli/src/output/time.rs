@@ -1,0 +1,61 @@
+//! Time in words.
+
+use std::time::{Duration, SystemTime};
+
+use onward_core::Timestamp;
+
+pub fn now() -> Timestamp {
+    Timestamp::default().after(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
+
+/// `850 ms`, `12.3 s`, `5 min`, `3 h`, `12 d`: as exact as somebody wants to know.
+pub fn span(span: Duration) -> String {
+    let round = |unit: u64| (span.as_secs() + unit / 2) / unit;
+    match span.as_millis() {
+        millis @ 0..1_000 => format!("{millis} ms"),
+        millis @ 1_000..59_950 => format!("{}.{} s", (millis + 50) / 1_000, (millis + 50) / 100 % 10),
+        0..3_570_000 => format!("{} min", round(60)),
+        0..172_800_000 => format!("{} h", round(3_600)),
+        _ => format!("{} d", round(86_400)),
+    }
+}
+
+/// `3 min ago`; the tenths of seconds are left out.
+pub fn ago(at: Timestamp, now: Timestamp) -> String {
+    let past = now.since(at);
+    match past.as_secs() {
+        0 => "now".to_owned(),
+        seconds @ 1..60 => format!("{seconds} s ago"),
+        _ => format!("{} ago", span(past)),
+    }
+}
+
+/// `in 3 min`, or `3 min ago` when it is over.
+pub fn until(at: Timestamp, now: Timestamp) -> String {
+    if at <= now { ago(at, now) } else { format!("in {}", span(at.since(now))) }
+}
+
+/// A moment for people: exact, with how long ago it was.
+pub fn moment(at: Timestamp, now: Timestamp) -> String {
+    format!("{at} ({})", until(at, now))
+}
+
+/// How long after `start`, in seconds with milliseconds: a column that can be compared.
+pub fn offset(at: Timestamp, start: Timestamp) -> String {
+    let millis = at.since(start).as_millis();
+    format!("+{}.{:03}s", millis / 1_000, millis % 1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_told_in_the_unit_that_fits() {
+        let told = [850, 2_499, 12_345, 300_000, 3 * 3_600_000, 5 * 86_400_000].map(|ms| span(Duration::from_millis(ms)));
+        assert_eq!(told, ["850 ms", "2.5 s", "12.3 s", "5 min", "3 h", "5 d"]);
+        assert_eq!(offset(Timestamp(1_250), Timestamp(1_000)), "+0.250s");
+        assert_eq!(until(Timestamp(61_000), Timestamp(0)), "in 1 min");
+        assert_eq!(until(Timestamp(0), Timestamp(61_000)), "1 min ago");
+    }
+}
