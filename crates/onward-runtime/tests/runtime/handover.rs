@@ -174,10 +174,14 @@ async fn a_start_that_nobody_waits_for_any_more_is_worked_on_all_the_same() {
     let kit = Kit::new();
     let worker = kit.worker("w");
     assert!(waits(worker.next_runs(1)).await);
-    let _gate = kit.store.stall_once("start_run", When::After);
-    assert!(waits(kit.runtime.start_run(start("r"))).await);
+    let _never = kit.store.stall_once("start_run", When::After);
+    let waiting = tokio::spawn(async move { worker.next_runs(1).await });
+    tokio::task::yield_now().await;
+    let (begun, patience) = (tokio::time::Instant::now(), std::time::Duration::from_millis(300));
+    assert!(tokio::time::timeout(patience, kit.runtime.start_run(start("r"))).await.is_err());
     assert_eq!(kit.head("r").await.status, Status::Running, "leased, and nobody knows");
-    assert_eq!(worker.next_runs(1).await[0].head.key, key("r"));
+    assert_eq!(waiting.await.unwrap()[0].head.key, key("r"));
+    assert!(begun.elapsed() <= patience * 2, "found at once, not with the fallback");
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,6 +286,20 @@ async fn leaving_gives_back_what_was_on_its_way() {
     worker.leave().await;
     assert_eq!(kit.head("r").await.status, Status::Pending);
     assert_eq!(kit.start("s").await.status, Status::Pending, "nobody is handed to who has left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaving_gives_back_what_a_claim_under_way_brings() {
+    let kit = Kit::new();
+    kit.start("r").await;
+    let gate = kit.store.stall_once("claim_runs", When::After);
+    let worker = kit.worker("w");
+    assert!(waits(worker.next_runs(1)).await);
+    worker.leave().await;
+    assert_eq!(kit.head("r").await.status, Status::Running);
+    gate.notify_one();
+    tokio::task::yield_now().await;
+    assert_eq!(kit.head("r").await.status, Status::Pending);
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,6 +21,21 @@ async fn a_watch_returns_after_an_append_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_append_while_the_watch_is_made_is_a_change() {
+    let kit = Kit::new();
+    kit.start("r").await;
+    let append = |memory: &onward_store::MemoryStore| {
+        let asked = onward_core::event::CancelRequested { reason: String::new() };
+        now(onward_store::Store::append_input(memory, key("r"), onward_core::run::Input::new(asked))).unwrap();
+    };
+    kit.store.once("read_run", When::After, Happening::Do(Box::new(append)));
+    let mut watch = kit.runtime.watch_run(&key("r")).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    watch.changed().await.unwrap();
+    assert_eq!(begun.elapsed(), seconds(0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_hears_nothing_looks_for_itself() {
     let kit = Kit::new();
     kit.start("r").await;
@@ -75,9 +90,10 @@ async fn the_end_is_never_missed() {
                     end(&kit.store.memory);
                 }
             };
-            let run = key("r");
+            let (run, begun) = (key("r"), tokio::time::Instant::now());
             let (view, ()) = tokio::join!(kit.runtime.wait_for_end(&run), late);
             assert_eq!(view.unwrap().head.status, Status::Terminated, "deaf {deaf}, moment {moment}");
+            assert!(deaf || begun.elapsed() == seconds(0), "moment {moment}");
         }
     }
 }
