@@ -113,6 +113,8 @@ message! {
         2 => once: Option<Once>,
         /// The generation the event answers; it is dropped when the run has continued as new since.
         3 => generation: Option<u32>,
+        /// Meant for a child of this run; somebody else's run of that id is left alone.
+        4 => child_of: Option<RunKey>,
     }
 }
 
@@ -128,7 +130,7 @@ message! {
 
 impl Input {
     pub fn new(event: impl Into<Event>) -> Input {
-        Input { event: event.into(), once: None, generation: None }
+        Input { event: event.into(), once: None, generation: None, child_of: None }
     }
 
     /// A signal; with an id it is taken once (L11).
@@ -140,16 +142,16 @@ impl Input {
     /// The answer to the single-assignment wait at `place` (L12).
     pub fn answer(event: impl Into<Event>, generation: u32, place: &Place, token: &str) -> Input {
         let once = Once { key: wait_key(generation, place), token: token.to_owned() };
-        Input { event: event.into(), once: Some(once), generation: Some(generation) }
+        Input { once: Some(once), generation: Some(generation), ..Input::new(event) }
     }
 
     /// The input that answers the task, timer or child at `place` of `generation`.
     pub fn result(event: Event, generation: u32, what: &str, place: &Place) -> Input {
         let once = Once { key: format!("{what}:{generation}:{place}"), token: String::new() };
-        Input { event, once: Some(once), generation: Some(generation) }
+        Input { once: Some(once), generation: Some(generation), ..Input::new(event) }
     }
 
-    /// The place of the wait that must be open for this input to be taken.
+    /// The place of the wait that must be open for this input to be taken; that the answer fits its kind is the caller's to check.
     pub fn needs_wait(&self) -> Option<&Place> {
         match &self.event {
             Event::ApprovalDecided(event) => Some(&event.place),
@@ -608,7 +610,8 @@ impl RunHead {
             OnParentClose::Abandon => return None,
             OnParentClose::Cancel => cancel_by_parent(&parent.run),
             OnParentClose::Terminate => {
-                Input::new(TerminateRequested { reason: format!("its parent {} ended", parent.run.id) })
+                let reason = format!("its parent {} ended", parent.run.id);
+                Input { child_of: Some(parent.run.clone()), ..Input::new(TerminateRequested { reason }) }
             }
         };
         Some(Delivery::Input { to: self.key.clone(), input })
@@ -623,7 +626,7 @@ fn close_wait(place: &Place, token: &str) -> Vec<Effect> {
 fn cancel_by_parent(parent: &RunKey) -> Input {
     let reason = format!("its parent {} asked for it", parent.id);
     let once = Once { key: "cancel:parent".to_owned(), token: String::new() };
-    Input { once: Some(once), ..Input::new(crate::event::CancelRequested { reason }) }
+    Input { once: Some(once), child_of: Some(parent.clone()), ..Input::new(crate::event::CancelRequested { reason }) }
 }
 
 fn terminated(event: &TerminateRequested) -> String {

@@ -89,6 +89,13 @@ impl Runtime {
     }
 
     async fn carry_input(&self, to: RunKey, input: Input) -> Result<bool, StoreError> {
+        if let Some(parent) = &input.child_of {
+            let head = self.store().read_run(to.clone(), None).await?;
+            // The id may be a stranger's: a parent has no say over it. Who a run's parent is never changes.
+            if !head.is_some_and(|head| head.parent.is_some_and(|link| link.run == *parent)) {
+                return Ok(false);
+            }
+        }
         match self.store().append_input(to, input).await {
             Ok(_) => Ok(true),
             Err(error) if may_pass(&error) => Err(error),

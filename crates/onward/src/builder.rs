@@ -231,6 +231,9 @@ impl Builder {
             Place::Directory(directory) => open_embedded(directory, self.clock.clone()).await?,
         };
         let runtime = Runtime::new(store, self.clock, self.options);
+        // Runs that rest in memory must leave seats to those that have something to do.
+        let cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);
+        let worker_options = WorkerOptions { cached_runs_max, ..self.worker };
         let registry = Arc::new(self.registry);
         let profile = WorkerProfile {
             id: WorkerId::new(format!("{}-{:016x}", std::process::id(), random_u64()))?,
@@ -248,13 +251,13 @@ impl Builder {
         };
         let background = runtime.spawn();
         let port = runtime.join_worker(profile);
-        let (worker, loops) = Worker::start(port, registry, shared, self.worker).map_err(Error::Threads)?;
+        let (worker, loops) = Worker::start(port, registry, shared, worker_options).map_err(Error::Threads)?;
         Ok(Onward::new(runtime, self.namespace, worker, emits, background, loops))
     }
 }
 
 async fn open_embedded(directory: PathBuf, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Error> {
-    let options = onward_store_embedded::Options { clock, ..Default::default() };
+    let options = onward_store_embedded::Options { clock, workers_inside: true, ..Default::default() };
     let open = tokio::task::spawn_blocking(move || EmbeddedStore::open(&directory, options));
     let store = open.await.expect("opening a directory does not panic")?;
     Ok(Arc::new(store))

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::run::Wait;
 use onward_core::view::RunView;
-use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunId, RunKey};
+use onward_core::{Event, Failure, Index, Name, Namespace, Payload, Record, RunId, RunKey};
 use onward_runtime::{Background, CallId, Decide, Runtime, SendSignal, StartRun};
 use onward_store::{Appended, RunPage, RunQuery, WaitQuery};
 use serde::Serialize;
@@ -372,10 +372,12 @@ impl<O> RunHandle<O> {
         }
     }
 
-    /// Follows the run's log from `from`: what is there, then what comes, until the event that ends it.
+    /// Follows the run's log from `from`: what is there, then what comes, until the event that ends the run. A run that continues as
+    /// new is followed into its next log, which begins at 0 again.
     pub async fn attach(&self, from: Index) -> Result<Attached, Error> {
         let watch = self.runtime().watch_run(&self.key).await?;
-        Ok(Attached { runtime: self.runtime().clone(), key: self.key.clone(), watch, next: from, ready: Vec::new().into_iter(), ended: false })
+        let (runtime, key, generation) = (self.runtime().clone(), self.key.clone(), watch.generation());
+        Ok(Attached { runtime, key, watch, generation, next: from, ready: Vec::new().into_iter(), ended: false })
     }
 
     /// Hears what the run emits from now on with `ctx.emit`. Not recorded: what nobody hears is gone.
@@ -389,25 +391,29 @@ pub struct Attached {
     runtime: Runtime,
     key: RunKey,
     watch: onward_runtime::RunWatch,
+    generation: u32,
     next: Index,
     ready: std::vec::IntoIter<Record>,
     ended: bool,
 }
 
 impl Attached {
-    /// The next record; `None` after the one that ended the log.
+    /// The next record; `None` after the one that ended the run.
     pub async fn next(&mut self) -> Result<Option<Record>, Error> {
         loop {
             if let Some(record) = self.ready.next() {
                 self.next = record.next_index();
-                self.ended = record.ends_log();
+                if let Some(Event::RunContinued(_)) = record.events.last() {
+                    (self.generation, self.next) = (self.generation + 1, Index(0));
+                } else {
+                    self.ended = record.ends_log();
+                }
                 return Ok(Some(record));
             }
             if self.ended {
                 return Ok(None);
             }
-            let generation = Some(self.watch.generation());
-            let page = self.runtime.read_log(&self.key, generation, self.next, PAGE).await?;
+            let page = self.runtime.read_log(&self.key, Some(self.generation), self.next, PAGE).await?;
             if page.is_empty() {
                 self.watch.changed().await?;
             }

@@ -169,7 +169,7 @@ impl Writer<'_> {
     /// The outcome of a timer or task, whose row is gone already. A run that has ended since does not want it.
     pub(crate) fn append_outcome(&mut self, key: &RunKey, event: Event, generation: u32) -> Outcome<()> {
         let body = Body::of_event(&event);
-        match self.append_input(key, Input { event, once: None, generation: Some(generation) }, body) {
+        match self.append_input(key, Input { generation: Some(generation), ..Input::new(event) }, body) {
             Ok(_) | Err(Trouble::Refused(StoreError::RunNotFound { .. } | StoreError::Refused(_))) => Ok(()),
             Err(trouble) => Err(trouble),
         }

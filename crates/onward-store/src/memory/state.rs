@@ -216,7 +216,7 @@ impl State {
 
     /// The outcome of a timer or task, whose row is gone already. A run that has ended since does not want it.
     pub fn append_outcome(&mut self, key: &RunKey, event: Event, generation: u32, now: Timestamp) {
-        let input = Input { event, once: None, generation: Some(generation) };
+        let input = Input { generation: Some(generation), ..Input::new(event) };
         match self.append_input(key, input, now) {
             Ok(_) | Err(StoreError::RunNotFound { .. } | StoreError::Refused(_)) => {}
             Err(error) => unreachable!("an outcome has no slot and answers no wait: {error}"),
