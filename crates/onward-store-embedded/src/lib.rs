@@ -24,6 +24,7 @@ mod row;
 mod schema;
 mod shared;
 mod store;
+mod takeover;
 mod write;
 mod writer;
 

@@ -184,10 +184,15 @@ fn count_no_memory() {
 pub(crate) fn next_boot(db: &Connection) -> Result<u64, StoreError> {
     let boot =
         db.query_row("UPDATE meta SET value = value + 1 WHERE key = 'boot' RETURNING value", [], |row| row.get::<_, i64>(0));
-    boot.map(|boot| boot as u64).map_err(|error| match &error {
+    boot.map(|boot| boot as u64).map_err(open_error)
+}
+
+/// A write at opening that failed.
+pub(crate) fn open_error(error: rusqlite::Error) -> StoreError {
+    match &error {
         rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_FULL => StoreError::DiskFull,
         _ => read_error(error),
-    })
+    }
 }
 
 pub(crate) fn database(directory: &Path) -> PathBuf {

@@ -23,7 +23,7 @@ use crate::reply::{Slot, Waiting};
 use crate::schema::{self, Found};
 use crate::shared::{Shared, Stats};
 use crate::writer::{self, Beginning, LogLength};
-use crate::{failpoint, list};
+use crate::{failpoint, list, takeover};
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -37,6 +37,9 @@ pub struct Options {
     pub checkpoint_pages: u64,
     /// How many threads read.
     pub readers: usize,
+    /// All workers live in the process that has the directory open and die with it: at opening every leased task is free at once.
+    /// Wrong for a server, whose workers may have survived it.
+    pub workers_inside: bool,
 }
 
 impl Default for Options {
@@ -47,6 +50,7 @@ impl Default for Options {
             database_bytes_max: None,
             checkpoint_pages: 1000,
             readers: 2,
+            workers_inside: false,
         }
     }
 }
@@ -74,6 +78,9 @@ impl EmbeddedStore {
         failpoint::hit("open_before_boot");
         let boot = schema::next_boot(&db)?;
         failpoint::hit("open_after_boot");
+        if options.workers_inside {
+            takeover::take_tasks_back(&db, options.clock.now()).map_err(schema::open_error)?;
+        }
         let beginning = Beginning::read(&db, boot).map_err(read_error)?;
         let readers = Readers::start(&directory.path, options.readers.max(1))?;
         let shared = Arc::new(Shared::new(options.clock));

@@ -10,3 +10,4 @@ mod power;
 mod shim;
 mod size;
 mod story;
+mod takeover;

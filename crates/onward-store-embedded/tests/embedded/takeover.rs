@@ -1,0 +1,49 @@
+//! What a process that died held is free at once for the next one, where no worker can have survived it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_core::WorkerId;
+use onward_core::task::{LOST_WORKERS_MAX, Task, TaskReport};
+use onward_store::conformance::block_on;
+use onward_store::{ClaimTasks, Store};
+use onward_store_embedded::{EmbeddedStore, Options};
+
+use crate::story::{Teller, json, name};
+
+/// Tells the story up to the moment a task was claimed, and leaves.
+fn claimed_and_left() -> (tempfile::TempDir, Options) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut teller = Teller::default();
+    let options = Options { clock: teller.clock(), workers_inside: true, ..Options::default() };
+    let store = EmbeddedStore::open(directory.path(), options.clone()).unwrap();
+    (0..6).for_each(|step| teller.tell(&store, step).unwrap());
+    (directory, options)
+}
+
+fn claim(store: &EmbeddedStore) -> Option<Task> {
+    let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));
+    let worker = WorkerId::new("next").unwrap();
+    block_on(store.claim_tasks(ClaimTasks { worker, queues, kinds, limit: 1, lease: Duration::from_secs(30) })).unwrap().pop()
+}
+
+#[test]
+fn a_task_whose_process_died_is_free_at_once_and_burns_no_attempt() {
+    let (directory, options) = claimed_and_left();
+    let store = EmbeddedStore::open(directory.path(), options).unwrap();
+    let task = claim(&store).expect("no lease outlives the process that held it");
+    assert_eq!((task.attempt, task.lost_workers), (1, 1));
+    let report = |claim| block_on(store.report_task(task.id.clone(), claim, TaskReport::Completed(json("1")), Duration::ZERO));
+    assert_eq!(report(task.claim - 1).unwrap_err().code(), "task_attempt_over");
+    report(task.claim).unwrap();
+}
+
+#[test]
+fn a_task_that_keeps_killing_its_process_is_taken_off_its_queue() {
+    let (directory, options) = claimed_and_left();
+    for _ in 0..LOST_WORKERS_MAX {
+        let store = EmbeddedStore::open(directory.path(), options.clone()).unwrap();
+        claim(&store).expect("it is still on its queue");
+    }
+    assert_eq!(claim(&EmbeddedStore::open(directory.path(), options).unwrap()), None);
+}
