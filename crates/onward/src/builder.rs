@@ -226,9 +226,12 @@ impl Builder {
         if let Some(mistake) = self.registry.mistake {
             return Err(mistake.into());
         }
-        let store: Arc<dyn Store> = match self.place {
-            Place::Store(store) => store,
-            Place::Directory(directory) => open_embedded(directory, self.clock.clone()).await?,
+        let (store, opened) = match self.place {
+            Place::Store(store) => (store, None),
+            Place::Directory(directory) => {
+                let store = open_embedded(directory, self.clock.clone()).await?;
+                (store.clone(), Some(store))
+            }
         };
         let runtime = Runtime::new(store, self.clock, self.options);
         // Runs that rest in memory must leave seats to those that have something to do.
@@ -252,7 +255,7 @@ impl Builder {
         let background = runtime.spawn();
         let port = runtime.join_worker(profile);
         let (worker, loops) = Worker::start(port, registry, shared, worker_options).map_err(Error::Threads)?;
-        Ok(Onward::new(runtime, self.namespace, worker, emits, background, loops))
+        Ok(Onward::new(runtime, self.namespace, worker, emits, background, loops, opened))
     }
 }
 

@@ -7,13 +7,14 @@ use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::run::Wait;
 use onward_core::view::RunView;
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, Record, RunId, RunKey};
 use onward_runtime::{Background, CallId, Decide, Runtime, SendSignal, StartRun};
-use onward_store::{Appended, RunPage, RunQuery, WaitQuery};
+use onward_store::{Appended, RunPage, RunQuery, Store, WaitQuery};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
@@ -27,6 +28,9 @@ use crate::{Error, Result};
 
 /// How many records are read at once.
 const PAGE: usize = 1_000;
+
+/// How long a shutdown waits for its own threads and tasks to let the store go.
+const CLOSE_MAX: Duration = Duration::from_secs(1);
 
 /// A running engine: client and worker in one. Cheap to clone; when the last clone is dropped, everything stops where
 /// it is, as if the process had ended.
@@ -42,6 +46,8 @@ struct Inner {
     emits: Emits,
     background: Mutex<Option<Background>>,
     loops: Vec<JoinHandle<()>>,
+    /// The store, where it was opened here and so is to be closed here.
+    opened: Option<Arc<dyn Store>>,
 }
 
 impl Drop for Inner {
@@ -59,9 +65,10 @@ impl Onward {
         emits: Emits,
         background: Background,
         loops: Vec<JoinHandle<()>>,
+        opened: Option<Arc<dyn Store>>,
     ) -> Onward {
         let background = Mutex::new(Some(background));
-        Onward { inner: Arc::new(Inner { runtime, namespace, worker, emits, background, loops }) }
+        Onward { inner: Arc::new(Inner { runtime, namespace, worker, emits, background, loops, opened }) }
     }
 
     /// The runtime underneath, for what this type does not offer.
@@ -141,6 +148,8 @@ impl Onward {
     }
 
     /// Takes no more work, waits for the steps that run (at most ten seconds), and lets every run go.
+    ///
+    /// When no clone and no run handle is left, the directory is free when this returns: it can be opened again.
     pub async fn shutdown(self) {
         self.inner.loops.iter().for_each(JoinHandle::abort);
         self.inner.worker.drain().await;
@@ -148,7 +157,23 @@ impl Onward {
         if let Some(background) = background {
             background.stop().await;
         }
+        let last = Arc::strong_count(&self.inner) == 1;
+        let store = self.inner.opened.clone().filter(|_| last);
+        drop(self);
+        if let Some(store) = store {
+            close(store).await;
+        }
     }
+}
+
+/// Closes the store as soon as the threads and tasks that were told to stop have let it go.
+async fn close(store: Arc<dyn Store>) {
+    let deadline = tokio::time::Instant::now() + CLOSE_MAX;
+    while Arc::strong_count(&store) > 1 && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // Waits for the store's own threads; a panic in there has been told already.
+    drop(tokio::task::spawn_blocking(move || drop(store)).await);
 }
 
 /// A run to be started; see [`Onward::start`].

@@ -1,5 +1,6 @@
 //! The whole engine in one process: client, runtime, worker and store together.
 
+mod closing;
 mod life;
 
 use onward::{Builder, Onward, ReplayCheck};
