@@ -1,0 +1,57 @@
+//! Fan-out: many tasks on a queue and many steps in this process, all at once; results in the order asked for.
+//!
+//! `cargo run --example fan-out`
+
+use std::time::{Duration, Instant};
+
+use onward::prelude::*;
+
+const REPORT: Workflow<Vec<String>, Vec<String>> = Workflow::new("report");
+const COUNT: Task<String, usize> = Task::new("count");
+
+async fn report(ctx: Ctx, cities: Vec<String>) -> Result<Vec<String>> {
+    // Tasks: put on a queue with one commit, worked on by any worker that knows the kind, retried by the engine.
+    let tasks: Vec<_> = cities.iter().map(|city| ctx.task(&COUNT, city).retry(3)).collect();
+    let counts = join_all(tasks).await?;
+
+    // Steps: run here, in this process, at the same time.
+    let format = |(city, count)| ctx.step("format", async move || Ok::<_, Failure>(format!("{city}: {count} letters")));
+    let lines: Vec<_> = cities.iter().zip(counts).map(format).collect();
+    let lines = join_all(lines).await?;
+
+    // What may fail without failing the run: every outcome is kept.
+    let checks: Vec<_> = cities.iter().map(|city| ctx.step("check", async move || check(city).await)).collect();
+    let checks = join_all_settled(checks).await;
+    let bad = checks.iter().filter(|check| check.is_err()).count();
+    // Prints belong into steps: what stands in the workflow itself happens again on every replay.
+    ctx.step("tell", async || tell(bad, cities.len()).await).await?;
+    Ok(lines)
+}
+
+async fn count(city: String) -> Result<usize> {
+    tokio::time::sleep(Duration::from_millis(100)).await; // in sequence, 20 of these would take two seconds
+    Ok(city.len())
+}
+
+async fn tell(bad: usize, all: usize) -> Result<()> {
+    println!("{bad} of {all} checks failed");
+    Ok(())
+}
+
+async fn check(city: &str) -> Result<()> {
+    if city.ends_with("13") { Err(Failure::fatal("unlucky")) } else { Ok(()) }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let builder = Onward::embedded(directory.path()).register(&REPORT, report).register_task(&COUNT, count);
+    let onward = builder.start().await?;
+    let cities: Vec<String> = (1..=20).map(|number| format!("city-{number}")).collect();
+    let started = Instant::now();
+    let lines = onward.start(&REPORT, &cities).await?.result().await?;
+    println!("first: {}, last: {}", lines[0], lines[lines.len() - 1]);
+    println!("{} tasks of 100 ms together took less than a second: {}", lines.len(), started.elapsed() < Duration::from_secs(1));
+    onward.shutdown().await;
+    Ok(())
+}

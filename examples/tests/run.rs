@@ -1,0 +1,79 @@
+//! Every example runs once, and prints what it says it shows.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Cargo builds examples beside the tests.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows where it is");
+    let profile = test.ancestors().nth(2).expect("tests lie in <profile>/deps");
+    profile.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+}
+
+/// Runs the example; it must succeed and print these lines in this order, perhaps with others between them.
+#[track_caller]
+fn check(name: &str, expected: &[&str]) {
+    let output = Command::new(example(name)).output().expect("cargo has built the example");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{name} failed\n{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    let mut lines = stdout.lines();
+    for line in expected {
+        assert!(lines.any(|printed| printed.contains(line)), "{name} did not print `{line}` in its place:\n{stdout}");
+    }
+}
+
+#[test]
+fn hello_says_it_once() {
+    check("hello", &["the run says: Hello, Ada!", "result: Hello, Ada!", "once more: Hello, Ada!", "#5 run_completed"]);
+    let output = Command::new(example("hello")).output().expect("cargo has built the example");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).matches("the run says").count(), 1);
+}
+
+#[test]
+fn killed_process_is_followed_by_one_that_goes_on() {
+    let expected = [
+        "process 1: booking a flight",
+        "process 1: key of the hotel booking",
+        "process 1: booking a hotel",
+        "process 1 ended: signal: 9",
+        "process 2: key of the hotel booking",
+        "process 2: booking a hotel",
+        "process 2: booking a train",
+        "process 2: result: flight to Lisbon, hotel to Lisbon, train to Lisbon",
+    ];
+    check("crash-and-resume", &expected);
+}
+
+#[test]
+fn saga_undoes_latest_first() {
+    check("saga", &["all booked", "canceled the hotel in Venice", "canceled the flight in Venice", "error[no_cars]"]);
+}
+
+#[test]
+fn fan_out_keeps_the_order_asked_for() {
+    check("fan-out", &["1 of 20 checks failed", "first: city-1: 6 letters, last: city-20: 7 letters"]);
+}
+
+#[test]
+fn approval_is_decided_once_or_expires() {
+    check("approval", &["paid 500 cents by ada", "error[signal_lost]", "error[not_a_decider]", "nobody decided in time"]);
+}
+
+#[test]
+fn signals_steer_and_are_taken_once() {
+    check("signals", &["repeated: true", r#"book: ["1. dogs", "2. birds"]"#, "signals left: 0"]);
+}
+
+#[test]
+fn children_answer_their_parent() {
+    let expected =
+        ["resized slow at double pace", "album: 200 bytes, then 100", "album-1 album completed", "photo-broken photo failed"];
+    check("children", &expected);
+}
+
+#[test]
+fn runs_stay_with_the_code_they_began_with() {
+    let expected =
+        ["invoice-Monday: v1 with discount version 1: 119", "invoice-Tuesday: v1 with discount version 2: 107", "v2: 96"];
+    check("versions", &expected);
+}
