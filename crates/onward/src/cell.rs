@@ -91,6 +91,19 @@ impl RunCell {
         state
     }
 
+    /// Looks into the mailbox. Code that does so without end would never come back by itself, so it is unwound here; the
+    /// engine has the fault.
+    pub fn look<T>(&self, what: &str, look: impl FnOnce(&mut Engine) -> T) -> T {
+        let mut state = self.call(what);
+        let seen = look(&mut state.engine);
+        let spinning = state.engine.is_spinning();
+        drop(state);
+        if spinning {
+            std::panic::resume_unwind(Box::new("the code looks for signals without end"));
+        }
+        seen
+    }
+
     /// Somebody who is not ours holds on to the waker.
     #[cold]
     pub fn foreign_await(&self) {

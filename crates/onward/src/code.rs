@@ -83,7 +83,8 @@ impl Code {
                     self.poll()?;
                 }
                 Advance::Update(update) => {
-                    answer_update(&self.cell, update);
+                    let answered = catch_unwind(AssertUnwindSafe(|| answer_update(&self.cell, update)));
+                    answered.map_err(|panic| self.panicked(&*panic))?;
                     self.cell.lock().poll_all += 1;
                     self.poll()?;
                 }
@@ -104,12 +105,7 @@ impl Code {
         let cell = self.cell.clone();
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll_future(&cell)));
         match polled {
-            Err(panic) => {
-                self.drop_code();
-                let message = panic_message(&*panic);
-                let misuse = foreign::is_tokio_panic(&message);
-                Err(if misuse { Fault::Misuse(foreign::TOKIO.to_owned()) } else { Fault::Panicked(message) })
-            }
+            Err(panic) => Err(self.panicked(&*panic)),
             Ok(result) => {
                 let fault = self.cell.lock().engine.take_fault();
                 if let Some(fault) = fault {
@@ -123,6 +119,17 @@ impl Code {
                 Ok(())
             }
         }
+    }
+
+    /// What a panic of the user's code means; the first thing that went wrong counts.
+    fn panicked(&mut self, panic: &(dyn std::any::Any + Send)) -> Fault {
+        let fault = self.cell.lock().engine.take_fault();
+        self.drop_code();
+        fault.unwrap_or_else(|| {
+            let message = panic_message(panic);
+            let misuse = foreign::is_tokio_panic(&message);
+            if misuse { Fault::Misuse(foreign::TOKIO.to_owned()) } else { Fault::Panicked(message) }
+        })
     }
 
     fn poll_future(&mut self, cell: &RunCell) -> Poll<Result<Payload, Failure>> {
@@ -181,7 +188,9 @@ impl Code {
     pub fn query(&self, name: &Name, input: Payload) -> Option<Result<Payload, Failure>> {
         // Taken out while it runs: the handler may use the context.
         let mut answerer = self.cell.lock().queries.remove(name)?;
-        let answer = answerer(input);
+        let answer = catch_unwind(AssertUnwindSafe(|| answerer(input))).unwrap_or_else(|panic| {
+            Err(Failure::new("panicked", format!("the query panicked: {}", panic_message(&*panic))))
+        });
         self.cell.lock().queries.entry(name.clone()).or_insert(answerer);
         Some(answer)
     }

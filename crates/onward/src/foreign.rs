@@ -2,22 +2,46 @@
 
 /// Who it was, read from a backtrace, and what to use instead.
 pub(crate) fn explain(trace: &str) -> (String, &'static str) {
-    let frames: Vec<&str> = trace
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.starts_with("at "))
-        .filter_map(|line| line.split_once(": ").map(|(_, frame)| frame))
-        .filter(|frame| !is_ours(frame))
-        .collect();
-    let who = frames.iter().take(3).copied().collect::<Vec<_>>().join(", called by ");
+    let frames = foreign_frames(trace);
+    // The outermost frames say most: the foreign future, and the function that awaits it.
+    let named: Vec<&str> =
+        frames.iter().map(|frame| frame.name).filter(|name| name.contains("::") && !name.starts_with('{')).collect();
+    let who = named[named.len().saturating_sub(2)..].join(", called by ");
     let who = if who.is_empty() { "a foreign future".to_owned() } else { who };
+    let location = frames.last().and_then(|frame| frame.location).map(|location| format!(", at {location}")).unwrap_or_default();
     let instead = INSTEAD.iter().find(|(part, _)| trace.contains(part)).map_or(ANYTHING, |(_, instead)| instead);
-    (who, instead)
+    (format!("{who}{location}"), instead)
+}
+
+struct Frame<'a> {
+    name: &'a str,
+    location: Option<&'a str>,
+}
+
+/// The frames between ours that noticed and ours that polled the code, innermost first.
+fn foreign_frames(trace: &str) -> Vec<Frame<'_>> {
+    let mut frames: Vec<Frame<'_>> = Vec::new();
+    for line in trace.lines().map(str::trim) {
+        if let Some(location) = line.strip_prefix("at ") {
+            if let Some(frame) = frames.last_mut() {
+                frame.location.get_or_insert(location);
+            }
+        } else if let Some((_, name)) = line.split_once(": ") {
+            if name.contains("poll_future") || name.starts_with("onward::code") {
+                break;
+            }
+            frames.push(Frame { name: name.trim_end_matches("::{{closure}}"), location: None });
+        }
+    }
+    frames.retain(|frame| !is_ours(frame));
+    frames
 }
 
 /// What a panic says when tokio is used without its runtime, which workflow code never has.
 pub(crate) fn is_tokio_panic(message: &str) -> bool {
-    message.contains("there is no reactor running") || message.contains("no Tokio runtime") || message.contains("Tokio 1.x runtime")
+    message.contains("there is no reactor running")
+        || message.contains("no Tokio runtime")
+        || message.contains("Tokio 1.x runtime")
 }
 
 pub(crate) const TOKIO: &str = "workflow code used tokio directly (a timer, a socket or a spawn), which cannot be replayed; \
@@ -40,12 +64,33 @@ const INSTEAD: &[(&str, &str)] = &[
     ("reqwest", "do it inside `ctx.step`"),
 ];
 
-fn is_ours(frame: &str) -> bool {
+fn is_ours(frame: &Frame<'_>) -> bool {
     const OURS: &[&str] = &[
-        "onward::wake", "onward::cell", "onward::code", "onward::foreign", "backtrace", "core::", "std::", "alloc::", "rust_begin",
-        "__rust", "AtomicWaker", "<alloc", "<core", "<std", "clone_waker", "wake_by_ref", "onward_core",
+        "onward::wake",
+        "onward::cell",
+        "onward::code",
+        "onward::foreign",
+        "foreign_await",
+        "backtrace",
+        "core::",
+        "std::",
+        "alloc::",
+        "rust_begin",
+        "__rust",
+        "AtomicWaker",
+        "<alloc",
+        "<core",
+        "<std",
+        "<&core",
+        "clone_waker",
+        "wake_by_ref",
+        "onward_core",
+        "do_call<",
+        "catch_unwind",
+        "onward::registry",
     ];
-    OURS.iter().any(|part| frame.starts_with(part) || (part.len() > 8 && frame.contains(part)))
+    let name = |part: &&str| frame.name.starts_with(*part) || (part.len() > 8 && frame.name.contains(*part));
+    OURS.iter().any(name) || frame.location.is_some_and(|location| location.contains("src/registry.rs:"))
 }
 
 #[cfg(test)]
@@ -55,9 +100,10 @@ mod tests {
     #[test]
     fn the_first_foreign_frames_are_named_with_what_to_use_instead() {
         let trace = "   0: onward::cell::RunCell::foreign_await\n             at src/cell.rs:1\n   1: core::task::wake::Waker::clone\n   \
-                     2: tokio::time::sleep::Sleep::poll\n   3: my_app::fulfil::{{closure}}\n";
+                     2: tokio::time::driver::park\n   3: tokio::time::sleep::Sleep::poll\n   4: my_app::fulfil::{{closure}}\n             \
+                     at src/fulfil.rs:7\n   5: onward::code::Code::poll_future\n   6: my_app::main\n";
         let (who, instead) = explain(trace);
-        assert_eq!(who, "tokio::time::sleep::Sleep::poll, called by my_app::fulfil::{{closure}}");
+        assert_eq!(who, "tokio::time::sleep::Sleep::poll, called by my_app::fulfil, at src/fulfil.rs:7");
         assert_eq!(instead, "use `ctx.sleep` or `ctx.timeout`");
     }
 }

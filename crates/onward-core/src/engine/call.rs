@@ -54,7 +54,22 @@ pub(super) enum Answer {
     Open,
     /// A signal is set aside for this call and will be delivered at its index.
     Reserved(super::mailbox::Signal),
-    Ready { index: Index, result: Result<Payload, Failure>, signal: Option<super::mailbox::Signal> },
+    Ready {
+        index: Index,
+        result: Result<Payload, Failure>,
+        signal: Option<super::mailbox::Signal>,
+    },
+}
+
+impl Answer {
+    /// The signal set aside for the call, or brought by it, while the code has not taken it.
+    pub fn signal(&self) -> Option<&super::mailbox::Signal> {
+        match self {
+            Answer::Reserved(signal) => Some(signal),
+            Answer::Ready { signal, .. } => signal.as_ref(),
+            Answer::Open => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -189,7 +204,9 @@ impl Call {
         match &self.what {
             What::Task { .. } => Some(TaskCanceled { place }.into()),
             What::Child { child, .. } => Some(ChildCanceled { place, child: child.clone() }.into()),
-            What::Timer | What::Signal { .. } | What::Approval { .. } | What::Promise { .. } => Some(WaitCanceled { place }.into()),
+            What::Timer | What::Signal { .. } | What::Approval { .. } | What::Promise { .. } => {
+                Some(WaitCanceled { place }.into())
+            }
             What::Step { phase: StepPhase::Backoff, .. } => Some(WaitCanceled { place }.into()),
             What::Step { .. } | What::Canceled => None,
         }

@@ -76,10 +76,8 @@ impl Mailbox {
         self.waiters.remove(&order).map(|(place, _)| place)
     }
 
-    /// Everything unread, in index order.
+    /// Everything unread.
     pub fn drain_all(&self) -> Vec<Signal> {
-        let mut signals: Vec<Signal> = self.unread.values().flatten().cloned().collect();
-        signals.sort_by_key(|signal| signal.index);
-        signals
+        self.unread.values().flatten().cloned().collect()
     }
 }

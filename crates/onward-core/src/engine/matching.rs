@@ -16,7 +16,9 @@ impl Engine {
         let mut asked = asked.into_iter();
         for (index, recorded) in expected.indexed().filter(|(_, event)| is_asked(event)) {
             match asked.next() {
-                Some(event) if recorded == &event || (!self.strict && agrees(recorded, &event)) => self.last_matched = Some(describe(&event)),
+                Some(event) if recorded == &event || (!self.strict && agrees(recorded, &event)) => {
+                    self.last_matched = Some(describe(&event))
+                }
                 other => {
                     let asked = other.as_ref().map(describe);
                     return Err(self.diverged(index, describe(recorded), asked));
@@ -24,8 +26,10 @@ impl Engine {
             }
         }
         if let Some(extra) = asked.next() {
-            let recorded = "nothing more at this point".to_owned();
-            return Err(self.diverged(expected.next_index(), recorded, Some(describe(&extra))));
+            // A step that is recorded and that nobody asks for says more than that nothing else is recorded.
+            let missing = expected.indexed().find_map(|(index, event)| Some((index, self.missing_step(event)?)));
+            let (index, recorded) = missing.unwrap_or_else(|| (expected.next_index(), "nothing more at this point".to_owned()));
+            return Err(self.diverged(index, recorded, Some(describe(&extra))));
         }
         self.next_commit += 1;
         self.polled = false;
@@ -56,6 +60,18 @@ impl Engine {
         }
     }
 
+    /// The recorded step in words, if the code has never asked for one at its place.
+    fn missing_step(&self, event: &Event) -> Option<String> {
+        let (place, name, input_hash) = match event {
+            Event::StepCompleted(event) => (&event.place, &event.name, event.input_hash),
+            Event::StepFailed(event) => (&event.place, &event.name, event.input_hash),
+            _ => return None,
+        };
+        let asked = matches!(self.calls.get(place), Some(super::call::Call { what: super::call::What::Step { .. }, .. }));
+        let known = asked || self.dropped_steps.contains_key(place);
+        (!known).then(|| describe_step(&StepIdentity { name: name.clone(), input_hash }, place))
+    }
+
     fn diverged(&self, index: Index, recorded: String, asked: Option<String>) -> Fault {
         let asked = asked.unwrap_or_else(|| self.nothing_asked());
         let hint = format!(
@@ -82,7 +98,9 @@ fn is_asked(event: &Event) -> bool {
 
 fn agrees(recorded: &Event, asked: &Event) -> bool {
     match (recorded, asked) {
-        (Event::TaskScheduled(a), Event::TaskScheduled(b)) => (&a.place, &a.kind, a.input_hash) == (&b.place, &b.kind, b.input_hash),
+        (Event::TaskScheduled(a), Event::TaskScheduled(b)) => {
+            (&a.place, &a.kind, a.input_hash) == (&b.place, &b.kind, b.input_hash)
+        }
         (Event::ChildStarted(a), Event::ChildStarted(b)) => {
             (&a.place, &a.kind, &a.child, a.input_hash) == (&b.place, &b.kind, &b.child, b.input_hash)
         }
@@ -91,7 +109,9 @@ fn agrees(recorded: &Event, asked: &Event) -> bool {
                 && same(a.show.as_ref(), b.show.as_ref())
         }
         (Event::PromiseCreated(a), Event::PromiseCreated(b)) => (&a.place, &a.name) == (&b.place, &b.name),
-        (Event::SignalAwaited(a), Event::SignalAwaited(b)) => (&a.place, &a.name, a.is_pattern) == (&b.place, &b.name, b.is_pattern),
+        (Event::SignalAwaited(a), Event::SignalAwaited(b)) => {
+            (&a.place, &a.name, a.is_pattern) == (&b.place, &b.name, b.is_pattern)
+        }
         (Event::StateSet(a), Event::StateSet(b)) => {
             (&a.place, &a.key) == (&b.place, &b.key) && same(Some(&a.value), Some(&b.value))
         }
@@ -99,7 +119,9 @@ fn agrees(recorded: &Event, asked: &Event) -> bool {
             (&a.place, &a.to, &a.name) == (&b.place, &b.to, &b.name) && same(Some(&a.payload), Some(&b.payload))
         }
         (Event::UpdateAnswered(a), Event::UpdateAnswered(b)) => {
-            a.update_id == b.update_id && same(a.result.as_ref().ok(), b.result.as_ref().ok()) && a.result.is_ok() == b.result.is_ok()
+            a.update_id == b.update_id
+                && same(a.result.as_ref().ok(), b.result.as_ref().ok())
+                && a.result.is_ok() == b.result.is_ok()
         }
         (Event::RunCompleted(a), Event::RunCompleted(b)) => same(Some(&a.output), Some(&b.output)),
         (Event::RunContinued(a), Event::RunContinued(b)) => same(Some(&a.input), Some(&b.input)),

@@ -54,6 +54,9 @@ impl Engine {
             signal_id: None,
             sender: None,
         };
-        self.mailbox.drain_all().into_iter().map(carry).collect()
+        let mut signals = self.mailbox.drain_all();
+        signals.extend(self.calls.values().filter_map(|call| call.answer.signal().cloned()));
+        signals.sort_by_key(|signal| signal.index);
+        signals.into_iter().map(carry).collect()
     }
 }

@@ -136,8 +136,14 @@ impl Engine {
         self.look();
         let place = self.next_place();
         let signal = self.mailbox.pop(pattern)?;
+        self.polls = 0; // a mailbox has an end
         self.consumed(&place, &signal);
         Some((signal.name, signal.payload))
+    }
+
+    /// Whether the code looks for signals without end. It will not come back by itself: the shell has to stop it.
+    pub fn is_spinning(&self) -> bool {
+        self.polls >= POLLS_MAX
     }
 
     fn look(&mut self) {

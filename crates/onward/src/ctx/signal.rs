@@ -56,7 +56,7 @@ impl<C> SignalSource<C> {
     }
 
     pub fn count(&self) -> usize {
-        self.ctx.cell.call("count").engine.count_signals(&self.pattern)
+        self.ctx.cell.look("count", |engine| engine.count_signals(&self.pattern))
     }
 
     fn receive<T>(&self) -> Recv<T> {
@@ -68,7 +68,7 @@ impl<C> SignalSource<C> {
     }
 
     fn take<T: DeserializeOwned>(&self) -> Result<Option<T>> {
-        let taken = self.ctx.cell.call("try_recv").engine.try_signal(&self.pattern);
+        let taken = self.ctx.cell.look("try_recv", |engine| engine.try_signal(&self.pattern));
         taken.map(|(_, payload)| Ok(payload.read()?)).transpose()
     }
 
@@ -138,11 +138,11 @@ impl Signals {
     }
 
     pub fn count(&self) -> usize {
-        self.cell.call("count").engine.count_signals(&self.pattern)
+        self.cell.look("count", |engine| engine.count_signals(&self.pattern))
     }
 
     pub fn try_recv<T: DeserializeOwned>(&self) -> Result<Option<(Name, T)>> {
-        let taken = self.cell.call("try_recv").engine.try_signal(&self.pattern);
+        let taken = self.cell.look("try_recv", |engine| engine.try_signal(&self.pattern));
         taken.map(|(name, payload)| Ok((name, payload.read()?))).transpose()
     }
 

@@ -41,6 +41,8 @@ pub struct World {
     once: BTreeMap<String, (String, onward_core::Index)>,
     shadow: bool,
     shadow_replays: u64,
+    /// What the code does wrong right after the last commit, as a replay found; it would do it live, too.
+    found: Option<Fault>,
 }
 
 /// The name under which a test's workflow runs.
@@ -93,6 +95,7 @@ impl World {
             once: BTreeMap::new(),
             shadow: true,
             shadow_replays: 0,
+            found: None,
         }
     }
 
@@ -173,6 +176,9 @@ impl World {
 
     /// Runs the code until it needs a commit, without committing: what happens now happens in between (CE4).
     pub fn activate(&mut self) -> Result<Option<Draft>, Fault> {
+        if let Some(fault) = self.found.take() {
+            return Err(fault);
+        }
         let mut code = match self.code.take() {
             Some(code) => code,
             None => Code::new(key(), self.handler.clone(), &self.shared),
@@ -335,8 +341,10 @@ impl World {
     fn shadow_replay(&mut self) {
         let code = replay_log(&key(), &self.handler, self.log.records(), &self.shared, true);
         self.shadow_replays += 1;
-        if let Err(fault) = code {
-            panic!("the log does not replay: {fault:?}\n{}", self.log.to_json_lines());
+        match code {
+            Ok(_) => {}
+            Err(fault @ (Fault::Misuse(_) | Fault::Stuck(_) | Fault::Panicked(_))) => self.found = Some(fault),
+            Err(fault) => panic!("the log does not replay: {fault:?}\n{}", self.log.to_json_lines()),
         }
     }
 }

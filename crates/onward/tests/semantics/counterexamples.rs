@@ -6,7 +6,7 @@ use onward::testing::World;
 use onward_core::run::Refusal;
 use onward_core::{Name, Status};
 
-use crate::{complete, complete_last, fire, last_task, task_inputs};
+use crate::{complete, complete_last, crash_and_pump, fire, last_task, task_inputs};
 
 /// The seed's agent loop: steering while it works, then a durable wait.
 async fn chat(ctx: Ctx, follow_ups: usize) -> Result<Vec<String>> {
@@ -26,11 +26,6 @@ async fn chat(ctx: Ctx, follow_ups: usize) -> Result<Vec<String>> {
         let next: String = ctx.signal("message").recv().await?;
         messages.push(next);
     }
-}
-
-fn crash_and_pump(world: &mut World) {
-    world.crash();
-    world.pump().unwrap();
 }
 
 #[test]

@@ -2,8 +2,15 @@
 //!
 //! Every world replays its whole log after each commit, strictly, so a test that passes has passed on every prefix.
 
+mod cancellation;
 mod counterexamples;
+mod divergence;
 mod generated;
+mod generations;
+mod mailbox;
+mod misuse;
+mod recorded;
+mod together;
 
 use onward::testing::World;
 use onward_core::event::{TaskCompleted, TimerFired};
@@ -14,6 +21,12 @@ fn complete(world: &mut World, place: &str, value: &str) {
     let place = Place::parse(place).unwrap();
     let output = Payload::from_json_text(value.to_owned());
     world.input(TaskCompleted { place, output, attempts: 1 }).unwrap();
+}
+
+/// Completes the task that was scheduled as the `nth`.
+fn complete_nth(world: &mut World, nth: usize, value: &str) {
+    let place = task_places(world).swap_remove(nth);
+    complete(world, &place, value);
 }
 
 /// Completes the task that was scheduled last.
@@ -37,9 +50,31 @@ fn task_inputs(world: &World) -> Vec<String> {
 
 /// The place of the task that was scheduled last.
 fn last_task(world: &World) -> String {
+    task_places(world).pop().unwrap()
+}
+
+/// The places of all tasks in the order they were scheduled.
+fn task_places(world: &World) -> Vec<String> {
     let place = |event: &Event| match event {
         Event::TaskScheduled(task) => Some(task.place.to_string()),
         _ => None,
     };
-    world.log().events().filter_map(|(_, event)| place(event)).last().unwrap()
+    world.log().events().filter_map(|(_, event)| place(event)).collect()
+}
+
+/// How often an event of this name occurs.
+fn count(world: &World, name: &str) -> usize {
+    world.event_names().iter().filter(|other| **other == name).count()
+}
+
+/// Fires the timer that is due first.
+fn fire_next(world: &mut World) {
+    let (place, _) = world.next_timer().expect("a timer runs");
+    world.fire_timer(&place);
+}
+
+/// The process dies, and the run goes on in another one.
+fn crash_and_pump(world: &mut World) {
+    world.crash();
+    world.pump().unwrap();
 }

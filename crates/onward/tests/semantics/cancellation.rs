@@ -1,0 +1,201 @@
+//! A request to stop: it meets open waits once, never a running step, and leaves room to compensate.
+
+use std::sync::{Arc, Mutex};
+
+use onward::prelude::*;
+use onward::testing::World;
+use onward::{join, select};
+use onward_core::event::CancelRequested;
+use onward_core::{Event, Status};
+
+use crate::{count, crash_and_pump};
+
+fn cancel(world: &mut World, reason: &str) {
+    world.input(CancelRequested { reason: reason.to_owned() }).unwrap();
+}
+
+#[test]
+fn a_request_interrupts_every_open_wait_at_once() {
+    async fn four_waits(ctx: Ctx, _: ()) -> Result<Vec<String>> {
+        let (signal, sleep, task, approval) = join!(
+            ctx.signal("s").recv::<()>(),
+            ctx.sleep(days(1)),
+            ctx.task::<()>("work", &()),
+            ctx.approval("ship", "Ship it?"),
+        );
+        let codes = [signal.err(), sleep.err(), task.err(), approval.err()];
+        Ok(codes.into_iter().map(|failure| failure.map_or("ok".to_owned(), |failure| failure.code)).collect())
+    }
+    let mut world = World::new(four_waits, &());
+    world.pump().unwrap();
+    cancel(&mut world, "enough");
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), r#"["canceled","canceled","canceled","canceled"]"#);
+    assert_eq!((count(&world, "wait_canceled"), count(&world, "task_canceled")), (3, 1), "and takes what was asked for back");
+}
+
+#[test]
+fn a_canceled_run_undoes_what_it_did_in_reverse_order() {
+    async fn trip(ctx: Ctx, undone: Arc<Mutex<Vec<&'static str>>>) -> Result<()> {
+        for what in ["flight", "hotel", "car"] {
+            ctx.step(what, async || Ok::<_, Failure>(())).await?;
+            let undone = undone.clone();
+            ctx.on_failure(&format!("undo {what}"), move || async move {
+                undone.lock().unwrap().push(what);
+                Ok::<_, Failure>(())
+            });
+        }
+        ctx.signal("paid").recv::<()>().await
+    }
+    let undone = Arc::new(Mutex::new(Vec::new()));
+    let in_run = undone.clone();
+    let mut world = World::new(move |ctx, _: ()| trip(ctx, in_run.clone()), &());
+    world.pump().unwrap();
+    cancel(&mut world, "no holiday");
+    crash_and_pump(&mut world);
+    assert_eq!(*undone.lock().unwrap(), ["car", "hotel", "flight"]);
+    assert_eq!(world.status(), Status::Canceled);
+    assert_eq!(world.output(), "failed: the run was canceled: no holiday");
+}
+
+#[test]
+fn a_run_that_succeeds_undoes_nothing() {
+    async fn fine(ctx: Ctx, _: ()) -> Result<u32> {
+        ctx.on_failure("undo", || async { Ok::<_, Failure>(()) });
+        ctx.signal("go").recv().await
+    }
+    let mut world = World::new(fine, &());
+    world.signal("go", &5);
+    crash_and_pump(&mut world);
+    assert_eq!((world.output(), count(&world, "step_completed")), ("5".to_owned(), 0));
+}
+
+#[test]
+fn what_could_not_be_undone_is_told_in_the_failure() {
+    async fn stuck(ctx: Ctx, _: ()) -> Result<()> {
+        ctx.on_failure("undo a", || async { Ok::<_, Failure>(()) });
+        ctx.on_failure("undo b", || async { Err(Failure::fatal("gone")) });
+        Err(Failure::fatal("broken"))
+    }
+    let mut world = World::new(stuck, &());
+    crash_and_pump(&mut world);
+    assert_eq!(world.status(), Status::Failed);
+    assert_eq!(world.output(), "failed: broken: `undo b` could not be undone: gone");
+    assert_eq!(count(&world, "step_completed"), 1, "the others are undone all the same");
+}
+
+#[test]
+fn a_running_step_is_not_interrupted_and_its_result_is_recorded() {
+    type Door = Arc<Mutex<Option<tokio::sync::oneshot::Receiver<u32>>>>;
+    async fn long_step(ctx: Ctx, door: Door) -> Result<u32> {
+        let result = ctx
+            .step("long", async || {
+                let door = door.lock().unwrap().take().expect("the step runs once");
+                Ok::<_, Failure>(door.await?)
+            })
+            .await?;
+        ctx.sleep(secs(1)).await?;
+        Ok(result)
+    }
+    let (open, door) = tokio::sync::oneshot::channel();
+    let door: Door = Arc::new(Mutex::new(Some(door)));
+    let mut world = World::new(move |ctx, _: ()| long_step(ctx, door.clone()), &());
+    assert!(world.activate().unwrap().is_none(), "the step runs");
+    cancel(&mut world, "hurry");
+    world.pump().unwrap();
+    assert_eq!(world.output(), "open", "nobody could say whether the step happened");
+    open.send(9).unwrap();
+    world.pump().unwrap();
+    assert_eq!(count(&world, "step_completed"), 1);
+    assert_eq!(world.status(), Status::Canceled, "the request meets the wait after it");
+}
+
+#[test]
+fn a_request_that_finds_nothing_open_meets_the_next_wait_and_only_that() {
+    async fn insistent(ctx: Ctx, _: ()) -> Result<Vec<String>> {
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            let slept = ctx.sleep(secs(1)).await;
+            seen.push(slept.map_or_else(|failure| failure.code, |()| "slept".to_owned()));
+        }
+        Ok(seen)
+    }
+    let mut world = World::new(insistent, &());
+    cancel(&mut world, "before it began");
+    crash_and_pump(&mut world);
+    let (timer, _) = world.next_timer().expect("the second sleep is not interrupted");
+    world.fire_timer(&timer);
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), r#"["canceled","slept"]"#);
+}
+
+#[test]
+fn a_second_request_interrupts_nothing() {
+    async fn cleaning_up(ctx: Ctx, _: ()) -> Result<String> {
+        let failure = ctx.sleep(days(1)).await.expect_err("the first request comes first");
+        ctx.sleep(secs(1)).await?;
+        Ok(failure.message)
+    }
+    let mut world = World::new(cleaning_up, &());
+    world.pump().unwrap();
+    cancel(&mut world, "first");
+    world.pump().unwrap();
+    cancel(&mut world, "second");
+    crash_and_pump(&mut world);
+    let (timer, _) = world.next_timer().unwrap();
+    world.fire_timer(&timer);
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "\"the run was canceled: first\"");
+}
+
+#[test]
+fn code_that_watches_for_the_request_handles_it_by_itself() {
+    async fn watching(ctx: Ctx, _: ()) -> Result<String> {
+        let mut work = ctx.task::<String>("work", &());
+        let asked = select! {
+            _ = &mut work => None,
+            failure = ctx.canceled() => Some(failure.message),
+        };
+        let work = work.await?; // not interrupted: it may end in peace
+        Ok(format!("{work}, {}, {}", asked.unwrap_or_default(), ctx.is_canceled()))
+    }
+    let mut world = World::new(watching, &());
+    world.pump().unwrap();
+    cancel(&mut world, "please");
+    crash_and_pump(&mut world);
+    crate::complete_last(&mut world, "\"done\"");
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "\"done, the run was canceled: please, true\"");
+    assert_eq!(world.status(), Status::Completed);
+}
+
+#[test]
+fn a_request_goes_on_to_the_child_that_is_awaited() {
+    async fn parent(ctx: Ctx, _: ()) -> Result<()> {
+        ctx.child("work", &()).await
+    }
+    let mut world = World::new(parent, &());
+    world.pump().unwrap();
+    cancel(&mut world, "stop all");
+    crash_and_pump(&mut world);
+    let canceled = world.log().events().find_map(|(_, event)| match event {
+        Event::ChildCanceled(event) => Some(event.child.to_string()),
+        _ => None,
+    });
+    assert_eq!(canceled.as_deref(), Some("test/0"));
+    assert_eq!(world.status(), Status::Canceled);
+}
+
+#[test]
+fn a_signal_set_aside_for_an_interrupted_wait_goes_back_to_the_mailbox() {
+    async fn flow(ctx: Ctx, _: ()) -> Result<Vec<u32>> {
+        ctx.signal("s").recv::<u32>().await.expect_err("the request stands before the signal");
+        ctx.signal("s").drain()
+    }
+    let mut world = World::new(flow, &());
+    world.pump().unwrap();
+    cancel(&mut world, "");
+    world.signal("s", &4);
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "[4]");
+}

@@ -1,0 +1,160 @@
+//! Long lives: a run that goes on as new, and code that changes while runs are open.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use onward::prelude::*;
+use onward::select;
+use onward::testing::{World, replay};
+use onward_core::event::PauseReason;
+
+use crate::{count, crash_and_pump, fire_next};
+
+/// Takes one signal per generation; what is left goes along.
+async fn one_each(ctx: Ctx, seen: Vec<u32>) -> Result<Vec<u32>> {
+    let mut seen = seen;
+    seen.push(ctx.signal("s").recv().await?);
+    if seen.len() == 4 { Ok(seen) } else { ctx.continue_as_new(&seen).await }
+}
+
+#[test]
+fn a_run_that_continues_as_new_takes_its_unread_signals_along_in_order() {
+    let mut world = World::new(one_each, &Vec::<u32>::new());
+    for n in 0..4 {
+        world.signal("s", &n);
+    }
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "[0,1,2,3]");
+}
+
+#[test]
+fn a_signal_that_lands_while_the_run_continues_goes_along() {
+    let mut world = World::new(one_each, &vec![0u32, 1]);
+    world.signal("s", &2);
+    let continuing = world.activate().unwrap().unwrap();
+    world.signal("s", &3);
+    assert!(!world.commit(continuing), "what came meanwhile is taken along");
+    world.pump().unwrap();
+    assert_eq!(world.output(), "[0,1,2,3]");
+}
+
+/// The wait that lost the select is still alive when the run continues, with the signal set aside for it.
+#[test]
+fn a_signal_set_aside_for_a_wait_goes_along_when_the_run_continues() {
+    async fn keep_waiting(ctx: Ctx, generation: u32) -> Result<Vec<u32>> {
+        if generation > 0 {
+            return ctx.signal("s").drain();
+        }
+        let mut recv = ctx.signal("s").recv::<u32>();
+        select! {
+            _ = &mut recv => return Err(Failure::fatal("the timer stands before the signal")),
+            fired = ctx.sleep(secs(1)) => fired?,
+        }
+        let result = ctx.continue_as_new(&1).await;
+        drop(recv);
+        result
+    }
+    let mut world = World::new(keep_waiting, &0);
+    world.pump().unwrap();
+    fire_next(&mut world);
+    world.signal("s", &7);
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "[7]");
+
+    // The same when the signal lands while the continuing commit is on its way.
+    let mut world = World::new(keep_waiting, &0);
+    world.pump().unwrap();
+    fire_next(&mut world);
+    let continuing = world.activate().unwrap().unwrap();
+    world.signal("s", &7);
+    assert!(!world.commit(continuing));
+    world.pump().unwrap();
+    assert_eq!(world.output(), "[7]");
+}
+
+#[test]
+fn time_and_chance_differ_between_generations() {
+    async fn draw(ctx: Ctx, seen: Vec<u64>) -> Result<Vec<u64>> {
+        let mut seen = seen;
+        seen.push(ctx.random());
+        if ctx.generation() == 2 { Ok(seen) } else { ctx.continue_as_new(&seen).await }
+    }
+    let mut world = World::new(draw, &Vec::<u64>::new());
+    crash_and_pump(&mut world);
+    let drawn: Vec<u64> = world.outcome().unwrap().unwrap().read().unwrap();
+    assert!(drawn[0] != drawn[1] && drawn[1] != drawn[2] && drawn[0] != drawn[2], "{drawn:?}");
+}
+
+/// A workflow in three builds: without the change, with it, and without support for the old way.
+async fn evolving(ctx: Ctx, build: u32) -> Result<String> {
+    ctx.step("before", async || Ok::<_, Failure>(())).await?;
+    let way = match build {
+        0 => 1,
+        1 => ctx.version("new-mail", 1, 2),
+        _ => ctx.version("new-mail", 2, 3),
+    };
+    ctx.step(if way == 1 { "old mail" } else { "new mail" }, async || Ok::<_, Failure>(())).await?;
+    ctx.signal("end").recv::<()>().await?;
+    Ok(format!("way {way}"))
+}
+
+fn evolving_world(first_build: u32) -> (World, Arc<AtomicU32>) {
+    let build = Arc::new(AtomicU32::new(first_build));
+    let in_run = build.clone();
+    (World::new(move |ctx, _: ()| evolving(ctx, in_run.load(Ordering::SeqCst)), &()), build)
+}
+
+#[test]
+fn a_run_that_was_past_the_change_before_it_existed_lives_with_the_oldest_version() {
+    let (mut world, build) = evolving_world(0);
+    world.pump().unwrap();
+    build.store(1, Ordering::SeqCst);
+    world.signal("end", &());
+    crash_and_pump(&mut world);
+    assert_eq!((world.output(), count(&world, "version_chosen")), ("\"way 1\"".to_owned(), 0));
+}
+
+#[test]
+fn a_run_that_comes_to_the_change_takes_the_newest_version_and_keeps_it() {
+    let (mut world, build) = evolving_world(1);
+    world.pump().unwrap();
+    build.store(2, Ordering::SeqCst);
+    world.signal("end", &());
+    crash_and_pump(&mut world);
+    assert_eq!((world.output(), count(&world, "version_chosen")), ("\"way 2\"".to_owned(), 1), "not 3, which is newer still");
+}
+
+#[test]
+fn a_version_that_the_code_has_forgotten_pauses_the_run_and_says_which() {
+    let (mut world, _) = evolving_world(0);
+    world.pump().unwrap();
+    // The old run counts as version 2 for code whose oldest version is 2, and then asks for another step than it recorded.
+    replay(|ctx, ()| evolving(ctx, 2), world.log()).unwrap_err();
+
+    let (mut world, _) = evolving_world(1);
+    world.pump().unwrap();
+    let forgetful = |ctx: Ctx, ()| async move {
+        ctx.step("before", async || Ok::<_, Failure>(())).await?;
+        ctx.version("new-mail", 3, 4);
+        ctx.signal("end").recv::<()>().await
+    };
+    let pause = replay(forgetful, world.log()).unwrap_err();
+    assert_eq!(pause.reason, PauseReason::VersionTooOld);
+    let report = pause.divergence.unwrap();
+    assert_eq!((&*report.recorded, &*report.asked), ("version 2 of `new-mail`", "a version from 3 to 4"));
+    assert!(report.hint.contains("bring the code for version 2 of `new-mail` back"), "{}", report.hint);
+}
+
+#[test]
+fn a_version_is_durable_before_a_step_follows_from_it() {
+    let (mut world, _) = evolving_world(1);
+    world.pump().unwrap();
+    let names = world.event_names();
+    let position = |name: &str| names.iter().position(|other| *other == name).unwrap();
+    let second_step = names.iter().rposition(|name| *name == "step_completed").unwrap();
+    assert!(position("version_chosen") < second_step);
+    let log = world.log();
+    let commits: Vec<_> = log.records().iter().filter(|record| record.commit.is_some()).collect();
+    let chosen = commits.iter().position(|commit| commit.events.iter().any(|event| event.name() == "version_chosen")).unwrap();
+    assert!(commits[chosen].events.iter().all(|event| !event.is_step_result()), "in a commit before the step's");
+}

@@ -1,0 +1,157 @@
+//! Signals: first in first out, none lost, patterns, and questions that are answered from the log.
+
+use std::sync::{Arc, Mutex};
+
+use onward::prelude::*;
+use onward::testing::World;
+use onward_core::event::UpdateReceived;
+use onward_core::{Event, Name, Payload, Status};
+
+use crate::{count, crash_and_pump};
+
+/// Scenario 4.
+#[test]
+fn signals_that_come_faster_than_the_code_are_taken_in_their_order() {
+    async fn three(ctx: Ctx, _: ()) -> Result<Vec<u32>> {
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            seen.push(ctx.signal("s").recv().await?);
+            ctx.sleep(secs(1)).await?;
+        }
+        Ok(seen)
+    }
+    let mut world = World::new(three, &());
+    world.pump().unwrap();
+    for n in 1..=3 {
+        world.signal("s", &n);
+    }
+    for _ in 0..3 {
+        crash_and_pump(&mut world);
+        crate::fire_next(&mut world);
+    }
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "[1,2,3]");
+}
+
+/// Scenario 5.
+#[test]
+fn signals_that_came_before_the_code_first_ran_are_all_there() {
+    async fn late(ctx: Ctx, _: ()) -> Result<(bool, usize, Vec<u32>, bool)> {
+        let s = ctx.signal("s");
+        Ok((s.has(), s.count(), s.drain()?, s.has()))
+    }
+    let mut world = World::new(late, &());
+    for n in 0..3 {
+        world.signal("s", &n);
+    }
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "[true,3,[0,1,2],false]");
+}
+
+#[test]
+fn a_pattern_takes_every_fitting_name_in_the_order_of_arrival() {
+    async fn listen(ctx: Ctx, _: ()) -> Result<Vec<String>> {
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            let (name, value): (Name, u32) = ctx.signals("user.*").recv().await?;
+            seen.push(format!("{name}={value}"));
+        }
+        seen.push(format!("{} left", ctx.signals("*").count()));
+        Ok(seen)
+    }
+    let mut world = World::new(listen, &());
+    world.pump().unwrap();
+    world.signal("admin.stop", &0);
+    world.signal("user.b", &1);
+    world.signal("user.a", &2);
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), r#"["user.b=1","user.a=2","1 left"]"#);
+}
+
+#[test]
+fn a_signal_of_the_wrong_type_is_an_error_of_the_code_that_reads_it_and_is_consumed() {
+    async fn typed(ctx: Ctx, _: ()) -> Result<(bool, u32)> {
+        const AMOUNT: Signal<u32> = Signal::new("amount");
+        let wrong = ctx.signal(&AMOUNT).recv().await.is_err();
+        Ok((wrong, ctx.signal(&AMOUNT).recv().await?))
+    }
+    let mut world = World::new(typed, &());
+    world.signal("amount", "a lot");
+    world.signal("amount", &3);
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "[true,3]");
+}
+
+#[test]
+fn a_signal_leaves_for_another_run_once() {
+    async fn sender(ctx: Ctx, _: ()) -> Result<()> {
+        ctx.send_signal("other", "hello", &1);
+        ctx.signal("end").recv::<()>().await
+    }
+    let mut world = World::new(sender, &());
+    for _ in 0..3 {
+        crash_and_pump(&mut world);
+    }
+    assert_eq!(count(&world, "signal_sent"), 1);
+}
+
+fn update(world: &mut World, id: &str, add: u32) {
+    let (name, payload) = (Name::new("add").unwrap(), Payload::json(&add).unwrap());
+    world.input(UpdateReceived { update_id: id.to_owned(), name, payload }).unwrap();
+}
+
+fn answers(world: &World) -> Vec<String> {
+    let answer = |event: &Event| match event {
+        Event::UpdateAnswered(event) => Some(format!("{} {:?}", event.update_id, event.result.as_ref().map_err(|f| &f.message))),
+        _ => None,
+    };
+    world.log().events().filter_map(|(_, event)| answer(event)).collect()
+}
+
+async fn adding(ctx: Ctx, _: ()) -> Result<u32> {
+    ctx.signal("open").recv::<()>().await?;
+    let total = Arc::new(Mutex::new(0));
+    let shared = total.clone();
+    ctx.update("add", move |n: u32| {
+        if n == 0 {
+            return Err(Failure::fatal("nothing to add"));
+        }
+        *shared.lock().unwrap() += n;
+        Ok(*shared.lock().unwrap())
+    });
+    ctx.signal("close").recv::<()>().await?;
+    let total = *total.lock().unwrap();
+    Ok(total)
+}
+
+#[test]
+fn an_update_is_answered_once_and_its_change_is_there_on_every_replay() {
+    let mut world = World::new(adding, &());
+    world.signal("open", &());
+    crash_and_pump(&mut world);
+    update(&mut world, "u1", 2);
+    crash_and_pump(&mut world);
+    update(&mut world, "u2", 3);
+    update(&mut world, "u3", 0);
+    crash_and_pump(&mut world);
+    world.signal("close", &());
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "5");
+    assert_eq!(answers(&world), ["u1 Ok(2)", "u2 Ok(5)", r#"u3 Err("nothing to add")"#]);
+}
+
+#[test]
+fn an_update_that_came_before_its_handler_waits_for_it() {
+    let mut world = World::new(adding, &());
+    world.pump().unwrap();
+    update(&mut world, "early", 4);
+    crash_and_pump(&mut world);
+    assert_eq!(answers(&world), [""; 0]);
+    assert_eq!(world.status(), Status::Waiting);
+    world.signal("open", &());
+    crash_and_pump(&mut world);
+    assert_eq!(answers(&world), ["early Ok(4)"]);
+    world.signal("close", &());
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "4");
+}

@@ -1,0 +1,334 @@
+//! Calls that are awaited together: all of them, the first, the first that succeeds, each with a time limit.
+
+use std::sync::{Arc, Mutex};
+
+use onward::prelude::*;
+use onward::testing::World;
+use onward::{CancelOutcome, select};
+use onward_core::event::TaskFailed;
+use onward_core::{Place, Status};
+
+use crate::{complete, complete_nth, count, crash_and_pump, fire_next, task_places};
+
+fn fail(world: &mut World, place: &str, message: &str) {
+    let place = Place::parse(place).unwrap();
+    world.input(TaskFailed { place, failure: Failure::fatal(message), attempts: 1 }).unwrap();
+}
+
+async fn in_parallel(ctx: Ctx, tasks: u32) -> Result<Vec<u32>> {
+    join_all((0..tasks).map(|n| ctx.task::<u32>("work", &n))).await
+}
+
+/// Scenario 8.
+#[test]
+fn parallel_tasks_answer_in_the_order_of_the_calls_whatever_the_order_of_completion() {
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let mut world = World::new(in_parallel, &3);
+        world.pump().unwrap();
+        let places = task_places(&world);
+        assert_eq!(places.len(), 3, "all three are scheduled before any is awaited");
+        for task in order {
+            complete(&mut world, &places[task], &(task * 10).to_string());
+            crash_and_pump(&mut world);
+        }
+        assert_eq!(world.output(), "[0,10,20]", "{order:?}");
+    }
+}
+
+/// Scenario 9.
+#[test]
+fn ten_tasks_that_end_at_once_are_each_seen_once() {
+    let mut world = World::new(in_parallel, &10);
+    world.pump().unwrap();
+    for (n, place) in task_places(&world).iter().enumerate().rev() {
+        complete(&mut world, place, &n.to_string());
+    }
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "[0,1,2,3,4,5,6,7,8,9]");
+    assert_eq!(count(&world, "task_scheduled"), 10);
+    assert_eq!(count(&world, "task_completed"), 10);
+}
+
+/// Scenario 10.
+#[test]
+fn a_task_that_ends_while_the_run_commits_its_suspension_leaves_the_run_pending() {
+    let mut world = World::new(in_parallel, &2);
+    world.pump().unwrap();
+    let places = task_places(&world);
+    complete(&mut world, &places[0], "1");
+    let suspension = world.activate().unwrap().expect("the run takes note of the first result");
+    complete(&mut world, &places[1], "2");
+    assert!(world.commit(suspension));
+    assert_eq!(world.status(), Status::Pending);
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "[1,2]");
+}
+
+async fn slow_or_fast(ctx: Ctx, _: ()) -> Result<String> {
+    let winner: String = select! {
+        slow = ctx.task("slow", &()) => slow?,
+        fast = ctx.task("fast", &()) => fast?,
+    };
+    ctx.sleep(secs(5)).await?;
+    Ok(winner)
+}
+
+/// Scenario 11.
+#[test]
+fn the_winner_of_a_select_survives_a_restart_and_the_losers_late_answer() {
+    let mut world = World::new(slow_or_fast, &());
+    world.pump().unwrap();
+    let places = task_places(&world);
+    complete(&mut world, &places[1], "\"fast\"");
+    world.pump().unwrap();
+    complete(&mut world, &places[0], "\"slow\"");
+    crash_and_pump(&mut world);
+    fire_next(&mut world);
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "\"fast\"");
+}
+
+async fn within_a_second(ctx: Ctx, _: ()) -> Result<String> {
+    let answer = ctx.timeout(ctx.task::<String>("ask", &()), secs(1)).await;
+    let said = match answer {
+        Ok(answer) => answer,
+        Err(failure) if failure.is_timed_out() => "too late".to_owned(),
+        Err(failure) => return Err(failure),
+    };
+    ctx.signal("end").recv::<()>().await?;
+    Ok(said)
+}
+
+/// Scenario 12.
+#[test]
+fn a_timeout_stays_a_timeout_when_the_answer_comes_later() {
+    let mut world = World::new(within_a_second, &());
+    world.pump().unwrap();
+    fire_next(&mut world);
+    world.pump().unwrap();
+    complete_nth(&mut world, 0, "\"sorry\"");
+    crash_and_pump(&mut world);
+    world.signal("end", &());
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "\"too late\"");
+}
+
+/// Scenario 12, in one batch: the first in the log wins.
+#[test]
+fn of_a_timer_and_an_answer_in_one_batch_the_first_in_the_log_wins() {
+    for timer_first in [true, false] {
+        let mut world = World::new(within_a_second, &());
+        world.pump().unwrap();
+        let place = task_places(&world)[0].clone();
+        let (timer, _) = world.next_timer().unwrap();
+        if timer_first {
+            world.fire_timer(&timer);
+            complete(&mut world, &place, "\"in time\"");
+        } else {
+            complete(&mut world, &place, "\"in time\"");
+            world.fire_timer(&timer);
+        }
+        world.signal("end", &());
+        crash_and_pump(&mut world);
+        assert_eq!(world.output(), if timer_first { "\"too late\"" } else { "\"in time\"" });
+    }
+}
+
+/// Scenario 13.
+#[test]
+fn an_answer_in_time_takes_the_timer_back_for_good() {
+    let mut world = World::new(within_a_second, &());
+    world.pump().unwrap();
+    complete_nth(&mut world, 0, "\"in time\"");
+    crash_and_pump(&mut world);
+    assert_eq!(world.next_timer(), None, "the timer is gone from the store");
+    assert_eq!(count(&world, "wait_canceled"), 1);
+    world.signal("end", &());
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "\"in time\"");
+    assert_eq!(count(&world, "timer_fired"), 0);
+}
+
+/// Scenario 14.
+#[test]
+fn one_failure_of_three_fails_join_all_with_its_message() {
+    let mut world = World::new(in_parallel, &3);
+    world.pump().unwrap();
+    let places = task_places(&world);
+    fail(&mut world, &places[1], "no such card");
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "open", "the others are not cut short");
+    complete(&mut world, &places[2], "2");
+    complete(&mut world, &places[0], "0");
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "failed: no such card");
+}
+
+/// Scenario 14.
+#[test]
+fn join_all_settled_returns_the_two_that_succeeded_and_the_one_that_failed() {
+    async fn settled(ctx: Ctx, _: ()) -> Result<Vec<String>> {
+        let all = join_all_settled((0..3).map(|n| ctx.task::<u32>("work", &n))).await;
+        Ok(all.into_iter().map(|one| one.map_or_else(|failure| failure.message, |n| n.to_string())).collect())
+    }
+    let mut world = World::new(settled, &());
+    world.pump().unwrap();
+    let places = task_places(&world);
+    complete(&mut world, &places[2], "2");
+    fail(&mut world, &places[1], "no such card");
+    complete(&mut world, &places[0], "0");
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), r#"["0","no such card","2"]"#);
+}
+
+async fn first_success(ctx: Ctx, _: ()) -> Result<String> {
+    race((0..2).map(|n| ctx.task::<String>("ask", &n))).await
+}
+
+/// Scenario 15.
+#[test]
+fn a_race_is_won_by_the_first_that_succeeds_not_by_the_first_that_ends() {
+    let mut world = World::new(first_success, &());
+    world.pump().unwrap();
+    let places = task_places(&world);
+    fail(&mut world, &places[0], "busy");
+    crash_and_pump(&mut world);
+    complete(&mut world, &places[1], "\"yes\"");
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "\"yes\"");
+}
+
+/// Scenario 15.
+#[test]
+fn a_race_in_which_all_fail_fails_with_every_reason() {
+    let mut world = World::new(first_success, &());
+    world.pump().unwrap();
+    let places = task_places(&world);
+    fail(&mut world, &places[1], "closed");
+    fail(&mut world, &places[0], "busy");
+    crash_and_pump(&mut world);
+    let failure = world.outcome().unwrap().unwrap_err();
+    assert_eq!(failure.code, "all_failed");
+    assert_eq!(failure.causes, ["closed", "busy"]);
+}
+
+/// Scenario 16.
+#[test]
+fn a_loser_that_is_canceled_answers_promptly_when_it_is_awaited() {
+    async fn cancel_the_loser(ctx: Ctx, _: ()) -> Result<String> {
+        let mut slow = ctx.task::<String>("slow", &());
+        let fast: String = select! {
+            answer = ctx.task("fast", &()) => answer?,
+            answer = &mut slow => answer?,
+        };
+        let outcome = slow.cancel();
+        let failure = slow.await.expect_err("a canceled task has no answer");
+        Ok(format!("{fast}, {outcome:?}, {}", failure.code))
+    }
+    let mut world = World::new(cancel_the_loser, &());
+    world.pump().unwrap();
+    complete_nth(&mut world, 1, "\"fast\"");
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "\"fast, Canceled, canceled\"");
+    assert_eq!(count(&world, "task_canceled"), 1);
+}
+
+/// Scenario 16.
+#[test]
+fn join_all_over_a_canceled_task_fails_instead_of_hanging() {
+    async fn join_canceled(ctx: Ctx, _: ()) -> Result<Vec<u32>> {
+        let (kept, canceled) = (ctx.task("work", &0), ctx.task("work", &1));
+        canceled.cancel();
+        join_all([kept, canceled]).await
+    }
+    let mut world = World::new(join_canceled, &());
+    world.pump().unwrap();
+    complete_nth(&mut world, 0, "0");
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "failed: task `work` was canceled");
+}
+
+/// Scenario 17.
+#[test]
+fn canceling_tells_whether_it_was_in_time_and_whether_it_was_the_first() {
+    async fn outcomes(ctx: Ctx, seen: Arc<Mutex<Vec<CancelOutcome>>>) -> Result<()> {
+        let (done, open) = (ctx.task::<()>("work", &0), ctx.task::<()>("work", &1));
+        ctx.signal("go").recv::<()>().await?;
+        *seen.lock().unwrap() = vec![done.cancel(), open.cancel(), open.cancel()];
+        Ok(())
+    }
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let in_run = seen.clone();
+    let mut world = World::new(move |ctx, _: ()| outcomes(ctx, in_run.clone()), &());
+    world.pump().unwrap();
+    complete_nth(&mut world, 0, "null");
+    world.signal("go", &());
+    crash_and_pump(&mut world);
+    assert_eq!(world.status(), Status::Completed);
+    use CancelOutcome::{AlreadyCanceled, AlreadyCompleted, Canceled};
+    assert_eq!(*seen.lock().unwrap(), [AlreadyCompleted, Canceled, AlreadyCanceled]);
+    assert_eq!(count(&world, "task_canceled"), 1);
+}
+
+/// Scenario 45.
+#[test]
+fn a_wait_with_a_deadline_goes_on_without_the_signal_and_the_signal_stays_for_the_next_wait() {
+    async fn patient(ctx: Ctx, _: ()) -> Result<(Option<u32>, u32)> {
+        let first = ctx.signal("s").recv_timeout(secs(3)).await?;
+        Ok((first, ctx.signal("s").recv().await?))
+    }
+    let mut world = World::new(patient, &());
+    world.pump().unwrap();
+    fire_next(&mut world);
+    crash_and_pump(&mut world);
+    world.signal("s", &9);
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "[null,9]");
+}
+
+/// Scenario 45.
+#[test]
+fn code_that_catches_and_retries_everything_still_suspends() {
+    async fn stubborn(ctx: Ctx, _: ()) -> Result<(u32, u32)> {
+        let mut timeouts = 0;
+        loop {
+            match ctx.timeout(ctx.signal("s").recv::<u32>(), secs(1)).await {
+                Ok(value) => return Ok((timeouts, value)),
+                Err(_) => timeouts += 1,
+            }
+        }
+    }
+    let mut world = World::new(stubborn, &());
+    for _ in 0..3 {
+        crash_and_pump(&mut world);
+        assert_eq!(world.status(), Status::Waiting);
+        fire_next(&mut world);
+    }
+    crash_and_pump(&mut world);
+    world.signal("s", &7);
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "[3,7]");
+}
+
+#[test]
+fn a_step_that_loses_a_select_is_recorded_or_forgotten_but_never_run_again() {
+    async fn flow(ctx: Ctx, ran: Arc<Mutex<u32>>) -> Result<String> {
+        let winner = select! {
+            step = ctx.step("count", async || { *ran.lock().unwrap() += 1; Ok::<_, Failure>("step".to_owned()) }) => step?,
+            signal = ctx.signal("s").recv::<String>() => signal?,
+        };
+        ctx.sleep(secs(1)).await?;
+        Ok(winner)
+    }
+    let ran = Arc::new(Mutex::new(0));
+    let in_run = ran.clone();
+    let mut world = World::new(move |ctx, _: ()| flow(ctx, in_run.clone()), &());
+    let report = world.activate().unwrap().expect("the step has returned");
+    world.signal("s", "signal");
+    assert!(world.commit(report));
+    crash_and_pump(&mut world);
+    fire_next(&mut world);
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "\"signal\"", "the signal stands before the step's result in the log");
+    assert_eq!(*ran.lock().unwrap(), 1);
+}
