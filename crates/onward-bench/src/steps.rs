@@ -55,7 +55,7 @@ async fn throughput(plan: &Plan, concurrency: usize) -> anyhow::Result<()> {
     let window = (begin + warm_up, begin + warm_up + span);
     let measured: Arc<Mutex<Option<(Duration, u64)>>> = Arc::default();
     let workers: Vec<_> = (0..concurrency)
-        .map(|number| {
+        .map(|_| {
             let (onward, measured) = (onward.clone(), measured.clone());
             tokio::spawn(async move {
                 let mut runs = 0u64;
@@ -69,7 +69,7 @@ async fn throughput(plan: &Plan, concurrency: usize) -> anyhow::Result<()> {
                     {
                         measured.get_or_insert_with(|| (cpu(), bytes_written()));
                     }
-                    onward.start(&TEN, &round).id(format!("ten-{number}-{round}")).await?.result().await?;
+                    onward.start(&TEN, &round).await?.result().await?;
                     if now >= window.0 {
                         runs += 1;
                     }

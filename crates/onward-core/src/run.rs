@@ -215,6 +215,8 @@ pub enum Refusal {
     OtherGeneration { key: RunKey },
     #[error("run {key} is not paused")]
     NotPaused { key: RunKey },
+    #[error("the commit to run {key} is malformed: {why}")]
+    Malformed { key: RunKey, why: &'static str },
 }
 
 /// What follows from an append, for the store to carry out in the same atomic write.
@@ -225,7 +227,7 @@ pub enum Effect {
     AddTask(Box<Task>),
     CancelTask { place: Place },
     OpenWait(Box<Wait>),
-    /// Removes the wait, if there is one, and fills its slot: who comes later has lost.
+    /// Removes the wait, if one is open, and then fills its slot: who comes later has lost.
     CloseWait { place: Place, token: String },
     /// To be handed to another run by an at-least-once courier; the receiver takes it once.
     Send(Box<Delivery>),
@@ -443,11 +445,22 @@ impl RunHead {
             let tail = Index(self.next_index.0 - 1);
             return Err(Refusal::Unread { key: key(), tail }); // R5
         }
-        // Our own worker made the commit: what is wrong here is a bug, not news.
-        assert!(commit.horizon < self.next_index, "a horizon cannot lie in the future");
-        assert!(self.last_commit.is_none_or(|last| last.index <= commit.horizon), "H4: the commit before has been seen");
-        assert!(!commit.events.is_empty(), "a commit has at least one event");
-        Ok(())
+        self.check_shape(commit).map_or(Ok(()), |why| Err(Refusal::Malformed { key: key(), why }))
+    }
+
+    /// What no correct worker sends; a worker may be another program, so this is checked and not asserted.
+    fn check_shape(&self, commit: &Commit) -> Option<&'static str> {
+        let Some((_, before_last)) = commit.events.split_last() else { return Some("it has no event") };
+        if commit.horizon >= self.next_index {
+            return Some("its horizon lies in the future");
+        }
+        if self.last_commit.is_some_and(|last| last.index > commit.horizon) {
+            return Some("it has not seen the commit before it"); // H4
+        }
+        if commit.events.iter().any(Event::is_input) {
+            return Some("it contains an input");
+        }
+        before_last.iter().any(Event::ends_log).then_some("something follows the end of the log") // H2
     }
 
     fn has_unread(&self, horizon: Index) -> bool {
@@ -491,10 +504,7 @@ impl RunHead {
 
     fn commit_effects(&self, commit: &Commit, at: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
-        for (position, event) in commit.events.iter().enumerate() {
-            self.event_effects(event, at, &mut effects);
-            debug_assert!(!event.ends_log() || position + 1 == commit.events.len(), "H2");
-        }
+        commit.events.iter().for_each(|event| self.event_effects(event, at, &mut effects));
         effects
     }
 

@@ -81,6 +81,7 @@ impl StoreError {
                 Refusal::Paused { .. } => "run_paused",
                 Refusal::NotPaused { .. } => "run_not_paused",
                 Refusal::OtherGeneration { .. } => "run_continued",
+                Refusal::Malformed { .. } => "commit_malformed",
             },
             StoreError::SignalLost { .. } => "signal_lost",
             StoreError::WaitNotFound { .. } => "wait_not_found",

@@ -1,1 +1,424 @@
+//! The engine by itself: data in, data out. The code is whatever a test asks for by hand.
 
+use super::*;
+use crate::event::{
+    CancelRequested, RunCompleted, RunStarted, SignalReceived, StepCompleted, TaskCompleted, TimerFired, VersionChosen,
+};
+use crate::log::CommitHeader;
+use crate::{CommitId, Epoch, Failure, Hash, Log, Namespace, RunId};
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn json(text: &str) -> Payload {
+    Payload::from_json_text(text.to_owned())
+}
+
+/// An engine with the log it is fed from.
+struct Bench {
+    engine: Engine,
+    log: Log,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let key = RunKey::new(Namespace::default(), RunId::new("run").unwrap());
+        let mut bench = Bench { engine: Engine::new(key), log: Log::default() };
+        let started = RunStarted {
+            kind: name("k"),
+            version: None,
+            input: Payload::null(),
+            seed: 1,
+            parent: None,
+            generation: 0,
+            mailbox: Vec::new(),
+        };
+        bench.input(started);
+        bench
+    }
+
+    /// Appends an input and feeds it.
+    fn input(&mut self, event: impl Into<Event>) {
+        let index = self.log.next_index();
+        let record = Record::input(index, Timestamp(1_000 + index.0), event.into());
+        self.log.push(record.clone()).unwrap();
+        self.engine.feed(record);
+    }
+
+    fn signal(&mut self, signal: &str, value: &str) {
+        self.input(SignalReceived { name: name(signal), payload: json(value), signal_id: None, sender: None });
+    }
+
+    /// Advances, expecting to be told to poll.
+    fn poll(&mut self) {
+        match self.engine.advance() {
+            Ok(Advance::Poll(_)) => {}
+            other => panic!("expected a poll, got {other:?}"),
+        }
+    }
+
+    fn idle(&mut self) {
+        assert_eq!(self.engine.advance(), Ok(Advance::Idle));
+    }
+
+    /// Advances, expecting a commit; appends it and feeds it back.
+    fn commit(&mut self) -> Draft {
+        let draft = match self.engine.advance() {
+            Ok(Advance::Commit(draft)) => draft,
+            other => panic!("expected a commit, got {other:?}"),
+        };
+        let index = self.log.next_index();
+        let header = CommitHeader { n: draft.n, epoch: Epoch(1), commit_id: CommitId(draft.n), horizon: draft.horizon, waits: draft.waits };
+        let at = Timestamp(1_000 + index.0);
+        self.log.push(Record { index, at, commit: Some(header), events: draft.events.clone() }).unwrap();
+        self.engine.committed(header, index, at);
+        draft
+    }
+
+    /// A fresh engine that is fed the whole log.
+    fn restart(&self) -> Bench {
+        let mut engine = Engine::new(self.engine.key().clone());
+        self.log.records().iter().for_each(|record| engine.feed(record.clone()));
+        Bench { engine, log: self.log.clone() }
+    }
+
+    fn diverges(&mut self) -> Divergence {
+        loop {
+            match self.engine.advance() {
+                Ok(Advance::Poll(_)) => {}
+                Err(Fault::Diverged(report)) => return *report,
+                other => panic!("expected a divergence, got {other:?}"),
+            }
+        }
+    }
+}
+
+fn exactly(text: &str) -> Pattern {
+    Pattern::Exactly(name(text))
+}
+
+/// A bench whose code has run one step `charge` to its recorded end.
+fn charged() -> Bench {
+    let mut bench = Bench::new();
+    bench.poll();
+    let place = bench.engine.open_step(name("charge"));
+    assert_eq!(bench.engine.poll_step(&place), StepPoll::Start { attempt: 1 });
+    bench.engine.report_step(&place, Ok(json("5")), 2);
+    let draft = bench.commit();
+    assert!(!draft.waits, "there is a result to deliver");
+    bench.poll();
+    assert_eq!(bench.engine.poll_step(&place), StepPoll::Recorded(Ok(json("5"))));
+    bench
+}
+
+#[test]
+fn a_recorded_step_is_answered_from_the_log_and_not_started() {
+    let mut bench = charged().restart();
+    bench.poll();
+    let place = bench.engine.open_step(name("charge"));
+    assert_eq!(bench.engine.poll_step(&place), StepPoll::Pending, "N2: its result is among what is left to deliver");
+    bench.poll();
+    assert_eq!(bench.engine.poll_step(&place), StepPoll::Recorded(Ok(json("5"))));
+}
+
+#[test]
+fn a_step_that_was_running_at_a_crash_starts_again_once_the_log_is_exhausted() {
+    let mut bench = charged();
+    let place = bench.engine.open_step(name("ship"));
+    assert_eq!(bench.engine.poll_step(&place), StepPoll::Start { attempt: 1 });
+    let mut bench = bench.restart();
+    bench.poll();
+    let charge = bench.engine.open_step(name("charge"));
+    bench.engine.poll_step(&charge);
+    bench.poll();
+    bench.engine.poll_step(&charge);
+    let ship = bench.engine.open_step(name("ship"));
+    assert_eq!(bench.engine.poll_step(&ship), StepPoll::Start { attempt: 1 });
+}
+
+#[test]
+fn no_step_starts_before_what_the_code_polled_is_durable() {
+    let mut bench = Bench::new();
+    bench.poll();
+    assert_eq!(bench.engine.count_signals(&exactly("stop")), 0);
+    let place = bench.engine.open_step(name("ship"));
+    assert_eq!(bench.engine.poll_step(&place), StepPoll::Pending);
+    let draft = bench.commit();
+    assert_eq!(draft.events, [crate::event::RunSuspended { reason: SuspendReason::Polled }.into()]);
+    assert!(!draft.waits, "a step is about to start");
+    bench.poll();
+    assert_eq!(bench.engine.poll_step(&place), StepPoll::Start { attempt: 1 });
+}
+
+#[test]
+fn a_failed_step_waits_for_its_timer_and_keeps_its_attempts_across_a_restart() {
+    let mut bench = Bench::new();
+    bench.poll();
+    let place = bench.engine.open_step(name("mail"));
+    bench.engine.set_step_retry(&place, 3.into());
+    bench.engine.poll_step(&place);
+    bench.engine.report_step(&place, Err(Failure::retryable("busy")), 0);
+    bench.commit();
+    bench.idle();
+    bench.input(TimerFired { place: place.clone() });
+    let mut bench = bench.restart();
+    bench.poll();
+    let place = bench.engine.open_step(name("mail"));
+    bench.engine.set_step_retry(&place, 3.into());
+    assert_eq!(bench.engine.poll_step(&place), StepPoll::Pending);
+    bench.poll();
+    assert_eq!(bench.engine.poll_step(&place), StepPoll::Start { attempt: 2 });
+}
+
+#[test]
+fn a_signal_goes_to_the_call_that_waited_first() {
+    let mut bench = Bench::new();
+    bench.poll();
+    let (first, second) = (bench.engine.next_place(), bench.engine.next_place());
+    assert_eq!(bench.engine.await_signal(&first, &Pattern::Like(name("*")), None), None);
+    assert_eq!(bench.engine.await_signal(&second, &exactly("s"), None), None);
+    bench.commit();
+    bench.signal("s", "1");
+    bench.signal("s", "2");
+    bench.poll();
+    assert_eq!(bench.engine.poll_call(&first), Some(Ok(json("1"))));
+    assert_eq!(bench.engine.poll_call(&second), None, "one event, then quiescence");
+    bench.poll();
+    assert_eq!(bench.engine.poll_call(&second), Some(Ok(json("2"))));
+}
+
+#[test]
+fn a_signal_set_aside_for_a_dropped_call_goes_to_the_next_that_waits() {
+    let mut bench = Bench::new();
+    bench.poll();
+    let (first, second) = (bench.engine.next_place(), bench.engine.next_place());
+    bench.engine.await_signal(&first, &exactly("s"), None);
+    bench.engine.await_signal(&second, &exactly("s"), None);
+    bench.commit();
+    bench.signal("s", "1");
+    bench.poll();
+    bench.engine.drop_call(&first);
+    bench.poll();
+    assert_eq!(bench.engine.poll_call(&second), Some(Ok(json("1"))));
+}
+
+#[test]
+fn inputs_that_change_nothing_are_settled_before_the_run_waits() {
+    let mut bench = Bench::new();
+    bench.poll();
+    bench.engine.schedule_task(name("t"), json("1"));
+    bench.commit();
+    bench.signal("unexpected", "1");
+    let draft = bench.commit();
+    assert_eq!(draft.events, [crate::event::RunSuspended { reason: SuspendReason::Settled }.into()]);
+    assert!(draft.waits);
+    bench.idle();
+}
+
+#[test]
+fn a_changed_step_name_diverges_with_a_report_that_helps() {
+    let mut bench = charged().restart();
+    bench.poll();
+    bench.engine.open_step(name("refund"));
+    let report = bench.diverges();
+    assert_eq!(report.index, Index(1));
+    assert_eq!(report.recorded, "step `charge` at 0");
+    assert_eq!(report.asked, "step `refund` at 0");
+    assert!(report.hint.contains("ctx.version"), "{}", report.hint);
+}
+
+#[test]
+fn a_changed_step_input_diverges() {
+    let mut bench = charged().restart();
+    bench.poll();
+    let place = bench.engine.open_step(name("charge"));
+    bench.engine.set_step_input(&place, Hash::of(&json("42")));
+    let report = bench.diverges();
+    assert!(report.asked.starts_with("step `charge` at 0 with input "), "{}", report.asked);
+}
+
+#[test]
+fn a_changed_task_input_diverges_but_map_order_and_options_do_not() {
+    let mut bench = Bench::new();
+    bench.poll();
+    bench.engine.schedule_task(name("t"), json(r#"{"a":1,"b":2}"#));
+    bench.commit();
+    let mut same = bench.restart();
+    same.poll();
+    let place = same.engine.schedule_task(name("t"), json(r#"{"b":2,"a":1}"#));
+    same.engine.configure(&place, &mut |event| {
+        if let Event::TaskScheduled(task) = event {
+            task.options.priority = 9;
+        }
+    });
+    same.idle();
+    let mut other = bench.restart();
+    other.poll();
+    other.engine.schedule_task(name("t"), json(r#"{"a":1,"b":3}"#));
+    let report = other.diverges();
+    assert_eq!(report.recorded, r#"task `t` at 0 with input {"a":1,"b":2}"#);
+    assert_eq!(report.asked, r#"task `t` at 0 with input {"a":1,"b":3}"#);
+}
+
+#[test]
+fn code_that_asks_for_less_or_more_than_recorded_diverges() {
+    let mut bench = Bench::new();
+    bench.poll();
+    bench.engine.schedule_task(name("t"), json("1"));
+    bench.commit();
+    let mut less = bench.restart();
+    less.poll();
+    less.engine.finish(Ok(json("0")));
+    assert_eq!(less.diverges().asked, "the end of the run with 0");
+    let mut more = bench.restart();
+    more.poll();
+    more.engine.schedule_task(name("t"), json("1"));
+    more.engine.schedule_task(name("u"), json("2"));
+    let report = more.diverges();
+    assert_eq!((report.recorded.as_str(), report.index), ("nothing more at this point", Index(2)));
+    assert_eq!(report.nearest.as_deref(), Some("task `t` at 0 with input 1"));
+}
+
+#[test]
+fn new_code_may_go_on_beyond_the_recorded_end() {
+    let mut bench = charged().restart();
+    bench.poll();
+    let charge = bench.engine.open_step(name("charge"));
+    bench.poll();
+    bench.engine.poll_step(&charge);
+    bench.engine.schedule_task(name("new"), json("1"));
+    assert_eq!(bench.commit().events.len(), 1);
+}
+
+#[test]
+fn a_version_is_max_for_a_new_run_and_stays_what_was_recorded() {
+    let mut bench = Bench::new();
+    bench.poll();
+    assert_eq!(bench.engine.version(name("pricing"), 1, 2), 2);
+    bench.engine.schedule_task(name("t"), json("1"));
+    let draft = bench.commit();
+    assert_eq!(draft.events[0], VersionChosen { change: name("pricing"), version: 2 }.into());
+    let mut later = bench.restart();
+    later.poll();
+    assert_eq!(later.engine.version(name("pricing"), 1, 3), 2);
+    later.engine.schedule_task(name("t"), json("1"));
+    later.idle();
+}
+
+#[test]
+fn a_version_is_min_for_a_run_that_was_past_this_point() {
+    let mut bench = Bench::new();
+    bench.poll();
+    bench.engine.schedule_task(name("t"), json("1"));
+    bench.commit();
+    let mut later = bench.restart();
+    later.poll();
+    assert_eq!(later.engine.version(name("pricing"), 1, 2), 1);
+    later.engine.schedule_task(name("t"), json("1"));
+    later.idle();
+    assert_eq!(later.engine.version(name("pricing"), 1, 2), 1, "also when it is asked again, live");
+}
+
+#[test]
+fn a_recorded_version_below_min_is_a_fault_with_a_report() {
+    let mut bench = Bench::new();
+    bench.poll();
+    bench.engine.version(name("pricing"), 1, 1);
+    bench.engine.schedule_task(name("t"), json("1"));
+    bench.commit();
+    let mut later = bench.restart();
+    later.poll();
+    later.engine.version(name("pricing"), 2, 3);
+    match later.engine.advance() {
+        Err(Fault::VersionTooOld(report)) => assert_eq!(report.recorded, "version 1 of `pricing`"),
+        other => panic!("expected a fault, got {other:?}"),
+    }
+}
+
+#[test]
+fn a_cancel_interrupts_open_waits_once_and_spares_a_running_step() {
+    let mut bench = Bench::new();
+    bench.poll();
+    let task = bench.engine.schedule_task(name("t"), json("1"));
+    let step = bench.engine.open_step(name("s"));
+    assert!(matches!(bench.engine.poll_step(&step), StepPoll::Start { .. }));
+    bench.commit();
+    bench.input(CancelRequested { reason: "enough".to_owned() });
+    bench.poll();
+    let failure = bench.engine.poll_call(&task).unwrap().unwrap_err();
+    assert!(failure.is_canceled());
+    assert_eq!(bench.engine.poll_step(&step), StepPoll::Pending, "it goes on running");
+    let after = bench.engine.schedule_task(name("undo"), json("1"));
+    assert_eq!(bench.engine.poll_call(&after), None, "compensation is not interrupted");
+}
+
+#[test]
+fn a_cancel_that_meets_no_wait_interrupts_the_next_one() {
+    let mut bench = Bench::new();
+    bench.poll();
+    let step = bench.engine.open_step(name("s"));
+    bench.engine.poll_step(&step);
+    bench.idle();
+    bench.input(CancelRequested { reason: String::new() });
+    bench.poll();
+    bench.engine.report_step(&step, Ok(json("1")), 0);
+    bench.commit();
+    bench.poll();
+    assert_eq!(bench.engine.poll_step(&step), StepPoll::Recorded(Ok(json("1"))));
+    let next = bench.engine.start_timer(Timestamp(9_999));
+    assert!(bench.engine.poll_call(&next).is_some_and(|result| result.is_err_and(|failure| failure.is_canceled())));
+}
+
+#[test]
+fn a_commit_of_somebody_else_means_the_lease_is_lost() {
+    let mut bench = Bench::new();
+    bench.poll();
+    bench.engine.schedule_task(name("t"), json("1"));
+    bench.commit();
+    bench.idle();
+    let header = CommitHeader { n: 1, epoch: Epoch(2), commit_id: CommitId(99), horizon: Index(1), waits: true };
+    let index = bench.log.next_index();
+    let events = vec![RunCompleted { output: json("0") }.into()];
+    bench.engine.feed(Record { index, at: Timestamp(5_000), commit: Some(header), events });
+    assert_eq!(bench.engine.advance(), Err(Fault::LeaseLost));
+}
+
+#[test]
+fn code_that_waits_for_nothing_is_stuck() {
+    let mut bench = Bench::new();
+    bench.poll();
+    bench.commit();
+    bench.idle();
+    assert!(matches!(bench.engine.take_fault(), Some(Fault::Stuck(_))));
+}
+
+#[test]
+fn a_result_of_a_call_the_code_has_forgotten_is_ignored() {
+    let mut bench = Bench::new();
+    bench.poll();
+    let task = bench.engine.schedule_task(name("t"), json("1"));
+    bench.engine.drop_call(&task);
+    bench.engine.start_timer(Timestamp(9_999));
+    bench.commit();
+    bench.input(TaskCompleted { place: task, output: json("1"), attempts: 1 });
+    let draft = bench.commit();
+    assert_eq!(draft.events.len(), 1, "only that it was seen");
+}
+
+#[test]
+fn a_step_result_nobody_asked_for_diverges() {
+    let mut bench = Bench::new();
+    let header = CommitHeader { n: 0, epoch: Epoch(1), commit_id: CommitId(1), horizon: Index(0), waits: false };
+    let step = StepCompleted {
+        place: Place::root(3),
+        name: name("ghost"),
+        input_hash: None,
+        output: json("1"),
+        attempt: 1,
+        took_ms: 0,
+    };
+    bench.engine.feed(Record { index: Index(1), at: Timestamp(2_000), commit: Some(header), events: vec![step.into()] });
+    let report = bench.diverges();
+    assert_eq!((report.recorded.as_str(), report.asked.as_str()), ("step `ghost` at 3", "nothing"));
+}

@@ -21,12 +21,19 @@ use crate::code::panic_message;
 use crate::wake::{StepWaker, polling};
 
 /// One try of a step, as its closure sees it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Attempt {
     /// 1, 2, …
     pub number: u32,
+    call: Arc<StepCall>,
+}
+
+impl Attempt {
     /// The same for every attempt of this step and after every crash; hand it to whoever must not act twice.
-    pub idempotency_key: String,
+    pub fn idempotency_key(&self) -> String {
+        let state = self.call.cell.lock();
+        idempotency_key(state.engine.key(), state.engine.generation(), &self.call.place)
+    }
 }
 
 impl Ctx {
@@ -91,7 +98,7 @@ where
         let result = match scripted(&call, number) {
             Some(result) => result,
             None => {
-                let attempt = Attempt { number, idempotency_key: key(&call) };
+                let attempt = Attempt { number, call: call.clone() };
                 let f = f.clone();
                 InStep { call: &call, make: Some(move || f(attempt)), future: None, sleep: None }.await
             }
@@ -99,11 +106,6 @@ where
         let took_ms = started.elapsed().as_millis() as u64;
         call.cell.lock().engine.report_step(&call.place, result, took_ms);
     }
-}
-
-fn key(call: &StepCall) -> String {
-    let state = call.cell.lock();
-    idempotency_key(state.engine.key(), state.engine.generation(), &call.place)
 }
 
 fn scripted(call: &StepCall, attempt: u32) -> Option<Result<Payload>> {

@@ -22,8 +22,8 @@ pub async fn order(ctx: Ctx, order: Order) -> Result<String> {
     let world = ctx.dep::<World>();
     // Two steps at once. Each is handed a key that stays the same however often it has to run.
     let (payment, shelf) = try_join!(
-        ctx.step_with("charge", async |attempt| world.charge(&order, &attempt.idempotency_key).await),
-        ctx.step_with("reserve", async |attempt| world.reserve(&order, &attempt.idempotency_key).await),
+        ctx.step_with("charge", async |attempt| world.charge(&order, &attempt.idempotency_key()).await),
+        ctx.step_with("reserve", async |attempt| world.reserve(&order, &attempt.idempotency_key()).await),
     )?;
     // A timer is a row on disk: it holds no thread, and it does not begin again after a crash.
     ctx.sleep(std::time::Duration::from_millis(order.hold_ms)).await?;
@@ -32,9 +32,9 @@ pub async fn order(ctx: Ctx, order: Order) -> Result<String> {
     // A person decides, in a second or in three weeks.
     let ship = ctx.approval("ship", format!("Ship {}?", order.item)).within(days(21)).await?;
     if !ship.approved {
-        return ctx.step_with("refund", async |attempt| world.refund(&payment, &attempt.idempotency_key).await).await;
+        return ctx.step_with("refund", async |attempt| world.refund(&payment, &attempt.idempotency_key()).await).await;
     }
-    ctx.step_with("ship", async |attempt| world.ship(&label, &attempt.idempotency_key).await).await
+    ctx.step_with("ship", async |attempt| world.ship(&label, &attempt.idempotency_key()).await).await
 }
 
 pub async fn print_label(ctx: TaskCtx, shelf: String) -> Result<String> {
