@@ -211,8 +211,8 @@ fn a_panic_in_an_update_handler_pauses_with_its_own_words() {
 fn a_step_that_panics_fails_with_its_own_words_and_is_tried_again() {
     async fn flow(ctx: Ctx, _: ()) -> Result<u32> {
         let step = ctx.step_with("fragile", async |attempt: Attempt| {
-            assert!(attempt.number() > 1, "first try");
-            Ok::<_, Failure>(attempt.number())
+            assert!(attempt.number > 1, "first try");
+            Ok::<_, Failure>(attempt.number)
         });
         step.retry(2).await
     }

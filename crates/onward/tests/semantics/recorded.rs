@@ -91,7 +91,7 @@ async fn flaky(ctx: Ctx, ran: Arc<AtomicU32>, failures: u32, failure: Failure) -
     let outcome = ctx
         .step_with("flaky", async |attempt: Attempt| {
             ran.fetch_add(1, Ordering::SeqCst);
-            if attempt.number() <= failures { Err(failure.clone()) } else { Ok(attempt.number()) }
+            if attempt.number <= failures { Err(failure.clone()) } else { Ok(attempt.number) }
         })
         .retry(3)
         .await;
@@ -197,7 +197,7 @@ fn every_attempt_gets_the_same_key_and_other_steps_get_others() {
         for name in ["first", "second"] {
             ctx.step_with(name, async |attempt: Attempt| {
                 seen.lock().unwrap().push(attempt.idempotency_key());
-                if attempt.number() == 1 { Err(Failure::retryable("once more")) } else { Ok(()) }
+                if attempt.number == 1 { Err(Failure::retryable("once more")) } else { Ok(()) }
             })
             .retry(2)
             .await?;
