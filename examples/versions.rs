@@ -3,6 +3,7 @@
 //! `cargo run --example versions`
 
 use std::path::Path;
+use std::time::Duration;
 
 use onward::prelude::*;
 
@@ -34,10 +35,15 @@ async fn add_tax(net: u64, percent: u64) -> Result<u64> {
     Ok(net * (100 + percent) / 100)
 }
 
+/// Starts a run and waits until it rests: it awaits its signal or has ended.
 async fn start(onward: &Onward, id: &str) -> anyhow::Result<()> {
     let run = onward.start(&INVOICE, &100u64).id(id).await?;
-    let version = run.view().await?.head.version;
-    println!("{id} is pinned to {}", version.map_or("no version".to_owned(), |version| version.to_string()));
+    let mut view = run.view().await?;
+    while view.awaiting.is_empty() && view.outcome.is_none() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        view = run.view().await?;
+    }
+    println!("{id} is pinned to {}", view.head.version.map_or("no version".to_owned(), |version| version.to_string()));
     Ok(())
 }
 

@@ -1,7 +1,9 @@
 //! Every example runs once, and prints what it says it shows.
 
+use std::io::Read;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Cargo builds examples beside the tests.
 fn example(name: &str) -> PathBuf {
@@ -10,23 +12,46 @@ fn example(name: &str) -> PathBuf {
     profile.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }
 
-/// Runs the example; it must succeed and print these lines in this order, perhaps with others between them.
+/// Runs the example to its end, which must come soon and be a success; returns what it printed.
+#[track_caller]
+fn output_of(name: &str) -> String {
+    let spawned = Command::new(example(name)).stdout(Stdio::piped()).spawn();
+    let mut child = spawned.expect("cargo has built the example");
+    let mut stdout = child.stdout.take().expect("stdout is a pipe");
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        stdout.read_to_string(&mut text).map(|_| text)
+    });
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let status = loop {
+        match child.try_wait().expect("a child can be waited for") {
+            Some(status) => break status,
+            None if Instant::now() > deadline => {
+                child.kill().expect("a child can be killed");
+                panic!("{name} did not end by itself");
+            }
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    let text = reader.join().expect("reading does not panic").expect("examples print text");
+    assert!(status.success(), "{name}: {status}\n{text}");
+    text
+}
+
+/// The example must print these lines in this order, perhaps with others between them.
 #[track_caller]
 fn check(name: &str, expected: &[&str]) {
-    let output = Command::new(example(name)).output().expect("cargo has built the example");
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{name} failed\n{stdout}{}", String::from_utf8_lossy(&output.stderr));
-    let mut lines = stdout.lines();
+    let text = output_of(name);
+    let mut lines = text.lines();
     for line in expected {
-        assert!(lines.any(|printed| printed.contains(line)), "{name} did not print `{line}` in its place:\n{stdout}");
+        assert!(lines.any(|printed| printed.contains(line)), "{name} did not print `{line}` in its place:\n{text}");
     }
 }
 
 #[test]
 fn hello_says_it_once() {
     check("hello", &["the run says: Hello, Ada!", "result: Hello, Ada!", "once more: Hello, Ada!", "#5 run_completed"]);
-    let output = Command::new(example("hello")).output().expect("cargo has built the example");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).matches("the run says").count(), 1);
+    assert_eq!(output_of("hello").matches("the run says").count(), 1);
 }
 
 #[test]
