@@ -240,6 +240,10 @@ impl Engine {
             return;
         }
         self.take(record);
+        self.take_early();
+    }
+
+    fn take_early(&mut self) {
         while let Some(record) = self.early.remove(&self.next_feed) {
             self.take(record);
         }
@@ -264,8 +268,21 @@ impl Engine {
 
     /// The store took the commit in flight.
     pub fn committed(&mut self, header: crate::log::CommitHeader, index: Index, at: Timestamp) {
-        let Some(events) = self.in_flight.clone() else { return };
-        self.feed(Record { index, at, commit: Some(header), events });
+        if index != self.next_feed {
+            // Inputs are missing before it: it waits for them like any record.
+            let Some(events) = self.in_flight.clone() else { return };
+            return self.feed(Record { index, at, commit: Some(header), events });
+        }
+        let Some(events) = self.in_flight.take() else { return };
+        let record = Record { index, at, commit: Some(header), events };
+        self.next_feed = record.next_index();
+        self.queue.push_back(Queued { record, matched: true });
+        self.take_early();
+    }
+
+    /// The events of the commit in flight, for a repeat after an answer that did not come.
+    pub fn in_flight(&self) -> Option<&[Event]> {
+        self.in_flight.as_deref()
     }
 
     pub fn is_in_flight(&self) -> bool {

@@ -160,6 +160,11 @@ impl Code {
         self.cell.lock().engine.set_strict();
     }
 
+    /// The events of the commit in flight.
+    pub fn in_flight(&self) -> Vec<onward_core::Event> {
+        self.cell.lock().engine.in_flight().map(<[_]>::to_vec).unwrap_or_default()
+    }
+
     pub fn gap(&self) -> Option<Index> {
         self.cell.lock().engine.gap()
     }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use onward_core::engine::{Draft, Fault};
+use onward_core::event::CarriedSignal;
 use onward_core::log::CommitHeader;
 use onward_core::run::{Commit, Committed, Refusal};
 use onward_core::{Epoch, Index, Record, RunKey};
@@ -39,6 +40,8 @@ pub(super) struct Driver {
     /// The log is being read: the whole of it at first, or what an inbox missed.
     reading: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
     in_flight: Option<(CommitHeader, BoxFuture<Result<Committed, StoreError>>)>,
+    /// What the commit in flight carries into the next generation.
+    carries: Vec<CarriedSignal>,
     leaving: Option<BoxFuture<()>>,
     checking: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
     queries: Vec<Query>,
@@ -70,6 +73,7 @@ impl Driver {
             code,
             reading: None,
             in_flight: None,
+            carries: Vec::new(),
             leaving: None,
             checking: None,
             queries: Vec::new(),
@@ -144,6 +148,10 @@ impl Driver {
                     self.code.committed(header, committed.index, committed.at);
                     self.check_replay(header.n);
                 }
+                Err(error) if retries(&error) => {
+                    self.commit_again(header);
+                    return Turn::Again;
+                }
                 Err(error) => return self.refused(&error),
             }
         }
@@ -179,16 +187,31 @@ impl Driver {
             end_over_unread: self.refusals >= END_REFUSALS_MAX,
             carries,
         };
-        let header = commit.header();
+        self.carries = commit.carries.clone();
+        let (header, port) = (commit.header(), self.worker.port.clone());
+        self.in_flight = Some((header, Box::pin(async move { port.commit(commit).await })));
+    }
+
+    /// Tries the commit in flight again, the same one with the same id: if the first one arrived after all, its answer comes
+    /// back (L5).
+    fn commit_again(&mut self, header: CommitHeader) {
+        let CommitHeader { n, epoch, commit_id, horizon, waits } = header;
+        let commit = Commit {
+            key: self.key.clone(),
+            generation: self.generation,
+            epoch,
+            n,
+            commit_id,
+            horizon,
+            events: self.code.in_flight(),
+            waits,
+            end_over_unread: self.refusals >= END_REFUSALS_MAX,
+            carries: self.carries.clone(),
+        };
         let (port, tokio) = (self.worker.port.clone(), self.worker.tokio.clone());
         let future = async move {
-            loop {
-                // The same commit with the same id: if the first one arrived after all, its answer comes back (L5).
-                match port.commit(commit.clone()).await {
-                    Err(error) if retries(&error) => sleep(&tokio, RETRY_DELAY).await,
-                    answer => return answer,
-                }
-            }
+            sleep(&tokio, RETRY_DELAY).await;
+            port.commit(commit).await
         };
         self.in_flight = Some((header, Box::pin(future)));
     }
