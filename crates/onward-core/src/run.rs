@@ -166,6 +166,9 @@ pub fn wait_key(generation: u32, place: &Place) -> String {
     format!("wait:{generation}:{place}")
 }
 
+/// How often an ending commit is refused over unread inputs before its worker ends the run all the same (rule 9).
+pub const END_REFUSALS_MAX: u32 = 3;
+
 /// What a worker asks a store to append.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Commit {

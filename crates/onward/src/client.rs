@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::cell::Emitted;
 use crate::names::{SignalName, WorkflowName};
-use crate::testing::replay_log;
+use crate::replay::replay_log;
 use crate::worker::{Query, Worker, random_u64};
 use crate::{Error, Result};
 

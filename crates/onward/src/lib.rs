@@ -15,6 +15,7 @@ mod executor;
 mod foreign;
 mod names;
 mod registry;
+mod replay;
 pub mod testing;
 pub mod task;
 mod wake;

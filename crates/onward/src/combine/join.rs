@@ -2,7 +2,7 @@
 
 use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use onward_core::Failure;
 
@@ -24,12 +24,45 @@ impl<F: Future> Slot<F> {
     }
 }
 
-fn open<I>(futures: I) -> Vec<Slot<<I::Item as IntoFuture>::IntoFuture>>
-where
-    I: IntoIterator,
-    I::Item: IntoFuture,
-{
-    futures.into_iter().map(|future| Slot::Open(Box::pin(future.into_future()))).collect()
+/// Futures of one type that are awaited together.
+struct Lanes<F: Future> {
+    slots: Vec<Slot<F>>,
+    scope: Scope,
+    left: usize,
+}
+
+impl<F: Future> Lanes<F> {
+    fn open<I>(futures: I) -> Lanes<F>
+    where
+        I: IntoIterator,
+        I::Item: IntoFuture<IntoFuture = F, Output = F::Output>,
+    {
+        let slots: Vec<_> = futures.into_iter().map(|future| Slot::Open(Box::pin(future.into_future()))).collect();
+        Lanes { left: slots.len(), slots, scope: Scope::default() }
+    }
+
+    /// Polls what has something to see and shows each output to `seen` as it comes; says whether all are done. `seen` ends the round
+    /// by returning `true`.
+    fn poll(&mut self, cx: &mut Context<'_>, mut seen: impl FnMut(&F::Output) -> bool) -> bool {
+        for arm in self.scope.ready(self.slots.len(), cx) {
+            let slot = &mut self.slots[arm as usize];
+            if let Slot::Open(future) = slot
+                && let Poll::Ready(output) = self.scope.poll(arm, future.as_mut(), cx)
+            {
+                let enough = seen(&output);
+                *slot = Slot::Done(output);
+                self.left -= 1;
+                if enough {
+                    break;
+                }
+            }
+        }
+        self.left == 0
+    }
+
+    fn outputs(&mut self) -> impl Iterator<Item = F::Output> {
+        self.slots.iter_mut().map(Slot::take)
+    }
 }
 
 /// Waits for all and returns every outcome, in the order of the futures.
@@ -38,21 +71,8 @@ where
     I: IntoIterator,
     I::Item: IntoFuture<Output = Result<T>>,
 {
-    let mut slots = open(futures);
-    let mut left = slots.len();
-    let mut scope = Scope::default();
-    poll_fn(move |cx| {
-        for arm in scope.ready(slots.len(), cx) {
-            let slot = &mut slots[arm as usize];
-            if let Slot::Open(future) = slot
-                && let Poll::Ready(output) = scope.poll(arm, future.as_mut(), cx)
-            {
-                *slot = Slot::Done(output);
-                left -= 1;
-            }
-        }
-        if left > 0 { Poll::Pending } else { Poll::Ready(slots.iter_mut().map(Slot::take).collect()) }
-    })
+    let mut lanes = Lanes::open(futures);
+    poll_fn(move |cx| if lanes.poll(cx, |_| false) { Poll::Ready(lanes.outputs().collect()) } else { Poll::Pending })
 }
 
 /// Waits for all and returns their values in the order of the futures, or the failure that came first.
@@ -63,27 +83,19 @@ where
     I: IntoIterator,
     I::Item: IntoFuture<Output = Result<T>>,
 {
-    let mut slots = open(futures);
-    let mut left = slots.len();
+    let mut lanes = Lanes::open(futures);
     let mut first_failure = None;
-    let mut scope = Scope::default();
     poll_fn(move |cx| {
-        for arm in scope.ready(slots.len(), cx) {
-            let slot = &mut slots[arm as usize];
-            if let Slot::Open(future) = slot
-                && let Poll::Ready(output) = scope.poll(arm, future.as_mut(), cx)
-            {
-                if let Err(failure) = &output {
-                    first_failure.get_or_insert_with(|| failure.clone());
-                }
-                *slot = Slot::Done(output);
-                left -= 1;
+        let done = lanes.poll(cx, |output| {
+            if let Err(failure) = output {
+                first_failure.get_or_insert_with(|| failure.clone());
             }
-        }
-        if left > 0 {
+            false
+        });
+        if !done {
             return Poll::Pending;
         }
-        Poll::Ready(first_failure.take().map_or_else(|| slots.iter_mut().map(Slot::take).collect(), Err))
+        Poll::Ready(first_failure.take().map_or_else(|| lanes.outputs().collect(), Err))
     })
 }
 
@@ -93,26 +105,24 @@ where
     I: IntoIterator,
     I::Item: IntoFuture<Output = Result<T>>,
 {
-    let mut slots = open(futures);
+    let mut lanes = Lanes::open(futures);
     let mut failures: Vec<Failure> = Vec::new();
-    let mut scope = Scope::default();
     poll_fn(move |cx| {
-        for arm in scope.ready(slots.len(), cx) {
-            let slot = &mut slots[arm as usize];
-            if let Slot::Open(future) = slot
-                && let Poll::Ready(output) = scope.poll(arm, future.as_mut(), cx)
-            {
-                *slot = Slot::Taken;
-                match output {
-                    Ok(value) => {
-                        slots.clear();
-                        return Poll::Ready(Ok(value));
-                    }
-                    Err(failure) => failures.push(failure),
-                }
-            }
+        let mut won = false;
+        let done = lanes.poll(cx, |output| {
+            failures.extend(output.as_ref().err().cloned());
+            won |= output.is_ok();
+            won
+        });
+        if won {
+            let slots = std::mem::take(&mut lanes.slots);
+            let success = slots.into_iter().find_map(|slot| match slot {
+                Slot::Done(Ok(value)) => Some(value),
+                _ => None,
+            });
+            return success.map_or(Poll::Pending, |value| Poll::Ready(Ok(value)));
         }
-        if failures.len() < slots.len() { Poll::Pending } else { Poll::Ready(Err(all_failed(&failures))) }
+        if done { Poll::Ready(Err(all_failed(&failures))) } else { Poll::Pending }
     })
 }
 

@@ -22,4 +22,4 @@ mod world;
 
 pub use script::{Outcome, Script, replay};
 pub use world::World;
-pub(crate) use world::{END_REFUSALS_MAX, replay_log};
+

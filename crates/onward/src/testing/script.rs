@@ -14,12 +14,13 @@ use onward_core::{Event, Failure, Log, Name, Payload, Place, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::world::{World, key, replay_log};
+use super::world::{World, key};
 use crate::Result;
 use crate::cell::StepScript;
 use crate::code::{Handler, Shared};
 use crate::ctx::Ctx;
 use crate::registry::{Registry, erase_workflow};
+use crate::replay::replay_log;
 
 type Responder = Arc<dyn Fn(&Payload) -> Result<Payload> + Send + Sync>;
 

@@ -4,24 +4,20 @@
 //! start, strictly, and compared: live and replayed runs differ most in what a warm cache hides.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use onward_core::engine::{Draft, Fault};
 use onward_core::event::{RunStarted, SignalReceived};
-use onward_core::run::{Admitted, Commit, CommitRefusal, Effect, Input, Refusal, Wait};
+use onward_core::run::{Admitted, Commit, CommitRefusal, END_REFUSALS_MAX, Effect, Input, Refusal, Wait};
 use onward_core::task::Task;
-use onward_core::{CommitId, Epoch, Event, Log, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp};
+use onward_core::{CommitId, Epoch, Event, Log, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp};
 use serde::Serialize;
 
-use crate::cell::StepScript;
 use crate::code::{Code, Handler, Need, Shared};
 use crate::ctx::Ctx;
 use crate::registry::erase_workflow;
-
-/// How often an ending commit is refused over unread inputs before it is accepted (rule 9).
-pub(crate) const END_REFUSALS_MAX: u32 = 3;
+use crate::replay::replay_log;
 
 /// One run under a microscope.
 pub struct World {
@@ -347,29 +343,4 @@ impl World {
             Err(fault) => panic!("the log does not replay: {fault:?}\n{}", self.log.to_json_lines()),
         }
     }
-}
-
-/// Steps must not run while a log is only being checked.
-struct NoSteps;
-
-impl StepScript for NoSteps {
-    fn answer(&self, name: &Name, _: u32) -> Option<crate::Result<Payload>> {
-        let failure = onward_core::Failure::fatal(format!("step `{name}` is not recorded"));
-        Some(Err(failure.with_code("replay_only")))
-    }
-    fn ran(&self, _: &Name, _: u32) {}
-}
-
-/// Replays `records` against the code; nothing is run and nothing is asked for beyond them.
-pub(crate) fn replay_log(key: &RunKey, handler: &Handler, records: &[Record], shared: &Shared, strict: bool) -> Result<Code, Fault> {
-    let shared = Shared { script: Some(Arc::new(NoSteps)), emitter: None, ..shared.clone() };
-    let mut code = Code::new(key.clone(), handler.clone(), &shared);
-    if strict {
-        code.set_strict();
-    }
-    for record in records {
-        code.feed(record.clone());
-    }
-    code.advance(Waker::noop())?;
-    Ok(code)
 }

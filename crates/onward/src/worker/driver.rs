@@ -12,14 +12,14 @@ use std::time::Duration;
 use onward_core::engine::{Draft, Fault};
 use onward_core::event::CarriedSignal;
 use onward_core::log::CommitHeader;
-use onward_core::run::{Commit, Committed, Refusal};
+use onward_core::run::{Commit, Committed, END_REFUSALS_MAX, Refusal};
 use onward_core::{Epoch, Index, Record, RunKey};
 use onward_store::{ClaimedRun, Consequence, StoreError};
 
 use super::inbox::{News, Query, RunInbox};
 use super::{ReplayCheck, Worker};
 use crate::code::{Code, Handler, Need};
-use crate::testing::{END_REFUSALS_MAX, replay_log};
+use crate::replay::replay_log;
 
 /// How many records are read at once.
 const PAGE: usize = 1_000;
