@@ -25,7 +25,8 @@ pub fn open_to_write(path: &Path) -> Result<Runtime> {
     Ok(runtime(EmbeddedStore::open(path, Default::default())?))
 }
 
-fn runtime(store: EmbeddedStore) -> Runtime {
+/// The verbs over a store; nothing happens by itself.
+pub fn runtime(store: EmbeddedStore) -> Runtime {
     let store: Arc<dyn Store> = Arc::new(store);
     Runtime::new(store, Arc::new(SystemClock), Options::default())
 }

@@ -1,4 +1,4 @@
-//! Tables for people: columns by spaces, the last one cut where the terminal ends.
+//! Tables for people: columns by spaces, the last one cut or wrapped where the terminal ends.
 
 use super::{Style, clip, escape, width};
 
@@ -43,22 +43,28 @@ pub struct Table {
     widths: Vec<usize>,
     header_due: bool,
     indent: &'static str,
+    wraps: bool,
 }
 
 impl Table {
     pub fn new(header: &[&str]) -> Table {
         let header: Vec<Cell> = header.iter().map(|text| Cell::new(text).paint(Style::dim)).collect();
         let widths = header.iter().map(Cell::width).collect();
-        Table { header_due: !header.is_empty(), header, rows: Vec::new(), widths, indent: "" }
+        Table { header_due: !header.is_empty(), header, rows: Vec::new(), widths, indent: "", wraps: false }
     }
 
     /// Rows of `columns` cells without a header.
     pub fn bare(columns: usize) -> Table {
-        Table { header: Vec::new(), rows: Vec::new(), widths: vec![0; columns], header_due: false, indent: "" }
+        Table { header: Vec::new(), rows: Vec::new(), widths: vec![0; columns], header_due: false, indent: "", wraps: false }
     }
 
     pub fn indent(self, indent: &'static str) -> Table {
         Table { indent, ..self }
+    }
+
+    /// The last column goes on in the next line instead of being cut: for texts that must be read whole.
+    pub fn wraps(self) -> Table {
+        Table { wraps: true, ..self }
     }
 
     pub fn row(&mut self, row: Vec<Cell>) {
@@ -99,16 +105,48 @@ impl Table {
     }
 
     fn fit(&self, text: &str, used: usize) -> String {
-        match width() {
-            Some(width) => clip(text, width.saturating_sub(used).max(LAST_MIN)),
-            None => text.to_owned(),
+        let Some(width) = width() else { return text.to_owned() };
+        let room = width.saturating_sub(used).max(LAST_MIN);
+        if self.wraps { wrap(text, room).join(&format!("\n{:used$}", "")) } else { clip(text, room) }
+    }
+}
+
+/// Lines of at most `room` characters, broken at blanks where there are some.
+fn wrap(text: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut left = room;
+    for word in text.split(' ') {
+        let mut word: Vec<char> = word.chars().collect();
+        if left < room {
+            if word.len() < left {
+                word.insert(0, ' ');
+            } else {
+                lines.push(String::new());
+                left = room;
+            }
+        }
+        for c in word {
+            if left == 0 {
+                lines.push(String::new());
+                left = room;
+            }
+            lines.last_mut().expect("it begins with one").push(c);
+            left -= 1;
         }
     }
+    lines
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_texts_are_broken_at_blanks_or_where_they_must() {
+        assert_eq!(wrap("the code changed", 8), ["the code", "changed"]);
+        assert_eq!(wrap("a bcdefghijk l", 4), ["a", "bcde", "fghi", "jk l"]);
+        assert_eq!(wrap("", 4), [""]);
+    }
 
     #[test]
     fn columns_stand_under_each_other_and_nothing_trails() {

@@ -14,8 +14,8 @@ pub fn span(span: Duration) -> String {
     match span.as_millis() {
         millis @ 0..1_000 => format!("{millis} ms"),
         millis @ 1_000..59_950 => format!("{}.{} s", (millis + 50) / 1_000, (millis + 50) / 100 % 10),
-        0..3_570_000 => format!("{} min", round(60)),
-        0..172_800_000 => format!("{} h", round(3_600)),
+        59_950..3_570_000 => format!("{} min", round(60)),
+        3_570_000..172_800_000 => format!("{} h", round(3_600)),
         _ => format!("{} d", round(86_400)),
     }
 }

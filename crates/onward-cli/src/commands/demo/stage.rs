@@ -13,7 +13,7 @@ use onward_store::StoreError;
 use onward_store_embedded::EmbeddedStore;
 
 use super::world::{Effect, read_effects};
-use crate::directory::open_to_read;
+use crate::directory::runtime;
 use crate::output::{Narrator, Style, clip, print, time, width};
 
 /// How often the log is looked at.
@@ -105,7 +105,7 @@ impl Stage {
 
     fn open(&self) -> Result<Option<Runtime>> {
         match EmbeddedStore::open_read_only(&self.data) {
-            Ok(_) => Ok(Some(open_to_read(&self.data)?)),
+            Ok(store) => Ok(Some(runtime(store))),
             Err(StoreError::DirectoryForeign { .. }) => Ok(None), // not made yet
             Err(error) => Err(error.into()),
         }

@@ -150,11 +150,14 @@ async fn print_all_json(runtime: &Runtime, query: RunQuery) -> Result<()> {
     let mut pages = Pages::new(query);
     print("{\"runs\":[")?;
     while let Some(runs) = pages.next(runtime).await? {
+        let mut text = String::new();
         for head in &runs {
-            let comma = if count == 0 { "" } else { "," };
-            print(&format!("{comma}{}", json_line(&Run::from(head))?))?;
+            text.push_str(if count == 0 { "" } else { "," });
+            text.push_str(&json_line(&Run::from(head))?);
+            text.push('\n');
             count += 1;
         }
+        print(&text)?;
         progress.at(count);
     }
     Ok(print("],\"next\":null}")?)

@@ -58,7 +58,7 @@ fn section(out: &mut String, title: &str, text: &str) {
 
 fn tell_head(view: &RunView, now: Timestamp) -> String {
     let head = &view.head;
-    let mut table = Table::bare(2);
+    let mut table = Table::bare(2).wraps();
     let mut add = |name: &str, value: Cell| table.row(vec![Cell::new(name).paint(Style::dim), value]);
     add("run", Cell::new(head.key.id.as_str()).paint(Style::bold));
     let version = head.version.as_ref().map(|version| format!(", version {version}")).unwrap_or_default();
@@ -133,7 +133,7 @@ fn kind(kind: AwaitedKind) -> &'static str {
 }
 
 fn tell_state(view: &RunView) -> String {
-    let mut table = Table::bare(2).indent("  ");
+    let mut table = Table::bare(2).indent("  ").wraps();
     for (key, value) in &view.state {
         table.row(vec![key.as_str().into(), preview(value).into()]);
     }
@@ -149,7 +149,7 @@ fn tell_undelivered(view: &RunView) -> String {
 }
 
 fn tell_outcome(outcome: &Result<onward_core::Payload, Failure>) -> String {
-    let mut table = Table::bare(2).indent("  ");
+    let mut table = Table::bare(2).indent("  ").wraps();
     match outcome {
         Ok(output) => table.row(vec!["output".into(), whole(output).into()]),
         Err(failure) => tell_failure(&mut table, failure),
@@ -174,9 +174,10 @@ fn whole(payload: &onward_core::Payload) -> String {
 
 /// Why the run stands still; a divergence is shown as recorded against asked.
 fn tell_pause(pause: &RunPaused) -> String {
-    let mut table = Table::bare(2).indent("  ");
+    let mut table = Table::bare(2).indent("  ").wraps();
     table.row(vec!["why".into(), reason(pause).into()]);
-    if !pause.message.is_empty() {
+    // The message of a divergence says in one line what the report says in several.
+    if !pause.message.is_empty() && pause.divergence.is_none() {
         table.row(vec!["message".into(), pause.message.as_str().into()]);
     }
     if let Some(report) = &pause.divergence {

@@ -1,10 +1,48 @@
-use crate::args::Global;
-use anyhow::Result;
-use clap::Args;
+//! `onward torture-worker`: the process that the crash test kills, as often as it likes.
+//!
+//! Works on a fixed load until all of it is done, and leaves a line in a side file for everything that was really done and for
+//! everything that was acknowledged. Started again after a kill it asks for the very same things, with the same ids; what that means
+//! is the engine's to know. It checks nothing: the test does, from the logs and from the side file.
+
+mod driver;
+mod load;
+mod side;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Result;
+use clap::Args;
+use onward::Onward;
+
+use crate::args::Global;
+use crate::interrupt;
+use side::Side;
+
 #[derive(Debug, Args)]
-pub struct TortureArgs {}
-pub async fn work(_args: TortureArgs, _global: &Global) -> Result<ExitCode> {
+pub struct TortureArgs {
+    /// How many runs there are, their children apart
+    #[arg(long)]
+    runs: u64,
+    /// Where what was done and acknowledged is noted
+    #[arg(long)]
+    side: PathBuf,
+    /// How large the one large payload of each run is
+    #[arg(long, default_value_t = 100)]
+    large: usize,
+}
+
+pub async fn work(args: TortureArgs, global: &Global) -> Result<ExitCode> {
+    interrupt::end_with_parent();
+    let side = Side::new(args.side);
+    let onward = Onward::embedded(global.directory())
+        .dep(side.clone())
+        .workflow("load", load::load)
+        .workflow("child", load::child)
+        .task_with("flaky", load::flaky)
+        .start()
+        .await?;
+    driver::drive(&onward, &side, args.runs, args.large).await?;
+    onward.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }

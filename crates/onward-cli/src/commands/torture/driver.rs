@@ -1,0 +1,65 @@
+//! The other half of the torture worker: starts the runs, signals them, decides their approvals, and waits for them.
+//!
+//! Asks for everything again in every life, under the same ids, as any client would that does not know what became of its request.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use onward::{Decide, Onward, RunHandle};
+use onward_runtime::CallId;
+
+use super::load::Load;
+use super::side::Side;
+
+/// How many parts a load has, each of which gives its number back.
+const PARTS: u64 = 13;
+
+/// How often open questions are looked for.
+const LOOK: Duration = Duration::from_millis(3);
+
+pub async fn drive(onward: &Onward, side: &Side, runs: u64, large: usize) -> Result<()> {
+    let mut handles = Vec::new();
+    for n in 1..=runs {
+        handles.push((n, start(onward, side, n, large).await?));
+    }
+    tokio::select! {
+        done = wait_for_all(handles) => done,
+        failed = decide_all(onward, side) => failed,
+    }
+}
+
+async fn start(onward: &Onward, side: &Side, n: u64, large: usize) -> Result<RunHandle<u64>> {
+    let id = format!("load-{n}");
+    let run: RunHandle<u64> = onward.start("load", &Load { n, large }).id(&id).await?;
+    side.ack("start", &id)?;
+    let (run_too, side, delay) = (run.clone(), side.clone(), Duration::from_millis(n * 7 % 40));
+    tokio::spawn(async move {
+        // Early for some and late for others, so that a look into the mailbox finds it or does not.
+        tokio::time::sleep(delay).await;
+        if run_too.signal_once("outside", &n, "outside-1").await.is_ok() {
+            drop(side.ack("signal", run_too.id()));
+        }
+    });
+    Ok(run)
+}
+
+async fn wait_for_all(runs: Vec<(u64, RunHandle<u64>)>) -> Result<()> {
+    for (n, run) in runs {
+        let result = run.result().await?;
+        if result != n * PARTS {
+            bail!("run {} returned {result} instead of {}", run.id(), n * PARTS);
+        }
+    }
+    Ok(())
+}
+
+async fn decide_all(onward: &Onward, side: &Side) -> Result<()> {
+    loop {
+        for wait in onward.list_approvals().await? {
+            let decide = Decide { approved: true, feedback: None, decided_by: None, decision_id: "torture".to_owned() };
+            onward.decide_approval(&CallId::from(&wait).to_string(), decide).await?;
+            side.ack("decide", wait.run.id.as_str())?;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}

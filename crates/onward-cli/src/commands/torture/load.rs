@@ -1,0 +1,124 @@
+//! The reference load: every primitive once, with results that can be told in advance.
+//!
+//! Each part gives the run's number `n` back, so a run's result is `n` times the number of its parts whatever happened on the way.
+
+use std::time::Duration;
+
+use onward::prelude::*;
+use onward::try_join;
+use serde::{Deserialize, Serialize};
+
+use super::side::Side;
+
+/// How long a piece of work takes: long enough to be killed in.
+const WORK: Duration = Duration::from_millis(2);
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Load {
+    pub n: u64,
+    pub large: usize,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ForChild {
+    parent: String,
+    n: u64,
+    round: u32,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ForTask {
+    run: String,
+    n: u64,
+}
+
+pub async fn load(ctx: Ctx, load: Load) -> Result<u64> {
+    let n = load.n;
+    let mut sum = work(&ctx, "first", n).await?;
+    let (left, right, flaky) = try_join!(work(&ctx, "left", n), work(&ctx, "right", n), work_flaky(&ctx, n))?;
+    sum += left + right + flaky;
+    ctx.sleep(Duration::from_millis(5)).await?;
+    let for_task = ForTask { run: ctx.run_id().to_string(), n };
+    sum += ctx.task::<u64>("flaky", &for_task).retry(soon()).await?;
+    sum += look_and_receive(&ctx, n).await?;
+    sum += with_child(&ctx, n).await?;
+    let decision = ctx.approval("ok", format!("May {} end?", ctx.run_id())).await?;
+    sum += if decision.approved { n } else { 0 };
+    ctx.state().set("sum", &sum);
+    let large = large(&ctx, load.large).await?;
+    sum += if large == load.large { n } else { 0 };
+    sum += work(&ctx, "last", n).await?;
+    Ok(sum)
+}
+
+/// Two turns, as two generations.
+pub async fn child(ctx: Ctx, input: ForChild) -> Result<u64> {
+    let done = work(&ctx, "child", input.n).await?;
+    if input.round == 0 {
+        let go: u64 = ctx.signal("go").recv().await?;
+        ctx.send_signal(&input.parent, "from-child", &go);
+        return ctx.continue_as_new(&ForChild { round: 1, ..input }).await;
+    }
+    Ok(done)
+}
+
+pub async fn flaky(ctx: TaskCtx, input: ForTask) -> Result<u64> {
+    ctx.dep::<Side>().did(&input.run, 0, "task", ctx.attempt())?;
+    tokio::time::sleep(WORK).await;
+    if ctx.attempt() == 1 { Err(Failure::retryable("the first attempt always fails")) } else { Ok(input.n) }
+}
+
+async fn work(ctx: &Ctx, name: &str, n: u64) -> Result<u64> {
+    let side = ctx.dep::<Side>();
+    ctx.step_with(name, async |attempt: Attempt| {
+        side.did_in(ctx, name, attempt.number)?;
+        tokio::time::sleep(WORK).await;
+        Ok::<_, Failure>(n)
+    })
+    .await
+}
+
+async fn work_flaky(ctx: &Ctx, n: u64) -> Result<u64> {
+    let side = ctx.dep::<Side>();
+    let step = ctx.step_with("flaky", async |attempt: Attempt| {
+        side.did_in(ctx, "flaky", attempt.number)?;
+        tokio::time::sleep(WORK).await;
+        if attempt.number < 3 { Err(Failure::retryable("not yet")) } else { Ok(n) }
+    });
+    step.retry(soon()).await
+}
+
+/// Whether the signal was there when the code looked decides which step runs: only one of the two may ever run.
+async fn look_and_receive(ctx: &Ctx, n: u64) -> Result<u64> {
+    let seen = ctx.signal("outside").has();
+    let looked = work(ctx, if seen { "saw" } else { "missed" }, n).await?;
+    let outside: u64 = ctx.signal("outside").recv().await?;
+    ctx.send_signal(ctx.run_id().as_str(), "to-self", &n);
+    let to_self: u64 = ctx.signal("to-self").recv().await?;
+    Ok(looked + outside + to_self)
+}
+
+async fn with_child(ctx: &Ctx, n: u64) -> Result<u64> {
+    let child = ctx.child::<u64>("child", &ForChild { parent: ctx.run_id().to_string(), n, round: 0 });
+    child.signal("go", &n);
+    let from_child: u64 = ctx.signal("from-child").recv().await?;
+    Ok(from_child + child.await?)
+}
+
+/// A payload that fills the disk's log.
+async fn large(ctx: &Ctx, bytes: usize) -> Result<usize> {
+    let side = ctx.dep::<Side>();
+    let (run, generation) = (ctx.run_id(), ctx.generation());
+    let text: String = ctx
+        .step_with("large", async |attempt: Attempt| {
+            side.did(run.as_str(), generation, "large", attempt.number)?;
+            // Different for each run: equal payloads are stored once.
+            Ok::<_, Failure>(run.as_str().chars().cycle().take(bytes).collect::<String>())
+        })
+        .await?;
+    Ok(text.len())
+}
+
+fn soon() -> RetryPolicy {
+    RetryPolicy::attempts(5).delay(Duration::from_millis(3))
+}

@@ -1,0 +1,108 @@
+//! One directory in which a process lives and dies until its work is done.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use super::judge::Judge;
+use crate::kit::onward;
+
+/// How long a life may take that nobody ends.
+const LIFE_MAX: Duration = Duration::from_secs(60);
+
+/// How many lives it may take to finish in peace.
+const PEACEFUL_LIVES: u32 = 1;
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ended {
+    Killed,
+    Done,
+}
+
+pub struct Arena {
+    directory: tempfile::TempDir,
+    runs: u64,
+    large: usize,
+    judge: Judge,
+}
+
+impl Arena {
+    pub fn new(runs: u64, large: usize) -> Arena {
+        let directory = tempfile::tempdir().unwrap();
+        let judge = Judge::new(directory.path().join("data"), directory.path().join("side"));
+        Arena { directory, runs, large, judge }
+    }
+
+    /// One life, which ends at a failpoint, after a while, or with the work; then the judge looks.
+    pub fn life(&mut self, failpoint: Option<&str>, kill_after: Option<Duration>) -> Ended {
+        let mut process = self.spawn(failpoint);
+        let kill_at = kill_after.map(|after| Instant::now() + after);
+        let deadline = Instant::now() + LIFE_MAX;
+        let status = loop {
+            if let Some(status) = process.try_wait().unwrap() {
+                break status;
+            }
+            if kill_at.is_some_and(|at| Instant::now() >= at) {
+                process.kill().unwrap();
+                break process.wait().unwrap();
+            }
+            if Instant::now() >= deadline {
+                process.kill().unwrap();
+                process.wait().unwrap();
+                self.keep();
+                panic!("a life took too long ({failpoint:?})");
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        };
+        let ended = match (status.signal(), status.code()) {
+            (Some(9), _) => Ended::Killed,
+            (_, Some(0)) => Ended::Done,
+            _ => {
+                self.keep();
+                panic!("the worker failed: {status} ({failpoint:?})");
+            }
+        };
+        self.judge.look(ended == Ended::Killed);
+        ended
+    }
+
+    /// Lets the work be done in peace, and checks everything.
+    pub fn finish(mut self) {
+        for _ in 0..PEACEFUL_LIVES {
+            if self.life(None, None) == Ended::Done {
+                self.judge.finish(self.runs);
+                return;
+            }
+        }
+        panic!("the work was not done");
+    }
+
+    fn spawn(&self, failpoint: Option<&str>) -> Child {
+        let mut command = onward();
+        command.args(["torture-worker", "--runs", &self.runs.to_string(), "--large", &self.large.to_string()]);
+        command.arg("--data").arg(self.path("data")).arg("--side").arg(self.path("side"));
+        if let Some(failpoint) = failpoint {
+            command.env("ONWARD_FAILPOINT", failpoint);
+        }
+        command.stdin(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Leaves the directory to whoever looks for the cause.
+    fn keep(&mut self) {
+        self.directory.disable_cleanup(true);
+        eprintln!("kept: {}", self.directory.path().display());
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.keep();
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Bad input: what is said, and the exit code that scripts see.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::kit::{one_order, onward, ran, run, until};
+
+#[test]
+fn what_is_not_there_is_4() {
+    let directory = one_order("order-1");
+    let expected = "! error[run_not_found]: there is no run nope\n! hint: `onward run list` shows the runs of this store";
+    for verb in [
+        &["run", "show", "nope"][..],
+        &["run", "events", "nope"],
+        &["run", "signal", "nope", "x"],
+        &["run", "cancel", "nope"],
+        &["run", "delete", "nope"],
+        &["run", "wait", "nope"],
+        &["approval", "list", "--run", "nope"],
+        &["approval", "decide", "nope~0~1", "--approve"],
+    ] {
+        run(directory.path(), verb).says(4, expected);
+    }
+    run(directory.path(), ["approval", "decide", "order-1~0~9", "--approve"]).says(
+        4,
+        "! error[wait_not_found]: run order-1 has no open question at 9\n! hint: `onward approval list` shows the open questions",
+    );
+}
+
+#[test]
+fn what_came_too_late_is_6() {
+    let directory = one_order("order-1");
+    let data = directory.path();
+    run(data, ["run", "delete", "order-1"]).says(6, "! error[run_busy]: run order-1 cannot be deleted: it is not closed");
+    run(data, ["run", "resume", "order-1"]).says(6, "! error[run_not_paused]: run order-1 is not paused");
+    assert_eq!(run(data, ["run", "signal", "order-1", "payment", "1"]).code, 0);
+    until(data, "order-1", "ship");
+    run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "eve"])
+        .says(1, "! error[not_a_decider]: eve may not decide order-1~0~3\n! hint: the approval names who may decide it");
+    assert_eq!(run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "ada", "--decision-id", "first"]).code, 0);
+    run(data, ["approval", "decide", "order-1~0~3", "--reject", "--by", "bob"]).says(
+        6,
+        "! error[signal_lost]: run order-1 has this answer already: `first` came first, at event #7\n! hint: the first answer stands; the run was not harmed",
+    );
+    assert_eq!(run(data, ["run", "terminate", "order-1"]).code, 0);
+    run(data, ["run", "signal", "order-1", "x"])
+        .says(6, "! error[run_closed]: run order-1 is terminated\n! hint: a closed run takes no more inputs; start a new one");
+}
+
+#[test]
+fn the_directory_is_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    run(&directory.path().join("none"), ["run", "list"]).says(
+        1,
+        "! error[directory_missing]: there is no directory DIR\n! hint: name the directory with `--data DIR` or ONWARD_DATA; `onward demo` makes one to play with",
+    );
+    run(directory.path(), ["run", "signal", "a", "b"]).says(
+        1,
+        "! error[directory_foreign]: DIR is not an Onward directory: there is no database in it\n! hint: choose an empty directory or one that Onward made",
+    );
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "a verb makes no store");
+    std::fs::write(directory.path().join("letter.txt"), "dear").unwrap();
+    run(directory.path(), ["run", "list"]).says(
+        1,
+        "! error[directory_foreign]: DIR is not an Onward directory: it has a file `letter.txt` in it\n! hint: choose an empty directory or one that Onward made",
+    );
+}
+
+#[test]
+fn a_directory_in_use_can_be_read_and_not_written() {
+    let directory = one_order("order-1");
+    let _holder = onward_store_embedded::EmbeddedStore::open(directory.path(), Default::default()).unwrap();
+    assert_eq!(run(directory.path(), ["run", "list"]).code, 0);
+    run(directory.path(), ["run", "cancel", "order-1"]).says(
+        6,
+        "! error[directory_locked]: DIR is in use by another process\n! hint: stop the other process first; reading commands work meanwhile",
+    );
+}
+
+#[test]
+fn what_cannot_be_meant_is_2() {
+    let directory = one_order("order-1");
+    let data = directory.path();
+    run(data, ["run", "show", &"x".repeat(256)])
+        .says(2, "! error[name_invalid]: a run id has at most 255 bytes, this one has 256\n! hint: 1 to 255 bytes of UTF-8 without control characters");
+    run(data, ["run", "signal", "order-1", &"é".repeat(128)])
+        .says(2, "! error[name_invalid]: a name has at most 255 bytes, this one has 256\n! hint: 1 to 255 bytes of UTF-8 without control characters");
+    run(data, ["run", "signal", "order-1", "pay\u{1b}[31m\nment"])
+        .says(2, "! error[name_invalid]: a name must not contain control characters\n! hint: 1 to 255 bytes of UTF-8 without control characters");
+    run(data, ["run", "signal", "order-1", "payment", "hello"]).says(
+        2,
+        "! error[payload_invalid]: the payload is not JSON: expected value at line 1 column 1\n! hint: text needs quotes: '\"hello\"'; @FILE reads a file and - reads stdin",
+    );
+    run(data, ["approval", "decide", "what", "--approve"]).says(
+        2,
+        "! error[call_id_invalid]: `what` is not the id of an approval, promise or task\n! hint: it looks like RUN~GENERATION~PLACE; `onward approval list` shows the open ones",
+    );
+    run(data, ["run", "list", "--cursor", "?"]).says(2, "! error[cursor_invalid]: the page cursor `?` is not one of ours");
+}
+
+#[test]
+fn a_wrong_command_line_is_2_and_harmless() {
+    let one = |args: &[&OsStr]| {
+        let said = ran(onward().args(args));
+        assert_eq!((said.code, said.out.as_str()), (2, ""));
+        assert!(!said.err.contains('\u{1b}'), "{:?}", said.err);
+        said.err.lines().next().unwrap().to_owned()
+    };
+    assert_eq!(one(&[OsStr::new("rum")]), "error[usage]: unrecognized subcommand 'rum'");
+    assert_eq!(
+        one(&[OsStr::new("run"), OsStr::new("show")]),
+        "error[usage]: the following required arguments were not provided:"
+    );
+    assert_eq!(one(&[OsStr::new("\u{1b}[31mred")]), "error[usage]: unrecognized subcommand '\\u{1b}[31mred'");
+    let not_text = OsStr::from_bytes(b"order-\xff");
+    assert!(one(&[OsStr::new("run"), OsStr::new("show"), not_text]).starts_with("error[usage]: invalid UTF-8"));
+    let undecided = ["approval", "decide", "x~0~1"].map(OsStr::new);
+    assert_eq!(one(&undecided), "error[usage]: the following required arguments were not provided:");
+    let both = ["approval", "decide", "x~0~1", "--approve", "--reject"].map(OsStr::new);
+    assert!(one(&both).contains("cannot be used with"));
+}
+
+/// S29: what somebody wrote into a run cannot move the cursor or fake a line.
+#[test]
+fn run_data_is_escaped_wherever_it_is_shown() {
+    let directory = one_order("order-\u{202e}1");
+    let data = directory.path();
+    let evil = "a\u{1b}]0;x\u{7}\nb\u{9b}2J\u{202e}";
+    assert_eq!(run(data, ["run", "cancel", "order-\u{202e}1", "--reason", evil]).code, 0);
+    let payload = serde_json::to_string(evil).unwrap();
+    assert_eq!(run(data, ["run", "signal", "order-\u{202e}1", "note", &payload]).code, 0);
+    for verb in [
+        &["run", "list"][..],
+        &["run", "show", "order-\u{202e}1"],
+        &["run", "events", "order-\u{202e}1"],
+        &["run", "events", "order-\u{202e}1", "--json"],
+        &["run", "show", "order-\u{202e}1", "--json"],
+    ] {
+        let said = run(data, verb);
+        assert_eq!(said.code, 0, "{}", said.err);
+        assert!(!said.out.contains(['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}', '\u{7f}']), "{:?}", said.out);
+    }
+    let events = run(data, ["run", "events", "order-\u{202e}1", "--from", "4"]);
+    events.says(
+        0,
+        "
+# AFTER EVENT WHAT
+4 +T cancel_requested a\\u{1b}]0;x\\u{7}\\nb\\u{9b}2J\\u{202e}
+5 +T signal_received note \"a\\u001b]0;x\\u0007\\nb\\u{9b}2J\\u{202e}\"
+",
+    );
+}
