@@ -1,7 +1,12 @@
 //! The whole engine in one process: client, runtime, worker and store together.
 
+mod children;
 mod closing;
+mod counterexamples;
 mod life;
+mod parallel;
+mod signals;
+mod site;
 
 use onward::{Builder, Onward, ReplayCheck};
 

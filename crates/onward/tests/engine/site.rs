@@ -1,0 +1,157 @@
+//! Where an engine under test lives: a store that outlives it, a clock in the hand, and short words for what tests say often.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward::time::days;
+use onward::{Builder, Onward, ReplayCheck, RunHandle, Status};
+use onward_core::event::RunPaused;
+use onward_core::{Event, Record};
+use onward_store::{ManualClock, MemoryStore, Store, StoreError};
+use onward_store_embedded::{EmbeddedStore, Options};
+
+/// How long anything may take that happens by itself.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+pub struct Site {
+    place: Place,
+    pub clock: Arc<ManualClock>,
+}
+
+enum Place {
+    Memory(Arc<MemoryStore>),
+    Directory(tempfile::TempDir),
+}
+
+impl Site {
+    pub fn memory() -> Site {
+        let clock = Arc::new(ManualClock::default());
+        Site { place: Place::Memory(Arc::new(MemoryStore::new(clock.clone()))), clock }
+    }
+
+    pub fn directory() -> Site {
+        Site { place: Place::Directory(tempfile::tempdir().unwrap()), clock: Arc::default() }
+    }
+
+    /// An engine on what the engines before left. Replays every run from the start after each of its commits.
+    pub async fn builder(&self) -> Builder {
+        let store: Arc<dyn Store> = match &self.place {
+            Place::Memory(store) => store.clone(),
+            Place::Directory(directory) => Arc::new(self.open(directory.path()).await),
+        };
+        // Time here moves in leaps that no heartbeat could follow; tests of leases say so.
+        Onward::with_store(store, self.clock.clone()).check_replay(ReplayCheck::Every).lease(days(10_000))
+    }
+
+    /// Opens the directory as soon as the engine before has let it go.
+    async fn open(&self, directory: &std::path::Path) -> EmbeddedStore {
+        eventually("the directory is free", async || {
+            let options = Options { clock: self.clock.clone(), workers_inside: true, ..Options::default() };
+            match EmbeddedStore::open(directory, options) {
+                Ok(store) => Some(store),
+                Err(StoreError::DirectoryLocked { .. }) => None,
+                Err(error) => panic!("the directory cannot be opened: {error}"),
+            }
+        })
+        .await
+    }
+
+    /// Lets time pass, and what is due happen.
+    pub async fn pass(&self, onward: &Onward, span: Duration) {
+        self.clock.advance(span);
+        let tick = onward.runtime().tick().await;
+        assert!(tick.error.is_none(), "the tick failed: {:?}", tick.error);
+    }
+}
+
+/// Asks until there is an answer.
+pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = tokio::time::Instant::now() + DEADLINE;
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "this did not happen: {what}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+pub async fn until_status<O>(run: &RunHandle<O>, status: Status) {
+    eventually(&format!("run {} is {status}", run.id()), async || {
+        (run.view().await.unwrap().head.status == status).then_some(())
+    })
+    .await
+}
+
+/// Why the run is paused, once it is.
+pub async fn paused<O>(run: &RunHandle<O>) -> RunPaused {
+    until_status(run, Status::Paused).await;
+    run.view().await.unwrap().pause.expect("a paused run says why")
+}
+
+pub async fn events<O>(run: &RunHandle<O>) -> Vec<Event> {
+    run.log().await.unwrap().into_iter().flat_map(|record: Record| record.events).collect()
+}
+
+/// How many events of this name the run's log has.
+pub async fn count<O>(run: &RunHandle<O>, name: &str) -> usize {
+    events(run).await.iter().filter(|event| event.name() == name).count()
+}
+
+/// Waits until the run's log has so many events of this name.
+pub async fn until_logged<O>(run: &RunHandle<O>, name: &str, times: usize) {
+    eventually(&format!("run {} has {times} {name}", run.id()), async || (count(run, name).await >= times).then_some(())).await
+}
+
+/// The id of the first thing of `kind` that the run waits for.
+pub async fn awaited<O>(run: &RunHandle<O>, kind: onward_core::view::AwaitedKind) -> String {
+    eventually(&format!("run {} awaits a {kind:?}", run.id()), async || {
+        let awaiting = run.view().await.unwrap().awaiting;
+        awaiting.into_iter().find(|awaited| awaited.kind == kind).map(|awaited| awaited.id)
+    })
+    .await
+}
+
+/// Something that stands in the way until a test opens it.
+pub struct Gate(tokio::sync::watch::Sender<bool>);
+
+impl Gate {
+    pub fn shut() -> Arc<Gate> {
+        Arc::new(Gate(tokio::sync::watch::Sender::new(false)))
+    }
+
+    pub fn open(&self) {
+        self.0.send_replace(true);
+    }
+
+    pub async fn pass(&self) {
+        let mut state = self.0.subscribe();
+        drop(state.wait_for(|open| *open).await);
+    }
+}
+
+/// One test per store: each claim is made in memory and in a directory.
+macro_rules! on_both_stores {
+    ($($(#[$meta:meta])* async fn $name:ident($site:ident) $body:block)*) => {$(
+        $(#[$meta])*
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            async fn claim($site: &$crate::site::Site) $body
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn in_memory() {
+                let site = $crate::site::Site::memory();
+                tokio::time::timeout($crate::site::DEADLINE, claim(&site)).await.expect("the claim is settled in time");
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn in_a_directory() {
+                let site = $crate::site::Site::directory();
+                tokio::time::timeout($crate::site::DEADLINE, claim(&site)).await.expect("the claim is settled in time");
+            }
+        }
+    )*};
+}
+pub(crate) use on_both_stores;
