@@ -3,11 +3,11 @@
 //! Workflow code runs outside of any async runtime, so that using one by mistake fails at once. Must never block: drivers are
 //! futures, and what they wait for wakes them.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 
@@ -25,16 +25,20 @@ pub(crate) struct Executor {
 struct Queue {
     state: Mutex<QueueState>,
     filled: Condvar,
+    stopped: AtomicBool,
 }
 
 #[derive(Default)]
 struct QueueState {
     tasks: VecDeque<Arc<Task>>,
+    /// Every task that is not done. A future holds wakers to its own task, so somebody else must end it when all stops.
+    alive: HashMap<u64, Weak<Task>>,
+    next_number: u64,
     sleeping: usize,
-    stopped: bool,
 }
 
 struct Task {
+    number: u64,
     future: Mutex<Option<BoxFuture>>,
     queued: AtomicBool,
     queue: Arc<Queue>,
@@ -53,17 +57,28 @@ impl Executor {
 
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         let future = Mutex::new(Some(Box::pin(future) as BoxFuture));
-        Arc::new(Task { future, queued: AtomicBool::new(false), queue: self.shared.clone() }).wake();
+        let mut state = self.shared.lock();
+        let number = state.next_number;
+        state.next_number += 1;
+        let task = Arc::new(Task { number, future, queued: AtomicBool::new(false), queue: self.shared.clone() });
+        state.alive.insert(number, Arc::downgrade(&task));
+        drop(state);
+        task.wake();
     }
 
-    /// Lets the threads end after what they are polling. Tasks that are left are dropped with their last waker.
+    /// Lets the threads end after what they are polling, and drops every future.
     pub fn stop(&self) {
         let mut state = self.shared.lock();
-        state.stopped = true;
-        let left = std::mem::take(&mut state.tasks);
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        let (queued, alive) = (std::mem::take(&mut state.tasks), std::mem::take(&mut state.alive));
         drop(state);
         self.shared.filled.notify_all();
-        drop(left); // user code may be dropped here, so not under the lock
+        // User code is dropped here, so not under the lock. What is being polled right now is dropped by who polls it.
+        drop(queued);
+        for task in alive.into_values().filter_map(|task| task.upgrade()) {
+            let future = task.future.try_lock().ok().and_then(|mut slot| slot.take());
+            drop(future);
+        }
     }
 }
 
@@ -98,7 +113,7 @@ impl Queue {
     fn take(&self, mine: &mut Vec<Arc<Task>>) -> bool {
         let mut state = self.lock();
         while state.tasks.is_empty() {
-            if state.stopped {
+            if self.stopped.load(Ordering::SeqCst) {
                 return false;
             }
             state.sleeping += 1;
@@ -112,7 +127,7 @@ impl Queue {
 
     fn push(&self, task: Arc<Task>) {
         let mut state = self.lock();
-        if state.stopped {
+        if self.stopped.load(Ordering::SeqCst) {
             return;
         }
         state.tasks.push_back(task);
@@ -132,6 +147,9 @@ impl Task {
         let waker = Waker::from(self.clone());
         let done = slot.as_mut().is_some_and(|future| future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
         if done {
+            self.queue.lock().alive.remove(&self.number);
+        }
+        if done || self.queue.stopped.load(Ordering::SeqCst) {
             let future = slot.take();
             drop(slot);
             drop(future);

@@ -95,12 +95,14 @@ impl Worker {
             drop(tokio::time::timeout(Duration::from_millis(20), self.idle.notified()).await);
         }
         self.port.leave().await;
-        self.executor.stop();
+        self.stop();
     }
 
-    /// Stops polling workflow code at once.
+    /// Stops polling workflow code at once and lets go of every run in memory: inboxes keep drivers alive, and drivers the worker.
     pub fn stop(&self) {
         self.executor.stop();
+        let hot = std::mem::take(&mut *self.lock_hot());
+        hot.into_values().for_each(|inbox| inbox.close());
     }
 
     pub fn hot_run(&self, key: &RunKey) -> Option<Arc<RunInbox>> {

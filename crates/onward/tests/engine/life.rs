@@ -82,3 +82,30 @@ async fn a_run_goes_from_start_to_end_in_a_directory() {
     let directory = tempfile::tempdir().unwrap();
     lives(embedded(directory.path())).await;
 }
+
+/// Dropping an engine lets the directory go, whatever its runs were doing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_engine_frees_its_directory() {
+    async fn wait(ctx: Ctx, _: ()) -> Result<()> {
+        let never: () = ctx.signal("never").recv().await?;
+        Ok(never)
+    }
+    async fn busy(ctx: Ctx, _: ()) -> Result<()> {
+        ctx.step("busy", async || {
+            tokio::time::sleep(std::time::Duration::from_secs(600)).await;
+            Ok::<_, Failure>(())
+        })
+        .await
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let builder = || embedded(directory.path()).workflow("wait", wait).workflow("busy", busy);
+        let onward = crate::site::eventually("the directory is free", async || builder().start().await.ok()).await;
+        for number in 0..5 {
+            let waiting = onward.start::<(), _>("wait", &()).id(format!("wait-{number}")).await.unwrap();
+            crate::site::until_logged(&waiting, "signal_awaited", 1).await;
+            onward.start::<(), _>("busy", &()).id(format!("busy-{number}")).await.unwrap();
+        }
+        drop(onward);
+    }
+}

@@ -1,12 +1,17 @@
 //! The whole engine in one process: client, runtime, worker and store together.
 
+mod changes;
 mod children;
 mod closing;
 mod counterexamples;
 mod life;
 mod parallel;
+mod questions;
 mod signals;
 mod site;
+mod steps;
+mod timers;
+mod workers;
 
 use onward::{Builder, Onward, ReplayCheck};
 

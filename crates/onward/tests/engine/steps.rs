@@ -1,0 +1,149 @@
+//! Steps: real effects, recorded once.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use onward::prelude::*;
+use onward::{Status, join};
+
+use crate::site::{count, eventually, events, on_both_stores, until_status};
+
+on_both_stores! {
+    /// Scenarios 30 and 31.
+    async fn time_chance_and_steps_are_the_same_after_a_restart(site) {
+        type Drawn = Vec<(u64, String, u64)>;
+        #[derive(Default)]
+        struct Seen {
+            drawn: Mutex<Drawn>,
+            steps: AtomicU32,
+        }
+        async fn draw(ctx: Ctx, (): ()) -> Result<Drawn> {
+            let seen = ctx.dep::<Arc<Seen>>();
+            let step = ctx.step("count", async || Ok::<_, Failure>(seen.steps.fetch_add(1, Ordering::SeqCst))).await?;
+            let mut drawn = vec![(ctx.now().0, ctx.uuid(), ctx.random() ^ u64::from(step))];
+            seen.drawn.lock().unwrap().clone_from(&drawn);
+            ctx.signal("go").recv::<()>().await?;
+            drawn.push((ctx.now().0, ctx.uuid(), ctx.random()));
+            Ok(drawn)
+        }
+        let (first, second) = (Arc::new(Seen::default()), Arc::new(Seen::default()));
+        let onward = site.builder().await.workflow("draw", draw).dep(first.clone()).start().await.unwrap();
+        let run = onward.start::<Drawn, _>("draw", &()).id("r").await.unwrap();
+        until_status(&run, Status::Waiting).await;
+        drop(run);
+        onward.shutdown().await;
+
+        site.clock.advance(days(1));
+        let onward = site.builder().await.workflow("draw", draw).dep(second.clone()).start().await.unwrap();
+        let run = onward.run::<Drawn>("r").unwrap();
+        run.signal("go", &()).await.unwrap();
+        let drawn = run.result().await.unwrap();
+        assert_eq!(drawn[..1], *first.drawn.lock().unwrap());
+        assert_eq!(drawn[..1], *second.drawn.lock().unwrap());
+        assert_eq!(drawn[1].0 - drawn[0].0, 86_400_000);
+        assert_eq!((first.steps.load(Ordering::SeqCst), second.steps.load(Ordering::SeqCst)), (1, 0));
+    }
+
+    /// Scenario 32.
+    async fn an_attempt_that_takes_too_long_is_dropped_fails_as_timed_out_and_is_tried_again(site) {
+        async fn slow_at_first(ctx: Ctx, (): ()) -> Result<u32> {
+            let step = ctx.step_with("slow", async |attempt: Attempt| {
+                if attempt.number == 1 {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, Failure>(attempt.number)
+            });
+            step.timeout(Duration::from_millis(20)).retry(2).await
+        }
+        let onward = site.builder().await.workflow("slow", slow_at_first).start().await.unwrap();
+        let run = onward.start::<u32, _>("slow", &()).await.unwrap();
+        eventually("the second attempt", async || {
+            site.pass(&onward, secs(1)).await;
+            (count(&run, "step_completed").await == 1).then_some(())
+        })
+        .await;
+        assert_eq!(run.result().await.unwrap(), 2);
+        let failure = events(&run).await.into_iter().find_map(|event| match event {
+            onward_core::Event::StepFailed(event) => Some(event.failure),
+            _ => None,
+        });
+        assert!(failure.unwrap().is_timed_out());
+    }
+
+    async fn inside_a_step_everything_async_works(site) {
+        async fn everything(ctx: Ctx, (): ()) -> Result<(u32, String, u32)> {
+            ctx.step("tokio", async || {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                let limited = tokio::time::timeout(Duration::from_secs(5), async { 1 }).await?;
+                let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
+                let sent = tokio::spawn(async move { sender.send(2).await });
+                let received = receiver.recv().await.unwrap_or(0);
+                sent.await??;
+                tokio::task::yield_now().await;
+                let blocking = tokio::task::spawn_blocking(|| 4).await?;
+                Ok::<_, Failure>(limited + received + blocking)
+            })
+            .await?;
+            let heard = ctx.step("socket", async || echo_over_a_socket().await).await?;
+            let joined = ctx
+                .step("many", async || {
+                    let all = futures::future::join_all((0..40).map(|n| async move {
+                        tokio::task::yield_now().await;
+                        n
+                    }));
+                    Ok::<u32, Failure>(all.await.into_iter().sum())
+                })
+                .await?;
+            Ok((7, heard, joined))
+        }
+        async fn echo_over_a_socket() -> std::io::Result<String> {
+            use tokio::io::{AsyncReadExt, AsyncWriteExt};
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+            let address = listener.local_addr()?;
+            let serve = tokio::spawn(async move {
+                let (mut socket, _) = listener.accept().await?;
+                socket.write_all(b"hello").await
+            });
+            let mut text = String::new();
+            tokio::net::TcpStream::connect(address).await?.read_to_string(&mut text).await?;
+            serve.await??;
+            Ok(text)
+        }
+        let onward = site.builder().await.workflow("everything", everything).start().await.unwrap();
+        let run = onward.start::<(u32, String, u32), _>("everything", &()).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), (7, "hello".to_owned(), 780));
+    }
+
+    async fn steps_of_a_join_run_at_the_same_time(site) {
+        async fn meet(ctx: Ctx, (): ()) -> Result<u32> {
+            let meeting = Arc::new(tokio::sync::Barrier::new(3));
+            let step = |name: &'static str| {
+                let meeting = meeting.clone();
+                ctx.step(name, move || async move {
+                    meeting.wait().await;
+                    Ok::<_, Failure>(1)
+                })
+            };
+            let (a, b, c) = join!(step("a"), step("b"), step("c"));
+            Ok(a? + b? + c?)
+        }
+        let onward = site.builder().await.workflow("meet", meet).start().await.unwrap();
+        assert_eq!(onward.start::<u32, _>("meet", &()).await.unwrap().result().await.unwrap(), 3);
+    }
+
+    async fn a_steps_result_of_any_size_comes_back_byte_for_byte(site) {
+        async fn large(ctx: Ctx, size: usize) -> Result<bool> {
+            let made: String = ctx.step("make", async || Ok::<_, Failure>("ä\u{0}x".repeat(size))).await?;
+            ctx.signal("end").recv::<()>().await?;
+            Ok(made == "ä\u{0}x".repeat(size))
+        }
+        let onward = site.builder().await.workflow("large", large).start().await.unwrap();
+        for size in [0, 1, 20_000, 200_000] {
+            let run = onward.start::<bool, _>("large", &size).await.unwrap();
+            until_status(&run, Status::Waiting).await;
+            run.signal("end", &()).await.unwrap();
+            assert!(run.result().await.unwrap(), "{size}");
+        }
+    }
+}

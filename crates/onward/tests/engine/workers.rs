@@ -1,0 +1,149 @@
+//! Workers that die, fall silent and come back too late.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use onward::prelude::*;
+use onward::{Builder, Status};
+
+use crate::site::{Gate, Site, count, eventually, on_both_stores, until_logged, until_status};
+
+/// What one worker process has: how often each step ran there, and whether the second may return.
+struct Process {
+    ran: [AtomicU32; 2],
+    gate: Arc<Gate>,
+    name: &'static str,
+}
+
+impl Process {
+    fn new(name: &'static str) -> Arc<Process> {
+        Arc::new(Process { ran: Default::default(), gate: Gate::shut(), name })
+    }
+
+    fn ran(&self, step: usize) -> u32 {
+        self.ran[step].load(Ordering::SeqCst)
+    }
+}
+
+async fn two_steps(ctx: Ctx, (): ()) -> Result<String> {
+    let process = ctx.dep::<Arc<Process>>();
+    ctx.step("first", async || {
+        process.ran[0].fetch_add(1, Ordering::SeqCst);
+        Ok::<_, Failure>(())
+    })
+    .await?;
+    let name = ctx
+        .step("second", async || {
+            process.ran[1].fetch_add(1, Ordering::SeqCst);
+            process.gate.pass().await;
+            Ok::<_, Failure>(process.name.to_owned())
+        })
+        .await?;
+    ctx.signal("end").recv::<()>().await?;
+    Ok(name)
+}
+
+fn with_code(builder: Builder, process: &Arc<Process>) -> Builder {
+    builder.workflow("two-steps", two_steps).dep(process.clone())
+}
+
+const LEASE: std::time::Duration = secs(30);
+
+on_both_stores! {
+    /// Scenario 37.
+    async fn a_run_whose_worker_died_goes_on_elsewhere_and_finished_steps_are_not_run_again(site) {
+        let (a, b) = (Process::new("a"), Process::new("b"));
+        let onward = with_code(site.builder().await, &a).lease(LEASE).start().await.unwrap();
+        let run = onward.start::<String, _>("two-steps", &()).id("r").await.unwrap();
+        until_logged(&run, "step_completed", 1).await;
+        eventually("the second step runs", async || (a.ran(1) == 1).then_some(())).await;
+        drop((run, onward)); // no shutdown: the process is gone in the middle of its step
+
+        b.gate.open();
+        let onward = with_code(site.builder().await, &b).lease(LEASE).start().await.unwrap();
+        let run = onward.run::<String>("r").unwrap();
+        eventually("the lease of the dead runs out", async || {
+            site.pass(&onward, secs(10)).await;
+            (b.ran(1) == 1).then_some(())
+        })
+        .await;
+        run.signal("end", &()).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), "b");
+        assert_eq!((a.ran(0), b.ran(0)), (1, 0), "what was recorded is not done again");
+    }
+
+    async fn a_run_that_nobody_reads_is_not_kept_from_others_by_a_shutdown(site) {
+        let (a, b) = (Process::new("a"), Process::new("b"));
+        a.gate.open();
+        let onward = with_code(site.builder().await, &a).start().await.unwrap();
+        let run = onward.start::<String, _>("two-steps", &()).id("r").await.unwrap();
+        until_status(&run, Status::Waiting).await;
+        drop(run);
+        onward.shutdown().await;
+        let onward = with_code(site.builder().await, &b).start().await.unwrap();
+        let run = onward.run::<String>("r").unwrap();
+        run.signal("end", &()).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), "a", "no lease had to run out");
+        assert_eq!(b.ran(0) + b.ran(1), 0);
+    }
+}
+
+/// Scenario 38. Two processes over one store: the reference store, for a directory has one process at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_was_silent_too_long_is_fenced_when_it_commits_late() {
+    let site = Site::memory();
+    let (a, b) = (Process::new("a"), Process::new("b"));
+    let alive = with_code(site.builder().await, &a).lease(LEASE).start().await.unwrap();
+    let run = alive.start::<String, _>("two-steps", &()).id("r").await.unwrap();
+    eventually("A works on the second step", async || (a.ran(1) == 1).then_some(())).await;
+
+    let other = with_code(site.builder().await, &b).lease(LEASE).start().await.unwrap();
+    for _ in 0..5 {
+        // A beats whenever it is due, so its lease goes on however much time passes.
+        site.pass(&alive, LEASE / 2).await;
+        site.pass(&other, secs(0)).await;
+    }
+    assert_eq!(b.ran(0) + b.ran(1), 0, "B is kept out while A holds the lease");
+
+    b.gate.open();
+    eventually("A falls silent and B takes over", async || {
+        site.pass(&other, LEASE * 2).await;
+        (b.ran(1) == 1).then_some(())
+    })
+    .await;
+    until_logged(&run, "step_completed", 2).await;
+    a.gate.open(); // A's step returns, too late
+    run.signal("end", &()).await.unwrap();
+    assert_eq!(run.result().await.unwrap(), "b");
+    assert_eq!(count(&run, "step_completed").await, 2, "A's commit was refused");
+    assert_eq!((a.ran(0), b.ran(0)), (1, 0));
+}
+
+/// A task's worker dies; another one gets the task, and the attempt does not count as failed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_whose_worker_died_is_given_to_another_one() {
+    async fn ask(ctx: Ctx, (): ()) -> Result<(String, u32)> {
+        ctx.task("work", &()).await
+    }
+    async fn work(ctx: TaskCtx, (): ()) -> Result<(String, u32)> {
+        let process = ctx.dep::<Arc<Process>>();
+        process.ran[0].fetch_add(1, Ordering::SeqCst);
+        process.gate.pass().await;
+        Ok((process.name.to_owned(), ctx.attempt()))
+    }
+    let site = Site::memory();
+    let (a, b) = (Process::new("a"), Process::new("b"));
+    let first = site.builder().await.task_with("work", work).dep(a.clone()).lease(LEASE).start().await.unwrap();
+    let second = site.builder().await.workflow("ask", ask).lease(LEASE).start().await.unwrap();
+    let run = second.start::<(String, u32), _>("ask", &()).await.unwrap();
+    eventually("A has the task", async || (a.ran(0) == 1).then_some(())).await;
+    drop(first);
+    b.gate.open();
+    let third = site.builder().await.task_with("work", work).dep(b.clone()).lease(LEASE).start().await.unwrap();
+    eventually("B has the task", async || {
+        site.pass(&third, secs(10)).await;
+        (b.ran(0) == 1).then_some(())
+    })
+    .await;
+    assert_eq!(run.result().await.unwrap(), ("b".to_owned(), 1));
+}
