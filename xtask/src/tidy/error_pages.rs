@@ -33,9 +33,12 @@ pub fn check(sources: &Sources, problems: &mut Vec<String>) {
     }
 }
 
-/// The texts that functions named `code` return.
+/// The texts that functions named `code` return, and the codes of the command line's own mistakes.
 fn codes_in(text: &str) -> Vec<&str> {
     let mut codes = Vec::new();
+    for mistake in ["Mistake { code: \"", "Mistake::usage(\""] {
+        codes.extend(text.split(mistake).skip(1).filter_map(|rest| rest.split('"').next()));
+    }
     for (_, rest) in text.match_indices("fn code(&self) -> &'static str {").map(|(at, _)| text.split_at(at)) {
         let body = rest.split("\n    }\n").next().unwrap_or_default();
         codes.extend(body.split('"').skip(1).step_by(2));
@@ -53,5 +56,6 @@ mod tests {
                     E::B(inner) => match inner {\n                C => \"c\",\n            },\n        }\n    }\n\n    \
                     fn hint() { \"no\" }\n}\n";
         assert_eq!(codes_in(text), ["a_b", "c"]);
+        assert_eq!(codes_in("Err(Mistake::usage(\"d\", text)) Mistake { code: \"e\", exit }"), ["e", "d"]);
     }
 }

@@ -1,0 +1,15 @@
+//! The code in the repository's documents, compiled and run by `cargo test --doc`.
+
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../README.md")]
+    mod readme {}
+    #[doc = include_str!("../docs/guide/workflows.md")]
+    mod workflows {}
+    #[doc = include_str!("../docs/guide/testing.md")]
+    mod testing {}
+    #[doc = include_str!("../docs/guide/versions.md")]
+    mod versions {}
+    #[doc = include_str!("../docs/guide/cancellation.md")]
+    mod cancellation {}
+}
