@@ -32,7 +32,7 @@ async fn start(onward: &Onward, side: &Side, n: u64, large: usize) -> Result<Run
     let id = format!("load-{n}");
     let run: RunHandle<u64> = onward.start("load", &Load { n, large }).id(&id).await?;
     side.ack("start", &id)?;
-    let (run_too, side, delay) = (run.clone(), side.clone(), Duration::from_millis(n * 7 % 40));
+    let (run_too, side, delay) = (run.clone(), side.clone(), Duration::from_millis(n * 37 % 160));
     tokio::spawn(async move {
         // Early for some and late for others, so that a look into the mailbox finds it or does not.
         tokio::time::sleep(delay).await;

@@ -13,6 +13,9 @@ use super::side::Side;
 /// How long a piece of work takes: long enough to be killed in.
 const WORK: Duration = Duration::from_millis(2);
 
+/// How long the work takes that follows from a look: a signal shall come in the middle of it.
+const LOOK_WORK: Duration = Duration::from_millis(10);
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Load {
     pub n: u64,
@@ -69,10 +72,14 @@ pub async fn flaky(ctx: TaskCtx, input: ForTask) -> Result<u64> {
 }
 
 async fn work(ctx: &Ctx, name: &str, n: u64) -> Result<u64> {
+    work_for(ctx, name, n, WORK).await
+}
+
+async fn work_for(ctx: &Ctx, name: &str, n: u64, span: Duration) -> Result<u64> {
     let side = ctx.dep::<Side>();
     ctx.step_with(name, async |attempt: Attempt| {
         side.did_in(ctx, name, attempt.number)?;
-        tokio::time::sleep(WORK).await;
+        tokio::time::sleep(span).await;
         Ok::<_, Failure>(n)
     })
     .await
@@ -91,7 +98,7 @@ async fn work_flaky(ctx: &Ctx, n: u64) -> Result<u64> {
 /// Whether the signal was there when the code looked decides which step runs: only one of the two may ever run.
 async fn look_and_receive(ctx: &Ctx, n: u64) -> Result<u64> {
     let seen = ctx.signal("outside").has();
-    let looked = work(ctx, if seen { "saw" } else { "missed" }, n).await?;
+    let looked = work_for(ctx, if seen { "saw" } else { "missed" }, n, LOOK_WORK).await?;
     let outside: u64 = ctx.signal("outside").recv().await?;
     ctx.send_signal(ctx.run_id().as_str(), "to-self", &n);
     let to_self: u64 = ctx.signal("to-self").recv().await?;
