@@ -230,7 +230,7 @@ async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, lookin
 }
 
 /// Releases what was leased to a worker that will never take it. What cannot be released is lost with its session.
-async fn give_back(runtime: &Runtime, runs: Vec<ClaimedRun>, tasks: Vec<Task>) {
+pub(crate) async fn give_back(runtime: &Runtime, runs: Vec<ClaimedRun>, tasks: Vec<Task>) {
     for run in runs {
         let head = run.head;
         runtime.hub().inboxes.close(&head.key, head.epoch);

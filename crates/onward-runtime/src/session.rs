@@ -14,17 +14,20 @@ use tokio::task::JoinSet;
 
 use crate::Runtime;
 use crate::by_run::lock;
+use crate::port::give_back;
 use crate::worker::Worker;
 
 pub(crate) struct Session {
     /// When the store last answered, by a time before it was asked.
     heard_at: Timestamp,
     next_beat: Timestamp,
+    /// The store has heard of the worker before: only then can it have forgotten it.
+    met: bool,
 }
 
 impl Session {
     pub fn new(now: Timestamp) -> Session {
-        Session { heard_at: now, next_beat: now }
+        Session { heard_at: now, next_beat: now, met: false }
     }
 
     /// Whether a heartbeat is due, which then is the caller's to send.
@@ -62,8 +65,9 @@ impl Runtime {
         match known {
             Some(known) => {
                 session.heard_at = asked_at;
+                let forgotten = std::mem::replace(&mut session.met, true) && !known;
                 drop(session);
-                if !known {
+                if forgotten {
                     self.lose_runs(worker);
                 }
                 let came_back = worker.away.swap(worker.left.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -84,9 +88,12 @@ impl Runtime {
         }
     }
 
+    /// What the worker holds is lost. But a run that was claimed after the store forgot the worker, and before we heard of it, is still
+    /// leased to it: so everything is given back too, which does no harm to what others have by now (W1).
     fn lose_runs(&self, worker: &Arc<Worker>) {
-        drop(worker.runs.drain());
+        let (runtime, runs) = (self.clone(), worker.runs.drain());
         self.hub().inboxes.lose_all(worker);
+        tokio::spawn(async move { give_back(&runtime, runs, Vec::new()).await });
     }
 
     /// Extends the leases of the tasks that cannot do it themselves.

@@ -123,7 +123,8 @@ impl Driver {
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Turn {
         if let Turn::Leave = self.take_news(cx.waker()) {
-            return self.leave(false);
+            // Lost, as far as we know; giving it back does no harm to whoever has it now.
+            return self.leave(true);
         }
         if let Some(reading) = &mut self.reading {
             match reading.as_mut().poll(cx) {
