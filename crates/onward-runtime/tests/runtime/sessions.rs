@@ -3,6 +3,7 @@
 use onward_core::Status;
 use onward_core::event::{PauseReason, RunPaused};
 
+use crate::faulty::When;
 use crate::kit::*;
 
 #[tokio::test(start_paused = true)]
@@ -135,4 +136,23 @@ async fn who_has_left_sends_no_more_heartbeats() {
     kit.advance(seconds(31));
     assert_eq!(kit.runtime.tick().await.did.workers_lost, 1);
     assert_eq!(kit.store.calls("heartbeat"), before);
+}
+
+/// The first heartbeat finds the worker unknown, always. A run that was started while its answer was on the way was once taken from the
+/// worker but stayed leased to it, so that nobody worked on it again.
+#[tokio::test(start_paused = true)]
+async fn the_first_heartbeat_takes_nothing_that_was_claimed_meanwhile() {
+    let kit = Kit::new();
+    let worker = kit.worker("w");
+    let answer = kit.store.stall_once("heartbeat", When::After);
+    let runtime = kit.runtime.clone();
+    let beating = tokio::spawn(async move { runtime.tick().await });
+    while kit.store.calls("heartbeat") == 0 {
+        tokio::task::yield_now().await;
+    }
+    let held = kit.start_held(&worker, "r").await;
+    let diary = open_diary(&worker, &held);
+    answer.notify_one();
+    beating.await.unwrap();
+    assert_eq!(diary.lost(), 0);
 }
