@@ -13,7 +13,8 @@
 //!   to deliver, for its result may be among them.
 //! - N3: nothing is delivered while a commit is in flight, so every horizon is at or past the commit before it (H4).
 //! - N4: every call has a place; a recorded call at that place must agree in kind, name and input (see [`matching`]).
-//! - N5: an activation commits if it asked for anything or looked into the mailbox, and before it waits with inputs taken.
+//! - N5: an activation commits if it asked for anything or looked into the mailbox, and before it waits with inputs or step
+//!   results taken: the commit before may have left the run pending, for it had more to do.
 
 mod approval;
 mod call;
@@ -150,8 +151,8 @@ pub struct Engine {
 
     next_commit: u64,
     in_flight: Option<Vec<Event>>,
-    /// The code has seen inputs that no commit covers yet.
-    inputs_unsettled: bool,
+    /// The code has seen an input or a step's result since the last commit: if it waits now, no commit says so yet.
+    unsettled: bool,
     /// The code has looked at something that is not durable before the next commit.
     polled: bool,
     polls: u32,
@@ -202,7 +203,7 @@ impl Engine {
             delivered: None,
             next_commit: 0,
             in_flight: None,
-            inputs_unsettled: false,
+            unsettled: false,
             polled: false,
             polls: 0,
             main_line: 0,
@@ -380,8 +381,8 @@ impl Engine {
         self.delivered = Some(index);
         self.now = self.now.max(at);
         self.polls = 0;
-        if event.is_input() {
-            self.inputs_unsettled = true;
+        if event.is_input() || event.is_step_result() {
+            self.unsettled = true;
         }
         let woken = match event {
             Event::RunStarted(started) => {
@@ -416,7 +417,7 @@ impl Engine {
         }
         let waits = self.running_steps == 0 && !self.deferred_steps && !self.out.iter().any(Event::is_step_result);
         if self.out.is_empty() {
-            let reason = match (self.polled, self.inputs_unsettled && waits && !self.ended) {
+            let reason = match (self.polled, self.unsettled && waits && !self.ended) {
                 (true, _) => SuspendReason::Polled,
                 (false, true) => SuspendReason::Settled,
                 (false, false) => return self.idle(),
@@ -432,7 +433,7 @@ impl Engine {
         self.in_flight = Some(events);
         self.next_commit += 1;
         self.polled = false;
-        self.inputs_unsettled = false;
+        self.unsettled = false;
         Advance::Commit(draft)
     }
 

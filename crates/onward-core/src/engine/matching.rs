@@ -33,7 +33,7 @@ impl Engine {
         }
         self.next_commit += 1;
         self.polled = false;
-        self.inputs_unsettled = false;
+        self.unsettled = false;
         Ok(())
     }
 

@@ -159,7 +159,8 @@ fn a_failed_step_waits_for_its_timer_and_keeps_its_attempts_across_a_restart() {
     bench.engine.set_step_retry(&place, 3.into());
     bench.engine.poll_step(&place);
     bench.engine.report_step(&place, Err(Failure::retryable("busy")), 0);
-    bench.commit();
+    assert!(!bench.commit().waits, "its result is left to deliver");
+    assert!(bench.commit().waits, "N5: or the run would stay pending until the timer fires");
     bench.idle();
     bench.input(TimerFired { place: place.clone() });
     let mut bench = bench.restart();

@@ -4,7 +4,7 @@ use onward::prelude::*;
 use onward::{Builder, Status};
 use onward_core::event::PauseReason;
 
-use crate::site::{count, eventually, on_both_stores, paused, until_status};
+use crate::site::{count, eventually, on_both_stores, paused, until_logged, until_status};
 
 async fn charging(ctx: Ctx, (): ()) -> Result<u32> {
     let charged = ctx.task::<u32>("charge", &7).await?;
@@ -36,7 +36,7 @@ on_both_stores! {
     async fn code_that_diverges_pauses_the_run_and_fixed_code_resumes_it(site) {
         let onward = with_tasks(site.builder().await).workflow("pay", charging).start().await.unwrap();
         let run = onward.start::<u32, _>("pay", &()).id("r").await.unwrap();
-        until_status(&run, Status::Waiting).await;
+        until_logged(&run, "signal_awaited", 1).await;
         let before = run.log().await.unwrap();
         drop(run);
         onward.shutdown().await;
@@ -56,7 +56,7 @@ on_both_stores! {
 
         run.resume().await.unwrap();
         paused(&run).await;
-        crate::site::until_logged(&run, "run_paused", 2).await; // the same code diverges again, and nothing is lost by trying
+        until_logged(&run, "run_paused", 2).await; // the same code diverges again, and nothing is lost by trying
         drop(run);
         onward.shutdown().await;
 
@@ -160,7 +160,7 @@ on_both_stores! {
         }
         let onward = site.builder().await.workflow("w", before).start().await.unwrap();
         let past = onward.start::<String, _>("w", "past").id("past").signal("go", &()).await.unwrap();
-        crate::site::until_logged(&past, "step_completed", 1).await;
+        until_logged(&past, "step_completed", 1).await;
         until_status(&past, Status::Waiting).await;
         let to_come = onward.start::<String, _>("w", "to come").id("to come").await.unwrap();
         until_status(&to_come, Status::Waiting).await;

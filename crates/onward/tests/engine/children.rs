@@ -1,10 +1,10 @@
 //! Runs that start runs.
 
 use onward::prelude::*;
-use onward::{OnParentClose, Status, Workflow};
+use onward::{OnParentClose, RunHandle, Status, Workflow};
 use onward_core::Event;
 
-use crate::site::{count, events, on_both_stores, until_logged, until_status};
+use crate::site::{count, events, eventually, on_both_stores, until_status};
 
 async fn square(_: Ctx, n: u32) -> Result<u32> {
     Ok(n * n)
@@ -14,6 +14,11 @@ async fn square(_: Ctx, n: u32) -> Result<u32> {
 async fn patient(ctx: Ctx, (): ()) -> Result<()> {
     ctx.on_failure("undo", || async { Ok::<_, Failure>(()) });
     ctx.signal("never").recv().await
+}
+
+/// Waits until the child has been started and waits.
+async fn until_waiting(child: &RunHandle<()>) {
+    eventually("the child waits", async || child.view().await.ok().filter(|view| view.head.status == Status::Waiting)).await;
 }
 
 on_both_stores! {
@@ -95,11 +100,11 @@ on_both_stores! {
         }
         let onward = site.builder().await.workflow("parent", parent).workflow("patient", patient).start().await.unwrap();
         let run = onward.start::<(), _>("parent", &()).await.unwrap();
-        until_logged(&run, "child_started", 1).await;
+        let child = onward.run::<()>("child").unwrap();
+        until_waiting(&child).await;
         run.cancel("enough").await.unwrap();
         assert!(run.result().await.unwrap_err().failure().unwrap().is_canceled());
         until_status(&run, Status::Canceled).await;
-        let child = onward.run::<()>("child").unwrap();
         assert!(child.result().await.unwrap_err().failure().unwrap().is_canceled());
         assert_eq!(child.view().await.unwrap().head.status, Status::Canceled);
         assert_eq!(count(&child, "step_completed").await, 1, "the undo ran");
@@ -121,10 +126,7 @@ on_both_stores! {
         for (what, status) in [("cancel", Status::Canceled), ("terminate", Status::Terminated), ("abandon", Status::Waiting)] {
             let run = onward.start::<(), _>("parent", what).id(what).await.unwrap();
             let child = onward.run::<()>(&format!("{what}/0")).unwrap();
-            crate::site::eventually("the child waits", async || {
-                child.view().await.ok().filter(|view| view.head.status == Status::Waiting)
-            })
-            .await;
+            until_waiting(&child).await;
             run.signal("end", &()).await.unwrap();
             run.result().await.unwrap();
             site.pass(&onward, secs(1)).await;
@@ -140,10 +142,7 @@ on_both_stores! {
         let onward = site.builder().await.workflow("parent", parent).workflow("patient", patient).start().await.unwrap();
         let run = onward.start::<(), _>("parent", &()).await.unwrap();
         let child = onward.run::<()>("child").unwrap();
-        crate::site::eventually("the child waits", async || {
-            child.view().await.ok().filter(|view| view.head.status == Status::Waiting)
-        })
-        .await;
+        until_waiting(&child).await;
         run.terminate("out of patience").await.unwrap();
         let error = run.result().await.unwrap_err();
         assert_eq!(error.failure().unwrap().message, "the run was terminated: out of patience");

@@ -30,7 +30,11 @@ struct Gates {
 
 async fn gated(ctx: TaskCtx, which: String) -> Result<String> {
     let gates = ctx.dep::<Gates>();
-    if which == "slow" { gates.slow.pass().await } else { gates.fast.pass().await }
+    if which == "slow" {
+        gates.slow.pass().await
+    } else {
+        gates.fast.pass().await
+    }
     Ok(which)
 }
 

@@ -76,11 +76,24 @@ pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) 
     }
 }
 
+/// Looks at the run until there is an answer; if there is none, the failure shows where the run stands.
+async fn look_at<O, T>(run: &RunHandle<O>, what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = tokio::time::Instant::now() + DEADLINE / 2;
+    loop {
+        if let Some(answer) = look().await {
+            return answer;
+        }
+        if tokio::time::Instant::now() >= deadline {
+            let (view, log) = (run.view().await.unwrap(), run.log().await.unwrap());
+            let log: String = log.iter().map(|record| serde_json::to_string(record).unwrap() + "\n").collect();
+            panic!("run {} {what}: this did not happen; it is {}\n{log}", run.id(), view.head.status);
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 pub async fn until_status<O>(run: &RunHandle<O>, status: Status) {
-    eventually(&format!("run {} is {status}", run.id()), async || {
-        (run.view().await.unwrap().head.status == status).then_some(())
-    })
-    .await
+    look_at(run, &format!("is {status}"), async || (run.view().await.unwrap().head.status == status).then_some(())).await
 }
 
 /// Why the run is paused, once it is.
@@ -100,12 +113,12 @@ pub async fn count<O>(run: &RunHandle<O>, name: &str) -> usize {
 
 /// Waits until the run's log has so many events of this name.
 pub async fn until_logged<O>(run: &RunHandle<O>, name: &str, times: usize) {
-    eventually(&format!("run {} has {times} {name}", run.id()), async || (count(run, name).await >= times).then_some(())).await
+    look_at(run, &format!("has {times} {name}"), async || (count(run, name).await >= times).then_some(())).await
 }
 
 /// The id of the first thing of `kind` that the run waits for.
 pub async fn awaited<O>(run: &RunHandle<O>, kind: onward_core::view::AwaitedKind) -> String {
-    eventually(&format!("run {} awaits a {kind:?}", run.id()), async || {
+    look_at(run, &format!("awaits a {kind:?}"), async || {
         let awaiting = run.view().await.unwrap().awaiting;
         awaiting.into_iter().find(|awaited| awaited.kind == kind).map(|awaited| awaited.id)
     })

@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward::prelude::*;
 use onward::{Status, join};
 
-use crate::site::{count, eventually, events, on_both_stores, until_status};
+use crate::site::{count, events, eventually, on_both_stores, until_status};
 
 on_both_stores! {
     /// Scenarios 30 and 31.

@@ -121,7 +121,7 @@ on_both_stores! {
             let step = ctx.step_with("flaky", async |attempt: Attempt| {
                 if attempt.number < 3 { Err(Failure::retryable("busy")) } else { Ok(attempt.number) }
             });
-            step.retry(RetryPolicy::attempts(3).delay(hours(1))).await
+            step.retry(RetryPolicy::attempts(3).delay(hours(1)).delay_max(hours(9))).await
         }
         let onward = site.builder().await.workflow("flaky", flaky).start().await.unwrap();
         let run = onward.start::<u32, _>("flaky", &()).id("r").await.unwrap();

@@ -217,3 +217,30 @@ fn every_attempt_gets_the_same_key_and_other_steps_get_others() {
     assert_eq!(seen.len(), 4);
     assert!(seen[0] == seen[1] && seen[2] == seen[3] && seen[0] != seen[2], "{seen:?}");
 }
+
+/// The commit that records the failed attempt leaves the run pending, for it may have more to do; another one must say that it waits.
+/// A run that stays pending is claimed again and again.
+#[test]
+fn a_run_whose_step_pauses_before_its_next_attempt_waits() {
+    let (mut world, _) = flaky_world(1, Failure::retryable("busy"));
+    crash_and_pump(&mut world);
+    assert_eq!(world.status(), onward_core::Status::Waiting);
+    fire_next(&mut world);
+    crash_and_pump(&mut world);
+    assert_eq!(world.status(), onward_core::Status::Waiting, "now for the signal");
+}
+
+#[test]
+fn a_run_that_goes_on_waiting_after_a_steps_result_waits() {
+    async fn step_and_sleep(ctx: Ctx, _: ()) -> Result<u32> {
+        let (slept, step) = onward::join!(ctx.sleep(secs(1)), ctx.step("quick", async || Ok::<_, Failure>(1)));
+        slept?;
+        step
+    }
+    let mut world = World::new(step_and_sleep, &());
+    crash_and_pump(&mut world);
+    assert_eq!(world.status(), onward_core::Status::Waiting);
+    fire_next(&mut world);
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "1");
+}
