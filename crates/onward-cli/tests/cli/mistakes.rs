@@ -48,6 +48,15 @@ fn what_came_too_late_is_6() {
 }
 
 #[test]
+fn a_wait_that_takes_too_long_is_124() {
+    let directory = one_order("order-1");
+    run(directory.path(), ["run", "wait", "order-1", "--timeout", "0"]).says(
+        124,
+        "! error[wait_timed_out]: run order-1 has not ended\n! hint: the run is not affected; `onward run show` says what it waits for",
+    );
+}
+
+#[test]
 fn the_directory_is_explained() {
     let directory = tempfile::tempdir().unwrap();
     run(&directory.path().join("none"), ["run", "list"]).says(

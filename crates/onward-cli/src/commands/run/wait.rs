@@ -34,9 +34,9 @@ pub async fn execute(args: WaitArgs, global: &Global) -> Result<ExitCode> {
             break outcome;
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            let (code, message) = ("wait_timed_out", format!("run {key} has not ended"));
+            let message = format!("run {key} has not ended");
             let hint = Some("the run is not affected; `onward run show` says what it waits for".to_owned());
-            return Err(Mistake { code, message, hint, exit: TIMED_OUT }.into());
+            return Err(Mistake { code: "wait_timed_out", message, hint, exit: TIMED_OUT }.into());
         }
         tokio::time::sleep(LOOK).await;
     };
