@@ -20,8 +20,11 @@ const PARTS: &[Part] = &[
         run(cargo(repository).args(["test", "--workspace", "--exclude", "examples", "--no-fail-fast"]).args(targets))
     }),
     ("doc tests", |repository| run(cargo(repository).args(["test", "--quiet", "--workspace", "--no-fail-fast", "--doc"]))),
-    // Runs every example once and compares what it prints.
-    ("examples", |repository| run(cargo(repository).args(["test", "--package", "examples", "--no-fail-fast"]))),
+    // Runs every example once and compares what it prints. The whole workspace is named, because a part of it is built with other
+    // features, and so once more.
+    ("examples", |repository| {
+        run(cargo(repository).args(["test", "--workspace", "--no-fail-fast", "--examples", "--test", "examples"]))
+    }),
 ];
 
 pub fn run_all(repository: &Repository) -> Result<()> {
