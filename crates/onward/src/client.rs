@@ -438,12 +438,25 @@ impl Attached {
             if self.ended {
                 return Ok(None);
             }
-            let page = self.runtime.read_log(&self.key, Some(self.generation), self.next, PAGE).await?;
-            if page.is_empty() {
-                self.watch.changed().await?;
+            if !self.read().await? {
+                let head = self.runtime.read_head(&self.key).await?;
+                let over = head.generation > self.generation || head.status.is_closed();
+                // What was appended since the read is there now; if nothing is, whoever began behind the end has seen it all.
+                if !over {
+                    self.watch.changed().await?;
+                } else if !self.read().await? {
+                    self.ended = head.generation == self.generation;
+                    (self.generation, self.next) = (self.generation + 1, Index(0));
+                }
             }
-            self.ready = page.into_iter();
         }
+    }
+
+    /// Reads on; returns whether there was anything.
+    async fn read(&mut self) -> Result<bool, Error> {
+        let page = self.runtime.read_log(&self.key, Some(self.generation), self.next, PAGE).await?;
+        self.ready = page.into_iter();
+        Ok(self.ready.len() > 0)
     }
 }
 

@@ -218,8 +218,14 @@ impl Driver {
     }
 
     fn refused(&mut self, error: &StoreError) -> Turn {
-        if !matches!(error, StoreError::Refused(Refusal::Unread { .. })) {
-            return self.leave(false);
+        match error {
+            StoreError::Refused(Refusal::Unread { .. }) => {}
+            // Another try would be refused as well, and the run is still ours: whoever wrote the code has to know.
+            StoreError::PayloadTooLarge { .. } | StoreError::Refused(Refusal::Malformed { .. }) => {
+                let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+                return self.pause(Fault::Misuse(format!("what the code asked for cannot be recorded: {error}{hint}")));
+            }
+            _ => return self.leave(false),
         }
         self.refusals += 1;
         if !self.code.retry_continue() {

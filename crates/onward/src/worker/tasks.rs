@@ -56,13 +56,16 @@ async fn attempt(worker: &Worker, task: Task) {
         }
         () = beats => return,
     };
-    let report = match result {
+    let mut report = match result {
         Ok(output) => TaskReport::Completed(output),
         Err(failure) => TaskReport::Failed(failure),
     };
     loop {
         match worker.port.report_task(id.clone(), claim, report.clone()).await {
             Err(error) if retries(&error) => tokio::time::sleep(RETRY_DELAY).await,
+            Err(error @ StoreError::PayloadTooLarge { .. }) => {
+                report = TaskReport::Failed(Failure::fatal(error.to_string()).with_code(error.code()));
+            }
             // Taken, or too late: either way the engine knows better now.
             _ => return,
         }

@@ -4,12 +4,15 @@ mod changes;
 mod children;
 mod closing;
 mod counterexamples;
+mod guards;
 mod life;
 mod parallel;
 mod questions;
+mod requests;
 mod signals;
 mod site;
 mod steps;
+mod talking;
 mod timers;
 mod workers;
 

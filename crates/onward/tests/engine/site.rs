@@ -13,6 +13,9 @@ use onward_store_embedded::{EmbeddedStore, Options};
 /// How long anything may take that happens by itself.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
+/// The largest payload here: small, so that tests of the limit are quick.
+pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+
 pub struct Site {
     place: Place,
     pub clock: Arc<ManualClock>,
@@ -26,7 +29,8 @@ enum Place {
 impl Site {
     pub fn memory() -> Site {
         let clock = Arc::new(ManualClock::default());
-        Site { place: Place::Memory(Arc::new(MemoryStore::new(clock.clone()))), clock }
+        let store = MemoryStore::new(clock.clone()).with_payload_bytes_max(PAYLOAD_BYTES_MAX);
+        Site { place: Place::Memory(Arc::new(store)), clock }
     }
 
     pub fn directory() -> Site {
@@ -46,7 +50,8 @@ impl Site {
     /// Opens the directory as soon as the engine before has let it go.
     async fn open(&self, directory: &std::path::Path) -> EmbeddedStore {
         eventually("the directory is free", async || {
-            let options = Options { clock: self.clock.clone(), workers_inside: true, ..Options::default() };
+            let (clock, payload_bytes_max) = (self.clock.clone(), PAYLOAD_BYTES_MAX);
+            let options = Options { clock, payload_bytes_max, workers_inside: true, ..Options::default() };
             match EmbeddedStore::open(directory, options) {
                 Ok(store) => Some(store),
                 Err(StoreError::DirectoryLocked { .. }) => None,
