@@ -25,6 +25,8 @@ pub(crate) struct Hot {
     /// The run's first generation; what is kept over all generations hangs on it.
     pub root: i64,
     pub head: RunHead,
+    /// The run was made in this life of the store and has never had a timer, task, wait or child: its end has no rows to look for.
+    pub is_bare: bool,
     /// The head may hold what was rolled back: read it again, but keep its epoch.
     stale: bool,
 }
@@ -104,7 +106,7 @@ impl Heads {
                 seat
             }
         };
-        self.heads[seat.0] = Some(Hot { rk, root, head, stale: false });
+        self.heads[seat.0] = Some(Hot { rk, root, head, is_bare: false, stale: false });
         seat
     }
 

@@ -39,9 +39,9 @@ CREATE TABLE runs(rk INTEGER PRIMARY KEY, root INTEGER NOT NULL, ns TEXT NOT NUL
   current INTEGER NOT NULL, kind TEXT NOT NULL, version TEXT NOT NULL, status INTEGER NOT NULL, created INTEGER NOT NULL,
   ended INTEGER, parent_ns TEXT, parent_id TEXT, parent_generation INTEGER, input_hash BLOB NOT NULL, head BLOB NOT NULL);
 CREATE UNIQUE INDEX runs_key ON runs(id, ns, generation);
-CREATE INDEX runs_created ON runs(ns, created, id) WHERE current = 1;
-CREATE INDEX runs_kind ON runs(ns, kind, created, id) WHERE current = 1;
-CREATE INDEX runs_status ON runs(ns, status, created, id) WHERE current = 1;
+CREATE INDEX runs_created ON runs(ns, created) WHERE current = 1;
+CREATE INDEX runs_kind ON runs(ns, kind, created) WHERE current = 1;
+CREATE INDEX runs_status ON runs(ns, status, created) WHERE current = 1;
 CREATE INDEX runs_pending ON runs(kind, version, rk) WHERE status = 0;
 CREATE INDEX runs_ended ON runs(kind, ended) WHERE current = 1 AND ended IS NOT NULL;
 CREATE INDEX runs_parent ON runs(parent_id, parent_ns) WHERE parent_id IS NOT NULL;

@@ -109,6 +109,7 @@ impl Writer<'_> {
             self.batch.news.push(News::Appended { head: head.clone(), record: first });
         }
         let seat = self.heads.insert(rk, root, head);
+        self.heads[seat].is_bare = true;
         self.settle_run(seat, false)
     }
 

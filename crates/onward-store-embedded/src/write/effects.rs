@@ -51,7 +51,12 @@ impl Writer<'_> {
         if !effects.is_empty() {
             let key = hot.head.key.clone();
             let owner = Owner { rk: hot.rk, root: hot.root, key: &key, generation: hot.head.generation, index };
-            effects.into_iter().try_for_each(|effect| self.carry_out(owner, effect))?;
+            let is_bare = hot.is_bare && effects.iter().all(|effect| matches!(effect, Effect::EndRun));
+            self.heads[seat].is_bare = is_bare;
+            let needed = effects.into_iter().filter(|effect| !(is_bare && matches!(effect, Effect::EndRun)));
+            for effect in needed {
+                self.carry_out(owner, effect)?;
+            }
         }
         if status != before || was_claimable { self.settle_run(seat, was_claimable) } else { Ok(()) }
     }
