@@ -46,7 +46,8 @@ pub async fn appends(plan: &Plan) -> Result<()> {
     let options = Options { clock: Arc::new(SystemClock), ..Options::default() };
     let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(directory.path(), options)?);
     let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let committers: Vec<_> = (0..512).map(|number| tokio::spawn(commits(store.clone(), number, stop.clone(), count.clone()))).collect();
+    let committers: Vec<_> =
+        (0..512).map(|number| tokio::spawn(commits(store.clone(), number, stop.clone(), count.clone()))).collect();
     let warm_up = Duration::from_millis(300);
     tokio::time::sleep(warm_up).await;
     let (start, before) = (Instant::now(), count.load(Ordering::Relaxed));

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-
 use onward::prelude::*;
 
 use crate::Plan;

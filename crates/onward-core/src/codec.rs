@@ -357,6 +357,18 @@ impl<T: Field> Field for Option<T> {
     }
 }
 
+impl<T: Field> Field for Box<T> {
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        (**self).encode(number, out);
+    }
+    fn decode(raw: Raw<'_>) -> Result<Box<T>, DecodeError> {
+        T::decode(raw).map(Box::new)
+    }
+    fn absent() -> Option<Box<T>> {
+        T::absent().map(Box::new)
+    }
+}
+
 impl<T: Field> Field for Vec<T> {
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         for value in self {

@@ -337,7 +337,7 @@ impl Engine {
             }
         };
         let reached = |queued: &Queued| queued.record.last_index();
-        let horizon = self.queue.iter().take(bound).last().map(reached);
+        let horizon = bound.checked_sub(1).map(|last| reached(&self.queue[last]));
         if let Some(position) = commit {
             let header = self.queue[position].record.commit.expect("only commits are unmatched");
             if horizon.or(self.delivered) != Some(header.horizon) {
@@ -429,7 +429,8 @@ impl Engine {
         }
         let events = std::mem::take(&mut self.out);
         self.out_batch += 1;
-        let draft = Draft { n: self.next_commit, horizon: self.horizon, waits, carries: self.carries(&events), events: events.clone() };
+        let draft =
+            Draft { n: self.next_commit, horizon: self.horizon, waits, carries: self.carries(&events), events: events.clone() };
         self.in_flight = Some(events);
         self.next_commit += 1;
         self.polled = false;

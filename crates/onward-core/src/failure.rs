@@ -23,7 +23,7 @@ message! {
         /// The causes, outermost first, without repeating the message.
         4 => causes: Vec<String>,
         /// Data for whoever handles it.
-        5 => details: Option<Payload>,
+        5 => details: Option<Box<Payload>>,
         /// The earliest sensible retry, as told by the callee.
         6 => retry_after_ms: Option<u64>,
     }
@@ -56,7 +56,7 @@ impl Failure {
     }
 
     pub fn with_details(self, details: Payload) -> Failure {
-        Failure { details: Some(details), ..self }
+        Failure { details: Some(Box::new(details)), ..self }
     }
 
     pub fn with_retry_after(self, delay: Duration) -> Failure {
@@ -65,7 +65,8 @@ impl Failure {
 
     /// The run was asked to stop.
     pub fn canceled(reason: &str) -> Failure {
-        let message = if reason.is_empty() { "the run was canceled".to_owned() } else { format!("the run was canceled: {reason}") };
+        let message =
+            if reason.is_empty() { "the run was canceled".to_owned() } else { format!("the run was canceled: {reason}") };
         Failure { retryable: false, ..Failure::new("canceled", message) }
     }
 

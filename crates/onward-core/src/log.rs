@@ -185,7 +185,8 @@ impl Log {
     }
 
     pub fn from_json_lines(text: &str) -> Result<Log, Box<dyn std::error::Error + Send + Sync>> {
-        let records: Result<Vec<Record>, _> = text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str).collect();
+        let records: Result<Vec<Record>, _> =
+            text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str).collect();
         Ok(Log::load(records?)?)
     }
 }

@@ -16,9 +16,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::codec::{DecodeError, Field, Reader, message, numbered};
-use crate::event::{
-    ChildCompleted, ChildFailed, OnParentClose, ParentLink, RunStarted, SignalReceived, TerminateRequested,
-};
+use crate::event::{ChildCompleted, ChildFailed, OnParentClose, ParentLink, RunStarted, SignalReceived, TerminateRequested};
 use crate::log::{CommitHeader, CommitId};
 use crate::task::{Task, TaskId};
 use crate::{Epoch, Event, Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp};
@@ -225,18 +223,30 @@ pub enum Refusal {
 /// What follows from an append, for the store to carry out in the same atomic write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    StartTimer { place: Place, due_at: Timestamp },
-    StopTimer { place: Place },
+    StartTimer {
+        place: Place,
+        due_at: Timestamp,
+    },
+    StopTimer {
+        place: Place,
+    },
     AddTask(Box<Task>),
-    CancelTask { place: Place },
+    CancelTask {
+        place: Place,
+    },
     OpenWait(Box<Wait>),
     /// Removes the wait, if one is open, and then fills its slot: who comes later has lost.
-    CloseWait { place: Place, token: String },
+    CloseWait {
+        place: Place,
+        token: String,
+    },
     /// To be handed to another run by an at-least-once courier; the receiver takes it once.
     Send(Box<Delivery>),
     /// The run is paused: its timers keep their remaining time.
     FreezeTimers,
-    ThawTimers { shift: Duration },
+    ThawTimers {
+        shift: Duration,
+    },
     /// Every timer, task and wait of the run goes, and each open child gets what its `on_parent_close` says.
     EndRun,
 }
@@ -643,7 +653,11 @@ fn cancel_by_parent(parent: &RunKey) -> Input {
 }
 
 fn terminated(event: &TerminateRequested) -> String {
-    if event.reason.is_empty() { "the run was terminated".to_owned() } else { format!("the run was terminated: {}", event.reason) }
+    if event.reason.is_empty() {
+        "the run was terminated".to_owned()
+    } else {
+        format!("the run was terminated: {}", event.reason)
+    }
 }
 
 /// Why a commit was not taken.

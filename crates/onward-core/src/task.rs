@@ -163,7 +163,9 @@ pub enum TaskReport {
     Failed(Failure),
     /// The worker is shutting down; the attempt does not count.
     Released,
-    Heartbeat { progress: Option<Payload> },
+    Heartbeat {
+        progress: Option<Payload>,
+    },
 }
 
 /// What became of a task.
@@ -172,7 +174,7 @@ pub enum TaskFate {
     /// Still open; keep the changed task.
     Open,
     /// Over: remove the task and append this input to its run.
-    Ended(Event),
+    Ended(Box<Event>),
 }
 
 /// A report that came too late or from the wrong worker.
@@ -230,7 +232,7 @@ impl Task {
         Ok(match report {
             TaskReport::Completed(output) => {
                 let (place, attempts) = (self.id.place.clone(), self.attempt);
-                TaskFate::Ended(TaskCompleted { place, output, attempts }.into())
+                TaskFate::Ended(Box::new(TaskCompleted { place, output, attempts }.into()))
             }
             TaskReport::Failed(failure) => self.fail(failure, now),
             TaskReport::Released => {
@@ -254,7 +256,7 @@ impl Task {
         let after = |start: Option<Timestamp>, span: Option<u64>| Some(start?.after(Duration::from_millis(span?)));
         let total = after(Some(self.scheduled_at), options.total_timeout_ms);
         let own = match self.state {
-            TaskState::Quarantined => return None,
+            TaskState::Quarantined => None,
             TaskState::Queued if self.first_started_at.is_none() => after(Some(self.scheduled_at), options.queued_timeout_ms),
             TaskState::Queued => None,
             TaskState::Leased => [
@@ -274,7 +276,8 @@ impl Task {
         if self.due_at().is_none_or(|due| due > now) {
             return TaskFate::Open;
         }
-        let passed = |start: Timestamp, span: Option<u64>| span.is_some_and(|span| start.after(Duration::from_millis(span)) <= now);
+        let passed =
+            |start: Timestamp, span: Option<u64>| span.is_some_and(|span| start.after(Duration::from_millis(span)) <= now);
         let options = &self.options;
         if passed(self.scheduled_at, options.total_timeout_ms) {
             return self.end(Failure { retryable: false, ..Failure::timed_out("the task, in all its attempts,") });
@@ -322,7 +325,7 @@ impl Task {
 
     fn end(&self, failure: Failure) -> TaskFate {
         let (place, attempts) = (self.id.place.clone(), self.attempt);
-        TaskFate::Ended(TaskFailed { place, failure, attempts }.into())
+        TaskFate::Ended(Box::new(TaskFailed { place, failure, attempts }.into()))
     }
 }
 
@@ -368,7 +371,8 @@ mod tests {
         let mut task = task(TaskOptions { retry: RetryPolicy::attempts(5), ..Default::default() });
         task.claim(&worker(), LEASE, Timestamp(1_000));
         let fate = task.report(1, TaskReport::Failed(Failure::fatal("no")), LEASE, Timestamp(1_001)).unwrap();
-        assert!(matches!(fate, TaskFate::Ended(Event::TaskFailed(TaskFailed { attempts: 1, .. }))));
+        let TaskFate::Ended(event) = fate else { panic!("the task goes on") };
+        assert!(matches!(*event, Event::TaskFailed(TaskFailed { attempts: 1, .. })));
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Timestamp {
 /// Whole milliseconds of a span, rounded up so that nothing happens early.
 pub fn millis(span: Duration) -> u64 {
     let whole = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-    if span.subsec_nanos() % 1_000_000 == 0 { whole } else { whole.saturating_add(1) }
+    if span.subsec_nanos().is_multiple_of(1_000_000) { whole } else { whole.saturating_add(1) }
 }
 
 /// Days since 1970-01-01 of a date in the proleptic Gregorian calendar (years counted from March).

@@ -92,7 +92,7 @@ impl Runtime {
         if let Some(parent) = &input.child_of {
             let head = self.store().read_run(to.clone(), None).await?;
             // The id may be a stranger's: a parent has no say over it. Who a run's parent is never changes.
-            if !head.is_some_and(|head| head.parent.is_some_and(|link| link.run == *parent)) {
+            if head.and_then(|head| head.parent).is_none_or(|link| link.run != *parent) {
                 return Ok(false);
             }
         }

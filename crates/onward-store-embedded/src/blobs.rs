@@ -147,7 +147,7 @@ impl Carrier for RunStarted {
 
 impl Carrier for Failure {
     fn payloads(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        self.details.iter_mut().try_for_each(visit)
+        self.details.as_deref_mut().into_iter().try_for_each(visit)
     }
 }
 

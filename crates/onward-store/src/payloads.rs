@@ -62,7 +62,7 @@ fn walk_carried<'a>(carried: &'a [CarriedSignal], visit: &mut dyn FnMut(&'a Payl
 }
 
 fn walk_failure<'a>(failure: &'a Failure, visit: &mut dyn FnMut(&'a Payload)) {
-    failure.details.iter().for_each(visit);
+    failure.details.as_deref().into_iter().for_each(visit);
 }
 
 fn walk_result<'a>(result: &'a Result<Payload, Failure>, visit: &mut dyn FnMut(&'a Payload)) {

@@ -18,6 +18,8 @@ pub(crate) type Deps = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
 pub(crate) type Answerer = Box<dyn FnMut(Payload) -> Result<Payload, Failure> + Send>;
 
+pub(crate) type Emitter = Arc<dyn Fn(&RunKey, Emitted) + Send + Sync>;
+
 /// Something the code emits for whoever watches; not in the log.
 #[derive(Debug, Clone)]
 pub struct Emitted {
@@ -31,7 +33,7 @@ pub(crate) struct RunCell {
     pub runtime: Option<tokio::runtime::Handle>,
     /// Scripted step results in tests, asked before a closure runs.
     pub script: Option<Arc<dyn StepScript>>,
-    pub emitter: Option<Arc<dyn Fn(&RunKey, Emitted) + Send + Sync>>,
+    pub emitter: Option<Emitter>,
 }
 
 /// Answers steps in place of their closures.

@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::cell::Emitted;
+use crate::cell::{Emitted, Emitter};
 use crate::names::{SignalName, WorkflowName};
 use crate::replay::replay_log;
 use crate::worker::{Query, Worker, random_u64};
@@ -121,8 +121,19 @@ impl Onward {
         self.decide_approval(approval, Decide { approved: true, feedback: None, decided_by: None, decision_id }).await
     }
 
+    /// Rejects with a word why; a shorthand for [`Onward::decide_approval`].
+    pub async fn disapprove(&self, approval: &str, feedback: &str) -> Result<Appended, Error> {
+        let (feedback, decision_id) = (Some(feedback.to_owned()), format!("{:016x}", random_u64()));
+        self.decide_approval(approval, Decide { approved: false, feedback, decided_by: None, decision_id }).await
+    }
+
     /// Resolves a promise by its id. The same `resolution_id` again is the same answer; another one has lost.
-    pub async fn resolve(&self, promise: &str, value: &(impl Serialize + ?Sized), resolution_id: &str) -> Result<Appended, Error> {
+    pub async fn resolve(
+        &self,
+        promise: &str,
+        value: &(impl Serialize + ?Sized),
+        resolution_id: &str,
+    ) -> Result<Appended, Error> {
         let value = Payload::json(value).map_err(|source| Error::Convert { what: "the value", source })?;
         self.settle(promise, Ok(value), resolution_id).await
     }
@@ -176,6 +187,9 @@ async fn close(store: Arc<dyn Store>) {
     drop(tokio::task::spawn_blocking(move || drop(store)).await);
 }
 
+/// Name, payload and id of a signal that comes with a start.
+type StartSignal = (String, Payload, Option<String>);
+
 /// A run to be started; see [`Onward::start`].
 #[must_use = "await it to start the run"]
 pub struct Start<O> {
@@ -184,7 +198,7 @@ pub struct Start<O> {
     version: Option<String>,
     id: Option<String>,
     input: Result<Payload, serde_json::Error>,
-    signal: Option<Result<(String, Payload, Option<String>), serde_json::Error>>,
+    signal: Option<Result<StartSignal, serde_json::Error>>,
     output: PhantomData<fn() -> O>,
 }
 
@@ -272,7 +286,7 @@ impl<O: DeserializeOwned> RunHandle<O> {
     pub async fn result(&self) -> Result<O, Error> {
         match self.runtime().wait_for_outcome(&self.key).await? {
             Ok(output) => output.read().map_err(|source| Error::Convert { what: "the output", source }),
-            Err(failure) => Err(Error::RunFailed { run: self.id().to_owned(), failure }),
+            Err(failure) => Err(Error::RunFailed { run: self.id().to_owned(), failure: Box::new(failure) }),
         }
     }
 }
@@ -291,13 +305,31 @@ impl<O> RunHandle<O> {
         Ok(self.runtime().read_run(&self.key).await?)
     }
 
+    /// Waits until the run looks as `wanted`: until it asks, waits, has a state; returns what it looks like then. A closed run that
+    /// does not look so is returned too, since it never will.
+    pub async fn until(&self, mut wanted: impl FnMut(&RunView) -> bool) -> Result<RunView, Error> {
+        let mut watch = self.runtime().watch_run(&self.key).await?;
+        loop {
+            let view = self.view().await?;
+            if wanted(&view) || view.head.status.is_closed() {
+                return Ok(view);
+            }
+            watch.changed().await?;
+        }
+    }
+
     /// Puts a signal into the run's mailbox.
     pub async fn signal<N: SignalName>(&self, name: N, payload: &(impl Serialize + ?Sized)) -> Result<Appended, Error> {
         self.send(name.signal_name(), payload, None).await
     }
 
     /// Like [`RunHandle::signal`], once: the same id again is the same signal.
-    pub async fn signal_once<N: SignalName>(&self, name: N, payload: &(impl Serialize + ?Sized), id: &str) -> Result<Appended, Error> {
+    pub async fn signal_once<N: SignalName>(
+        &self,
+        name: N,
+        payload: &(impl Serialize + ?Sized),
+        id: &str,
+    ) -> Result<Appended, Error> {
         self.send(name.signal_name(), payload, Some(id.to_owned())).await
     }
 
@@ -355,14 +387,14 @@ impl<O> RunHandle<O> {
         let records = self.read_records(Index(0)).await?;
         let failed = |fault: onward_core::engine::Fault| {
             let message = fault.into_pause().map_or("the run cannot be replayed".to_owned(), |pause| pause.message);
-            Error::AnswerFailed { run: self.id().to_owned(), failure: Failure::fatal(message) }
+            Error::AnswerFailed { run: self.id().to_owned(), failure: Box::new(Failure::fatal(message)) }
         };
         let code = replay_log(&self.key, &handler, &records, &inner.worker.shared, false).map_err(failed)?;
         Ok(code.query(name, input))
     }
 
     fn read_answer<T: DeserializeOwned>(&self, answer: Result<Payload>) -> Result<T, Error> {
-        let payload = answer.map_err(|failure| Error::AnswerFailed { run: self.id().to_owned(), failure })?;
+        let payload = answer.map_err(|failure| Error::AnswerFailed { run: self.id().to_owned(), failure: Box::new(failure) })?;
         payload.read().map_err(|source| Error::Convert { what: "the answer", source })
     }
 
@@ -373,7 +405,12 @@ impl<O> RunHandle<O> {
     }
 
     /// Like [`RunHandle::update`], once: the same id again gets the same answer.
-    pub async fn update_once<T: DeserializeOwned>(&self, name: &str, input: &(impl Serialize + ?Sized), id: &str) -> Result<T, Error> {
+    pub async fn update_once<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        input: &(impl Serialize + ?Sized),
+        id: &str,
+    ) -> Result<T, Error> {
         let input = Payload::json(input).map_err(|source| Error::Convert { what: "the update", source })?;
         let answer = self.runtime().update_run(&self.key, id, Name::new(name)?, input).await?;
         self.read_answer(answer)
@@ -460,10 +497,12 @@ impl Attached {
     }
 }
 
+type Listeners = HashMap<RunKey, tokio::sync::broadcast::Sender<Emitted>>;
+
 /// Who listens to what runs emit.
 #[derive(Clone, Default)]
 pub(crate) struct Emits {
-    listeners: Arc<Mutex<HashMap<RunKey, tokio::sync::broadcast::Sender<Emitted>>>>,
+    listeners: Arc<Mutex<Listeners>>,
 }
 
 impl Emits {
@@ -476,7 +515,7 @@ impl Emits {
         listeners.entry(key.clone()).or_insert_with(|| tokio::sync::broadcast::channel(Self::BEHIND_MAX).0).subscribe()
     }
 
-    pub fn emitter(&self) -> Arc<dyn Fn(&RunKey, Emitted) + Send + Sync> {
+    pub fn emitter(&self) -> Emitter {
         let listeners = self.listeners.clone();
         Arc::new(move |key, emitted| {
             let sender = listeners.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned();

@@ -13,7 +13,7 @@ use onward_core::event::UpdateReceived;
 use onward_core::log::CommitHeader;
 use onward_core::{Event, Failure, Index, Name, Payload, Record, RunKey, Timestamp};
 
-use crate::cell::{Deps, Emitted, RunCell, StepScript};
+use crate::cell::{Deps, Emitter, RunCell, StepScript};
 use crate::ctx::Ctx;
 use crate::foreign;
 use crate::wake::{BorrowedWaker, Polling};
@@ -27,7 +27,7 @@ pub(crate) struct Shared {
     pub deps: Arc<Deps>,
     pub runtime: Option<tokio::runtime::Handle>,
     pub script: Option<Arc<dyn StepScript>>,
-    pub emitter: Option<Arc<dyn Fn(&RunKey, Emitted) + Send + Sync>>,
+    pub emitter: Option<Emitter>,
 }
 
 /// What the driver has to do.
@@ -193,9 +193,8 @@ impl Code {
     pub fn query(&self, name: &Name, input: Payload) -> Option<Result<Payload, Failure>> {
         // Taken out while it runs: the handler may use the context.
         let mut answerer = self.cell.lock().queries.remove(name)?;
-        let answer = catch_unwind(AssertUnwindSafe(|| answerer(input))).unwrap_or_else(|panic| {
-            Err(Failure::new("panicked", format!("the query panicked: {}", panic_message(&*panic))))
-        });
+        let answer = catch_unwind(AssertUnwindSafe(|| answerer(input)))
+            .unwrap_or_else(|panic| Err(Failure::new("panicked", format!("the query panicked: {}", panic_message(&*panic)))));
         self.cell.lock().queries.entry(name.clone()).or_insert(answerer);
         Some(answer)
     }

@@ -17,11 +17,11 @@ pub enum Error {
     #[error("no workflow `{kind}` is registered here{}", version.as_ref().map(|version| format!(" in version `{version}`")).unwrap_or_default())]
     UnknownKind { kind: String, version: Option<String> },
     #[error("run {run} failed: {failure}")]
-    RunFailed { run: String, failure: Failure },
+    RunFailed { run: String, failure: Box<Failure> },
     #[error("run {run} has no query `{name}`")]
     UnknownQuery { run: String, name: String },
     #[error("the answer of run {run} was a failure: {failure}")]
-    AnswerFailed { run: String, failure: Failure },
+    AnswerFailed { run: String, failure: Box<Failure> },
     #[error("{what} cannot be converted")]
     Convert { what: &'static str, source: serde_json::Error },
     #[error("the worker's threads could not be started")]
@@ -47,7 +47,9 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Error::Runtime(error) => return error.hint(),
-            Error::UnknownKind { .. } => "register it on the builder with `.register(&NAME, function)` or `.workflow(\"name\", function)`",
+            Error::UnknownKind { .. } => {
+                "register it on the builder with `.register(&NAME, function)` or `.workflow(\"name\", function)`"
+            }
             Error::UnknownQuery { .. } => "the workflow offers it with `ctx.query(name, ..)` once it has come that far",
             _ => return None,
         })

@@ -16,8 +16,8 @@ mod foreign;
 mod names;
 mod registry;
 mod replay;
-pub mod testing;
 pub mod task;
+pub mod testing;
 mod wake;
 mod worker;
 
@@ -29,11 +29,12 @@ pub use ctx::Ctx;
 pub use error::{Error, RegisterError};
 pub use names::{Signal, Task, Workflow};
 pub use onward_core::engine::{CancelOutcome, Decision};
+pub use onward_core::event::Event;
 pub use onward_core::event::OnParentClose;
 pub use onward_core::task::RetryPolicy;
 pub use onward_core::view::RunView;
-pub use onward_core::{Failure, Payload, Status, Timestamp};
-pub use onward_runtime::Decide;
+pub use onward_core::{Failure, Index, Log, Payload, Record, Status, Timestamp};
+pub use onward_runtime::{CallId, Decide};
 pub use onward_store::{Appended, RunQuery};
 pub use task::TaskCtx;
 pub use worker::ReplayCheck;
@@ -45,6 +46,7 @@ pub type Result<T, E = Failure> = std::result::Result<T, E>;
 pub mod prelude {
     pub use crate::ctx::{Attempt, Ctx};
     pub use crate::time::{days, hours, mins, secs};
+    pub use crate::{Decide, join, select, try_join};
     pub use crate::{Failure, Onward, Result, RetryPolicy, Signal, Task, TaskCtx, Workflow, join_all, join_all_settled, race};
 }
 

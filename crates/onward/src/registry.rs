@@ -144,12 +144,11 @@ where
     Arc::new(move |ctx, payload| {
         let f = f.clone();
         Box::pin(async move {
-            let input = payload
-                .read()
-                .map_err(|error| Failure::fatal(format!("the input does not fit the task: {error}")).with_code("invalid_input"))?;
+            let input = payload.read().map_err(|error| {
+                Failure::fatal(format!("the input does not fit the task: {error}")).with_code("invalid_input")
+            })?;
             let output = f(ctx, input).await.map_err(|error| Failure::from_box(error.into()))?;
             Payload::json(&output).map_err(Failure::from)
         })
     })
 }
-

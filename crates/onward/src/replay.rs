@@ -22,7 +22,13 @@ impl StepScript for NoSteps {
 }
 
 /// Replays `records` against the code; nothing is run and nothing is asked for beyond them.
-pub(crate) fn replay_log(key: &RunKey, handler: &Handler, records: &[Record], shared: &Shared, strict: bool) -> Result<Code, Fault> {
+pub(crate) fn replay_log(
+    key: &RunKey,
+    handler: &Handler,
+    records: &[Record],
+    shared: &Shared,
+    strict: bool,
+) -> Result<Code, Fault> {
     let shared = Shared { script: Some(Arc::new(NoSteps)), emitter: None, ..shared.clone() };
     let mut code = Code::new(key.clone(), handler.clone(), &shared);
     if strict {

@@ -19,6 +19,8 @@ message! {
 
 impl Engine {
     pub fn request_approval(&mut self, name: Name, title: String) -> Place {
+        // Whoever gets the id may decide at once: the question must be durable before a step hands it out.
+        self.polled = true;
         let place = self.next_place();
         let event = ApprovalRequested {
             place: place.clone(),

@@ -15,7 +15,9 @@ pub enum StepPoll {
     /// The recorded outcome; the closure must not run.
     Recorded(Result<Payload, Failure>),
     /// Run the closure now, as this attempt; report with [`Engine::report_step`].
-    Start { attempt: u32 },
+    Start {
+        attempt: u32,
+    },
     Pending,
 }
 
@@ -109,7 +111,9 @@ impl Engine {
 
     /// The pause before the next attempt is over.
     pub(super) fn step_due(&mut self, place: &Place) -> Option<Wake> {
-        let Some(Call { what: What::Step { phase, .. }, answer: Answer::Open, .. }) = self.calls.get_mut(place) else { return None };
+        let Some(Call { what: What::Step { phase, .. }, answer: Answer::Open, .. }) = self.calls.get_mut(place) else {
+            return None;
+        };
         *phase = StepPhase::Idle;
         Some(Wake::Call(place.clone()))
     }

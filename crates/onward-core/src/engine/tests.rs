@@ -69,7 +69,13 @@ impl Bench {
             other => panic!("expected a commit, got {other:?}"),
         };
         let index = self.log.next_index();
-        let header = CommitHeader { n: draft.n, epoch: Epoch(1), commit_id: CommitId(draft.n), horizon: draft.horizon, waits: draft.waits };
+        let header = CommitHeader {
+            n: draft.n,
+            epoch: Epoch(1),
+            commit_id: CommitId(draft.n),
+            horizon: draft.horizon,
+            waits: draft.waits,
+        };
         let at = Timestamp(1_000 + index.0);
         self.log.push(Record { index, at, commit: Some(header), events: draft.events.clone() }).unwrap();
         self.engine.committed(header, index, at);
@@ -411,14 +417,8 @@ fn a_result_of_a_call_the_code_has_forgotten_is_ignored() {
 fn a_step_result_nobody_asked_for_diverges() {
     let mut bench = Bench::new();
     let header = CommitHeader { n: 0, epoch: Epoch(1), commit_id: CommitId(1), horizon: Index(0), waits: false };
-    let step = StepCompleted {
-        place: Place::root(3),
-        name: name("ghost"),
-        input_hash: None,
-        output: json("1"),
-        attempt: 1,
-        took_ms: 0,
-    };
+    let step =
+        StepCompleted { place: Place::root(3), name: name("ghost"), input_hash: None, output: json("1"), attempt: 1, took_ms: 0 };
     bench.engine.feed(Record { index: Index(1), at: Timestamp(2_000), commit: Some(header), events: vec![step.into()] });
     let report = bench.diverges();
     assert_eq!((report.recorded.as_str(), report.asked.as_str()), ("step `ghost` at 3", "nothing"));

@@ -161,7 +161,7 @@ impl Writer<'_> {
             TaskFate::Open => self.put_task(rk, task),
             TaskFate::Ended(event) => {
                 self.remove_task(rk, &task.id.place)?;
-                self.append_outcome(&task.id.run, event, task.id.generation)
+                self.append_outcome(&task.id.run, *event, task.id.generation)
             }
         }
     }

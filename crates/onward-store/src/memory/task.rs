@@ -92,7 +92,7 @@ impl State {
             TaskFate::Ended(event) => {
                 let id = queued.task.id;
                 self.run_mut(&id.run).tasks.remove(&id.place);
-                self.append_outcome(&id.run, event, id.generation, now);
+                self.append_outcome(&id.run, *event, id.generation, now);
             }
         }
     }

@@ -65,27 +65,77 @@ impl<F: Future> Lanes<F> {
     }
 }
 
+/// The future type of what is joined. The futures below are named types over it: an `impl Future` would also capture the iterator, and
+/// the closure of a `map` that borrows would then not be general enough to be awaited in a workflow.
+type FutureOf<I> = <<I as IntoIterator>::Item as IntoFuture>::IntoFuture;
+
 /// Waits for all and returns every outcome, in the order of the futures.
-pub fn join_all_settled<I, T>(futures: I) -> impl Future<Output = Vec<Result<T>>>
+pub fn join_all_settled<I, T>(futures: I) -> JoinAllSettled<FutureOf<I>>
 where
     I: IntoIterator,
     I::Item: IntoFuture<Output = Result<T>>,
 {
-    let mut lanes = Lanes::open(futures);
-    poll_fn(move |cx| if lanes.poll(cx, |_| false) { Poll::Ready(lanes.outputs().collect()) } else { Poll::Pending })
+    JoinAllSettled { lanes: Lanes::open(futures) }
 }
 
 /// Waits for all and returns their values in the order of the futures, or the failure that came first.
 ///
 /// A failure does not cut the others short: a step that is dropped while it runs leaves an outcome that nobody knows.
-pub fn join_all<I, T>(futures: I) -> impl Future<Output = Result<Vec<T>>>
+pub fn join_all<I, T>(futures: I) -> JoinAll<FutureOf<I>>
 where
     I: IntoIterator,
     I::Item: IntoFuture<Output = Result<T>>,
 {
-    let mut lanes = Lanes::open(futures);
-    let mut first_failure = None;
-    poll_fn(move |cx| {
+    JoinAll { lanes: Lanes::open(futures), first_failure: None }
+}
+
+/// Waits for the first that succeeds, in the order of the log, and drops the others; fails when all have failed.
+pub fn race<I, T>(futures: I) -> Race<FutureOf<I>>
+where
+    I: IntoIterator,
+    I::Item: IntoFuture<Output = Result<T>>,
+{
+    Race { lanes: Lanes::open(futures), failures: Vec::new() }
+}
+
+/// See [`join_all_settled`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct JoinAllSettled<F: Future> {
+    lanes: Lanes<F>,
+}
+
+/// See [`join_all`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct JoinAll<F: Future> {
+    lanes: Lanes<F>,
+    first_failure: Option<Failure>,
+}
+
+/// See [`race`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct Race<F: Future> {
+    lanes: Lanes<F>,
+    failures: Vec<Failure>,
+}
+
+// The futures are boxed, so nothing here is ever pinned in place.
+impl<F: Future> Unpin for JoinAllSettled<F> {}
+impl<F: Future> Unpin for JoinAll<F> {}
+impl<F: Future> Unpin for Race<F> {}
+
+impl<T, F: Future<Output = Result<T>>> Future for JoinAllSettled<F> {
+    type Output = Vec<Result<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.lanes.poll(cx, |_| false) { Poll::Ready(self.lanes.outputs().collect()) } else { Poll::Pending }
+    }
+}
+
+impl<T, F: Future<Output = Result<T>>> Future for JoinAll<F> {
+    type Output = Result<Vec<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let JoinAll { lanes, first_failure } = &mut *self;
         let done = lanes.poll(cx, |output| {
             if let Err(failure) = output {
                 first_failure.get_or_insert_with(|| failure.clone());
@@ -96,18 +146,14 @@ where
             return Poll::Pending;
         }
         Poll::Ready(first_failure.take().map_or_else(|| lanes.outputs().collect(), Err))
-    })
+    }
 }
 
-/// Waits for the first that succeeds, in the order of the log, and drops the others; fails when all have failed.
-pub fn race<I, T>(futures: I) -> impl Future<Output = Result<T>>
-where
-    I: IntoIterator,
-    I::Item: IntoFuture<Output = Result<T>>,
-{
-    let mut lanes = Lanes::open(futures);
-    let mut failures: Vec<Failure> = Vec::new();
-    poll_fn(move |cx| {
+impl<T, F: Future<Output = Result<T>>> Future for Race<F> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Race { lanes, failures } = &mut *self;
         let mut won = false;
         let done = lanes.poll(cx, |output| {
             failures.extend(output.as_ref().err().cloned());
@@ -122,8 +168,8 @@ where
             });
             return success.map_or(Poll::Pending, |value| Poll::Ready(Ok(value)));
         }
-        if done { Poll::Ready(Err(all_failed(&failures))) } else { Poll::Pending }
-    })
+        if done { Poll::Ready(Err(all_failed(failures))) } else { Poll::Pending }
+    }
 }
 
 fn all_failed(failures: &[Failure]) -> Failure {

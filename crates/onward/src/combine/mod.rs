@@ -14,7 +14,7 @@ use onward_core::Branch;
 
 use crate::wake::{Arms, BorrowedWaker, Polling, polling};
 
-pub use join::{JoinTuple, join_all, join_all_settled, join_tuple, race, try_join_tuple};
+pub use join::{JoinAll, JoinAllSettled, JoinTuple, Race, join_all, join_all_settled, join_tuple, race, try_join_tuple};
 pub use select::{Arm, Probe, SelectTuple, Selected, ViaDurable, ViaOpaque, select_arms};
 
 /// Which arms of one combinator there are, and which have to be polled.

@@ -87,10 +87,7 @@ macro_rules! durable_call {
         impl<$t: serde::de::DeserializeOwned> std::future::Future for $name<$t> {
             type Output = $crate::Result<$t>;
 
-            fn poll(
-                mut self: std::pin::Pin<&mut Self>,
-                cx: &mut std::task::Context<'_>,
-            ) -> std::task::Poll<Self::Output> {
+            fn poll(mut self: std::pin::Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> std::task::Poll<Self::Output> {
                 std::pin::Pin::new(&mut self.call).poll(cx)
             }
         }

@@ -42,7 +42,7 @@ pub(crate) async fn compensate(ctx: &Ctx, mut failure: Failure) -> Failure {
     loop {
         let next = ctx.cell.lock().compensations.pop();
         let Some(Compensation { name, undo }) = next else { return failure };
-        if let Err(error) = ctx.step(&name, || undo()).retry(RetryPolicy::attempts(ATTEMPTS)).await {
+        if let Err(error) = ctx.step(&name, &undo).retry(RetryPolicy::attempts(ATTEMPTS)).await {
             failure.causes.push(format!("`{name}` could not be undone: {error}"));
         }
     }

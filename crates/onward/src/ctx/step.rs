@@ -186,7 +186,8 @@ where
         }
         let Some(future) = &mut self.future else { return Poll::Pending };
         if let Poll::Ready(result) = future.as_mut().poll(cx) {
-            let encode = |value| Payload::json(&value).map_err(|error| Failure::fatal(format!("the result cannot be recorded: {error}")));
+            let encode =
+                |value| Payload::json(&value).map_err(|error| Failure::fatal(format!("the result cannot be recorded: {error}")));
             return Poll::Ready(result.map_err(|error| Failure::from_box(error.into())).and_then(encode));
         }
         let timed_out = self.sleep.as_mut().is_some_and(|sleep| sleep.as_mut().poll(cx).is_ready());

@@ -15,11 +15,8 @@
 //! script.assert_deterministic();
 //! ```
 
-
 mod script;
 mod world;
 
-
 pub use script::{Outcome, Script, replay};
 pub use world::World;
-

@@ -281,7 +281,9 @@ impl Script {
                     "schedule {seed}: the run {}; reproduce it with `.schedule({seed})`",
                     if outcome.is_open() { "did not end" } else { "ended" }
                 ),
-                Err(panic) => panic!("schedule {seed}: {}; reproduce it with `.schedule({seed})`", crate::code::panic_message(&*panic)),
+                Err(panic) => {
+                    panic!("schedule {seed}: {}; reproduce it with `.schedule({seed})`", crate::code::panic_message(&*panic))
+                }
             }
         }
     }
@@ -302,7 +304,7 @@ impl Script {
         let mut timeline = self.timeline.clone();
         timeline.sort_by_key(|(after, _)| *after);
         let mut play = Play { script: self, world, timeline: timeline.into(), started, async_runtime: None };
-        play.to_the_end(chooser);
+        play.play_out(chooser);
         let Play { world, .. } = play;
         let steps_run = steps.ran.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Outcome {
@@ -407,7 +409,7 @@ impl Random {
 
 impl Chooser for Random {
     fn before_commit(&mut self) -> Choice {
-        if self.next() % 10 == 0 { Choice::Crash } else { Choice::Go }
+        if self.next().is_multiple_of(10) { Choice::Crash } else { Choice::Go }
     }
     fn after_commit(&mut self) -> Choice {
         self.before_commit()
@@ -437,7 +439,7 @@ struct Play<'a> {
 
 impl Play<'_> {
     #[track_caller]
-    fn to_the_end(&mut self, chooser: &mut dyn Chooser) {
+    fn play_out(&mut self, chooser: &mut dyn Chooser) {
         while self.timeline.front().is_some_and(|(after, _)| after.is_zero()) {
             self.next_of_timeline();
         }
@@ -502,7 +504,8 @@ impl Play<'_> {
             WaitKind::Approval => script.approvals.contains_key(&wait.name),
             WaitKind::Promise => script.promises.contains_key(&wait.name),
         };
-        happenings.extend(self.world.waits.values().filter(|wait| scripted(wait)).map(|wait| Happening::Wait(wait.place.clone())));
+        happenings
+            .extend(self.world.waits.values().filter(|wait| scripted(wait)).map(|wait| Happening::Wait(wait.place.clone())));
         for (position, delivery) in self.world.sent.iter().enumerate() {
             if let Delivery::Start(run) = delivery
                 && script.children.contains_key(&run.started.kind)
@@ -602,7 +605,7 @@ fn explain(fault: Fault) -> String {
 ///
 /// # Errors
 /// With the report of the first thing on which log and code disagree.
-pub fn replay<I, O, F, Fut>(workflow: F, log: &Log) -> Result<(), onward_core::event::RunPaused>
+pub fn replay<I, O, F, Fut>(workflow: F, log: &Log) -> Result<(), Box<onward_core::event::RunPaused>>
 where
     I: DeserializeOwned + Send + 'static,
     O: Serialize + 'static,
@@ -612,6 +615,6 @@ where
     let handler = erase_workflow(workflow);
     match replay_log(&key(), &handler, log.records(), &Shared::default(), false) {
         Ok(_) => Ok(()),
-        Err(fault) => Err(fault.into_pause().expect("nobody else has a log that is only replayed")),
+        Err(fault) => Err(Box::new(fault.into_pause().expect("nobody else has a log that is only replayed"))),
     }
 }

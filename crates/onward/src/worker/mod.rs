@@ -65,7 +65,12 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub fn start(port: WorkerPort, registry: Arc<Registry>, shared: Shared, options: WorkerOptions) -> std::io::Result<(Arc<Worker>, Vec<JoinHandle<()>>)> {
+    pub fn start(
+        port: WorkerPort,
+        registry: Arc<Registry>,
+        shared: Shared,
+        options: WorkerOptions,
+    ) -> std::io::Result<(Arc<Worker>, Vec<JoinHandle<()>>)> {
         let worker = Arc::new(Worker {
             port,
             registry,

@@ -101,13 +101,16 @@ fn line(ctx: Ctx, ops: Vec<Op>, steps: Arc<Steps>, path: String) -> std::pin::Pi
     })
 }
 
+/// A line, the name it waits for, and the signal promised to it: index and value.
+type Waiter = (usize, usize, Option<(u64, u64)>);
+
 /// The plain model.
 struct Model<'a> {
     lines: Vec<Line<'a>>,
     /// Signals that nobody has and nobody is promised, by index.
     mailbox: Vec<(u64, usize, u64)>,
     /// Who waits for a signal of which name, longest first, and the signal promised to them.
-    waiters: Vec<(usize, usize, Option<(u64, u64)>)>,
+    waiters: Vec<Waiter>,
     delivered: u64,
     now: u64,
     seed: u64,
@@ -140,12 +143,11 @@ enum Wait {
 impl<'a> Model<'a> {
     fn read(program: &'a [Op], world: &World) -> Option<Seen> {
         let main = Line { ops: program, at: 0, branch: Vec::new(), ordinal: 0, seen: Vec::new(), wait: Wait::None, parent: None };
-        let mut model =
-            Model { lines: vec![main], mailbox: Vec::new(), waiters: Vec::new(), delivered: 0, now: 0, seed: 0 };
+        let mut model = Model { lines: vec![main], mailbox: Vec::new(), waiters: Vec::new(), delivered: 0, now: 0, seed: 0 };
         let records = world.log().records();
         let mut horizons: Vec<u64> = records.iter().filter_map(|record| record.commit.map(|commit| commit.horizon.0)).collect();
         horizons.push(u64::MAX);
-        let events: Vec<(u64, u64, &Event)> =
+        let events: Vec<_> =
             records.iter().flat_map(|record| record.indexed().map(|(index, event)| (index.0, record.at.0, event))).collect();
         let mut next = 0;
         for horizon in horizons {
@@ -197,7 +199,8 @@ impl<'a> Model<'a> {
     /// Whoever is promised a signal that has been delivered gets it, lowest index first.
     fn hand_out(&mut self) {
         loop {
-            let due = self.waiters.iter().enumerate().filter(|(_, waiter)| waiter.2.is_some_and(|(index, _)| index <= self.delivered));
+            let due =
+                self.waiters.iter().enumerate().filter(|(_, waiter)| waiter.2.is_some_and(|(index, _)| index <= self.delivered));
             let Some(position) = due.min_by_key(|(_, waiter)| waiter.2).map(|(position, _)| position) else { return };
             let (line, _, promised) = self.waiters.remove(position);
             let (_, value) = promised.unwrap();
@@ -418,11 +421,8 @@ impl Outside {
         self.answered.insert(place.clone(), ());
         self.next_value += 1;
         let output = Payload::json(&self.next_value).unwrap();
-        let event: Event = if is_task {
-            TaskCompleted { place, output, attempts: 1 }.into()
-        } else {
-            ChildCompleted { place, output }.into()
-        };
+        let event: Event =
+            if is_task { TaskCompleted { place, output, attempts: 1 }.into() } else { ChildCompleted { place, output }.into() };
         world.input(event).unwrap();
     }
 

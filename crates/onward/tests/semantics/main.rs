@@ -1,6 +1,7 @@
 //! What code observes, live and on every replay. No store, no runtime: the engine, real workflow code and a log.
 //!
 //! Every world replays its whole log after each commit, strictly, so a test that passes has passed on every prefix.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cancellation;
 mod counterexamples;

@@ -1,0 +1,254 @@
+//! What happened to the runs whose logs are golden.
+
+use onward::prelude::*;
+use onward::testing::World;
+use onward_core::event::{
+    ApprovalDecided, CancelRequested, ChildCompleted, ChildFailed, Divergence, PauseReason, PromiseResolved, RunPaused, RunResumed,
+    SignalReceived, TaskCompleted, TaskFailed, TerminateRequested, UpdateReceived,
+};
+use onward_core::log::CommitHeader;
+use onward_core::{CommitId, Epoch, Event, Index, Log, Name, Payload, Place, Record};
+
+use crate::workflows;
+
+fn json(text: &str) -> Payload {
+    Payload::from_json_text(text.to_owned())
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn pump(world: &mut World) {
+    world.pump().unwrap();
+}
+
+fn input(world: &mut World, event: impl Into<Event>) {
+    world.input(event).unwrap();
+    pump(world);
+}
+
+fn signal(world: &mut World, signal: &str, text: &str) {
+    let event = SignalReceived { name: name(signal), payload: json(text), signal_id: Some(format!("id-{signal}")), sender: None };
+    input(world, event);
+}
+
+fn fire(world: &mut World) {
+    let (place, _) = world.next_timer().expect("a timer runs");
+    world.fire_timer(&place);
+    pump(world);
+}
+
+/// The places of what was asked for, in order.
+fn places(world: &World, of: impl Fn(&Event) -> Option<&Place>) -> Vec<Place> {
+    world.log().events().filter_map(|(_, event)| of(event).cloned()).collect()
+}
+
+fn task_places(world: &World) -> Vec<Place> {
+    places(world, |event| if let Event::TaskScheduled(event) = event { Some(&event.place) } else { None })
+}
+
+fn complete(world: &mut World, place: Place, text: &str) {
+    input(world, TaskCompleted { place, output: json(text), attempts: 1 });
+}
+
+fn finished(world: World) -> Log {
+    assert_ne!(world.output(), "open", "a recorded run has ended");
+    world.log().clone()
+}
+
+pub fn steps() -> Log {
+    let mut world = World::new(workflows::steps, "order-1");
+    pump(&mut world);
+    fire(&mut world);
+    fire(&mut world);
+    finished(world)
+}
+
+pub fn tasks() -> Log {
+    let mut world = World::new(workflows::tasks, &());
+    pump(&mut world);
+    let places = task_places(&world);
+    let failure = Failure::new("no_paper", "out of paper");
+    input(&mut world, TaskFailed { place: places[1].clone(), failure, attempts: 4 });
+    complete(&mut world, places[0].clone(), "5");
+    finished(world)
+}
+
+pub fn timers() -> Log {
+    let mut world = World::new(workflows::timers, &());
+    pump(&mut world);
+    fire(&mut world);
+    fire(&mut world);
+    let quick = task_places(&world)[0].clone();
+    complete(&mut world, quick, "null");
+    fire(&mut world);
+    finished(world)
+}
+
+pub fn signals() -> Log {
+    let mut world = World::new(workflows::signals, &());
+    world.signal("b", &7);
+    pump(&mut world);
+    signal(&mut world, "a", "\"first\"");
+    let sender = Some(onward_core::RunKey::new(Default::default(), onward_core::RunId::new("friend").unwrap()));
+    let greeting = SignalReceived { name: name("user.greeting"), payload: json("\"hi\""), signal_id: None, sender };
+    input(&mut world, greeting);
+    signal(&mut world, "a", "\"second\"");
+    fire(&mut world);
+    finished(world)
+}
+
+pub fn approvals() -> Log {
+    let mut world = World::new(workflows::approvals, &());
+    pump(&mut world);
+    let decide = |place: u32, approved: bool, feedback: Option<&str>, by: Option<&str>| ApprovalDecided {
+        place: Place::root(place),
+        approved,
+        feedback: feedback.map(str::to_owned),
+        decided_by: by.map(str::to_owned),
+        decision_id: format!("decision-{place}"),
+    };
+    input(&mut world, decide(0, true, None, Some("ada")));
+    input(&mut world, decide(1, false, Some("too late in the day"), None));
+    fire(&mut world);
+    finished(world)
+}
+
+pub fn promises() -> Log {
+    let mut world = World::new(workflows::promises, &());
+    pump(&mut world);
+    let resolve = |place: u32, result| PromiseResolved { place: Place::root(place), result, resolution_id: format!("hook-{place}") };
+    input(&mut world, resolve(1, Err(Failure::fatal("declined").with_code("declined"))));
+    input(&mut world, resolve(0, Ok(json("\"done\""))));
+    fire(&mut world);
+    finished(world)
+}
+
+pub fn children() -> Log {
+    let mut world = World::new(workflows::children, &());
+    pump(&mut world);
+    let places = places(&world, |event| if let Event::ChildStarted(event) = event { Some(&event.place) } else { None });
+    input(&mut world, ChildCompleted { place: places[1].clone(), output: json("\"grown up\"") });
+    input(&mut world, ChildFailed { place: places[0].clone(), failure: Failure::fatal("lost") });
+    finished(world)
+}
+
+pub fn state() -> Log {
+    let mut world = World::new(workflows::state, &());
+    pump(&mut world);
+    for turn in 0..3 {
+        signal(&mut world, "turn", &turn.to_string());
+    }
+    finished(world)
+}
+
+pub fn versions() -> Log {
+    let mut world = World::new(workflows::versions, &());
+    pump(&mut world);
+    signal(&mut world, "go", "null");
+    finished(world)
+}
+
+pub fn updates() -> Log {
+    let mut world = World::new(workflows::updates, &());
+    let update = |id: &str, text: &str| UpdateReceived { update_id: id.to_owned(), name: name("add"), payload: json(text) };
+    input(&mut world, update("early", "2"));
+    signal(&mut world, "open", "null");
+    input(&mut world, update("refused", "0"));
+    input(&mut world, update("late", "3"));
+    signal(&mut world, "close", "null");
+    finished(world)
+}
+
+pub fn canceled() -> Log {
+    let mut world = World::new(workflows::trip, &());
+    pump(&mut world);
+    input(&mut world, CancelRequested { reason: "no holiday".to_owned() });
+    finished(world)
+}
+
+pub fn failed() -> Log {
+    let mut world = World::new(workflows::failing, &());
+    pump(&mut world);
+    finished(world)
+}
+
+/// A generation that goes on as the next one: the world shows the next log at once, so the last record is put together here.
+pub fn continued() -> Log {
+    let mut world = World::new(workflows::pages, &Vec::<u32>::new());
+    world.signal("s", &1);
+    world.signal("s", &2);
+    let mut log = Log::default();
+    while world.log().next_index() > log.next_index() || log.records().is_empty() {
+        log = world.log().clone();
+        let draft = world.activate().unwrap().expect("the run does not wait");
+        let header =
+            CommitHeader { n: draft.n, epoch: Epoch(1), commit_id: CommitId(9), horizon: draft.horizon, waits: draft.waits };
+        let record =
+            Record { index: log.next_index(), at: world.now(), commit: Some(header), events: draft.events.clone() };
+        let ends = record.ends_log();
+        world.commit(draft);
+        if ends {
+            log.push(record).unwrap();
+            return log;
+        }
+    }
+    panic!("the run continues as new");
+}
+
+/// The generation after it, with the signal that was carried over.
+pub fn carried() -> Log {
+    let mut world = World::new(workflows::pages, &Vec::<u32>::new());
+    world.signal("s", &1);
+    world.signal("s", &2);
+    pump(&mut world);
+    finished(world)
+}
+
+pub fn terminated() -> Log {
+    let mut world = World::new(workflows::waiting, &());
+    pump(&mut world);
+    let divergence = Divergence {
+        index: Index(1),
+        recorded: "a timer at 0".to_owned(),
+        asked: "step `new` at 0".to_owned(),
+        nearest: None,
+        hint: "deploy the change as a new version".to_owned(),
+    };
+    let message = "at event #1: recorded a timer at 0, the code asked for step `new` at 0".to_owned();
+    input(&mut world, RunPaused { reason: PauseReason::Diverged, message, divergence: Some(divergence) });
+    world.input(RunResumed {}).unwrap();
+    pump(&mut world);
+    world.input(TerminateRequested { reason: "out of patience".to_owned() }).unwrap();
+    world.log().clone()
+}
+
+pub fn branches() -> Log {
+    let mut world = World::new(workflows::branches, &());
+    pump(&mut world);
+    for (place, text) in task_places(&world).into_iter().zip(["\"lost\"", "\"won\"", "\"a\"", "\"b\""]).rev() {
+        complete(&mut world, place, text);
+    }
+    signal(&mut world, "s", "\"signal\"");
+    finished(world)
+}
+
+pub fn payloads() -> Log {
+    let mut world = World::new(workflows::payloads, &serde_json::json!({"b": [1, 2.5, -0.0], "a": null, "größe": "\u{1f980}\u{7f}\"\\/"}));
+    let bytes = Payload::binary("application/octet-stream", vec![0u8, 255, 10, 13, 128]);
+    input(&mut world, SignalReceived { name: name("bytes"), payload: bytes, signal_id: None, sender: None });
+    signal(&mut world, "text", r#""\u00e9\u0000 e\u0301 \ud83e\udd80""#);
+    let place = task_places(&world)[0].clone();
+    complete(&mut world, place, "9007199254740993");
+    finished(world)
+}
+
+/// A run that is still open: it must go on, not only end, under every later build.
+pub fn open() -> Log {
+    let mut world = World::new(workflows::waiting, &());
+    pump(&mut world);
+    fire(&mut world);
+    assert_eq!(world.output(), "open");
+    world.log().clone()
+}
