@@ -113,10 +113,16 @@ impl Serialize for Payload {
     }
 }
 
+/// A field that is there, even if it says `null`.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::deserialize(deserializer).map(Some)
+}
+
 impl<'de> Deserialize<'de> for Payload {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Wire {
+            #[serde(default, deserialize_with = "present")]
             json: Option<Box<RawValue>>,
             base64: Option<String>,
             r#type: Option<String>,
@@ -177,6 +183,7 @@ mod tests {
     fn json_keeps_its_very_text() {
         check(Payload::from_json_text(r#"{"b":1,  "a":9007199254740993}"#), r#"{"json":{"b":1,  "a":9007199254740993}}"#);
         check(Payload::from_json_text("1e400"), r#"{"json":1e400}"#);
+        check(Payload::null(), r#"{"json":null}"#);
         check(Payload::from_json_text(r#""\u0000""#), r#"{"json":"\u0000"}"#);
     }
 

@@ -3,8 +3,8 @@
 use onward::prelude::*;
 use onward::testing::World;
 use onward_core::event::{
-    ApprovalDecided, CancelRequested, ChildCompleted, ChildFailed, Divergence, PauseReason, PromiseResolved, RunPaused, RunResumed,
-    SignalReceived, TaskCompleted, TaskFailed, TerminateRequested, UpdateReceived,
+    ApprovalDecided, CancelRequested, ChildCompleted, ChildFailed, Divergence, PauseReason, PromiseResolved, RunPaused,
+    RunResumed, SignalReceived, TaskCompleted, TaskFailed, TerminateRequested, UpdateReceived,
 };
 use onward_core::log::CommitHeader;
 use onward_core::{CommitId, Epoch, Event, Index, Log, Name, Payload, Place, Record};
@@ -118,7 +118,8 @@ pub fn approvals() -> Log {
 pub fn promises() -> Log {
     let mut world = World::new(workflows::promises, &());
     pump(&mut world);
-    let resolve = |place: u32, result| PromiseResolved { place: Place::root(place), result, resolution_id: format!("hook-{place}") };
+    let resolve =
+        |place: u32, result| PromiseResolved { place: Place::root(place), result, resolution_id: format!("hook-{place}") };
     input(&mut world, resolve(1, Err(Failure::fatal("declined").with_code("declined"))));
     input(&mut world, resolve(0, Ok(json("\"done\""))));
     fire(&mut world);
@@ -185,8 +186,7 @@ pub fn continued() -> Log {
         let draft = world.activate().unwrap().expect("the run does not wait");
         let header =
             CommitHeader { n: draft.n, epoch: Epoch(1), commit_id: CommitId(9), horizon: draft.horizon, waits: draft.waits };
-        let record =
-            Record { index: log.next_index(), at: world.now(), commit: Some(header), events: draft.events.clone() };
+        let record = Record { index: log.next_index(), at: world.now(), commit: Some(header), events: draft.events.clone() };
         let ends = record.ends_log();
         world.commit(draft);
         if ends {
@@ -217,7 +217,7 @@ pub fn terminated() -> Log {
         hint: "deploy the change as a new version".to_owned(),
     };
     let message = "at event #1: recorded a timer at 0, the code asked for step `new` at 0".to_owned();
-    input(&mut world, RunPaused { reason: PauseReason::Diverged, message, divergence: Some(divergence) });
+    world.input(RunPaused { reason: PauseReason::Diverged, message, divergence: Some(divergence) }).unwrap();
     world.input(RunResumed {}).unwrap();
     pump(&mut world);
     world.input(TerminateRequested { reason: "out of patience".to_owned() }).unwrap();
@@ -235,7 +235,8 @@ pub fn branches() -> Log {
 }
 
 pub fn payloads() -> Log {
-    let mut world = World::new(workflows::payloads, &serde_json::json!({"b": [1, 2.5, -0.0], "a": null, "größe": "\u{1f980}\u{7f}\"\\/"}));
+    let mut world =
+        World::new(workflows::payloads, &serde_json::json!({"b": [1, 2.5, -0.0], "a": null, "größe": "\u{1f980}\u{7f}\"\\/"}));
     let bytes = Payload::binary("application/octet-stream", vec![0u8, 255, 10, 13, 128]);
     input(&mut world, SignalReceived { name: name("bytes"), payload: bytes, signal_id: None, sender: None });
     signal(&mut world, "text", r#""\u00e9\u0000 e\u0301 \ud83e\udd80""#);

@@ -17,7 +17,8 @@ pub async fn steps(ctx: Ctx, order: String) -> Result<(u32, String)> {
 pub async fn tasks(ctx: Ctx, _: ()) -> Result<Vec<String>> {
     let plain = ctx.task::<u32>("plain", &1);
     let tuned = ctx.task::<u32>("tuned", &[1, 2]).queue("slow").priority(7).retry(RetryPolicy::attempts(4).delay(secs(2)));
-    let tuned = tuned.timeout(mins(1)).total_timeout(hours(1)).queued_timeout(mins(5)).heartbeat(secs(20)).idempotency_key("key-1");
+    let tuned =
+        tuned.timeout(mins(1)).total_timeout(hours(1)).queued_timeout(mins(5)).heartbeat(secs(20)).idempotency_key("key-1");
     let settled = join_all_settled([plain, tuned]).await;
     let canceled = ctx.task::<u32>("canceled", &());
     canceled.cancel();
