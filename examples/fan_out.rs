@@ -11,17 +11,14 @@ const COUNT: Task<String, usize> = Task::new("count");
 
 async fn report(ctx: Ctx, cities: Vec<String>) -> Result<Vec<String>> {
     // Tasks: put on a queue with one commit, worked on by any worker that knows the kind, retried by the engine.
-    let tasks: Vec<_> = cities.iter().map(|city| ctx.task(&COUNT, city).retry(3)).collect();
-    let counts = join_all(tasks).await?;
+    let counts = join_all(cities.iter().map(|city| ctx.task(&COUNT, city).retry(3))).await?;
 
     // Steps: run here, in this process, at the same time.
     let format = |(city, count)| ctx.step("format", async move || Ok::<_, Failure>(format!("{city}: {count} letters")));
-    let lines: Vec<_> = cities.iter().zip(counts).map(format).collect();
-    let lines = join_all(lines).await?;
+    let lines = join_all(cities.iter().zip(counts).map(format)).await?;
 
     // What may fail without failing the run: every outcome is kept.
-    let checks: Vec<_> = cities.iter().map(|city| ctx.step("check", async move || check(city).await)).collect();
-    let checks = join_all_settled(checks).await;
+    let checks = join_all_settled(cities.iter().map(|city| ctx.step("check", async move || check(city).await))).await;
     let bad = checks.iter().filter(|check| check.is_err()).count();
     // Prints belong into steps: what stands in the workflow itself happens again on every replay.
     ctx.step("tell", async || tell(bad, cities.len()).await).await?;
