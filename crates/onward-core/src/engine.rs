@@ -35,7 +35,7 @@ mod version;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use approval::Decision;
 pub use call::{CancelOutcome, Options};
@@ -164,8 +164,8 @@ pub struct Engine {
     calls: BTreeMap<Place, Call>,
     /// Steps the code no longer waits for, whose result may still be in the log.
     dropped_steps: BTreeMap<Place, StepIdentity>,
-    /// Steps that may start once the engine has caught up.
-    deferred_steps: bool,
+    /// Steps that may start once the engine has caught up and what the code has seen is durable.
+    deferred_steps: BTreeSet<Place>,
     running_steps: u32,
     mailbox: Mailbox,
     state: BTreeMap<Name, Payload>,
@@ -211,7 +211,7 @@ impl Engine {
             branch: Branch::MAIN,
             calls: BTreeMap::new(),
             dropped_steps: BTreeMap::new(),
-            deferred_steps: false,
+            deferred_steps: BTreeSet::new(),
             running_steps: 0,
             mailbox: Mailbox::default(),
             state: BTreeMap::new(),
@@ -411,11 +411,11 @@ impl Engine {
     /// The code is quiescent and the log is exhausted: start steps, commit, or rest.
     fn rest(&mut self) -> Advance {
         self.was_live = true;
-        if self.deferred_steps && !self.polled {
-            self.deferred_steps = false;
+        if !self.deferred_steps.is_empty() && !self.polled {
+            self.deferred_steps.clear();
             return Advance::Poll(Wake::All); // N2: now they may start
         }
-        let waits = self.running_steps == 0 && !self.deferred_steps && !self.out.iter().any(Event::is_step_result);
+        let waits = self.running_steps == 0 && self.deferred_steps.is_empty() && !self.out.iter().any(Event::is_step_result);
         if self.out.is_empty() {
             let reason = match (self.polled, self.unsettled && waits && !self.ended) {
                 (true, _) => SuspendReason::Polled,

@@ -129,6 +129,7 @@ impl Engine {
         if !matches!(call.answer, Answer::Ready { .. }) {
             return None;
         }
+        self.deferred_steps.remove(place);
         match self.calls.remove(place)?.answer {
             Answer::Ready { result, signal, .. } => {
                 if let Some(signal) = signal {

@@ -55,7 +55,7 @@ impl Engine {
             return StepPoll::Pending;
         }
         if !caught_up || polled {
-            self.deferred_steps = true; // N2
+            self.deferred_steps.insert(place.clone()); // N2
             return StepPoll::Pending;
         }
         *phase = StepPhase::Running;
@@ -121,6 +121,7 @@ impl Engine {
     /// The code no longer waits for the step. A closure that runs is dropped with its future.
     pub(super) fn drop_step(&mut self, place: &Place) {
         let Some(Call { what: What::Step { identity, phase, .. }, answer, .. }) = self.calls.remove(place) else { return };
+        self.deferred_steps.remove(place);
         match phase {
             StepPhase::Running => self.running_steps -= 1,
             StepPhase::Backoff if matches!(answer, Answer::Open) => self.stop_timer(place),

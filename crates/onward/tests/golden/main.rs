@@ -2,6 +2,8 @@
 //!
 //! `workflows` holds the code that made them and must go on agreeing with them; `recording` says what happened to each.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod recording;
 mod workflows;
 

@@ -376,3 +376,18 @@ fn steering_that_lands_while_a_task_runs_is_seen_before_the_next_task_on_every_r
     crash_and_pump(&mut world);
     assert_eq!(world.output(), r#"["a0","s1","a1","while a1 runs","a2"]"#);
 }
+
+/// The step was asked for once more during replay, which must not make the run look busy when it comes to rest.
+#[test]
+fn a_run_that_looks_or_asks_after_a_restart_waits_when_it_comes_to_rest() {
+    async fn flow(ctx: Ctx, _: ()) -> Result<bool> {
+        ctx.step("charge", async || Ok::<_, Failure>(1)).await?;
+        ctx.signal("payment").recv::<u32>().await?;
+        Ok(ctx.approval("ship", "Ship?").await?.approved)
+    }
+    let mut world = World::new(flow, &());
+    world.pump().unwrap();
+    world.signal("payment", &7);
+    crash_and_pump(&mut world);
+    assert_eq!(world.status(), Status::Waiting);
+}

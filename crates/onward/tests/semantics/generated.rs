@@ -481,6 +481,9 @@ fn case(seed: u64) {
                     break;
                 }
             }
+            None if world.status() != Status::Waiting => {
+                panic!("a run at rest is {}\n{}", world.status(), world.log().to_json_lines())
+            }
             None if wild => outside.happen(&mut world, &mut random),
             None => calm(&mut world, &mut outside),
         }
