@@ -424,11 +424,10 @@ impl Engine {
             };
             self.out.push(crate::event::RunSuspended { reason }.into());
         }
-        if self.ended && !self.out.last().is_some_and(Event::ends_log) {
+        if self.ended && !self.out.iter().any(Event::ends_log) {
             return Advance::Idle;
         }
-        let events = std::mem::take(&mut self.out);
-        self.out_batch += 1;
+        let events = self.take_out();
         let draft =
             Draft { n: self.next_commit, horizon: self.horizon, waits, carries: self.carries(&events), events: events.clone() };
         self.in_flight = Some(events);
@@ -436,6 +435,18 @@ impl Engine {
         self.polled = false;
         self.unsettled = false;
         Advance::Commit(draft)
+    }
+
+    /// What the code asked for since the last commit. What is delivered in the batch in which the code has ended may still lead to
+    /// something, an update's answer or a task taken back; it goes before the end, which nothing may follow (H2).
+    fn take_out(&mut self) -> Vec<Event> {
+        let mut events = std::mem::take(&mut self.out);
+        self.out_batch += 1;
+        if let Some(position) = events.iter().position(Event::ends_log) {
+            let end = events.remove(position);
+            events.push(end);
+        }
+        events
     }
 
     fn idle(&mut self) -> Advance {

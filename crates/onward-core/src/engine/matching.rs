@@ -11,9 +11,7 @@ use crate::{Event, Hash, Index, Payload, Place, Record};
 impl Engine {
     /// Holds what the code asked for in this activation against the recorded commit.
     pub(super) fn match_commit(&mut self, expected: Record) -> Result<(), Fault> {
-        let asked = std::mem::take(&mut self.out);
-        self.out_batch += 1;
-        let mut asked = asked.into_iter();
+        let mut asked = self.take_out().into_iter();
         for (index, recorded) in expected.indexed().filter(|(_, event)| is_asked(event)) {
             match asked.next() {
                 Some(event) if recorded == &event || (!self.strict && agrees(recorded, &event)) => {

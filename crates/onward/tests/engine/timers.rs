@@ -80,14 +80,19 @@ on_both_stores! {
 
     /// Scenario 44.
     async fn a_timer_that_was_due_before_the_pause_fires_when_the_run_is_resumed(site) {
-        let onward = site.builder().await.workflow("nap", nap).start().await.unwrap();
-        let run = onward.start::<u64, _>("nap", &()).await.unwrap();
+        async fn nap_and_wait(ctx: Ctx, (): ()) -> Result<()> {
+            ctx.sleep(hours(2)).await?;
+            ctx.signal("end").recv().await
+        }
+        let onward = site.builder().await.workflow("nap", nap_and_wait).start().await.unwrap();
+        let run = onward.start::<(), _>("nap", &()).await.unwrap();
         until_status(&run, Status::Waiting).await;
-        // Due and not yet fired when the pause comes, or fired right before it: either way the resume wakes it.
+        // Due and not yet fired when the pause comes, or fired right before it: either way the run goes on when it is resumed.
         site.clock.advance(hours(2));
         run.pause("").await.unwrap();
         run.resume().await.unwrap();
         site.pass(&onward, secs(0)).await;
+        run.signal("end", &()).await.unwrap();
         run.result().await.unwrap();
         assert_eq!(count(&run, "timer_fired").await, 1);
     }

@@ -16,15 +16,15 @@ fn json(text: &str) -> Payload {
 }
 
 fn name(text: &str) -> Name {
-    Name::new(text).unwrap()
+    Name::new(text).expect("a name")
 }
 
 fn pump(world: &mut World) {
-    world.pump().unwrap();
+    world.pump().expect("the code replays");
 }
 
 fn input(world: &mut World, event: impl Into<Event>) {
-    world.input(event).unwrap();
+    world.input(event).expect("an open run takes inputs");
     pump(world);
 }
 
@@ -91,7 +91,7 @@ pub fn signals() -> Log {
     world.signal("b", &7);
     pump(&mut world);
     signal(&mut world, "a", "\"first\"");
-    let sender = Some(onward_core::RunKey::new(Default::default(), onward_core::RunId::new("friend").unwrap()));
+    let sender = Some(onward_core::RunKey::new(Default::default(), onward_core::RunId::new("friend").expect("a name")));
     let greeting = SignalReceived { name: name("user.greeting"), payload: json("\"hi\""), signal_id: None, sender };
     input(&mut world, greeting);
     signal(&mut world, "a", "\"second\"");
@@ -183,14 +183,14 @@ pub fn continued() -> Log {
     let mut log = Log::default();
     while world.log().next_index() > log.next_index() || log.records().is_empty() {
         log = world.log().clone();
-        let draft = world.activate().unwrap().expect("the run does not wait");
+        let draft = world.activate().expect("the code replays").expect("the run does not wait");
         let header =
             CommitHeader { n: draft.n, epoch: Epoch(1), commit_id: CommitId(9), horizon: draft.horizon, waits: draft.waits };
         let record = Record { index: log.next_index(), at: world.now(), commit: Some(header), events: draft.events.clone() };
         let ends = record.ends_log();
         world.commit(draft);
         if ends {
-            log.push(record).unwrap();
+            log.push(record).expect("the record fits the log");
             return log;
         }
     }
@@ -217,10 +217,12 @@ pub fn terminated() -> Log {
         hint: "deploy the change as a new version".to_owned(),
     };
     let message = "at event #1: recorded a timer at 0, the code asked for step `new` at 0".to_owned();
-    world.input(RunPaused { reason: PauseReason::Diverged, message, divergence: Some(divergence) }).unwrap();
-    world.input(RunResumed {}).unwrap();
+    world
+        .input(RunPaused { reason: PauseReason::Diverged, message, divergence: Some(divergence) })
+        .expect("an open run takes inputs");
+    world.input(RunResumed {}).expect("an open run takes inputs");
     pump(&mut world);
-    world.input(TerminateRequested { reason: "out of patience".to_owned() }).unwrap();
+    world.input(TerminateRequested { reason: "out of patience".to_owned() }).expect("an open run takes inputs");
     world.log().clone()
 }
 

@@ -199,3 +199,18 @@ fn a_signal_set_aside_for_an_interrupted_wait_goes_back_to_the_mailbox() {
     crash_and_pump(&mut world);
     assert_eq!(world.output(), "[4]");
 }
+
+/// The request is delivered in the batch in which the code has ended, and finds a task that nobody awaits.
+#[test]
+fn a_request_that_comes_with_the_signal_that_ends_the_run_does_not_keep_it_from_ending() {
+    async fn forgetful(ctx: Ctx, _: ()) -> Result<u32> {
+        let _task = ctx.task::<()>("unawaited", &());
+        ctx.signal("s").recv().await
+    }
+    let mut world = World::new(forgetful, &());
+    world.pump().unwrap();
+    world.signal("s", &3);
+    cancel(&mut world, "too late");
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "3");
+}

@@ -155,3 +155,17 @@ fn an_update_that_came_before_its_handler_waits_for_it() {
     crash_and_pump(&mut world);
     assert_eq!(world.output(), "4");
 }
+
+/// Found as a hang once in some hundred runs: the code had ended before the update that came with its last signals was delivered, and
+/// an answer behind the end kept the end from being committed.
+#[test]
+fn an_update_that_comes_with_the_signals_that_end_the_run_is_answered_before_the_end() {
+    let mut world = World::new(adding, &());
+    update(&mut world, "u1", 4);
+    world.signal("open", &());
+    world.signal("close", &());
+    crash_and_pump(&mut world);
+    assert_eq!(world.status(), Status::Completed);
+    assert_eq!(answers(&world), ["u1 Ok(4)"]);
+    assert_eq!(world.event_names().last(), Some(&"run_completed"));
+}
