@@ -204,7 +204,8 @@ fn a_signal_set_aside_for_an_interrupted_wait_goes_back_to_the_mailbox() {
 #[test]
 fn a_request_that_comes_with_the_signal_that_ends_the_run_does_not_keep_it_from_ending() {
     async fn forgetful(ctx: Ctx, _: ()) -> Result<u32> {
-        let _task = ctx.task::<()>("unawaited", &());
+        let task = ctx.task::<()>("unawaited", &());
+        ctx.query("task", move |(): ()| Ok(format!("{:?}", task.cancel()))); // outlives the code
         ctx.signal("s").recv().await
     }
     let mut world = World::new(forgetful, &());
