@@ -39,6 +39,7 @@ fn ce01_a_poll_before_the_wait_stays_false_when_the_signal_comes_after_it() {
     assert_eq!(task_inputs(&world), ["[]", r#"["a0","s1"]"#]);
 }
 
+/// Scenario 6.
 #[test]
 fn ce02_every_turn_of_a_long_conversation_sees_its_own_message() {
     for turns in 2..=50 {
@@ -360,6 +361,7 @@ fn two_turns_make_four_messages() {
     assert_eq!(world.output(), r#"["steer:hello","hi","how are you","fine"]"#);
 }
 
+/// Scenario 7.
 #[test]
 fn steering_that_lands_while_a_task_runs_is_seen_before_the_next_task_on_every_replay() {
     let mut world = World::new(chat, &2);
