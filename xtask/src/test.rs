@@ -24,8 +24,8 @@ const PARTS: &[Part] = &[
     // features, and so once more.
     ("examples", |repository| {
         // Asked for as tests, examples are built as nothing else; the programs themselves are what is run.
-        run(cargo(repository).args(["build", "--package", "examples", "--examples"]))?;
-        run(cargo(repository).args(["test", "--package", "examples", "--no-fail-fast", "--examples", "--test", "examples"]))
+        run(cargo(repository).args(["build", "--workspace", "--examples"]))?;
+        run(cargo(repository).args(["test", "--workspace", "--no-fail-fast", "--examples", "--test", "examples"]))
     }),
 ];
 
