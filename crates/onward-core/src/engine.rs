@@ -175,7 +175,7 @@ pub struct Engine {
 
     out: Vec<Event>,
     out_batch: u64,
-    last_matched: Option<String>,
+    last_matched: Option<matching::Matched>,
     last_opened: Option<(Place, call::What)>,
     wakes: VecDeque<Wake>,
     fault: Option<Fault>,

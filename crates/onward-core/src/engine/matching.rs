@@ -8,14 +8,28 @@ use super::{Engine, Fault};
 use crate::event::Divergence;
 use crate::{Event, Hash, Index, Payload, Place, Record};
 
+/// The last call on which code and log agreed; put into words only when they no longer do.
+#[derive(Debug, Clone)]
+pub(super) enum Matched {
+    Asked(Box<Event>),
+    Step(StepIdentity, Place),
+}
+
 impl Engine {
+    pub(super) fn nearest(&self) -> Option<String> {
+        self.last_matched.as_ref().map(|matched| match matched {
+            Matched::Asked(event) => describe(event),
+            Matched::Step(identity, place) => describe_step(identity, place),
+        })
+    }
+
     /// Holds what the code asked for in this activation against the recorded commit.
     pub(super) fn match_commit(&mut self, expected: Record) -> Result<(), Fault> {
         let mut asked = self.take_out().into_iter();
         for (index, recorded) in expected.indexed().filter(|(_, event)| is_asked(event)) {
             match asked.next() {
                 Some(event) if recorded == &event || (!self.strict && agrees(recorded, &event)) => {
-                    self.last_matched = Some(describe(&event))
+                    self.last_matched = Some(Matched::Asked(Box::new(event)))
                 }
                 other => {
                     let asked = other.as_ref().map(describe);
@@ -51,7 +65,7 @@ impl Engine {
         };
         match asked {
             None => {
-                self.last_matched = Some(describe_step(recorded, place));
+                self.last_matched = Some(Matched::Step(recorded.clone(), place.clone()));
                 Ok(())
             }
             asked => Err(self.diverged(index, describe_step(recorded, place), asked)),
@@ -77,7 +91,7 @@ impl Engine {
              environment, map order); deploy the change under `ctx.version` or as a new version, then `onward run resume {}`",
             self.key.id
         );
-        Fault::Diverged(Box::new(Divergence { index, recorded, asked, nearest: self.last_matched.clone(), hint }))
+        Fault::Diverged(Box::new(Divergence { index, recorded, asked, nearest: self.nearest(), hint }))
     }
 
     fn nothing_asked(&self) -> String {

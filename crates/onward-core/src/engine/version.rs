@@ -44,7 +44,7 @@ impl Engine {
             index: self.delivered.unwrap_or_default(),
             recorded: format!("version {version} of `{change}`"),
             asked: format!("a version from {min} to {max}"),
-            nearest: self.last_matched.clone(),
+            nearest: self.nearest(),
             hint: format!("bring the code for version {version} of `{change}` back, or end this run"),
         };
         self.set_fault(Fault::VersionTooOld(Box::new(report)));
