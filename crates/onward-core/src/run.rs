@@ -9,7 +9,8 @@
 //! - R2 (L5): the last commit repeated with its id gets its first answer.
 //! - R3 (CE8): a commit that waits while inputs are unread leaves the run pending, decided here and nowhere else.
 //! - R4 (L17): exactly one event ends a log, and after it nothing is taken.
-//! - R5 (CE12): a run does not end over unread inputs unless the worker says it knows of them.
+//! - R5 (CE12): a run does not end over unread inputs unless the worker says it knows of them; it never continues as new over them,
+//!   because what its worker has not seen could not go along.
 //! - R6 (CE15): inputs are taken whatever the worker is doing.
 
 use std::fmt;
@@ -454,7 +455,10 @@ impl RunHead {
             return Err(Refusal::Paused { key: key() });
         }
         let ends = commit.events.last().is_some_and(Event::ends_log);
-        if ends && !commit.end_over_unread && self.has_unread(commit.horizon) {
+        // A run that continues as new never ends over unread inputs: its successor could not get them.
+        let continues = matches!(commit.events.last(), Some(Event::RunContinued(_)));
+        let over_unread = commit.end_over_unread && !continues;
+        if ends && !over_unread && self.has_unread(commit.horizon) {
             let tail = Index(self.next_index.0 - 1);
             return Err(Refusal::Unread { key: key(), tail }); // R5
         }

@@ -114,7 +114,7 @@ impl Code {
                 }
                 if let Poll::Ready(result) = result {
                     self.cell.lock().engine.finish(result);
-                    self.future = None;
+                    drop_user_code(self.future.take());
                 }
                 Ok(())
             }
@@ -203,13 +203,13 @@ impl Code {
     fn drop_code(&mut self) {
         self.cell.lock().engine.detach();
         let future = self.future.take();
-        drop(future);
+        drop_user_code(future);
         // Handlers and compensations may hold the context, and so the cell itself.
         let (queries, updates, compensations) = {
             let mut state = self.cell.lock();
             (std::mem::take(&mut state.queries), std::mem::take(&mut state.updates), std::mem::take(&mut state.compensations))
         };
-        drop((queries, updates, compensations));
+        drop_user_code((queries, updates, compensations));
     }
 }
 
@@ -229,6 +229,11 @@ pub(crate) fn answer_update(cell: &RunCell, update: UpdateReceived) {
     let mut state = cell.lock();
     state.engine.answer_update(update.update_id, result);
     state.updates.entry(update.name).or_insert(handler);
+}
+
+/// Drops what holds user code. A panic there ends nothing but itself: the run is let go anyway.
+pub(crate) fn drop_user_code<T>(code: T) {
+    drop(catch_unwind(AssertUnwindSafe(|| drop(code))));
 }
 
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {

@@ -5,11 +5,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::task::{Context, Wake, Waker};
 use std::thread;
+
+use crate::code::drop_user_code;
 
 /// How many tasks a thread takes from the queue at once: enough to save locking, few enough to share.
 const TAKE_MAX: usize = 16;
@@ -77,7 +80,7 @@ impl Executor {
         drop(queued);
         for task in alive.into_values().filter_map(|task| task.upgrade()) {
             let future = task.future.try_lock().ok().and_then(|mut slot| slot.take());
-            drop(future);
+            drop_user_code(future);
         }
     }
 }
@@ -145,14 +148,18 @@ impl Task {
         self.queued.store(false, Ordering::Release);
         let mut slot = self.future.lock().unwrap_or_else(PoisonError::into_inner);
         let waker = Waker::from(self.clone());
-        let done = slot.as_mut().is_some_and(|future| future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+        let done = slot.as_mut().is_some_and(|future| {
+            // User code is contained where it is polled and dropped; this keeps the thread alive should anything get past that.
+            let poll = || future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+            catch_unwind(AssertUnwindSafe(poll)).unwrap_or(true)
+        });
         if done {
             self.queue.lock().alive.remove(&self.number);
         }
         if done || self.queue.stopped.load(Ordering::SeqCst) {
             let future = slot.take();
             drop(slot);
-            drop(future);
+            drop_user_code(future);
         }
     }
 }

@@ -108,3 +108,57 @@ async fn a_dropped_engine_frees_its_directory() {
         drop(onward);
     }
 }
+
+/// Every signal that was acknowledged is there, however often the run continues as new while they pour in.
+async fn pours_into_generations(builder: Builder) {
+    async fn collect(ctx: Ctx, mut seen: Vec<u32>) -> Result<Vec<u32>> {
+        let next: u32 = ctx.signal("go").recv().await?;
+        if next == u32::MAX {
+            return Ok(seen);
+        }
+        seen.push(next);
+        ctx.continue_as_new(&seen).await
+    }
+    let onward = builder.workflow("collect", collect).start().await.unwrap();
+    let run = onward.start::<Vec<u32>, _>("collect", &Vec::<u32>::new()).id("collector").await.unwrap();
+    for number in 0..150u32 {
+        run.signal("go", &number).await.unwrap();
+    }
+    run.signal("go", &u32::MAX).await.unwrap();
+    assert_eq!(run.result().await.unwrap(), (0..150).collect::<Vec<u32>>());
+    onward.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_signal_is_lost_between_generations() {
+    pours_into_generations(in_memory()).await;
+    let directory = tempfile::tempdir().unwrap();
+    pours_into_generations(embedded(directory.path())).await;
+}
+
+/// What a workflow holds may panic when it is dropped; the thread that drops it goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_in_a_drop_is_contained() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+    async fn bomb(ctx: Ctx, _: ()) -> Result<()> {
+        let _bomb = Bomb;
+        ctx.signal("never").recv().await
+    }
+    async fn fine(ctx: Ctx, number: u32) -> Result<u32> {
+        ctx.step("fine", async || Ok::<_, Failure>(number)).await
+    }
+    let builder = in_memory().threads(1).cached_runs_max(0).workflow("bomb", bomb).workflow("fine", fine);
+    let onward = builder.start().await.unwrap();
+    for number in 0..3 {
+        let waiting = onward.start::<(), _>("bomb", &()).id(format!("bomb-{number}")).await.unwrap();
+        crate::site::until_logged(&waiting, "signal_awaited", 1).await;
+        let run = onward.start::<u32, _>("fine", &number).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), number);
+    }
+    crate::site::eventually("the bombs are out of memory", async || (onward.hot_runs() == 0).then_some(())).await;
+}
