@@ -125,5 +125,17 @@ pub async fn a_child_of_the_old_generation_hears_once_of_its_end(kit: Kit) {
 fn continued(held: &Held) -> Commit {
     let carried = CarriedSignal { name: name("paid"), payload: json("1"), signal_id: None, sender: None };
     let events = vec![RunContinued { input: json("2") }.into()];
-    Commit { carries: vec![carried], end_over_unread: true, ..held.commit(events) }
+    Commit { carries: vec![carried], ..held.commit(events) }
+}
+
+/// What the worker has not seen could not go along, so it is never left behind: also not by a worker that insists.
+pub async fn a_run_does_not_continue_over_what_its_worker_has_not_seen(kit: Kit) {
+    let held = kit.start_held("r").await;
+    let unread = kit.append("r", signal(Some("a"))).await.unwrap();
+    let insisting = Commit { end_over_unread: true, ..continued(&held) };
+    refused(kit.store().commit(insisting).await, "inputs_unread");
+    assert_eq!(kit.log("r").await, ["run_started", "signal_received"]);
+    let seeing = Commit { horizon: unread.index, ..continued(&held) };
+    kit.store().commit(seeing).await.unwrap();
+    assert_eq!(kit.log("r").await, ["run_started"]);
 }
