@@ -89,7 +89,10 @@ where
     JoinAll { lanes: Lanes::open(futures), first_failure: None }
 }
 
-/// Waits for the first that succeeds, in the order of the log, and drops the others; fails when all have failed.
+/// Waits for the first that succeeds and drops the others; fails when all have failed.
+///
+/// Who succeeds first is a function of the log. Of those that have succeeded already when the race begins, the first in the list wins;
+/// `select!` goes by the log there too.
 pub fn race<I, T>(futures: I) -> Race<FutureOf<I>>
 where
     I: IntoIterator,

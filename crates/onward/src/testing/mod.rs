@@ -15,6 +15,7 @@
 //! script.assert_deterministic();
 //! ```
 
+mod background;
 mod script;
 mod world;
 

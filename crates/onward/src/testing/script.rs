@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use onward_core::engine::Fault;
@@ -14,6 +14,7 @@ use onward_core::{Event, Failure, Log, Name, Payload, Place, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::background::{self, Background};
 use super::world::{World, key};
 use crate::Result;
 use crate::cell::StepScript;
@@ -40,6 +41,8 @@ pub struct Script {
     promises: BTreeMap<Name, Result<Payload>>,
     timeline: Vec<(Duration, Event)>,
     shadow: bool,
+    /// Where steps that are not scripted run; made when it is first needed, shared by all runs.
+    background: Arc<OnceLock<Background>>,
 }
 
 /// How a scripted run ended.
@@ -145,6 +148,7 @@ impl Script {
             promises: BTreeMap::new(),
             timeline: Vec::new(),
             shadow: true,
+            background: Arc::default(),
         }
     }
 
@@ -297,13 +301,15 @@ impl Script {
     #[track_caller]
     fn play(&self, chooser: &mut dyn Chooser, seed: u64) -> Outcome {
         let steps = Arc::new(Steps { answers: Mutex::new(self.steps.clone()), ran: Mutex::default() });
-        let shared = Shared { deps: Arc::new(self.registry.deps.clone()), script: Some(steps.clone()), ..Shared::default() };
-        let world = World::with_handler(self.handler.clone(), self.input.clone(), shared, seed);
+        let runtime = Some(self.background.get_or_init(Background::start).handle());
+        let shared =
+            Shared { deps: Arc::new(self.registry.deps.clone()), script: Some(steps.clone()), runtime, ..Shared::default() };
+        let world = World::with_handler(self.handler.clone(), self.input.clone(), shared, seed).waking(background::waker());
         let world = if self.shadow { world } else { world.without_shadow() };
         let started = world.now();
         let mut timeline = self.timeline.clone();
         timeline.sort_by_key(|(after, _)| *after);
-        let mut play = Play { script: self, world, timeline: timeline.into(), started, async_runtime: None };
+        let mut play = Play { script: self, world, timeline: timeline.into(), started };
         play.play_out(chooser);
         let Play { world, .. } = play;
         let steps_run = steps.ran.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -434,7 +440,6 @@ struct Play<'a> {
     world: World,
     timeline: VecDeque<(Duration, Event)>,
     started: Timestamp,
-    async_runtime: Option<tokio::runtime::Runtime>,
 }
 
 impl Play<'_> {
@@ -470,7 +475,7 @@ impl Play<'_> {
                 if !self.world.has_running_steps() {
                     return;
                 }
-                self.let_steps_run();
+                background::wait();
                 continue;
             };
             if chooser.before_commit() == Choice::Crash {
@@ -482,16 +487,6 @@ impl Play<'_> {
                 self.world.crash();
             }
         }
-    }
-
-    /// A step's closure awaits something real: give it an async runtime and a moment.
-    fn let_steps_run(&mut self) {
-        let runtime = self.async_runtime.get_or_insert_with(|| {
-            let build = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            build.expect("a test can have an async runtime")
-        });
-        self.world.use_runtime(runtime.handle().clone());
-        runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
     }
 
     /// What could happen now: everything that answers the code, and the earliest of what time brings.

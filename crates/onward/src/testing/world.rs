@@ -36,6 +36,8 @@ pub struct World {
     pub(crate) sent: Vec<onward_core::run::Delivery>,
     once: BTreeMap<String, (String, onward_core::Index)>,
     shadow: bool,
+    /// Woken when a step makes progress.
+    waker: Waker,
     shadow_replays: u64,
     /// What the code does wrong right after the last commit, as a replay found; it would do it live, too.
     found: Option<Fault>,
@@ -90,9 +92,16 @@ impl World {
             sent: Vec::new(),
             once: BTreeMap::new(),
             shadow: true,
+            waker: Waker::noop().clone(),
             shadow_replays: 0,
             found: None,
         }
+    }
+
+    /// Wakes `waker` when a step makes progress.
+    pub(crate) fn waking(mut self, waker: Waker) -> World {
+        self.waker = waker;
+        self
     }
 
     pub(crate) fn without_shadow(mut self) -> World {
@@ -184,7 +193,7 @@ impl World {
                 code.feed(record.clone());
             }
         }
-        let need = code.advance(Waker::noop());
+        let need = code.advance(&self.waker);
         self.code = Some(code);
         match need? {
             Need::Commit(draft) => Ok(Some(draft)),
@@ -240,14 +249,6 @@ impl World {
 
     pub(crate) fn has_running_steps(&self) -> bool {
         self.code.as_ref().is_some_and(Code::has_running_steps)
-    }
-
-    /// Steps that really wait for something need an async runtime from now on.
-    pub(crate) fn use_runtime(&mut self, runtime: tokio::runtime::Handle) {
-        if self.shared.runtime.is_none() {
-            self.shared.runtime = Some(runtime);
-            self.code = None;
-        }
     }
 
     pub(crate) fn open_calls(&self) -> Vec<String> {

@@ -244,3 +244,32 @@ fn a_run_that_goes_on_waiting_after_a_steps_result_waits() {
     crash_and_pump(&mut world);
     assert_eq!(world.output(), "1");
 }
+
+/// Steps that are not scripted run for real, whatever they await.
+fn a_script_runs_what_steps_await() {
+    async fn naps(ctx: Ctx, _: ()) -> Result<u32> {
+        let nap = |number: u32| {
+            ctx.step("nap", async move || {
+                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+                tokio::spawn(async move { number }).await
+            })
+        };
+        let first = nap(1).await?;
+        Ok(first + nap(2).await?)
+    }
+    let script = onward::testing::Script::new(naps, &());
+    let outcome = script.run();
+    assert_eq!(outcome.output::<u32>(), 3);
+    assert_eq!(outcome.steps_run(), ["nap", "nap"]);
+    script.crash_everywhere();
+}
+
+#[test]
+fn a_script_runs_what_steps_await_in_a_plain_test() {
+    a_script_runs_what_steps_await();
+}
+
+#[tokio::test]
+async fn a_script_runs_what_steps_await_in_an_async_test() {
+    a_script_runs_what_steps_await();
+}
