@@ -27,6 +27,9 @@ pub struct Emitted {
     pub value: Payload,
 }
 
+/// The calls that only read.
+const READS: &[&str] = &["state", "now", "is_canceled"];
+
 pub(crate) struct RunCell {
     state: Mutex<State>,
     pub deps: Arc<Deps>,
@@ -50,6 +53,8 @@ pub(crate) struct State {
     pub poll_all: u64,
     pub driver: Waker,
     pub in_step: bool,
+    /// A query is being answered: whatever would change the run is refused.
+    pub in_query: bool,
     pub queries: HashMap<Name, Answerer>,
     pub updates: HashMap<Name, Answerer>,
     pub compensations: Vec<crate::ctx::Compensation>,
@@ -63,6 +68,7 @@ impl RunCell {
             poll_all: 0,
             driver: Waker::noop().clone(),
             in_step: false,
+            in_query: false,
             queries: HashMap::new(),
             updates: HashMap::new(),
             compensations: Vec::new(),
@@ -89,6 +95,11 @@ impl RunCell {
                 "{what} was called inside a step: a step must not use the workflow's context, \
                  because what it does there could not be replayed; do it before or after the step"
             ));
+        }
+        if state.in_query && !READS.contains(&what) {
+            // Unwinds into the one who asked, with the lock free; the run does not notice.
+            drop(state);
+            panic!("`{what}` changes the run, and a query must not: use an update");
         }
         state
     }

@@ -192,10 +192,17 @@ impl Code {
     /// Asks the code something without recording it.
     pub fn query(&self, name: &Name, input: Payload) -> Option<Result<Payload, Failure>> {
         // Taken out while it runs: the handler may use the context.
-        let mut answerer = self.cell.lock().queries.remove(name)?;
+        let mut answerer = {
+            let mut state = self.cell.lock();
+            let answerer = state.queries.remove(name)?;
+            state.in_query = true;
+            answerer
+        };
         let answer = catch_unwind(AssertUnwindSafe(|| answerer(input)))
             .unwrap_or_else(|panic| Err(Failure::new("panicked", format!("the query panicked: {}", panic_message(&*panic)))));
-        self.cell.lock().queries.entry(name.clone()).or_insert(answerer);
+        let mut state = self.cell.lock();
+        state.in_query = false;
+        state.queries.entry(name.clone()).or_insert(answerer);
         Some(answer)
     }
 

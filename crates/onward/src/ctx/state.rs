@@ -22,7 +22,7 @@ impl RunState {
     pub fn set(&self, key: &str, value: &(impl Serialize + ?Sized)) {
         let cell = &self.ctx.cell;
         let (key, value) = (name_or_misuse(cell, "state", key), payload_or_misuse(cell, "state", value));
-        cell.call("state").engine.set_state(key, value);
+        cell.call("state().set").engine.set_state(key, value);
     }
 
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
@@ -33,7 +33,7 @@ impl RunState {
 
     pub fn clear(&self, key: &str) {
         let key = name_or_misuse(&self.ctx.cell, "state", key);
-        self.ctx.cell.call("state").engine.clear_state(&key);
+        self.ctx.cell.call("state().clear").engine.clear_state(&key);
     }
 
     pub fn keys(&self) -> Vec<Name> {

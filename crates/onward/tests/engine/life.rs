@@ -162,3 +162,30 @@ async fn a_panic_in_a_drop_is_contained() {
     }
     crate::site::eventually("the bombs are out of memory", async || (onward.hot_runs() == 0).then_some(())).await;
 }
+
+/// A query that tries to change the run is told so, and the run does not notice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_cannot_change_the_run() {
+    async fn asked(ctx: Ctx, _: ()) -> Result<u32> {
+        let inner = ctx.clone();
+        ctx.state().set("count", &1u32);
+        ctx.query("read", move |(): ()| Ok((inner.state().get::<u32>("count")?, inner.now().0 > 0)));
+        let inner = ctx.clone();
+        ctx.query("write", move |(): ()| {
+            inner.state().set("count", &2u32);
+            Ok(inner.random())
+        });
+        ctx.signal("end").recv::<()>().await?;
+        Ok(ctx.state().get("count")?.unwrap_or(0))
+    }
+    let onward = in_memory().workflow("asked", asked).start().await.unwrap();
+    let run = onward.start::<u32, _>("asked", &()).await.unwrap();
+    crate::site::until_logged(&run, "signal_awaited", 1).await;
+    let before = run.log().await.unwrap();
+    let refused = run.query::<u64>("write", &()).await.unwrap_err();
+    assert!(refused.to_string().contains("use an update"), "{refused}");
+    assert_eq!(run.query::<(Option<u32>, bool)>("read", &()).await.unwrap(), (Some(1), true));
+    assert_eq!(run.log().await.unwrap(), before);
+    run.signal("end", &()).await.unwrap();
+    assert_eq!(run.result().await.unwrap(), 1);
+}
