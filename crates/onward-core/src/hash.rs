@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for Hash {
     }
 }
 
-/// How deep canonicalisation follows; deeper text is compared byte for byte.
+/// How deep canonicalization follows; deeper text is compared byte for byte.
 const DEPTH_MAX: usize = 128;
 
 /// The canonical form, or `None` when `text` is not JSON.

@@ -30,7 +30,7 @@ macro_rules! text_id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Accepts 1 to 255 bytes of UTF-8 without control characters; compared byte for byte, never normalised.
+            /// Accepts 1 to 255 bytes of UTF-8 without control characters; compared byte for byte, never normalized.
             pub fn new(text: impl AsRef<str>) -> Result<$name, NameError> {
                 let text = text.as_ref();
                 if text.is_empty() {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_limited_by_bytes_and_never_normalised() {
+    fn names_are_limited_by_bytes_and_never_normalized() {
         assert!(Name::new("a".repeat(255)).is_ok());
         assert_eq!(Name::new("é".repeat(128)), Err(NameError::TooLong { what: "name", bytes: 256 }));
         assert_eq!(Name::new(""), Err(NameError::Empty { what: "name" }));

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec::{DecodeError, Field, Raw, Reader, message, put_nested};
 use crate::{Epoch, Event, Index, Timestamp};
 
-/// Made up by the worker for each commit, so that a repeat after a lost reply is recognised.
+/// Made up by the worker for each commit, so that a repeat after a lost reply is recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CommitId(pub u64);

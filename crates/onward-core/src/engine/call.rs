@@ -5,7 +5,7 @@ use crate::event::{ChildCanceled, TaskCanceled, WaitCanceled};
 use crate::task::RetryPolicy;
 use crate::{Event, Failure, Hash, Index, Name, Payload, Place, RunId};
 
-/// What a recorded step is recognised by.
+/// What a recorded step is recognized by.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StepIdentity {
     pub name: Name,

@@ -1,4 +1,4 @@
-//! Versions of one piece of code: which behaviour a run has, for ever.
+//! Versions of one piece of code: which behavior a run has, for ever.
 
 use super::{Engine, Fault};
 use crate::event::{Divergence, VersionChosen};

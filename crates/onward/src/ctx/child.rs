@@ -28,9 +28,6 @@ pub struct Child<T> {
 
 durable_call!(Child<T>);
 
-/// Another name for what [`Ctx::child`] returns: it is both builder, handle and future.
-pub type ChildHandle<T> = Child<T>;
-
 impl<T> Child<T> {
     fn option(self, set: impl Fn(&mut ChildStarted)) -> Self {
         self.call.configure(|event| {

@@ -26,7 +26,7 @@ use crate::cell::{Emitted, RunCell};
 
 pub use approval::Approval;
 pub use call::Durable;
-pub use child::{Child, ChildHandle};
+pub use child::Child;
 pub(crate) use compensation::{Compensation, compensate};
 pub use promise::Promise;
 pub use signal::{Recv, RecvTimeout, SignalSource, Signals};

@@ -54,7 +54,6 @@ pub(super) struct Driver {
 enum Turn {
     Again,
     Wait,
-    Leave,
 }
 
 impl Driver {
@@ -110,7 +109,8 @@ impl Driver {
         })
     }
 
-    fn take_news(&mut self, waker: &Waker) -> Turn {
+    /// Takes what came; says whether the lease is lost.
+    fn take_news(&mut self, waker: &Waker) -> bool {
         let News { records, queries, lost, evict } = self.inbox.take(waker);
         if !records.is_empty() || !queries.is_empty() {
             self.wake_up();
@@ -118,11 +118,11 @@ impl Driver {
         records.into_iter().for_each(|record| self.code.feed(record));
         self.queries.extend(queries);
         self.evict |= evict;
-        if lost { Turn::Leave } else { Turn::Wait }
+        lost
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Turn {
-        if let Turn::Leave = self.take_news(cx.waker()) {
+        if self.take_news(cx.waker()) {
             // Lost, as far as we know; giving it back does no harm to whoever has it now.
             return self.leave(true);
         }
@@ -325,7 +325,7 @@ impl Future for Driver {
                 return Poll::Ready(());
             }
             match this.turn(cx) {
-                Turn::Again | Turn::Leave => {}
+                Turn::Again => {}
                 Turn::Wait => return Poll::Pending,
             }
         }
