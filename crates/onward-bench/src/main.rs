@@ -13,6 +13,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
+/// The same as the `onward` binary's (ADR 0011).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What to measure, and how long.
 pub struct Plan {
     pub quick: bool,

@@ -20,9 +20,9 @@ async fn wait(ctx: Ctx, number: u64) -> onward::Result<u64> {
 pub async fn measure(plan: &Plan) -> Result<()> {
     let directory = plan.fresh()?;
     let onward = Onward::embedded(directory.path()).register(&WAIT, wait).start().await?;
-    let count: u64 = if plan.quick { 20_000 } else { 100_000 };
+    let count: u64 = if plan.quick { 30_000 } else { 100_000 };
     // The caches of store and worker fill with the first runs; what counts is what each further one adds.
-    let warm_up = count / 10;
+    let warm_up = 10_000;
     start(&onward, 0..warm_up).await?;
     settle(&onward).await?;
     let (memory, disk) = (resident(), disk_bytes(directory.path())?);

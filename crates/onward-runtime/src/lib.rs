@@ -39,7 +39,7 @@ pub use inbox::Inbox;
 pub use port::WorkerPort;
 pub use question::Decide;
 pub use verbs::{SendSignal, StartRun};
-pub use watch::RunWatch;
+pub use watch::{OutcomeWatch, RunWatch};
 pub use worker::WorkerProfile;
 
 use hub::Hub;

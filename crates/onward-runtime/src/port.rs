@@ -85,7 +85,7 @@ impl WorkerPort {
         self.runtime().hub().inboxes.close(key, epoch);
     }
 
-    pub fn commit(&self, commit: Commit) -> StoreFuture<'_, Committed> {
+    pub fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
         self.runtime().store().commit(commit)
     }
 

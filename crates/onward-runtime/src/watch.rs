@@ -3,16 +3,17 @@
 //! A watch is a bell at the run: the store's listener rings it, and its owner then reads what there is. A bell that was not rung costs
 //! time only: its owner looks by itself now and then, ever less often, because many may wait for months.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use onward_core::view::{RunView, outcome};
 use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey};
+use onward_store::Started;
 use tokio::sync::Notify;
 
 use crate::by_run::{ByRun, lock};
-use crate::{Runtime, RuntimeError};
+use crate::{Runtime, RuntimeError, StartRun};
 
 /// By how much the pauses between own looks may grow over the fallback.
 const PATIENCE_MAX: u32 = 16;
@@ -73,9 +74,11 @@ impl Bell {
     fn ring(&self, position: Position, record: &Record) {
         let mut heard = lock(&self.heard);
         heard.position = heard.position.max(Some(position));
-        heard.outcome = outcome(record);
+        if heard.outcome.is_none() {
+            heard.outcome = outcome(record);
+        }
         drop(heard);
-        self.rung.notify_one();
+        self.rung.notify_waiters();
     }
 }
 
@@ -84,21 +87,30 @@ struct Hung {
     runtime: Runtime,
     key: RunKey,
     bell: Arc<Bell>,
-    patience: u32,
 }
 
 impl Hung {
     fn new(runtime: &Runtime, key: &RunKey, curious: bool) -> Hung {
         let bell = runtime.hub().watches.hang(key, curious);
-        Hung { runtime: runtime.clone(), key: key.clone(), bell, patience: 1 }
+        Hung { runtime: runtime.clone(), key: key.clone(), bell }
     }
 
-    /// Waits until the bell rings, or returns false when it is time to look without.
-    async fn rung(&mut self) -> bool {
-        let pause: Duration = self.runtime.options().fallback * self.patience;
-        let rung = tokio::time::timeout(pause, self.bell.rung.notified()).await.is_ok();
-        self.patience = if rung { 1 } else { (self.patience * 2).min(PATIENCE_MAX) };
-        rung
+    /// Returns what `heard` finds as soon as it finds it, or `None` when it is time to look without the bell.
+    async fn hear<T>(&self, patience: &mut u32, mut heard: impl FnMut(&Heard) -> Option<T>) -> Option<T> {
+        let until = tokio::time::Instant::now() + self.runtime.options().fallback * *patience;
+        loop {
+            let mut rung = pin!(self.bell.rung.notified());
+            // First the ear, then the look: what rings in between is heard.
+            rung.as_mut().enable();
+            if let Some(found) = heard(&lock(&self.bell.heard)) {
+                *patience = 1;
+                return Some(found);
+            }
+            if tokio::time::timeout_at(until, rung).await.is_err() {
+                *patience = (*patience * 2).min(PATIENCE_MAX);
+                return None;
+            }
+        }
     }
 }
 
@@ -112,6 +124,7 @@ impl Drop for Hung {
 pub struct RunWatch {
     hung: Hung,
     seen: Position,
+    patience: u32,
 }
 
 impl RunWatch {
@@ -120,17 +133,16 @@ impl RunWatch {
     /// Fails with `run_not_found` when the run is deleted. May be dropped at any time without missing a change.
     pub async fn changed(&mut self) -> Result<(), RuntimeError> {
         loop {
-            let heard = lock(&self.hung.bell.heard).position;
-            if let Some(position) = heard.filter(|position| *position > self.seen) {
+            let seen = self.seen;
+            let news = |heard: &Heard| heard.position.filter(|position| *position > seen);
+            if let Some(position) = self.hung.hear(&mut self.patience, news).await {
                 self.seen = position;
                 return Ok(());
             }
-            if !self.hung.rung().await {
-                let head = self.hung.runtime.read_head(&self.hung.key).await?;
-                let position = (head.generation, head.next_index);
-                if std::mem::replace(&mut self.seen, position) != position {
-                    return Ok(());
-                }
+            let head = self.hung.runtime.read_head(&self.hung.key).await?;
+            let position = (head.generation, head.next_index);
+            if std::mem::replace(&mut self.seen, position) != position {
+                return Ok(());
             }
         }
     }
@@ -141,12 +153,44 @@ impl RunWatch {
     }
 }
 
+/// Waits for the end of one run, and keeps its outcome for whoever asks again.
+pub struct OutcomeWatch {
+    hung: Hung,
+    /// The watch is older than the run, so the bell rings for its end: no need to ask the store first.
+    older: bool,
+}
+
+impl OutcomeWatch {
+    /// Waits until the run is closed, through all its generations, and returns its result.
+    pub async fn outcome(&self) -> Result<Result<Payload, Failure>, RuntimeError> {
+        let heard = |heard: &Heard| heard.outcome.clone();
+        let (mut look, mut patience) = (!self.older, 1);
+        loop {
+            if look && let Some(outcome) = self.hung.runtime.read_outcome(&self.hung.key).await? {
+                return Ok(outcome);
+            }
+            if let Some(outcome) = self.hung.hear(&mut patience, heard).await {
+                return Ok(outcome);
+            }
+            look = true;
+        }
+    }
+}
+
 impl Runtime {
     /// Watches a run from now on.
     pub async fn watch_run(&self, key: &RunKey) -> Result<RunWatch, RuntimeError> {
         let hung = Hung::new(self, key, true);
         let head = self.read_head(key).await?;
-        Ok(RunWatch { hung, seen: (head.generation, head.next_index) })
+        Ok(RunWatch { hung, seen: (head.generation, head.next_index), patience: 1 })
+    }
+
+    /// Starts a run and waits for its end from before its start, which spares asking the store whether it is over already.
+    pub async fn start_and_watch(&self, start: StartRun) -> Result<(Started, OutcomeWatch), RuntimeError> {
+        let hung = Hung::new(self, &start.key, false);
+        let started = self.start_run(start).await?;
+        let older = started.created;
+        Ok((started, OutcomeWatch { hung, older }))
     }
 
     /// Waits until the run is closed, through all its generations.
@@ -157,18 +201,6 @@ impl Runtime {
 
     /// Waits until the run is closed and returns its result, without reading its log.
     pub async fn wait_for_outcome(&self, key: &RunKey) -> Result<Result<Payload, Failure>, RuntimeError> {
-        let mut hung = Hung::new(self, key, false);
-        if let Some(outcome) = self.read_outcome(key).await? {
-            return Ok(outcome);
-        }
-        loop {
-            hung.rung().await;
-            if let Some(outcome) = lock(&hung.bell.heard).outcome.take() {
-                return Ok(outcome);
-            }
-            if let Some(outcome) = self.read_outcome(key).await? {
-                return Ok(outcome);
-            }
-        }
+        OutcomeWatch { hung: Hung::new(self, key, false), older: false }.outcome().await
     }
 }

@@ -179,7 +179,7 @@ impl Store for EmbeddedStore {
         self.write(|to| Op::ClaimRuns(request, to))
     }
 
-    fn commit(&self, mut commit: Commit) -> StoreFuture<'_, Committed> {
+    fn commit(&self, mut commit: Commit) -> StoreFuture<'static, Committed> {
         if let Err(error) = payloads::check_commit(&commit, self.payload_bytes_max) {
             return refuse(error);
         }

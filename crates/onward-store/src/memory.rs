@@ -88,11 +88,9 @@ impl Store for MemoryStore {
         Box::pin(async move { Ok(self.write(|state, now| state.claim_runs(&request, now))) })
     }
 
-    fn commit(&self, commit: Commit) -> StoreFuture<'_, Committed> {
-        Box::pin(async move {
-            payloads::check_commit(&commit, self.payload_bytes_max)?;
-            self.write(|state, now| state.commit(commit, now))
-        })
+    fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
+        let checked = payloads::check_commit(&commit, self.payload_bytes_max);
+        Box::pin(std::future::ready(checked.and_then(|()| self.write(|state, now| state.commit(commit, now)))))
     }
 
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {

@@ -13,7 +13,7 @@ use onward_core::event::{PauseReason, RunPaused};
 use onward_core::run::Wait;
 use onward_core::view::RunView;
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, Record, RunId, RunKey};
-use onward_runtime::{Background, CallId, Decide, Runtime, SendSignal, StartRun};
+use onward_runtime::{Background, CallId, Decide, OutcomeWatch, Runtime, SendSignal, StartRun};
 use onward_store::{Appended, RunPage, RunQuery, Store, WaitQuery};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -95,7 +95,7 @@ impl Onward {
 
     /// A handle on a run that exists already.
     pub fn run<O>(&self, id: &str) -> Result<RunHandle<O>, Error> {
-        Ok(RunHandle { onward: self.clone(), key: self.key(id)?, output: PhantomData })
+        Ok(RunHandle { onward: self.clone(), key: self.key(id)?, outcome: None, output: PhantomData })
     }
 
     pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, Error> {
@@ -245,8 +245,8 @@ impl<O> Start<O> {
         let key = self.onward.key(&id)?;
         let input = self.input.map_err(convert("the input"))?;
         let start = StartRun { key: key.clone(), kind, version, input, seed: random_u64(), signal };
-        inner.runtime.start_run(start).await?;
-        Ok(RunHandle { onward: self.onward.clone(), key, output: PhantomData })
+        let (_, outcome) = inner.runtime.start_and_watch(start).await?;
+        Ok(RunHandle { onward: self.onward, key, outcome: Some(Arc::new(outcome)), output: PhantomData })
     }
 }
 
@@ -272,19 +272,26 @@ fn new_run_id() -> String {
 pub struct RunHandle<O> {
     onward: Onward,
     key: RunKey,
+    /// Where the run was started with this handle.
+    outcome: Option<Arc<OutcomeWatch>>,
     output: PhantomData<fn() -> O>,
 }
 
 impl<O> Clone for RunHandle<O> {
     fn clone(&self) -> Self {
-        RunHandle { onward: self.onward.clone(), key: self.key.clone(), output: PhantomData }
+        let (onward, key, outcome) = (self.onward.clone(), self.key.clone(), self.outcome.clone());
+        RunHandle { onward, key, outcome, output: PhantomData }
     }
 }
 
 impl<O: DeserializeOwned> RunHandle<O> {
     /// Waits for the run to end and returns what it returned.
     pub async fn result(&self) -> Result<O, Error> {
-        match self.runtime().wait_for_outcome(&self.key).await? {
+        let outcome = match &self.outcome {
+            Some(watch) => watch.outcome().await?,
+            None => self.runtime().wait_for_outcome(&self.key).await?,
+        };
+        match outcome {
             Ok(output) => output.read().map_err(|source| Error::Convert { what: "the output", source }),
             Err(failure) => Err(Error::RunFailed { run: self.id().to_owned(), failure: Box::new(failure) }),
         }

@@ -37,6 +37,7 @@ struct QueueState {
     /// Every task that is not done. A future holds wakers to its own task, so somebody else must end it when all stops.
     alive: HashMap<u64, Weak<Task>>,
     next_number: u64,
+    /// How many threads sleep and have not been told to wake up.
     sleeping: usize,
 }
 
@@ -121,7 +122,6 @@ impl Queue {
             }
             state.sleeping += 1;
             state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.sleeping -= 1;
         }
         let count = state.tasks.len().min(TAKE_MAX);
         mine.extend(state.tasks.drain(..count));
@@ -134,7 +134,9 @@ impl Queue {
             return;
         }
         state.tasks.push_back(task);
+        // Whoever is told is counted out at once: until it is awake, every further task would tell it again, a system call each.
         let wake = state.sleeping > 0;
+        state.sleeping -= usize::from(wake);
         drop(state);
         if wake {
             self.filled.notify_one();

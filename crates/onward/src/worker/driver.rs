@@ -189,8 +189,7 @@ impl Driver {
             carries,
         };
         self.carries = commit.carries.clone();
-        let (header, port) = (commit.header(), self.worker.port.clone());
-        self.in_flight = Some((header, Box::pin(async move { port.commit(commit).await })));
+        self.in_flight = Some((commit.header(), self.worker.port.commit(commit)));
     }
 
     /// Tries the commit in flight again, the same one with the same id: if the first one arrived after all, its answer comes
