@@ -20,6 +20,7 @@ chores:
   test                  everything that must pass: format, lints, tidy, tests, doc tests, examples
   tidy [--write]        the rules no compiler knows; --write brings docs/invariants.md up to date
   torture --minutes N   the crash tests of onward-cli, repeated with fresh seeds for N minutes
+  gen                   prints the .proto file and its descriptor from the code of onward-wire
   bench [ARGS]          onward-bench in release mode, with ARGS
 ";
 
@@ -45,6 +46,10 @@ fn chore(arguments: &[&str]) -> Result<()> {
             tidy::check(&repository)
         }
         ["torture", "--minutes", minutes] => torture(&repository, minutes),
+        ["gen"] => {
+            let mut generate = cargo(&repository);
+            run(generate.env("ONWARD_GEN", "1").args(["test", "--package", "onward-wire", "--test", "wire", "--", "proto::"]))
+        }
         ["bench", arguments @ ..] => {
             let mut bench = cargo(&repository);
             run(bench.args(["run", "--release", "--package", "onward-bench", "--"]).args(arguments))

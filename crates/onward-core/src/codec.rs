@@ -11,6 +11,7 @@
 use bytes::Bytes;
 
 use crate::log::CommitId;
+use crate::schema::{FieldLine, Proto, Schema};
 use crate::{Epoch, Failure, Hash, Index, Name, Payload, Place, RunId, Timestamp};
 
 /// Why bytes could not be read back.
@@ -68,6 +69,9 @@ pub trait Field: Sized {
     fn absent() -> Option<Self> {
         None
     }
+
+    /// The field's type as `.proto` files say it; messages it is made of are added to `schema`.
+    fn proto(schema: &mut Schema) -> Proto;
 }
 
 /// A struct of numbered fields.
@@ -176,6 +180,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Declares a struct together with its field numbers.
+#[macro_export]
 macro_rules! message {
     ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$fmeta:meta])* $number:literal => $field:ident: $type:ty,)* }) => {
         $(#[$meta])*
@@ -217,12 +222,23 @@ macro_rules! message {
             fn decode(raw: $crate::codec::Raw<'_>) -> Result<Self, $crate::codec::DecodeError> {
                 <$name as $crate::codec::Message>::decode_fields(raw.bytes(stringify!($name))?)
             }
+            fn proto(schema: &mut $crate::schema::Schema) -> $crate::schema::Proto {
+                schema.message(stringify!($name), &[$(stringify!($meta)),*], |schema| {
+                    let _ = &schema;
+                    vec![$($crate::schema::FieldLine {
+                        number: $number,
+                        name: stringify!($field),
+                        docs: &[$(stringify!($fmeta)),*],
+                        proto: <$type as $crate::codec::Field>::proto(schema),
+                    },)*]
+                })
+            }
         }
     };
 }
-pub(crate) use message;
 
 /// Declares an enum of unit variants with stable numbers; text form is snake_case.
+#[macro_export]
 macro_rules! numbered {
     ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $number:literal => $variant:ident,)* }) => {
         $(#[$meta])*
@@ -251,10 +267,61 @@ macro_rules! numbered {
                 let what = stringify!($name);
                 $name::from_number(raw.varint(what)?).ok_or($crate::codec::DecodeError::Invalid { what })
             }
+            fn proto(schema: &mut $crate::schema::Schema) -> $crate::schema::Proto {
+                schema.enumeration(stringify!($name), &[$(stringify!($meta)),*], &[$(($number, stringify!($variant))),*])
+            }
         }
     };
 }
-pub(crate) use numbered;
+
+/// Declares an enum of which exactly one numbered variant is there; its JSON form is `{"variant": …}`, which keeps payloads byte for
+/// byte.
+#[macro_export]
+macro_rules! choice {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $number:literal => $variant:ident / $text:literal: $type:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        $vis enum $name { $($(#[$vmeta])* #[serde(rename = $text)] $variant($type),)* }
+
+        impl $crate::codec::Message for $name {
+            fn encode_fields(&self, out: &mut Vec<u8>) {
+                match self {
+                    $($name::$variant(value) => $crate::codec::Field::encode(value, $number, out),)*
+                }
+            }
+
+            fn decode_fields(bytes: &[u8]) -> Result<Self, $crate::codec::DecodeError> {
+                let mut reader = $crate::codec::Reader::new(bytes);
+                while let Some((number, raw)) = reader.field()? {
+                    match number {
+                        $($number => return <$type as $crate::codec::Field>::decode(raw).map($name::$variant),)*
+                        _ => {}
+                    }
+                }
+                Err($crate::codec::DecodeError::Invalid { what: stringify!($name) })
+            }
+        }
+
+        impl $crate::codec::Field for $name {
+            fn encode(&self, number: u32, out: &mut Vec<u8>) {
+                $crate::codec::put_nested(number, out, |out| $crate::codec::Message::encode_fields(self, out));
+            }
+            fn decode(raw: $crate::codec::Raw<'_>) -> Result<Self, $crate::codec::DecodeError> {
+                <$name as $crate::codec::Message>::decode_fields(raw.bytes(stringify!($name))?)
+            }
+            fn proto(schema: &mut $crate::schema::Schema) -> $crate::schema::Proto {
+                schema.one_of(stringify!($name), &[$(stringify!($meta)),*], "is", |schema| vec![
+                    $($crate::schema::FieldLine {
+                        number: $number,
+                        name: $text,
+                        docs: &[$(stringify!($vmeta)),*],
+                        proto: <$type as $crate::codec::Field>::proto(schema),
+                    },)*
+                ])
+            }
+        }
+    };
+}
 
 impl Field for u64 {
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
@@ -268,6 +335,9 @@ impl Field for u64 {
     fn absent() -> Option<u64> {
         Some(0)
     }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("uint64")
+    }
 }
 
 impl Field for u32 {
@@ -279,6 +349,9 @@ impl Field for u32 {
     }
     fn absent() -> Option<u32> {
         Some(0)
+    }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("uint32")
     }
 }
 
@@ -294,6 +367,9 @@ impl Field for i32 {
     fn absent() -> Option<i32> {
         Some(0)
     }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("sint32")
+    }
 }
 
 impl Field for bool {
@@ -305,6 +381,9 @@ impl Field for bool {
     }
     fn absent() -> Option<bool> {
         Some(false)
+    }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("bool")
     }
 }
 
@@ -320,6 +399,9 @@ impl Field for String {
     fn absent() -> Option<String> {
         Some(String::new())
     }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("string")
+    }
 }
 
 impl Field for Bytes {
@@ -328,6 +410,9 @@ impl Field for Bytes {
     }
     fn decode(raw: Raw<'_>) -> Result<Bytes, DecodeError> {
         raw.bytes("bytes").map(Bytes::copy_from_slice)
+    }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("bytes")
     }
 }
 
@@ -355,6 +440,9 @@ impl<T: Field> Field for Option<T> {
     fn absent() -> Option<Option<T>> {
         Some(None)
     }
+    fn proto(schema: &mut Schema) -> Proto {
+        schema.wrapper("Optional", T::proto)
+    }
 }
 
 impl<T: Field> Field for Box<T> {
@@ -366,6 +454,9 @@ impl<T: Field> Field for Box<T> {
     }
     fn absent() -> Option<Box<T>> {
         T::absent().map(Box::new)
+    }
+    fn proto(schema: &mut Schema) -> Proto {
+        T::proto(schema)
     }
 }
 
@@ -389,6 +480,9 @@ impl<T: Field> Field for Vec<T> {
     fn absent() -> Option<Vec<T>> {
         Some(Vec::new())
     }
+    fn proto(schema: &mut Schema) -> Proto {
+        schema.wrapper("Each", T::proto).repeated()
+    }
 }
 
 /// `Ok` is field 1, `Err` is field 2.
@@ -410,6 +504,14 @@ impl Field for Result<Payload, Failure> {
         }
         Err(DecodeError::Invalid { what: "result" })
     }
+    fn proto(schema: &mut Schema) -> Proto {
+        schema.one_of("Outcome", &[], "result", |schema| {
+            vec![
+                FieldLine { number: 1, name: "ok", docs: &[], proto: Payload::proto(schema) },
+                FieldLine { number: 2, name: "failed", docs: &[], proto: Failure::proto(schema) },
+            ]
+        })
+    }
 }
 
 macro_rules! text_field {
@@ -420,6 +522,9 @@ macro_rules! text_field {
             }
             fn decode(raw: Raw<'_>) -> Result<Self, DecodeError> {
                 <$type>::new(raw.text($what)?).map_err(|_| DecodeError::Invalid { what: $what })
+            }
+            fn proto(_: &mut Schema) -> Proto {
+                Proto::scalar("string")
             }
         }
     )*};
@@ -438,6 +543,9 @@ macro_rules! number_field {
             fn absent() -> Option<Self> {
                 Some($type(0))
             }
+            fn proto(_: &mut Schema) -> Proto {
+                Proto::scalar("uint64")
+            }
         }
     )*};
 }
@@ -451,6 +559,9 @@ impl Field for Hash {
     fn decode(raw: Raw<'_>) -> Result<Hash, DecodeError> {
         let bytes = raw.bytes("hash")?;
         bytes.try_into().map(Hash).map_err(|_| DecodeError::Invalid { what: "hash" })
+    }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("bytes")
     }
 }
 
@@ -469,5 +580,8 @@ impl Field for Place {
             path.push(u32::try_from(reader.varint()?).map_err(|_| DecodeError::Invalid { what: "place" })?);
         }
         Place::from_path(&path).ok_or(DecodeError::Invalid { what: "place" })
+    }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("uint32").repeated()
     }
 }

@@ -10,9 +10,10 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::codec::{DecodeError, Field, Message, Raw, Reader, message, numbered, put_nested};
+use crate::codec::{DecodeError, Field, Message, Raw, Reader, put_nested};
+use crate::schema::{FieldLine, Proto, Schema};
 use crate::task::TaskOptions;
-use crate::{Failure, Hash, Index, Name, Payload, Place, RunId, RunKey, Timestamp};
+use crate::{Failure, Hash, Index, Name, Payload, Place, RunId, RunKey, Timestamp, message, numbered};
 
 macro_rules! events {
     ($($(#[$meta:meta])* $number:literal => $name:ident / $text:literal,)*) => {
@@ -25,6 +26,10 @@ macro_rules! events {
             /// The event's name on every door.
             pub fn name(&self) -> &'static str {
                 match self { $(Event::$name(_) => $text,)* }
+            }
+
+            fn lines(schema: &mut Schema) -> Vec<FieldLine> {
+                vec![$(FieldLine { number: $number, name: $text, docs: &[], proto: $name::proto(schema) },)*]
             }
 
             pub fn encode(&self, out: &mut Vec<u8>) {
@@ -111,6 +116,9 @@ impl Field for Event {
     }
     fn decode(raw: Raw<'_>) -> Result<Event, DecodeError> {
         Event::decode(raw.bytes("event")?)
+    }
+    fn proto(schema: &mut Schema) -> Proto {
+        schema.one_of("Event", &["doc = \"One fact in a log.\""], "event", Event::lines)
     }
 }
 

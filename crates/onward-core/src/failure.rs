@@ -6,9 +6,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::Payload;
-use crate::codec::message;
 use crate::time::millis;
+use crate::{Payload, message};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

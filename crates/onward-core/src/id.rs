@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::codec::message;
+use crate::message;
 
 /// The longest name, id or key, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;

@@ -16,6 +16,7 @@ pub mod log;
 pub mod payload;
 pub mod random;
 pub mod run;
+pub mod schema;
 pub mod task;
 pub mod time;
 pub mod view;

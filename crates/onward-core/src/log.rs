@@ -11,8 +11,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::{DecodeError, Field, Raw, Reader, message, put_nested};
-use crate::{Epoch, Event, Index, Timestamp};
+use crate::codec::{DecodeError, Field, Raw, Reader, put_nested};
+use crate::schema::{FieldLine, Proto, Schema};
+use crate::{Epoch, Event, Index, Timestamp, message};
 
 /// Made up by the worker for each commit, so that a repeat after a lost reply is recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -93,6 +94,55 @@ impl Record {
             return Err(DecodeError::Missing { message: "Record", field: "events" });
         }
         Ok(record)
+    }
+}
+
+/// Index and time first, then the body as stores keep it.
+impl Field for Record {
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        put_nested(number, out, |out| {
+            self.index.encode(1, out);
+            self.at.encode(2, out);
+            put_nested(3, out, |out| self.encode_body(out));
+        });
+    }
+    fn decode(raw: Raw<'_>) -> Result<Record, DecodeError> {
+        let mut reader = Reader::new(raw.bytes("record")?);
+        let (mut index, mut at, mut body) = (Index(0), Timestamp(0), &[][..]);
+        while let Some((number, raw)) = reader.field()? {
+            match number {
+                1 => index = Index::decode(raw)?,
+                2 => at = Timestamp::decode(raw)?,
+                3 => body = raw.bytes("record")?,
+                _ => {}
+            }
+        }
+        Record::decode_body(index, at, body)
+    }
+    fn proto(schema: &mut Schema) -> Proto {
+        let body = schema.message(
+            "RecordBody",
+            &["doc = \"An input, or a whole commit; `commit` is absent for an input.\""],
+            |schema| {
+                let (commit, event) = (CommitHeader::proto(schema), Event::proto(schema));
+                vec![
+                    FieldLine { number: 1, name: "commit", docs: &[], proto: commit },
+                    FieldLine { number: 2, name: "events", docs: &[], proto: event.repeated() },
+                ]
+            },
+        );
+        schema.message("Record", &["doc = \"One append, with the index of its first event.\""], |_| {
+            vec![
+                FieldLine { number: 1, name: "index", docs: &[], proto: Proto::scalar("uint64") },
+                FieldLine {
+                    number: 2,
+                    name: "at",
+                    docs: &["doc = \"Milliseconds since 1970, by the store's clock.\""],
+                    proto: Proto::scalar("uint64"),
+                },
+                FieldLine { number: 3, name: "body", docs: &[], proto: body },
+            ]
+        })
     }
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::codec::{DecodeError, Field, Raw, Reader, put_bytes, put_nested};
+use crate::schema::{FieldLine, Proto, Schema};
 
 /// The content type of a payload that has none of its own.
 pub const JSON: &str = "application/json";
@@ -92,6 +93,19 @@ impl Field for Payload {
             }
         }
         Ok(payload)
+    }
+    fn proto(schema: &mut Schema) -> Proto {
+        schema.message("Payload", &[], |_| {
+            vec![
+                FieldLine { number: 1, name: "data", docs: &[], proto: Proto::scalar("bytes") },
+                FieldLine {
+                    number: 2,
+                    name: "content_type",
+                    docs: &["doc = \"Absent stands for JSON.\""],
+                    proto: Proto::scalar("string"),
+                },
+            ]
+        })
     }
 }
 

@@ -16,11 +16,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::codec::{DecodeError, Field, Reader, message, numbered};
+use crate::codec::{DecodeError, Field, Reader};
 use crate::event::{ChildCompleted, ChildFailed, OnParentClose, ParentLink, RunStarted, SignalReceived, TerminateRequested};
 use crate::log::{CommitHeader, CommitId};
 use crate::task::{Task, TaskId};
-use crate::{Epoch, Event, Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp};
+use crate::{Epoch, Event, Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp, message, numbered};
 
 numbered! {
     /// Where a run stands.
@@ -168,22 +168,23 @@ pub fn wait_key(generation: u32, place: &Place) -> String {
 /// How often an ending commit is refused over unread inputs before its worker ends the run all the same (rule 9).
 pub const END_REFUSALS_MAX: u32 = 3;
 
-/// What a worker asks a store to append.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Commit {
-    pub key: RunKey,
-    pub generation: u32,
-    pub epoch: Epoch,
-    pub n: u64,
-    pub commit_id: CommitId,
-    pub horizon: Index,
-    pub events: Vec<Event>,
-    /// The code can go on only when an input arrives: no step runs, nothing of this commit is left to deliver.
-    pub waits: bool,
-    /// End the run although inputs are unread: the worker has tried often enough (rule 9).
-    pub end_over_unread: bool,
-    /// The signals a run that continues as new takes with it.
-    pub carries: Vec<crate::event::CarriedSignal>,
+message! {
+    /// What a worker asks a store to append.
+    pub struct Commit {
+        1 => key: RunKey,
+        2 => generation: u32,
+        3 => epoch: Epoch,
+        4 => n: u64,
+        5 => commit_id: CommitId,
+        6 => horizon: Index,
+        7 => events: Vec<Event>,
+        /// The code can go on only when an input arrives: no step runs, nothing of this commit is left to deliver.
+        8 => waits: bool,
+        /// End the run although inputs are unread: the worker has tried often enough (rule 9).
+        9 => end_over_unread: bool,
+        /// The signals a run that continues as new takes with it.
+        10 => carries: Vec<crate::event::CarriedSignal>,
+    }
 }
 
 impl Commit {
@@ -194,12 +195,14 @@ impl Commit {
     }
 }
 
-/// The answer to a commit that was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Committed {
-    pub index: Index,
-    pub at: Timestamp,
-    pub status: Status,
+message! {
+    /// The answer to a commit that was taken.
+    #[derive(Copy, Eq)]
+    pub struct Committed {
+        1 => index: Index,
+        2 => at: Timestamp,
+        3 => status: Status,
+    }
 }
 
 /// Why an append was not taken. Nothing was written.

@@ -10,10 +10,13 @@
 
 use std::time::Duration;
 
-use crate::codec::{message, numbered};
+use serde::{Deserialize, Serialize};
+
+use crate::codec::{DecodeError, Field, Raw, Reader, put_nested, put_number};
 use crate::event::{Event, TaskCompleted, TaskFailed};
+use crate::schema::{FieldLine, Proto, Schema};
 use crate::time::millis;
-use crate::{Failure, Hash, Name, Payload, Place, RunKey, Timestamp, WorkerId};
+use crate::{Failure, Hash, Name, Payload, Place, RunKey, Timestamp, WorkerId, message, numbered};
 
 /// How many workers a task may lose before it is taken off its queue.
 pub const LOST_WORKERS_MAX: u32 = 5;
@@ -157,7 +160,8 @@ message! {
 }
 
 /// What a worker says about the attempt it holds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TaskReport {
     Completed(Payload),
     Failed(Failure),
@@ -166,6 +170,47 @@ pub enum TaskReport {
     Heartbeat {
         progress: Option<Payload>,
     },
+}
+
+impl Field for TaskReport {
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        put_nested(number, out, |out| match self {
+            TaskReport::Completed(output) => output.encode(1, out),
+            TaskReport::Failed(failure) => failure.encode(2, out),
+            TaskReport::Released => put_number(3, 1, out),
+            TaskReport::Heartbeat { progress } => put_nested(4, out, |out| progress.encode(1, out)),
+        });
+    }
+    fn decode(raw: Raw<'_>) -> Result<TaskReport, DecodeError> {
+        let mut reader = Reader::new(raw.bytes("report")?);
+        while let Some((number, raw)) = reader.field()? {
+            match number {
+                1 => return Payload::decode(raw).map(TaskReport::Completed),
+                2 => return Failure::decode(raw).map(TaskReport::Failed),
+                3 => return Ok(TaskReport::Released),
+                4 => {
+                    let field = Reader::new(raw.bytes("heartbeat")?).field()?;
+                    let progress = field.map(|(_, raw)| Option::<Payload>::decode(raw)).transpose()?.flatten();
+                    return Ok(TaskReport::Heartbeat { progress });
+                }
+                _ => {}
+            }
+        }
+        Err(DecodeError::Invalid { what: "report" })
+    }
+    fn proto(schema: &mut Schema) -> Proto {
+        let heartbeat = schema.message("TaskHeartbeat", &[], |schema| {
+            vec![FieldLine { number: 1, name: "progress", docs: &[], proto: Option::<Payload>::proto(schema) }]
+        });
+        schema.one_of("TaskReport", &["doc = \"What a worker says about the attempt it holds.\""], "is", |schema| {
+            vec![
+                FieldLine { number: 1, name: "completed", docs: &[], proto: Payload::proto(schema) },
+                FieldLine { number: 2, name: "failed", docs: &[], proto: Failure::proto(schema) },
+                FieldLine { number: 3, name: "released", docs: &[], proto: Proto::scalar("bool") },
+                FieldLine { number: 4, name: "heartbeat", docs: &[], proto: heartbeat },
+            ]
+        })
+    }
 }
 
 /// What became of a task.

@@ -2,7 +2,7 @@
 //!
 //! Every variant has a stable code with a page in `docs/errors/` and a consequence, so that no door has to match on variants.
 
-use onward_core::{NameError, RunKey};
+use onward_core::{Name, NameError, RunKey};
 use onward_store::{Consequence, StoreError};
 
 use crate::CallId;
@@ -27,6 +27,10 @@ pub enum RuntimeError {
     NotADecider { call: CallId, decided_by: Option<String> },
     #[error("run {key} ended before it answered update `{update_id}`")]
     UpdateUnanswered { key: RunKey, update_id: String },
+    #[error("no worker has code for `{kind}`{}", version.as_ref().map(|version| format!(" in version `{version}`")).unwrap_or_default())]
+    NoCompatibleWorker { kind: Name, version: Option<Name> },
+    #[error("nobody answered the query `{name}` of run {key}")]
+    Unanswered { key: RunKey, name: Name },
 }
 
 impl RuntimeError {
@@ -41,6 +45,8 @@ impl RuntimeError {
             RuntimeError::CallIdInvalid { .. } => "call_id_invalid",
             RuntimeError::NotADecider { .. } => "not_a_decider",
             RuntimeError::UpdateUnanswered { .. } => "update_unanswered",
+            RuntimeError::NoCompatibleWorker { .. } => "no_compatible_worker",
+            RuntimeError::Unanswered { .. } => "query_unanswered",
         }
     }
 
@@ -63,6 +69,8 @@ impl RuntimeError {
             }
             RuntimeError::NotADecider { .. } => "the approval names who may decide it",
             RuntimeError::UpdateUnanswered { .. } => "`onward run show` says how the run ended",
+            RuntimeError::NoCompatibleWorker { .. } => "start a worker that has it; the run waits meanwhile and nothing is lost",
+            RuntimeError::Unanswered { .. } => "ask again: its worker left while it was asked",
         })
     }
 }

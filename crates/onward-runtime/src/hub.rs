@@ -5,6 +5,7 @@
 use onward_store::{Change, Listener};
 
 use crate::alarm::Alarm;
+use crate::emits::Emits;
 use crate::inbox::Inboxes;
 use crate::watch::Watches;
 use crate::worker::Workers;
@@ -15,6 +16,7 @@ pub(crate) struct Hub {
     pub watches: Watches,
     pub workers: Workers,
     pub alarm: Alarm,
+    pub emits: Emits,
 }
 
 impl Listener for Hub {

@@ -18,6 +18,7 @@ use onward_core::{Epoch, Index, Record, RunHead, RunKey};
 use onward_store::ClaimedRun;
 
 use crate::by_run::{ByRun, lock};
+use crate::link::Question;
 use crate::worker::{Seat, Worker};
 
 /// How many inputs a claim under way may see before it gives up remembering them; the claimed runs are then read from the store.
@@ -30,6 +31,9 @@ pub trait Inbox: Send + Sync {
 
     /// The lease is lost: drop the run's memory. Nothing is pushed after this.
     fn lost(&self);
+
+    /// Asks the run's code; gives the question back when the run is no longer in memory.
+    fn ask(&self, question: Question) -> Result<(), Question>;
 }
 
 #[derive(Default)]
@@ -118,6 +122,19 @@ impl Inboxes {
         });
         if opened != Some(true) {
             inbox.lost(); // B3
+        }
+    }
+
+    /// Asks whoever has the run in memory; gives the question back when nobody has.
+    pub fn ask(&self, question: Question) -> Result<(), Question> {
+        let key = question.run.clone();
+        let inbox = self.slots.update(&key, |slot| match &slot.to {
+            To::Inbox(inbox) => Some(inbox.clone()),
+            To::Kept(_) => None,
+        });
+        match inbox.flatten() {
+            Some(inbox) => inbox.ask(question),
+            None => Err(question),
         }
     }
 

@@ -3,7 +3,7 @@
 //! This crate touches the world and never decides: what may be appended and what follows from it is decided in `onward-core`,
 //! under the store's lock. It has no transport and no clock of its own: [`onward_store::Clock`] says what time it is, tokio only waits.
 //!
-//! Reading order: [`Runtime`], [`verbs`] (what a caller may ask), [`port`] (how a worker gets runs and tasks), [`inbox`] (how inputs
+//! Reading order: [`Runtime`], [`verbs`] (what a caller may ask), [`door`] (the same, wherever the runtime is), [`port`] (how a worker gets runs and tasks), [`inbox`] (how inputs
 //! reach a run that is being worked on), [`housekeeping`] (what happens because time passes), [`courier`] (news between runs).
 
 mod alarm;
@@ -11,12 +11,16 @@ mod background;
 mod by_run;
 mod call_id;
 mod courier;
+mod door;
+mod emits;
 mod error;
 mod held;
 mod housekeeping;
 mod hub;
 mod inbox;
+mod link;
 mod port;
+mod query;
 mod question;
 mod reading;
 mod session;
@@ -33,9 +37,12 @@ use onward_store::{Clock, Retention, Store};
 
 pub use background::Background;
 pub use call_id::CallId;
+pub use door::{Changes, Door, DoorFuture, Outcome};
+pub use emits::Emitted;
 pub use error::RuntimeError;
 pub use housekeeping::{Did, Tick};
 pub use inbox::Inbox;
+pub use link::{Link, LinkFuture, Question};
 pub use port::WorkerPort;
 pub use question::Decide;
 pub use verbs::{SendSignal, StartRun};

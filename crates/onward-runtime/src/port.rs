@@ -18,6 +18,7 @@ use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, StoreError, Stor
 use crate::Runtime;
 use crate::by_run::lock;
 use crate::inbox::Inbox;
+use crate::link::Question;
 use crate::supply::Looking;
 use crate::worker::{Seat, Worker, WorkerProfile};
 
@@ -73,6 +74,14 @@ impl WorkerPort {
     pub async fn next_tasks(&self, limit: usize) -> Vec<Task> {
         let fallback = self.runtime().options().fallback;
         self.worker().tasks.next(limit, fallback, || self.look_for_tasks(limit)).await
+    }
+
+    /// Waits for questions about runs of kinds it knows that nobody has in memory.
+    ///
+    /// May be dropped at any time; questions that were on their way wait for the next call.
+    pub async fn next_questions(&self) -> Vec<Question> {
+        let fallback = self.runtime().options().fallback;
+        self.worker().questions.next(usize::MAX, fallback * 60, || {}).await
     }
 
     /// Hands over the inputs kept since the claim of `epoch` and pushes from now on; tells `inbox` at once if the claim is lost.

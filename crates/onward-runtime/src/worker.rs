@@ -13,6 +13,7 @@ use onward_core::{Name, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::ClaimedRun;
 
 use crate::held::HeldTasks;
+use crate::link::Question;
 use crate::session::Session;
 use crate::supply::Supply;
 
@@ -36,6 +37,8 @@ pub(crate) struct Worker {
     pub profile: WorkerProfile,
     pub runs: Arc<Supply<ClaimedRun>>,
     pub tasks: Arc<Supply<Task>>,
+    /// Questions about runs that nobody has in memory.
+    pub questions: Supply<Question>,
     pub held: HeldTasks,
     pub session: Mutex<Session>,
     /// Runs that were leased to the worker at their start, perhaps, for a caller who did not stay to hear of it.
@@ -52,6 +55,7 @@ impl Worker {
             profile,
             runs: Arc::default(),
             tasks: Arc::default(),
+            questions: Supply::default(),
             held: HeldTasks::default(),
             session: Mutex::new(Session::new(now)),
             orphans: Mutex::default(),
@@ -136,6 +140,12 @@ impl Workers {
         let able = all.iter().filter(|worker| worker.knows_kind(kind, version) && !worker.away.load(Ordering::SeqCst));
         let worker = able.min_by_key(|worker| worker.seats.load(Ordering::SeqCst))?;
         Some((worker.clone(), worker.take_seats(1).pop()?))
+    }
+
+    /// A worker that has code for this kind, however busy.
+    pub fn knowing(&self, kind: &Name, version: &Option<Name>) -> Option<Arc<Worker>> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().find(|worker| worker.knows_kind(kind, version) && !worker.away.load(Ordering::SeqCst)).cloned()
     }
 
     pub fn run_pending(&self, head: &RunHead) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::{BoxError, Name, Namespace, WorkerId};
-use onward_runtime::{Options, Runtime, WorkerProfile};
+use onward_runtime::{Link, Options, Runtime, WorkerProfile};
 use onward_store::MemoryStore;
 use onward_store::{Clock, Store, SystemClock};
 use onward_store_embedded::EmbeddedStore;
@@ -245,17 +245,17 @@ impl Builder {
             queues: self.queues,
             runs_max: self.runs_max,
         };
-        let emits = crate::client::Emits::default();
+        let background = runtime.spawn();
+        let link: Arc<dyn Link> = Arc::new(runtime.join_worker(profile));
+        let emits = link.clone();
         let shared = Shared {
             deps: Arc::new(registry.deps.clone()),
             runtime: Some(tokio::runtime::Handle::current()),
             script: None,
-            emitter: Some(emits.emitter()),
+            emitter: Some(Arc::new(move |key, emitted| emits.emit(key, emitted))),
         };
-        let background = runtime.spawn();
-        let port = runtime.join_worker(profile);
-        let (worker, loops) = Worker::start(port, registry, shared, worker_options).map_err(Error::Threads)?;
-        Ok(Onward::new(runtime, self.namespace, worker, emits, background, loops, opened))
+        let (worker, loops) = Worker::start(link, registry, shared, worker_options).map_err(Error::Threads)?;
+        Ok(Onward::new(runtime, self.namespace, worker, background, loops, opened))
     }
 }
 

@@ -10,6 +10,7 @@ use std::task::{Context, Waker};
 
 use onward_core::engine::{Engine, Fault, Wake};
 use onward_core::{Failure, Name, Payload, Place, RunKey};
+use onward_runtime::Emitted;
 
 use crate::wake::{Arms, polling};
 
@@ -19,13 +20,6 @@ pub(crate) type Deps = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 pub(crate) type Answerer = Box<dyn FnMut(Payload) -> Result<Payload, Failure> + Send>;
 
 pub(crate) type Emitter = Arc<dyn Fn(&RunKey, Emitted) + Send + Sync>;
-
-/// Something the code emits for whoever watches; not in the log.
-#[derive(Debug, Clone)]
-pub struct Emitted {
-    pub name: String,
-    pub value: Payload,
-}
 
 /// The calls that only read.
 const READS: &[&str] = &["state", "now", "is_canceled"];

@@ -2,7 +2,6 @@
 //!
 //! Every verb is the runtime's; what is durable when it returns is what the store promises: everything.
 
-use std::collections::HashMap;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -13,17 +12,14 @@ use onward_core::event::{PauseReason, RunPaused};
 use onward_core::run::Wait;
 use onward_core::view::RunView;
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, Record, RunId, RunKey};
-use onward_runtime::{Background, CallId, Decide, OutcomeWatch, Runtime, SendSignal, StartRun};
+use onward_runtime::{Background, CallId, Changes, Decide, Door, Emitted, Outcome, Runtime, SendSignal, StartRun};
 use onward_store::{Appended, RunPage, RunQuery, Store, WaitQuery};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::cell::{Emitted, Emitter};
 use crate::names::{SignalName, WorkflowName};
-use crate::replay::replay_log;
-use crate::worker::{Query, Worker, random_u64};
+use crate::worker::{Worker, random_u64};
 use crate::{Error, Result};
 
 /// How many records are read at once.
@@ -40,10 +36,11 @@ pub struct Onward {
 }
 
 struct Inner {
-    runtime: Runtime,
+    door: Arc<dyn Door>,
+    /// The runtime behind the door, where it is in this process.
+    runtime: Option<Runtime>,
     namespace: Namespace,
     worker: Arc<Worker>,
-    emits: Emits,
     background: Mutex<Option<Background>>,
     loops: Vec<JoinHandle<()>>,
     /// The store, where it was opened here and so is to be closed here.
@@ -58,22 +55,22 @@ impl Drop for Inner {
 }
 
 impl Onward {
+    /// Over a runtime in this process.
     pub(crate) fn new(
         runtime: Runtime,
         namespace: Namespace,
         worker: Arc<Worker>,
-        emits: Emits,
         background: Background,
         loops: Vec<JoinHandle<()>>,
         opened: Option<Arc<dyn Store>>,
     ) -> Onward {
-        let background = Mutex::new(Some(background));
-        Onward { inner: Arc::new(Inner { runtime, namespace, worker, emits, background, loops, opened }) }
+        let (door, background) = (Arc::new(runtime.clone()), Mutex::new(Some(background)));
+        Onward { inner: Arc::new(Inner { door, runtime: Some(runtime), namespace, worker, background, loops, opened }) }
     }
 
-    /// The runtime underneath, for what this type does not offer.
-    pub fn runtime(&self) -> &Runtime {
-        &self.inner.runtime
+    /// The runtime underneath, for what this type does not offer; none when it is a server's.
+    pub fn runtime(&self) -> Option<&Runtime> {
+        self.inner.runtime.as_ref()
     }
 
     fn key(&self, id: &str) -> Result<RunKey, Error> {
@@ -100,19 +97,19 @@ impl Onward {
 
     pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, Error> {
         let query = RunQuery { namespace: self.inner.namespace.clone(), ..query };
-        Ok(self.inner.runtime.list_runs(query).await?)
+        Ok(self.inner.door.list_runs(query).await?)
     }
 
     /// The questions that wait for a person, oldest first.
     pub async fn list_approvals(&self) -> Result<Vec<Wait>, Error> {
         let query = WaitQuery { namespace: self.inner.namespace.clone(), ..WaitQuery::default() };
-        Ok(self.inner.runtime.list_approvals(query).await?)
+        Ok(self.inner.door.list_approvals(query).await?)
     }
 
     /// Decides an approval by its id. The same `decision_id` again is the same decision; another one has lost.
     pub async fn decide_approval(&self, approval: &str, decide: Decide) -> Result<Appended, Error> {
         let call = CallId::parse(&self.inner.namespace, approval)?;
-        Ok(self.inner.runtime.decide_approval(&call, decide).await?)
+        Ok(self.inner.door.decide_approval(call, decide).await?)
     }
 
     /// Approves; a shorthand for [`Onward::decide_approval`].
@@ -145,12 +142,12 @@ impl Onward {
 
     async fn settle(&self, promise: &str, result: Result<Payload>, resolution_id: &str) -> Result<Appended, Error> {
         let call = CallId::parse(&self.inner.namespace, promise)?;
-        Ok(self.inner.runtime.resolve_promise(&call, result, resolution_id).await?)
+        Ok(self.inner.door.resolve_promise(call, result, resolution_id.to_owned()).await?)
     }
 
     /// Deletes a closed run at once, with everything it left.
     pub async fn delete_run(&self, id: &str, reason: &str) -> Result<(), Error> {
-        Ok(self.inner.runtime.delete_run(&self.key(id)?, reason).await?)
+        Ok(self.inner.door.delete_run(self.key(id)?, reason.to_owned()).await?)
     }
 
     /// How many runs are in this process's memory.
@@ -245,8 +242,8 @@ impl<O> Start<O> {
         let key = self.onward.key(&id)?;
         let input = self.input.map_err(convert("the input"))?;
         let start = StartRun { key: key.clone(), kind, version, input, seed: random_u64(), signal };
-        let (_, outcome) = inner.runtime.start_and_watch(start).await?;
-        Ok(RunHandle { onward: self.onward, key, outcome: Some(Arc::new(outcome)), output: PhantomData })
+        let (_, outcome) = inner.door.start_and_watch(start).await?;
+        Ok(RunHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })
     }
 }
 
@@ -273,7 +270,7 @@ pub struct RunHandle<O> {
     onward: Onward,
     key: RunKey,
     /// Where the run was started with this handle.
-    outcome: Option<Arc<OutcomeWatch>>,
+    outcome: Option<Arc<dyn Outcome>>,
     output: PhantomData<fn() -> O>,
 }
 
@@ -289,7 +286,7 @@ impl<O: DeserializeOwned> RunHandle<O> {
     pub async fn result(&self) -> Result<O, Error> {
         let outcome = match &self.outcome {
             Some(watch) => watch.outcome().await?,
-            None => self.runtime().wait_for_outcome(&self.key).await?,
+            None => self.door().wait_for_outcome(self.key.clone()).await?,
         };
         match outcome {
             Ok(output) => output.read().map_err(|source| Error::Convert { what: "the output", source }),
@@ -303,19 +300,19 @@ impl<O> RunHandle<O> {
         self.key.id.as_str()
     }
 
-    fn runtime(&self) -> &Runtime {
-        &self.onward.inner.runtime
+    fn door(&self) -> &Arc<dyn Door> {
+        &self.onward.inner.door
     }
 
     /// The run as it stands: status, what it awaits, its state, its outcome.
     pub async fn view(&self) -> Result<RunView, Error> {
-        Ok(self.runtime().read_run(&self.key).await?)
+        Ok(self.door().read_run(self.key.clone()).await?)
     }
 
     /// Waits until the run looks as `wanted`: until it asks, waits, has a state; returns what it looks like then. A closed run that
     /// does not look so is returned too, since it never will.
     pub async fn until(&self, mut wanted: impl FnMut(&RunView) -> bool) -> Result<RunView, Error> {
-        let mut watch = self.runtime().watch_run(&self.key).await?;
+        let mut watch = self.door().watch_run(self.key.clone()).await?;
         loop {
             let view = self.view().await?;
             if wanted(&view) || view.head.status.is_closed() {
@@ -343,61 +340,35 @@ impl<O> RunHandle<O> {
     async fn send(&self, name: &str, payload: &(impl Serialize + ?Sized), signal_id: Option<String>) -> Result<Appended, Error> {
         let payload = Payload::json(payload).map_err(|source| Error::Convert { what: "the signal", source })?;
         let signal = SendSignal { name: Name::new(name)?, payload, signal_id, sender: None };
-        Ok(self.runtime().signal_run(&self.key, signal).await?)
+        Ok(self.door().signal_run(self.key.clone(), signal).await?)
     }
 
     /// Asks the run to stop; its code may compensate first.
     pub async fn cancel(&self, reason: &str) -> Result<Appended, Error> {
-        Ok(self.runtime().cancel_run(&self.key, reason).await?)
+        Ok(self.door().cancel_run(self.key.clone(), reason.to_owned()).await?)
     }
 
     /// Ends the run at once; its code does not hear of it.
     pub async fn terminate(&self, reason: &str) -> Result<Appended, Error> {
-        Ok(self.runtime().terminate_run(&self.key, reason).await?)
+        Ok(self.door().terminate_run(self.key.clone(), reason.to_owned()).await?)
     }
 
     /// Lets the run stand still: its timers keep their remaining time.
     pub async fn pause(&self, reason: &str) -> Result<Appended, Error> {
         let pause = RunPaused { reason: PauseReason::Requested, message: reason.to_owned(), divergence: None };
-        Ok(self.runtime().pause_run(&self.key, pause).await?)
+        Ok(self.door().pause_run(self.key.clone(), pause).await?)
     }
 
     pub async fn resume(&self) -> Result<Appended, Error> {
-        Ok(self.runtime().resume_run(&self.key).await?)
+        Ok(self.door().resume_run(self.key.clone()).await?)
     }
 
     /// Asks the run's code, which answers with `ctx.query`. Nothing is recorded.
     pub async fn query<T: DeserializeOwned>(&self, name: &str, input: &(impl Serialize + ?Sized)) -> Result<T, Error> {
         let name = Name::new(name)?;
         let input = Payload::json(input).map_err(|source| Error::Convert { what: "the query", source })?;
-        let answer = match self.ask_hot(&name, &input).await {
-            Some(answer) => answer,
-            None => self.ask_cold(&name, input).await?,
-        };
+        let answer = self.door().query_run(self.key.clone(), name.clone(), input).await?;
         self.read_answer(answer.ok_or_else(|| Error::UnknownQuery { run: self.id().to_owned(), name: name.to_string() })?)
-    }
-
-    /// Asks the code in memory, if it is there.
-    async fn ask_hot(&self, name: &Name, input: &Payload) -> Option<Option<Result<Payload>>> {
-        let inbox = self.onward.inner.worker.hot_run(&self.key)?;
-        let (answer, answered) = oneshot::channel();
-        inbox.ask(Query { name: name.clone(), input: input.clone(), answer }).ok()?;
-        answered.await.ok()
-    }
-
-    /// Replays the log to ask; the run itself does not notice.
-    async fn ask_cold(&self, name: &Name, input: Payload) -> Result<Option<Result<Payload>>, Error> {
-        let inner = &self.onward.inner;
-        let head = inner.runtime.read_head(&self.key).await?;
-        let unknown = || Error::UnknownKind { kind: head.kind.to_string(), version: head.version.as_ref().map(Name::to_string) };
-        let handler = inner.worker.registry.handler(&head.kind, head.version.as_ref()).ok_or_else(unknown)?;
-        let records = self.read_records(Index(0)).await?;
-        let failed = |fault: onward_core::engine::Fault| {
-            let message = fault.into_pause().map_or("the run cannot be replayed".to_owned(), |pause| pause.message);
-            Error::AnswerFailed { run: self.id().to_owned(), failure: Box::new(Failure::fatal(message)) }
-        };
-        let code = replay_log(&self.key, &handler, &records, &inner.worker.shared, false).map_err(failed)?;
-        Ok(code.query(name, input))
     }
 
     fn read_answer<T: DeserializeOwned>(&self, answer: Result<Payload>) -> Result<T, Error> {
@@ -419,7 +390,7 @@ impl<O> RunHandle<O> {
         id: &str,
     ) -> Result<T, Error> {
         let input = Payload::json(input).map_err(|source| Error::Convert { what: "the update", source })?;
-        let answer = self.runtime().update_run(&self.key, id, Name::new(name)?, input).await?;
+        let answer = self.door().update_run(self.key.clone(), id.to_owned(), Name::new(name)?, input).await?;
         self.read_answer(answer)
     }
 
@@ -431,7 +402,7 @@ impl<O> RunHandle<O> {
     async fn read_records(&self, mut from: Index) -> Result<Vec<Record>, Error> {
         let mut records = Vec::new();
         loop {
-            let page = self.runtime().read_log(&self.key, None, from, PAGE).await?;
+            let page = self.door().read_log(self.key.clone(), None, from, PAGE).await?;
             let full = page.len() == PAGE;
             records.extend(page);
             match records.last() {
@@ -444,22 +415,22 @@ impl<O> RunHandle<O> {
     /// Follows the run's log from `from`: what is there, then what comes, until the event that ends the run. A run that continues as
     /// new is followed into its next log, which begins at 0 again.
     pub async fn attach(&self, from: Index) -> Result<Attached, Error> {
-        let watch = self.runtime().watch_run(&self.key).await?;
-        let (runtime, key, generation) = (self.runtime().clone(), self.key.clone(), watch.generation());
-        Ok(Attached { runtime, key, watch, generation, next: from, ready: Vec::new().into_iter(), ended: false })
+        let watch = self.door().watch_run(self.key.clone()).await?;
+        let (door, key, generation) = (self.door().clone(), self.key.clone(), watch.generation());
+        Ok(Attached { door, key, watch, generation, next: from, ready: Vec::new().into_iter(), ended: false })
     }
 
     /// Hears what the run emits from now on with `ctx.emit`. Not recorded: what nobody hears is gone.
     pub fn emitted(&self) -> tokio::sync::broadcast::Receiver<Emitted> {
-        self.onward.inner.emits.listen(&self.key)
+        self.door().listen(&self.key)
     }
 }
 
 /// A run's log as it grows; see [`RunHandle::attach`].
 pub struct Attached {
-    runtime: Runtime,
+    door: Arc<dyn Door>,
     key: RunKey,
-    watch: onward_runtime::RunWatch,
+    watch: Box<dyn Changes>,
     generation: u32,
     next: Index,
     ready: std::vec::IntoIter<Record>,
@@ -483,7 +454,7 @@ impl Attached {
                 return Ok(None);
             }
             if !self.read().await? {
-                let head = self.runtime.read_head(&self.key).await?;
+                let head = self.door.read_head(self.key.clone()).await?;
                 let over = head.generation > self.generation || head.status.is_closed();
                 // What was appended since the read is there now; if nothing is, whoever began behind the end has seen it all.
                 if !over {
@@ -498,37 +469,8 @@ impl Attached {
 
     /// Reads on; returns whether there was anything.
     async fn read(&mut self) -> Result<bool, Error> {
-        let page = self.runtime.read_log(&self.key, Some(self.generation), self.next, PAGE).await?;
+        let page = self.door.read_log(self.key.clone(), Some(self.generation), self.next, PAGE).await?;
         self.ready = page.into_iter();
         Ok(self.ready.len() > 0)
-    }
-}
-
-type Listeners = HashMap<RunKey, tokio::sync::broadcast::Sender<Emitted>>;
-
-/// Who listens to what runs emit.
-#[derive(Clone, Default)]
-pub(crate) struct Emits {
-    listeners: Arc<Mutex<Listeners>>,
-}
-
-impl Emits {
-    /// How many emitted values a slow listener may fall behind.
-    const BEHIND_MAX: usize = 256;
-
-    fn listen(&self, key: &RunKey) -> tokio::sync::broadcast::Receiver<Emitted> {
-        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.retain(|_, sender| sender.receiver_count() > 0);
-        listeners.entry(key.clone()).or_insert_with(|| tokio::sync::broadcast::channel(Self::BEHIND_MAX).0).subscribe()
-    }
-
-    pub fn emitter(&self) -> Emitter {
-        let listeners = self.listeners.clone();
-        Arc::new(move |key, emitted| {
-            let sender = listeners.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
-            if let Some(sender) = sender {
-                drop(sender.send(emitted)); // nobody listens any more: that is allowed
-            }
-        })
     }
 }

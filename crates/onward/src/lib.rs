@@ -22,7 +22,6 @@ mod wake;
 mod worker;
 
 pub use builder::Builder;
-pub use cell::Emitted;
 pub use client::{Attached, Onward, RunHandle, Start};
 pub use combine::{join_all, join_all_settled, race};
 pub use ctx::Ctx;
@@ -34,7 +33,7 @@ pub use onward_core::event::OnParentClose;
 pub use onward_core::task::RetryPolicy;
 pub use onward_core::view::RunView;
 pub use onward_core::{Failure, Index, Log, Payload, Record, Status, Timestamp};
-pub use onward_runtime::{CallId, Decide};
+pub use onward_runtime::{CallId, Decide, Emitted};
 pub use onward_store::{Appended, RunQuery};
 pub use task::TaskCtx;
 pub use worker::ReplayCheck;

@@ -2,8 +2,8 @@
 
 use super::call::What;
 use super::{Engine, Wake};
-use crate::codec::message;
 use crate::event::{ApprovalDecided, ApprovalRequested};
+use crate::message;
 use crate::{Index, Name, Payload, Place};
 
 message! {

@@ -14,7 +14,7 @@ use onward_core::task::TaskOptions;
 use onward_core::{
     CommitId, Epoch, Event, Hash, Index, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Timestamp, WorkerId,
 };
-use onward_runtime::{Inbox, Options, Runtime, RuntimeError, SendSignal, StartRun, WorkerPort, WorkerProfile};
+use onward_runtime::{Inbox, Options, Question, Runtime, RuntimeError, SendSignal, StartRun, WorkerPort, WorkerProfile};
 use onward_store::{ClaimedRun, ManualClock, MemoryStore, StoreError};
 
 use crate::faulty::FaultyStore;
@@ -165,6 +165,9 @@ impl Inbox for Diary {
     }
     fn lost(&self) {
         *self.lost.lock().unwrap() += 1;
+    }
+    fn ask(&self, question: Question) -> Result<(), Question> {
+        Err(question)
     }
 }
 

@@ -20,9 +20,10 @@ use std::any::{Any, TypeId, type_name};
 use std::sync::Arc;
 
 use onward_core::{Name, Payload, RunId, RunKey};
+use onward_runtime::Emitted;
 use serde::Serialize;
 
-use crate::cell::{Emitted, RunCell};
+use crate::cell::RunCell;
 
 pub use approval::Approval;
 pub use call::Durable;

@@ -14,15 +14,13 @@ use onward_core::event::CarriedSignal;
 use onward_core::log::CommitHeader;
 use onward_core::run::{Commit, Committed, END_REFUSALS_MAX, Refusal};
 use onward_core::{Epoch, Index, Record, RunKey};
+use onward_runtime::Question;
 use onward_store::{ClaimedRun, Consequence, StoreError};
 
-use super::inbox::{News, Query, RunInbox};
-use super::{ReplayCheck, Worker};
+use super::inbox::{News, RunInbox};
+use super::{ReplayCheck, Worker, read_all};
 use crate::code::{Code, Handler, Need};
 use crate::replay::replay_log;
-
-/// How many records are read at once.
-const PAGE: usize = 1_000;
 
 /// How long to wait before a write is tried again that failed for now.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -44,7 +42,7 @@ pub(super) struct Driver {
     carries: Vec<CarriedSignal>,
     leaving: Option<BoxFuture<()>>,
     checking: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
-    queries: Vec<Query>,
+    questions: Vec<Question>,
     refusals: u32,
     evict: bool,
     is_idle: bool,
@@ -75,7 +73,7 @@ impl Driver {
             carries: Vec::new(),
             leaving: None,
             checking: None,
-            queries: Vec::new(),
+            questions: Vec::new(),
             refusals: 0,
             evict: false,
             is_idle: false,
@@ -93,30 +91,18 @@ impl Driver {
     }
 
     fn read_from(&self, from: Index) -> BoxFuture<Result<Vec<Record>, StoreError>> {
-        let (store, key, generation) = (self.worker.port.runtime().store().clone(), self.key.clone(), self.generation);
-        Box::pin(async move {
-            let mut records: Vec<Record> = Vec::new();
-            let mut from = from;
-            loop {
-                let page = store.read_log(key.clone(), Some(generation), from, PAGE).await?;
-                let full = page.len() == PAGE;
-                records.extend(page);
-                match records.last() {
-                    Some(last) if full => from = last.next_index(),
-                    _ => return Ok(records),
-                }
-            }
-        })
+        let (link, key, generation) = (self.worker.link.clone(), self.key.clone(), self.generation);
+        Box::pin(async move { read_all(&*link, &key, Some(generation), from).await })
     }
 
     /// Takes what came; says whether the lease is lost.
     fn take_news(&mut self, waker: &Waker) -> bool {
-        let News { records, queries, lost, evict } = self.inbox.take(waker);
-        if !records.is_empty() || !queries.is_empty() {
+        let News { records, questions, lost, evict } = self.inbox.take(waker);
+        if !records.is_empty() || !questions.is_empty() {
             self.wake_up();
         }
         records.into_iter().for_each(|record| self.code.feed(record));
-        self.queries.extend(queries);
+        self.questions.extend(questions);
         self.evict |= evict;
         lost
     }
@@ -189,7 +175,7 @@ impl Driver {
             carries,
         };
         self.carries = commit.carries.clone();
-        self.in_flight = Some((commit.header(), self.worker.port.commit(commit)));
+        self.in_flight = Some((commit.header(), self.worker.link.commit(commit)));
     }
 
     /// Tries the commit in flight again, the same one with the same id: if the first one arrived after all, its answer comes
@@ -208,10 +194,10 @@ impl Driver {
             end_over_unread: self.refusals >= END_REFUSALS_MAX,
             carries: self.carries.clone(),
         };
-        let (port, tokio) = (self.worker.port.clone(), self.worker.tokio.clone());
+        let (link, tokio) = (self.worker.link.clone(), self.worker.tokio.clone());
         let future = async move {
             sleep(&tokio, RETRY_DELAY).await;
-            port.commit(commit).await
+            link.commit(commit).await
         };
         self.in_flight = Some((header, Box::pin(future)));
     }
@@ -243,9 +229,9 @@ impl Driver {
     }
 
     fn rest(&mut self) -> Turn {
-        for query in std::mem::take(&mut self.queries) {
-            let answer = self.code.query(&query.name, query.input);
-            drop(query.answer.send(answer));
+        for Question { name, input, answer, .. } in std::mem::take(&mut self.questions) {
+            // Who asked may have gone.
+            drop(answer.send(self.code.query(&name, input)));
         }
         if self.in_flight.is_some() || self.code.is_ended() || !self.code.is_at_rest() || self.checking.is_some() {
             return Turn::Wait;
@@ -269,22 +255,22 @@ impl Driver {
 
     fn pause(&mut self, fault: Fault) -> Turn {
         let Some(report) = fault.into_pause() else { return self.leave(false) };
-        let (port, key, epoch) = (self.worker.port.clone(), self.key.clone(), self.epoch);
+        let (link, key, epoch) = (self.worker.link.clone(), self.key.clone(), self.epoch);
         self.leaving = Some(Box::pin(async move {
             // A run that somebody else has by now is not ours to pause; a store that is gone keeps the run as it was.
-            drop(port.pause(&key, epoch, report).await);
-            drop(port.release(&key, epoch).await);
+            drop(link.pause(key.clone(), epoch, report).await);
+            drop(link.release(key, epoch).await);
         }));
         Turn::Again
     }
 
     /// Lets the run go; with `release`, its lease too, so that another worker may take it at once.
     fn leave(&mut self, release: bool) -> Turn {
-        let (port, key, epoch) = (self.worker.port.clone(), self.key.clone(), self.epoch);
+        let (link, key, epoch) = (self.worker.link.clone(), self.key.clone(), self.epoch);
         self.leaving = Some(Box::pin(async move {
-            port.close_inbox(&key, epoch);
+            link.close_inbox(&key, epoch);
             if release {
-                drop(port.release(&key, epoch).await);
+                drop(link.release(key, epoch).await);
             }
         }));
         Turn::Again

@@ -3,22 +3,14 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use onward_core::{Failure, Name, Payload, Record};
-use onward_runtime::Inbox;
-use tokio::sync::oneshot;
-
-/// A question to the run's code.
-pub(crate) struct Query {
-    pub name: Name,
-    pub input: Payload,
-    pub answer: oneshot::Sender<Option<Result<Payload, Failure>>>,
-}
+use onward_core::Record;
+use onward_runtime::{Inbox, Question};
 
 /// What came since the driver last looked.
 #[derive(Default)]
 pub(crate) struct News {
     pub records: Vec<Record>,
-    pub queries: Vec<Query>,
+    pub questions: Vec<Question>,
     pub lost: bool,
     pub evict: bool,
 }
@@ -64,25 +56,10 @@ impl RunInbox {
         self.tell(|news| news.evict = true);
     }
 
-    /// Asks the code something; gives the question back when the run is no longer in memory.
-    pub fn ask(&self, query: Query) -> Result<(), Query> {
-        let mut state = self.lock();
-        if state.closed {
-            return Err(query);
-        }
-        state.news.queries.push(query);
-        let waker = state.waker.clone();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        Ok(())
-    }
-
     /// Closes the inbox, unless something came meanwhile.
     pub fn close_if_empty(&self) -> bool {
         let mut state = self.lock();
-        let empty = state.news.records.is_empty() && state.news.queries.is_empty();
+        let empty = state.news.records.is_empty() && state.news.questions.is_empty();
         state.closed = empty;
         empty
     }
@@ -105,5 +82,19 @@ impl Inbox for RunInbox {
 
     fn lost(&self) {
         self.tell(|news| news.lost = true);
+    }
+
+    fn ask(&self, question: Question) -> Result<(), Question> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(question);
+        }
+        state.news.questions.push(question);
+        let waker = state.waker.clone();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 //! Owns what is in memory of hot runs. Must never decide what may be recorded: that is the store's, by way of core.
 
 mod cache;
+mod cold;
 mod driver;
 mod inbox;
 mod tasks;
@@ -12,9 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use onward_core::{CommitId, RunKey};
-use onward_runtime::WorkerPort;
-use onward_store::ClaimedRun;
+use onward_core::{CommitId, Index, Record, RunKey};
+use onward_runtime::Link;
+use onward_store::{ClaimedRun, StoreError};
 use tokio::task::JoinHandle;
 
 use crate::code::Shared;
@@ -22,10 +23,13 @@ use crate::executor::Executor;
 use crate::registry::Registry;
 use cache::Cache;
 use driver::Driver;
-pub(crate) use inbox::{Query, RunInbox};
+pub(crate) use inbox::RunInbox;
 
 /// How many runs are asked for at once.
 const RUNS_AT_ONCE: usize = 64;
+
+/// How many records are read at once.
+const PAGE: usize = 1_000;
 
 /// How long a worker that shuts down waits for the steps that run.
 const GRACE: Duration = Duration::from_secs(10);
@@ -51,7 +55,7 @@ pub(crate) struct WorkerOptions {
 }
 
 pub(crate) struct Worker {
-    pub port: WorkerPort,
+    pub link: Arc<dyn Link>,
     pub registry: Arc<Registry>,
     pub shared: Shared,
     pub options: WorkerOptions,
@@ -66,13 +70,13 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub fn start(
-        port: WorkerPort,
+        link: Arc<dyn Link>,
         registry: Arc<Registry>,
         shared: Shared,
         options: WorkerOptions,
     ) -> std::io::Result<(Arc<Worker>, Vec<JoinHandle<()>>)> {
         let worker = Arc::new(Worker {
-            port,
+            link,
             registry,
             shared,
             executor: Executor::new(options.threads)?,
@@ -85,7 +89,8 @@ impl Worker {
         });
         let runs = tokio::spawn(claim_runs(worker.clone()));
         let tasks = tokio::spawn(tasks::work(worker.clone()));
-        Ok((worker, vec![runs, tasks]))
+        let questions = tokio::spawn(answer_questions(worker.clone()));
+        Ok((worker, vec![runs, tasks, questions]))
     }
 
     /// Lets every run go once it rests, waits for steps that run, and leaves.
@@ -99,7 +104,7 @@ impl Worker {
             left.iter().for_each(|inbox| inbox.evict());
             drop(tokio::time::timeout(Duration::from_millis(20), self.idle.notified()).await);
         }
-        self.port.leave().await;
+        self.link.leave().await;
         self.stop();
     }
 
@@ -108,10 +113,6 @@ impl Worker {
         self.executor.stop();
         let hot = std::mem::take(&mut *self.lock_hot());
         hot.into_values().for_each(|inbox| inbox.close());
-    }
-
-    pub fn hot_run(&self, key: &RunKey) -> Option<Arc<RunInbox>> {
-        self.lock_hot().get(key).cloned()
     }
 
     /// How many runs are in memory.
@@ -127,7 +128,7 @@ impl Worker {
         let key = claimed.head.key.clone();
         let inbox = Arc::new(RunInbox::default());
         self.lock_hot().insert(key.clone(), inbox.clone());
-        self.port.open_inbox(&key, claimed.head.epoch, inbox.clone());
+        self.link.open_inbox(&key, claimed.head.epoch, inbox.clone());
         self.executor.spawn(Driver::new(self.clone(), claimed, inbox));
     }
 
@@ -149,8 +150,32 @@ impl Worker {
 
 async fn claim_runs(worker: Arc<Worker>) {
     loop {
-        for claimed in worker.port.next_runs(RUNS_AT_ONCE).await {
+        for claimed in worker.link.next_runs(RUNS_AT_ONCE).await {
             worker.drive(claimed);
+        }
+    }
+}
+
+/// The log of one generation, the current one unless another is named, from `from` to its end.
+async fn read_all(link: &dyn Link, key: &RunKey, generation: Option<u32>, mut from: Index) -> Result<Vec<Record>, StoreError> {
+    let mut records: Vec<Record> = Vec::new();
+    loop {
+        let page = link.read_log(key.clone(), generation, from, PAGE).await?;
+        let full = page.len() == PAGE;
+        records.extend(page);
+        match records.last() {
+            Some(last) if full => from = last.next_index(),
+            _ => return Ok(records),
+        }
+    }
+}
+
+/// Answers questions about runs that are not in memory.
+async fn answer_questions(worker: Arc<Worker>) {
+    loop {
+        for question in worker.link.next_questions().await {
+            let worker = worker.clone();
+            tokio::spawn(async move { cold::answer(&worker, question).await });
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) async fn work(worker: Arc<Worker>) {
     loop {
         // Asks only for what there is room for: a task that waits here would burn its lease.
         drop(room.acquire().await);
-        for task in worker.port.next_tasks(room.available_permits().max(1)).await {
+        for task in worker.link.next_tasks(room.available_permits().max(1)).await {
             let Ok(permit) = room.clone().acquire_owned().await else { return };
             let worker = worker.clone();
             tokio::spawn(async move {
@@ -44,13 +44,13 @@ async fn attempt(worker: &Worker, task: Task) {
         loop {
             let progress = ctx.beat().await;
             // A heartbeat that does not get through is no reason to stop: the lease decides.
-            drop(worker.port.report_task(id.clone(), claim, TaskReport::Heartbeat { progress }).await);
+            drop(worker.link.report_task(id.clone(), claim, TaskReport::Heartbeat { progress }).await);
         }
     };
     let result = tokio::select! {
         biased;
         result = run => result,
-        () = worker.port.task_over(&id, claim) => {
+        () = worker.link.task_over(id.clone(), claim) => {
             ctx.set_canceled();
             return;
         }
@@ -61,7 +61,7 @@ async fn attempt(worker: &Worker, task: Task) {
         Err(failure) => TaskReport::Failed(failure),
     };
     loop {
-        match worker.port.report_task(id.clone(), claim, report.clone()).await {
+        match worker.link.report_task(id.clone(), claim, report.clone()).await {
             Err(error) if retries(&error) => tokio::time::sleep(RETRY_DELAY).await,
             Err(error @ StoreError::PayloadTooLarge { .. }) => {
                 report = TaskReport::Failed(Failure::fatal(error.to_string()).with_code(error.code()));

@@ -188,6 +188,6 @@ on_both_stores! {
         site.pass(&onward, hours(1)).await;
         eventually("it stays pending", async || (run.view().await.unwrap().head.status == Status::Pending).then_some(())).await;
         let asked = run.query::<u32>("anything", &()).await.unwrap_err();
-        assert_eq!(asked.code(), "unknown_kind");
+        assert_eq!(asked.code(), "no_compatible_worker");
     }
 }

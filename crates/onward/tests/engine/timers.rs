@@ -43,7 +43,7 @@ on_both_stores! {
         until_status(&run, Status::Waiting).await;
         // Several sweepers at the same moment.
         site.clock.advance(hours(1));
-        let sweeps = (0..8).map(|_| onward.runtime().tick());
+        let sweeps = (0..8).map(|_| onward.runtime().unwrap().tick());
         futures::future::join_all(sweeps).await;
         run.result().await.unwrap();
         assert_eq!(count(&run, "timer_fired").await, 2);

@@ -1,0 +1,167 @@
+//! What a caller may ask, wherever the runtime is.
+//!
+//! [`Runtime`] is the door inside one process; a door over a network is made elsewhere and behaves the same. The methods are the
+//! runtime's verbs, which say what they promise.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use onward_core::event::RunPaused;
+use onward_core::run::Wait;
+use onward_core::view::RunView;
+use onward_core::{Failure, Index, Name, Payload, Record, RunHead, RunKey};
+use onward_store::{Appended, RunPage, RunQuery, Started, WaitQuery};
+use tokio::sync::broadcast;
+
+use crate::watch::{OutcomeWatch, RunWatch};
+use crate::{CallId, Decide, Emitted, Runtime, RuntimeError, SendSignal, StartRun};
+
+pub type DoorFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RuntimeError>> + Send + 'a>>;
+
+/// Tells how a run ended.
+pub trait Outcome: Send + Sync {
+    /// Waits until the run is closed, through all its generations.
+    fn outcome(&self) -> DoorFuture<'_, Result<Payload, Failure>>;
+}
+
+/// Tells of every append to one run.
+pub trait Changes: Send {
+    /// Returns after an append that came since the watch was made or this last returned.
+    fn changed(&mut self) -> DoorFuture<'_, ()>;
+
+    /// The generation last known of.
+    fn generation(&self) -> u32;
+}
+
+/// The verbs.
+pub trait Door: Send + Sync {
+    fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)>;
+    fn wait_for_outcome(&self, key: RunKey) -> DoorFuture<'_, Result<Payload, Failure>>;
+    fn watch_run(&self, key: RunKey) -> DoorFuture<'_, Box<dyn Changes>>;
+    fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead>;
+    fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView>;
+    fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>>;
+    fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage>;
+    fn signal_run(&self, key: RunKey, signal: SendSignal) -> DoorFuture<'_, Appended>;
+    fn cancel_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
+    fn terminate_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
+    fn pause_run(&self, key: RunKey, pause: RunPaused) -> DoorFuture<'_, Appended>;
+    fn resume_run(&self, key: RunKey) -> DoorFuture<'_, Appended>;
+    fn delete_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, ()>;
+    fn update_run(
+        &self,
+        key: RunKey,
+        update_id: String,
+        name: Name,
+        payload: Payload,
+    ) -> DoorFuture<'_, Result<Payload, Failure>>;
+    fn query_run(&self, key: RunKey, name: Name, input: Payload) -> DoorFuture<'_, Option<Result<Payload, Failure>>>;
+    fn listen(&self, key: &RunKey) -> broadcast::Receiver<Emitted>;
+    fn list_approvals(&self, query: WaitQuery) -> DoorFuture<'_, Vec<Wait>>;
+    fn decide_approval(&self, call: CallId, decide: Decide) -> DoorFuture<'_, Appended>;
+    fn resolve_promise(&self, call: CallId, result: Result<Payload, Failure>, resolution_id: String) -> DoorFuture<'_, Appended>;
+}
+
+impl Outcome for OutcomeWatch {
+    fn outcome(&self) -> DoorFuture<'_, Result<Payload, Failure>> {
+        Box::pin(OutcomeWatch::outcome(self))
+    }
+}
+
+impl Changes for RunWatch {
+    fn changed(&mut self) -> DoorFuture<'_, ()> {
+        Box::pin(RunWatch::changed(self))
+    }
+
+    fn generation(&self) -> u32 {
+        RunWatch::generation(self)
+    }
+}
+
+impl Door for Runtime {
+    fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
+        Box::pin(async move {
+            let (started, watch) = Runtime::start_and_watch(self, start).await?;
+            Ok((started, Arc::new(watch) as Arc<dyn Outcome>))
+        })
+    }
+
+    fn wait_for_outcome(&self, key: RunKey) -> DoorFuture<'_, Result<Payload, Failure>> {
+        Box::pin(async move { Runtime::wait_for_outcome(self, &key).await })
+    }
+
+    fn watch_run(&self, key: RunKey) -> DoorFuture<'_, Box<dyn Changes>> {
+        Box::pin(async move { Ok(Box::new(Runtime::watch_run(self, &key).await?) as Box<dyn Changes>) })
+    }
+
+    fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead> {
+        Box::pin(async move { Runtime::read_head(self, &key).await })
+    }
+
+    fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView> {
+        Box::pin(async move { Runtime::read_run(self, &key).await })
+    }
+
+    fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>> {
+        Box::pin(async move { Runtime::read_log(self, &key, generation, from, limit).await })
+    }
+
+    fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage> {
+        Box::pin(Runtime::list_runs(self, query))
+    }
+
+    fn signal_run(&self, key: RunKey, signal: SendSignal) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::signal_run(self, &key, signal).await })
+    }
+
+    fn cancel_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::cancel_run(self, &key, &reason).await })
+    }
+
+    fn terminate_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::terminate_run(self, &key, &reason).await })
+    }
+
+    fn pause_run(&self, key: RunKey, pause: RunPaused) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::pause_run(self, &key, pause).await })
+    }
+
+    fn resume_run(&self, key: RunKey) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::resume_run(self, &key).await })
+    }
+
+    fn delete_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, ()> {
+        Box::pin(async move { Runtime::delete_run(self, &key, &reason).await })
+    }
+
+    fn update_run(
+        &self,
+        key: RunKey,
+        update_id: String,
+        name: Name,
+        payload: Payload,
+    ) -> DoorFuture<'_, Result<Payload, Failure>> {
+        Box::pin(async move { Runtime::update_run(self, &key, &update_id, name, payload).await })
+    }
+
+    fn query_run(&self, key: RunKey, name: Name, input: Payload) -> DoorFuture<'_, Option<Result<Payload, Failure>>> {
+        Box::pin(async move { Runtime::query_run(self, &key, name, input).await })
+    }
+
+    fn listen(&self, key: &RunKey) -> broadcast::Receiver<Emitted> {
+        Runtime::listen(self, key)
+    }
+
+    fn list_approvals(&self, query: WaitQuery) -> DoorFuture<'_, Vec<Wait>> {
+        Box::pin(Runtime::list_approvals(self, query))
+    }
+
+    fn decide_approval(&self, call: CallId, decide: Decide) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::decide_approval(self, &call, decide).await })
+    }
+
+    fn resolve_promise(&self, call: CallId, result: Result<Payload, Failure>, resolution_id: String) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::resolve_promise(self, &call, result, &resolution_id).await })
+    }
+}

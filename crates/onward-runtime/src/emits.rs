@@ -1,0 +1,41 @@
+//! What runs emit for whoever watches; not in the log.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use onward_core::{Payload, RunKey};
+use tokio::sync::broadcast;
+
+use crate::Runtime;
+use crate::by_run::lock;
+
+/// How many emitted values a slow listener may fall behind.
+const BEHIND_MAX: usize = 256;
+
+/// Something that a run's code says for whoever watches.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Emitted {
+    pub name: String,
+    pub value: Payload,
+}
+
+#[derive(Default)]
+pub(crate) struct Emits {
+    listeners: Mutex<HashMap<RunKey, broadcast::Sender<Emitted>>>,
+}
+
+impl Runtime {
+    /// Hears what the run emits from now on. What nobody hears is gone.
+    pub fn listen(&self, key: &RunKey) -> broadcast::Receiver<Emitted> {
+        let mut listeners = lock(&self.hub().emits.listeners);
+        listeners.retain(|_, sender| sender.receiver_count() > 0);
+        listeners.entry(key.clone()).or_insert_with(|| broadcast::channel(BEHIND_MAX).0).subscribe()
+    }
+
+    pub(crate) fn emit(&self, key: &RunKey, emitted: Emitted) {
+        let sender = lock(&self.hub().emits.listeners).get(key).cloned();
+        if let Some(sender) = sender {
+            drop(sender.send(emitted)); // nobody listens any more: that is allowed
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What callers ask about runs, one message per verb.
+
+use onward_core::run::Wait;
+use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey, Status, Timestamp, message};
+
+use crate::grpc::service;
+
+service! {
+    "Runs", methods {
+        /// Starts a run, or finds it: the same id with the same kind and input is the same run.
+        StartRun: StartRequest => StartReply,
+        ReadRun: RunRequest => RunReply,
+        ReadLog: LogRequest => LogReply,
+        /// Waits until a run has grown or ended, or the time is over.
+        WatchRun: WatchRequest => WatchReply,
+        ListRuns: ListRequest => ListReply,
+        SignalRun: SignalRequest => AppendReply,
+        CancelRun: ReasonRequest => AppendReply,
+        TerminateRun: ReasonRequest => AppendReply,
+        PauseRun: ReasonRequest => AppendReply,
+        ResumeRun: RunRequest => AppendReply,
+        /// Deletes a closed run with all its generations.
+        DeleteRun: ReasonRequest => DoneReply,
+        /// Asks a run for a change and waits for its recorded answer.
+        UpdateRun: AskRequest => AnswerReply,
+        /// Asks a run's code; nothing is recorded.
+        QueryRun: AskRequest => AnswerReply,
+        ListApprovals: WaitsRequest => WaitsReply,
+        DecideApproval: DecideRequest => AppendReply,
+        ResolvePromise: ResolveRequest => AppendReply,
+    }
+}
+
+message! {
+    pub struct StartRequest {
+        1 => run: RunKey,
+        2 => kind: Name,
+        /// The version of the code the run is pinned to.
+        3 => version: Option<Name>,
+        4 => input: Payload,
+        /// Where the run's chance derives from; any number.
+        5 => seed: u64,
+        /// Delivered with the start, in one write, also when the run exists already.
+        6 => signal: Option<Signal>,
+    }
+}
+
+message! {
+    pub struct Signal {
+        1 => name: Name,
+        2 => payload: Payload,
+        /// The same id again is the same signal.
+        3 => signal_id: Option<String>,
+    }
+}
+
+message! {
+    pub struct StartReply {
+        /// False when the run existed already.
+        1 => created: bool,
+        2 => head: RunHead,
+        3 => signal: Option<AppendReply>,
+    }
+}
+
+message! {
+    #[derive(Copy)]
+    pub struct AppendReply {
+        1 => index: Index,
+        2 => at: Timestamp,
+        /// The very same input was taken before; this is the first answer.
+        3 => repeated: bool,
+        /// The run was waiting and has something to do now.
+        4 => woke: bool,
+    }
+}
+
+message! {
+    pub struct RunRequest {
+        1 => run: RunKey,
+    }
+}
+
+message! {
+    pub struct RunReply {
+        1 => head: RunHead,
+    }
+}
+
+message! {
+    pub struct LogRequest {
+        1 => run: RunKey,
+        /// The current generation unless another is named.
+        2 => generation: Option<u32>,
+        3 => from: Index,
+        4 => limit: u32,
+    }
+}
+
+message! {
+    pub struct LogReply {
+        1 => records: Vec<Record>,
+    }
+}
+
+message! {
+    pub struct WatchRequest {
+        1 => run: RunKey,
+        /// What the caller knows already: anything past it is news.
+        2 => generation: u32,
+        3 => next_index: Index,
+        /// Only the end is of interest.
+        4 => for_end: bool,
+        /// How long to wait for news.
+        5 => wait_ms: u64,
+    }
+}
+
+message! {
+    pub struct WatchReply {
+        1 => generation: u32,
+        2 => next_index: Index,
+        3 => status: Status,
+        /// Present once the run is closed.
+        4 => outcome: Option<Result<Payload, Failure>>,
+    }
+}
+
+message! {
+    pub struct ListRequest {
+        1 => namespace: Namespace,
+        2 => kind: Option<Name>,
+        /// Empty means any.
+        3 => statuses: Vec<Status>,
+        4 => created_from: Option<Timestamp>,
+        5 => created_until: Option<Timestamp>,
+        /// 0 means the server's default.
+        6 => limit: u32,
+        7 => cursor: Option<String>,
+    }
+}
+
+message! {
+    pub struct ListReply {
+        1 => runs: Vec<RunHead>,
+        2 => next: Option<String>,
+    }
+}
+
+message! {
+    pub struct SignalRequest {
+        1 => run: RunKey,
+        2 => signal: Signal,
+    }
+}
+
+message! {
+    pub struct ReasonRequest {
+        1 => run: RunKey,
+        2 => reason: String,
+    }
+}
+
+message! {
+    pub struct DoneReply {}
+}
+
+message! {
+    pub struct AskRequest {
+        1 => run: RunKey,
+        2 => name: Name,
+        3 => payload: Payload,
+        /// For updates: the same id again gets the same answer.
+        4 => update_id: String,
+    }
+}
+
+message! {
+    pub struct AnswerReply {
+        /// Absent when the code knows no such query.
+        1 => answer: Option<Result<Payload, Failure>>,
+    }
+}
+
+message! {
+    pub struct WaitsRequest {
+        1 => namespace: Namespace,
+        2 => run: Option<RunKey>,
+        3 => limit: u32,
+    }
+}
+
+message! {
+    pub struct WaitsReply {
+        1 => waits: Vec<Wait>,
+    }
+}
+
+message! {
+    pub struct DecideRequest {
+        1 => namespace: Namespace,
+        /// `RUN~GENERATION~PLACE`.
+        2 => approval: String,
+        3 => approved: bool,
+        4 => feedback: Option<String>,
+        5 => decided_by: Option<String>,
+        /// The same id again is the same decision; another one has lost.
+        6 => decision_id: String,
+    }
+}
+
+message! {
+    pub struct ResolveRequest {
+        1 => namespace: Namespace,
+        /// `RUN~GENERATION~PLACE`.
+        2 => promise: String,
+        3 => result: Result<Payload, Failure>,
+        /// The same id again is the same answer; another one has lost.
+        4 => resolution_id: String,
+    }
+}

@@ -1,0 +1,88 @@
+//! How messages travel over gRPC: the codec, and the methods by name.
+
+use std::marker::PhantomData;
+
+use bytes::{Buf, BufMut};
+use onward_core::codec::{Field, Message};
+use tonic::Status;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+
+/// One method of a service.
+pub trait Method: 'static {
+    /// `/onward.v1.Service/Method`.
+    const PATH: &'static str;
+    type Request: Message + Field + Send + 'static;
+    type Reply: Message + Field + Send + 'static;
+}
+
+/// Encodes with the codec of the log.
+pub struct Wire<E, D>(PhantomData<fn() -> (E, D)>);
+
+impl<E, D> Default for Wire<E, D> {
+    fn default() -> Self {
+        Wire(PhantomData)
+    }
+}
+
+impl<E: Message + Send + 'static, D: Message + Send + 'static> Codec for Wire<E, D> {
+    type Encode = E;
+    type Decode = D;
+    type Encoder = Wire<E, D>;
+    type Decoder = Wire<E, D>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        Wire::default()
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        Wire::default()
+    }
+}
+
+impl<E: Message, D> Encoder for Wire<E, D> {
+    type Item = E;
+    type Error = Status;
+
+    fn encode(&mut self, item: E, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        out.put_slice(&item.to_bytes());
+        Ok(())
+    }
+}
+
+impl<E, D: Message> Decoder for Wire<E, D> {
+    type Item = D;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<D>, Status> {
+        let bytes = from.copy_to_bytes(from.remaining());
+        D::decode_fields(&bytes).map(Some).map_err(|error| Status::invalid_argument(error.to_string()))
+    }
+}
+
+/// Declares the methods of one service, and a list of them for the `.proto` file.
+macro_rules! service {
+    ($service:literal, $lines:ident { $($(#[$meta:meta])* $name:ident: $request:ident => $reply:ident,)* }) => {
+        $(
+            $(#[$meta])*
+            pub struct $name;
+
+            impl $crate::grpc::Method for $name {
+                const PATH: &'static str = concat!("/onward.v1.", $service, "/", stringify!($name));
+                type Request = $request;
+                type Reply = $reply;
+            }
+        )*
+
+        /// The methods as `.proto` files say them; their messages are added to `schema`.
+        pub fn $lines(schema: &mut onward_core::schema::Schema) -> Vec<$crate::proto::MethodLine> {
+            use onward_core::codec::Field;
+            vec![$($crate::proto::MethodLine {
+                name: stringify!($name),
+                docs: &[$(stringify!($meta)),*],
+                request: $request::proto(schema).name().to_owned(),
+                reply: $reply::proto(schema).name().to_owned(),
+            },)*]
+        }
+    };
+}
+pub(crate) use service;

@@ -1,0 +1,54 @@
+//! The `.proto` file of everything here, printed from the definitions.
+//!
+//! `proto/onward/v1/onward.proto` is this text; a test compares the two, compiles it, and reads real bytes with it.
+
+use onward_core::codec::Field;
+use onward_core::schema::{Schema, documentation};
+
+use crate::worker::{ServerFrames, WorkerFrames};
+use crate::{Problem, api};
+
+/// One method of a service.
+pub struct MethodLine {
+    pub name: &'static str,
+    pub docs: &'static [&'static str],
+    pub request: String,
+    pub reply: String,
+}
+
+const HEAD: &str = "\
+// Printed by `cargo xtask gen` from crates/onward-wire; do not edit.
+//
+// The log, the worker protocol and the API speak the same messages. Times are milliseconds since 1970. A message `Optional…`
+// is absent or holds a value; a message `Each…` holds one element of a list.
+syntax = \"proto3\";
+
+package onward.v1;
+";
+
+/// The whole file.
+pub fn text() -> String {
+    let mut schema = Schema::default();
+    let runs = service("Runs", "What callers ask about runs.", &api::methods(&mut schema));
+    let (up, down) = (WorkerFrames::proto(&mut schema), ServerFrames::proto(&mut schema));
+    let workers = format!(
+        "// One stream per worker: runs and tasks down, commits and results up; docs/protocol.md has the rules.\n\
+         service Workers {{\n  rpc Connect(stream {}) returns (stream {});\n}}\n",
+        up.name(),
+        down.name()
+    );
+    // How a refusal travels in the details of a gRPC status.
+    Problem::proto(&mut schema);
+    format!("{HEAD}\n{runs}\n{workers}\n{}", schema.text())
+}
+
+fn service(name: &str, what: &str, methods: &[MethodLine]) -> String {
+    let mut text = format!("// {what}\nservice {name} {{\n");
+    for MethodLine { name, docs, request, reply } in methods {
+        for said in docs.iter().filter_map(|doc| documentation(doc)) {
+            text += &format!("  // {said}\n");
+        }
+        text += &format!("  rpc {name}({request}) returns ({reply});\n");
+    }
+    text + "}\n"
+}

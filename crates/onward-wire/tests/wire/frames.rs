@@ -1,0 +1,167 @@
+//! Frames survive both forms, and a reader that knows only the `.proto` file understands their bytes.
+
+use onward_core::codec::{Field, Message, Raw};
+use onward_core::event::{RunStarted, StepCompleted};
+use onward_core::run::Commit;
+use onward_core::task::TaskReport;
+use onward_core::{CommitId, Epoch, Failure, Index, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Timestamp};
+use onward_wire::problem::{Advice, Problem};
+use onward_wire::worker::*;
+use prost_reflect::{DescriptorPool, DynamicMessage, ReflectMessage, Value};
+
+fn key() -> RunKey {
+    RunKey::new(Namespace::default(), RunId::new("run-1").unwrap())
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn worker_frames() -> Vec<WorkerFrame> {
+    let step = StepCompleted {
+        place: Place::root(3),
+        name: name("charge"),
+        input_hash: None,
+        output: Payload::json(&serde_json::json!({"paid": 12})).unwrap(),
+        attempt: 1,
+        took_ms: 7,
+    };
+    let commit = Commit {
+        key: key(),
+        generation: 0,
+        epoch: Epoch(5),
+        n: 2,
+        commit_id: CommitId(u64::MAX),
+        horizon: Index(4),
+        events: vec![step.into()],
+        waits: true,
+        end_over_unread: false,
+        carries: Vec::new(),
+    };
+    let task = onward_core::task::TaskId { run: key(), generation: 0, place: Place::root(1) };
+    let report = |report| ReportTask { request: 9, task: task.clone(), claim: 1, report };
+    vec![
+        WorkerFrame::Hello(Hello {
+            protocol: onward_wire::PROTOCOL,
+            worker: onward_core::WorkerId::new("w").unwrap(),
+            kinds: vec![KindOffer {
+                kind: name("pay"),
+                versions: vec![String::new(), "v2".to_owned()],
+                current: Some(name("v2")),
+                input_schema: None,
+                output_schema: None,
+            }],
+            task_kinds: vec![name("mail")],
+            queues: vec![String::new()],
+            runs_max: 10,
+            runs: vec![HeldRun { run: key(), generation: 0, epoch: Epoch(5), next_index: Index(0) }],
+            tasks: vec![HeldTask { task: task.clone(), claim: 1 }],
+            sdk: "test".to_owned(),
+        }),
+        WorkerFrame::Credit(Credit { runs: 3, tasks: 0 }),
+        WorkerFrame::Commit(CommitRun { request: 1, commit }),
+        WorkerFrame::Report(report(TaskReport::Completed(Payload::null()))),
+        WorkerFrame::Report(report(TaskReport::Failed(Failure::fatal("no")))),
+        WorkerFrame::Report(report(TaskReport::Released)),
+        WorkerFrame::Report(report(TaskReport::Heartbeat { progress: None })),
+        WorkerFrame::Report(report(TaskReport::Heartbeat { progress: Some(Payload::null()) })),
+        WorkerFrame::Answer(Answer { question: 4, answer: None }),
+        WorkerFrame::Heartbeat(Heartbeat {}),
+        WorkerFrame::Leave(Leave {}),
+    ]
+}
+
+fn server_frames() -> Vec<ServerFrame> {
+    let started = RunStarted {
+        kind: name("pay"),
+        version: None,
+        input: Payload::json("order").unwrap(),
+        seed: 7,
+        parent: None,
+        generation: 0,
+        mailbox: Vec::new(),
+    };
+    let (head, record): (RunHead, Record) = RunHead::start(key(), started, Timestamp(1_000));
+    vec![
+        ServerFrame::Welcome(Welcome { protocol: 1, lease_ms: 30_000, server: "0.1.0".to_owned() }),
+        ServerFrame::Run(Run { head: head.clone(), log: Some(Log { records: vec![record.clone()] }) }),
+        ServerFrame::Run(Run { head, log: None }),
+        ServerFrame::Input(Input { run: key(), epoch: Epoch(5), record }),
+        ServerFrame::RunLost(RunLost { run: key(), epoch: Epoch(5) }),
+        ServerFrame::Reply(Reply { request: 0, said: Said::Done(Done {}) }),
+        ServerFrame::Reply(Reply {
+            request: 2,
+            said: Said::Problem(Problem {
+                code: "lease_lost".to_owned(),
+                message: "gone".to_owned(),
+                hint: None,
+                advice: Advice::StopRun,
+            }),
+        }),
+        ServerFrame::Goodbye(Goodbye {}),
+    ]
+}
+
+fn both_ways<F>(frames: Vec<F>)
+where
+    F: Field + PartialEq + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+{
+    for frame in frames {
+        let mut bytes = Vec::new();
+        frame.encode(1, &mut bytes);
+        let (_, raw) = onward_core::codec::Reader::new(&bytes).field().unwrap().unwrap();
+        assert_eq!(F::decode(raw).unwrap(), frame);
+        let json = serde_json::to_string(&frame).unwrap();
+        assert_eq!(serde_json::from_str::<F>(&json).unwrap(), frame, "{json}");
+    }
+}
+
+#[test]
+fn every_frame_reads_back_from_bytes_and_from_json() {
+    both_ways(worker_frames());
+    both_ways(server_frames());
+}
+
+#[test]
+fn foreign_bytes_are_refused_and_never_panic() {
+    for length in 0..64u8 {
+        let noise: Vec<u8> = (0..length).map(|byte| byte.wrapping_mul(37) ^ length).collect();
+        let _ = WorkerFrames::decode_fields(&noise);
+        let _ = WorkerFrame::decode(Raw::Bytes(&noise));
+    }
+}
+
+/// Reads with nothing but the descriptor, as a program in another language would.
+fn read(message: &str, bytes: &[u8]) -> DynamicMessage {
+    let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/proto/onward.bin")).unwrap();
+    let pool = DescriptorPool::decode(&file[..]).unwrap();
+    let descriptor = pool.get_message_by_name(&format!("onward.v1.{message}")).unwrap();
+    let read = DynamicMessage::decode(descriptor, bytes).unwrap();
+    assert_eq!(read.unknown_fields().count(), 0, "{message} has fields that the file does not know");
+    read
+}
+
+fn check_deep(message: &DynamicMessage) {
+    for (field, value) in message.fields() {
+        let inner = |value: &Value| {
+            if let Some(message) = value.as_message() {
+                assert_eq!(message.unknown_fields().count(), 0, "{} in {}", field.name(), message.descriptor().name());
+                check_deep(message);
+            }
+        };
+        match value {
+            Value::List(values) => values.iter().for_each(inner),
+            value => inner(value),
+        }
+    }
+}
+
+#[test]
+fn a_reader_of_the_proto_file_understands_every_frame() {
+    let frames = WorkerFrames { frames: worker_frames() };
+    let seen = read("WorkerFrames", &frames.to_bytes());
+    check_deep(&seen);
+    let said = format!("{:?}", seen.get_field_by_name("frames").unwrap().as_list().unwrap()[2]);
+    assert!(said.contains("charge") && said.contains("18446744073709551615"), "{said}");
+    check_deep(&read("ServerFrames", &ServerFrames { frames: server_frames() }.to_bytes()));
+}

@@ -1,0 +1,4 @@
+//! What is said here can be read by others.
+
+mod frames;
+mod proto;
