@@ -84,6 +84,13 @@ impl WorkerPort {
         self.worker().questions.next(usize::MAX, fallback * 60, || {}).await
     }
 
+    /// A remote worker was heard of: its leases are good for another lease from now.
+    pub fn heard(&self) {
+        if let Some(heard_at) = &self.worker().heard_at {
+            *lock(heard_at) = self.runtime().clock().now();
+        }
+    }
+
     /// Hands over the inputs kept since the claim of `epoch` and pushes from now on; tells `inbox` at once if the claim is lost.
     pub fn open_inbox(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
         self.runtime().hub().inboxes.open(key, epoch, inbox);

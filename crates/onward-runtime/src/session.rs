@@ -47,16 +47,25 @@ impl Runtime {
         for worker in &workers {
             let due = lock(&worker.session).begin_beat(self.clock().now(), self.options().lease / 3);
             if due {
-                self.beat_session(worker).await;
-                self.beat_tasks(worker).await;
+                let lease = self.options().lease;
+                let silent = worker.heard_at.as_ref().map_or(Duration::ZERO, |at| self.clock().now().since(*lock(at)));
+                // A worker elsewhere is vouched for until its lease has passed since it was heard of, not since we looked (F13).
+                match lease.checked_sub(silent).filter(|left| !left.is_zero()) {
+                    Some(left) => {
+                        self.beat_session(worker, left).await;
+                        self.beat_tasks(worker, left).await;
+                    }
+                    None if !worker.away.swap(true, Ordering::SeqCst) => self.lose_runs(worker),
+                    None => {}
+                }
             }
         }
         workers.iter().map(|worker| lock(&worker.session).next_beat).min()
     }
 
-    async fn beat_session(&self, worker: &Arc<Worker>) {
+    async fn beat_session(&self, worker: &Arc<Worker>, left: Duration) {
         let (lease, asked_at) = (self.options().lease, self.clock().now());
-        let beat = self.store().heartbeat(worker.profile.id.clone(), lease);
+        let beat = self.store().heartbeat(worker.profile.id.clone(), left);
         let known = match tokio::time::timeout(lease / 3, beat).await {
             Ok(Ok(known)) => Some(known),
             Ok(Err(_)) | Err(_) => None,
@@ -97,12 +106,12 @@ impl Runtime {
     }
 
     /// Extends the leases of the tasks that cannot do it themselves.
-    async fn beat_tasks(&self, worker: &Arc<Worker>) {
+    async fn beat_tasks(&self, worker: &Arc<Worker>, lease: Duration) {
         let mut beats = JoinSet::new();
         for (id, claim) in worker.held.kept_alive() {
             let (runtime, worker) = (self.clone(), worker.clone());
             beats.spawn(async move {
-                let (beat, lease) = (TaskReport::Heartbeat { progress: None }, runtime.options().lease);
+                let beat = TaskReport::Heartbeat { progress: None };
                 let answer = runtime.store().report_task(id.clone(), claim, beat, lease).await;
                 if matches!(answer, Err(StoreError::TaskAttemptOver(_))) {
                     worker.held.end(&id, claim);

@@ -30,6 +30,9 @@ pub struct WorkerProfile {
     /// How many runs it holds at a time, whether they are busy or rest in its memory. A worker that lets runs rest must let some go
     /// before all its room is taken by them: nobody else will tell it that others wait.
     pub runs_max: usize,
+    /// The worker is in another process: it is known to the store only as long as somebody says that it was heard of
+    /// ([`crate::WorkerPort::heard`]).
+    pub is_remote: bool,
 }
 
 /// A worker as the runtime knows it.
@@ -44,6 +47,8 @@ pub(crate) struct Worker {
     /// Runs that were leased to the worker at their start, perhaps, for a caller who did not stay to hear of it.
     pub orphans: Mutex<Vec<Orphan>>,
     seats: AtomicUsize,
+    /// When a worker elsewhere was last heard of; one in this process is always there.
+    pub heard_at: Option<Mutex<Timestamp>>,
     /// Takes nothing more: it has left, or cannot reach the store.
     pub away: AtomicBool,
     pub left: AtomicBool,
@@ -51,7 +56,9 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub fn new(profile: WorkerProfile, now: Timestamp) -> Worker {
+        let heard_at = profile.is_remote.then(|| Mutex::new(now));
         Worker {
+            heard_at,
             profile,
             runs: Arc::default(),
             tasks: Arc::default(),

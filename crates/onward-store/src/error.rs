@@ -51,6 +51,18 @@ pub enum StoreError {
     CursorInvalid { cursor: String },
     #[error("the store cannot be reached: {why}")]
     Unavailable { why: String },
+    /// A server said so; what it is about, only the server knows.
+    #[error("{}", .0.message)]
+    Elsewhere(Box<Elsewhere>),
+}
+
+/// An error as it came over a network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Elsewhere {
+    pub code: &'static str,
+    pub message: String,
+    pub hint: Option<&'static str>,
+    pub consequence: Consequence,
 }
 
 /// What a caller should do about an error.
@@ -98,6 +110,7 @@ impl StoreError {
             StoreError::ReadOnly => "store_read_only",
             StoreError::CursorInvalid { .. } => "cursor_invalid",
             StoreError::Unavailable { .. } => "store_unavailable",
+            StoreError::Elsewhere(elsewhere) => elsewhere.code,
         }
     }
 
@@ -108,6 +121,7 @@ impl StoreError {
             StoreError::LogCorrupt { .. } => Consequence::IsolateRun,
             StoreError::DiskFull | StoreError::Unavailable { .. } => Consequence::Retry,
             StoreError::Stopped { .. } | StoreError::Corrupt { .. } => Consequence::StopProcess,
+            StoreError::Elsewhere(elsewhere) => elsewhere.consequence,
             _ => Consequence::TellCaller,
         }
     }
@@ -128,6 +142,7 @@ impl StoreError {
             StoreError::DirectoryNewer { .. } => "use the newer program; the directory was left untouched",
             StoreError::DirectoryForeign { .. } => "choose an empty directory or one that Onward made",
             StoreError::Stopped { .. } => "check the disk and restart; what was acknowledged is safe",
+            StoreError::Elsewhere(elsewhere) => return elsewhere.hint,
             _ => return None,
         })
     }

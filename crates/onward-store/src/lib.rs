@@ -25,7 +25,7 @@ use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 pub use clock::{ManualClock, SystemClock};
-pub use error::{Consequence, StoreError};
+pub use error::{Consequence, Elsewhere, StoreError};
 pub use memory::MemoryStore;
 
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;

@@ -183,6 +183,14 @@ message! {
 }
 
 message! {
+    /// Something that a run's code said for whoever listens; not recorded.
+    pub struct EmittedValue {
+        1 => name: String,
+        2 => value: Payload,
+    }
+}
+
+message! {
     pub struct WaitsRequest {
         1 => namespace: Namespace,
         2 => run: Option<RunKey>,

@@ -11,9 +11,15 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 pub trait Method: 'static {
     /// `/onward.v1.Service/Method`.
     const PATH: &'static str;
-    type Request: Message + Field + Send + 'static;
-    type Reply: Message + Field + Send + 'static;
+    type Request: Message + Field + Send + Sync + 'static;
+    type Reply: Message + Field + Send + Sync + 'static;
 }
+
+/// The worker's stream.
+pub const CONNECT: &str = "/onward.v1.Workers/Connect";
+
+/// What a run emits, as a stream.
+pub const LISTEN: &str = "/onward.v1.Runs/ListenRun";
 
 /// Encodes with the codec of the log.
 pub struct Wire<E, D>(PhantomData<fn() -> (E, D)>);

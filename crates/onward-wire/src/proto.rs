@@ -29,7 +29,12 @@ package onward.v1;
 /// The whole file.
 pub fn text() -> String {
     let mut schema = Schema::default();
-    let runs = service("Runs", "What callers ask about runs.", &api::methods(&mut schema));
+    let emitted = api::EmittedValue::proto(&mut schema);
+    let listen = format!(
+        "  // What a run emits from now on; not recorded.\n  rpc ListenRun(RunRequest) returns (stream {});\n",
+        emitted.name()
+    );
+    let runs = service("Runs", "What callers ask about runs.", &api::methods(&mut schema), &listen);
     let (up, down) = (WorkerFrames::proto(&mut schema), ServerFrames::proto(&mut schema));
     let workers = format!(
         "// One stream per worker: runs and tasks down, commits and results up; docs/protocol.md has the rules.\n\
@@ -42,7 +47,7 @@ pub fn text() -> String {
     format!("{HEAD}\n{runs}\n{workers}\n{}", schema.text())
 }
 
-fn service(name: &str, what: &str, methods: &[MethodLine]) -> String {
+fn service(name: &str, what: &str, methods: &[MethodLine], streams: &str) -> String {
     let mut text = format!("// {what}\nservice {name} {{\n");
     for MethodLine { name, docs, request, reply } in methods {
         for said in docs.iter().filter_map(|doc| documentation(doc)) {
@@ -50,5 +55,5 @@ fn service(name: &str, what: &str, methods: &[MethodLine]) -> String {
         }
         text += &format!("  rpc {name}({request}) returns ({reply});\n");
     }
-    text + "}\n"
+    text + streams + "}\n"
 }

@@ -162,7 +162,8 @@ message! {
     pub struct ReadLog {
         1 => request: u64,
         2 => run: RunKey,
-        3 => generation: u32,
+        /// The current generation unless another is named.
+        3 => generation: Option<u32>,
         4 => from: Index,
         5 => limit: u32,
     }

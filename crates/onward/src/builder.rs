@@ -17,6 +17,8 @@ use serde::de::DeserializeOwned;
 use crate::code::Shared;
 use crate::ctx::Ctx;
 use crate::registry::{Registry, erase_task, erase_workflow};
+#[cfg(feature = "remote")]
+use crate::remote::{Channel, RemoteDoor, RemoteLink};
 use crate::task::TaskCtx;
 use crate::worker::{ReplayCheck, Worker, WorkerOptions, random_u64};
 use crate::{Error, Onward, Result, Task, Workflow};
@@ -24,6 +26,8 @@ use crate::{Error, Onward, Result, Task, Workflow};
 enum Place {
     Directory(PathBuf),
     Store(Arc<dyn Store>),
+    #[cfg(feature = "remote")]
+    Server(String),
 }
 
 /// Builds an [`Onward`]. Mistakes in what is registered are told by [`Builder::start`].
@@ -44,6 +48,14 @@ impl Onward {
     /// Keeps runs in a directory: no server, one process at a time. The directory is made when it is missing.
     pub fn embedded(directory: impl AsRef<Path>) -> Builder {
         Builder::new(Place::Directory(directory.as_ref().to_owned()), Arc::new(SystemClock))
+    }
+
+    /// Has runs kept by the server at `url`, for instance `http://127.0.0.1:7400`; this process is a worker and a client of it.
+    ///
+    /// Nothing is awaited here: a server that cannot be reached is tried again, and calls wait for it.
+    #[cfg(feature = "remote")]
+    pub fn connect(url: impl Into<String>) -> Builder {
+        Builder::new(Place::Server(url.into()), Arc::new(SystemClock))
     }
 
     /// Keeps runs in memory: for tests and trying out. Everything is gone with the process.
@@ -222,41 +234,53 @@ impl Builder {
     }
 
     /// Opens the store, starts the worker and goes on with every run that was left open.
-    pub async fn start(self) -> Result<Onward, Error> {
+    pub async fn start(mut self) -> Result<Onward, Error> {
         if let Some(mistake) = self.registry.mistake {
             return Err(mistake.into());
         }
+        // Runs that rest in memory must leave seats to those that have something to do.
+        self.worker.cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);
+        let profile = WorkerProfile {
+            id: WorkerId::new(format!("{}-{:016x}", std::process::id(), random_u64()))?,
+            knows: Arc::new(self.registry.knows()),
+            task_kinds: Arc::new(self.registry.tasks.keys().cloned().collect()),
+            queues: self.queues,
+            runs_max: self.runs_max,
+            is_remote: false,
+        };
         let (store, opened) = match self.place {
             Place::Store(store) => (store, None),
             Place::Directory(directory) => {
                 let store = open_embedded(directory, self.clock.clone()).await?;
                 (store.clone(), Some(store))
             }
+            #[cfg(feature = "remote")]
+            Place::Server(url) => {
+                let channel = Channel::new(&url)?;
+                let link: Arc<dyn Link> = Arc::new(RemoteLink::connect(channel.clone(), profile, self.registry.offers()));
+                let (worker, loops) = start_worker(link, self.registry, self.worker)?;
+                return Ok(Onward::remote(Arc::new(RemoteDoor::new(channel)), self.namespace, worker, loops));
+            }
         };
         let runtime = Runtime::new(store, self.clock, self.options);
-        // Runs that rest in memory must leave seats to those that have something to do.
-        let cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);
-        let worker_options = WorkerOptions { cached_runs_max, ..self.worker };
-        let registry = Arc::new(self.registry);
-        let profile = WorkerProfile {
-            id: WorkerId::new(format!("{}-{:016x}", std::process::id(), random_u64()))?,
-            knows: Arc::new(registry.knows()),
-            task_kinds: Arc::new(registry.tasks.keys().cloned().collect()),
-            queues: self.queues,
-            runs_max: self.runs_max,
-        };
         let background = runtime.spawn();
-        let link: Arc<dyn Link> = Arc::new(runtime.join_worker(profile));
-        let emits = link.clone();
-        let shared = Shared {
-            deps: Arc::new(registry.deps.clone()),
-            runtime: Some(tokio::runtime::Handle::current()),
-            script: None,
-            emitter: Some(Arc::new(move |key, emitted| emits.emit(key, emitted))),
-        };
-        let (worker, loops) = Worker::start(link, registry, shared, worker_options).map_err(Error::Threads)?;
+        let link = Arc::new(runtime.join_worker(profile));
+        let (worker, loops) = start_worker(link, self.registry, self.worker)?;
         Ok(Onward::new(runtime, self.namespace, worker, background, loops, opened))
     }
+}
+
+type Started = (Arc<Worker>, Vec<tokio::task::JoinHandle<()>>);
+
+fn start_worker(link: Arc<dyn Link>, registry: Registry, options: WorkerOptions) -> Result<Started, Error> {
+    let emits = link.clone();
+    let shared = Shared {
+        deps: Arc::new(registry.deps.clone()),
+        runtime: Some(tokio::runtime::Handle::current()),
+        script: None,
+        emitter: Some(Arc::new(move |key, emitted| emits.emit(key, emitted))),
+    };
+    Worker::start(link, Arc::new(registry), shared, options).map_err(Error::Threads)
 }
 
 async fn open_embedded(directory: PathBuf, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Error> {

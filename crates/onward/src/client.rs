@@ -68,6 +68,13 @@ impl Onward {
         Onward { inner: Arc::new(Inner { door, runtime: Some(runtime), namespace, worker, background, loops, opened }) }
     }
 
+    /// Over a server.
+    #[cfg(feature = "remote")]
+    pub(crate) fn remote(door: Arc<dyn Door>, namespace: Namespace, worker: Arc<Worker>, loops: Vec<JoinHandle<()>>) -> Onward {
+        let background = Mutex::new(None);
+        Onward { inner: Arc::new(Inner { door, runtime: None, namespace, worker, background, loops, opened: None }) }
+    }
+
     /// The runtime underneath, for what this type does not offer; none when it is a server's.
     pub fn runtime(&self) -> Option<&Runtime> {
         self.inner.runtime.as_ref()
@@ -230,7 +237,8 @@ impl<O> Start<O> {
         let version = self.version.as_deref().map(Name::new).transpose()?;
         let registry = &inner.worker.registry;
         let version = version.or_else(|| registry.workflows.get(&kind).and_then(|kind| kind.current.clone()));
-        if registry.handler(&kind, version.as_ref()).is_none() {
+        // A server knows of workers that have kinds which this process does not.
+        if inner.runtime.is_some() && registry.handler(&kind, version.as_ref()).is_none() {
             return Err(Error::UnknownKind { kind: self.kind, version: version.map(|version| version.to_string()) });
         }
         let convert = |what| move |source| Error::Convert { what, source };

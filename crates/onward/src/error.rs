@@ -24,6 +24,9 @@ pub enum Error {
     AnswerFailed { run: String, failure: Box<Failure> },
     #[error("{what} cannot be converted")]
     Convert { what: &'static str, source: serde_json::Error },
+    #[cfg(feature = "remote")]
+    #[error(transparent)]
+    Connect(#[from] crate::remote::ConnectError),
     #[error("the worker's threads could not be started")]
     Threads(#[source] std::io::Error),
 }
@@ -39,6 +42,8 @@ impl Error {
             Error::UnknownQuery { .. } => "unknown_query",
             Error::AnswerFailed { .. } => "answer_failed",
             Error::Convert { .. } => "value_invalid",
+            #[cfg(feature = "remote")]
+            Error::Connect(_) => "server_url_invalid",
             Error::Threads(_) => "worker_not_started",
         }
     }

@@ -15,6 +15,8 @@ mod executor;
 mod foreign;
 mod names;
 mod registry;
+#[cfg(feature = "remote")]
+mod remote;
 mod replay;
 pub mod task;
 pub mod testing;

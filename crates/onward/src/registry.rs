@@ -99,6 +99,20 @@ impl Registry {
         self.workflows.iter().map(|(name, kind)| (name.clone(), kind.versions.keys().cloned().collect())).collect()
     }
 
+    /// The kinds and versions, as a worker offers them to a server.
+    #[cfg(feature = "remote")]
+    pub fn offers(&self) -> Vec<onward_wire::worker::KindOffer> {
+        let version = |version: &Option<Name>| version.as_ref().map(Name::to_string).unwrap_or_default();
+        let offer = |(kind, known): (&Name, &Kind)| onward_wire::worker::KindOffer {
+            kind: kind.clone(),
+            versions: known.versions.keys().map(version).collect(),
+            current: known.current.clone(),
+            input_schema: None,
+            output_schema: None,
+        };
+        self.workflows.iter().map(offer).collect()
+    }
+
     fn name(&mut self, name: &str) -> Option<Name> {
         Name::new(name).map_err(|error| self.wrong(error.into())).ok()
     }

@@ -184,6 +184,7 @@ pub fn profile(id: &str, runs_max: usize) -> WorkerProfile {
         task_kinds: Arc::new(vec![name("mail")]),
         queues: vec![None],
         runs_max,
+        is_remote: false,
     }
 }
 

@@ -1,4 +1,5 @@
 //! What is said here can be read by others.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod frames;
 mod proto;

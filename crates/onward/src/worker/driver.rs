@@ -12,7 +12,7 @@ use std::time::Duration;
 use onward_core::engine::{Draft, Fault};
 use onward_core::event::CarriedSignal;
 use onward_core::log::CommitHeader;
-use onward_core::run::{Commit, Committed, END_REFUSALS_MAX, Refusal};
+use onward_core::run::{Commit, Committed, END_REFUSALS_MAX};
 use onward_core::{Epoch, Index, Record, RunKey};
 use onward_runtime::Question;
 use onward_store::{ClaimedRun, Consequence, StoreError};
@@ -21,6 +21,9 @@ use super::inbox::{News, RunInbox};
 use super::{ReplayCheck, Worker, read_all};
 use crate::code::{Code, Handler, Need};
 use crate::replay::replay_log;
+
+/// The code of the refusal to end a run over inputs it has not seen.
+const UNREAD: &str = "inputs_unread";
 
 /// How long to wait before a write is tried again that failed for now.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -203,10 +206,11 @@ impl Driver {
     }
 
     fn refused(&mut self, error: &StoreError) -> Turn {
-        match error {
-            StoreError::Refused(Refusal::Unread { .. }) => {}
+        // By code, because it may have come over a network.
+        match error.code() {
+            UNREAD => {}
             // Another try would be refused as well, and the run is still ours: whoever wrote the code has to know.
-            StoreError::PayloadTooLarge { .. } | StoreError::Refused(Refusal::Malformed { .. }) => {
+            "payload_too_large" | "commit_malformed" => {
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
                 return self.pause(Fault::Misuse(format!("what the code asked for cannot be recorded: {error}{hint}")));
             }
@@ -318,7 +322,7 @@ impl Future for Driver {
 }
 
 fn retries(error: &StoreError) -> bool {
-    error.consequence() == Consequence::Retry && !matches!(error, StoreError::Refused(_))
+    error.consequence() == Consequence::Retry && error.code() != UNREAD
 }
 
 /// Sleeps on the async runtime, from a thread that is none of its own.

@@ -63,7 +63,7 @@ async fn attempt(worker: &Worker, task: Task) {
     loop {
         match worker.link.report_task(id.clone(), claim, report.clone()).await {
             Err(error) if retries(&error) => tokio::time::sleep(RETRY_DELAY).await,
-            Err(error @ StoreError::PayloadTooLarge { .. }) => {
+            Err(error) if error.code() == "payload_too_large" => {
                 report = TaskReport::Failed(Failure::fatal(error.to_string()).with_code(error.code()));
             }
             // Taken, or too late: either way the engine knows better now.

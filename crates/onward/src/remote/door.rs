@@ -1,0 +1,293 @@
+//! What a caller asks, over a network.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_core::event::RunPaused;
+use onward_core::run::Wait;
+use onward_core::view::RunView;
+use onward_core::{Failure, Index, Name, Payload, Record, RunHead, RunKey};
+use onward_runtime::{CallId, Changes, Decide, Door, DoorFuture, Emitted, Outcome, RuntimeError, SendSignal, StartRun};
+use onward_store::{Appended, Consequence, RunPage, RunQuery, Started, WaitQuery};
+use onward_wire::api;
+use tokio::sync::broadcast;
+
+use super::Channel;
+
+/// How long one question for news may wait at the server.
+const WAIT_MS: u64 = 20_000;
+
+/// How long to wait before a question is asked again that did not get through.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
+
+/// How many records are read at a time.
+const PAGE: usize = 1_000;
+
+/// How many emitted values a slow listener may fall behind.
+const BEHIND_MAX: usize = 256;
+
+#[derive(Clone)]
+pub(crate) struct RemoteDoor {
+    channel: Channel,
+}
+
+/// Waits for a run's end by asking again and again; each question waits at the server.
+struct RemoteOutcome {
+    door: RemoteDoor,
+    key: RunKey,
+}
+
+struct RemoteChanges {
+    door: RemoteDoor,
+    key: RunKey,
+    generation: u32,
+    next: Index,
+}
+
+impl RemoteDoor {
+    pub fn new(channel: Channel) -> RemoteDoor {
+        RemoteDoor { channel }
+    }
+
+    /// Asks for news past `generation` and `next`. A server that cannot be reached is asked again: waiting for months is
+    /// what this is for.
+    async fn watch(&self, key: &RunKey, generation: u32, next: Index, for_end: bool) -> Result<api::WatchReply, RuntimeError> {
+        loop {
+            let request = api::WatchRequest { run: key.clone(), generation, next_index: next, for_end, wait_ms: WAIT_MS };
+            match self.channel.call::<api::WatchRun>(request).await {
+                Err(error) if error.consequence() == Consequence::Retry => tokio::time::sleep(RETRY_DELAY).await,
+                reply => return reply,
+            }
+        }
+    }
+
+    async fn outcome(&self, key: &RunKey) -> Result<Result<Payload, Failure>, RuntimeError> {
+        loop {
+            let reply = self.watch(key, u32::MAX, Index(u64::MAX), true).await?;
+            if let Some(outcome) = reply.outcome {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    async fn read_records(&self, head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
+        let mut records: Vec<Record> = Vec::new();
+        loop {
+            let from = records.last().map_or(Index(0), Record::next_index);
+            if from >= head.next_index {
+                return Ok(records);
+            }
+            let page = self.read_page(&head.key, Some(head.generation), from, PAGE).await?;
+            if page.is_empty() {
+                return Ok(records);
+            }
+            records.extend(page);
+        }
+    }
+
+    async fn read_page(
+        &self,
+        key: &RunKey,
+        generation: Option<u32>,
+        from: Index,
+        limit: usize,
+    ) -> Result<Vec<Record>, RuntimeError> {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        let request = api::LogRequest { run: key.clone(), generation, from, limit };
+        Ok(self.channel.call::<api::ReadLog>(request).await?.records)
+    }
+}
+
+impl Outcome for RemoteOutcome {
+    fn outcome(&self) -> DoorFuture<'_, Result<Payload, Failure>> {
+        Box::pin(self.door.outcome(&self.key))
+    }
+}
+
+impl Changes for RemoteChanges {
+    fn changed(&mut self) -> DoorFuture<'_, ()> {
+        Box::pin(async move {
+            loop {
+                let reply = self.door.watch(&self.key, self.generation, self.next, false).await?;
+                let seen = (reply.generation, reply.next_index);
+                if seen > (self.generation, self.next) {
+                    (self.generation, self.next) = seen;
+                    return Ok(());
+                }
+            }
+        })
+    }
+
+    fn generation(&self) -> u32 {
+        self.generation
+    }
+}
+
+fn signal(signal: SendSignal) -> api::Signal {
+    let SendSignal { name, payload, signal_id, sender: _ } = signal;
+    api::Signal { name, payload, signal_id }
+}
+
+fn appended(reply: api::AppendReply) -> Appended {
+    let api::AppendReply { index, at, repeated, woke } = reply;
+    Appended { index, at, repeated, woke }
+}
+
+impl Door for RemoteDoor {
+    fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
+        Box::pin(async move {
+            let StartRun { key, kind, version, input, seed, signal: with } = start;
+            let request = api::StartRequest { run: key.clone(), kind, version, input, seed, signal: with.map(signal) };
+            let api::StartReply { created, head, signal } = self.channel.call::<api::StartRun>(request).await?;
+            let started = Started { created, head, signal: signal.map(appended), claimed: None };
+            Ok((started, Arc::new(RemoteOutcome { door: self.clone(), key }) as Arc<dyn Outcome>))
+        })
+    }
+
+    fn wait_for_outcome(&self, key: RunKey) -> DoorFuture<'_, Result<Payload, Failure>> {
+        Box::pin(async move { self.outcome(&key).await })
+    }
+
+    fn watch_run(&self, key: RunKey) -> DoorFuture<'_, Box<dyn Changes>> {
+        Box::pin(async move {
+            let head = Door::read_head(self, key.clone()).await?;
+            let (generation, next) = (head.generation, head.next_index);
+            Ok(Box::new(RemoteChanges { door: self.clone(), key, generation, next }) as Box<dyn Changes>)
+        })
+    }
+
+    fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead> {
+        Box::pin(async move { Ok(self.channel.call::<api::ReadRun>(api::RunRequest { run: key }).await?.head) })
+    }
+
+    fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView> {
+        Box::pin(async move {
+            loop {
+                let head = Door::read_head(self, key.clone()).await?;
+                let records = self.read_records(&head).await?;
+                let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
+                let same = records.first().is_some_and(|record| record.at == head.created_at);
+                if covered && same {
+                    return Ok(RunView::fold(head, &records));
+                }
+                // The run was deleted and started anew while it was read: begin again.
+            }
+        })
+    }
+
+    fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>> {
+        Box::pin(async move { self.read_page(&key, generation, from, limit).await })
+    }
+
+    fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage> {
+        Box::pin(async move {
+            let RunQuery { namespace, kind, statuses, created_from, created_until, limit, cursor } = query;
+            let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+            let request = api::ListRequest { namespace, kind, statuses, created_from, created_until, limit, cursor };
+            let api::ListReply { runs, next } = self.channel.call::<api::ListRuns>(request).await?;
+            Ok(RunPage { runs, next })
+        })
+    }
+
+    fn signal_run(&self, key: RunKey, with: SendSignal) -> DoorFuture<'_, Appended> {
+        Box::pin(async move {
+            let request = api::SignalRequest { run: key, signal: signal(with) };
+            self.channel.call::<api::SignalRun>(request).await.map(appended)
+        })
+    }
+
+    fn cancel_run(&self, run: RunKey, reason: String) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { self.channel.call::<api::CancelRun>(api::ReasonRequest { run, reason }).await.map(appended) })
+    }
+
+    fn terminate_run(&self, run: RunKey, reason: String) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { self.channel.call::<api::TerminateRun>(api::ReasonRequest { run, reason }).await.map(appended) })
+    }
+
+    fn pause_run(&self, run: RunKey, pause: RunPaused) -> DoorFuture<'_, Appended> {
+        let reason = pause.message;
+        Box::pin(async move { self.channel.call::<api::PauseRun>(api::ReasonRequest { run, reason }).await.map(appended) })
+    }
+
+    fn resume_run(&self, run: RunKey) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { self.channel.call::<api::ResumeRun>(api::RunRequest { run }).await.map(appended) })
+    }
+
+    fn delete_run(&self, run: RunKey, reason: String) -> DoorFuture<'_, ()> {
+        Box::pin(async move { self.channel.call::<api::DeleteRun>(api::ReasonRequest { run, reason }).await.map(drop) })
+    }
+
+    fn update_run(
+        &self,
+        run: RunKey,
+        update_id: String,
+        name: Name,
+        payload: Payload,
+    ) -> DoorFuture<'_, Result<Payload, Failure>> {
+        Box::pin(async move {
+            // The id makes asking again the same question, also when an answer takes longer than one question may wait.
+            loop {
+                let (run, name, payload) = (run.clone(), name.clone(), payload.clone());
+                let request = api::AskRequest { run, name, payload, update_id: update_id.clone() };
+                match self.channel.call::<api::UpdateRun>(request).await {
+                    Ok(api::AnswerReply { answer: Some(answer) }) => return Ok(answer),
+                    Ok(api::AnswerReply { answer: None }) => {}
+                    Err(error) if error.consequence() == Consequence::Retry => tokio::time::sleep(RETRY_DELAY).await,
+                    Err(error) => return Err(error),
+                }
+            }
+        })
+    }
+
+    fn query_run(&self, run: RunKey, name: Name, payload: Payload) -> DoorFuture<'_, Option<Result<Payload, Failure>>> {
+        Box::pin(async move {
+            let request = api::AskRequest { run, name, payload, update_id: String::new() };
+            Ok(self.channel.call::<api::QueryRun>(request).await?.answer)
+        })
+    }
+
+    fn listen(&self, key: &RunKey) -> broadcast::Receiver<Emitted> {
+        let (sender, receiver) = broadcast::channel(BEHIND_MAX);
+        let (channel, run) = (self.channel.clone(), key.clone());
+        tokio::spawn(async move {
+            while sender.receiver_count() > 0 {
+                match channel.listen(run.clone()).await {
+                    Ok(mut stream) => {
+                        while let Ok(Some(api::EmittedValue { name, value })) = stream.message().await {
+                            drop(sender.send(Emitted { name, value })); // nobody listens any more: that is allowed
+                        }
+                    }
+                    Err(error) if error.consequence() != Consequence::Retry => return,
+                    Err(_) => {}
+                }
+                tokio::time::sleep(RETRY_DELAY).await;
+            }
+        });
+        receiver
+    }
+
+    fn list_approvals(&self, query: WaitQuery) -> DoorFuture<'_, Vec<Wait>> {
+        Box::pin(async move {
+            let limit = u32::try_from(query.limit).unwrap_or(u32::MAX);
+            let request = api::WaitsRequest { namespace: query.namespace, run: query.run, limit };
+            Ok(self.channel.call::<api::ListApprovals>(request).await?.waits)
+        })
+    }
+
+    fn decide_approval(&self, call: CallId, decide: Decide) -> DoorFuture<'_, Appended> {
+        Box::pin(async move {
+            let Decide { approved, feedback, decided_by, decision_id } = decide;
+            let (namespace, approval) = (call.run.namespace.clone(), call.to_string());
+            let request = api::DecideRequest { namespace, approval, approved, feedback, decided_by, decision_id };
+            self.channel.call::<api::DecideApproval>(request).await.map(appended)
+        })
+    }
+
+    fn resolve_promise(&self, call: CallId, result: Result<Payload, Failure>, resolution_id: String) -> DoorFuture<'_, Appended> {
+        Box::pin(async move {
+            let (namespace, promise) = (call.run.namespace.clone(), call.to_string());
+            let request = api::ResolveRequest { namespace, promise, result, resolution_id };
+            self.channel.call::<api::ResolvePromise>(request).await.map(appended)
+        })
+    }
+}

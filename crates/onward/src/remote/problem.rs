@@ -1,0 +1,62 @@
+//! Errors that came over a network, as errors of this process.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use onward_core::codec::Message;
+use onward_runtime::RuntimeError;
+use onward_store::{Consequence, Elsewhere, StoreError};
+use onward_wire::Problem;
+use onward_wire::problem::Advice;
+use tonic::{Code, Status};
+
+/// How many texts are kept for ever; a server has a few dozen, and one that sends more is not one of ours.
+const KEPT_MAX: usize = 1_000;
+
+pub(crate) fn from_problem(problem: Problem) -> StoreError {
+    let consequence = match problem.advice {
+        Advice::TellCaller => Consequence::TellCaller,
+        Advice::StopRun => Consequence::StopRun,
+        Advice::Retry => Consequence::Retry,
+        Advice::IsolateRun => Consequence::IsolateRun,
+        // It is the server that writes nothing more; this process waits for it.
+        Advice::StopProcess => Consequence::Retry,
+    };
+    let hint = problem.hint.as_deref().map(keep);
+    StoreError::Elsewhere(Box::new(Elsewhere { code: keep(&problem.code), message: problem.message, hint, consequence }))
+}
+
+pub(crate) fn from_status(status: &Status) -> RuntimeError {
+    if let Ok(problem) = Problem::decode_fields(status.details())
+        && !problem.code.is_empty()
+    {
+        return from_problem(problem).into();
+    }
+    let why = format!("{}: {}", status.code(), status.message());
+    match status.code() {
+        Code::Unauthenticated | Code::PermissionDenied => elsewhere("not_allowed", why, Consequence::TellCaller),
+        Code::InvalidArgument | Code::Unimplemented | Code::OutOfRange => {
+            elsewhere("not_understood", why, Consequence::TellCaller)
+        }
+        _ => StoreError::Unavailable { why }.into(),
+    }
+}
+
+fn elsewhere(code: &'static str, message: String, consequence: Consequence) -> RuntimeError {
+    StoreError::Elsewhere(Box::new(Elsewhere { code, message, hint: None, consequence })).into()
+}
+
+/// A text that lives as long as the process. Codes and hints are few.
+fn keep(text: &str) -> &'static str {
+    static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = kept.get(text) {
+        return known;
+    }
+    if kept.len() >= KEPT_MAX {
+        return "unknown";
+    }
+    let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
+    kept.insert(text);
+    text
+}
