@@ -102,6 +102,7 @@ async fn commits(store: Arc<dyn Store>, number: u32, stop: Arc<AtomicBool>, coun
                 events: vec![step.into()],
                 waits: false,
                 end_over_unread: false,
+                is_standing: false,
                 carries: Vec::new(),
             };
             horizon = store.commit(commit).await?.index;

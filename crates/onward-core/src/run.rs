@@ -12,6 +12,7 @@
 //! - R5 (CE12): a run does not end over unread inputs unless the worker says it knows of them; it never continues as new over them,
 //!   because what its worker has not seen could not go along.
 //! - R6 (CE15): inputs are taken whatever the worker is doing.
+//! - R7: of a run that is paused, results of steps are taken and nothing else: what has happened is recorded, nothing new begins.
 
 use std::fmt;
 use std::time::Duration;
@@ -72,6 +73,13 @@ message! {
         1 => commit_id: CommitId,
         2 => index: Index,
         3 => at: Timestamp,
+        4 => horizon: Index,
+    }
+}
+
+impl LastCommit {
+    pub fn new(header: &CommitHeader, index: Index, at: Timestamp) -> LastCommit {
+        LastCommit { commit_id: header.commit_id, index, at, horizon: header.horizon }
     }
 }
 
@@ -182,6 +190,8 @@ pub struct Commit {
     pub waits: bool,
     /// End the run although inputs are unread: the worker has tried often enough (rule 9).
     pub end_over_unread: bool,
+    /// Results of steps that ran on while the run was paused (see [`CommitHeader::is_standing`]).
+    pub is_standing: bool,
     /// The signals a run that continues as new takes with it.
     pub carries: Vec<crate::event::CarriedSignal>,
 }
@@ -189,8 +199,8 @@ pub struct Commit {
 impl Commit {
     /// What the log will say about it.
     pub fn header(&self) -> CommitHeader {
-        let Commit { n, epoch, commit_id, horizon, waits, .. } = *self;
-        CommitHeader { n, epoch, commit_id, horizon, waits }
+        let Commit { n, epoch, commit_id, horizon, waits, is_standing, .. } = *self;
+        CommitHeader { n, epoch, commit_id, horizon, waits, is_standing }
     }
 }
 
@@ -355,7 +365,7 @@ impl RunHead {
                 Some(commit) => {
                     head.status = head.status_after(commit.horizon, &record.events, commit.waits);
                     head.next_commit = commit.n + 1;
-                    head.last_commit = Some(LastCommit { commit_id: commit.commit_id, index: record.index, at: record.at });
+                    head.last_commit = Some(LastCommit::new(&commit, record.index, record.at));
                 }
                 None => head.take_input_status(&record.events[0], record.at),
             }
@@ -437,7 +447,7 @@ impl RunHead {
         let header = commit.header();
         let record = Record { index, at, commit: Some(header), events: commit.events };
         self.next_commit += 1;
-        self.last_commit = Some(LastCommit { commit_id: commit.commit_id, index, at });
+        self.last_commit = Some(LastCommit::new(&header, index, at));
         self.advance(&record);
         Ok(Admitted { record, effects, successor })
     }
@@ -451,8 +461,8 @@ impl RunHead {
         if self.status.is_closed() {
             return Err(Refusal::Closed { key: key(), status: self.status }); // R4
         }
-        if self.status == Status::Paused {
-            return Err(Refusal::Paused { key: key() });
+        if self.status == Status::Paused && !commit.events.iter().all(Event::is_step_result) {
+            return Err(Refusal::Paused { key: key() }); // R7
         }
         let ends = commit.events.last().is_some_and(Event::ends_log);
         // A run that continues as new never ends over unread inputs: its successor could not get them.
@@ -471,7 +481,13 @@ impl RunHead {
         if commit.horizon >= self.next_index {
             return Some("its horizon lies in the future");
         }
-        if self.last_commit.is_some_and(|last| last.index > commit.horizon) {
+        if commit.is_standing && !commit.events.iter().all(Event::is_step_result) {
+            return Some("it is a standing commit and has more than step results");
+        }
+        if commit.is_standing && self.last_commit.is_some_and(|last| last.horizon > commit.horizon) {
+            return Some("its horizon lies behind that of the commit before it"); // H3
+        }
+        if !commit.is_standing && self.last_commit.is_some_and(|last| last.index > commit.horizon) {
             return Some("it has not seen the commit before it"); // H4
         }
         if commit.events.iter().any(Event::is_input) {
@@ -486,6 +502,7 @@ impl RunHead {
 
     fn status_after(&self, horizon: Index, events: &[Event], waits: bool) -> Status {
         match events.last() {
+            _ if self.status == Status::Paused => Status::Paused, // R7
             Some(Event::RunCompleted(_)) => Status::Completed,
             Some(Event::RunFailed(_)) => Status::Failed,
             Some(Event::RunCanceled(_)) => Status::Canceled,
@@ -522,6 +539,9 @@ impl RunHead {
     fn commit_effects(&self, commit: &Commit, at: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         commit.events.iter().for_each(|event| self.event_effects(event, at, &mut effects));
+        if let Some(paused_at) = self.paused_at {
+            freeze_new_timers(&mut effects, at.since(paused_at));
+        }
         effects
     }
 
@@ -643,6 +663,18 @@ impl RunHead {
         };
         Some(Delivery::Input { to: self.key.clone(), input })
     }
+}
+
+/// A timer that begins while the run is paused keeps its whole time: thawing adds the whole pause to it, also what was over by now.
+fn freeze_new_timers(effects: &mut Vec<Effect>, paused_for: Duration) {
+    let mut started = false;
+    for effect in effects.iter_mut() {
+        if let Effect::StartTimer { due_at, .. } = effect {
+            *due_at = due_at.before(paused_for);
+            started = true;
+        }
+    }
+    effects.extend(started.then_some(Effect::FreezeTimers));
 }
 
 fn close_wait(place: &Place, token: &str) -> Vec<Effect> {

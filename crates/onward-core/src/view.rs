@@ -339,7 +339,7 @@ mod tests {
         fn commit(mut self, events: Vec<Event>) -> Script {
             let (index, n) = (self.head.next_index, self.head.next_commit);
             let horizon = Index(index.0 - 1);
-            let header = CommitHeader { n, epoch: Epoch(0), commit_id: CommitId(n), horizon, waits: true };
+            let header = CommitHeader { n, epoch: Epoch(0), commit_id: CommitId(n), horizon, waits: true, is_standing: false };
             self.records.push(Record { index, at: self.now(), commit: Some(header), events });
             self.head = RunHead::rebuild(self.head.key.clone(), &self.records).unwrap();
             self

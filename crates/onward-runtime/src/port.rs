@@ -202,7 +202,8 @@ async fn adopt(runtime: &Runtime, key: &RunKey) -> Result<bool, StoreError> {
         Some(None) => return Ok(false), // somebody starts it once more: perhaps the claim is theirs
         known => known == Some(Some(head.epoch)),
     };
-    if head.status == Status::Running && head.next_commit == 0 && !known {
+    let held = matches!(head.status, Status::Running | Status::Paused);
+    if held && head.next_commit == 0 && !known {
         // If it is another process's after all, that one is fenced and the run begins once more: nothing is lost but work.
         store.release_run(key.clone(), head.epoch).await?;
     }

@@ -104,6 +104,7 @@ impl Load {
                 events: vec![event],
                 waits: false,
                 end_over_unread: false,
+                is_standing: false,
                 carries: Vec::new(),
             };
             horizon = self.store.commit(commit).await.unwrap().index;

@@ -192,6 +192,11 @@ suite! { $
         a_paused_timer_keeps_its_remaining_time,
         a_run_that_is_not_paused_cannot_be_resumed,
         a_pause_upon_a_pause_changes_no_timer,
+        a_paused_run_takes_step_results_and_nothing_else,
+        a_pause_leaves_the_lease_to_its_holder,
+        a_paused_run_whose_holder_falls_silent_stays_paused,
+        a_standing_commit_that_comes_after_the_resume_is_taken,
+        a_retry_that_is_set_while_the_run_is_paused_keeps_its_time,
     }
     children {
         a_child_answers_its_parent_once,

@@ -70,8 +70,9 @@ pub trait Store: Send + Sync {
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>>;
 
     /// Appends what a worker decided, unless somebody has claimed the run since: the epoch alone fences (L3, L7). The worker keeps
-    /// its lease until it releases it, falls silent, or the run closes, pauses or continues as new. Epochs only
-    /// grow, and none is given twice: not over generations, and not to a run that was deleted and started again.
+    /// its lease until it releases it, falls silent, or the run closes or continues as new; while the run is paused it may bring
+    /// results of steps and nothing else. Epochs only grow, and none is given twice: not over generations, and not to a run that was
+    /// deleted and started again.
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed>;
 
     /// Gives a lease back. A lease that is lost already is no error.

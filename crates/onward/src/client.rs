@@ -356,7 +356,7 @@ impl<O> RunHandle<O> {
         Ok(self.runtime().terminate_run(&self.key, reason).await?)
     }
 
-    /// Lets the run stand still: its timers keep their remaining time.
+    /// Lets the run stand still: its timers keep their remaining time, and steps that run are recorded when they end.
     pub async fn pause(&self, reason: &str) -> Result<Appended, Error> {
         let pause = RunPaused { reason: PauseReason::Requested, message: reason.to_owned(), divergence: None };
         Ok(self.runtime().pause_run(&self.key, pause).await?)

@@ -32,10 +32,7 @@ impl Engine {
     /// The store refused an ending commit because inputs came in between, and they cannot matter to code that has asked
     /// to continue as new: they go along. Call after feeding them; the next draft has the new horizon.
     pub fn retry_continue(&mut self) {
-        if let Some(events) = self.in_flight.take() {
-            self.out = events;
-            self.next_commit -= 1;
-        }
+        self.take_back();
     }
 
     /// Whether the commit in flight continues the run as new.

@@ -136,6 +136,7 @@ impl Held {
             events,
             waits: true,
             end_over_unread: false,
+            is_standing: false,
             carries: Vec::new(),
         }
     }

@@ -181,6 +181,7 @@ fn a_commit_that_breaks_an_invariant_harms_nobody_else() {
         events: vec![crate::story::step_completed(0, json("1"))],
         waits: false,
         end_over_unread: false,
+        is_standing: false,
         carries: Vec::new(),
     };
     assert!(block_on(store.commit(commit(99))).is_err());

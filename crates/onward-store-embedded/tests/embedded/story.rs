@@ -103,6 +103,7 @@ impl Teller {
             waits: !events.iter().any(Event::is_step_result),
             end_over_unread: true,
             events,
+            is_standing: false,
             carries: Vec::new(),
         };
         let count = commit.events.len() as u64;

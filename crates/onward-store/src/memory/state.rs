@@ -331,11 +331,9 @@ impl State {
         let status = run.head().status;
         if status.is_closed() {
             self.open.remove(key);
+            run.lease = None;
         } else {
             self.open.insert(key.clone());
-        }
-        if status.is_closed() || status == Status::Paused {
-            run.lease = None;
         }
         let claimable = status == Status::Pending && run.lease.is_none();
         if !claimable {

@@ -175,19 +175,8 @@ impl Driver {
     }
 
     fn commit(&mut self, draft: Draft) {
-        let Draft { n, horizon, events, waits, carries } = draft;
-        let commit = Commit {
-            key: self.key.clone(),
-            generation: self.generation,
-            epoch: self.epoch,
-            n,
-            commit_id: self.worker.commit_id(),
-            horizon,
-            events,
-            waits,
-            end_over_unread: self.refusals >= END_REFUSALS_MAX,
-            carries,
-        };
+        let mut commit = draft.into_commit(self.key.clone(), self.generation, self.epoch, self.worker.commit_id());
+        commit.end_over_unread = self.refusals >= END_REFUSALS_MAX;
         self.carries = commit.carries.clone();
         self.in_flight = Some((commit.header(), self.worker.port.commit(commit)));
     }
@@ -195,7 +184,7 @@ impl Driver {
     /// Tries the commit in flight again, the same one with the same id: if the first one arrived after all, its answer comes
     /// back (L5).
     fn commit_again(&mut self, header: CommitHeader) {
-        let CommitHeader { n, epoch, commit_id, horizon, waits } = header;
+        let CommitHeader { n, epoch, commit_id, horizon, waits, is_standing } = header;
         let commit = Commit {
             key: self.key.clone(),
             generation: self.generation,
@@ -206,6 +195,7 @@ impl Driver {
             events: self.code.in_flight(),
             waits,
             end_over_unread: self.refusals >= END_REFUSALS_MAX,
+            is_standing,
             carries: self.carries.clone(),
         };
         let (port, tokio) = (self.worker.port.clone(), self.worker.tokio.clone());
@@ -219,6 +209,12 @@ impl Driver {
     fn refused(&mut self, error: &StoreError) -> Turn {
         match error {
             StoreError::Refused(Refusal::Unread { .. }) => {}
+            // What the steps bring is still taken; the rest waits, here or wherever the run goes on.
+            StoreError::Refused(Refusal::Paused { .. }) => {
+                self.code.stand();
+                self.read();
+                return Turn::Again;
+            }
             // Another try would be refused as well, and the run is still ours: whoever wrote the code has to know.
             StoreError::PayloadTooLarge { .. } | StoreError::Refused(Refusal::Malformed { .. }) => {
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
@@ -246,6 +242,11 @@ impl Driver {
         for query in std::mem::take(&mut self.queries) {
             let answer = self.code.query(&query.name, query.input);
             drop(query.answer.send(answer));
+        }
+        let busy = self.in_flight.is_some() || self.checking.is_some() || self.code.has_running_steps();
+        if self.code.is_paused() && !busy {
+            // Its steps are recorded: whoever takes the run when it is resumed finds everything in the log.
+            return self.leave(true);
         }
         if self.in_flight.is_some() || self.code.is_ended() || !self.code.is_at_rest() || self.checking.is_some() {
             return Turn::Wait;
