@@ -45,8 +45,8 @@ pub use call::{CancelOutcome, Options};
 pub use signal::Pattern;
 pub use step::StepPoll;
 
-use crate::event::{CarriedSignal, Divergence, PauseReason, RunPaused, SuspendReason};
-use crate::run::Commit;
+use crate::event::{Divergence, PauseReason, RunPaused, SuspendReason};
+use crate::run::{Carries, Commit};
 use crate::{Branch, CommitId, Epoch, Event, Index, Name, Payload, Place, Record, RunKey, Timestamp};
 use call::{Call, StepIdentity};
 use mailbox::Mailbox;
@@ -84,7 +84,7 @@ pub struct Draft {
     pub events: Vec<Event>,
     pub waits: bool,
     pub is_standing: bool,
-    pub carries: Vec<CarriedSignal>,
+    pub carries: Carries,
 }
 
 impl Draft {
@@ -408,6 +408,7 @@ impl Engine {
             Event::RunStarted(started) => {
                 self.generation = started.generation;
                 self.seed = started.seed;
+                self.cancel.begin(started.cancel_reason);
                 return Ok(Some(Advance::Poll(Wake::All)));
             }
             Event::SignalReceived(_) => self.signal_delivered(index),

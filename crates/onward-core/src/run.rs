@@ -18,7 +18,9 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::codec::{DecodeError, Field, Reader, message, numbered};
-use crate::event::{ChildCompleted, ChildFailed, OnParentClose, ParentLink, RunStarted, SignalReceived, TerminateRequested};
+use crate::event::{
+    CarriedSignal, ChildCompleted, ChildFailed, OnParentClose, ParentLink, RunStarted, SignalReceived, TerminateRequested,
+};
 use crate::log::{CommitHeader, CommitId};
 use crate::task::{Task, TaskId};
 use crate::{Epoch, Event, Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp};
@@ -192,8 +194,17 @@ pub struct Commit {
     pub end_over_unread: bool,
     /// Results of steps that ran on while the run was paused (see [`CommitHeader::is_standing`]).
     pub is_standing: bool,
-    /// The signals a run that continues as new takes with it.
-    pub carries: Vec<crate::event::CarriedSignal>,
+    /// What a run that continues as new takes with it; nothing in any other commit.
+    pub carries: Carries,
+}
+
+/// What goes from one generation of a run to the next.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Carries {
+    /// The signals that were not consumed.
+    pub signals: Vec<CarriedSignal>,
+    /// Why the run is to stop, if it was asked to and its code has not seen it.
+    pub cancel_reason: Option<String>,
 }
 
 impl Commit {
@@ -531,7 +542,8 @@ impl RunHead {
             seed: commit.commit_id.0,
             parent: self.parent.clone(),
             generation,
-            mailbox: commit.carries.clone(),
+            mailbox: commit.carries.signals.clone(),
+            cancel_reason: commit.carries.cancel_reason.clone(),
         };
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }
@@ -607,6 +619,7 @@ impl RunHead {
                     parent: Some(parent),
                     generation: 0,
                     mailbox: Vec::new(),
+                    cancel_reason: None,
                 };
                 let key = RunKey::new(self.key.namespace.clone(), event.child.clone());
                 effects.push(Effect::Send(Box::new(Delivery::Start(NewRun { key, started, signal: None }))));

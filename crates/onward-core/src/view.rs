@@ -161,6 +161,7 @@ impl Fold {
         match event {
             Event::RunStarted(event) => {
                 self.view.input = event.input.clone();
+                self.view.cancel_reason.clone_from(&event.cancel_reason);
                 event.mailbox.iter().for_each(|signal| self.receive(index, at, signal.clone()));
             }
             Event::SignalReceived(event) => {
@@ -320,7 +321,8 @@ mod tests {
     fn script(mailbox: Vec<CarriedSignal>) -> Script {
         let key = RunKey::new(Namespace::default(), RunId::new("order-1").unwrap());
         let (kind, input) = (name("order"), text("in"));
-        let started = RunStarted { kind, version: None, input, seed: 1, parent: None, generation: 0, mailbox };
+        let started =
+            RunStarted { kind, version: None, input, seed: 1, parent: None, generation: 0, mailbox, cancel_reason: None };
         let (head, first) = RunHead::start(key, started, Timestamp(1_000));
         Script { head, records: vec![first] }
     }

@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::event::{CarriedSignal, RunCanceled, RunCompleted, RunContinued, RunFailed};
+use crate::run::Carries;
 use crate::{Event, Failure, Payload};
 
 impl Engine {
@@ -41,9 +42,9 @@ impl Engine {
         matches!(last, Some(Event::RunContinued(_)))
     }
 
-    pub(super) fn carries(&self, events: &[Event]) -> Vec<CarriedSignal> {
+    pub(super) fn carries(&self, events: &[Event]) -> Carries {
         if !matches!(events.last(), Some(Event::RunContinued(_))) {
-            return Vec::new();
+            return Carries::default();
         }
         let carry = |signal: super::mailbox::Signal| CarriedSignal {
             name: signal.name,
@@ -54,6 +55,6 @@ impl Engine {
         let mut signals = self.mailbox.drain_all();
         signals.extend(self.calls.values().filter_map(|call| call.answer.signal().cloned()));
         signals.sort_by_key(|signal| signal.index);
-        signals.into_iter().map(carry).collect()
+        Carries { signals: signals.into_iter().map(carry).collect(), cancel_reason: self.cancel.unseen() }
     }
 }

@@ -34,6 +34,7 @@ impl Bench {
             parent: None,
             generation: 0,
             mailbox: Vec::new(),
+            cancel_reason: None,
         };
         bench.input(started);
         bench
@@ -560,4 +561,76 @@ fn nothing_starts_at_the_end_of_a_log_that_ends_in_a_pause() {
     bench.resume();
     let draft = bench.commit();
     assert_eq!((draft.horizon, draft.events[0].name()), (Index(2), "signal_consumed"));
+}
+
+fn cancel() -> CancelRequested {
+    CancelRequested { reason: "enough".to_owned() }
+}
+
+#[test]
+fn a_cancel_that_the_code_has_not_seen_goes_along_when_it_continues_as_new() {
+    // Behind the event that made the code continue: the waits it interrupts are nobody's any more.
+    let mut late = Bench::new();
+    late.poll();
+    let task = late.engine.schedule_task(name("t"), json("1"));
+    late.commit();
+    late.signal("s", "1");
+    late.engine.continue_as_new(json("2"));
+    late.input(cancel());
+    late.poll();
+    assert!(late.engine.ready_at(&task).is_some());
+    assert_eq!(late.commit().carries.cancel_reason.as_deref(), Some("enough"));
+
+    // Before it, while nothing was open that it could interrupt.
+    let mut due = Bench::new();
+    due.poll();
+    let step = due.engine.open_step(name("s"));
+    due.engine.poll_step(&step);
+    due.idle();
+    due.input(cancel());
+    due.poll();
+    due.engine.report_step(&step, Ok(json("1")), 0);
+    due.commit();
+    due.poll();
+    due.engine.poll_step(&step);
+    due.engine.continue_as_new(json("2"));
+    assert_eq!(due.commit().carries.cancel_reason.as_deref(), Some("enough"));
+}
+
+#[test]
+fn a_cancel_that_the_code_has_seen_stays_with_its_generation() {
+    for watches in [false, true] {
+        let mut bench = Bench::new();
+        bench.poll();
+        let timer = bench.engine.start_timer(Timestamp(9_999));
+        let place = if watches { bench.engine.await_canceled() } else { timer };
+        bench.commit();
+        bench.input(cancel());
+        bench.poll();
+        assert!(bench.engine.poll_call(&place).is_some_and(|result| result.is_err()));
+        bench.engine.continue_as_new(json("2"));
+        assert_eq!(bench.commit().carries.cancel_reason, None);
+    }
+}
+
+#[test]
+fn a_cancel_of_the_generation_before_interrupts_the_first_wait() {
+    let key = RunKey::new(Namespace::default(), RunId::new("run").unwrap());
+    let mut bench = Bench { engine: Engine::new(key), log: Log::default() };
+    bench.input(RunStarted {
+        kind: name("k"),
+        version: None,
+        input: Payload::null(),
+        seed: 1,
+        parent: None,
+        generation: 1,
+        mailbox: Vec::new(),
+        cancel_reason: Some(String::new()),
+    });
+    bench.poll();
+    assert!(bench.engine.is_canceled());
+    let first = bench.engine.start_timer(Timestamp(9_999));
+    assert!(bench.engine.poll_call(&first).is_some_and(|result| result.is_err_and(|failure| failure.is_canceled())));
+    let second = bench.engine.start_timer(Timestamp(9_999));
+    assert_eq!(bench.engine.poll_call(&second), None);
 }

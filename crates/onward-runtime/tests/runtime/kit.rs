@@ -137,7 +137,7 @@ impl Held {
             waits: true,
             end_over_unread: false,
             is_standing: false,
-            carries: Vec::new(),
+            carries: Default::default(),
         }
     }
 }

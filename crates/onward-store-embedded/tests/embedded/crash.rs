@@ -44,7 +44,7 @@ impl Runner {
             waits: false,
             end_over_unread: false,
             is_standing: false,
-            carries: Vec::new(),
+            carries: Default::default(),
         };
         self.horizon = block_on(store.commit(commit)).unwrap().index;
         self.n += 1;

@@ -182,7 +182,7 @@ fn a_commit_that_breaks_an_invariant_harms_nobody_else() {
         waits: false,
         end_over_unread: false,
         is_standing: false,
-        carries: Vec::new(),
+        carries: Default::default(),
     };
     assert!(block_on(store.commit(commit(99))).is_err());
     assert_eq!(block_on(store.commit(commit(0))).unwrap().index, Index(1));

@@ -41,7 +41,7 @@ impl Filler {
             waits: false,
             end_over_unread: false,
             is_standing: false,
-            carries: Vec::new(),
+            carries: Default::default(),
         };
         self.horizon = block_on(store.commit(commit))?.index;
         self.n += 1;

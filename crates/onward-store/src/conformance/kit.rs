@@ -64,6 +64,7 @@ pub fn new_run_of(kind: &str, id: &str) -> NewRun {
         parent: None,
         generation: 0,
         mailbox: Vec::new(),
+        cancel_reason: None,
     };
     NewRun { key: key(id), started, signal: None }
 }
@@ -186,7 +187,7 @@ impl Held {
             events,
             end_over_unread: false,
             is_standing: false,
-            carries: Vec::new(),
+            carries: Default::default(),
         }
     }
 

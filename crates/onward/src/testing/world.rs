@@ -71,6 +71,7 @@ impl World {
             parent: None,
             generation: 0,
             mailbox: Vec::new(),
+            cancel_reason: None,
         };
         let (mut head, record) = RunHead::start(key(), started, now);
         head.epoch = Epoch(1);

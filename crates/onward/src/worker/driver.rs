@@ -10,9 +10,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use onward_core::engine::{Draft, Fault};
-use onward_core::event::CarriedSignal;
 use onward_core::log::CommitHeader;
-use onward_core::run::{Commit, Committed, END_REFUSALS_MAX, Refusal};
+use onward_core::run::{Carries, Commit, Committed, END_REFUSALS_MAX, Refusal};
 use onward_core::{Epoch, Index, Record, RunKey};
 use onward_store::{ClaimedRun, Consequence, StoreError};
 
@@ -41,7 +40,7 @@ pub(super) struct Driver {
     reading: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
     in_flight: Option<(CommitHeader, BoxFuture<Result<Committed, StoreError>>)>,
     /// What the commit in flight carries into the next generation.
-    carries: Vec<CarriedSignal>,
+    carries: Carries,
     leaving: Option<BoxFuture<()>>,
     checking: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
     queries: Vec<Query>,
@@ -72,7 +71,7 @@ impl Driver {
             code,
             reading: None,
             in_flight: None,
-            carries: Vec::new(),
+            carries: Carries::default(),
             leaving: None,
             checking: None,
             queries: Vec::new(),
