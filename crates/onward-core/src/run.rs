@@ -13,6 +13,7 @@
 //!   because what its worker has not seen could not go along.
 //! - R6 (CE15): inputs are taken whatever the worker is doing.
 //! - R7: of a run that is paused, results of steps are taken and nothing else: what has happened is recorded, nothing new begins.
+//! - R8 (L7): what a worker says as the holder of a run is taken only with the current epoch, as a commit is.
 
 use std::fmt;
 use std::time::Duration;
@@ -124,6 +125,8 @@ message! {
         3 => generation: Option<u32>,
         /// Meant for a child of this run; somebody else's run of that id is left alone.
         4 => child_of: Option<RunKey>,
+        /// Said by the worker that claimed the run with this epoch; refused when somebody has claimed it since.
+        5 => epoch: Option<Epoch>,
     }
 }
 
@@ -139,7 +142,7 @@ message! {
 
 impl Input {
     pub fn new(event: impl Into<Event>) -> Input {
-        Input { event: event.into(), once: None, generation: None, child_of: None }
+        Input { event: event.into(), once: None, generation: None, child_of: None, epoch: None }
     }
 
     /// A signal; with an id it is taken once (L11).
@@ -158,6 +161,11 @@ impl Input {
     pub fn result(event: Event, generation: u32, what: &str, place: &Place) -> Input {
         let once = Once { key: format!("{what}:{generation}:{place}"), token: String::new() };
         Input { once: Some(once), generation: Some(generation), ..Input::new(event) }
+    }
+
+    /// What the worker that holds a run says about it.
+    pub fn by_holder(event: impl Into<Event>, generation: u32, epoch: Epoch) -> Input {
+        Input { generation: Some(generation), epoch: Some(epoch), ..Input::new(event) }
     }
 
     /// The place of the wait that must be open for this input to be taken; that the answer fits its kind is the caller's to check.
@@ -390,12 +398,17 @@ impl RunHead {
     }
 
     /// Decides about an input. On success the head has moved on.
-    pub fn admit_input(&mut self, event: Event, generation: Option<u32>, at: Timestamp) -> Result<Admitted, Refusal> {
+    pub fn admit_input(&mut self, input: Input, at: Timestamp) -> Result<Admitted, Refusal> {
+        let Input { event, generation, epoch, .. } = input;
         if self.status.is_closed() {
             return Err(Refusal::Closed { key: self.key.clone(), status: self.status }); // R4
         }
         if generation.is_some_and(|generation| generation != self.generation) {
             return Err(Refusal::OtherGeneration { key: self.key.clone() });
+        }
+        if let Some(epoch) = epoch.filter(|epoch| *epoch != self.epoch) {
+            let (current, next) = (self.epoch, self.next_commit);
+            return Err(Refusal::Fenced { key: self.key.clone(), epoch, current, n: next, next }); // R8
         }
         if matches!(event, Event::RunResumed(_)) && self.status != Status::Paused {
             return Err(Refusal::NotPaused { key: self.key.clone() });

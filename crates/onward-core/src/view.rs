@@ -333,7 +333,7 @@ mod tests {
         }
 
         fn input(mut self, event: impl Into<Event>) -> Script {
-            let admitted = self.head.admit_input(event.into(), None, self.now()).unwrap();
+            let admitted = self.head.admit_input(Input::new(event), self.now()).unwrap();
             self.records.push(admitted.record);
             self
         }
@@ -480,7 +480,7 @@ mod tests {
             let (run, place) = (script.head.key.clone(), at(3));
             script.head.parent = Some(ParentLink { run, generation: 0, place, on_parent_close: OnParentClose::Cancel });
             let asked = TerminateRequested { reason: reason.to_owned() };
-            let admitted = script.head.admit_input(asked.into(), None, Timestamp(2_000)).unwrap();
+            let admitted = script.head.admit_input(Input::new(asked), Timestamp(2_000)).unwrap();
             script.records.push(admitted.record);
             let told = admitted.effects.into_iter().find_map(|effect| match effect {
                 Effect::Send(delivery) => match *delivery {

@@ -141,6 +141,7 @@ suite! { $
         a_held_run_shows_as_running,
         pending_runs_are_claimed_oldest_first,
         an_epoch_never_goes_back,
+        what_a_holder_says_is_refused_after_another_claim,
     }
     inputs {
         the_same_signal_id_is_one_input,

@@ -159,14 +159,15 @@ impl World {
         self.append(Input::new(event))
     }
 
-    pub(crate) fn append(&mut self, input: Input) -> Result<onward_core::Index, Refusal> {
+    pub(crate) fn append(&mut self, mut input: Input) -> Result<onward_core::Index, Refusal> {
         if let Some(once) = &input.once
             && let Some((_, index)) = self.once.get(&once.key)
         {
             return Ok(*index);
         }
-        let admitted = self.head.admit_input(input.event, input.generation, self.now)?;
-        if let Some(once) = input.once {
+        let once = input.once.take();
+        let admitted = self.head.admit_input(input, self.now)?;
+        if let Some(once) = once {
             self.once.insert(once.key, (once.token, admitted.record.index));
         }
         Ok(self.apply(admitted))

@@ -269,10 +269,10 @@ impl Driver {
 
     fn pause(&mut self, fault: Fault) -> Turn {
         let Some(report) = fault.into_pause() else { return self.leave(false) };
-        let (port, key, epoch) = (self.worker.port.clone(), self.key.clone(), self.epoch);
+        let (port, key, generation, epoch) = (self.worker.port.clone(), self.key.clone(), self.generation, self.epoch);
         self.leaving = Some(Box::pin(async move {
             // A run that somebody else has by now is not ours to pause; a store that is gone keeps the run as it was.
-            drop(port.pause(&key, epoch, report).await);
+            drop(port.pause(&key, generation, epoch, report).await);
             drop(port.release(&key, epoch).await);
         }));
         Turn::Again
