@@ -46,6 +46,7 @@ pub use signal::Pattern;
 pub use step::StepPoll;
 
 use crate::event::{Divergence, PauseReason, RunPaused, SuspendReason};
+use crate::failure::{FAILURE_BYTES_MAX, cut};
 use crate::run::{Carries, Commit};
 use crate::{Branch, CommitId, Epoch, Event, Index, Name, Payload, Place, Record, RunKey, Timestamp};
 use call::{Call, StepIdentity};
@@ -115,7 +116,10 @@ pub enum Fault {
 impl Fault {
     /// How the run's log tells it; `None` when the run is somebody else's now.
     pub fn into_pause(self) -> Option<RunPaused> {
-        let plain = |message: String| RunPaused { reason: PauseReason::ActivationFailed, message, divergence: None };
+        let plain = |mut message: String| {
+            cut(&mut message, FAILURE_BYTES_MAX);
+            RunPaused { reason: PauseReason::ActivationFailed, message, divergence: None }
+        };
         Some(match self {
             Fault::Diverged(report) => paused(PauseReason::Diverged, *report),
             Fault::VersionTooOld(report) => paused(PauseReason::VersionTooOld, *report),

@@ -234,7 +234,7 @@ impl Task {
                 let (place, attempts) = (self.id.place.clone(), self.attempt);
                 TaskFate::Ended(Box::new(TaskCompleted { place, output, attempts }.into()))
             }
-            TaskReport::Failed(failure) => self.fail(failure, now),
+            TaskReport::Failed(failure) => self.fail(failure.bounded(), now),
             TaskReport::Released => {
                 self.queue_again(now);
                 TaskFate::Open

@@ -13,7 +13,7 @@ impl Engine {
         }
         self.ended = true;
         self.detached = true;
-        let event: Event = match result {
+        let event: Event = match result.map_err(Failure::bounded) {
             Ok(output) => RunCompleted { output }.into(),
             Err(failure) if failure.is_canceled() && self.is_canceled() => RunCanceled { failure }.into(),
             Err(failure) => RunFailed { failure }.into(),

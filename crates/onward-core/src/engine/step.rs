@@ -74,6 +74,7 @@ impl Engine {
         let event: Event = match result {
             Ok(output) => StepCompleted { place, name, input_hash, output, attempt, took_ms }.into(),
             Err(failure) => {
+                let failure = failure.bounded();
                 // `now` is the time of the last event: the pause counts from when the step ended.
                 let ended = now.after(std::time::Duration::from_millis(took_ms));
                 let retry_at = retry.next_attempt(attempt, &failure, ended);
