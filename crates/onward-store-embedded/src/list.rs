@@ -3,8 +3,9 @@
 //! Must never skip rows by counting: a page begins where the one before ended, by key.
 
 use onward_core::run::Wait;
+use onward_core::task::Task;
 use onward_core::{RunHead, Status};
-use onward_store::{PAGE_DEFAULT, RunPage, RunQuery, StoreError, WaitQuery};
+use onward_store::{PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, WaitQuery};
 use rusqlite::{Connection, ToSql};
 
 use crate::blobs;
@@ -167,6 +168,25 @@ pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>
     };
     // A damaged question cannot be asked; it is no reason to hide the others.
     Ok(rows.into_iter().filter_map(|row| read(row).ok()).collect())
+}
+
+/// Goes through all open tasks: a verb for people, who ask seldom.
+pub(crate) fn list_tasks(db: &Connection, query: &TaskQuery) -> Result<Vec<Task>, StoreError> {
+    let mut statement = db.prepare_cached("SELECT data, blobs FROM tasks ORDER BY tk").map_err(read_error)?;
+    let mut rows = statement.query([]).map_err(read_error)?;
+    let (mut found, limit) = (Vec::new(), page(query.limit));
+    while found.len() < limit
+        && let Some(row) = rows.next().map_err(read_error)?
+    {
+        let data = row.get_ref(0).and_then(|data| Ok(data.as_blob()?)).map_err(read_error)?;
+        // A damaged task cannot be shown; it is no reason to hide the others.
+        let Ok(mut task) = unseal::<Task>("a task", data) else { continue };
+        let has_blobs = row.get_ref(1).and_then(|blobs| Ok(blobs.as_blob_or_null()?)).map_err(read_error)?.is_some();
+        if query.matches(&task) && (!has_blobs || blobs::restore(db, &mut task).is_ok()) {
+            found.push(task);
+        }
+    }
+    Ok(found)
 }
 
 fn page(limit: usize) -> usize {

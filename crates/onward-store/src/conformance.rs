@@ -179,6 +179,8 @@ suite! { $
         a_task_that_waits_too_long_fails,
         concurrent_claims_never_share_a_task,
         a_result_for_a_closed_run_is_stale,
+        a_quarantined_task_is_listed_and_can_be_retried,
+        tasks_are_listed_in_the_order_they_were_scheduled,
     }
     timers {
         a_timer_fires_once_at_its_time_and_not_before,

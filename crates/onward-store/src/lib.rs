@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait, WaitKind};
-use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::task::{Task, TaskId, TaskReport, TaskState};
 use onward_core::{Epoch, Index, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 pub use clock::{ManualClock, SystemClock};
@@ -86,6 +86,9 @@ pub trait Store: Send + Sync {
     /// `claim` is the number of the claim, `lease` how long a heartbeat extends it.
     fn report_task(&self, task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()>;
 
+    /// Lets a quarantined task be claimed again (K3); any other task is `TaskNotQuarantined`.
+    fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()>;
+
     /// Extends every run lease of a worker; makes the worker known. Returns whether the worker was still known:
     /// if not, all its leases are lost.
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool>;
@@ -112,6 +115,9 @@ pub trait Store: Send + Sync {
 
     /// Open questions, oldest first.
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>>;
+
+    /// Open tasks in the order in which they were scheduled.
+    fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>>;
 
     /// Deletes whole closed runs (all generations, with their blobs), and never one with an open child, unfinished news, or a reader
     /// that would see half of it (L20). Returns how many went.
@@ -208,6 +214,23 @@ pub struct WaitQuery {
     pub run: Option<RunKey>,
     /// 0 means the store's default page.
     pub limit: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TaskQuery {
+    pub namespace: Namespace,
+    pub state: Option<TaskState>,
+    pub run: Option<RunKey>,
+    /// 0 means the store's default page.
+    pub limit: usize,
+}
+
+impl TaskQuery {
+    pub fn matches(&self, task: &Task) -> bool {
+        task.id.run.namespace == self.namespace
+            && self.state.is_none_or(|state| state == task.state)
+            && self.run.as_ref().is_none_or(|run| *run == task.id.run)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -111,7 +111,7 @@ impl State {
     }
 }
 
-fn page(limit: usize) -> usize {
+pub fn page(limit: usize) -> usize {
     if limit == 0 { PAGE_DEFAULT } else { limit }
 }
 
