@@ -9,7 +9,10 @@ use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, Sig
 use onward_core::run::{Input, NewRun, Wait, WaitKind};
 use onward_core::task::{Task, TaskId, TaskState};
 use onward_core::{Event, Name, Payload, RunKey};
-use onward_store::{Appended, ClaimedRun, Consequence, Delete, RunPage, RunQuery, Started, StoreError, TaskQuery, WaitQuery};
+use onward_store::{
+    Appended, ClaimedRun, Consequence, Delete, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, StoreError, TaskQuery,
+    WaitQuery,
+};
 
 use crate::by_run::lock;
 use crate::inbox::Ticket;
@@ -126,6 +129,11 @@ impl Runtime {
         check_text("reason", reason)?;
         self.store().delete_runs(Delete::Run { key: key.clone(), reason: reason.to_owned() }).await?;
         Ok(())
+    }
+
+    /// Runs that were deleted one by one, newest first, and why; remembered for as long as retention would have kept them.
+    pub async fn list_deleted(&self, query: DeletedQuery) -> Result<Vec<DeletedRun>, RuntimeError> {
+        Ok(self.store().list_deleted(query).await?)
     }
 
     pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, RuntimeError> {

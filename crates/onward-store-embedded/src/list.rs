@@ -4,15 +4,16 @@
 
 use onward_core::run::Wait;
 use onward_core::task::Task;
-use onward_core::{RunHead, Status};
-use onward_store::{PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, WaitQuery};
+use onward_core::{Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp};
+use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, WaitQuery};
 use rusqlite::{Connection, ToSql};
 
 use crate::blobs;
-use crate::error::read_error;
+use crate::error::{damaged, read_error};
 use crate::heads;
 use crate::leases::Leases;
 use crate::row::{cursor, parse_cursor, unseal};
+use crate::schema;
 
 pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> Result<RunPage, StoreError> {
     let limit = page(query.limit);
@@ -187,6 +188,39 @@ pub(crate) fn list_tasks(db: &Connection, query: &TaskQuery) -> Result<Vec<Task>
         }
     }
     Ok(found)
+}
+
+pub(crate) fn list_deleted(db: &Connection, query: &DeletedQuery) -> Result<Vec<DeletedRun>, StoreError> {
+    if !schema::remembers_deleted(db).map_err(read_error)? {
+        return Ok(Vec::new());
+    }
+    let mut statement = db
+        .prepare_cached(
+            "SELECT ns, id, kind, reason, at FROM deleted WHERE ns = ?1 AND (?2 IS NULL OR (ns = ?3 AND id = ?2))
+             ORDER BY seq DESC LIMIT ?4",
+        )
+        .map_err(read_error)?;
+    let run = query.run.as_ref();
+    let params = rusqlite::params![
+        query.namespace.as_str(),
+        run.map(|run| run.id.as_str()),
+        run.map(|run| run.namespace.as_str()),
+        number(page(query.limit) as u64),
+    ];
+    let rows = statement.query_map(params, |row| {
+        let text = |column| row.get::<_, String>(column);
+        Ok((text(0)?, text(1)?, text(2)?, text(3)?, row.get::<_, i64>(4)?))
+    });
+    let rows = rows.and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>).map_err(read_error)?;
+    rows.into_iter()
+        .map(|(namespace, id, kind, reason, at)| {
+            let unreadable = |_| damaged("a deleted run's row", "its names are not readable");
+            let namespace = Namespace::new(namespace).map_err(unreadable)?;
+            let key = RunKey::new(namespace, RunId::new(id).map_err(unreadable)?);
+            let kind = Name::new(kind).map_err(unreadable)?;
+            Ok(DeletedRun { key, kind, reason, deleted_at: Timestamp(at as u64) })
+        })
+        .collect()
 }
 
 fn page(limit: usize) -> usize {

@@ -10,8 +10,8 @@ use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Index, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeliveryId, Expired, Listener, PAYLOAD_BYTES_MAX, RunPage,
-    RunQuery, Started, Store, StoreError, StoreFuture, SystemClock, TaskQuery, WaitQuery, payloads,
+    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
+    PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock, TaskQuery, WaitQuery, payloads,
 };
 
 use crate::body::Body;
@@ -255,6 +255,10 @@ impl Store for EmbeddedStore {
 
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {
         self.write(|to| Op::Delete(delete, to))
+    }
+
+    fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
+        self.readers.read(move |db| list::list_deleted(db, &query))
     }
 
     fn subscribe(&self, listener: Arc<dyn Listener>) {

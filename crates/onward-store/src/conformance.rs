@@ -235,6 +235,7 @@ suite! { $
         a_run_with_unfinished_news_is_kept,
         closed_runs_go_when_the_time_of_their_kind_is_over,
         a_reader_sees_a_whole_run_or_none,
+        a_deleted_run_leaves_its_reason_for_as_long_as_it_would_have_been_kept,
     }
     starting {
         the_same_start_twice_is_one_run,

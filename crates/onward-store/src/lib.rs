@@ -123,6 +123,10 @@ pub trait Store: Send + Sync {
     /// that would see half of it (L20). Returns how many went.
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64>;
 
+    /// Runs that were deleted one by one, with the reasons that were given, newest first. Each is remembered for as long as a closed run
+    /// of its kind is kept: [`Delete::Expired`] forgets it.
+    fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>>;
+
     /// Asks to be told of every change, after it is durable. Hints only: a lost one costs time, never correctness.
     fn subscribe(&self, listener: Arc<dyn Listener>);
 }
@@ -239,6 +243,23 @@ pub enum Delete {
     Run { key: RunKey, reason: String },
     /// Up to `limit` runs whose time is over.
     Expired { retention: Retention, limit: usize },
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DeletedQuery {
+    pub namespace: Namespace,
+    pub run: Option<RunKey>,
+    /// 0 means the store's default page.
+    pub limit: usize,
+}
+
+/// What is left of a run that somebody deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedRun {
+    pub key: RunKey,
+    pub kind: Name,
+    pub reason: String,
+    pub deleted_at: Timestamp,
 }
 
 /// How long closed runs are kept.

@@ -14,7 +14,7 @@ use onward_core::run::Wait;
 use onward_core::view::RunView;
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, Record, RunId, RunKey};
 use onward_runtime::{Background, CallId, Decide, OutcomeWatch, Runtime, SendSignal, StartRun};
-use onward_store::{Appended, RunPage, RunQuery, Store, WaitQuery};
+use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Store, WaitQuery};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
@@ -151,6 +151,12 @@ impl Onward {
     /// Deletes a closed run at once, with everything it left.
     pub async fn delete_run(&self, id: &str, reason: &str) -> Result<(), Error> {
         Ok(self.inner.runtime.delete_run(&self.key(id)?, reason).await?)
+    }
+
+    /// Runs that were deleted one by one, newest first, and why; remembered for as long as retention would have kept them.
+    pub async fn list_deleted(&self) -> Result<Vec<DeletedRun>, Error> {
+        let query = DeletedQuery { namespace: self.inner.namespace.clone(), ..DeletedQuery::default() };
+        Ok(self.inner.runtime.list_deleted(query).await?)
     }
 
     /// How many runs are in this process's memory.

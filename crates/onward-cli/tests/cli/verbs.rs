@@ -122,6 +122,9 @@ outcome
     );
     run(data, ["run", "delete", "order-1", "--reason", "test"]).says(0, "order-1: deleted");
     run(data, ["run", "list"]).says(0, "! no runs");
+    run(data, ["run", "deleted"]).says(0, "ID KIND DELETED REASON\norder-1 order AGO test");
+    assert_eq!(run(data, ["run", "deleted", "order-1", "--json"]).json()["deleted"][0]["reason"], "test");
+    run(data, ["run", "deleted", "order-2"]).says(0, "! no deleted runs");
 }
 
 #[test]

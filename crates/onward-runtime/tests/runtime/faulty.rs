@@ -9,8 +9,8 @@ use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, Change, ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeliveryId, Expired, Listener, MemoryStore, RunPage, RunQuery,
-    Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery,
+    Appended, Change, ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
+    MemoryStore, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery,
 };
 use tokio::sync::Notify;
 
@@ -177,6 +177,9 @@ impl Store for FaultyStore {
     }
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {
         self.through("delete_runs", self.memory.delete_runs(delete))
+    }
+    fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
+        self.through("list_deleted", self.memory.list_deleted(query))
     }
     fn subscribe(&self, listener: Arc<dyn Listener>) {
         self.memory.subscribe(Arc::new(Ear { deaf: self.deaf.clone(), listener }));

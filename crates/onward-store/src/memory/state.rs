@@ -12,7 +12,7 @@ use onward_core::{Event, Hash, Index, Place, Record, RunHead, RunKey, Status, Ti
 use super::Answer;
 use super::due::Timer;
 use super::task::QueuedTask;
-use crate::{Appended, Change, DeliveryId, Started, StoreError};
+use crate::{Appended, Change, DeletedRun, DeliveryId, Started, StoreError};
 
 #[derive(Default)]
 pub struct State {
@@ -23,6 +23,8 @@ pub struct State {
     pub sessions: BTreeMap<WorkerId, Timestamp>,
     /// With the run they come from.
     pub deliveries: BTreeMap<DeliveryId, (RunKey, Delivery)>,
+    /// Oldest first.
+    pub deleted: Vec<DeletedRun>,
     /// What the listeners have not heard yet.
     pub news: Vec<News>,
     /// The earliest moment that listeners know of.
