@@ -138,6 +138,12 @@ impl Workers {
         Some((worker.clone(), worker.take_seats(1).pop()?))
     }
 
+    /// Whether a worker that takes work has code for this kind and version, however busy it is.
+    pub fn know(&self, head: &RunHead) -> bool {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().any(|worker| worker.knows(head) && !worker.away.load(Ordering::SeqCst))
+    }
+
     pub fn run_pending(&self, head: &RunHead) {
         self.each(|worker| {
             if worker.knows(head) {

@@ -12,8 +12,8 @@ use std::time::Duration;
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::run::Wait;
 use onward_core::view::RunView;
-use onward_core::{Event, Failure, Index, Name, Namespace, Payload, Record, RunId, RunKey};
-use onward_runtime::{Background, CallId, Decide, OutcomeWatch, Runtime, SendSignal, StartRun};
+use onward_core::{Event, Failure, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey};
+use onward_runtime::{Background, CallId, Decide, OutcomeWatch, Runtime, SendSignal, StartRun, WhyPending};
 use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Store, WaitQuery};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -101,6 +101,11 @@ impl Onward {
     pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, Error> {
         let query = RunQuery { namespace: self.inner.namespace.clone(), ..query };
         Ok(self.inner.runtime.list_runs(query).await?)
+    }
+
+    /// Why a run of a list is pending, as far as this process can tell; `None` for a run that is not.
+    pub fn why_pending(&self, head: &RunHead) -> Option<WhyPending> {
+        self.inner.runtime.why_pending(head)
     }
 
     /// The questions that wait for a person, oldest first.
@@ -360,6 +365,12 @@ impl<O> RunHandle<O> {
     /// Ends the run at once; its code does not hear of it.
     pub async fn terminate(&self, reason: &str) -> Result<Appended, Error> {
         Ok(self.runtime().terminate_run(&self.key, reason).await?)
+    }
+
+    /// Why the run is pending, as far as this process can tell; `None` if it is not.
+    pub async fn why_pending(&self) -> Result<Option<WhyPending>, Error> {
+        let head = self.runtime().read_head(&self.key).await?;
+        Ok(self.runtime().why_pending(&head))
     }
 
     /// Lets the run stand still: its timers keep their remaining time, and steps that run are recorded when they end.

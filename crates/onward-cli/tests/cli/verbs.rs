@@ -169,6 +169,8 @@ fn a_run_is_paused_resumed_canceled_and_terminated() {
     let shown = run(data, ["run", "show", "order-1"]).out;
     assert!(shown.contains("paused\n  why      somebody asked for it\n  message  audit\n"), "{shown}");
     run(data, ["run", "resume", "order-1"]).says(0, "order-1: resumed at event #5");
+    let shown = run(data, ["run", "show", "order-1"]).out;
+    assert!(shown.contains("a worker that has `order`"), "{shown}");
     run(data, ["run", "cancel", "order-1", "--reason", "no stock"]).says(0, "order-1: asked to stop at event #6");
     run(data, ["run", "terminate", "order-1", "--reason", "enough"]).says(0, "order-1: terminated at event #7");
     run(data, ["run", "list", "--status", "terminated,failed", "--kind", "order"])
