@@ -75,6 +75,7 @@ async fn commits(store: Arc<dyn Store>, number: u32, stop: Arc<AtomicBool>, coun
             parent: None,
             generation: 0,
             mailbox: Vec::new(),
+            cancel_reason: None,
         };
         let run = NewRun { key: key.clone(), started, signal: None };
         let claimed = store.start_run(run, Some(WorkerId::new("bench")?)).await?.claimed;
@@ -102,7 +103,8 @@ async fn commits(store: Arc<dyn Store>, number: u32, stop: Arc<AtomicBool>, coun
                 events: vec![step.into()],
                 waits: false,
                 end_over_unread: false,
-                carries: Vec::new(),
+                is_standing: false,
+                carries: Default::default(),
             };
             horizon = store.commit(commit).await?.index;
             count.fetch_add(1, Ordering::Relaxed);

@@ -105,7 +105,14 @@ fn told(error: &anyhow::Error) -> Told {
 fn exit_code(code: &str) -> u8 {
     match code {
         "run_not_found" | "wait_not_found" => NOT_FOUND,
-        "run_closed" | "run_paused" | "run_not_paused" | "run_continued" | "run_exists" | "run_busy" | "signal_lost"
+        "run_closed"
+        | "run_paused"
+        | "run_not_paused"
+        | "run_continued"
+        | "run_exists"
+        | "run_busy"
+        | "task_not_quarantined"
+        | "signal_lost"
         | "directory_locked" => CONFLICT,
         "name_invalid" | "id_invalid" | "id_reserved" | "text_too_long" | "call_id_invalid" | "cursor_invalid" => USAGE,
         _ => FAILURE,

@@ -15,6 +15,8 @@
 //! - N4: every call has a place; a recorded call at that place must agree in kind, name and input (see [`matching`]).
 //! - N5: an activation commits if it asked for anything or looked into the mailbox, and before it waits with inputs or step
 //!   results taken: the commit before may have left the run pending, for it had more to do.
+//! - N6: a run that is paused is shown nothing more and starts nothing; what its running steps bring is recorded at the horizon
+//!   at which it stands (see [`standing`]).
 
 mod approval;
 mod call;
@@ -25,6 +27,7 @@ pub mod matching;
 mod promise;
 mod run;
 mod signal;
+mod standing;
 mod state;
 mod step;
 mod task;
@@ -42,8 +45,10 @@ pub use call::{CancelOutcome, Options};
 pub use signal::Pattern;
 pub use step::StepPoll;
 
-use crate::event::{CarriedSignal, Divergence, PauseReason, RunPaused, SuspendReason};
-use crate::{Branch, Event, Index, Name, Payload, Place, Record, RunKey, Timestamp};
+use crate::event::{Divergence, PauseReason, RunPaused, SuspendReason};
+use crate::failure::{FAILURE_BYTES_MAX, cut};
+use crate::run::{Carries, Commit};
+use crate::{Branch, CommitId, Epoch, Event, Index, Name, Payload, Place, Record, RunKey, Timestamp};
 use call::{Call, StepIdentity};
 use mailbox::Mailbox;
 
@@ -79,7 +84,17 @@ pub struct Draft {
     pub horizon: Index,
     pub events: Vec<Event>,
     pub waits: bool,
-    pub carries: Vec<CarriedSignal>,
+    pub is_standing: bool,
+    pub carries: Carries,
+}
+
+impl Draft {
+    /// What the store is asked to append, by whoever holds the run under `epoch`.
+    pub fn into_commit(self, key: RunKey, generation: u32, epoch: Epoch, commit_id: CommitId) -> Commit {
+        let Draft { n, horizon, events, waits, is_standing, carries } = self;
+        let end_over_unread = false;
+        Commit { key, generation, epoch, n, commit_id, horizon, events, waits, end_over_unread, is_standing, carries }
+    }
 }
 
 /// Why an activation cannot go on. Nothing is committed; the run is paused with this as its report.
@@ -101,7 +116,10 @@ pub enum Fault {
 impl Fault {
     /// How the run's log tells it; `None` when the run is somebody else's now.
     pub fn into_pause(self) -> Option<RunPaused> {
-        let plain = |message: String| RunPaused { reason: PauseReason::ActivationFailed, message, divergence: None };
+        let plain = |mut message: String| {
+            cut(&mut message, FAILURE_BYTES_MAX);
+            RunPaused { reason: PauseReason::ActivationFailed, message, divergence: None }
+        };
         Some(match self {
             Fault::Diverged(report) => paused(PauseReason::Diverged, *report),
             Fault::VersionTooOld(report) => paused(PauseReason::VersionTooOld, *report),
@@ -185,6 +203,7 @@ pub struct Engine {
     strict: bool,
     /// The code has been past everything recorded: a commit that is not its own is somebody else's.
     was_live: bool,
+    standing: standing::Standing,
 }
 
 impl Engine {
@@ -228,6 +247,7 @@ impl Engine {
             detached: false,
             strict: false,
             was_live: false,
+            standing: standing::Standing::default(),
         }
     }
 
@@ -252,6 +272,7 @@ impl Engine {
 
     fn take(&mut self, record: Record) {
         self.next_feed = record.next_index();
+        self.standing.hear(&record);
         let own = record.commit.is_some() && self.in_flight.take().is_some_and(|events| events == record.events);
         let matched = own || record.commit.is_none();
         self.queue.push_back(Queued { record, matched });
@@ -310,6 +331,9 @@ impl Engine {
             }
             if let Some(expected) = self.expected.take() {
                 self.match_commit(expected)?;
+            }
+            if let Some(advance) = self.advance_standing() {
+                return Ok(advance);
             }
             if self.begin_batch()? {
                 continue;
@@ -388,6 +412,7 @@ impl Engine {
             Event::RunStarted(started) => {
                 self.generation = started.generation;
                 self.seed = started.seed;
+                self.cancel.begin(started.cancel_reason);
                 return Ok(Some(Advance::Poll(Wake::All)));
             }
             Event::SignalReceived(_) => self.signal_delivered(index),
@@ -411,6 +436,9 @@ impl Engine {
     /// The code is quiescent and the log is exhausted: start steps, commit, or rest.
     fn rest(&mut self) -> Advance {
         self.was_live = true;
+        if self.standing.is_paused {
+            return self.stand_still();
+        }
         if !self.deferred_steps.is_empty() && !self.polled {
             self.deferred_steps.clear();
             return Advance::Poll(Wake::All); // N2: now they may start
@@ -428,13 +456,25 @@ impl Engine {
             return Advance::Idle;
         }
         let events = self.take_out();
-        let draft =
-            Draft { n: self.next_commit, horizon: self.horizon, waits, carries: self.carries(&events), events: events.clone() };
-        self.in_flight = Some(events);
-        self.next_commit += 1;
         self.polled = false;
         self.unsettled = false;
-        Advance::Commit(draft)
+        self.draft(events, waits, false)
+    }
+
+    fn draft(&mut self, events: Vec<Event>, waits: bool, is_standing: bool) -> Advance {
+        let (n, horizon, carries) = (self.next_commit, self.horizon, self.carries(&events));
+        self.in_flight = Some(events.clone());
+        self.next_commit += 1;
+        Advance::Commit(Draft { n, horizon, events, waits, is_standing, carries })
+    }
+
+    /// The commit in flight was refused: what it asked for is asked for again with the next one.
+    fn take_back(&mut self) {
+        if let Some(events) = self.in_flight.take() {
+            // A step may have ended meanwhile.
+            self.out.splice(0..0, events);
+            self.next_commit -= 1;
+        }
     }
 
     /// What the code asked for since the last commit. What is delivered in the batch in which the code has ended may still lead to

@@ -201,6 +201,9 @@ message! {
         /// How often the run has continued as new.
         6 => generation: u32,
         7 => mailbox: Vec<CarriedSignal>,
+        /// Why the run is to stop, when the generation before was asked to and its code had not seen it when it continued as new.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        8 => cancel_reason: Option<String>,
     }
 }
 

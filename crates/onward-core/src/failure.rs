@@ -2,12 +2,24 @@
 //!
 //! A [`Failure`] is data: it is recorded, compared and shown. It deliberately does not implement
 //! [`std::error::Error`], so that every error type converts into it with `?`.
+//!
+//! Invariant F1: no recorded failure has a message, causes or details of more than [`FAILURE_BYTES_MAX`] each: a failure is shown in
+//! lists and repeated from child to parent, and a text that somebody made by accident must not fill the log.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::time::millis;
 use crate::{Payload, message};
+
+/// How long a failure's message may be, all its causes together, and its details.
+pub const FAILURE_BYTES_MAX: usize = 64 * 1024;
+
+/// What stands where a text was cut.
+const CUT: &str = "… (cut)";
+
+/// How much is shown of details that are too long to be kept: they are data, of which a part is of no use to code.
+const DETAILS_SHOWN: usize = 1024;
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -73,6 +85,26 @@ impl Failure {
         Failure::new("timed_out", format!("{what} timed out"))
     }
 
+    /// The failure as it is recorded: what is too long is cut, with a mark (F1).
+    pub fn bounded(mut self) -> Failure {
+        cut(&mut self.message, FAILURE_BYTES_MAX);
+        let mut left = FAILURE_BYTES_MAX;
+        let mut fits = 0;
+        for cause in &mut self.causes {
+            if left < CUT.len() {
+                break;
+            }
+            cut(cause, left);
+            left -= cause.len();
+            fits += 1;
+        }
+        self.causes.truncate(fits);
+        if let Some(details) = self.details.as_mut().filter(|details| details.data().len() > FAILURE_BYTES_MAX) {
+            **details = shown(details);
+        }
+        self
+    }
+
     pub fn is_canceled(&self) -> bool {
         self.code == "canceled"
     }
@@ -98,6 +130,22 @@ impl Failure {
         }
         Failure { causes, ..Failure::retryable(error.to_string()) }
     }
+}
+
+/// Cuts a text to `bytes_max`, its mark included.
+pub(crate) fn cut(text: &mut String, bytes_max: usize) {
+    if text.len() > bytes_max {
+        text.truncate(text.floor_char_boundary(bytes_max - CUT.len()));
+        text.push_str(CUT);
+    }
+}
+
+/// The beginning of details, as text.
+fn shown(details: &Payload) -> Payload {
+    let data = details.data();
+    let begin = String::from_utf8_lossy(&data[..data.len().min(DETAILS_SHOWN)]);
+    let text = serde_json::Value::String(format!("{begin}{CUT}: {} bytes of {}", data.len(), details.content_type()));
+    Payload::from_json_text(text.to_string())
 }
 
 impl fmt::Display for Failure {
@@ -154,5 +202,26 @@ mod tests {
         let failure = parse().unwrap_err();
         assert!(failure.retryable);
         assert_eq!(failure.message, "invalid digit found in string");
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_with_a_mark_and_once_only() {
+        let long = "ä".repeat(FAILURE_BYTES_MAX);
+        let causes = vec!["short".to_owned(), long.clone(), long.clone()];
+        let details = Payload::json(&long).unwrap();
+        let failure = Failure { causes, ..Failure::fatal(long).with_details(details) }.bounded();
+        assert!(failure.message.len() <= FAILURE_BYTES_MAX && failure.message.ends_with("ä… (cut)"));
+        assert_eq!((failure.causes.len(), failure.causes[0].as_str()), (2, "short"));
+        assert!(failure.causes.concat().len() <= FAILURE_BYTES_MAX && failure.causes[1].ends_with(CUT));
+        let details: String = failure.details.as_ref().unwrap().read().unwrap();
+        assert!(details.ends_with("… (cut): 131074 bytes of application/json"), "{details}");
+        assert_eq!(failure.clone().bounded(), failure);
+    }
+
+    #[test]
+    fn what_is_short_enough_stays_as_it_is() {
+        let details = Payload::json(&"x".repeat(FAILURE_BYTES_MAX - 2)).unwrap();
+        let failure = Failure::fatal("x".repeat(FAILURE_BYTES_MAX)).with_details(details);
+        assert_eq!(failure.clone().bounded(), failure);
     }
 }

@@ -22,7 +22,7 @@ pub mod time;
 pub mod view;
 
 pub use event::Event;
-pub use failure::{BoxError, Failure, FailureError};
+pub use failure::{BoxError, FAILURE_BYTES_MAX, Failure, FailureError};
 pub use hash::Hash;
 pub use id::{Branch, Epoch, Index, Name, NameError, Namespace, Place, RunId, RunKey, WorkerId};
 pub use log::{CommitId, Log, Record};

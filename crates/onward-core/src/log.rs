@@ -7,7 +7,8 @@
 //! - H1 (L1): indexes start at 0 and have no gaps; a commit of k events takes k of them.
 //! - H2: the first event is `run_started`, and nothing follows an event that ends the log.
 //! - H3: commits are numbered 0, 1, 2, …, and their horizons never decrease.
-//! - H4: a commit's horizon is at or past the commit before it: the engine sees its own commit before it goes on.
+//! - H4: a commit's horizon is at or past the commit before it: the engine sees its own commit before it goes on. A
+//!   standing commit is made while nothing is shown to the code: for it H3 is enough.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,10 @@ message! {
         4 => horizon: Index,
         /// The code could go on only with an input: what the run's status follows from.
         5 => waits: bool,
+        /// Results of steps that ran on while the run was paused, and nothing else: the code was shown nothing since the horizon, and
+        /// what it had asked for by then comes with the next commit.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        6 => is_standing: bool,
     }
 }
 
@@ -168,8 +173,9 @@ pub enum LogError {
 pub struct Log {
     records: Vec<Record>,
     next_commit: u64,
-    /// The index of the last commit, which the next horizon may not fall behind.
+    /// The last event of the last commit, which the next horizon may not fall behind.
     last_commit: Index,
+    last_horizon: Index,
 }
 
 impl Log {
@@ -202,11 +208,13 @@ impl Log {
                 let (index, expected, found) = (record.index, self.next_commit, commit.n);
                 return Err(LogError::CommitOrder { index, expected, found }); // H3
             }
-            if commit.horizon < self.last_commit || commit.horizon >= record.index {
+            let earliest = if commit.is_standing { self.last_horizon } else { self.last_commit };
+            if commit.horizon < earliest || commit.horizon >= record.index {
                 return Err(LogError::Horizon { index: record.index, horizon: commit.horizon }); // H3, H4
             }
             self.next_commit += 1;
             self.last_commit = record.last_index();
+            self.last_horizon = commit.horizon;
         }
         self.records.push(record);
         Ok(())

@@ -12,12 +12,16 @@
 //! - R5 (CE12): a run does not end over unread inputs unless the worker says it knows of them; it never continues as new over them,
 //!   because what its worker has not seen could not go along.
 //! - R6 (CE15): inputs are taken whatever the worker is doing.
+//! - R7: of a run that is paused, results of steps are taken and nothing else: what has happened is recorded, nothing new begins.
+//! - R8 (L7): what a worker says as the holder of a run is taken only with the current epoch, as a commit is.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::codec::{DecodeError, Field, Reader};
-use crate::event::{ChildCompleted, ChildFailed, OnParentClose, ParentLink, RunStarted, SignalReceived, TerminateRequested};
+use crate::event::{
+    CarriedSignal, ChildCompleted, ChildFailed, OnParentClose, ParentLink, RunStarted, SignalReceived, TerminateRequested,
+};
 use crate::log::{CommitHeader, CommitId};
 use crate::task::{Task, TaskId};
 use crate::{Epoch, Event, Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp, message, numbered};
@@ -72,6 +76,13 @@ message! {
         1 => commit_id: CommitId,
         2 => index: Index,
         3 => at: Timestamp,
+        4 => horizon: Index,
+    }
+}
+
+impl LastCommit {
+    pub fn new(header: &CommitHeader, index: Index, at: Timestamp) -> LastCommit {
+        LastCommit { commit_id: header.commit_id, index, at, horizon: header.horizon }
     }
 }
 
@@ -114,6 +125,8 @@ message! {
         3 => generation: Option<u32>,
         /// Meant for a child of this run; somebody else's run of that id is left alone.
         4 => child_of: Option<RunKey>,
+        /// Said by the worker that claimed the run with this epoch; refused when somebody has claimed it since.
+        5 => epoch: Option<Epoch>,
     }
 }
 
@@ -129,7 +142,7 @@ message! {
 
 impl Input {
     pub fn new(event: impl Into<Event>) -> Input {
-        Input { event: event.into(), once: None, generation: None, child_of: None }
+        Input { event: event.into(), once: None, generation: None, child_of: None, epoch: None }
     }
 
     /// A signal; with an id it is taken once (L11).
@@ -148,6 +161,11 @@ impl Input {
     pub fn result(event: Event, generation: u32, what: &str, place: &Place) -> Input {
         let once = Once { key: format!("{what}:{generation}:{place}"), token: String::new() };
         Input { once: Some(once), generation: Some(generation), ..Input::new(event) }
+    }
+
+    /// What the worker that holds a run says about it.
+    pub fn by_holder(event: impl Into<Event>, generation: u32, epoch: Epoch) -> Input {
+        Input { generation: Some(generation), epoch: Some(epoch), ..Input::new(event) }
     }
 
     /// The place of the wait that must be open for this input to be taken; that the answer fits its kind is the caller's to check.
@@ -182,16 +200,29 @@ message! {
         8 => waits: bool,
         /// End the run although inputs are unread: the worker has tried often enough (rule 9).
         9 => end_over_unread: bool,
-        /// The signals a run that continues as new takes with it.
-        10 => carries: Vec<crate::event::CarriedSignal>,
+        /// Results of steps that ran on while the run was paused (see [`CommitHeader::is_standing`]).
+        10 => is_standing: bool,
+        /// What a run that continues as new takes with it; nothing in any other commit.
+        11 => carries: Carries,
+    }
+}
+
+message! {
+    /// What goes from one generation of a run to the next.
+    #[derive(Default)]
+    pub struct Carries {
+        /// The signals that were not consumed.
+        1 => signals: Vec<CarriedSignal>,
+        /// Why the run is to stop, if it was asked to and its code has not seen it.
+        2 => cancel_reason: Option<String>,
     }
 }
 
 impl Commit {
     /// What the log will say about it.
     pub fn header(&self) -> CommitHeader {
-        let Commit { n, epoch, commit_id, horizon, waits, .. } = *self;
-        CommitHeader { n, epoch, commit_id, horizon, waits }
+        let Commit { n, epoch, commit_id, horizon, waits, is_standing, .. } = *self;
+        CommitHeader { n, epoch, commit_id, horizon, waits, is_standing }
     }
 }
 
@@ -358,7 +389,7 @@ impl RunHead {
                 Some(commit) => {
                     head.status = head.status_after(commit.horizon, &record.events, commit.waits);
                     head.next_commit = commit.n + 1;
-                    head.last_commit = Some(LastCommit { commit_id: commit.commit_id, index: record.index, at: record.at });
+                    head.last_commit = Some(LastCommit::new(&commit, record.index, record.at));
                 }
                 None => head.take_input_status(&record.events[0], record.at),
             }
@@ -372,12 +403,17 @@ impl RunHead {
     }
 
     /// Decides about an input. On success the head has moved on.
-    pub fn admit_input(&mut self, event: Event, generation: Option<u32>, at: Timestamp) -> Result<Admitted, Refusal> {
+    pub fn admit_input(&mut self, input: Input, at: Timestamp) -> Result<Admitted, Refusal> {
+        let Input { event, generation, epoch, .. } = input;
         if self.status.is_closed() {
             return Err(Refusal::Closed { key: self.key.clone(), status: self.status }); // R4
         }
         if generation.is_some_and(|generation| generation != self.generation) {
             return Err(Refusal::OtherGeneration { key: self.key.clone() });
+        }
+        if let Some(epoch) = epoch.filter(|epoch| *epoch != self.epoch) {
+            let (current, next) = (self.epoch, self.next_commit);
+            return Err(Refusal::Fenced { key: self.key.clone(), epoch, current, n: next, next }); // R8
         }
         if matches!(event, Event::RunResumed(_)) && self.status != Status::Paused {
             return Err(Refusal::NotPaused { key: self.key.clone() });
@@ -440,7 +476,7 @@ impl RunHead {
         let header = commit.header();
         let record = Record { index, at, commit: Some(header), events: commit.events };
         self.next_commit += 1;
-        self.last_commit = Some(LastCommit { commit_id: commit.commit_id, index, at });
+        self.last_commit = Some(LastCommit::new(&header, index, at));
         self.advance(&record);
         Ok(Admitted { record, effects, successor })
     }
@@ -454,8 +490,8 @@ impl RunHead {
         if self.status.is_closed() {
             return Err(Refusal::Closed { key: key(), status: self.status }); // R4
         }
-        if self.status == Status::Paused {
-            return Err(Refusal::Paused { key: key() });
+        if self.status == Status::Paused && !commit.events.iter().all(Event::is_step_result) {
+            return Err(Refusal::Paused { key: key() }); // R7
         }
         let ends = commit.events.last().is_some_and(Event::ends_log);
         // A run that continues as new never ends over unread inputs: its successor could not get them.
@@ -474,7 +510,13 @@ impl RunHead {
         if commit.horizon >= self.next_index {
             return Some("its horizon lies in the future");
         }
-        if self.last_commit.is_some_and(|last| last.index > commit.horizon) {
+        if commit.is_standing && !commit.events.iter().all(Event::is_step_result) {
+            return Some("it is a standing commit and has more than step results");
+        }
+        if commit.is_standing && self.last_commit.is_some_and(|last| last.horizon > commit.horizon) {
+            return Some("its horizon lies behind that of the commit before it"); // H3
+        }
+        if !commit.is_standing && self.last_commit.is_some_and(|last| last.index > commit.horizon) {
             return Some("it has not seen the commit before it"); // H4
         }
         if commit.events.iter().any(Event::is_input) {
@@ -489,6 +531,7 @@ impl RunHead {
 
     fn status_after(&self, horizon: Index, events: &[Event], waits: bool) -> Status {
         match events.last() {
+            _ if self.status == Status::Paused => Status::Paused, // R7
             Some(Event::RunCompleted(_)) => Status::Completed,
             Some(Event::RunFailed(_)) => Status::Failed,
             Some(Event::RunCanceled(_)) => Status::Canceled,
@@ -517,7 +560,8 @@ impl RunHead {
             seed: commit.commit_id.0,
             parent: self.parent.clone(),
             generation,
-            mailbox: commit.carries.clone(),
+            mailbox: commit.carries.signals.clone(),
+            cancel_reason: commit.carries.cancel_reason.clone(),
         };
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }
@@ -525,6 +569,9 @@ impl RunHead {
     fn commit_effects(&self, commit: &Commit, at: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         commit.events.iter().for_each(|event| self.event_effects(event, at, &mut effects));
+        if let Some(paused_at) = self.paused_at {
+            freeze_new_timers(&mut effects, at.since(paused_at));
+        }
         effects
     }
 
@@ -590,6 +637,7 @@ impl RunHead {
                     parent: Some(parent),
                     generation: 0,
                     mailbox: Vec::new(),
+                    cancel_reason: None,
                 };
                 let key = RunKey::new(self.key.namespace.clone(), event.child.clone());
                 effects.push(Effect::Send(Box::new(Delivery::Start(NewRun { key, started, signal: None }))));
@@ -646,6 +694,18 @@ impl RunHead {
         };
         Some(Delivery::Input { to: self.key.clone(), input })
     }
+}
+
+/// A timer that begins while the run is paused keeps its whole time: thawing adds the whole pause to it, also what was over by now.
+fn freeze_new_timers(effects: &mut Vec<Effect>, paused_for: Duration) {
+    let mut started = false;
+    for effect in effects.iter_mut() {
+        if let Effect::StartTimer { due_at, .. } = effect {
+            *due_at = due_at.before(paused_for);
+            started = true;
+        }
+    }
+    effects.extend(started.then_some(Effect::FreezeTimers));
 }
 
 fn close_wait(place: &Place, token: &str) -> Vec<Effect> {

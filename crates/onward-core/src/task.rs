@@ -6,7 +6,7 @@
 //! Invariants:
 //! - K1 (L8): a task has at most one terminal outcome; a report for another attempt changes nothing.
 //! - K2 (L9): a leased task is not offered again before its lease ends.
-//! - K3: a lost worker does not burn an attempt, but a task whose workers keep vanishing is quarantined.
+//! - K3: a lost worker does not burn an attempt, but a task whose workers keep vanishing is quarantined until a person lets it go.
 
 use std::time::Duration;
 
@@ -227,6 +227,11 @@ pub enum TaskFate {
 #[error("the attempt is over: another result was recorded, or the task was given to another worker")]
 pub struct StaleReport;
 
+/// A task that is worked on, waits its turn or is over: there is nothing to retry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the task is not in quarantine")]
+pub struct NotQuarantined;
+
 impl Task {
     pub fn new(id: TaskId, kind: Name, input: Payload, options: TaskOptions, now: Timestamp) -> Task {
         Task {
@@ -279,7 +284,7 @@ impl Task {
                 let (place, attempts) = (self.id.place.clone(), self.attempt);
                 TaskFate::Ended(Box::new(TaskCompleted { place, output, attempts }.into()))
             }
-            TaskReport::Failed(failure) => self.fail(failure, now),
+            TaskReport::Failed(failure) => self.fail(failure.bounded(), now),
             TaskReport::Released => {
                 self.queue_again(now);
                 TaskFate::Open
@@ -347,6 +352,16 @@ impl Task {
         if self.lost_workers > LOST_WORKERS_MAX {
             self.state = TaskState::Quarantined;
         }
+    }
+
+    /// A person has looked at a quarantined task and lets it be tried again, as often as a new one (K3).
+    pub fn retry(&mut self, now: Timestamp) -> Result<(), NotQuarantined> {
+        if self.state != TaskState::Quarantined {
+            return Err(NotQuarantined);
+        }
+        self.lost_workers = 0;
+        self.queue_again(now);
+        Ok(())
     }
 
     fn queue_again(&mut self, visible_at: Timestamp) {
@@ -429,6 +444,9 @@ mod tests {
             assert_eq!((task.attempt, task.lost_workers), (1, lost));
         }
         assert_eq!(task.state, TaskState::Quarantined);
+        task.retry(Timestamp(9_000)).unwrap();
+        assert_eq!((task.state, task.attempt, task.lost_workers, task.visible_at), (TaskState::Queued, 1, 0, Timestamp(9_000)));
+        assert_eq!(task.retry(Timestamp(9_000)), Err(NotQuarantined));
         assert_eq!(task.due_at(), None);
     }
 

@@ -16,6 +16,10 @@ impl Timestamp {
         Timestamp(self.0.saturating_add(millis(delay)))
     }
 
+    pub fn before(self, span: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_sub(millis(span)))
+    }
+
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }

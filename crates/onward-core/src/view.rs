@@ -161,6 +161,7 @@ impl Fold {
         match event {
             Event::RunStarted(event) => {
                 self.view.input = event.input.clone();
+                self.view.cancel_reason.clone_from(&event.cancel_reason);
                 event.mailbox.iter().for_each(|signal| self.receive(index, at, signal.clone()));
             }
             Event::SignalReceived(event) => {
@@ -320,7 +321,8 @@ mod tests {
     fn script(mailbox: Vec<CarriedSignal>) -> Script {
         let key = RunKey::new(Namespace::default(), RunId::new("order-1").unwrap());
         let (kind, input) = (name("order"), text("in"));
-        let started = RunStarted { kind, version: None, input, seed: 1, parent: None, generation: 0, mailbox };
+        let started =
+            RunStarted { kind, version: None, input, seed: 1, parent: None, generation: 0, mailbox, cancel_reason: None };
         let (head, first) = RunHead::start(key, started, Timestamp(1_000));
         Script { head, records: vec![first] }
     }
@@ -331,7 +333,7 @@ mod tests {
         }
 
         fn input(mut self, event: impl Into<Event>) -> Script {
-            let admitted = self.head.admit_input(event.into(), None, self.now()).unwrap();
+            let admitted = self.head.admit_input(Input::new(event), self.now()).unwrap();
             self.records.push(admitted.record);
             self
         }
@@ -339,7 +341,7 @@ mod tests {
         fn commit(mut self, events: Vec<Event>) -> Script {
             let (index, n) = (self.head.next_index, self.head.next_commit);
             let horizon = Index(index.0 - 1);
-            let header = CommitHeader { n, epoch: Epoch(0), commit_id: CommitId(n), horizon, waits: true };
+            let header = CommitHeader { n, epoch: Epoch(0), commit_id: CommitId(n), horizon, waits: true, is_standing: false };
             self.records.push(Record { index, at: self.now(), commit: Some(header), events });
             self.head = RunHead::rebuild(self.head.key.clone(), &self.records).unwrap();
             self
@@ -478,7 +480,7 @@ mod tests {
             let (run, place) = (script.head.key.clone(), at(3));
             script.head.parent = Some(ParentLink { run, generation: 0, place, on_parent_close: OnParentClose::Cancel });
             let asked = TerminateRequested { reason: reason.to_owned() };
-            let admitted = script.head.admit_input(asked.into(), None, Timestamp(2_000)).unwrap();
+            let admitted = script.head.admit_input(Input::new(asked), Timestamp(2_000)).unwrap();
             script.records.push(admitted.record);
             let told = admitted.effects.into_iter().find_map(|effect| match effect {
                 Effect::Send(delivery) => match *delivery {

@@ -11,11 +11,11 @@ use onward_core::event::RunPaused;
 use onward_core::run::Wait;
 use onward_core::view::RunView;
 use onward_core::{Failure, Index, Name, Payload, Record, RunHead, RunKey};
-use onward_store::{Appended, RunPage, RunQuery, Started, WaitQuery};
+use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, WaitQuery};
 use tokio::sync::broadcast;
 
 use crate::watch::{OutcomeWatch, RunWatch};
-use crate::{CallId, Decide, Emitted, Runtime, RuntimeError, SendSignal, StartRun};
+use crate::{CallId, Decide, Emitted, Runtime, RuntimeError, SendSignal, StartRun, WhyPending};
 
 pub type DoorFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RuntimeError>> + Send + 'a>>;
 
@@ -41,6 +41,8 @@ pub trait Door: Send + Sync {
     fn watch_run(&self, key: RunKey) -> DoorFuture<'_, Box<dyn Changes>>;
     fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead>;
     fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView>;
+    fn why_pending(&self, key: RunKey) -> DoorFuture<'_, Option<WhyPending>>;
+    fn list_deleted(&self, query: DeletedQuery) -> DoorFuture<'_, Vec<DeletedRun>>;
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>>;
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage>;
     fn signal_run(&self, key: RunKey, signal: SendSignal) -> DoorFuture<'_, Appended>;
@@ -101,6 +103,14 @@ impl Door for Runtime {
 
     fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView> {
         Box::pin(async move { Runtime::read_run(self, &key).await })
+    }
+
+    fn why_pending(&self, key: RunKey) -> DoorFuture<'_, Option<WhyPending>> {
+        Box::pin(async move { Ok(Runtime::why_pending(self, &Runtime::read_head(self, &key).await?)) })
+    }
+
+    fn list_deleted(&self, query: DeletedQuery) -> DoorFuture<'_, Vec<DeletedRun>> {
+        Box::pin(Runtime::list_deleted(self, query))
     }
 
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>> {

@@ -45,6 +45,7 @@ pub use inbox::Inbox;
 pub use link::{Link, LinkFuture, Question};
 pub use port::WorkerPort;
 pub use question::Decide;
+pub use reading::WhyPending;
 pub use verbs::{SendSignal, StartRun};
 pub use watch::{OutcomeWatch, RunWatch};
 pub use worker::WorkerProfile;

@@ -40,7 +40,7 @@ pub trait Link: Send + Sync {
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'static, Vec<Record>>;
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed>;
     fn release(&self, key: RunKey, epoch: Epoch) -> StoreFuture<'static, ()>;
-    fn pause(&self, key: RunKey, epoch: Epoch, report: RunPaused) -> StoreFuture<'static, ()>;
+    fn pause(&self, key: RunKey, generation: u32, epoch: Epoch, report: RunPaused) -> StoreFuture<'static, ()>;
     fn report_task(&self, id: TaskId, claim: u32, report: TaskReport) -> StoreFuture<'_, ()>;
     fn task_over(&self, id: TaskId, claim: u32) -> LinkFuture<'_, ()>;
     fn emit(&self, key: &RunKey, emitted: Emitted);
@@ -82,9 +82,9 @@ impl Link for WorkerPort {
         Box::pin(async move { WorkerPort::release(&port, &key, epoch).await })
     }
 
-    fn pause(&self, key: RunKey, epoch: Epoch, report: RunPaused) -> StoreFuture<'static, ()> {
+    fn pause(&self, key: RunKey, generation: u32, epoch: Epoch, report: RunPaused) -> StoreFuture<'static, ()> {
         let port = self.clone();
-        Box::pin(async move { WorkerPort::pause(&port, &key, epoch, report).await.map(drop) })
+        Box::pin(async move { WorkerPort::pause(&port, &key, generation, epoch, report).await.map(drop) })
     }
 
     fn report_task(&self, id: TaskId, claim: u32, report: TaskReport) -> StoreFuture<'_, ()> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use onward_core::event::RunPaused;
-use onward_core::run::{Commit, Committed, Input, Refusal};
+use onward_core::run::{Commit, Committed, Input};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, RunKey, Status, WorkerId};
 use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, StoreError, StoreFuture};
@@ -111,15 +111,9 @@ impl WorkerPort {
         self.runtime().store().release_run(key.clone(), epoch).await
     }
 
-    /// Pauses the run with a report, unless somebody else has it by now.
-    pub async fn pause(&self, key: &RunKey, epoch: Epoch, report: RunPaused) -> Result<Appended, StoreError> {
-        let store = self.runtime().store();
-        let head = store.read_run(key.clone(), None).await?.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
-        if head.epoch != epoch {
-            let (current, next) = (head.epoch, head.next_commit);
-            return Err(Refusal::Fenced { key: key.clone(), epoch, current, n: next, next }.into());
-        }
-        store.append_input(key.clone(), Input { generation: Some(head.generation), ..Input::new(report) }).await
+    /// Pauses the run with a report, unless somebody else has it by now: that is checked in the same write.
+    pub async fn pause(&self, key: &RunKey, generation: u32, epoch: Epoch, report: RunPaused) -> Result<Appended, StoreError> {
+        self.runtime().store().append_input(key.clone(), Input::by_holder(report, generation, epoch)).await
     }
 
     /// Says what became of claim number `claim` of a task, or that it is still being worked on.
@@ -218,7 +212,8 @@ async fn adopt(runtime: &Runtime, key: &RunKey) -> Result<bool, StoreError> {
         Some(None) => return Ok(false), // somebody starts it once more: perhaps the claim is theirs
         known => known == Some(Some(head.epoch)),
     };
-    if head.status == Status::Running && head.next_commit == 0 && !known {
+    let held = matches!(head.status, Status::Running | Status::Paused);
+    if held && head.next_commit == 0 && !known {
         // If it is another process's after all, that one is fenced and the run begins once more: nothing is lost but work.
         store.release_run(key.clone(), head.epoch).await?;
     }

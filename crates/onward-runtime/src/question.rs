@@ -53,7 +53,8 @@ impl Runtime {
     ) -> Result<Appended, RuntimeError> {
         check_answer_id("resolution id", resolution_id)?;
         self.deciders(call, WaitKind::Promise).await?;
-        let event = PromiseResolved { place: call.place.clone(), result, resolution_id: resolution_id.to_owned() };
+        let (place, result) = (call.place.clone(), result.map_err(Failure::bounded));
+        let event = PromiseResolved { place, result, resolution_id: resolution_id.to_owned() };
         self.append(&call.run, Input::answer(event, call.generation, &call.place, resolution_id)).await
     }
 

@@ -3,7 +3,7 @@
 //! A read sees a run as it was at one moment, or does not see it; never half of it, however fast it grows or goes (F27).
 
 use onward_core::view::{RunView, outcome};
-use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey};
+use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey, Status};
 use onward_store::StoreError;
 
 use crate::{Runtime, RuntimeError};
@@ -11,7 +11,42 @@ use crate::{Runtime, RuntimeError};
 /// How many records are read at a time.
 const PAGE: usize = 1_000;
 
+/// Why a run that has something to do is not being worked on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhyPending {
+    /// No worker that this runtime knows has code for its kind and version. The run is unharmed: it goes on when one comes.
+    NoCompatibleWorker,
+    /// A worker has the code and takes the run when it has room.
+    Queued,
+}
+
+impl WhyPending {
+    pub fn from_word(word: &str) -> Option<WhyPending> {
+        [WhyPending::NoCompatibleWorker, WhyPending::Queued].into_iter().find(|why| why.as_str() == word)
+    }
+
+    /// Stable word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            WhyPending::NoCompatibleWorker => "no_compatible_worker",
+            WhyPending::Queued => "queued",
+        }
+    }
+}
+
+impl std::fmt::Display for WhyPending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 impl Runtime {
+    /// Why a run is pending, as far as the workers that have joined this runtime can tell; `None` for a run that is not.
+    pub fn why_pending(&self, head: &RunHead) -> Option<WhyPending> {
+        let known = || self.hub().workers.know(head);
+        (head.status == Status::Pending).then(|| if known() { WhyPending::Queued } else { WhyPending::NoCompatibleWorker })
+    }
+
     /// The run's current generation as its log tells it.
     pub async fn read_run(&self, key: &RunKey) -> Result<RunView, RuntimeError> {
         loop {

@@ -7,13 +7,17 @@ use std::sync::Arc;
 
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
 use onward_core::run::{Input, NewRun, Wait, WaitKind};
+use onward_core::task::{Task, TaskId, TaskState};
 use onward_core::{Event, Name, Payload, RunKey};
-use onward_store::{Appended, ClaimedRun, Consequence, Delete, RunPage, RunQuery, Started, StoreError, WaitQuery};
+use onward_store::{
+    Appended, ClaimedRun, Consequence, Delete, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, StoreError, TaskQuery,
+    WaitQuery,
+};
 
 use crate::by_run::lock;
 use crate::inbox::Ticket;
 use crate::worker::{Orphan, Worker};
-use crate::{Runtime, RuntimeError};
+use crate::{CallId, Runtime, RuntimeError};
 
 /// The longest reason or feedback, in bytes: texts for people, not data.
 pub(crate) const TEXT_BYTES_MAX: usize = 64 * 1024;
@@ -60,7 +64,8 @@ impl Runtime {
     pub async fn start_run(&self, start: StartRun) -> Result<Started, RuntimeError> {
         let StartRun { key, kind, version, input, seed, signal } = start;
         let signal = signal.map(SendSignal::into_input).transpose()?;
-        let started = RunStarted { kind, version, input, seed, parent: None, generation: 0, mailbox: Vec::new() };
+        let started =
+            RunStarted { kind, version, input, seed, parent: None, generation: 0, mailbox: Vec::new(), cancel_reason: None };
         Ok(self.begin_run(NewRun { key, started, signal }).await?)
     }
 
@@ -126,6 +131,11 @@ impl Runtime {
         Ok(())
     }
 
+    /// Runs that were deleted one by one, newest first, and why; remembered for as long as retention would have kept them.
+    pub async fn list_deleted(&self, query: DeletedQuery) -> Result<Vec<DeletedRun>, RuntimeError> {
+        Ok(self.store().list_deleted(query).await?)
+    }
+
     pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, RuntimeError> {
         Ok(self.store().list_runs(query).await?)
     }
@@ -133,6 +143,17 @@ impl Runtime {
     /// Open approvals, oldest first, whatever kind the query names.
     pub async fn list_approvals(&self, query: WaitQuery) -> Result<Vec<Wait>, RuntimeError> {
         Ok(self.store().list_waits(WaitQuery { kind: Some(WaitKind::Approval), ..query }).await?)
+    }
+
+    /// Tasks that were taken off their queue because worker after worker vanished over them, oldest first, whatever state the query
+    /// names.
+    pub async fn list_quarantined(&self, query: TaskQuery) -> Result<Vec<Task>, RuntimeError> {
+        Ok(self.store().list_tasks(TaskQuery { state: Some(TaskState::Quarantined), ..query }).await?)
+    }
+
+    /// Puts a quarantined task back on its queue; it may lose as many workers again as a new one.
+    pub async fn retry_task(&self, call: &CallId) -> Result<(), RuntimeError> {
+        Ok(self.store().retry_task(TaskId::from(call.clone())).await?)
     }
 
     pub(crate) async fn append(&self, key: &RunKey, input: Input) -> Result<Appended, RuntimeError> {

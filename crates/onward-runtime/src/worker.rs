@@ -155,6 +155,12 @@ impl Workers {
         all.iter().find(|worker| worker.knows_kind(kind, version) && !worker.away.load(Ordering::SeqCst)).cloned()
     }
 
+    /// Whether a worker that takes work has code for this kind and version, however busy it is.
+    pub fn know(&self, head: &RunHead) -> bool {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().any(|worker| worker.knows(head) && !worker.away.load(Ordering::SeqCst))
+    }
+
     pub fn run_pending(&self, head: &RunHead) {
         self.each(|worker| {
             if worker.knows(head) {

@@ -81,7 +81,16 @@ impl Load {
         let key = RunKey::new(Namespace::default(), RunId::new(id).unwrap());
         let input = Payload::from_json_text("{\"order\":42}");
         let kind = Name::new("order").unwrap();
-        let started = RunStarted { kind, version: None, input, seed: 1, parent: None, generation: 0, mailbox: Vec::new() };
+        let started = RunStarted {
+            kind,
+            version: None,
+            input,
+            seed: 1,
+            parent: None,
+            generation: 0,
+            mailbox: Vec::new(),
+            cancel_reason: None,
+        };
         let run = NewRun { key: key.clone(), started, signal: None };
         let held = self.store.start_run(run, Some(WorkerId::new("bench").unwrap())).await.unwrap().claimed.unwrap().head;
         self.appends.fetch_add(1, Ordering::Relaxed);
@@ -104,7 +113,8 @@ impl Load {
                 events: vec![event],
                 waits: false,
                 end_over_unread: false,
-                carries: Vec::new(),
+                is_standing: false,
+                carries: Default::default(),
             };
             horizon = self.store.commit(commit).await.unwrap().index;
             self.appends.fetch_add(1, Ordering::Relaxed);

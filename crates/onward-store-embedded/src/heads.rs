@@ -224,7 +224,7 @@ fn catch_up(db: &Connection, rk: i64, head: &mut RunHead) -> Result<(), StoreErr
     head.next_commit = commit_count;
     head.last_commit = match commit {
         None => None,
-        Some(Record { index, at, commit: Some(header), .. }) => Some(LastCommit { commit_id: header.commit_id, index, at }),
+        Some(Record { index, at, commit: Some(header), .. }) => Some(LastCommit::new(&header, index, at)),
         Some(Record { index, .. }) => {
             let why = "it should be a commit".to_owned();
             return Err(StoreError::LogCorrupt { key: head.key.clone(), index, why });

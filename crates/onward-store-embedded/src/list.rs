@@ -3,15 +3,17 @@
 //! Must never skip rows by counting: a page begins where the one before ended, by key.
 
 use onward_core::run::Wait;
-use onward_core::{RunHead, Status};
-use onward_store::{PAGE_DEFAULT, RunPage, RunQuery, StoreError, WaitQuery};
+use onward_core::task::Task;
+use onward_core::{Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp};
+use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, WaitQuery};
 use rusqlite::{Connection, ToSql};
 
 use crate::blobs;
-use crate::error::read_error;
+use crate::error::{damaged, read_error};
 use crate::heads;
 use crate::leases::Leases;
 use crate::row::{cursor, parse_cursor, unseal};
+use crate::schema;
 
 pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> Result<RunPage, StoreError> {
     let limit = page(query.limit);
@@ -167,6 +169,58 @@ pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>
     };
     // A damaged question cannot be asked; it is no reason to hide the others.
     Ok(rows.into_iter().filter_map(|row| read(row).ok()).collect())
+}
+
+/// Goes through all open tasks: a verb for people, who ask seldom.
+pub(crate) fn list_tasks(db: &Connection, query: &TaskQuery) -> Result<Vec<Task>, StoreError> {
+    let mut statement = db.prepare_cached("SELECT data, blobs FROM tasks ORDER BY tk").map_err(read_error)?;
+    let mut rows = statement.query([]).map_err(read_error)?;
+    let (mut found, limit) = (Vec::new(), page(query.limit));
+    while found.len() < limit
+        && let Some(row) = rows.next().map_err(read_error)?
+    {
+        let data = row.get_ref(0).and_then(|data| Ok(data.as_blob()?)).map_err(read_error)?;
+        // A damaged task cannot be shown; it is no reason to hide the others.
+        let Ok(mut task) = unseal::<Task>("a task", data) else { continue };
+        let has_blobs = row.get_ref(1).and_then(|blobs| Ok(blobs.as_blob_or_null()?)).map_err(read_error)?.is_some();
+        if query.matches(&task) && (!has_blobs || blobs::restore(db, &mut task).is_ok()) {
+            found.push(task);
+        }
+    }
+    Ok(found)
+}
+
+pub(crate) fn list_deleted(db: &Connection, query: &DeletedQuery) -> Result<Vec<DeletedRun>, StoreError> {
+    if !schema::remembers_deleted(db).map_err(read_error)? {
+        return Ok(Vec::new());
+    }
+    let mut statement = db
+        .prepare_cached(
+            "SELECT ns, id, kind, reason, at FROM deleted WHERE ns = ?1 AND (?2 IS NULL OR (ns = ?3 AND id = ?2))
+             ORDER BY seq DESC LIMIT ?4",
+        )
+        .map_err(read_error)?;
+    let run = query.run.as_ref();
+    let params = rusqlite::params![
+        query.namespace.as_str(),
+        run.map(|run| run.id.as_str()),
+        run.map(|run| run.namespace.as_str()),
+        number(page(query.limit) as u64),
+    ];
+    let rows = statement.query_map(params, |row| {
+        let text = |column| row.get::<_, String>(column);
+        Ok((text(0)?, text(1)?, text(2)?, text(3)?, row.get::<_, i64>(4)?))
+    });
+    let rows = rows.and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>).map_err(read_error)?;
+    rows.into_iter()
+        .map(|(namespace, id, kind, reason, at)| {
+            let unreadable = |_| damaged("a deleted run's row", "its names are not readable");
+            let namespace = Namespace::new(namespace).map_err(unreadable)?;
+            let key = RunKey::new(namespace, RunId::new(id).map_err(unreadable)?);
+            let kind = Name::new(kind).map_err(unreadable)?;
+            Ok(DeletedRun { key, kind, reason, deleted_at: Timestamp(at as u64) })
+        })
+        .collect()
 }
 
 fn page(limit: usize) -> usize {

@@ -23,6 +23,7 @@ pub(crate) enum Op {
     Release(RunKey, Epoch, To<()>),
     ClaimTasks(ClaimTasks, To<Vec<Task>>),
     Report(Box<(TaskId, u32, TaskReport, Duration)>, To<()>),
+    RetryTask(TaskId, To<()>),
     Expire(usize, To<Expired>),
     FinishDeliveries(Vec<DeliveryId>, To<()>),
     Delete(Delete, To<u64>),
@@ -45,7 +46,11 @@ impl Op {
             Op::Start(_, to) => to.clone(),
             Op::Input(_, to) => to.clone(),
             Op::ClaimRuns(_, to) => to.clone(),
-            Op::Release(_, _, to) | Op::Report(_, to) | Op::FinishDeliveries(_, to) | Op::Announce(_, to) => to.clone(),
+            Op::Release(_, _, to)
+            | Op::Report(_, to)
+            | Op::RetryTask(_, to)
+            | Op::FinishDeliveries(_, to)
+            | Op::Announce(_, to) => to.clone(),
             Op::ClaimTasks(_, to) => to.clone(),
             Op::Expire(_, to) => to.clone(),
             Op::Delete(_, to) => to.clone(),

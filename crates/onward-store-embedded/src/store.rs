@@ -10,8 +10,8 @@ use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Index, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeliveryId, Expired, Listener, PAYLOAD_BYTES_MAX, RunPage,
-    RunQuery, Started, Store, StoreError, StoreFuture, SystemClock, WaitQuery, payloads,
+    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
+    PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock, TaskQuery, WaitQuery, payloads,
 };
 
 use crate::body::Body;
@@ -202,6 +202,10 @@ impl Store for EmbeddedStore {
         self.write(|to| Op::Report(Box::new((task, claim, report, lease)), to))
     }
 
+    fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()> {
+        self.write(|to| Op::RetryTask(task, to))
+    }
+
     /// Answers at once: sessions are in memory, and a busy disk must not look like a silent worker (F20).
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
         if self.writer.is_none() {
@@ -245,8 +249,16 @@ impl Store for EmbeddedStore {
         self.readers.read(move |db| list::list_waits(db, &query))
     }
 
+    fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>> {
+        self.readers.read(move |db| list::list_tasks(db, &query))
+    }
+
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {
         self.write(|to| Op::Delete(delete, to))
+    }
+
+    fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
+        self.readers.read(move |db| list::list_deleted(db, &query))
     }
 
     fn subscribe(&self, listener: Arc<dyn Listener>) {

@@ -274,6 +274,7 @@ impl<'c> Writer<'c> {
             Op::Release(key, epoch, to) => settle(&to, guard(|| self.release_run(&key, epoch))),
             Op::ClaimTasks(request, to) => settle(&to, guard(|| self.claim_tasks(&request))),
             Op::Report(work, to) => settle(&to, guard(|| self.report_task(&work.0, work.1, work.2, work.3))),
+            Op::RetryTask(task, to) => settle(&to, guard(|| self.retry_task(&task))),
             Op::Expire(limit, to) => settle(&to, guard(|| self.expire(limit))),
             Op::FinishDeliveries(done, to) => settle(&to, guard(|| self.finish_deliveries(&done))),
             Op::Delete(delete, to) => settle(&to, guard(|| self.delete_runs(&delete))),

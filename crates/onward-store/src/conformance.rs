@@ -141,6 +141,7 @@ suite! { $
         a_held_run_shows_as_running,
         pending_runs_are_claimed_oldest_first,
         an_epoch_never_goes_back,
+        what_a_holder_says_is_refused_after_another_claim,
     }
     inputs {
         the_same_signal_id_is_one_input,
@@ -178,6 +179,8 @@ suite! { $
         a_task_that_waits_too_long_fails,
         concurrent_claims_never_share_a_task,
         a_result_for_a_closed_run_is_stale,
+        a_quarantined_task_is_listed_and_can_be_retried,
+        tasks_are_listed_in_the_order_they_were_scheduled,
     }
     timers {
         a_timer_fires_once_at_its_time_and_not_before,
@@ -192,6 +195,11 @@ suite! { $
         a_paused_timer_keeps_its_remaining_time,
         a_run_that_is_not_paused_cannot_be_resumed,
         a_pause_upon_a_pause_changes_no_timer,
+        a_paused_run_takes_step_results_and_nothing_else,
+        a_pause_leaves_the_lease_to_its_holder,
+        a_paused_run_whose_holder_falls_silent_stays_paused,
+        a_standing_commit_that_comes_after_the_resume_is_taken,
+        a_retry_that_is_set_while_the_run_is_paused_keeps_its_time,
     }
     children {
         a_child_answers_its_parent_once,
@@ -217,6 +225,7 @@ suite! { $
         a_result_of_the_old_generation_does_not_fit_the_successor,
         a_child_of_the_old_generation_hears_once_of_its_end,
         a_run_does_not_continue_over_what_its_worker_has_not_seen,
+        a_request_to_cancel_goes_along,
     }
     retention {
         an_open_run_cannot_be_deleted,
@@ -226,6 +235,7 @@ suite! { $
         a_run_with_unfinished_news_is_kept,
         closed_runs_go_when_the_time_of_their_kind_is_over,
         a_reader_sees_a_whole_run_or_none,
+        a_deleted_run_leaves_its_reason_for_as_long_as_it_would_have_been_kept,
     }
     starting {
         the_same_start_twice_is_one_run,

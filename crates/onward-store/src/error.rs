@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use onward_core::run::Refusal;
-use onward_core::task::StaleReport;
+use onward_core::task::{StaleReport, TaskId};
 use onward_core::{Index, RunKey};
 
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +25,8 @@ pub enum StoreError {
     WaitNotFound { key: RunKey, place: String },
     #[error(transparent)]
     TaskAttemptOver(#[from] StaleReport),
+    #[error("task {task} is not in quarantine")]
+    TaskNotQuarantined { task: Box<TaskId> },
     #[error("run {key} cannot be deleted: {why}")]
     RunBusy { key: RunKey, why: String },
     /// Recorded bytes do not have the checksum they were written with (L2).
@@ -98,6 +100,7 @@ impl StoreError {
             StoreError::SignalLost { .. } => "signal_lost",
             StoreError::WaitNotFound { .. } => "wait_not_found",
             StoreError::TaskAttemptOver(_) => "task_attempt_over",
+            StoreError::TaskNotQuarantined { .. } => "task_not_quarantined",
             StoreError::RunBusy { .. } => "run_busy",
             StoreError::LogCorrupt { .. } => "log_corrupt",
             StoreError::Corrupt { .. } => "store_corrupt",

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait, WaitKind};
-use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::task::{Task, TaskId, TaskReport, TaskState};
 use onward_core::{Epoch, Index, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 pub use clock::{ManualClock, SystemClock};
@@ -70,8 +70,9 @@ pub trait Store: Send + Sync {
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>>;
 
     /// Appends what a worker decided, unless somebody has claimed the run since: the epoch alone fences (L3, L7). The worker keeps
-    /// its lease until it releases it, falls silent, or the run closes, pauses or continues as new. Epochs only
-    /// grow, and none is given twice: not over generations, and not to a run that was deleted and started again.
+    /// its lease until it releases it, falls silent, or the run closes or continues as new; while the run is paused it may bring
+    /// results of steps and nothing else. Epochs only grow, and none is given twice: not over generations, and not to a run that was
+    /// deleted and started again.
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed>;
 
     /// Gives a lease back. A lease that is lost already is no error.
@@ -84,6 +85,9 @@ pub trait Store: Send + Sync {
     ///
     /// `claim` is the number of the claim, `lease` how long a heartbeat extends it.
     fn report_task(&self, task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()>;
+
+    /// Lets a quarantined task be claimed again (K3); any other task is `TaskNotQuarantined`.
+    fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()>;
 
     /// Extends every run lease of a worker; makes the worker known. Returns whether the worker was still known:
     /// if not, all its leases are lost.
@@ -112,9 +116,16 @@ pub trait Store: Send + Sync {
     /// Open questions, oldest first.
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>>;
 
+    /// Open tasks in the order in which they were scheduled.
+    fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>>;
+
     /// Deletes whole closed runs (all generations, with their blobs), and never one with an open child, unfinished news, or a reader
     /// that would see half of it (L20). Returns how many went.
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64>;
+
+    /// Runs that were deleted one by one, with the reasons that were given, newest first. Each is remembered for as long as a closed run
+    /// of its kind is kept: [`Delete::Expired`] forgets it.
+    fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>>;
 
     /// Asks to be told of every change, after it is durable. Hints only: a lost one costs time, never correctness.
     fn subscribe(&self, listener: Arc<dyn Listener>);
@@ -209,12 +220,46 @@ pub struct WaitQuery {
     pub limit: usize,
 }
 
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TaskQuery {
+    pub namespace: Namespace,
+    pub state: Option<TaskState>,
+    pub run: Option<RunKey>,
+    /// 0 means the store's default page.
+    pub limit: usize,
+}
+
+impl TaskQuery {
+    pub fn matches(&self, task: &Task) -> bool {
+        task.id.run.namespace == self.namespace
+            && self.state.is_none_or(|state| state == task.state)
+            && self.run.as_ref().is_none_or(|run| *run == task.id.run)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delete {
     /// One run, at once, for the stated reason.
     Run { key: RunKey, reason: String },
     /// Up to `limit` runs whose time is over.
     Expired { retention: Retention, limit: usize },
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DeletedQuery {
+    pub namespace: Namespace,
+    pub run: Option<RunKey>,
+    /// 0 means the store's default page.
+    pub limit: usize,
+}
+
+/// What is left of a run that somebody deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedRun {
+    pub key: RunKey,
+    pub kind: Name,
+    pub reason: String,
+    pub deleted_at: Timestamp,
 }
 
 /// How long closed runs are kept.

@@ -18,8 +18,8 @@ use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, Record, RunHead, RunKey, Timestamp, WorkerId};
 
 use crate::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeliveryId, Expired, Listener, PAYLOAD_BYTES_MAX, RunPage,
-    RunQuery, Started, Store, StoreError, StoreFuture, WaitQuery, payloads,
+    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
+    PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery, payloads,
 };
 use state::State;
 
@@ -114,6 +114,10 @@ impl Store for MemoryStore {
         })
     }
 
+    fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.write(|state, now| state.retry_task(&task, now)) })
+    }
+
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
         Box::pin(async move { Ok(self.write(|state, now| state.heartbeat(worker, lease, now))) })
     }
@@ -149,8 +153,16 @@ impl Store for MemoryStore {
         Box::pin(async move { Ok(self.read(|state| state.list_waits(&query))) })
     }
 
+    fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>> {
+        Box::pin(async move { Ok(self.read(|state| state.list_tasks(&query))) })
+    }
+
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {
         Box::pin(async move { self.write(|state, now| state.delete_runs(&delete, now)) })
+    }
+
+    fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
+        Box::pin(async move { Ok(self.read(|state| state.list_deleted(&query))) })
     }
 
     fn subscribe(&self, listener: Arc<dyn Listener>) {

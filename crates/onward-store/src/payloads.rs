@@ -87,7 +87,7 @@ pub fn check_input(input: &Input, max: usize) -> Result<(), StoreError> {
 pub fn check_commit(commit: &Commit, max: usize) -> Result<(), StoreError> {
     check(max, |visit| {
         commit.events.iter().for_each(|event| walk(event, visit));
-        walk_carried(&commit.carries, visit);
+        walk_carried(&commit.carries.signals, visit);
     })
 }
 

@@ -10,6 +10,9 @@ service! {
         /// Starts a run, or finds it: the same id with the same kind and input is the same run.
         StartRun: StartRequest => StartReply,
         ReadRun: RunRequest => RunReply,
+        /// Why a pending run is not being worked on.
+        WhyPending: RunRequest => WhyPendingReply,
+        ListDeleted: DeletedRequest => DeletedReply,
         ReadLog: LogRequest => LogReply,
         /// Waits until a run has grown or ended, or the time is over.
         WatchRun: WatchRequest => WatchReply,
@@ -84,6 +87,37 @@ message! {
 message! {
     pub struct RunReply {
         1 => head: RunHead,
+    }
+}
+
+message! {
+    pub struct WhyPendingReply {
+        /// `no_compatible_worker` or `queued`; absent for a run that is not pending.
+        1 => why: Option<String>,
+    }
+}
+
+message! {
+    pub struct DeletedRequest {
+        1 => namespace: Namespace,
+        2 => run: Option<RunKey>,
+        3 => limit: u32,
+    }
+}
+
+message! {
+    pub struct DeletedReply {
+        1 => runs: Vec<Deleted>,
+    }
+}
+
+message! {
+    /// What is left of a run that somebody deleted.
+    pub struct Deleted {
+        1 => run: RunKey,
+        2 => kind: Name,
+        3 => reason: String,
+        4 => deleted_at: Timestamp,
     }
 }
 

@@ -153,8 +153,9 @@ message! {
     pub struct PauseRun {
         1 => request: u64,
         2 => run: RunKey,
-        3 => epoch: Epoch,
-        4 => report: RunPaused,
+        3 => generation: u32,
+        4 => epoch: Epoch,
+        5 => report: RunPaused,
     }
 }
 

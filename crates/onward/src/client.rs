@@ -12,8 +12,8 @@ use onward_core::event::{PauseReason, RunPaused};
 use onward_core::run::Wait;
 use onward_core::view::RunView;
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, Record, RunId, RunKey};
-use onward_runtime::{Background, CallId, Changes, Decide, Door, Emitted, Outcome, Runtime, SendSignal, StartRun};
-use onward_store::{Appended, RunPage, RunQuery, Store, WaitQuery};
+use onward_runtime::{Background, CallId, Changes, Decide, Door, Emitted, Outcome, Runtime, SendSignal, StartRun, WhyPending};
+use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Store, WaitQuery};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
@@ -155,6 +155,12 @@ impl Onward {
     /// Deletes a closed run at once, with everything it left.
     pub async fn delete_run(&self, id: &str, reason: &str) -> Result<(), Error> {
         Ok(self.inner.door.delete_run(self.key(id)?, reason.to_owned()).await?)
+    }
+
+    /// Runs that were deleted one by one, newest first, and why; remembered for as long as retention would have kept them.
+    pub async fn list_deleted(&self) -> Result<Vec<DeletedRun>, Error> {
+        let query = DeletedQuery { namespace: self.inner.namespace.clone(), ..DeletedQuery::default() };
+        Ok(self.inner.door.list_deleted(query).await?)
     }
 
     /// How many runs are in this process's memory.
@@ -361,7 +367,12 @@ impl<O> RunHandle<O> {
         Ok(self.door().terminate_run(self.key.clone(), reason.to_owned()).await?)
     }
 
-    /// Lets the run stand still: its timers keep their remaining time.
+    /// Why the run is pending, as far as its runtime can tell; `None` if it is not.
+    pub async fn why_pending(&self) -> Result<Option<WhyPending>, Error> {
+        Ok(self.door().why_pending(self.key.clone()).await?)
+    }
+
+    /// Lets the run stand still: its timers keep their remaining time, and steps that run are recorded when they end.
     pub async fn pause(&self, reason: &str) -> Result<Appended, Error> {
         let pause = RunPaused { reason: PauseReason::Requested, message: reason.to_owned(), divergence: None };
         Ok(self.door().pause_run(self.key.clone(), pause).await?)

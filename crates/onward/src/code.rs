@@ -156,6 +156,15 @@ impl Code {
         continuing
     }
 
+    /// The store refused the commit in flight because the run is paused. Feed what is missing before going on.
+    pub fn stand(&mut self) {
+        self.cell.lock().engine.stand();
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.cell.lock().engine.is_paused()
+    }
+
     pub fn set_strict(&mut self) {
         self.cell.lock().engine.set_strict();
     }

@@ -10,7 +10,7 @@ use onward_core::run::Wait;
 use onward_core::view::{Awaited, Counts, RunView, Undelivered};
 use onward_core::{Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp};
 use onward_runtime::CallId;
-use onward_store::Appended;
+use onward_store::{Appended, DeletedRun};
 use serde::Serialize;
 
 /// A run in a list.
@@ -55,6 +55,34 @@ pub struct Runs<'a> {
     pub runs: Vec<Run<'a>>,
     /// Where the next page begins.
     pub next: Option<&'a str>,
+}
+
+/// Runs that were deleted by hand.
+#[derive(Serialize)]
+pub struct DeletedRuns<'a> {
+    deleted: Vec<Gone<'a>>,
+}
+
+#[derive(Serialize)]
+struct Gone<'a> {
+    id: &'a RunId,
+    namespace: &'a Namespace,
+    kind: &'a Name,
+    deleted_at: Timestamp,
+    reason: &'a str,
+}
+
+impl<'a> From<&'a [DeletedRun]> for DeletedRuns<'a> {
+    fn from(runs: &'a [DeletedRun]) -> DeletedRuns<'a> {
+        let gone = |run: &'a DeletedRun| Gone {
+            id: &run.key.id,
+            namespace: &run.key.namespace,
+            kind: &run.kind,
+            deleted_at: run.deleted_at,
+            reason: &run.reason,
+        };
+        DeletedRuns { deleted: runs.iter().map(gone).collect() }
+    }
 }
 
 /// A whole run.

@@ -122,6 +122,9 @@ outcome
     );
     run(data, ["run", "delete", "order-1", "--reason", "test"]).says(0, "order-1: deleted");
     run(data, ["run", "list"]).says(0, "! no runs");
+    run(data, ["run", "deleted"]).says(0, "ID KIND DELETED REASON\norder-1 order AGO test");
+    assert_eq!(run(data, ["run", "deleted", "order-1", "--json"]).json()["deleted"][0]["reason"], "test");
+    run(data, ["run", "deleted", "order-2"]).says(0, "! no deleted runs");
 }
 
 #[test]
@@ -166,6 +169,8 @@ fn a_run_is_paused_resumed_canceled_and_terminated() {
     let shown = run(data, ["run", "show", "order-1"]).out;
     assert!(shown.contains("paused\n  why      somebody asked for it\n  message  audit\n"), "{shown}");
     run(data, ["run", "resume", "order-1"]).says(0, "order-1: resumed at event #5");
+    let shown = run(data, ["run", "show", "order-1"]).out;
+    assert!(shown.contains("a worker that has `order`"), "{shown}");
     run(data, ["run", "cancel", "order-1", "--reason", "no stock"]).says(0, "order-1: asked to stop at event #6");
     run(data, ["run", "terminate", "order-1", "--reason", "enough"]).says(0, "order-1: terminated at event #7");
     run(data, ["run", "list", "--status", "terminated,failed", "--kind", "order"])

@@ -130,6 +130,7 @@ impl Engine {
             return None;
         }
         self.deferred_steps.remove(place);
+        self.cancel.taken(place);
         match self.calls.remove(place)?.answer {
             Answer::Ready { result, signal, .. } => {
                 if let Some(signal) = signal {
@@ -161,6 +162,7 @@ impl Engine {
             return;
         }
         let Some(call) = self.calls.get(place) else { return };
+        self.cancel.dropped(place);
         match (&call.what, &call.answer) {
             (What::Step { .. }, _) => self.drop_step(place),
             (What::Signal { .. }, _) => self.drop_signal(place),

@@ -3,6 +3,11 @@
 //! A request interrupts every wait that is open, once; a running step is never interrupted, because nobody could say
 //! whether it happened. If nothing was open, the next wait or step the code asks for is interrupted instead. After that
 //! everything works again, so that compensation can run. Code that watches `canceled()` handles it by itself.
+//!
+//! The code has *seen* a request once it was given the failure of a call that the request interrupted. A request that it has not seen
+//! when it continues as new goes along, and interrupts the first wait or step of the next generation.
+
+use std::collections::BTreeSet;
 
 use super::call::{Answer, StepPhase, What};
 use super::{Engine, Wake};
@@ -13,6 +18,31 @@ pub(super) struct Cancel {
     reason: Option<String>,
     /// The request has not met any wait yet.
     due: bool,
+    /// The calls it has interrupted, until the code takes their failure or drops them.
+    interrupted: BTreeSet<Place>,
+    seen: bool,
+}
+
+impl Cancel {
+    /// The generation before was asked to stop.
+    pub fn begin(&mut self, reason: Option<String>) {
+        self.due = reason.is_some();
+        self.reason = reason;
+    }
+
+    /// The request, if the code has not seen it.
+    pub fn unseen(&self) -> Option<String> {
+        self.reason.clone().filter(|_| !self.seen)
+    }
+
+    /// The code was given the answer of the call at `place`.
+    pub fn taken(&mut self, place: &Place) {
+        self.seen |= self.interrupted.remove(place);
+    }
+
+    pub fn dropped(&mut self, place: &Place) {
+        self.interrupted.remove(place);
+    }
 }
 
 impl Engine {
@@ -27,6 +57,7 @@ impl Engine {
         if let (Some(reason), Some(call)) = (&self.cancel.reason, self.calls.get_mut(&place)) {
             let (index, failure) = (self.delivered.unwrap_or_default(), Failure::canceled(reason));
             call.answer = Answer::Ready { index, result: Err(failure), signal: None };
+            self.cancel.interrupted.insert(place.clone());
         }
         place
     }
@@ -54,6 +85,7 @@ impl Engine {
         let failure = Failure::canceled(self.cancel.reason.as_deref().unwrap_or_default());
         self.mailbox.stop_waiting(place);
         let Some(call) = self.calls.get_mut(place) else { return };
+        self.cancel.interrupted.insert(place.clone());
         let event: Option<Event> = call.give_up(place);
         let ready = Answer::Ready { index, result: Err(failure), signal: None };
         let before = std::mem::replace(&mut call.answer, ready);

@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::event::{CarriedSignal, RunCanceled, RunCompleted, RunContinued, RunFailed};
+use crate::run::Carries;
 use crate::{Event, Failure, Payload};
 
 impl Engine {
@@ -12,7 +13,7 @@ impl Engine {
         }
         self.ended = true;
         self.detached = true;
-        let event: Event = match result {
+        let event: Event = match result.map_err(Failure::bounded) {
             Ok(output) => RunCompleted { output }.into(),
             Err(failure) if failure.is_canceled() && self.is_canceled() => RunCanceled { failure }.into(),
             Err(failure) => RunFailed { failure }.into(),
@@ -32,10 +33,7 @@ impl Engine {
     /// The store refused an ending commit because inputs came in between, and they cannot matter to code that has asked
     /// to continue as new: they go along. Call after feeding them; the next draft has the new horizon.
     pub fn retry_continue(&mut self) {
-        if let Some(events) = self.in_flight.take() {
-            self.out = events;
-            self.next_commit -= 1;
-        }
+        self.take_back();
     }
 
     /// Whether the commit in flight continues the run as new.
@@ -44,9 +42,9 @@ impl Engine {
         matches!(last, Some(Event::RunContinued(_)))
     }
 
-    pub(super) fn carries(&self, events: &[Event]) -> Vec<CarriedSignal> {
+    pub(super) fn carries(&self, events: &[Event]) -> Carries {
         if !matches!(events.last(), Some(Event::RunContinued(_))) {
-            return Vec::new();
+            return Carries::default();
         }
         let carry = |signal: super::mailbox::Signal| CarriedSignal {
             name: signal.name,
@@ -57,6 +55,6 @@ impl Engine {
         let mut signals = self.mailbox.drain_all();
         signals.extend(self.calls.values().filter_map(|call| call.answer.signal().cloned()));
         signals.sort_by_key(|signal| signal.index);
-        signals.into_iter().map(carry).collect()
+        Carries { signals: signals.into_iter().map(carry).collect(), cancel_reason: self.cancel.unseen() }
     }
 }

@@ -47,15 +47,15 @@ impl Engine {
             return StepPoll::Recorded(result);
         }
         let caught_up = self.batch.is_empty() && self.queue.is_empty() && self.expected.is_none() && self.in_flight.is_none();
-        let polled = self.polled;
+        let may_start = caught_up && !self.polled && !self.is_paused();
         let Some(Call { what: What::Step { attempt, phase, .. }, .. }) = self.calls.get_mut(place) else {
             return StepPoll::Pending;
         };
         if *phase != StepPhase::Idle {
             return StepPoll::Pending;
         }
-        if !caught_up || polled {
-            self.deferred_steps.insert(place.clone()); // N2
+        if !may_start {
+            self.deferred_steps.insert(place.clone()); // N2, N6
             return StepPoll::Pending;
         }
         *phase = StepPhase::Running;
@@ -74,6 +74,7 @@ impl Engine {
         let event: Event = match result {
             Ok(output) => StepCompleted { place, name, input_hash, output, attempt, took_ms }.into(),
             Err(failure) => {
+                let failure = failure.bounded();
                 // `now` is the time of the last event: the pause counts from when the step ended.
                 let ended = now.after(std::time::Duration::from_millis(took_ms));
                 let retry_at = retry.next_attempt(attempt, &failure, ended);

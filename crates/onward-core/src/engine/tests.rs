@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::event::{
-    CancelRequested, RunCompleted, RunStarted, SignalReceived, StepCompleted, TaskCompleted, TimerFired, VersionChosen,
+    CancelRequested, RunCompleted, RunResumed, RunStarted, SignalReceived, StepCompleted, TaskCompleted, TimerFired,
+    VersionChosen,
 };
 use crate::log::CommitHeader;
 use crate::{CommitId, Epoch, Failure, Hash, Log, Namespace, RunId};
@@ -33,6 +34,7 @@ impl Bench {
             parent: None,
             generation: 0,
             mailbox: Vec::new(),
+            cancel_reason: None,
         };
         bench.input(started);
         bench
@@ -75,11 +77,20 @@ impl Bench {
             commit_id: CommitId(draft.n),
             horizon: draft.horizon,
             waits: draft.waits,
+            is_standing: draft.is_standing,
         };
         let at = Timestamp(1_000 + index.0);
         self.log.push(Record { index, at, commit: Some(header), events: draft.events.clone() }).unwrap();
         self.engine.committed(header, index, at);
         draft
+    }
+
+    fn pause(&mut self) {
+        self.input(RunPaused { reason: PauseReason::Requested, message: String::new(), divergence: None });
+    }
+
+    fn resume(&mut self) {
+        self.input(RunResumed {});
     }
 
     /// A fresh engine that is fed the whole log.
@@ -384,7 +395,8 @@ fn a_commit_of_somebody_else_means_the_lease_is_lost() {
     bench.engine.schedule_task(name("t"), json("1"));
     bench.commit();
     bench.idle();
-    let header = CommitHeader { n: 1, epoch: Epoch(2), commit_id: CommitId(99), horizon: Index(1), waits: true };
+    let header =
+        CommitHeader { n: 1, epoch: Epoch(2), commit_id: CommitId(99), horizon: Index(1), waits: true, is_standing: false };
     let index = bench.log.next_index();
     let events = vec![RunCompleted { output: json("0") }.into()];
     bench.engine.feed(Record { index, at: Timestamp(5_000), commit: Some(header), events });
@@ -416,10 +428,209 @@ fn a_result_of_a_call_the_code_has_forgotten_is_ignored() {
 #[test]
 fn a_step_result_nobody_asked_for_diverges() {
     let mut bench = Bench::new();
-    let header = CommitHeader { n: 0, epoch: Epoch(1), commit_id: CommitId(1), horizon: Index(0), waits: false };
+    let header =
+        CommitHeader { n: 0, epoch: Epoch(1), commit_id: CommitId(1), horizon: Index(0), waits: false, is_standing: false };
     let step =
         StepCompleted { place: Place::root(3), name: name("ghost"), input_hash: None, output: json("1"), attempt: 1, took_ms: 0 };
     bench.engine.feed(Record { index: Index(1), at: Timestamp(2_000), commit: Some(header), events: vec![step.into()] });
     let report = bench.diverges();
     assert_eq!((report.recorded.as_str(), report.asked.as_str()), ("step `ghost` at 3", "nothing"));
+}
+
+/// Opens a step and starts it.
+fn run_step(bench: &mut Bench, step: &str) -> Place {
+    let place = bench.engine.open_step(name(step));
+    assert_eq!(bench.engine.poll_step(&place), StepPoll::Start { attempt: 1 });
+    place
+}
+
+#[test]
+fn a_paused_run_records_its_steps_one_by_one_and_does_nothing_else() {
+    let mut bench = Bench::new();
+    bench.poll();
+    let (a, b) = (run_step(&mut bench, "a"), run_step(&mut bench, "b"));
+    bench.idle();
+    bench.pause();
+    bench.signal("s", "1");
+    bench.idle();
+    for place in [&a, &b] {
+        bench.engine.report_step(place, Ok(json("5")), 2);
+        let draft = bench.commit();
+        assert!(draft.is_standing && !draft.waits);
+        assert_eq!((draft.horizon, draft.events.len()), (Index(0), 1), "H3 is enough for a standing commit");
+        bench.idle();
+        assert_eq!(bench.engine.poll_step(place), StepPoll::Pending, "N6");
+    }
+    assert!(bench.engine.is_paused() && !bench.engine.has_running_steps());
+
+    // The one that holds it and one that has only the log go on alike.
+    let mut other = bench.restart();
+    other.poll();
+    assert_eq!((other.engine.open_step(name("a")), other.engine.open_step(name("b"))), (a.clone(), b.clone()));
+    for place in [&a, &b] {
+        assert_eq!(other.engine.poll_step(place), StepPoll::Pending);
+    }
+    for bench in [&mut bench, &mut other] {
+        bench.resume();
+        for place in [&a, &b] {
+            bench.poll();
+            assert_eq!(bench.engine.poll_step(place), StepPoll::Recorded(Ok(json("5"))));
+        }
+        let last = bench.engine.open_step(name("c"));
+        assert_eq!(bench.engine.poll_step(&last), StepPoll::Pending, "N2: the resume is left to deliver");
+        bench.poll();
+        assert_eq!(bench.engine.poll_step(&last), StepPoll::Start { attempt: 1 });
+        bench.engine.report_step(&last, Ok(json("6")), 1);
+        let draft = bench.commit();
+        assert_eq!((draft.is_standing, draft.horizon), (false, Index(5)));
+    }
+    assert_eq!(bench.log, other.log);
+}
+
+/// What a refused commit asked for goes out later, and the step that ran beside it is asked for at the same horizon again.
+#[test]
+fn what_a_paused_run_had_asked_for_follows_the_results_of_its_steps() {
+    let mut bench = Bench::new();
+    bench.poll();
+    let timer = bench.engine.start_timer(Timestamp(9_999));
+    let step = run_step(&mut bench, "a");
+    assert!(matches!(bench.engine.advance(), Ok(Advance::Commit(_))));
+    bench.engine.report_step(&step, Ok(json("5")), 2); // while the commit is on its way
+    bench.pause();
+    bench.engine.stand();
+    let standing = bench.commit();
+    assert_eq!((standing.is_standing, standing.n, standing.events.len()), (true, 0, 1));
+    bench.signal("s", "1");
+
+    let mut other = bench.restart();
+    other.engine.set_strict();
+    other.poll();
+    assert_eq!(other.engine.start_timer(Timestamp(9_999)), timer);
+    let again = other.engine.open_step(name("a"));
+    assert_eq!(other.engine.poll_step(&again), StepPoll::Pending);
+    for bench in [&mut bench, &mut other] {
+        bench.resume();
+        bench.poll();
+        assert_eq!(bench.engine.poll_step(&step), StepPoll::Recorded(Ok(json("5"))));
+        let draft = bench.commit();
+        assert_eq!((draft.n, draft.horizon, draft.is_standing), (1, Index(4), false));
+        assert_eq!(draft.events, [crate::event::TimerStarted { place: timer.clone(), due_at: Timestamp(9_999) }.into()]);
+    }
+    assert_eq!(bench.log, other.log);
+}
+
+/// N7: a look into the mailbox is on record before the code is shown what came while it stood.
+#[test]
+fn what_a_paused_run_had_seen_is_recorded_before_it_sees_more() {
+    let mut bench = Bench::new();
+    let step = {
+        bench.poll();
+        let step = run_step(&mut bench, "a");
+        bench.idle();
+        step
+    };
+    bench.signal("other", "1");
+    assert_eq!(bench.engine.count_signals(&exactly("s")), 0);
+    let refused = match bench.engine.advance() {
+        Ok(Advance::Commit(draft)) => draft,
+        other => panic!("expected a commit, got {other:?}"),
+    };
+    bench.pause();
+    bench.engine.stand();
+    bench.signal("s", "1");
+    bench.idle();
+    bench.resume();
+    let draft = bench.commit();
+    assert_eq!((draft.n, draft.horizon, &draft.events), (refused.n, refused.horizon, &refused.events));
+    bench.engine.report_step(&step, Ok(json("5")), 2);
+    let draft = bench.commit();
+    assert_eq!((draft.is_standing, draft.horizon), (false, Index(5)));
+}
+
+#[test]
+fn nothing_starts_at_the_end_of_a_log_that_ends_in_a_pause() {
+    let mut bench = Bench::new();
+    bench.pause();
+    bench.signal("s", "1");
+    bench.poll();
+    let awaited = bench.engine.next_place();
+    assert_eq!(bench.engine.await_signal(&awaited, &exactly("s"), None).map(|(_, value)| value), Some(json("1")));
+    let step = bench.engine.open_step(name("a"));
+    assert_eq!(bench.engine.poll_step(&step), StepPoll::Pending, "N6");
+    bench.idle();
+    bench.resume();
+    let draft = bench.commit();
+    assert_eq!((draft.horizon, draft.events[0].name()), (Index(2), "signal_consumed"));
+}
+
+fn cancel() -> CancelRequested {
+    CancelRequested { reason: "enough".to_owned() }
+}
+
+#[test]
+fn a_cancel_that_the_code_has_not_seen_goes_along_when_it_continues_as_new() {
+    // Behind the event that made the code continue: the waits it interrupts are nobody's any more.
+    let mut late = Bench::new();
+    late.poll();
+    let task = late.engine.schedule_task(name("t"), json("1"));
+    late.commit();
+    late.signal("s", "1");
+    late.engine.continue_as_new(json("2"));
+    late.input(cancel());
+    late.poll();
+    assert!(late.engine.ready_at(&task).is_some());
+    assert_eq!(late.commit().carries.cancel_reason.as_deref(), Some("enough"));
+
+    // Before it, while nothing was open that it could interrupt.
+    let mut due = Bench::new();
+    due.poll();
+    let step = due.engine.open_step(name("s"));
+    due.engine.poll_step(&step);
+    due.idle();
+    due.input(cancel());
+    due.poll();
+    due.engine.report_step(&step, Ok(json("1")), 0);
+    due.commit();
+    due.poll();
+    due.engine.poll_step(&step);
+    due.engine.continue_as_new(json("2"));
+    assert_eq!(due.commit().carries.cancel_reason.as_deref(), Some("enough"));
+}
+
+#[test]
+fn a_cancel_that_the_code_has_seen_stays_with_its_generation() {
+    for watches in [false, true] {
+        let mut bench = Bench::new();
+        bench.poll();
+        let timer = bench.engine.start_timer(Timestamp(9_999));
+        let place = if watches { bench.engine.await_canceled() } else { timer };
+        bench.commit();
+        bench.input(cancel());
+        bench.poll();
+        assert!(bench.engine.poll_call(&place).is_some_and(|result| result.is_err()));
+        bench.engine.continue_as_new(json("2"));
+        assert_eq!(bench.commit().carries.cancel_reason, None);
+    }
+}
+
+#[test]
+fn a_cancel_of_the_generation_before_interrupts_the_first_wait() {
+    let key = RunKey::new(Namespace::default(), RunId::new("run").unwrap());
+    let mut bench = Bench { engine: Engine::new(key), log: Log::default() };
+    bench.input(RunStarted {
+        kind: name("k"),
+        version: None,
+        input: Payload::null(),
+        seed: 1,
+        parent: None,
+        generation: 1,
+        mailbox: Vec::new(),
+        cancel_reason: Some(String::new()),
+    });
+    bench.poll();
+    assert!(bench.engine.is_canceled());
+    let first = bench.engine.start_timer(Timestamp(9_999));
+    assert!(bench.engine.poll_call(&first).is_some_and(|result| result.is_err_and(|failure| failure.is_canceled())));
+    let second = bench.engine.start_timer(Timestamp(9_999));
+    assert_eq!(bench.engine.poll_call(&second), None);
 }

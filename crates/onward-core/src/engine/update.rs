@@ -19,6 +19,6 @@ impl Engine {
 
     /// The handler has answered; the answer leaves with the commit.
     pub fn answer_update(&mut self, update_id: String, result: Result<Payload, Failure>) {
-        self.out.push(UpdateAnswered { update_id, result }.into());
+        self.out.push(UpdateAnswered { update_id, result: result.map_err(Failure::bounded) }.into());
     }
 }

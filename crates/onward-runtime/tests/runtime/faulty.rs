@@ -9,8 +9,8 @@ use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, Change, ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeliveryId, Expired, Listener, MemoryStore, RunPage, RunQuery,
-    Started, Store, StoreError, StoreFuture, WaitQuery,
+    Appended, Change, ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
+    MemoryStore, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery,
 };
 use tokio::sync::Notify;
 
@@ -145,6 +145,9 @@ impl Store for FaultyStore {
     fn report_task(&self, task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
         self.through("report_task", self.memory.report_task(task, claim, report, lease))
     }
+    fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()> {
+        self.through("retry_task", self.memory.retry_task(task))
+    }
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
         self.through("heartbeat", self.memory.heartbeat(worker, lease))
     }
@@ -169,8 +172,14 @@ impl Store for FaultyStore {
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>> {
         self.through("list_waits", self.memory.list_waits(query))
     }
+    fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>> {
+        self.through("list_tasks", self.memory.list_tasks(query))
+    }
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {
         self.through("delete_runs", self.memory.delete_runs(delete))
+    }
+    fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
+        self.through("list_deleted", self.memory.list_deleted(query))
     }
     fn subscribe(&self, listener: Arc<dyn Listener>) {
         self.memory.subscribe(Arc::new(Ear { deaf: self.deaf.clone(), listener }));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onward_core::event::SignalReceived;
 use onward_core::run::Input;
 use onward_core::{Payload, Status};
-use onward_runtime::StartRun;
+use onward_runtime::{StartRun, WhyPending};
 use onward_store::{MemoryStore, Store};
 
 use crate::faulty::{Happening, When};
@@ -216,6 +216,7 @@ async fn a_start_that_comes_through_late_is_worked_on_all_the_same() {
         parent: None,
         generation: 0,
         mailbox: Vec::new(),
+        cancel_reason: None,
     };
     let late = onward_core::run::NewRun { key: key("r"), started, signal: None };
     kit.store.memory.start_run(late, Some(worker.id().clone())).await.unwrap();
@@ -349,4 +350,19 @@ async fn a_start_that_is_given_up_and_made_again_is_worked_on() {
     let begun = tokio::time::Instant::now();
     assert_eq!(worker.next_runs(1).await[0].head.key, key("r"));
     assert_eq!((again.await.unwrap(), begun.elapsed()), (false, seconds(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pending_run_says_whether_anybody_could_take_it() {
+    let kit = Kit::new();
+    let head = kit.runtime.start_run(start("r")).await.unwrap().head;
+    assert_eq!(kit.runtime.why_pending(&head), Some(WhyPending::NoCompatibleWorker));
+    let worker = kit.worker("w");
+    assert_eq!(kit.runtime.why_pending(&head), Some(WhyPending::Queued));
+    assert_eq!(worker.next_runs(1).await.len(), 1);
+    let head = kit.runtime.read_head(&key("r")).await.unwrap();
+    assert_eq!((head.status, kit.runtime.why_pending(&head)), (Status::Running, None));
+    drop(worker);
+    let head = kit.runtime.start_run(start("s")).await.unwrap().head;
+    assert_eq!(kit.runtime.why_pending(&head), Some(WhyPending::NoCompatibleWorker));
 }

@@ -136,7 +136,8 @@ impl Held {
             events,
             waits: true,
             end_over_unread: false,
-            carries: Vec::new(),
+            is_standing: false,
+            carries: Default::default(),
         }
     }
 }

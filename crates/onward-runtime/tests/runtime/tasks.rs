@@ -3,7 +3,8 @@
 use onward_core::event::TaskCanceled;
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, Payload, Status};
-use onward_runtime::WorkerPort;
+use onward_runtime::{CallId, WorkerPort};
+use onward_store::TaskQuery;
 
 use crate::kit::*;
 
@@ -185,6 +186,14 @@ async fn a_task_that_loses_worker_after_worker_is_quarantined() {
     }
     assert!(waits(worker.next_tasks(1)).await);
     assert_eq!(kit.log("r").await, ["run_started", "task_scheduled"]);
+
+    // A person looks at it and lets it go; who waits for tasks hears of it.
+    let listed = kit.runtime.list_quarantined(TaskQuery::default()).await.unwrap();
+    let id = CallId::from(listed[0].id.clone());
+    let (task, retried) = tokio::join!(next_task(&worker), kit.runtime.retry_task(&id));
+    retried.unwrap();
+    assert_eq!((task.id, task.lost_workers), (listed[0].id.clone(), 0));
+    assert_eq!(kit.runtime.retry_task(&id).await.unwrap_err().code(), "task_not_quarantined");
 }
 
 #[tokio::test(start_paused = true)]

@@ -123,7 +123,7 @@ impl Writer<'_> {
         // Decided on a copy: a signal that is refused refuses the whole call, and nothing is written.
         if let Some(signal) = &run.signal {
             let mut trial = head.clone();
-            trial.admit_input(signal.event.clone(), signal.generation, self.batch.now)?;
+            trial.admit_input(signal.clone(), self.batch.now)?;
             if let Some(place) = signal.needs_wait() {
                 return Err(StoreError::WaitNotFound { key, place: place.to_string() }.into());
             }
@@ -196,7 +196,7 @@ impl Writer<'_> {
     }
 
     /// Decides about an input: its slot first, so that a late repeat stays a repeat (L11); then the run; then the wait it answers.
-    fn judge(&self, seat: Seat, input: Input) -> Outcome<Judged> {
+    fn judge(&self, seat: Seat, mut input: Input) -> Outcome<Judged> {
         let hot = &self.heads[seat];
         let key = &hot.head.key;
         let before = hot.head.status;
@@ -209,16 +209,16 @@ impl Writer<'_> {
             }
             return Ok(Judged::Repeated(Appended { index, at, repeated: true, woke: false }));
         }
-        let place = input.needs_wait().cloned();
+        let (place, once) = (input.needs_wait().cloned(), input.once.take());
         let mut head = Box::new(hot.head.clone());
-        let admitted = head.admit_input(input.event, input.generation, self.batch.now)?;
+        let admitted = head.admit_input(input, self.batch.now)?;
         if let Some(place) = place
             && !wait_exists(self.db, hot.rk, &place_key(&place))?
         {
             return Err(StoreError::WaitNotFound { key: key.clone(), place: place.to_string() }.into());
         }
         let woke = before == Status::Waiting && head.status == Status::Pending;
-        Ok(Judged::Taken { head, admitted, once: input.once, woke })
+        Ok(Judged::Taken { head, admitted, once, woke })
     }
 
     /// The head as it is told to others.

@@ -11,17 +11,27 @@ use crate::writer::Writer;
 /// How many runs that are too busy to go are passed over in one call, per run that may go.
 const PASSED_OVER: usize = 16;
 
+/// A run as its row says it.
+struct Found {
+    root: i64,
+    closed: bool,
+    kind: String,
+}
+
 impl Writer<'_> {
     pub(crate) fn delete_runs(&mut self, delete: &Delete) -> Outcome<u64> {
         match delete {
-            Delete::Run { key, reason: _ } => {
-                let Some((root, closed)) = self.find_root(key)? else {
+            Delete::Run { key, reason } => {
+                let Some(Found { root, closed, kind }) = self.find_root(key)? else {
                     return Err(StoreError::RunNotFound { key: key.clone() }.into());
                 };
                 if let Some(why) = self.busy(key, root, closed)? {
                     return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() }.into());
                 }
                 self.delete_run(key, root)?;
+                self.db
+                    .prepare_cached("INSERT INTO deleted(ns, id, kind, reason, at) VALUES (?1, ?2, ?3, ?4, ?5)")?
+                    .execute(params![key.namespace.as_str(), key.id.as_str(), kind, reason, self.batch.now.0 as i64])?;
                 Ok(1)
             }
             Delete::Expired { retention, limit } => self.delete_expired(retention, *limit),
@@ -29,16 +39,17 @@ impl Writer<'_> {
     }
 
     /// Reads the row without its log: a damaged run can be deleted.
-    fn find_root(&self, key: &RunKey) -> Outcome<Option<(i64, bool)>> {
+    fn find_root(&self, key: &RunKey) -> Outcome<Option<Found>> {
         let found = self
             .db
-            .prepare_cached("SELECT root, status FROM runs WHERE id = ?1 AND ns = ?2 ORDER BY generation DESC LIMIT 1")
+            .prepare_cached("SELECT root, status, kind FROM runs WHERE id = ?1 AND ns = ?2 ORDER BY generation DESC LIMIT 1")
             .and_then(|mut statement| {
                 let params = params![key.id.as_str(), key.namespace.as_str()];
-                statement.query_row(params, |row| Ok((row.get(0)?, row.get::<_, u8>(1)?))).optional()
+                statement.query_row(params, |row| Ok((row.get(0)?, row.get::<_, u8>(1)?, row.get(2)?))).optional()
             })
             .map_err(read_error)?;
-        Ok(found.map(|(root, status)| (root, Status::from_number(u64::from(status)).is_some_and(Status::is_closed))))
+        let is_closed = |status: u8| Status::from_number(u64::from(status)).is_some_and(Status::is_closed);
+        Ok(found.map(|(root, status, kind)| Found { root, closed: is_closed(status), kind }))
     }
 
     /// Why a run cannot go yet.
@@ -70,11 +81,10 @@ impl Writer<'_> {
     }
 
     fn delete_expired(&mut self, retention: &Retention, limit: usize) -> Outcome<u64> {
+        self.forget_deleted(retention)?;
         let mut deleted = 0;
         for kind in self.kinds()? {
-            let Ok(name) = Name::new(&kind) else { continue };
-            let keep = i64::try_from(onward_core::time::millis(retention.of(&name))).unwrap_or(i64::MAX);
-            let before = (self.batch.now.0 as i64).saturating_sub(keep);
+            let Some(before) = self.kept_since(retention, &kind) else { continue };
             let mut statement = self.db.prepare_cached(
                 "SELECT rk FROM runs WHERE kind = ?1 AND ended <= ?2 AND current = 1 AND ended IS NOT NULL ORDER BY ended LIMIT ?3",
             )?;
@@ -85,7 +95,7 @@ impl Writer<'_> {
                     return Ok(deleted);
                 }
                 let Some(key) = heads::key_of(self.db, rk)? else { continue };
-                let Some((root, closed)) = self.find_root(&key)? else { continue };
+                let Some(Found { root, closed, .. }) = self.find_root(&key)? else { continue };
                 if self.busy(&key, root, closed)?.is_none() {
                     self.delete_run(&key, root)?;
                     deleted += 1;
@@ -93,6 +103,24 @@ impl Writer<'_> {
             }
         }
         Ok(deleted)
+    }
+
+    /// Closed runs of this kind that ended at this moment or before are kept no longer.
+    fn kept_since(&self, retention: &Retention, kind: &str) -> Option<i64> {
+        let keep = i64::try_from(onward_core::time::millis(retention.of(&Name::new(kind).ok()?))).unwrap_or(i64::MAX);
+        Some((self.batch.now.0 as i64).saturating_sub(keep))
+    }
+
+    /// What was deleted by hand is remembered for as long as it would have been kept.
+    fn forget_deleted(&mut self, retention: &Retention) -> Outcome<()> {
+        let mut statement = self.db.prepare_cached("SELECT DISTINCT kind FROM deleted")?;
+        let kinds: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        for kind in kinds {
+            if let Some(before) = self.kept_since(retention, &kind) {
+                self.db.prepare_cached("DELETE FROM deleted WHERE kind = ?1 AND at <= ?2")?.execute(params![kind, before])?;
+            }
+        }
+        Ok(())
     }
 
     /// The kinds of closed runs, one step of the index each.

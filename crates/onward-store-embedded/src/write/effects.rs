@@ -61,11 +61,11 @@ impl Writer<'_> {
         if status != before || was_claimable { self.settle_run(seat, was_claimable) } else { Ok(()) }
     }
 
-    /// A run that closed or paused is nobody's; one that is pending and nobody's may be claimed.
+    /// A run that closed is nobody's; one that is pending and nobody's may be claimed.
     pub(crate) fn settle_run(&mut self, seat: Seat, was_claimable: bool) -> Outcome<()> {
         let hot = &self.heads[seat];
         let (rk, status) = (hot.rk, hot.head.status);
-        if (status.is_closed() || status == Status::Paused)
+        if status.is_closed()
             && let Some(lease) = self.shared.leases.drop(rk, None)
         {
             let key = hot.head.key.clone();

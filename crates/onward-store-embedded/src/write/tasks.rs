@@ -139,10 +139,24 @@ impl Writer<'_> {
     }
 
     pub(crate) fn report_task(&mut self, id: &TaskId, claim: u32, report: TaskReport, lease: Duration) -> Outcome<()> {
-        let Some(seat) = self.heads.get(self.db, &self.shared.leases, &id.run)? else { return Err(StaleReport.into()) };
+        let (rk, mut task) = self.open_task(id)?.ok_or(StaleReport)?;
+        let fate = task.report(claim, report, lease, self.batch.now)?;
+        self.seal_fate(rk, task, fate)
+    }
+
+    pub(crate) fn retry_task(&mut self, id: &TaskId) -> Outcome<()> {
+        let not_quarantined = || StoreError::TaskNotQuarantined { task: Box::new(id.clone()) };
+        let (rk, mut task) = self.open_task(id)?.ok_or_else(not_quarantined)?;
+        task.retry(self.batch.now).map_err(|_| not_quarantined())?;
+        self.put_task(rk, task)
+    }
+
+    /// The task of that id, with the number of its run, if it is open.
+    fn open_task(&mut self, id: &TaskId) -> Outcome<Option<(i64, Task)>> {
+        let Some(seat) = self.heads.get(self.db, &self.shared.leases, &id.run)? else { return Ok(None) };
         let hot = &self.heads[seat];
         if hot.head.generation != id.generation {
-            return Err(StaleReport.into());
+            return Ok(None);
         }
         let rk = hot.rk;
         let row = self
@@ -150,9 +164,7 @@ impl Writer<'_> {
             .prepare_cached("SELECT tk, rk, data, blobs FROM tasks WHERE rk = ?1 AND place = ?2")
             .and_then(|mut statement| statement.query_row(params![rk, place_key(&id.place)], read_row).optional())
             .map_err(read_error)?;
-        let mut task = self.read_task(&row.ok_or(StaleReport)?)?;
-        let fate = task.report(claim, report, lease, self.batch.now)?;
-        self.seal_fate(rk, task, fate)
+        Ok(row.map(|row| self.read_task(&row)).transpose()?.map(|task| (rk, task)))
     }
 
     /// Keeps the task, or removes it and hands its outcome to its run (L8).

@@ -43,7 +43,8 @@ impl Runner {
             events: vec![step_completed(self.n as u32, json("1"))],
             waits: false,
             end_over_unread: false,
-            carries: Vec::new(),
+            is_standing: false,
+            carries: Default::default(),
         };
         self.horizon = block_on(store.commit(commit)).unwrap().index;
         self.n += 1;

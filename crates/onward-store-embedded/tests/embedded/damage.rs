@@ -181,7 +181,8 @@ fn a_commit_that_breaks_an_invariant_harms_nobody_else() {
         events: vec![crate::story::step_completed(0, json("1"))],
         waits: false,
         end_over_unread: false,
-        carries: Vec::new(),
+        is_standing: false,
+        carries: Default::default(),
     };
     assert!(block_on(store.commit(commit(99))).is_err());
     assert_eq!(block_on(store.commit(commit(0))).unwrap().index, Index(1));

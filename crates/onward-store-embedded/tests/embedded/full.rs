@@ -40,7 +40,8 @@ impl Filler {
             events: vec![event],
             waits: false,
             end_over_unread: false,
-            carries: Vec::new(),
+            is_standing: false,
+            carries: Default::default(),
         };
         self.horizon = block_on(store.commit(commit))?.index;
         self.n += 1;
@@ -163,4 +164,29 @@ fn a_store_at_its_size_limit_refuses_writes_until_runs_are_deleted() {
         filler.step(&store, 2_000).unwrap();
     }
     filler.check(&store);
+}
+
+/// A batch that is undone takes nothing from the holder of a paused run: the step's result is taken when there is space.
+#[test]
+fn a_paused_run_keeps_its_holder_over_a_batch_that_is_undone() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { database_bytes_max: Some(1024 * 1024), ..Options::default() };
+    let store = EmbeddedStore::open(directory.path(), options).unwrap();
+    let mut paused = Filler::start(&store, "paused").unwrap();
+    let reason = onward_core::event::PauseReason::Requested;
+    let pause = onward_core::event::RunPaused { reason, message: String::new(), divergence: None };
+    block_on(store.append_input(key("paused"), onward_core::run::Input::new(pause))).unwrap();
+    let mut old = Filler::start(&store, "old").unwrap();
+    for _ in 0..100 {
+        old.step(&store, 2_000).unwrap();
+    }
+    old.commit(&store, onward_core::event::RunCompleted { output: json("1") }.into()).unwrap();
+    Filler::start(&store, "filler").unwrap().fill(&store);
+
+    assert_eq!(paused.step(&store, 100_000).unwrap_err().code(), "disk_full");
+    let head = || block_on(store.read_run(key("paused"), None)).unwrap().unwrap();
+    assert_eq!((head().status, head().epoch, head().next_commit), (Status::Paused, paused.head.epoch, 0));
+    block_on(store.delete_runs(Delete::Run { key: key("old"), reason: "space".to_owned() })).unwrap();
+    paused.step(&store, 2_000).unwrap();
+    assert_eq!((head().status, head().next_commit), (Status::Paused, 1));
 }

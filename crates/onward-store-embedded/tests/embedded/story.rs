@@ -44,7 +44,8 @@ pub fn json(text: impl Into<String>) -> Payload {
 
 pub fn new_run(id: &str) -> NewRun {
     let (kind, input) = (name("order"), json("{}"));
-    let started = RunStarted { kind, version: None, input, seed: 7, parent: None, generation: 0, mailbox: Vec::new() };
+    let started =
+        RunStarted { kind, version: None, input, seed: 7, parent: None, generation: 0, mailbox: Vec::new(), cancel_reason: None };
     NewRun { key: key(id), started, signal: None }
 }
 
@@ -103,7 +104,8 @@ impl Teller {
             waits: !events.iter().any(Event::is_step_result),
             end_over_unread: true,
             events,
-            carries: Vec::new(),
+            is_standing: false,
+            carries: Default::default(),
         };
         let count = commit.events.len() as u64;
         let committed = block_on(store.commit(commit))?;

@@ -1,7 +1,7 @@
 //! A run that continues as new closes its log and begins another under the same name, in one write.
 
 use onward_core::event::{CarriedSignal, OnParentClose, RunContinued};
-use onward_core::run::Commit;
+use onward_core::run::{Carries, Commit};
 use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{Event, Index, Place, Status};
 
@@ -125,7 +125,8 @@ pub async fn a_child_of_the_old_generation_hears_once_of_its_end(kit: Kit) {
 fn continued(held: &Held) -> Commit {
     let carried = CarriedSignal { name: name("paid"), payload: json("1"), signal_id: None, sender: None };
     let events = vec![RunContinued { input: json("2") }.into()];
-    Commit { carries: vec![carried], ..held.commit(events) }
+    let carries = Carries { signals: vec![carried], cancel_reason: None };
+    Commit { carries, ..held.commit(events) }
 }
 
 /// What the worker has not seen could not go along, so it is never left behind: also not by a worker that insists.
@@ -138,4 +139,17 @@ pub async fn a_run_does_not_continue_over_what_its_worker_has_not_seen(kit: Kit)
     let seeing = Commit { horizon: unread.index, ..continued(&held) };
     kit.store().commit(seeing).await.unwrap();
     assert_eq!(kit.log("r").await, ["run_started"]);
+}
+
+pub async fn a_request_to_cancel_goes_along(mut kit: Kit) {
+    for reason in ["", "enough"] {
+        let id = format!("r{reason}");
+        let held = kit.start_held(&id).await;
+        let mut commit = continued(&held);
+        commit.carries.cancel_reason = Some(reason.to_owned());
+        kit.store().commit(commit).await.unwrap();
+        kit.reopen();
+        let Event::RunStarted(started) = kit.records(&id).await.remove(0).events.remove(0) else { panic!("H2") };
+        assert_eq!(started.cancel_reason.as_deref(), Some(reason));
+    }
 }

@@ -8,7 +8,7 @@ use onward_core::{Epoch, Index, Record, RunHead, RunKey};
 use super::block_on;
 use super::kit::hand_over;
 use super::random::{Answer, Operation, Trace, World, perform};
-use crate::{Clock, DeliveryId, ManualClock, RunQuery, Store, WaitQuery};
+use crate::{Clock, DeletedQuery, DeliveryId, ManualClock, RunQuery, Store, WaitQuery};
 
 /// Tells both empty stores the same random story of `steps` operations and compares all that can be read after every one.
 ///
@@ -101,6 +101,8 @@ async fn compare_state(store: &dyn Store, reference: &dyn Store, heads: &mut BTr
     let waits = || WaitQuery { limit: 1_000, ..Default::default() };
     let expected = reference.list_waits(waits()).await.unwrap();
     assert_eq!(store.list_waits(waits()).await.unwrap(), expected);
+    let deleted = || DeletedQuery { limit: 1_000, ..Default::default() };
+    assert_eq!(store.list_deleted(deleted()).await.unwrap(), reference.list_deleted(deleted()).await.unwrap());
     let moved = runs.iter().filter(|head| heads.get(&head.key) != Some(head));
     for head in moved {
         for generation in head.generation.saturating_sub(1)..=head.generation {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::collections::BTreeMap;
 
+use onward_core::run::Input;
 use onward_core::{Epoch, Status};
 
-use super::kit::{Held, Kit, completed, key, name, refused, seconds, settled, signal, worker};
+use super::kit::{Held, Kit, completed, key, name, pause, refused, seconds, settled, signal, worker};
 use super::block_on;
 use crate::{ClaimRuns, SESSION_DEFAULT};
 
@@ -149,4 +150,18 @@ pub async fn an_epoch_never_goes_back(mut kit: Kit) {
         kit.store().release_run(key("r"), last).await.unwrap();
         kit.reopen();
     }
+}
+
+/// What a holder says of its run, a pause with a report, is checked like a commit, and in the same write.
+pub async fn what_a_holder_says_is_refused_after_another_claim(mut kit: Kit) {
+    let by = |held: &Held| Input::by_holder(pause().event, held.head.generation, held.head.epoch);
+    let old = kit.start_held("r").await;
+    kit.store().release_run(key("r"), old.head.epoch).await.unwrap();
+    kit.reopen();
+    let new = kit.claim_one("v").await;
+    refused(kit.append("r", by(&old)).await, "lease_lost");
+    assert_eq!(kit.head("r").await.status, Status::Running);
+    kit.append("r", by(&new)).await.unwrap();
+    assert_eq!(kit.head("r").await.status, Status::Paused);
+    assert_eq!(kit.log("r").await, ["run_started", "run_paused"]);
 }

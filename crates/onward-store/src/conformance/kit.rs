@@ -64,6 +64,7 @@ pub fn new_run_of(kind: &str, id: &str) -> NewRun {
         parent: None,
         generation: 0,
         mailbox: Vec::new(),
+        cancel_reason: None,
     };
     NewRun { key: key(id), started, signal: None }
 }
@@ -157,13 +158,16 @@ pub struct Held {
     pub head: RunHead,
     /// The last event the worker has seen.
     pub horizon: Index,
+    /// The horizon of the last commit, as far as the worker knows.
+    pub seen: Index,
     n: u64,
 }
 
 impl Held {
     pub fn new(claimed: &ClaimedRun) -> Held {
         let head = claimed.head.clone();
-        Held { horizon: Index(head.next_index.0 - 1), n: head.next_commit, head }
+        let seen = head.last_commit.map_or(Index(0), |last| last.horizon);
+        Held { horizon: Index(head.next_index.0 - 1), seen, n: head.next_commit, head }
     }
 
     pub fn key(&self) -> RunKey {
@@ -182,7 +186,8 @@ impl Held {
             waits: !events.iter().any(Event::is_step_result),
             events,
             end_over_unread: false,
-            carries: Vec::new(),
+            is_standing: false,
+            carries: Default::default(),
         }
     }
 

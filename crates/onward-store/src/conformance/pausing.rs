@@ -1,8 +1,11 @@
 //! A paused run stands still: it loses nothing and does nothing until somebody resumes it.
 
-use onward_core::Status;
+use onward_core::event::{StepCompleted, StepFailed};
+use onward_core::run::Commit;
+use onward_core::{Event, Failure, Index, Status};
 
-use super::kit::{Kit, completed, pause, refused, resume, seconds, settled, signal, timer, worker};
+use super::kit::{Held, Kit, completed, json, key, name, pause, place, refused, resume, seconds, settled, signal, timer, worker};
+
 
 pub async fn a_paused_run_takes_inputs_but_no_commits_and_no_claims(mut kit: Kit) {
     let held = kit.start_held("r").await;
@@ -13,9 +16,7 @@ pub async fn a_paused_run_takes_inputs_but_no_commits_and_no_claims(mut kit: Kit
     assert_eq!(kit.head("r").await.status, Status::Paused);
     assert_eq!(kit.claim("v").await, []);
     kit.append("r", resume()).await.unwrap();
-    // The pause took the lease away, so anybody may go on.
-    assert_eq!(kit.head("r").await.status, Status::Pending);
-    let mut held = kit.claim_one("v").await;
+    let mut held = kit.regain(&held).await;
     kit.commit(&mut held, vec![completed()]).await;
     let log = ["run_started", "run_paused", "signal_received", "run_resumed", "run_completed"];
     assert_eq!(kit.log("r").await, log);
@@ -55,4 +56,102 @@ pub async fn a_pause_upon_a_pause_changes_no_timer(kit: Kit) {
     kit.pass(seconds(50));
     kit.append("r", resume()).await.unwrap();
     assert_eq!(kit.expire().await.next_due, Some(kit.now().after(seconds(10))));
+}
+
+pub async fn a_paused_run_takes_step_results_and_nothing_else(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.append("r", pause()).await.unwrap();
+    for other in [settled(), completed(), timer(1, kit.now())] {
+        refused(kit.store().commit(held.commit(vec![step(0), other])).await, "run_paused");
+    }
+    // Two steps end one after the other, and nothing is shown to the code in between.
+    for number in 0..2 {
+        let committed = kit.store().commit(standing(&held, vec![step(number)])).await.unwrap();
+        assert_eq!((committed.status, committed.index), (Status::Paused, Index(2 + u64::from(number))));
+        let seen = held.horizon;
+        held.advance(1, committed);
+        held.horizon = seen;
+    }
+    kit.reopen();
+    assert_eq!(kit.head("r").await.status, Status::Paused);
+    assert_eq!(kit.claim("v").await, []);
+    kit.append("r", resume()).await.unwrap();
+    let mut held = kit.regain(&held).await;
+    kit.commit(&mut held, vec![completed()]).await;
+    let log = ["run_started", "run_paused", "step_completed", "step_completed", "run_resumed", "run_completed"];
+    assert_eq!(kit.log("r").await, log);
+}
+
+pub async fn a_pause_leaves_the_lease_to_its_holder(kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.append("r", pause()).await.unwrap();
+    assert_eq!(kit.head("r").await.status, Status::Paused);
+    kit.append("r", resume()).await.unwrap();
+    assert_eq!(kit.head("r").await.status, Status::Running);
+    assert_eq!(kit.claim("v").await, []);
+    kit.read_on(&mut held).await;
+    kit.commit(&mut held, vec![settled()]).await;
+
+    // One that lets go of a paused run leaves it to whoever comes after it is resumed.
+    kit.append("r", pause()).await.unwrap();
+    kit.store().release_run(key("r"), held.head.epoch).await.unwrap();
+    assert_eq!(kit.claim("v").await, []);
+    kit.append("r", resume()).await.unwrap();
+    kit.claim_one("v").await;
+    refused(kit.store().commit(standing(&held, vec![step(0)])).await, "lease_lost");
+}
+
+pub async fn a_paused_run_whose_holder_falls_silent_stays_paused(kit: Kit) {
+    let held = kit.start_held("r").await;
+    kit.append("r", pause()).await.unwrap();
+    kit.pass(seconds(60));
+    assert_eq!(kit.expire().await.workers_lost, 1);
+    assert_eq!(kit.head("r").await.status, Status::Paused);
+    assert_eq!(kit.claim("v").await, []);
+    kit.append("r", resume()).await.unwrap();
+    kit.claim_one("v").await;
+    refused(kit.store().commit(standing(&held, vec![step(0)])).await, "lease_lost");
+}
+
+pub async fn a_standing_commit_that_comes_after_the_resume_is_taken(kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.append("r", pause()).await.unwrap();
+    kit.append("r", resume()).await.unwrap();
+    let committed = kit.store().commit(standing(&held, vec![step(0)])).await.unwrap();
+    assert_eq!(committed.status, Status::Pending);
+    refused(kit.store().commit(Commit { n: 1, ..standing(&held, vec![step(1), settled()]) }).await, "commit_malformed");
+    held.advance(1, committed);
+    kit.commit(&mut held, vec![settled()]).await;
+    let behind = Commit { n: 2, horizon: Index(0), ..standing(&held, vec![step(1)]) };
+    refused(kit.store().commit(behind).await, "commit_malformed");
+    assert_eq!(kit.log("r").await.len(), 5);
+}
+
+pub async fn a_retry_that_is_set_while_the_run_is_paused_keeps_its_time(mut kit: Kit) {
+    let held = kit.start_held("r").await;
+    kit.append("r", pause()).await.unwrap();
+    kit.pass(seconds(20));
+    let retry_at = Some(kit.now().after(seconds(5)));
+    let (name, failure) = (name("charge"), Failure::retryable("busy"));
+    let failed = StepFailed { place: place(0), name, input_hash: None, failure, attempt: 1, took_ms: 1, retry_at };
+    kit.store().commit(standing(&held, vec![failed.into()])).await.unwrap();
+    kit.reopen();
+    kit.pass(seconds(100));
+    assert_eq!(kit.expire().await.timers_fired, 0);
+    kit.append("r", resume()).await.unwrap();
+    let due = kit.now().after(seconds(5));
+    kit.reopen();
+    kit.store().heartbeat(worker("w"), seconds(1_000)).await.unwrap();
+    assert_eq!(kit.expire().await.next_due, Some(due));
+    kit.clock.set(due);
+    assert_eq!(kit.expire().await.timers_fired, 1);
+}
+
+fn step(ordinal: u32) -> Event {
+    StepCompleted { place: place(ordinal), name: name("charge"), input_hash: None, output: json("1"), attempt: 1, took_ms: 1 }
+        .into()
+}
+
+fn standing(held: &Held, events: Vec<Event>) -> Commit {
+    Commit { is_standing: true, waits: false, ..held.commit(events) }
 }

@@ -20,7 +20,7 @@ pub async fn a_head_is_what_its_log_says(mut kit: Kit) {
         kit.reopen();
         kit.log("r").await;
     }
-    let mut held = kit.claim_one("v").await;
+    let mut held = kit.regain(&held).await;
     kit.log("r").await;
     kit.commit(&mut held, vec![RunCanceled { failure: Failure::canceled("enough") }.into()]).await;
     kit.reopen();

@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use onward_core::event::{OnParentClose, RunContinued, RunFailed, SignalSent, StepCompleted, TaskCanceled, WaitCanceled};
+use onward_core::event::{
+    OnParentClose, RunContinued, RunFailed, SignalSent, StepCompleted, StepFailed, TaskCanceled, WaitCanceled,
+};
 use onward_core::run::{Commit, Committed, Input, NewRun, Refusal};
 use onward_core::task::{RetryPolicy, Task, TaskId, TaskOptions, TaskReport};
 use onward_core::{CommitId, Epoch, Event, Failure, Index, Place, RunHead, RunKey, Timestamp, WorkerId};
@@ -127,7 +129,8 @@ pub async fn perform(store: &dyn Store, operation: &Operation) -> Answer {
         Operation::Delete(key) => store.delete_runs(Delete::Run { key, reason: String::new() }).await.map(Answer::Count),
         Operation::DeleteExpired(default) => {
             let retention = Retention { default, by_kind: BTreeMap::new() };
-            store.delete_runs(Delete::Expired { retention, limit: 2 }).await.map(Answer::Count)
+            // All that may go: which of several kinds goes first is the store's to choose.
+            store.delete_runs(Delete::Expired { retention, limit: 1_000 }).await.map(Answer::Count)
         }
     };
     answer.unwrap_or_else(|error| Answer::Refused(describe(&error)))
@@ -325,12 +328,17 @@ impl World {
         if let Some(head) = head.filter(|head| head.generation == held.head.generation && self.below(3) > 0) {
             held.horizon = Index(head.next_index.0 - 1);
         }
+        let is_standing = self.below(8) == 0;
         let count = 1 + self.below(3);
-        let mut events: Vec<Event> = (0..count).map(|_| self.event(now)).collect();
-        if self.below(12) == 0 {
+        let mut events: Vec<Event> = (0..count).map(|_| if is_standing { self.step(now) } else { self.event(now) }).collect();
+        if !is_standing && self.below(12) == 0 {
             events.push(self.end());
         }
         let mut commit = held.commit(events);
+        if is_standing {
+            commit.is_standing = true;
+            commit.horizon = held.seen;
+        }
         // Two workers with the same number in mind do not share an id.
         commit.commit_id = CommitId(self.below(u64::MAX));
         commit.end_over_unread = self.below(3) == 0;
@@ -356,12 +364,18 @@ impl World {
             }
             9 => WaitCanceled { place: place(self.used_place()) }.into(),
             10 => TaskCanceled { place: place(self.used_place()) }.into(),
-            _ if self.below(2) == 0 => {
-                let (place, name, output) = (place(self.place()), name("charge"), json("1"));
-                StepCompleted { place, name, input_hash: None, output, attempt: 1, took_ms: 1 }.into()
-            }
+            _ if self.below(2) == 0 => self.step(now),
             _ => SignalSent { place: place(self.place()), to: self.run().id, name: name("paid"), payload: json("3") }.into(),
         }
+    }
+
+    fn step(&mut self, now: Timestamp) -> Event {
+        let (place, name) = (place(self.place()), name("charge"));
+        if self.below(3) > 0 {
+            return StepCompleted { place, name, input_hash: None, output: json("1"), attempt: 1, took_ms: 1 }.into();
+        }
+        let (failure, retry_at) = (Failure::retryable("busy"), (self.below(2) == 0).then(|| self.due(now)));
+        StepFailed { place, name, input_hash: None, failure, attempt: 1, took_ms: 1, retry_at }.into()
     }
 
     fn task_options(&mut self, now: Timestamp) -> TaskOptions {
@@ -449,13 +463,14 @@ impl World {
             self.forget_lease(&commit.key);
         } else if let Some(held) = self.held.get_mut(&commit.key) {
             held.advance(commit.events.len(), committed);
+            held.seen = commit.horizon;
         }
     }
 
     /// A worker that is told to stop stops; one that has inputs to read or a late rival goes on.
     fn learn_refusal(&mut self, commit: &Commit, why: &str) {
         let own = self.held.get(&commit.key).is_some_and(|held| held.head.epoch == commit.epoch);
-        if own && !why.contains("has not seen") {
+        if own && !why.contains("has not seen") && !why.contains("is paused") {
             self.forget_lease(&commit.key);
         }
     }

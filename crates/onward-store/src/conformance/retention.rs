@@ -9,7 +9,7 @@ use onward_core::{Index, RunKey};
 
 use super::kit::{Kit, child, completed, key, name, new_run_of, refused, seconds, signal, terminate};
 use super::block_on;
-use crate::{Delete, Retention, StoreError};
+use crate::{Delete, DeletedQuery, Retention, StoreError};
 
 pub async fn an_open_run_cannot_be_deleted(kit: Kit) {
     refused(delete(&kit, "r").await, "run_not_found");
@@ -118,6 +118,40 @@ pub async fn a_reader_sees_a_whole_run_or_none(kit: Kit) {
     }
     over.store(true, Ordering::SeqCst);
     reader.join().unwrap();
+}
+
+pub async fn a_deleted_run_leaves_its_reason_for_as_long_as_it_would_have_been_kept(mut kit: Kit) {
+    let reason = |text: &str| text.to_owned();
+    let listed = |kit: &Kit, query: DeletedQuery| {
+        let store = kit.store();
+        async move {
+            let deleted = store.list_deleted(query).await.unwrap();
+            deleted.into_iter().map(|run| (run.key.id.to_string(), run.kind.to_string(), run.reason)).collect::<Vec<_>>()
+        }
+    };
+    for text in ["a wrong order", ""] {
+        kit.complete("r").await;
+        kit.pass(seconds(1));
+        let delete = Delete::Run { key: key("r"), reason: reason(text) };
+        kit.store().delete_runs(delete).await.unwrap();
+    }
+    kit.start("open").await;
+    refused(delete(&kit, "open").await, "run_busy");
+    refused(delete(&kit, "nobody").await, "run_not_found");
+    kit.reopen();
+    let order = |text: &str| ("r".to_owned(), "order".to_owned(), reason(text));
+    assert_eq!(listed(&kit, DeletedQuery::default()).await, [order(""), order("a wrong order")]);
+    assert_eq!(listed(&kit, DeletedQuery { limit: 1, ..Default::default() }).await, [order("")]);
+    assert_eq!(listed(&kit, DeletedQuery { run: Some(key("x")), ..Default::default() }).await, []);
+    let all = kit.store().list_deleted(DeletedQuery::default()).await.unwrap();
+    assert_eq!(all[0].deleted_at, kit.now());
+
+    kit.pass(seconds(9));
+    assert_eq!(delete_expired(&kit, 10).await, 0);
+    assert_eq!(listed(&kit, DeletedQuery::default()).await, [order("")]);
+    kit.pass(seconds(1));
+    assert_eq!(delete_expired(&kit, 10).await, 0);
+    assert_eq!(listed(&kit, DeletedQuery::default()).await, []);
 }
 
 async fn delete(kit: &Kit, id: &str) -> Result<u64, StoreError> {

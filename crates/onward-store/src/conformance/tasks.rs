@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use onward_core::event::TaskCanceled;
-use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
+use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport, TaskState};
 use onward_core::{Event, Failure, Place};
 
 use super::kit::{Kit, json, key, name, place, refused, seconds, task, task_of, terminate, worker};
 use super::block_on;
-use crate::{ClaimTasks, StoreError};
+use crate::{ClaimTasks, StoreError, TaskQuery};
 
 pub async fn a_task_is_offered_once_while_its_lease_is_valid(mut kit: Kit) {
     schedule(&kit, TaskOptions::default()).await;
@@ -201,4 +201,50 @@ async fn claim_one(kit: &Kit) -> Task {
 
 async fn report(kit: &Kit, task: &Task, report: TaskReport) -> Result<(), StoreError> {
     kit.store().report_task(task.id.clone(), task.claim, report, seconds(30)).await
+}
+
+pub async fn a_quarantined_task_is_listed_and_can_be_retried(mut kit: Kit) {
+    schedule(&kit, TaskOptions::default()).await;
+    let quarantined = |kit: &Kit| {
+        let (store, state) = (kit.store(), Some(TaskState::Quarantined));
+        async move { store.list_tasks(TaskQuery { state, ..TaskQuery::default() }).await.unwrap() }
+    };
+    let id = kit.store().list_tasks(TaskQuery::default()).await.unwrap().remove(0).id;
+    refused(kit.store().retry_task(id.clone()).await, "task_not_quarantined");
+    let mut lost = 0;
+    while quarantined(&kit).await.is_empty() {
+        claim_one(&kit).await;
+        kit.pass(seconds(30));
+        kit.expire().await;
+        lost += 1;
+    }
+    kit.reopen();
+    assert_eq!(kit.claim_tasks("t", 10).await, []);
+    let listed = quarantined(&kit).await;
+    assert_eq!((listed.len(), &listed[0].id, listed[0].lost_workers, listed[0].attempt), (1, &id, lost, 1));
+
+    let elsewhere = TaskQuery { run: Some(key("other")), ..TaskQuery::default() };
+    assert_eq!(kit.store().list_tasks(elsewhere).await.unwrap(), []);
+    kit.store().retry_task(id.clone()).await.unwrap();
+    refused(kit.store().retry_task(id.clone()).await, "task_not_quarantined");
+    kit.reopen();
+    assert_eq!(quarantined(&kit).await, []);
+    let task = claim_one(&kit).await;
+    assert_eq!((task.attempt, task.claim, task.lost_workers), (1, lost + 1, 0));
+    report(&kit, &task, done()).await.unwrap();
+    refused(kit.store().retry_task(id).await, "task_not_quarantined");
+    assert_eq!(kit.store().list_tasks(TaskQuery::default()).await.unwrap(), []);
+}
+
+pub async fn tasks_are_listed_in_the_order_they_were_scheduled(kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    let with = |priority| TaskOptions { priority, ..Default::default() };
+    kit.commit(&mut held, vec![task(2, with(0)), task(0, with(9)), task(1, with(5))]).await;
+    kit.claim_tasks("t", 1).await;
+    let places = |tasks: Vec<Task>| tasks.into_iter().map(|task| task.id.place.ordinal()).collect::<Vec<_>>();
+    assert_eq!(places(kit.store().list_tasks(TaskQuery::default()).await.unwrap()), [2, 0, 1]);
+    let first = TaskQuery { limit: 1, state: Some(TaskState::Queued), ..TaskQuery::default() };
+    assert_eq!(places(kit.store().list_tasks(first).await.unwrap()), [2]);
+    let leased = TaskQuery { state: Some(TaskState::Leased), ..TaskQuery::default() };
+    assert_eq!(places(kit.store().list_tasks(leased).await.unwrap()), [0]);
 }

@@ -114,7 +114,7 @@ impl State {
         timers.chain(tasks).chain(visible).chain(self.sessions.values().copied()).min()
     }
 
-    fn open_tasks(&self) -> impl Iterator<Item = &QueuedTask> {
+    pub fn open_tasks(&self) -> impl Iterator<Item = &QueuedTask> {
         self.open_runs().flat_map(|run| run.tasks.values())
     }
 }

@@ -5,7 +5,7 @@ use onward_core::{Index, Record, RunHead, RunKey, Timestamp};
 
 use super::Answer;
 use super::state::{Generation, Run, State};
-use crate::{Delete, DeliveryId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, WaitQuery};
+use crate::{Delete, DeletedQuery, DeletedRun, DeliveryId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, WaitQuery};
 
 impl State {
     pub fn read_run(&self, key: &RunKey, generation: Option<u32>) -> Option<RunHead> {
@@ -71,12 +71,14 @@ impl State {
 
     pub fn delete_runs(&mut self, delete: &Delete, now: Timestamp) -> Answer<u64> {
         match delete {
-            Delete::Run { key, reason: _ } => {
+            Delete::Run { key, reason } => {
                 let run = self.runs.get(key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
                 if let Some(why) = self.busy(run) {
                     return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() });
                 }
+                let (kind, reason) = (run.head().kind.clone(), reason.clone());
                 self.runs.remove(key);
+                self.deleted.push(DeletedRun { key: key.clone(), kind, reason, deleted_at: now });
                 Ok(1)
             }
             Delete::Expired { retention, limit } => {
@@ -91,9 +93,16 @@ impl State {
                 found.sort();
                 found.truncate(*limit);
                 found.iter().for_each(|(_, key)| drop(self.runs.remove(key)));
+                self.deleted.retain(|deleted| deleted.deleted_at.after(retention.of(&deleted.kind)) > now);
                 Ok(found.len() as u64)
             }
         }
+    }
+
+    pub fn list_deleted(&self, query: &DeletedQuery) -> Vec<DeletedRun> {
+        let namespace = |deleted: &&DeletedRun| deleted.key.namespace == query.namespace;
+        let run = |deleted: &&DeletedRun| query.run.as_ref().is_none_or(|run| *run == deleted.key);
+        self.deleted.iter().rev().filter(namespace).filter(run).take(page(query.limit)).cloned().collect()
     }
 
     /// Why a run cannot go yet (L20).
@@ -111,7 +120,7 @@ impl State {
     }
 }
 
-fn page(limit: usize) -> usize {
+pub fn page(limit: usize) -> usize {
     if limit == 0 { PAGE_DEFAULT } else { limit }
 }
 

@@ -12,7 +12,7 @@ use onward_core::{Event, Hash, Index, Place, Record, RunHead, RunKey, Status, Ti
 use super::Answer;
 use super::due::Timer;
 use super::task::QueuedTask;
-use crate::{Appended, Change, DeliveryId, Started, StoreError};
+use crate::{Appended, Change, DeletedRun, DeliveryId, Started, StoreError};
 
 #[derive(Default)]
 pub struct State {
@@ -23,6 +23,8 @@ pub struct State {
     pub sessions: BTreeMap<WorkerId, Timestamp>,
     /// With the run they come from.
     pub deliveries: BTreeMap<DeliveryId, (RunKey, Delivery)>,
+    /// Oldest first.
+    pub deleted: Vec<DeletedRun>,
     /// What the listeners have not heard yet.
     pub news: Vec<News>,
     /// The earliest moment that listeners know of.
@@ -130,7 +132,7 @@ impl Judged {
 }
 
 /// Decides about an input: its slot first, so that a late repeat stays a repeat (L11); then the run; then the wait it answers.
-fn judge(run: &Run, input: Input, now: Timestamp) -> Answer<Judged> {
+fn judge(run: &Run, mut input: Input, now: Timestamp) -> Answer<Judged> {
     let key = || run.head().key.clone();
     if let Some(once) = &input.once
         && let Some(slot) = run.slots.get(&once.key)
@@ -140,16 +142,16 @@ fn judge(run: &Run, input: Input, now: Timestamp) -> Answer<Judged> {
         }
         return Ok(Judged::Repeated(Appended { index: slot.index, at: slot.at, repeated: true, woke: false }));
     }
-    let place = input.needs_wait().cloned();
+    let (place, once) = (input.needs_wait().cloned(), input.once.take());
     let mut head = run.head().clone();
-    let admitted = head.admit_input(input.event, input.generation, now)?;
+    let admitted = head.admit_input(input, now)?;
     if let Some(place) = place
         && !run.waits.contains_key(&place)
     {
         return Err(StoreError::WaitNotFound { key: key(), place: place.to_string() });
     }
     let woke = run.head().status == Status::Waiting && head.status == Status::Pending;
-    Ok(Judged::Taken { head: Box::new(head), admitted, once: input.once, woke })
+    Ok(Judged::Taken { head: Box::new(head), admitted, once, woke })
 }
 
 impl State {
@@ -331,11 +333,9 @@ impl State {
         let status = run.head().status;
         if status.is_closed() {
             self.open.remove(key);
+            run.lease = None;
         } else {
             self.open.insert(key.clone());
-        }
-        if status.is_closed() || status == Status::Paused {
-            run.lease = None;
         }
         let claimable = status == Status::Pending && run.lease.is_none();
         if !claimable {

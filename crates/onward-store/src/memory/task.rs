@@ -7,8 +7,9 @@ use onward_core::Timestamp;
 use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport, TaskState};
 
 use super::Answer;
+use super::query::page;
 use super::state::{News, State};
-use crate::ClaimTasks;
+use crate::{ClaimTasks, StoreError, TaskQuery};
 
 #[derive(Clone)]
 pub struct QueuedTask {
@@ -85,6 +86,20 @@ impl State {
         Ok(())
     }
 
+    pub fn retry_task(&mut self, id: &TaskId, now: Timestamp) -> Answer<()> {
+        let found = self.runs.get(&id.run).and_then(|run| run.tasks.get(&id.place)).filter(|queued| queued.task.id == *id);
+        let mut queued = found.cloned().ok_or_else(|| not_quarantined(id))?;
+        queued.task.retry(now).map_err(|_| not_quarantined(id))?;
+        self.put_task(queued, now);
+        Ok(())
+    }
+
+    pub fn list_tasks(&self, query: &TaskQuery) -> Vec<Task> {
+        let mut found: Vec<&QueuedTask> = self.open_tasks().filter(|queued| query.matches(&queued.task)).collect();
+        found.sort_by_key(|queued| queued.order);
+        found.into_iter().take(page(query.limit)).map(|queued| queued.task.clone()).collect()
+    }
+
     /// Keeps the task, or removes it and hands its outcome to its run (L8).
     pub fn seal_fate(&mut self, queued: QueuedTask, fate: TaskFate, now: Timestamp) {
         match fate {
@@ -96,4 +111,8 @@ impl State {
             }
         }
     }
+}
+
+fn not_quarantined(id: &TaskId) -> StoreError {
+    StoreError::TaskNotQuarantined { task: Box::new(id.clone()) }
 }

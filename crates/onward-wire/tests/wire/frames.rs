@@ -36,7 +36,8 @@ fn worker_frames() -> Vec<WorkerFrame> {
         events: vec![step.into()],
         waits: true,
         end_over_unread: false,
-        carries: Vec::new(),
+        is_standing: false,
+        carries: Default::default(),
     };
     let task = onward_core::task::TaskId { run: key(), generation: 0, place: Place::root(1) };
     let report = |report| ReportTask { request: 9, task: task.clone(), claim: 1, report };
@@ -80,6 +81,7 @@ fn server_frames() -> Vec<ServerFrame> {
         parent: None,
         generation: 0,
         mailbox: Vec::new(),
+        cancel_reason: None,
     };
     let (head, record): (RunHead, Record) = RunHead::start(key(), started, Timestamp(1_000));
     vec![

@@ -7,8 +7,10 @@ use onward_core::event::RunPaused;
 use onward_core::run::Wait;
 use onward_core::view::RunView;
 use onward_core::{Failure, Index, Name, Payload, Record, RunHead, RunKey};
-use onward_runtime::{CallId, Changes, Decide, Door, DoorFuture, Emitted, Outcome, RuntimeError, SendSignal, StartRun};
-use onward_store::{Appended, Consequence, RunPage, RunQuery, Started, WaitQuery};
+use onward_runtime::{
+    CallId, Changes, Decide, Door, DoorFuture, Emitted, Outcome, RuntimeError, SendSignal, StartRun, WhyPending,
+};
+use onward_store::{Appended, Consequence, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, WaitQuery};
 use onward_wire::api;
 use tokio::sync::broadcast;
 
@@ -172,6 +174,22 @@ impl Door for RemoteDoor {
                 }
                 // The run was deleted and started anew while it was read: begin again.
             }
+        })
+    }
+
+    fn why_pending(&self, key: RunKey) -> DoorFuture<'_, Option<WhyPending>> {
+        Box::pin(async move {
+            let reply = self.channel.call::<api::WhyPending>(api::RunRequest { run: key }).await?;
+            Ok(reply.why.and_then(|why| WhyPending::from_word(&why)))
+        })
+    }
+
+    fn list_deleted(&self, query: DeletedQuery) -> DoorFuture<'_, Vec<DeletedRun>> {
+        Box::pin(async move {
+            let limit = u32::try_from(query.limit).unwrap_or(u32::MAX);
+            let request = api::DeletedRequest { namespace: query.namespace, run: query.run, limit };
+            let deleted = |api::Deleted { run, kind, reason, deleted_at }| DeletedRun { key: run, kind, reason, deleted_at };
+            Ok(self.channel.call::<api::ListDeleted>(request).await?.runs.into_iter().map(deleted).collect())
         })
     }
 

@@ -396,8 +396,8 @@ impl Link for RemoteLink {
         Box::pin(async move { asked.said().await.map(drop) })
     }
 
-    fn pause(&self, run: RunKey, epoch: Epoch, report: RunPaused) -> StoreFuture<'static, ()> {
-        let asked = self.shared.ask(|request| WorkerFrame::Pause(wire::PauseRun { request, run, epoch, report }));
+    fn pause(&self, run: RunKey, generation: u32, epoch: Epoch, report: RunPaused) -> StoreFuture<'static, ()> {
+        let asked = self.shared.ask(|request| WorkerFrame::Pause(wire::PauseRun { request, run, generation, epoch, report }));
         Box::pin(async move { asked.said().await.map(drop) })
     }
 

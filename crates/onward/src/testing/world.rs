@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use onward_core::engine::{Draft, Fault};
 use onward_core::event::{RunStarted, SignalReceived};
-use onward_core::run::{Admitted, Commit, CommitRefusal, END_REFUSALS_MAX, Effect, Input, Refusal, Wait};
+use onward_core::run::{Admitted, CommitRefusal, END_REFUSALS_MAX, Effect, Input, Refusal, Wait};
 use onward_core::task::Task;
 use onward_core::{CommitId, Epoch, Event, Log, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp};
 use serde::Serialize;
@@ -71,6 +71,7 @@ impl World {
             parent: None,
             generation: 0,
             mailbox: Vec::new(),
+            cancel_reason: None,
         };
         let (mut head, record) = RunHead::start(key(), started, now);
         head.epoch = Epoch(1);
@@ -158,14 +159,15 @@ impl World {
         self.append(Input::new(event))
     }
 
-    pub(crate) fn append(&mut self, input: Input) -> Result<onward_core::Index, Refusal> {
+    pub(crate) fn append(&mut self, mut input: Input) -> Result<onward_core::Index, Refusal> {
         if let Some(once) = &input.once
             && let Some((_, index)) = self.once.get(&once.key)
         {
             return Ok(*index);
         }
-        let admitted = self.head.admit_input(input.event, input.generation, self.now)?;
-        if let Some(once) = input.once {
+        let once = input.once.take();
+        let admitted = self.head.admit_input(input, self.now)?;
+        if let Some(once) = once {
             self.once.insert(once.key, (once.token, admitted.record.index));
         }
         Ok(self.apply(admitted))
@@ -201,15 +203,12 @@ impl World {
         }
     }
 
-    /// Commits a draft. `false`: it was refused over unread inputs, and the code starts over with them.
+    /// Commits a draft. `false`: it was refused over unread inputs, and the code starts over with them; or because the run is paused.
     pub fn commit(&mut self, draft: Draft) -> bool {
         let commit_id = CommitId(self.next_id);
         self.next_id += 1;
-        let Draft { n, horizon, events, waits, carries } = draft;
-        let end_over_unread = self.refusals >= END_REFUSALS_MAX;
-        let epoch = self.head.epoch;
-        let generation = self.head.generation;
-        let commit = Commit { key: key(), generation, epoch, n, commit_id, horizon, events, waits, end_over_unread, carries };
+        let mut commit = draft.into_commit(key(), self.head.generation, self.head.epoch, commit_id);
+        commit.end_over_unread = self.refusals >= END_REFUSALS_MAX;
         let header = commit.header();
         match self.head.admit_commit(commit, self.now) {
             Ok(admitted) => {
@@ -227,6 +226,12 @@ impl World {
                 let continues = self.code.as_mut().is_some_and(Code::retry_continue);
                 if !continues {
                     self.crash();
+                }
+                false
+            }
+            Err(CommitRefusal::Refused(Refusal::Paused { .. })) => {
+                if let Some(code) = &mut self.code {
+                    code.stand();
                 }
                 false
             }

@@ -10,9 +10,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use onward_core::engine::{Draft, Fault};
-use onward_core::event::CarriedSignal;
 use onward_core::log::CommitHeader;
-use onward_core::run::{Commit, Committed, END_REFUSALS_MAX};
+use onward_core::run::{Carries, Commit, Committed, END_REFUSALS_MAX};
 use onward_core::{Epoch, Index, Record, RunKey};
 use onward_runtime::Question;
 use onward_store::{ClaimedRun, Consequence, StoreError};
@@ -42,7 +41,7 @@ pub(super) struct Driver {
     reading: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
     in_flight: Option<(CommitHeader, BoxFuture<Result<Committed, StoreError>>)>,
     /// What the commit in flight carries into the next generation.
-    carries: Vec<CarriedSignal>,
+    carries: Carries,
     leaving: Option<BoxFuture<()>>,
     checking: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
     questions: Vec<Question>,
@@ -73,7 +72,7 @@ impl Driver {
             code,
             reading: None,
             in_flight: None,
-            carries: Vec::new(),
+            carries: Carries::default(),
             leaving: None,
             checking: None,
             questions: Vec::new(),
@@ -164,19 +163,8 @@ impl Driver {
     }
 
     fn commit(&mut self, draft: Draft) {
-        let Draft { n, horizon, events, waits, carries } = draft;
-        let commit = Commit {
-            key: self.key.clone(),
-            generation: self.generation,
-            epoch: self.epoch,
-            n,
-            commit_id: self.worker.commit_id(),
-            horizon,
-            events,
-            waits,
-            end_over_unread: self.refusals >= END_REFUSALS_MAX,
-            carries,
-        };
+        let mut commit = draft.into_commit(self.key.clone(), self.generation, self.epoch, self.worker.commit_id());
+        commit.end_over_unread = self.refusals >= END_REFUSALS_MAX;
         self.carries = commit.carries.clone();
         self.in_flight = Some((commit.header(), self.worker.link.commit(commit)));
     }
@@ -184,7 +172,7 @@ impl Driver {
     /// Tries the commit in flight again, the same one with the same id: if the first one arrived after all, its answer comes
     /// back (L5).
     fn commit_again(&mut self, header: CommitHeader) {
-        let CommitHeader { n, epoch, commit_id, horizon, waits } = header;
+        let CommitHeader { n, epoch, commit_id, horizon, waits, is_standing } = header;
         let commit = Commit {
             key: self.key.clone(),
             generation: self.generation,
@@ -195,6 +183,7 @@ impl Driver {
             events: self.code.in_flight(),
             waits,
             end_over_unread: self.refusals >= END_REFUSALS_MAX,
+            is_standing,
             carries: self.carries.clone(),
         };
         let (link, tokio) = (self.worker.link.clone(), self.worker.tokio.clone());
@@ -209,6 +198,12 @@ impl Driver {
         // By code, because it may have come over a network.
         match error.code() {
             UNREAD => {}
+            // What the steps bring is still taken; the rest waits, here or wherever the run goes on.
+            "run_paused" => {
+                self.code.stand();
+                self.read();
+                return Turn::Again;
+            }
             // Another try would be refused as well, and the run is still ours: whoever wrote the code has to know.
             "payload_too_large" | "commit_malformed" => {
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
@@ -237,6 +232,11 @@ impl Driver {
             // Who asked may have gone.
             drop(answer.send(self.code.query(&name, input)));
         }
+        let busy = self.in_flight.is_some() || self.checking.is_some() || self.code.has_running_steps();
+        if self.code.is_paused() && !busy {
+            // Its steps are recorded: whoever takes the run when it is resumed finds everything in the log.
+            return self.leave(true);
+        }
         if self.in_flight.is_some() || self.code.is_ended() || !self.code.is_at_rest() || self.checking.is_some() {
             return Turn::Wait;
         }
@@ -259,10 +259,10 @@ impl Driver {
 
     fn pause(&mut self, fault: Fault) -> Turn {
         let Some(report) = fault.into_pause() else { return self.leave(false) };
-        let (link, key, epoch) = (self.worker.link.clone(), self.key.clone(), self.epoch);
+        let (link, key, generation, epoch) = (self.worker.link.clone(), self.key.clone(), self.generation, self.epoch);
         self.leaving = Some(Box::pin(async move {
             // A run that somebody else has by now is not ours to pause; a store that is gone keeps the run as it was.
-            drop(link.pause(key.clone(), epoch, report).await);
+            drop(link.pause(key.clone(), generation, epoch, report).await);
             drop(link.release(key, epoch).await);
         }));
         Turn::Again

@@ -1,7 +1,7 @@
 //! Code that changes while runs are open.
 
 use onward::prelude::*;
-use onward::{Builder, Status};
+use onward::{Builder, Status, WhyPending};
 use onward_core::event::PauseReason;
 
 use crate::site::{count, eventually, on_both_stores, paused, until_logged, until_status};
@@ -121,6 +121,10 @@ on_both_stores! {
         assert_eq!(other.result().await.unwrap(), "v2");
         let view = run.view().await.unwrap();
         assert_eq!((view.head.status, view.head.version.unwrap().as_str()), (Status::Pending, "v1"));
+        assert_eq!(run.why_pending().await.unwrap(), Some(WhyPending::NoCompatibleWorker));
+        assert_eq!(other.why_pending().await.unwrap(), None, "it is over");
+        site.pass(&onward, days(1)).await;
+        assert_eq!(run.view().await.unwrap().head.status, Status::Pending, "nobody fails it");
         let unknown = onward.start::<String, _>("w", &()).version("v3").await.err().expect("nobody has v3");
         assert_eq!(unknown.code(), "unknown_kind");
         drop((run, other));

@@ -8,6 +8,7 @@ mod counterexamples;
 mod guards;
 mod life;
 mod parallel;
+mod pausing;
 mod questions;
 mod requests;
 mod signals;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward::prelude::*;
 use onward::{Status, join};
 
-use crate::site::{count, events, eventually, on_both_stores, until_status};
+use crate::site::{PAYLOAD_BYTES_MAX, count, events, eventually, on_both_stores, until_status};
 
 on_both_stores! {
     /// Scenarios 30 and 31.
@@ -145,5 +145,21 @@ on_both_stores! {
             run.signal("end", &()).await.unwrap();
             assert!(run.result().await.unwrap(), "{size}");
         }
+    }
+
+    async fn a_failure_that_is_too_long_is_cut_and_the_same_after_a_restart(site) {
+        async fn verbose(ctx: Ctx, (): ()) -> Result<usize> {
+            let text = || Failure::fatal("x".repeat(3 * PAYLOAD_BYTES_MAX)).with_details(onward_core::Payload::json(&vec![7; PAYLOAD_BYTES_MAX]).unwrap());
+            let failure = ctx.step("verbose", async || Err::<(), _>(text())).await.unwrap_err();
+            ctx.signal("end").recv::<()>().await?;
+            if failure.message.len() == onward_core::FAILURE_BYTES_MAX { Err(text()) } else { Ok(failure.message.len()) }
+        }
+        let onward = site.builder().await.workflow("verbose", verbose).cached_runs_max(0).start().await.unwrap();
+        let run = onward.start::<usize, _>("verbose", &()).await.unwrap();
+        until_status(&run, Status::Waiting).await;
+        run.signal("end", &()).await.unwrap();
+        until_status(&run, Status::Failed).await;
+        let failure = run.view().await.unwrap().outcome.unwrap().unwrap_err();
+        assert!(failure.message.ends_with("x… (cut)"));
     }
 }

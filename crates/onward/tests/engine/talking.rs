@@ -43,6 +43,25 @@ async fn all_records(mut attached: onward::Attached) -> Vec<Record> {
 }
 
 on_both_stores! {
+    /// Acknowledged is acknowledged: also when the code continues as new before it sees the request.
+    async fn a_cancel_that_comes_right_behind_what_makes_the_code_continue_is_not_lost(site) {
+        async fn renewed(ctx: Ctx, generation: u32) -> Result<u32> {
+            let got: u32 = ctx.signal("s").recv().await?;
+            ctx.continue_as_new(&(generation + got)).await
+        }
+        let onward = site.builder().await.workflow("renewed", renewed).start().await.unwrap();
+        let run = onward.start::<u32, _>("renewed", &0).id("r").await.unwrap();
+        until_status(&run, Status::Waiting).await;
+        // Both come in one batch when the run is resumed.
+        run.pause("").await.unwrap();
+        run.signal("s", &1u32).await.unwrap();
+        run.cancel("enough").await.unwrap();
+        run.resume().await.unwrap();
+        until_status(&run, Status::Canceled).await;
+        let view = run.view().await.unwrap();
+        assert_eq!((view.head.generation, view.cancel_reason.as_deref()), (1, Some("enough")));
+    }
+
     /// Scenario 41.
     async fn the_same_id_with_the_same_input_is_the_same_run_however_often_it_is_started(site) {
         let onward = site.builder().await.workflow("adder", adder).start().await.unwrap();

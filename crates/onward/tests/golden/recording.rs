@@ -184,8 +184,14 @@ pub fn continued() -> Log {
     while world.log().next_index() > log.next_index() || log.records().is_empty() {
         log = world.log().clone();
         let draft = world.activate().expect("the code replays").expect("the run does not wait");
-        let header =
-            CommitHeader { n: draft.n, epoch: Epoch(1), commit_id: CommitId(9), horizon: draft.horizon, waits: draft.waits };
+        let header = CommitHeader {
+            n: draft.n,
+            epoch: Epoch(1),
+            commit_id: CommitId(9),
+            horizon: draft.horizon,
+            waits: draft.waits,
+            is_standing: draft.is_standing,
+        };
         let record = Record { index: log.next_index(), at: world.now(), commit: Some(header), events: draft.events.clone() };
         let ends = record.ends_log();
         world.commit(draft);

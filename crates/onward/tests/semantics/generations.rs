@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use onward::prelude::*;
 use onward::select;
 use onward::testing::{World, replay};
-use onward_core::event::PauseReason;
+use onward_core::Status;
+use onward_core::event::{CancelRequested, PauseReason};
 
 use crate::{count, crash_and_pump, fire_next};
 
@@ -70,6 +71,75 @@ fn a_signal_set_aside_for_a_wait_goes_along_when_the_run_continues() {
     assert!(!world.commit(continuing));
     world.pump().unwrap();
     assert_eq!(world.output(), "[7]");
+}
+
+/// A request to cancel that comes behind the event that makes the code continue is the next generation's.
+#[test]
+fn a_cancel_that_the_code_had_no_chance_to_see_reaches_the_next_generation() {
+    async fn twice(ctx: Ctx, generation: u32) -> Result<u32> {
+        if generation < 2 {
+            let got: u32 = ctx.signal("s").recv().await?;
+            return ctx.continue_as_new(&(generation + got)).await;
+        }
+        ctx.on_failure("undo", || async { Ok::<_, Failure>(()) });
+        ctx.sleep(days(1)).await?;
+        Ok(generation)
+    }
+    let cancel = || CancelRequested { reason: "enough".to_owned() };
+    let mut world = World::new(twice, &1);
+    world.pump().unwrap();
+    world.signal("s", &1);
+    world.input(cancel()).unwrap();
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "failed: the run was canceled: enough");
+    assert_eq!(world.status(), Status::Canceled);
+    assert_eq!(count(&world, "step_completed"), 1, "it could clean up");
+
+    // The same when the request lands while the continuing commit is on its way.
+    let mut world = World::new(twice, &1);
+    world.pump().unwrap();
+    world.signal("s", &1);
+    let continuing = world.activate().unwrap().unwrap();
+    world.input(cancel()).unwrap();
+    assert!(!world.commit(continuing));
+    world.pump().unwrap();
+    assert_eq!(world.status(), Status::Canceled);
+
+    // Over a generation that looks at nothing, the request goes on and on.
+    async fn hasty(ctx: Ctx, generation: u32) -> Result<u32> {
+        match generation {
+            0 => {
+                ctx.signal("s").recv::<()>().await?;
+                ctx.continue_as_new(&1).await
+            }
+            1 => ctx.continue_as_new(&2).await,
+            _ => ctx.step("work", async || Ok::<_, Failure>(2)).await,
+        }
+    }
+    let mut world = World::new(hasty, &0);
+    world.pump().unwrap();
+    world.signal("s", &());
+    world.input(cancel()).unwrap();
+    crash_and_pump(&mut world);
+    assert_eq!(world.status(), Status::Canceled);
+}
+
+#[test]
+fn a_cancel_that_the_code_has_seen_does_not_follow_it() {
+    async fn stubborn(ctx: Ctx, generation: u32) -> Result<u32> {
+        match ctx.signal("s").recv::<u32>().await {
+            Err(failure) if failure.is_canceled() => ctx.continue_as_new(&(generation + 1)).await,
+            other => other,
+        }
+    }
+    let mut world = World::new(stubborn, &0);
+    world.pump().unwrap();
+    world.input(CancelRequested { reason: String::new() }).unwrap();
+    crash_and_pump(&mut world);
+    assert_eq!(world.status(), Status::Waiting);
+    world.signal("s", &7);
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "7");
 }
 
 #[test]

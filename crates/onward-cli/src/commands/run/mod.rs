@@ -2,6 +2,7 @@
 
 mod act;
 mod delete;
+mod deleted;
 mod events;
 mod list;
 mod show;
@@ -42,6 +43,8 @@ pub enum RunCommand {
     /// Delete closed runs with everything they left
     #[command(visible_alias = "rm")]
     Delete(delete::DeleteArgs),
+    /// List runs that were deleted by hand, and why
+    Deleted(deleted::DeletedArgs),
 }
 
 pub async fn execute(command: RunCommand, global: &Global) -> Result<ExitCode> {
@@ -56,5 +59,6 @@ pub async fn execute(command: RunCommand, global: &Global) -> Result<ExitCode> {
         RunCommand::Pause(args) => act::pause(args, global).await,
         RunCommand::Resume(args) => act::resume(args, global).await,
         RunCommand::Delete(args) => delete::execute(args, global).await,
+        RunCommand::Deleted(args) => deleted::execute(args, global).await,
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use onward_core::event::RunPaused;
 use onward_core::view::{Awaited, AwaitedKind, RunView};
-use onward_core::{Failure, Timestamp};
+use onward_core::{Failure, Status, Timestamp};
 
 use super::list::status_cell;
 use crate::args::Global;
@@ -64,6 +64,10 @@ fn tell_head(view: &RunView, now: Timestamp) -> String {
     let version = head.version.as_ref().map(|version| format!(", version {version}")).unwrap_or_default();
     add("kind", format!("{}{version}", head.kind).into());
     add("status", status_cell(head.status));
+    if head.status == Status::Pending {
+        // Which workers there are, only the process that has them knows.
+        add("waits for", format!("a worker that has `{}`{version}", head.kind).into());
+    }
     if head.generation > 0 {
         add("generation", format!("{}: it has continued as new", head.generation).into());
     }

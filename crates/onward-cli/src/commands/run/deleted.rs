@@ -1,0 +1,42 @@
+//! `onward run deleted`: what was deleted by hand, and why.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use onward_store::DeletedQuery;
+
+use crate::args::Global;
+use crate::directory::{open_to_read, run_key};
+use crate::output::document::DeletedRuns;
+use crate::output::{Table, print, print_json, say, time};
+
+#[derive(Debug, Args)]
+pub struct DeletedArgs {
+    /// Only runs of this id
+    id: Option<String>,
+    /// How many
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+}
+
+pub async fn execute(args: DeletedArgs, global: &Global) -> Result<ExitCode> {
+    let run = args.id.as_deref().map(run_key).transpose()?;
+    let query = DeletedQuery { run, limit: args.limit as usize, ..DeletedQuery::default() };
+    let runs = open_to_read(&global.directory())?.list_deleted(query).await?;
+    if global.json {
+        print_json(&DeletedRuns::from(&*runs))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if runs.is_empty() {
+        say("no deleted runs");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new(&["ID", "KIND", "DELETED", "REASON"]);
+    for run in &runs {
+        let deleted = time::ago(run.deleted_at, time::now());
+        table.row(vec![run.key.id.as_str().into(), run.kind.as_str().into(), deleted.into(), run.reason.as_str().into()]);
+    }
+    print(&table.take())?;
+    Ok(ExitCode::SUCCESS)
+}
