@@ -140,7 +140,7 @@ impl Code {
                 Err(failure) => return Poll::Ready(Err(failure)),
             }
         }
-        let polling = Polling { cell, arm: None };
+        let polling = Polling { cell, arm: None, limit: None };
         let waker = BorrowedWaker::new(&polling);
         let Some(future) = self.future.as_mut() else { return Poll::Pending };
         future.as_mut().poll(&mut Context::from_waker(&waker))

@@ -18,7 +18,7 @@ use super::{Ctx, Durable, name_or_misuse, payload_or_misuse};
 use crate::Result;
 use crate::cell::RunCell;
 use crate::code::panic_message;
-use crate::wake::{StepWaker, polling};
+use crate::wake::{StepWaker, held_back, polling};
 
 /// One try of a step, as its closure sees it.
 #[derive(Clone)]
@@ -120,6 +120,9 @@ fn scripted(call: &StepCall, attempt: u32) -> Option<Result<Payload>> {
 /// The number of the attempt to run, or the recorded outcome.
 fn next(call: &StepCall) -> impl Future<Output = Result<u32, Result<Payload>>> + '_ {
     poll_fn(move |cx| {
+        if held_back(cx, || call.cell.lock().engine.ready_at(&call.place)) {
+            return Poll::Pending;
+        }
         let mut state = call.cell.call("step");
         match state.engine.poll_step(&call.place) {
             StepPoll::Recorded(result) => Poll::Ready(Err(result)),
@@ -152,6 +155,9 @@ where
     type Output = Result<Payload>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Payload>> {
+        if held_back(cx, || None) {
+            return Poll::Pending;
+        }
         let cell = self.call.cell.clone();
         let driver = {
             let mut state = cell.lock();

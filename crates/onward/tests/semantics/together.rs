@@ -332,3 +332,98 @@ fn a_step_that_loses_a_select_is_recorded_or_forgotten_but_never_run_again() {
     assert_eq!(world.output(), "\"signal\"", "the signal stands before the step's result in the log");
     assert_eq!(*ran.lock().unwrap(), 1);
 }
+
+/// How the two tasks of [`tie`] are awaited.
+#[derive(serde::Serialize, serde::Deserialize, Clone, Copy, Debug)]
+enum Tie {
+    Race,
+    RaceOfBlocks,
+    RaceOfNested,
+    Select,
+    SelectOfBlocks,
+}
+
+/// Two tasks are answered before anybody awaits them.
+async fn tie(ctx: Ctx, (how, swapped): (Tie, bool)) -> Result<String> {
+    let mut tasks = vec![ctx.task::<String>("ask", &0), ctx.task::<String>("ask", &1)];
+    ctx.signal("go").recv::<()>().await?;
+    if swapped {
+        tasks.reverse();
+    }
+    match how {
+        Tie::Race => race(tasks).await,
+        Tie::RaceOfBlocks => race(tasks.into_iter().map(|task| async move { task.await })).await,
+        Tie::RaceOfNested => race(tasks.into_iter().map(|task| race([task]))).await,
+        Tie::Select => {
+            let [a, b] = <[_; 2]>::try_from(tasks).map_err(|_| Failure::fatal("two tasks"))?;
+            select! { first = a => first, first = b => first }
+        }
+        Tie::SelectOfBlocks => {
+            let [a, b] = <[_; 2]>::try_from(tasks).map_err(|_| Failure::fatal("two tasks"))?;
+            select! { first = async { a.await } => first, first = async { b.await } => first }
+        }
+    }
+}
+
+/// Rule 3.
+#[test]
+fn of_several_that_were_answered_before_the_one_with_the_lower_index_wins_whatever_the_order_of_the_list() {
+    for how in [Tie::Race, Tie::RaceOfBlocks, Tie::RaceOfNested, Tie::Select, Tie::SelectOfBlocks] {
+        for (swapped, second_is_first, crash) in (0..8).map(|bits| (bits & 1 > 0, bits & 2 > 0, bits & 4 > 0)).collect::<Vec<_>>()
+        {
+            let mut world = World::new(tie, &(how, swapped));
+            world.pump().unwrap();
+            let order = if second_is_first { [1, 0] } else { [0, 1] };
+            for nth in order {
+                complete_nth(&mut world, nth, &format!("\"task {nth}\""));
+            }
+            world.signal("go", &());
+            if crash {
+                world.crash();
+            }
+            world.pump().unwrap();
+            let expected = format!("\"task {}\"", order[0]);
+            assert_eq!(world.output(), expected, "{how:?}, swapped {swapped}, crash {crash}");
+        }
+    }
+}
+
+/// An arm that goes on to its second wait is not ahead of one whose only answer came in between.
+#[test]
+fn a_race_sees_the_answers_of_all_its_arms_in_the_order_of_the_log() {
+    async fn two_against_one(ctx: Ctx, _: ()) -> Result<String> {
+        let [a, b, c] = [0, 1, 2].map(|n| ctx.task::<String>("ask", &n));
+        ctx.signal("go").recv::<()>().await?;
+        type Arm = std::pin::Pin<Box<dyn Future<Output = Result<String>> + Send>>;
+        let two: Arm = Box::pin(async move {
+            a.await?;
+            c.await
+        });
+        race([two, Box::pin(b)]).await
+    }
+    let mut world = World::new(two_against_one, &());
+    world.pump().unwrap();
+    for nth in 0..3 {
+        complete_nth(&mut world, nth, &format!("\"task {nth}\""));
+    }
+    world.signal("go", &());
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "\"task 1\"");
+}
+
+/// The losers have not begun to wait: nothing is asked and given up for them, and a signal that is there stays.
+#[test]
+fn the_losers_of_a_race_that_is_decided_when_it_begins_leave_nothing_behind() {
+    async fn decided(ctx: Ctx, _: ()) -> Result<(u32, u32)> {
+        ctx.signal("go").recv::<()>().await?;
+        let first = race([ctx.signal("late").recv::<u32>(), ctx.signal("early").recv(), ctx.signal("never").recv()]).await?;
+        Ok((first, ctx.signal("late").count() as u32))
+    }
+    let mut world = World::new(decided, &());
+    world.signal("early", &1);
+    world.signal("late", &2);
+    world.signal("go", &());
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "[1,1]");
+    assert_eq!(count(&world, "signal_awaited"), 0);
+}
