@@ -25,6 +25,9 @@ impl Ctx {
     /// Handles `update(name)` from outside: `f` changes what it shares with the code, and its answer is recorded.
     ///
     /// Updates that came before the handler wait for it. `f` is run again on replay and must depend on nothing else.
+    ///
+    /// If `f` panics, the update is answered with a failure of code `panicked` and the run goes on, with whatever `f` had changed
+    /// until then: check first, change afterwards.
     pub fn update<I, O, F>(&self, name: &str, f: F)
     where
         I: DeserializeOwned,
