@@ -14,7 +14,8 @@
 //! - N3: nothing is delivered while a commit is in flight, so every horizon is at or past the commit before it (H4).
 //! - N4: every call has a place; a recorded call at that place must agree in kind, name and input (see [`matching`]).
 //! - N5: an activation commits if it asked for anything or looked into the mailbox, and before it waits with inputs or step
-//!   results taken: the commit before may have left the run pending, for it had more to do.
+//!   results taken: the commit before may have left the run pending, for it had more to do. A look does not lead to a commit
+//!   when nothing was delivered since a commit that covers a look: it says what is durable already.
 
 mod approval;
 mod call;
@@ -45,9 +46,9 @@ pub use step::StepPoll;
 use crate::event::{CarriedSignal, Divergence, PauseReason, RunPaused, SuspendReason};
 use crate::{Branch, Event, Index, Name, Payload, Place, Record, RunKey, Timestamp};
 use call::{Call, StepIdentity};
-use mailbox::Mailbox;
+use mailbox::{Looks, Mailbox};
 
-/// How many looks into the mailbox one event may lead to before the code is taken for spinning.
+/// How many looks into the mailbox one poll of the code may have before it is taken for spinning.
 const POLLS_MAX: u32 = 100_000;
 
 /// What the shell has to do next.
@@ -155,6 +156,8 @@ pub struct Engine {
     unsettled: bool,
     /// The code has looked at something that is not durable before the next commit.
     polled: bool,
+    looks: Looks,
+    /// How often the code has looked into the mailbox in this poll.
     polls: u32,
 
     main_line: u32,
@@ -205,6 +208,7 @@ impl Engine {
             in_flight: None,
             unsettled: false,
             polled: false,
+            looks: Looks::default(),
             polls: 0,
             main_line: 0,
             arms: BTreeMap::new(),
@@ -380,9 +384,9 @@ impl Engine {
         let Delivery { index, at, event } = delivery;
         self.delivered = Some(index);
         self.now = self.now.max(at);
-        self.polls = 0;
         if event.is_input() || event.is_step_result() {
             self.unsettled = true;
+            self.looks.outdate();
         }
         let woken = match event {
             Event::RunStarted(started) => {
@@ -432,9 +436,15 @@ impl Engine {
             Draft { n: self.next_commit, horizon: self.horizon, waits, carries: self.carries(&events), events: events.clone() };
         self.in_flight = Some(events);
         self.next_commit += 1;
+        self.settle();
+        Advance::Commit(draft)
+    }
+
+    /// A commit covers everything the code has seen.
+    fn settle(&mut self) {
         self.polled = false;
         self.unsettled = false;
-        Advance::Commit(draft)
+        self.looks.commit();
     }
 
     /// What the code asked for since the last commit. What is delivered in the batch in which the code has ended may still lead to
@@ -459,6 +469,11 @@ impl Engine {
             ));
         }
         Advance::Idle
+    }
+
+    /// The shell polls the code from now on, for whatever reason.
+    pub fn poll_begins(&mut self) {
+        self.polls = 0;
     }
 
     /// Whether the code is past everything recorded.

@@ -102,6 +102,7 @@ impl Code {
             return Ok(());
         }
         let cell = self.cell.clone();
+        cell.lock().engine.poll_begins();
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll_future(&cell)));
         match polled {
             Err(panic) => Err(self.panicked(&*panic)),

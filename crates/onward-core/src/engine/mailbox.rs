@@ -27,6 +27,33 @@ pub(super) struct Mailbox {
     pub reserved: BTreeMap<Index, Vec<Place>>,
 }
 
+/// What the code knows of the mailbox from looking into it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Looks {
+    /// It has never looked.
+    #[default]
+    Never,
+    /// It has looked since the last commit.
+    Open,
+    /// A commit covers its last look, and nothing was delivered since: whoever looks again sees the same.
+    Durable,
+    Outdated,
+}
+
+impl Looks {
+    pub fn commit(&mut self) {
+        if *self == Looks::Open {
+            *self = Looks::Durable;
+        }
+    }
+
+    pub fn outdate(&mut self) {
+        if *self == Looks::Durable {
+            *self = Looks::Outdated;
+        }
+    }
+}
+
 impl Mailbox {
     pub fn put(&mut self, signal: Signal) {
         let queue = self.unread.entry(signal.name.clone()).or_default();

@@ -44,8 +44,7 @@ impl Engine {
             return Err(self.diverged(index, recorded, Some(describe(&extra))));
         }
         self.next_commit += 1;
-        self.polled = false;
-        self.unsettled = false;
+        self.settle();
         Ok(())
     }
 
