@@ -14,7 +14,7 @@ use pin_project_lite::pin_project;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, Durable, name_or_misuse, payload_or_misuse};
+use super::{Ctx, Durable, name_or_misuse, payload_or_failure, payload_or_misuse};
 use crate::Result;
 use crate::cell::RunCell;
 use crate::code::panic_message;
@@ -192,9 +192,8 @@ where
         }
         let Some(future) = &mut self.future else { return Poll::Pending };
         if let Poll::Ready(result) = future.as_mut().poll(cx) {
-            let encode =
-                |value| Payload::json(&value).map_err(|error| Failure::fatal(format!("the result cannot be recorded: {error}")));
-            return Poll::Ready(result.map_err(|error| Failure::from_box(error.into())).and_then(encode));
+            let result = result.map_err(|error| Failure::from_box(error.into()));
+            return Poll::Ready(result.and_then(|value| payload_or_failure("the result", &value)));
         }
         let timed_out = self.sleep.as_mut().is_some_and(|sleep| sleep.as_mut().poll(cx).is_ready());
         if timed_out { Poll::Ready(Err(Failure::timed_out("the step"))) } else { Poll::Pending }

@@ -4,7 +4,7 @@ use onward_core::{Failure, Payload};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, name_or_misuse};
+use super::{Ctx, name_or_misuse, payload_or_failure};
 use crate::Result;
 use crate::cell::Answerer;
 use crate::code::answer_update;
@@ -55,6 +55,6 @@ where
     Box::new(move |payload: Payload| {
         let input = payload.read().map_err(|error| Failure::fatal(format!("the input does not fit: {error}")))?;
         let output = f(input)?;
-        Payload::json(&output).map_err(Failure::from)
+        payload_or_failure("the answer", &output)
     })
 }

@@ -358,6 +358,24 @@ fn a_value_that_is_not_json_is_told() {
 }
 
 #[test]
+fn a_float_that_is_not_a_number_is_told_wherever_the_code_passes_it() {
+    let task = paused(|ctx, ()| async move { ctx.task("work", &f64::NAN).await });
+    let child = paused(|ctx, ()| async move { ctx.child("work", &[f64::NAN]).await });
+    let signal = paused(|ctx, ()| async move {
+        ctx.send_signal("other", "reading", &Some(f64::NAN));
+        Ok(())
+    });
+    let state = paused(|ctx, ()| async move {
+        ctx.state().set("mean", &(1, f64::NAN));
+        Ok(())
+    });
+    let continued = paused(|ctx, ()| async move { ctx.continue_as_new(&f64::NAN).await });
+    for message in [task, child, signal, state, continued] {
+        says(&message, &["not a number cannot be recorded"]);
+    }
+}
+
+#[test]
 fn versions_in_the_wrong_order_are_told() {
     let message = paused(|ctx, ()| async move {
         ctx.version("change", 3, 2);
