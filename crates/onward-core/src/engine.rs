@@ -161,12 +161,14 @@ pub struct Engine {
     polls: u32,
 
     main_line: u32,
+    /// How many calls each arm has made whose combinator is not over.
     arms: BTreeMap<Branch, u32>,
     /// The arm whose code is being polled.
     branch: Branch,
     calls: BTreeMap<Place, Call>,
-    /// Steps the code no longer waits for, whose result may still be in the log.
-    dropped_steps: BTreeMap<Place, StepIdentity>,
+    /// Steps the code no longer waits for, whose result may still be in the log: at the latest in the commit of this number, which
+    /// was the next one when the step was dropped.
+    dropped_steps: BTreeMap<Place, (StepIdentity, u64)>,
     /// Steps that may start once the engine has caught up and what the code has seen is durable.
     deferred_steps: BTreeSet<Place>,
     running_steps: u32,
@@ -435,13 +437,15 @@ impl Engine {
         let draft =
             Draft { n: self.next_commit, horizon: self.horizon, waits, carries: self.carries(&events), events: events.clone() };
         self.in_flight = Some(events);
-        self.next_commit += 1;
         self.settle();
         Advance::Commit(draft)
     }
 
-    /// A commit covers everything the code has seen.
+    /// The next commit covers everything the code has seen, the commit before it included (H4).
     fn settle(&mut self) {
+        let commit = self.next_commit;
+        self.dropped_steps.retain(|_, (_, last)| *last >= commit);
+        self.next_commit += 1;
         self.polled = false;
         self.unsettled = false;
         self.looks.commit();
@@ -547,6 +551,19 @@ impl Engine {
         let place = self.branch.call(*ordinal);
         *ordinal += 1;
         place
+    }
+
+    /// The combinator with these arms is over: nothing is called in them again.
+    pub fn close_branches(&mut self, branches: &[Branch]) {
+        for branch in branches {
+            self.arms.remove(branch);
+        }
+    }
+
+    /// How many entries the engine keeps about what the code has asked for and is not over: what must not grow with the log.
+    pub fn entries(&self) -> usize {
+        let calls = self.calls.len() + self.arms.len() + self.dropped_steps.len() + self.deferred_steps.len();
+        calls + self.mailbox.entries() + self.updates.len() + self.wakes.len() + self.early.len()
     }
 
     /// Says whose code is polled from now on; returns whose was before.

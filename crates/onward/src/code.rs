@@ -132,7 +132,7 @@ impl Code {
         })
     }
 
-    fn poll_future(&mut self, cell: &RunCell) -> Poll<Result<Payload, Failure>> {
+    fn poll_future(&mut self, cell: &Arc<RunCell>) -> Poll<Result<Payload, Failure>> {
         if self.future.is_none() {
             let Some(input) = self.input.take() else { return Poll::Pending };
             match (self.handler)(Ctx::new(self.cell.clone()), input) {
@@ -183,6 +183,11 @@ impl Code {
 
     pub fn has_running_steps(&self) -> bool {
         self.cell.lock().engine.has_running_steps()
+    }
+
+    /// How many entries are kept in memory about what is not over.
+    pub fn entries(&self) -> usize {
+        self.cell.lock().entries()
     }
 
     pub fn open_calls(&self) -> Vec<String> {

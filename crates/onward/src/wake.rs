@@ -81,7 +81,7 @@ impl Limit {
 
 /// What a workflow waker stands for.
 pub(crate) struct Polling<'a> {
-    pub cell: &'a RunCell,
+    pub cell: &'a Arc<RunCell>,
     pub arm: Option<(&'a Arc<Arms>, u32)>,
     /// Everything is in sight without one.
     pub limit: Option<&'a Limit>,

@@ -164,10 +164,10 @@ impl Engine {
         match (&call.what, &call.answer) {
             (What::Step { .. }, _) => self.drop_step(place),
             (What::Signal { .. }, _) => self.drop_signal(place),
-            (What::Task { .. } | What::Child { .. } | What::Promise { .. } | What::Canceled, _) | (_, Answer::Ready { .. }) => {
+            (What::Task { .. } | What::Child { .. } | What::Canceled, _) | (_, Answer::Ready { .. }) => {
                 self.calls.remove(place);
             }
-            (What::Timer | What::Approval { .. }, _) => {
+            (What::Timer | What::Approval { .. } | What::Promise { .. }, _) => {
                 self.calls.remove(place);
                 self.out.push(WaitCanceled { place: place.clone() }.into());
             }

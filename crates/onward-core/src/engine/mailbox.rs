@@ -103,6 +103,11 @@ impl Mailbox {
         self.waiters.remove(&order).map(|(place, _)| place)
     }
 
+    /// Signals and calls in here, in whatever way.
+    pub fn entries(&self) -> usize {
+        self.unread.values().map(VecDeque::len).sum::<usize>() + self.waiters.len() + self.reserved.len()
+    }
+
     /// Everything unread.
     pub fn drain_all(&self) -> Vec<Signal> {
         self.unread.values().flatten().cloned().collect()

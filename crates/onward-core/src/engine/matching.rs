@@ -43,7 +43,6 @@ impl Engine {
             let (index, recorded) = missing.unwrap_or_else(|| (expected.next_index(), "nothing more at this point".to_owned()));
             return Err(self.diverged(index, recorded, Some(describe(&extra))));
         }
-        self.next_commit += 1;
         self.settle();
         Ok(())
     }
@@ -57,8 +56,8 @@ impl Engine {
                 other => Some(format!("{} at {place}", other.describe())),
             },
             None => match self.dropped_steps.get(place) {
-                Some(identity) if identity == recorded => None,
-                Some(identity) => Some(describe_step(identity, place)),
+                Some((identity, _)) if identity == recorded => None,
+                Some((identity, _)) => Some(describe_step(identity, place)),
                 None => return Err(self.diverged(index, describe_step(recorded, place), None)),
             },
         };

@@ -9,10 +9,12 @@ mod select;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use onward_core::Branch;
 
+use crate::cell::RunCell;
 use crate::wake::{Arms, BorrowedWaker, Limit, Polling, polling};
 
 pub use join::{JoinAll, JoinAllSettled, JoinTuple, Race, join_all, join_all_settled, join_tuple, race, try_join_tuple};
@@ -21,7 +23,8 @@ pub use select::{Arm, Probe, SelectTuple, Selected, ViaDurable, ViaOpaque, selec
 /// Which arms of one combinator there are, and which have to be polled.
 #[derive(Default)]
 pub(crate) struct Scope {
-    arms: Option<std::sync::Arc<Arms>>,
+    cell: Option<Arc<RunCell>>,
+    arms: Option<Arc<Arms>>,
     branches: Vec<Branch>,
     seen: u64,
     ready: Vec<u32>,
@@ -37,6 +40,7 @@ impl Scope {
         let first = self.arms.is_none();
         let arms = self.arms.get_or_insert_with(|| Arms::new(parent));
         if first {
+            self.cell = Some(polling.cell.clone());
             let place = state.engine.next_place();
             self.branches = (0..count as u32).map(|arm| Branch::of_arm(&place, arm)).collect();
         }
@@ -92,6 +96,14 @@ impl Scope {
         let polled = future.poll(&mut Context::from_waker(&waker));
         outer.cell.lock().engine.enter_branch(before);
         polled
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        if let Some(cell) = &self.cell {
+            cell.lock().engine.close_branches(&self.branches);
+        }
     }
 }
 

@@ -150,8 +150,8 @@ tuples! {
 
 /// Waits for the first of several futures, in the order of the log, and drops the others.
 ///
-/// The winner is the same on every replay. To keep a loser, pass `&mut future`. Dropping a `sleep`, `recv` or `approval`
-/// gives the wait up (a signal set aside for it goes back); tasks and children go on unless they are canceled; a step that
+/// The winner is the same on every replay. To keep a loser, pass `&mut future`. Dropping a `sleep`, `recv`, `approval` or
+/// `promise` gives the wait up (a signal set aside for it goes back); tasks and children go on unless they are canceled; a step that
 /// runs is dropped.
 ///
 /// ```

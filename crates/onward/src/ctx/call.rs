@@ -69,6 +69,7 @@ impl<T: DeserializeOwned> Future for Call<T> {
                 Poll::Pending
             }
             Some(result) => {
+                state.unwatch(&self.place);
                 drop(state);
                 self.over = true;
                 Poll::Ready(result.and_then(|payload| Ok(payload.read()?)))
@@ -80,7 +81,7 @@ impl<T: DeserializeOwned> Future for Call<T> {
 impl<T> Drop for Call<T> {
     fn drop(&mut self) {
         if !self.over {
-            self.cell.lock().engine.drop_call(&self.place);
+            self.cell.lock().drop_call(&self.place);
         }
     }
 }

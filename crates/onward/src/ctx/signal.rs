@@ -190,6 +190,7 @@ impl<T: DeserializeOwned> Recv<T> {
                 Poll::Pending
             }
             Some(result) => {
+                state.unwatch(&self.place);
                 drop(state);
                 self.waiting = false;
                 let name = name.unwrap_or_else(|| Name::new("canceled").expect("a constant name"));
@@ -217,7 +218,7 @@ impl<T: DeserializeOwned> Durable for Recv<T> {
 impl<T> Drop for Recv<T> {
     fn drop(&mut self) {
         if self.waiting {
-            self.cell.lock().engine.drop_call(&self.place);
+            self.cell.lock().drop_call(&self.place);
         }
     }
 }

@@ -77,7 +77,7 @@ struct StepCall {
 /// The futures may be gone before the call is: then the code has lost interest.
 impl Drop for StepCall {
     fn drop(&mut self) {
-        self.cell.lock().engine.drop_call(&self.place);
+        self.cell.lock().drop_call(&self.place);
     }
 }
 

@@ -305,7 +305,7 @@ impl Script {
         let shared =
             Shared { deps: Arc::new(self.registry.deps.clone()), script: Some(steps.clone()), runtime, ..Shared::default() };
         let world = World::with_handler(self.handler.clone(), self.input.clone(), shared, seed).waking(background::waker());
-        let world = if self.shadow { world } else { world.without_shadow() };
+        let world = if self.shadow { world } else { world.without_shadow_replay() };
         let started = world.now();
         let mut timeline = self.timeline.clone();
         timeline.sort_by_key(|(after, _)| *after);

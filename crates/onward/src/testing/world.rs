@@ -104,7 +104,8 @@ impl World {
         self
     }
 
-    pub(crate) fn without_shadow(mut self) -> World {
+    /// Does not replay the log after every commit: for very long runs.
+    pub fn without_shadow_replay(mut self) -> World {
         self.shadow = false;
         self
     }
@@ -188,10 +189,9 @@ impl World {
             Some(code) => code,
             None => Code::new(key(), self.handler.clone(), &self.shared),
         };
-        for record in self.log.records() {
-            if record.index >= code.next_feed() {
-                code.feed(record.clone());
-            }
+        let fed = self.log.records().partition_point(|record| record.index < code.next_feed());
+        for record in &self.log.records()[fed..] {
+            code.feed(record.clone());
         }
         let need = code.advance(&self.waker);
         self.code = Some(code);
@@ -245,6 +245,21 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// How many timers run.
+    pub fn open_timers(&self) -> usize {
+        self.timers.len()
+    }
+
+    /// How many approvals and promises are open.
+    pub fn open_waits(&self) -> usize {
+        self.waits.len()
+    }
+
+    /// How many entries the run keeps in memory about what is not over: for tests of what must not grow.
+    pub fn entries(&self) -> usize {
+        self.code.as_ref().map_or(0, Code::entries)
     }
 
     pub(crate) fn has_running_steps(&self) -> bool {

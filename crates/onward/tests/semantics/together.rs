@@ -427,3 +427,44 @@ fn the_losers_of_a_race_that_is_decided_when_it_begins_leave_nothing_behind() {
     assert_eq!(world.output(), "[1,1]");
     assert_eq!(count(&world, "signal_awaited"), 0);
 }
+
+/// What a run that lives long does over and over: steps that win and lose, waits that are given up.
+async fn over_and_over(ctx: Ctx, rounds: u32) -> Result<u32> {
+    for round in 0..rounds {
+        ctx.step("plain", async || Ok::<_, Failure>(round)).await?;
+        race([0, 1].map(|lane| ctx.step("raced", async move || Ok::<_, Failure>(lane)))).await?;
+        select! {
+            done = async { ctx.step("in a block", async || Ok::<_, Failure>(())).await } => done?,
+            stopped = ctx.signal("stop").recv::<()>() => stopped?,
+            slept = ctx.sleep(secs(60)) => slept?,
+            promised = ctx.promise::<()>("never").within(secs(60)) => promised?,
+        }
+        let (left, right) = onward::join!(async { ctx.random() }, async { ctx.random() });
+        if left == right {
+            return Err(Failure::fatal("two arms drew the same number"));
+        }
+    }
+    ctx.signal("end").recv::<()>().await?;
+    Ok(rounds)
+}
+
+#[test]
+fn what_a_run_keeps_in_memory_does_not_grow_with_what_it_has_done() {
+    const ROUNDS: u32 = 100_000 / 4;
+    let mut world = World::new(over_and_over, &ROUNDS).without_shadow_replay();
+    let mut most = 0;
+    while let Some(draft) = world.activate().unwrap() {
+        most = most.max(world.entries());
+        world.commit(draft);
+    }
+    assert!(most < 20, "{most} entries at a time");
+    assert_eq!(world.entries(), 2, "the wait for the end, as a call and in the mailbox");
+    assert_eq!((world.open_timers(), world.open_waits()), (0, 0), "a promise that is dropped is withdrawn");
+
+    world.crash();
+    assert_eq!(world.activate().unwrap(), None);
+    assert_eq!(world.entries(), 2, "as much after a replay");
+    world.signal("end", &());
+    world.pump().unwrap();
+    assert_eq!(world.output(), ROUNDS.to_string());
+}
