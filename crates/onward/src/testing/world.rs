@@ -25,6 +25,8 @@ pub struct World {
     shared: Shared,
     head: RunHead,
     log: Log,
+    /// The logs of the generations before this one.
+    past: Vec<Log>,
     code: Option<Code>,
     now: Timestamp,
     next_id: u64,
@@ -81,6 +83,7 @@ impl World {
             shared,
             head,
             log,
+            past: Vec::new(),
             code: None,
             now,
             next_id: 1,
@@ -118,8 +121,19 @@ impl World {
         self.now = self.now.after(span);
     }
 
+    /// The log of the current generation.
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// The logs of the generations before the current one, oldest first.
+    pub fn past_logs(&self) -> &[Log] {
+        &self.past
+    }
+
+    /// How often the run has continued as new.
+    pub fn generation(&self) -> u32 {
+        self.head.generation
     }
 
     pub fn status(&self) -> Status {
@@ -218,7 +232,9 @@ impl World {
                     code.committed(header, index, self.now);
                 }
                 if self.shadow {
-                    self.shadow_replay();
+                    let log = std::mem::take(&mut self.log);
+                    self.shadow_replay(&log);
+                    self.log = log;
                 }
                 true
             }
@@ -270,8 +286,10 @@ impl World {
         self.code.as_ref().map(Code::open_calls).unwrap_or_default()
     }
 
-    pub(crate) fn into_log(self) -> Log {
-        self.log
+    /// The logs of all generations, oldest first.
+    pub(crate) fn into_logs(mut self) -> Vec<Log> {
+        self.past.push(self.log);
+        self.past
     }
 
     /// The process dies: everything that was only in memory is gone.
@@ -329,10 +347,16 @@ impl World {
         let epoch = Epoch(self.head.epoch.0 + 1);
         let (head, record) = RunHead::start(successor.key, successor.started, self.now);
         self.head = RunHead { epoch, ..head };
-        self.log = Log::default();
+        let past = std::mem::take(&mut self.log);
         self.log.push(record).expect("a log begins with its start");
         self.code = None;
         self.refusals = 0;
+        // A child of the old log has nobody to answer.
+        self.sent.retain(|delivery| !matches!(delivery, onward_core::run::Delivery::Start(_)));
+        if self.shadow {
+            self.shadow_replay(&past);
+        }
+        self.past.push(past);
     }
 
     /// The next timer that is due, if the run is not paused.
@@ -349,14 +373,14 @@ impl World {
         }
     }
 
-    /// Replays the whole log in a fresh engine and insists on every byte.
-    fn shadow_replay(&mut self) {
-        let code = replay_log(&key(), &self.handler, self.log.records(), &self.shared, true);
+    /// Replays a whole log in a fresh engine and insists on every byte.
+    fn shadow_replay(&mut self, log: &Log) {
+        let code = replay_log(&key(), &self.handler, log.records(), &self.shared, true);
         self.shadow_replays += 1;
         match code {
             Ok(_) => {}
             Err(fault @ (Fault::Misuse(_) | Fault::Stuck(_) | Fault::Panicked(_))) => self.found = Some(fault),
-            Err(fault) => panic!("the log does not replay: {fault:?}\n{}", self.log.to_json_lines()),
+            Err(fault) => panic!("the log does not replay: {fault:?}\n{}", log.to_json_lines()),
         }
     }
 }
