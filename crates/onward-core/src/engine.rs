@@ -185,6 +185,8 @@ pub struct Engine {
     wakes: VecDeque<Wake>,
     fault: Option<Fault>,
     ended: bool,
+    /// The next commit leaves out the end that the code has asked for.
+    postpones_end: bool,
     detached: bool,
     /// Compare every byte the code asked for, not only what identifies a call.
     strict: bool,
@@ -231,6 +233,7 @@ impl Engine {
             wakes: VecDeque::new(),
             fault: None,
             ended: false,
+            postpones_end: false,
             detached: false,
             strict: false,
             was_live: false,
@@ -316,6 +319,9 @@ impl Engine {
             }
             if let Some(expected) = self.expected.take() {
                 self.match_commit(expected)?;
+            }
+            if self.postpones_end {
+                return Ok(self.postpone_end());
             }
             if self.begin_batch()? {
                 continue;
@@ -433,6 +439,11 @@ impl Engine {
         if self.ended && !self.out.iter().any(Event::ends_log) {
             return Advance::Idle;
         }
+        self.draft(waits)
+    }
+
+    /// Hands what the code asked for to the store.
+    fn draft(&mut self, waits: bool) -> Advance {
         let events = self.take_out();
         let draft =
             Draft { n: self.next_commit, horizon: self.horizon, waits, carries: self.carries(&events), events: events.clone() };

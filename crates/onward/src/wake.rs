@@ -64,6 +64,11 @@ impl Limit {
         Limit { up_to, next: AtomicU64::new(u64::MAX) }
     }
 
+    /// Whether nothing at all is in sight.
+    pub fn is_blind(&self) -> bool {
+        self.up_to.is_none()
+    }
+
     /// The lowest index that was held back.
     pub fn next(&self) -> Option<Index> {
         Some(self.next.load(Ordering::Relaxed)).filter(|next| *next != u64::MAX).map(Index)

@@ -199,6 +199,11 @@ impl Engine {
 }
 
 impl Call {
+    /// Whether it was asked for since the last commit.
+    pub(super) fn is_asked_in(&self, out_batch: u64) -> bool {
+        self.asked.is_some_and(|(batch, _)| batch == out_batch)
+    }
+
     /// The event that tells the runtime to stop working on this call.
     pub(super) fn give_up(&self, place: &Place) -> Option<Event> {
         let place = place.clone();

@@ -5,7 +5,7 @@
 
 use super::call::StepIdentity;
 use super::{Engine, Fault};
-use crate::event::Divergence;
+use crate::event::{Divergence, SuspendReason};
 use crate::{Event, Hash, Index, Payload, Place, Record};
 
 /// The last call on which code and log agreed; put into words only when they no longer do.
@@ -25,7 +25,11 @@ impl Engine {
 
     /// Holds what the code asked for in this activation against the recorded commit.
     pub(super) fn match_commit(&mut self, expected: Record) -> Result<(), Fault> {
-        let mut asked = self.take_out().into_iter();
+        let mut asked = self.take_out();
+        let postponed =
+            matches!(expected.events.last(), Some(Event::RunSuspended(last)) if last.reason == SuspendReason::Continuing);
+        let end = asked.pop_if(|event| postponed && matches!(event, Event::RunContinued(_)));
+        let mut asked = asked.into_iter();
         for (index, recorded) in expected.indexed().filter(|(_, event)| is_asked(event)) {
             match asked.next() {
                 Some(event) if recorded == &event || (!self.strict && agrees(recorded, &event)) => {
@@ -44,6 +48,7 @@ impl Engine {
             return Err(self.diverged(index, recorded, Some(describe(&extra))));
         }
         self.settle();
+        self.out.extend(end);
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! The end of a run: its result, its failure, or its next generation.
 
-use super::Engine;
-use crate::event::{CarriedSignal, RunCanceled, RunCompleted, RunContinued, RunFailed};
+use super::mailbox::Looks;
+use super::{Advance, Engine};
+use crate::event::{CarriedSignal, RunCanceled, RunCompleted, RunContinued, RunFailed, RunSuspended, SuspendReason};
 use crate::{Event, Failure, Payload};
 
 impl Engine {
@@ -30,12 +31,24 @@ impl Engine {
     }
 
     /// The store refused an ending commit because inputs came in between, and they cannot matter to code that has asked
-    /// to continue as new: they go along. Call after feeding them; the next draft has the new horizon.
+    /// to continue as new: they go along. Call after feeding them.
     pub fn retry_continue(&mut self) {
-        if let Some(events) = self.in_flight.take() {
-            self.out = events;
-            self.next_commit -= 1;
-        }
+        let Some(events) = self.in_flight.take() else { return };
+        self.next_commit -= 1;
+        // The next horizon covers inputs that the code has not seen. What it saw of the mailbox, and what it asked for because of that,
+        // needs a commit with the old one (N1).
+        self.postpones_end = events.len() > 1 || self.looks == Looks::Durable;
+        self.out = events;
+    }
+
+    /// Commits everything but the end, as of the horizon at which the code asked for it.
+    pub(super) fn postpone_end(&mut self) -> Advance {
+        self.postpones_end = false;
+        let end = self.out.pop();
+        self.out.push(RunSuspended { reason: SuspendReason::Continuing }.into());
+        let advance = self.draft(true);
+        self.out.extend(end);
+        advance
     }
 
     /// Whether the commit in flight continues the run as new.

@@ -152,11 +152,17 @@ impl Engine {
         (self.looks != Looks::Never).then_some(Wake::All)
     }
 
-    fn look(&mut self) {
+    /// The code goes on because nothing has answered it: had a signal been there, it might have gone another way. That is a look into
+    /// the mailbox, whatever it is called.
+    pub fn saw_nothing(&mut self) {
         if self.looks != Looks::Durable {
             self.looks = Looks::Open;
             self.polled = true;
         }
+    }
+
+    fn look(&mut self) {
+        self.saw_nothing();
         self.polls += 1;
         if self.polls == POLLS_MAX {
             self.misuse(format!(
@@ -170,6 +176,9 @@ impl Engine {
     pub(super) fn drop_signal(&mut self, place: &Place) {
         self.mailbox.stop_waiting(place);
         let Some(call) = self.calls.remove(place) else { return };
+        if call.is_asked_in(self.out_batch) {
+            self.saw_nothing(); // nobody has waited for anything in between
+        }
         let signal = match call.answer {
             Answer::Reserved(signal) => {
                 if let Some(places) = self.mailbox.reserved.get_mut(&signal.index) {

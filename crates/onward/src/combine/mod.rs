@@ -67,6 +67,9 @@ impl Scope {
         let mut limit = Limit::new(None);
         while arms.len() > 1 {
             if arms.iter().any(|arm| poll(*arm, Some(&limit))) {
+                if limit.is_blind() {
+                    ours(cx).cell.lock().engine.saw_nothing();
+                }
                 return;
             }
             match (limit.next(), around) {

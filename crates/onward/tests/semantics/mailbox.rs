@@ -222,3 +222,30 @@ fn looking_for_a_signal_beside_a_step_commits_once_for_each_thing_that_may_have_
         assert_eq!(world.output(), "[2,7]", "the second attempt of the step, and the signal");
     }
 }
+
+/// A wait that is given up at once is a look: what follows from it must not start before it is durable (N2).
+#[test]
+fn a_wait_that_is_given_up_at_once_is_durable_before_a_step_follows_from_it() {
+    async fn look_in_disguise(ctx: Ctx, way: u32) -> Result<bool> {
+        let recv = ctx.signal("s").recv::<u32>();
+        let found = match way {
+            0 => onward::select! { found = recv => found.is_ok(), nothing = async { false } => nothing },
+            1 => {
+                type Arm = std::pin::Pin<Box<dyn Future<Output = Result<bool>> + Send>>;
+                let recv: Arm = Box::pin(async { Ok(recv.await? > 0) });
+                race([recv, Box::pin(async { Ok(false) })]).await?
+            }
+            _ => matches!(futures::future::select(recv, futures::future::ready(())).await, futures::future::Either::Left(_)),
+        };
+        ctx.step(if found { "found" } else { "nothing" }, async || Ok::<_, Failure>(found)).await
+    }
+    for way in 0..3 {
+        let mut world = World::new(look_in_disguise, &way);
+        let looked = world.activate().unwrap().unwrap();
+        assert!(looked.events.iter().all(|event| !event.is_step_result()), "way {way}: {looked:?}");
+        assert!(world.commit(looked));
+        world.signal("s", &1);
+        crash_and_pump(&mut world);
+        assert_eq!(world.output(), "false", "way {way}");
+    }
+}
