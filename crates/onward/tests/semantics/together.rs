@@ -344,6 +344,7 @@ enum Tie {
 }
 
 /// Two tasks are answered before anybody awaits them.
+#[allow(clippy::redundant_async_block, reason = "a block hides what it awaits, and that is the point")]
 async fn tie(ctx: Ctx, (how, swapped): (Tie, bool)) -> Result<String> {
     let mut tasks = vec![ctx.task::<String>("ask", &0), ctx.task::<String>("ask", &1)];
     ctx.signal("go").recv::<()>().await?;
