@@ -20,12 +20,13 @@ const PARTS: &[Part] = &[
         run(cargo(repository).args(["test", "--workspace", "--exclude", "examples", "--no-fail-fast"]).args(targets))
     }),
     ("doc tests", |repository| run(cargo(repository).args(["test", "--quiet", "--workspace", "--no-fail-fast", "--doc"]))),
-    // Runs every example once and compares what it prints. The whole workspace is named, because a part of it is built with other
+    // Runs every example once and compares what it prints, the one of the README included. The whole workspace is named, because a part of it is built with other
     // features, and so once more.
     ("examples", |repository| {
         // Asked for as tests, examples are built as nothing else; the programs themselves are what is run.
         run(cargo(repository).args(["build", "--workspace", "--examples"]))?;
-        run(cargo(repository).args(["test", "--workspace", "--no-fail-fast", "--examples", "--test", "examples"]))
+        let targets = ["--examples", "--test", "examples", "--test", "readme"];
+        run(cargo(repository).args(["test", "--workspace", "--no-fail-fast"]).args(targets))
     }),
 ];
 

@@ -14,7 +14,8 @@
 //! - N3: nothing is delivered while a commit is in flight, so every horizon is at or past the commit before it (H4).
 //! - N4: every call has a place; a recorded call at that place must agree in kind, name and input (see [`matching`]).
 //! - N5: an activation commits if it asked for anything or looked into the mailbox, and before it waits with inputs or step
-//!   results taken: the commit before may have left the run pending, for it had more to do.
+//!   results taken: the commit before may have left the run pending, for it had more to do. A look does not lead to a commit
+//!   when nothing was delivered since a commit that covers a look: it says what is durable already.
 //! - N6: a run that is paused is shown nothing more and starts nothing; what its running steps bring is recorded at the horizon
 //!   at which it stands (see [`standing`]).
 
@@ -50,9 +51,9 @@ use crate::failure::{FAILURE_BYTES_MAX, cut};
 use crate::run::{Carries, Commit};
 use crate::{Branch, CommitId, Epoch, Event, Index, Name, Payload, Place, Record, RunKey, Timestamp};
 use call::{Call, StepIdentity};
-use mailbox::Mailbox;
+use mailbox::{Looks, Mailbox};
 
-/// How many looks into the mailbox one event may lead to before the code is taken for spinning.
+/// How many looks into the mailbox one poll of the code may have before it is taken for spinning.
 const POLLS_MAX: u32 = 100_000;
 
 /// What the shell has to do next.
@@ -173,15 +174,19 @@ pub struct Engine {
     unsettled: bool,
     /// The code has looked at something that is not durable before the next commit.
     polled: bool,
+    looks: Looks,
+    /// How often the code has looked into the mailbox in this poll.
     polls: u32,
 
     main_line: u32,
+    /// How many calls each arm has made whose combinator is not over.
     arms: BTreeMap<Branch, u32>,
     /// The arm whose code is being polled.
     branch: Branch,
     calls: BTreeMap<Place, Call>,
-    /// Steps the code no longer waits for, whose result may still be in the log.
-    dropped_steps: BTreeMap<Place, StepIdentity>,
+    /// Steps the code no longer waits for, whose result may still be in the log: at the latest in the commit of this number, which
+    /// was the next one when the step was dropped.
+    dropped_steps: BTreeMap<Place, (StepIdentity, u64)>,
     /// Steps that may start once the engine has caught up and what the code has seen is durable.
     deferred_steps: BTreeSet<Place>,
     running_steps: u32,
@@ -198,6 +203,8 @@ pub struct Engine {
     wakes: VecDeque<Wake>,
     fault: Option<Fault>,
     ended: bool,
+    /// The next commit leaves out the end that the code has asked for.
+    postpones_end: bool,
     detached: bool,
     /// Compare every byte the code asked for, not only what identifies a call.
     strict: bool,
@@ -224,6 +231,7 @@ impl Engine {
             in_flight: None,
             unsettled: false,
             polled: false,
+            looks: Looks::default(),
             polls: 0,
             main_line: 0,
             arms: BTreeMap::new(),
@@ -244,6 +252,7 @@ impl Engine {
             wakes: VecDeque::new(),
             fault: None,
             ended: false,
+            postpones_end: false,
             detached: false,
             strict: false,
             was_live: false,
@@ -335,6 +344,9 @@ impl Engine {
             if let Some(advance) = self.advance_standing() {
                 return Ok(advance);
             }
+            if self.postpones_end {
+                return Ok(self.postpone_end());
+            }
             if self.begin_batch()? {
                 continue;
             }
@@ -404,9 +416,9 @@ impl Engine {
         let Delivery { index, at, event } = delivery;
         self.delivered = Some(index);
         self.now = self.now.max(at);
-        self.polls = 0;
         if event.is_input() || event.is_step_result() {
             self.unsettled = true;
+            self.looks.outdate();
         }
         let woken = match event {
             Event::RunStarted(started) => {
@@ -455,13 +467,19 @@ impl Engine {
         if self.ended && !self.out.iter().any(Event::ends_log) {
             return Advance::Idle;
         }
-        let events = self.take_out();
-        self.polled = false;
-        self.unsettled = false;
-        self.draft(events, waits, false)
+        self.draft(waits)
     }
 
-    fn draft(&mut self, events: Vec<Event>, waits: bool, is_standing: bool) -> Advance {
+    /// Hands what the code asked for to the store.
+    fn draft(&mut self, waits: bool) -> Advance {
+        let events = self.take_out();
+        let advance = self.commit(events, waits, false);
+        self.settle();
+        advance
+    }
+
+    /// Puts events in flight, as the next commit.
+    fn commit(&mut self, events: Vec<Event>, waits: bool, is_standing: bool) -> Advance {
         let (n, horizon, carries) = (self.next_commit, self.horizon, self.carries(&events));
         self.in_flight = Some(events.clone());
         self.next_commit += 1;
@@ -475,6 +493,15 @@ impl Engine {
             self.out.splice(0..0, events);
             self.next_commit -= 1;
         }
+    }
+
+    /// The last commit covers everything the code has seen, the commit before it included (H4).
+    fn settle(&mut self) {
+        let last = self.next_commit - 1;
+        self.dropped_steps.retain(|_, (_, recorded_by)| *recorded_by >= last);
+        self.polled = false;
+        self.unsettled = false;
+        self.looks.commit();
     }
 
     /// What the code asked for since the last commit. What is delivered in the batch in which the code has ended may still lead to
@@ -499,6 +526,11 @@ impl Engine {
             ));
         }
         Advance::Idle
+    }
+
+    /// The shell polls the code from now on, for whatever reason.
+    pub fn poll_begins(&mut self) {
+        self.polls = 0;
     }
 
     /// Whether the code is past everything recorded.
@@ -572,6 +604,19 @@ impl Engine {
         let place = self.branch.call(*ordinal);
         *ordinal += 1;
         place
+    }
+
+    /// The combinator with these arms is over: nothing is called in them again.
+    pub fn close_branches(&mut self, branches: &[Branch]) {
+        for branch in branches {
+            self.arms.remove(branch);
+        }
+    }
+
+    /// How many entries the engine keeps about what the code has asked for and is not over: what must not grow with the log.
+    pub fn entries(&self) -> usize {
+        let calls = self.calls.len() + self.arms.len() + self.dropped_steps.len() + self.deferred_steps.len();
+        calls + self.mailbox.entries() + self.updates.len() + self.wakes.len() + self.early.len()
     }
 
     /// Says whose code is polled from now on; returns whose was before.

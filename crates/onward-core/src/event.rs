@@ -486,6 +486,9 @@ numbered! {
         0 => Polled,
         /// The code took note of inputs without asking for anything.
         1 => Settled,
+        /// The code has asked to continue as new, and inputs came before that was recorded. What it saw and asked for until then stands
+        /// in this commit; the end follows in a later one, which takes the inputs along.
+        2 => Continuing,
     }
 }
 

@@ -10,6 +10,7 @@ pub mod codec;
 pub mod engine;
 pub mod event;
 pub mod failure;
+mod finite;
 pub mod hash;
 pub mod id;
 pub mod log;

@@ -1,6 +1,8 @@
 //! User data: opaque bytes with a content type.
 //!
-//! Invariant P1 (L22): bytes in are bytes out, on every store and door.
+//! Invariants:
+//! - P1 (L22): bytes in are bytes out, on every store and door.
+//! - P2: a value that JSON cannot say is refused when it is written, not found missing when it is read.
 
 use std::fmt;
 
@@ -24,9 +26,9 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// The JSON text of `value`.
+    /// The JSON text of `value`. A float that is not finite is an error: JSON would make a null of it.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Payload, serde_json::Error> {
-        Ok(Payload::from_json_text(serde_json::to_vec(value)?))
+        Ok(Payload::from_json_text(crate::finite::to_json(value)?))
     }
 
     /// Takes text that is JSON already; it is stored as it is.

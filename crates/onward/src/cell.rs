@@ -41,7 +41,7 @@ pub(crate) trait StepScript: Send + Sync {
 
 pub(crate) struct State {
     pub engine: Engine,
-    /// The arm in which the call at a place is awaited.
+    /// The arm in which the call at a place is awaited, until the call is answered or over.
     watchers: HashMap<Place, (Arc<Arms>, u32)>,
     /// Grows when every arm of every combinator has to look.
     pub poll_all: u64,
@@ -134,6 +134,24 @@ impl State {
                 }
             }
         }
+    }
+
+    /// The code no longer waits for the call at `place`.
+    pub fn drop_call(&mut self, place: &Place) {
+        self.unwatch(place);
+        self.engine.drop_call(place);
+    }
+
+    /// The call at `place` is over.
+    pub fn unwatch(&mut self, place: &Place) {
+        if !self.watchers.is_empty() {
+            self.watchers.remove(place);
+        }
+    }
+
+    /// How many entries are kept about what is not over.
+    pub fn entries(&self) -> usize {
+        self.engine.entries() + self.watchers.len()
     }
 
     /// Remembers in which arm the call at `place` is awaited.

@@ -13,7 +13,7 @@ use onward_core::event::UpdateReceived;
 use onward_core::log::CommitHeader;
 use onward_core::{Event, Failure, Index, Name, Payload, Record, RunKey, Timestamp};
 
-use crate::cell::{Deps, Emitter, RunCell, StepScript};
+use crate::cell::{Answerer, Deps, Emitter, RunCell, StepScript};
 use crate::ctx::Ctx;
 use crate::foreign;
 use crate::wake::{BorrowedWaker, Polling};
@@ -83,8 +83,7 @@ impl Code {
                     self.poll()?;
                 }
                 Advance::Update(update) => {
-                    let answered = catch_unwind(AssertUnwindSafe(|| answer_update(&self.cell, update)));
-                    answered.map_err(|panic| self.panicked(&*panic))?;
+                    answer_update(&self.cell, update);
                     self.cell.lock().poll_all += 1;
                     self.poll()?;
                 }
@@ -103,6 +102,7 @@ impl Code {
             return Ok(());
         }
         let cell = self.cell.clone();
+        cell.lock().engine.poll_begins();
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll_future(&cell)));
         match polled {
             Err(panic) => Err(self.panicked(&*panic)),
@@ -132,7 +132,7 @@ impl Code {
         })
     }
 
-    fn poll_future(&mut self, cell: &RunCell) -> Poll<Result<Payload, Failure>> {
+    fn poll_future(&mut self, cell: &Arc<RunCell>) -> Poll<Result<Payload, Failure>> {
         if self.future.is_none() {
             let Some(input) = self.input.take() else { return Poll::Pending };
             match (self.handler)(Ctx::new(self.cell.clone()), input) {
@@ -140,7 +140,7 @@ impl Code {
                 Err(failure) => return Poll::Ready(Err(failure)),
             }
         }
-        let polling = Polling { cell, arm: None };
+        let polling = Polling { cell, arm: None, limit: None };
         let waker = BorrowedWaker::new(&polling);
         let Some(future) = self.future.as_mut() else { return Poll::Pending };
         future.as_mut().poll(&mut Context::from_waker(&waker))
@@ -194,6 +194,11 @@ impl Code {
         self.cell.lock().engine.has_running_steps()
     }
 
+    /// How many entries are kept in memory about what is not over.
+    pub fn entries(&self) -> usize {
+        self.cell.lock().entries()
+    }
+
     pub fn open_calls(&self) -> Vec<String> {
         self.cell.lock().engine.open_calls()
     }
@@ -207,8 +212,7 @@ impl Code {
             state.in_query = true;
             answerer
         };
-        let answer = catch_unwind(AssertUnwindSafe(|| answerer(input)))
-            .unwrap_or_else(|panic| Err(Failure::new("panicked", format!("the query panicked: {}", panic_message(&*panic)))));
+        let answer = answer("query", &mut answerer, input);
         let mut state = self.cell.lock();
         state.in_query = false;
         state.queries.entry(name.clone()).or_insert(answerer);
@@ -235,13 +239,20 @@ impl Drop for Code {
     }
 }
 
+/// Calls a handler that answers somebody outside. Its panic is an answer too: whoever asked would wait for ever otherwise.
+fn answer(what: &str, answerer: &mut Answerer, input: Payload) -> Result<Payload, Failure> {
+    catch_unwind(AssertUnwindSafe(|| answerer(input))).unwrap_or_else(|panic| {
+        Err(Failure::fatal(format!("the {what} panicked: {}", panic_message(&*panic))).with_code("panicked"))
+    })
+}
+
 pub(crate) fn answer_update(cell: &RunCell, update: UpdateReceived) {
     let handler = cell.lock().updates.remove(&update.name);
     let Some(mut handler) = handler else {
         cell.lock().engine.keep_update(update);
         return;
     };
-    let result = handler(update.payload);
+    let result = answer("update", &mut handler, update.payload);
     let mut state = cell.lock();
     state.engine.answer_update(update.update_id, result);
     state.updates.entry(update.name).or_insert(handler);

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::Result;
 use crate::cell::Deps;
 use crate::code::Handler;
-use crate::ctx::{Ctx, compensate};
+use crate::ctx::{Ctx, compensate, payload_or_failure};
 use crate::task::TaskCtx;
 
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Result<Payload>> + Send>>;
@@ -136,7 +136,7 @@ where
         })?;
         let future = f(ctx.clone(), input);
         Ok(Box::pin(async move {
-            let result = future.await.and_then(|output| Payload::json(&output).map_err(Failure::from));
+            let result = future.await.and_then(|output| payload_or_failure("the output", &output));
             match result {
                 Ok(output) => Ok(output),
                 Err(failure) => Err(compensate(&ctx, failure).await),
@@ -162,7 +162,7 @@ where
                 Failure::fatal(format!("the input does not fit the task: {error}")).with_code("invalid_input")
             })?;
             let output = f(ctx, input).await.map_err(|error| Failure::from_box(error.into()))?;
-            Payload::json(&output).map_err(Failure::from)
+            payload_or_failure("the output", &output)
         })
     })
 }

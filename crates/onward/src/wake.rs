@@ -12,8 +12,11 @@
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{RawWaker, RawWakerVTable, Wake, Waker};
+use std::task::{Context, RawWaker, RawWakerVTable, Wake, Waker};
+
+use onward_core::Index;
 
 use crate::cell::RunCell;
 
@@ -46,10 +49,58 @@ impl Arms {
     }
 }
 
+/// How much of what the code was answered with it sees in this poll.
+///
+/// A combinator sets it where several arms may have been answered before they are polled: they see their answers one index
+/// after the other, as if they had been polled all along.
+pub(crate) struct Limit {
+    up_to: Option<Index>,
+    /// The lowest index that was held back; the largest number stands for none.
+    next: AtomicU64,
+}
+
+impl Limit {
+    pub fn new(up_to: Option<Index>) -> Limit {
+        Limit { up_to, next: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Whether nothing at all is in sight.
+    pub fn is_blind(&self) -> bool {
+        self.up_to.is_none()
+    }
+
+    /// The lowest index that was held back.
+    pub fn next(&self) -> Option<Index> {
+        Some(self.next.load(Ordering::Relaxed)).filter(|next| *next != u64::MAX).map(Index)
+    }
+
+    /// Whether something that was answered at `index` is out of sight; it is remembered then.
+    pub fn holds_back(&self, index: Index) -> bool {
+        let held = self.up_to.is_none_or(|up_to| index > up_to);
+        if held {
+            self.next.fetch_min(index.0, Ordering::Relaxed);
+        }
+        held
+    }
+}
+
 /// What a workflow waker stands for.
 pub(crate) struct Polling<'a> {
-    pub cell: &'a RunCell,
+    pub cell: &'a Arc<RunCell>,
     pub arm: Option<(&'a Arc<Arms>, u32)>,
+    /// Everything is in sight without one.
+    pub limit: Option<&'a Limit>,
+}
+
+/// Whether a call must do nothing in this poll: it was answered beyond the limit, or it would begin something that only code
+/// without answers left to see may begin. Its arm is marked, for it has to be polled again.
+pub(crate) fn held_back(cx: &Context<'_>, answered_at: impl FnOnce() -> Option<Index>) -> bool {
+    let Some(Polling { arm, limit: Some(limit), .. }) = polling(cx.waker()) else { return false };
+    let held = answered_at().is_none_or(|index| limit.holds_back(index));
+    if let (true, Some((arms, arm))) = (held, arm) {
+        arms.mark(*arm);
+    }
+    held
 }
 
 /// A waker that borrows its data from the stack.

@@ -166,10 +166,10 @@ impl Engine {
         match (&call.what, &call.answer) {
             (What::Step { .. }, _) => self.drop_step(place),
             (What::Signal { .. }, _) => self.drop_signal(place),
-            (What::Task { .. } | What::Child { .. } | What::Promise { .. } | What::Canceled, _) | (_, Answer::Ready { .. }) => {
+            (What::Task { .. } | What::Child { .. } | What::Canceled, _) | (_, Answer::Ready { .. }) => {
                 self.calls.remove(place);
             }
-            (What::Timer | What::Approval { .. }, _) => {
+            (What::Timer | What::Approval { .. } | What::Promise { .. }, _) => {
                 self.calls.remove(place);
                 self.out.push(WaitCanceled { place: place.clone() }.into());
             }
@@ -201,6 +201,11 @@ impl Engine {
 }
 
 impl Call {
+    /// Whether it was asked for since the last commit.
+    pub(super) fn is_asked_in(&self, out_batch: u64) -> bool {
+        self.asked.is_some_and(|(batch, _)| batch == out_batch)
+    }
+
     /// The event that tells the runtime to stop working on this call.
     pub(super) fn give_up(&self, place: &Place) -> Option<Event> {
         let place = place.clone();

@@ -27,6 +27,40 @@ pub(super) struct Mailbox {
     pub reserved: BTreeMap<Index, Vec<Place>>,
 }
 
+/// What the code knows of the mailbox from looking into it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Looks {
+    /// It has never looked.
+    #[default]
+    Never,
+    /// It has looked since the last commit.
+    Open,
+    /// A commit covers its last look, and nothing was delivered since: whoever looks again sees the same.
+    Durable,
+    Outdated,
+}
+
+impl Looks {
+    pub fn commit(&mut self) {
+        if *self == Looks::Open {
+            *self = Looks::Durable;
+        }
+    }
+
+    /// The commit was refused after all.
+    pub fn reopen(&mut self) {
+        if *self == Looks::Durable {
+            *self = Looks::Open;
+        }
+    }
+
+    pub fn outdate(&mut self) {
+        if *self == Looks::Durable {
+            *self = Looks::Outdated;
+        }
+    }
+}
+
 impl Mailbox {
     pub fn put(&mut self, signal: Signal) {
         let queue = self.unread.entry(signal.name.clone()).or_default();
@@ -74,6 +108,11 @@ impl Mailbox {
     pub fn longest_waiting(&mut self, name: &Name) -> Option<Place> {
         let order = *self.waiters.iter().find(|(_, (_, pattern))| pattern.matches(name))?.0;
         self.waiters.remove(&order).map(|(place, _)| place)
+    }
+
+    /// Signals and calls in here, in whatever way.
+    pub fn entries(&self) -> usize {
+        self.unread.values().map(VecDeque::len).sum::<usize>() + self.waiters.len() + self.reserved.len()
     }
 
     /// Everything unread.

@@ -5,7 +5,7 @@
 
 use super::call::StepIdentity;
 use super::{Engine, Fault};
-use crate::event::Divergence;
+use crate::event::{Divergence, SuspendReason};
 use crate::{Event, Hash, Index, Payload, Place, Record};
 
 /// The last call on which code and log agreed; put into words only when they no longer do.
@@ -30,7 +30,11 @@ impl Engine {
             self.next_commit += 1;
             return Ok(());
         }
-        let mut asked = self.take_out().into_iter();
+        let mut asked = self.take_out();
+        let postponed =
+            matches!(expected.events.last(), Some(Event::RunSuspended(last)) if last.reason == SuspendReason::Continuing);
+        let end = asked.pop_if(|event| postponed && matches!(event, Event::RunContinued(_)));
+        let mut asked = asked.into_iter();
         for (index, recorded) in expected.indexed().filter(|(_, event)| is_asked(event)) {
             match asked.next() {
                 Some(event) if recorded == &event || (!self.strict && agrees(recorded, &event)) => {
@@ -49,8 +53,8 @@ impl Engine {
             return Err(self.diverged(index, recorded, Some(describe(&extra))));
         }
         self.next_commit += 1;
-        self.polled = false;
-        self.unsettled = false;
+        self.settle();
+        self.out.extend(end);
         Ok(())
     }
 
@@ -63,8 +67,8 @@ impl Engine {
                 other => Some(format!("{} at {place}", other.describe())),
             },
             None => match self.dropped_steps.get(place) {
-                Some(identity) if identity == recorded => None,
-                Some(identity) => Some(describe_step(identity, place)),
+                Some((identity, _)) if identity == recorded => None,
+                Some((identity, _)) => Some(describe_step(identity, place)),
                 None => return Err(self.diverged(index, describe_step(recorded, place), None)),
             },
         };

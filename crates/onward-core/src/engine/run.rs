@@ -1,7 +1,8 @@
 //! The end of a run: its result, its failure, or its next generation.
 
-use super::Engine;
-use crate::event::{CarriedSignal, RunCanceled, RunCompleted, RunContinued, RunFailed};
+use super::mailbox::Looks;
+use super::{Advance, Engine};
+use crate::event::{CarriedSignal, RunCanceled, RunCompleted, RunContinued, RunFailed, RunSuspended, SuspendReason};
 use crate::run::Carries;
 use crate::{Event, Failure, Payload};
 
@@ -31,9 +32,25 @@ impl Engine {
     }
 
     /// The store refused an ending commit because inputs came in between, and they cannot matter to code that has asked
-    /// to continue as new: they go along. Call after feeding them; the next draft has the new horizon.
+    /// to continue as new: they go along. Call after feeding them.
     pub fn retry_continue(&mut self) {
+        if self.in_flight.is_none() {
+            return;
+        }
         self.take_back();
+        // The next horizon covers inputs that the code has not seen. What it saw of the mailbox, and what it asked for because of that,
+        // needs a commit with the old one (N1).
+        self.postpones_end = self.out.len() > 1 || self.looks == Looks::Durable;
+    }
+
+    /// Commits everything but the end, as of the horizon at which the code asked for it.
+    pub(super) fn postpone_end(&mut self) -> Advance {
+        self.postpones_end = false;
+        let end = self.out.iter().position(Event::ends_log).map(|position| self.out.remove(position));
+        self.out.push(RunSuspended { reason: SuspendReason::Continuing }.into());
+        let advance = self.draft(true);
+        self.out.extend(end);
+        advance
     }
 
     /// Whether the commit in flight continues the run as new.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::call::{Answer, What};
-use super::mailbox::Signal;
+use super::mailbox::{Looks, Signal};
 use super::{Engine, POLLS_MAX, Wake};
 use crate::event::{SignalAwaited, SignalConsumed, SignalSent, WaitCanceled};
 use crate::{Index, Name, Payload, Place, RunId, Timestamp};
@@ -78,7 +78,7 @@ impl Engine {
 
     /// The delivery has reached a signal: who has it set aside gets it now.
     pub(super) fn signal_delivered(&mut self, index: Index) -> Option<Wake> {
-        let places = self.mailbox.reserved.remove(&index)?;
+        let Some(places) = self.mailbox.reserved.remove(&index) else { return self.wake_looking() };
         for place in places {
             let Some(call) = self.calls.get_mut(&place) else { continue };
             if let Answer::Reserved(signal) = &call.answer {
@@ -146,8 +146,23 @@ impl Engine {
         self.polls >= POLLS_MAX
     }
 
+    /// Code that looks into the mailbox whenever it is polled has something to see there. Without a wake it would see it only when
+    /// something else happens to poll it, which a replay could not repeat.
+    fn wake_looking(&self) -> Option<Wake> {
+        (self.looks != Looks::Never).then_some(Wake::All)
+    }
+
+    /// The code goes on because nothing has answered it: had a signal been there, it might have gone another way. That is a look into
+    /// the mailbox, whatever it is called.
+    pub fn saw_nothing(&mut self) {
+        if self.looks != Looks::Durable {
+            self.looks = Looks::Open;
+            self.polled = true;
+        }
+    }
+
     fn look(&mut self) {
-        self.polled = true;
+        self.saw_nothing();
         self.polls += 1;
         if self.polls == POLLS_MAX {
             self.misuse(format!(
@@ -161,6 +176,9 @@ impl Engine {
     pub(super) fn drop_signal(&mut self, place: &Place) {
         self.mailbox.stop_waiting(place);
         let Some(call) = self.calls.remove(place) else { return };
+        if call.is_asked_in(self.out_batch) {
+            self.saw_nothing(); // nobody has waited for anything in between
+        }
         let signal = match call.answer {
             Answer::Reserved(signal) => {
                 if let Some(places) = self.mailbox.reserved.get_mut(&signal.index) {
@@ -180,7 +198,10 @@ impl Engine {
     pub(super) fn put_back(&mut self, signal: Signal) {
         match self.mailbox.longest_waiting(&signal.name) {
             Some(place) => self.reserve(place, signal),
-            None => self.mailbox.put(signal),
+            None => {
+                self.mailbox.put(signal);
+                self.wakes.extend(self.wake_looking());
+            }
         }
     }
 

@@ -44,6 +44,7 @@ impl Engine {
         // What the code saw is not durable, whatever it was.
         self.polled = true;
         self.unsettled = true;
+        self.looks.reopen();
         self.standing.is_held = true;
     }
 
@@ -71,6 +72,6 @@ impl Engine {
             return Advance::Idle;
         }
         self.standing.recorded_at = Some(self.horizon);
-        self.draft(results, false, true)
+        self.commit(results, false, true)
     }
 }

@@ -128,6 +128,6 @@ impl Engine {
             StepPhase::Backoff if matches!(answer, Answer::Open) => self.stop_timer(place),
             _ => {}
         }
-        self.dropped_steps.insert(place.clone(), identity);
+        self.dropped_steps.insert(place.clone(), (identity, self.next_commit));
     }
 }

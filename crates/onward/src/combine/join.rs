@@ -41,23 +41,38 @@ impl<F: Future> Lanes<F> {
         Lanes { left: slots.len(), slots, scope: Scope::default() }
     }
 
-    /// Polls what has something to see and shows each output to `seen` as it comes; says whether all are done. `seen` ends the round
-    /// by returning `true`.
-    fn poll(&mut self, cx: &mut Context<'_>, mut seen: impl FnMut(&F::Output) -> bool) -> bool {
+    /// Polls what has something to see and shows each output to `seen` as it comes; says whether all are done.
+    fn poll(&mut self, cx: &mut Context<'_>, mut seen: impl FnMut(&F::Output)) -> bool {
         for arm in self.scope.ready(self.slots.len(), cx) {
             let slot = &mut self.slots[arm as usize];
             if let Slot::Open(future) = slot
                 && let Poll::Ready(output) = self.scope.poll(arm, future.as_mut(), cx)
             {
-                let enough = seen(&output);
+                seen(&output);
                 *slot = Slot::Done(output);
                 self.left -= 1;
-                if enough {
-                    break;
-                }
             }
         }
         self.left == 0
+    }
+
+    /// Polls like [`Lanes::poll`], but in the order of the log, and gives each output to `wins`, which ends it by keeping one.
+    fn poll_in_log_order<W>(&mut self, cx: &mut Context<'_>, mut wins: impl FnMut(F::Output) -> Option<W>) -> Option<W> {
+        let Lanes { slots, scope, left } = self;
+        let arms = scope.ready(slots.len(), cx);
+        let mut winner = None;
+        scope.in_log_order(&arms, cx, |arm, limit| {
+            let slot = &mut slots[arm as usize];
+            if let Slot::Open(future) = slot
+                && let Poll::Ready(output) = scope.poll_within(arm, future.as_mut(), cx, limit)
+            {
+                *slot = Slot::Taken;
+                *left -= 1;
+                winner = wins(output);
+            }
+            winner.is_some()
+        });
+        winner
     }
 
     fn outputs(&mut self) -> impl Iterator<Item = F::Output> {
@@ -91,8 +106,9 @@ where
 
 /// Waits for the first that succeeds and drops the others; fails when all have failed.
 ///
-/// Who succeeds first is a function of the log. Of those that have succeeded already when the race begins, the first in the list wins;
-/// `select!` goes by the log there too.
+/// Who succeeds first is decided by the log, also among those that were answered before the race began; the order of the list
+/// decides only between what the same event answered. All begin, in the order of the list: an async block runs to its first
+/// `await` even if another future has its answer already.
 pub fn race<I, T>(futures: I) -> Race<FutureOf<I>>
 where
     I: IntoIterator,
@@ -130,7 +146,7 @@ impl<T, F: Future<Output = Result<T>>> Future for JoinAllSettled<F> {
     type Output = Vec<Result<T>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.lanes.poll(cx, |_| false) { Poll::Ready(self.lanes.outputs().collect()) } else { Poll::Pending }
+        if self.lanes.poll(cx, |_| ()) { Poll::Ready(self.lanes.outputs().collect()) } else { Poll::Pending }
     }
 }
 
@@ -143,7 +159,6 @@ impl<T, F: Future<Output = Result<T>>> Future for JoinAll<F> {
             if let Err(failure) = output {
                 first_failure.get_or_insert_with(|| failure.clone());
             }
-            false
         });
         if !done {
             return Poll::Pending;
@@ -157,21 +172,12 @@ impl<T, F: Future<Output = Result<T>>> Future for Race<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Race { lanes, failures } = &mut *self;
-        let mut won = false;
-        let done = lanes.poll(cx, |output| {
-            failures.extend(output.as_ref().err().cloned());
-            won |= output.is_ok();
-            won
-        });
-        if won {
-            let slots = std::mem::take(&mut lanes.slots);
-            let success = slots.into_iter().find_map(|slot| match slot {
-                Slot::Done(Ok(value)) => Some(value),
-                _ => None,
-            });
-            return success.map_or(Poll::Pending, |value| Poll::Ready(Ok(value)));
+        let winner = lanes.poll_in_log_order(cx, |output| output.map_err(|failure| failures.push(failure)).ok());
+        if let Some(value) = winner {
+            lanes.slots.clear(); // the others are dropped now, not with the race
+            return Poll::Ready(Ok(value));
         }
-        if done { Poll::Ready(Err(all_failed(failures))) } else { Poll::Pending }
+        if lanes.left == 0 { Poll::Ready(Err(all_failed(failures))) } else { Poll::Pending }
     }
 }
 

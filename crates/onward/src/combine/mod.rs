@@ -1,18 +1,21 @@
 //! Together: `join!`, [`join_all`], `select!`, [`race`].
 //!
 //! Like the combinators everybody knows, but the order in which arms are polled, and so who wins, is a function of the
-//! log. An arm is polled only when something in it has happened.
+//! log. An arm is polled only when something in it has happened. Arms of which one shall win see what they were answered
+//! with in the order of the log, also when several were answered before they are polled (rule 3).
 
 mod join;
 mod select;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use onward_core::Branch;
 
-use crate::wake::{Arms, BorrowedWaker, Polling, polling};
+use crate::cell::RunCell;
+use crate::wake::{Arms, BorrowedWaker, Limit, Polling, polling};
 
 pub use join::{JoinAll, JoinAllSettled, JoinTuple, Race, join_all, join_all_settled, join_tuple, race, try_join_tuple};
 pub use select::{Arm, Probe, SelectTuple, Selected, ViaDurable, ViaOpaque, select_arms};
@@ -20,7 +23,8 @@ pub use select::{Arm, Probe, SelectTuple, Selected, ViaDurable, ViaOpaque, selec
 /// Which arms of one combinator there are, and which have to be polled.
 #[derive(Default)]
 pub(crate) struct Scope {
-    arms: Option<std::sync::Arc<Arms>>,
+    cell: Option<Arc<RunCell>>,
+    arms: Option<Arc<Arms>>,
     branches: Vec<Branch>,
     seen: u64,
     ready: Vec<u32>,
@@ -36,6 +40,7 @@ impl Scope {
         let first = self.arms.is_none();
         let arms = self.arms.get_or_insert_with(|| Arms::new(parent));
         if first {
+            self.cell = Some(polling.cell.clone());
             let place = state.engine.next_place();
             self.branches = (0..count as u32).map(|arm| Branch::of_arm(&place, arm)).collect();
         }
@@ -48,16 +53,60 @@ impl Scope {
         std::mem::take(&mut self.ready)
     }
 
+    /// Whether the arms have been polled before.
+    fn has_begun(&self) -> bool {
+        self.arms.is_some()
+    }
+
+    /// Polls `arms` with `poll`, which says whether that was enough, in the order in which the log answers them.
+    ///
+    /// Nothing is in sight at first, then what was answered up to the lowest index that was held back, and so on; at last the arms
+    /// may begin something new. A combinator around this one may set a limit for all of it.
+    fn in_log_order(&self, arms: &[u32], cx: &Context<'_>, mut poll: impl FnMut(u32, Option<&Limit>) -> bool) {
+        let around = ours(cx).limit;
+        let mut limit = Limit::new(None);
+        while arms.len() > 1 {
+            if arms.iter().any(|arm| poll(*arm, Some(&limit))) {
+                if limit.is_blind() {
+                    ours(cx).cell.lock().engine.saw_nothing();
+                }
+                return;
+            }
+            match (limit.next(), around) {
+                (Some(index), Some(around)) if around.holds_back(index) => return,
+                (Some(index), _) => limit = Limit::new(Some(index)),
+                (None, Some(_)) => return,
+                (None, None) => break,
+            }
+        }
+        arms.iter().any(|arm| poll(*arm, around));
+    }
+
     /// Polls one arm on its own line of calls.
     fn poll<F: Future + ?Sized>(&self, arm: u32, future: Pin<&mut F>, cx: &Context<'_>) -> Poll<F::Output> {
+        self.poll_within(arm, future, cx, ours(cx).limit)
+    }
+
+    fn poll_within<F>(&self, arm: u32, future: Pin<&mut F>, cx: &Context<'_>, limit: Option<&Limit>) -> Poll<F::Output>
+    where
+        F: Future + ?Sized,
+    {
         let outer = ours(cx);
         let arms = self.arms.as_ref().expect("`ready` is called first");
-        let inner = Polling { cell: outer.cell, arm: Some((arms, arm)) };
+        let inner = Polling { cell: outer.cell, arm: Some((arms, arm)), limit };
         let waker = BorrowedWaker::new(&inner);
         let before = outer.cell.lock().engine.enter_branch(self.branches[arm as usize].clone());
         let polled = future.poll(&mut Context::from_waker(&waker));
         outer.cell.lock().engine.enter_branch(before);
         polled
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        if let Some(cell) = &self.cell {
+            cell.lock().engine.close_branches(&self.branches);
+        }
     }
 }
 

@@ -6,8 +6,9 @@ use std::task::{Context, Poll};
 
 use onward_core::Index;
 
-use super::Scope;
+use super::{Scope, ours};
 use crate::ctx::Durable;
+use crate::wake::Limit;
 
 /// One arm of a `select!`: its future, and how to ask it when it was answered.
 pub struct Arm<F> {
@@ -83,11 +84,35 @@ pub fn select_arms<T: SelectTuple>(arms: T) -> impl Future<Output = T::Output> {
     arms.select()
 }
 
-/// The arms to poll, those first whose answer stands first in the log (rule 3).
-fn in_log_order(scope: &mut Scope, cx: &Context<'_>, ready_at: &[Option<Index>]) -> Vec<u32> {
+/// Polls what has something to see, in the order of the log (rule 3), until an arm has won.
+fn first<S>(
+    scope: &mut Scope,
+    cx: &Context<'_>,
+    ready_at: &[Option<Index>],
+    mut poll: impl FnMut(&Scope, u32, Option<&Limit>) -> Option<S>,
+) -> Poll<S> {
+    let answered_before = !scope.has_begun() && ready_at.iter().any(Option::is_some);
     let mut arms = scope.ready(ready_at.len(), cx);
-    arms.sort_by_key(|arm| (ready_at[*arm as usize].is_none(), ready_at[*arm as usize], *arm));
-    arms
+    let mut selected = None;
+    if answered_before {
+        // An async block that has not begun was not answered: it does not begin when another arm wins at once.
+        arms.sort_by_key(|arm| (ready_at[*arm as usize].is_none(), ready_at[*arm as usize], *arm));
+        let around = ours(cx).limit;
+        selected = arms.iter().find_map(|arm| poll(scope, *arm, around));
+    } else {
+        scope.in_log_order(&arms, cx, |arm, limit| {
+            selected = poll(scope, arm, limit);
+            selected.is_some()
+        });
+    }
+    selected.map_or(Poll::Pending, Poll::Ready)
+}
+
+fn won<T>(polled: Poll<T>) -> Option<T> {
+    match polled {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
 }
 
 macro_rules! tuples {
@@ -100,15 +125,12 @@ macro_rules! tuples {
                 let mut scope = Scope::default();
                 poll_fn(move |cx| {
                     let ready_at = [$(arms.$position.ready_at()),+];
-                    for arm in in_log_order(&mut scope, cx, &ready_at) {
-                        match arm {
-                            $($position => if let Poll::Ready(output) = scope.poll(arm, arms.$position.future.as_mut(), cx) {
-                                return Poll::Ready(Selected::$f(output));
-                            },)+
-                            _ => unreachable!("an arm for each future"),
-                        }
-                    }
-                    Poll::Pending
+                    first(&mut scope, cx, &ready_at, |scope, arm, limit| match arm {
+                        $($position => {
+                            won(scope.poll_within(arm, arms.$position.future.as_mut(), cx, limit)).map(Selected::$f)
+                        })+
+                        _ => unreachable!("an arm for each future"),
+                    })
                 })
             }
         }
@@ -128,8 +150,8 @@ tuples! {
 
 /// Waits for the first of several futures, in the order of the log, and drops the others.
 ///
-/// The winner is the same on every replay. To keep a loser, pass `&mut future`. Dropping a `sleep`, `recv` or `approval`
-/// gives the wait up (a signal set aside for it goes back); tasks and children go on unless they are canceled; a step that
+/// The winner is the same on every replay. To keep a loser, pass `&mut future`. Dropping a `sleep`, `recv`, `approval` or
+/// `promise` gives the wait up (a signal set aside for it goes back); tasks and children go on unless they are canceled; a step that
 /// runs is dropped.
 ///
 /// ```

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::Result;
 use crate::cell::RunCell;
+use crate::wake::held_back;
 
 /// A future whose answer stands in the log, so that of several the first is known.
 pub trait Durable: Future {
@@ -58,6 +59,9 @@ impl<T: DeserializeOwned> Future for Call<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        if held_back(cx, || self.ready_at()) {
+            return Poll::Pending;
+        }
         let mut state = self.cell.call("await");
         match state.engine.poll_call(&self.place) {
             None => {
@@ -65,6 +69,7 @@ impl<T: DeserializeOwned> Future for Call<T> {
                 Poll::Pending
             }
             Some(result) => {
+                state.unwatch(&self.place);
                 drop(state);
                 self.over = true;
                 Poll::Ready(result.and_then(|payload| Ok(payload.read()?)))
@@ -76,7 +81,7 @@ impl<T: DeserializeOwned> Future for Call<T> {
 impl<T> Drop for Call<T> {
     fn drop(&mut self) {
         if !self.over {
-            self.cell.lock().engine.drop_call(&self.place);
+            self.cell.lock().drop_call(&self.place);
         }
     }
 }

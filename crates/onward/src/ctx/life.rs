@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::call::Call;
 use super::{Ctx, name_or_misuse, payload_or_misuse};
 use crate::Result;
+use crate::wake::held_back;
 
 impl Ctx {
     /// A random version 4 UUID, the same on every replay.
@@ -55,7 +56,10 @@ impl Ctx {
     {
         let input = payload_or_misuse(&self.cell, "continue_as_new", input);
         let cell = self.cell.clone();
-        std::future::poll_fn(move |_| {
+        std::future::poll_fn(move |cx| {
+            if held_back(cx, || None) {
+                return std::task::Poll::Pending;
+            }
             cell.call("continue_as_new").engine.continue_as_new(input.clone());
             std::task::Poll::Pending
         })

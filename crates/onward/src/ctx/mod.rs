@@ -93,6 +93,11 @@ pub(crate) fn name_or_misuse(cell: &RunCell, what: &str, name: &str) -> Name {
     })
 }
 
+/// Encodes what user code returned. What cannot be encoded is a final failure: the same code would return the same again.
+pub(crate) fn payload_or_failure<T: Serialize + ?Sized>(what: &str, value: &T) -> crate::Result<Payload> {
+    Payload::json(value).map_err(|error| onward_core::Failure::fatal(format!("{what} cannot be recorded: {error}")))
+}
+
 /// Encodes what the code passes in; what cannot be encoded is the code's mistake and pauses the run.
 pub(crate) fn payload_or_misuse<T: Serialize + ?Sized>(cell: &RunCell, what: &str, value: &T) -> Payload {
     Payload::json(value).unwrap_or_else(|error| {

@@ -8,7 +8,8 @@ use super::call::{Call, durable_call};
 use super::{Ctx, name_or_misuse};
 
 impl Ctx {
-    /// Makes a promise. Hand [`Promise::id`] to whoever shall answer; the first answer counts.
+    /// Makes a promise. Hand [`Promise::id`] to whoever shall answer; the first answer counts. Dropping the future withdraws the
+    /// promise: an answer that comes later is refused.
     ///
     /// The promise exists once this activation is committed: a step that hands the id out starts after that.
     pub fn promise<T>(&self, name: &str) -> Promise<T> {

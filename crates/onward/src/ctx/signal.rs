@@ -16,6 +16,7 @@ use super::{Ctx, Durable, Sleep, name_or_misuse, payload_or_misuse};
 use crate::Result;
 use crate::cell::RunCell;
 use crate::names::{AnyType, SignalName, Typed};
+use crate::wake::held_back;
 
 impl Ctx {
     /// The signals of this very name. `name` is text or a typed [`crate::Signal`].
@@ -171,6 +172,9 @@ impl<T> Recv<T> {
 
 impl<T: DeserializeOwned> Recv<T> {
     fn poll_named(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Name, T)>> {
+        if held_back(cx, || self.ready_at()) {
+            return Poll::Pending;
+        }
         let mut state = self.cell.call("recv");
         if !self.waiting {
             if let Some((name, payload)) = state.engine.await_signal(&self.place, &self.pattern, self.deadline) {
@@ -186,6 +190,7 @@ impl<T: DeserializeOwned> Recv<T> {
                 Poll::Pending
             }
             Some(result) => {
+                state.unwatch(&self.place);
                 drop(state);
                 self.waiting = false;
                 let name = name.unwrap_or_else(|| Name::new("canceled").expect("a constant name"));
@@ -213,7 +218,7 @@ impl<T: DeserializeOwned> Durable for Recv<T> {
 impl<T> Drop for Recv<T> {
     fn drop(&mut self) {
         if self.waiting {
-            self.cell.lock().engine.drop_call(&self.place);
+            self.cell.lock().drop_call(&self.place);
         }
     }
 }
@@ -233,6 +238,9 @@ impl<T: DeserializeOwned> Future for RecvTimeout<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Option<T>>> {
         let this = &mut *self;
         if this.timer.is_none() {
+            if held_back(cx, || this.recv.ready_at()) {
+                return Poll::Pending; // the timer begins with the wait
+            }
             this.recv.deadline = Some(this.ctx.now().after(this.span));
         }
         if let Poll::Ready(received) = Pin::new(&mut this.recv).poll(cx) {

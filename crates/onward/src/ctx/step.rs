@@ -14,11 +14,11 @@ use pin_project_lite::pin_project;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, Durable, name_or_misuse, payload_or_misuse};
+use super::{Ctx, Durable, name_or_misuse, payload_or_failure, payload_or_misuse};
 use crate::Result;
 use crate::cell::RunCell;
 use crate::code::panic_message;
-use crate::wake::{StepWaker, polling};
+use crate::wake::{StepWaker, held_back, polling};
 
 /// One try of a step, as its closure sees it.
 #[derive(Clone)]
@@ -77,7 +77,7 @@ struct StepCall {
 /// The futures may be gone before the call is: then the code has lost interest.
 impl Drop for StepCall {
     fn drop(&mut self) {
-        self.cell.lock().engine.drop_call(&self.place);
+        self.cell.lock().drop_call(&self.place);
     }
 }
 
@@ -120,6 +120,9 @@ fn scripted(call: &StepCall, attempt: u32) -> Option<Result<Payload>> {
 /// The number of the attempt to run, or the recorded outcome.
 fn next(call: &StepCall) -> impl Future<Output = Result<u32, Result<Payload>>> + '_ {
     poll_fn(move |cx| {
+        if held_back(cx, || call.cell.lock().engine.ready_at(&call.place)) {
+            return Poll::Pending;
+        }
         let mut state = call.cell.call("step");
         match state.engine.poll_step(&call.place) {
             StepPoll::Recorded(result) => Poll::Ready(Err(result)),
@@ -152,6 +155,9 @@ where
     type Output = Result<Payload>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Payload>> {
+        if held_back(cx, || None) {
+            return Poll::Pending;
+        }
         let cell = self.call.cell.clone();
         let driver = {
             let mut state = cell.lock();
@@ -186,9 +192,8 @@ where
         }
         let Some(future) = &mut self.future else { return Poll::Pending };
         if let Poll::Ready(result) = future.as_mut().poll(cx) {
-            let encode =
-                |value| Payload::json(&value).map_err(|error| Failure::fatal(format!("the result cannot be recorded: {error}")));
-            return Poll::Ready(result.map_err(|error| Failure::from_box(error.into())).and_then(encode));
+            let result = result.map_err(|error| Failure::from_box(error.into()));
+            return Poll::Ready(result.and_then(|value| payload_or_failure("the result", &value)));
         }
         let timed_out = self.sleep.as_mut().is_some_and(|sleep| sleep.as_mut().poll(cx).is_ready());
         if timed_out { Poll::Ready(Err(Failure::timed_out("the step"))) } else { Poll::Pending }

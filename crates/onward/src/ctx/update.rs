@@ -4,7 +4,7 @@ use onward_core::{Failure, Payload};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, name_or_misuse};
+use super::{Ctx, name_or_misuse, payload_or_failure};
 use crate::Result;
 use crate::cell::Answerer;
 use crate::code::answer_update;
@@ -25,6 +25,9 @@ impl Ctx {
     /// Handles `update(name)` from outside: `f` changes what it shares with the code, and its answer is recorded.
     ///
     /// Updates that came before the handler wait for it. `f` is run again on replay and must depend on nothing else.
+    ///
+    /// If `f` panics, the update is answered with a failure of code `panicked` and the run goes on, with whatever `f` had changed
+    /// until then: check first, change afterwards.
     pub fn update<I, O, F>(&self, name: &str, f: F)
     where
         I: DeserializeOwned,
@@ -52,6 +55,6 @@ where
     Box::new(move |payload: Payload| {
         let input = payload.read().map_err(|error| Failure::fatal(format!("the input does not fit: {error}")))?;
         let output = f(input)?;
-        Payload::json(&output).map_err(Failure::from)
+        payload_or_failure("the answer", &output)
     })
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use onward_core::engine::Fault;
 use onward_core::event::{
     ApprovalDecided, CancelRequested, ChildCompleted, ChildFailed, PromiseResolved, SignalReceived, TaskCompleted, TaskFailed,
+    UpdateReceived,
 };
-use onward_core::run::{Delivery, Input, WaitKind};
+use onward_core::run::{Delivery, Input, Wait, WaitKind};
 use onward_core::{Event, Failure, Log, Name, Payload, Place, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -37,18 +38,29 @@ pub struct Script {
     steps: BTreeMap<Name, VecDeque<Result<Payload>>>,
     tasks: BTreeMap<Name, Responder>,
     children: BTreeMap<Name, Responder>,
-    approvals: BTreeMap<Name, (bool, Option<String>)>,
+    approvals: BTreeMap<Name, Vec<Decided>>,
     promises: BTreeMap<Name, Result<Payload>>,
     timeline: Vec<(Duration, Event)>,
+    updates: usize,
+    generations_max: u32,
     shadow: bool,
     /// Where steps that are not scripted run; made when it is first needed, shared by all runs.
     background: Arc<OnceLock<Background>>,
 }
 
+/// What somebody says to an approval, and how long after it was asked for.
+#[derive(Clone)]
+struct Decided {
+    after: Duration,
+    approved: bool,
+    feedback: Option<String>,
+}
+
 /// How a scripted run ended.
 pub struct Outcome {
     result: Option<Result<Payload>>,
-    log: Log,
+    /// One for each generation.
+    logs: Vec<Log>,
     elapsed: Duration,
     steps_run: Vec<String>,
     waits_for: Vec<String>,
@@ -85,8 +97,50 @@ impl Outcome {
         self.result.is_none()
     }
 
+    /// Whether it ended as canceled.
+    pub fn is_canceled(&self) -> bool {
+        self.events().any(|event| matches!(event, Event::RunCanceled(_)))
+    }
+
+    /// The answer to the `nth` update of the script, counted from zero.
+    ///
+    /// # Panics
+    /// If it was not answered, or with something else than a `T`.
+    #[track_caller]
+    pub fn update<T: DeserializeOwned>(&self, nth: usize) -> Result<T> {
+        let answer = self.events().find_map(|event| match event {
+            Event::UpdateAnswered(answer) if answer.update_id == update_id(nth) => Some(answer.result.clone()),
+            _ => None,
+        });
+        let payload = answer.unwrap_or_else(|| panic!("update {nth} of the script was not answered"))?;
+        Ok(payload.read().expect("the answer is of the expected type"))
+    }
+
+    /// What the run continued as new with, each time.
+    ///
+    /// # Panics
+    /// If one of them is not a `T`.
+    #[track_caller]
+    pub fn continued_with<T: DeserializeOwned>(&self) -> Vec<T> {
+        let inputs = self.events().filter_map(|event| match event {
+            Event::RunContinued(continued) => Some(continued.input.read()),
+            _ => None,
+        });
+        inputs.collect::<std::result::Result<_, _>>().expect("the input of the next generation is of the expected type")
+    }
+
+    /// The log of the last generation.
     pub fn log(&self) -> &Log {
-        &self.log
+        self.logs.last().expect("a run has a log")
+    }
+
+    /// The logs of all generations, oldest first: one more than the run has continued as new.
+    pub fn logs(&self) -> &[Log] {
+        &self.logs
+    }
+
+    fn events(&self) -> impl Iterator<Item = &Event> {
+        self.logs.iter().flat_map(Log::events).map(|(_, event)| event)
     }
 
     /// How long it took in virtual time.
@@ -125,6 +179,10 @@ fn json(value: &(impl Serialize + ?Sized)) -> Payload {
     Payload::json(value).expect("a test's value can be written as JSON")
 }
 
+fn update_id(nth: usize) -> String {
+    format!("update {nth}")
+}
+
 fn name(text: &str) -> Name {
     Name::new(text).expect("a test's name is a name")
 }
@@ -147,6 +205,8 @@ impl Script {
             approvals: BTreeMap::new(),
             promises: BTreeMap::new(),
             timeline: Vec::new(),
+            updates: 0,
+            generations_max: u32::MAX,
             shadow: true,
             background: Arc::default(),
         }
@@ -189,14 +249,27 @@ impl Script {
         self
     }
 
-    /// Approvals of this name are approved as soon as they are asked for.
-    pub fn approve(mut self, approval: &str) -> Script {
-        self.approvals.insert(name(approval), (true, None));
-        self
+    /// Approvals of this name are approved as soon as they are asked for; several calls decide several approvals of the name, and the
+    /// last one stands.
+    pub fn approve(self, approval: &str) -> Script {
+        self.approve_after(Duration::ZERO, approval)
     }
 
-    pub fn reject(mut self, approval: &str, feedback: &str) -> Script {
-        self.approvals.insert(name(approval), (false, Some(feedback.to_owned())));
+    /// Somebody approves this long after being asked, unless the question is over by then.
+    pub fn approve_after(self, after: Duration, approval: &str) -> Script {
+        self.decide(approval, Decided { after, approved: true, feedback: None })
+    }
+
+    pub fn reject(self, approval: &str, feedback: &str) -> Script {
+        self.reject_after(Duration::ZERO, approval, feedback)
+    }
+
+    pub fn reject_after(self, after: Duration, approval: &str, feedback: &str) -> Script {
+        self.decide(approval, Decided { after, approved: false, feedback: Some(feedback.to_owned()) })
+    }
+
+    fn decide(mut self, approval: &str, decided: Decided) -> Script {
+        self.approvals.entry(name(approval)).or_default().push(decided);
         self
     }
 
@@ -213,6 +286,21 @@ impl Script {
         self
     }
 
+    /// An update that comes this long after the start; [`Outcome::update`] has its answer.
+    pub fn update(mut self, after: Duration, update: &str, input: &(impl Serialize + ?Sized)) -> Script {
+        let event = UpdateReceived { update_id: update_id(self.updates), name: name(update), payload: json(input) };
+        self.updates += 1;
+        self.timeline.push((after, event.into()));
+        self
+    }
+
+    /// Stops a run that continues as new for ever: after this many generations it is left open.
+    pub fn generations(mut self, max: u32) -> Script {
+        self.generations_max = max;
+        self
+    }
+
+    /// A request to cancel that comes this long after the start.
     pub fn cancel(mut self, after: Duration, reason: &str) -> Script {
         self.timeline.push((after, CancelRequested { reason: reason.to_owned() }.into()));
         self
@@ -241,7 +329,7 @@ impl Script {
     #[track_caller]
     pub fn crash_everywhere(&self) {
         let calm = self.run();
-        let commits = calm.log.records().iter().filter(|record| record.commit.is_some()).count();
+        let commits = calm.logs.iter().flat_map(Log::records).filter(|record| record.commit.is_some()).count();
         for commit in 0..commits {
             for after in [false, true] {
                 let outcome = self.play(&mut CrashAt { commit, after, seen: 0 }, 7);
@@ -259,8 +347,8 @@ impl Script {
     pub fn assert_deterministic(&self) {
         let (first, second) = (self.run(), self.run());
         let calls = |outcome: &Outcome| -> Vec<String> {
-            let asked = outcome.log.events().filter(|(_, event)| !event.is_input());
-            asked.map(|(_, event)| onward_core::engine::matching::describe(event)).collect()
+            let asked = outcome.events().filter(|event| !event.is_input());
+            asked.map(onward_core::engine::matching::describe).collect()
         };
         let (first, second) = (calls(&first), calls(&second));
         for (position, (a, b)) in first.iter().zip(&second).enumerate() {
@@ -305,11 +393,11 @@ impl Script {
         let shared =
             Shared { deps: Arc::new(self.registry.deps.clone()), script: Some(steps.clone()), runtime, ..Shared::default() };
         let world = World::with_handler(self.handler.clone(), self.input.clone(), shared, seed).waking(background::waker());
-        let world = if self.shadow { world } else { world.without_shadow() };
+        let world = if self.shadow { world } else { world.without_shadow_replay() };
         let started = world.now();
         let mut timeline = self.timeline.clone();
         timeline.sort_by_key(|(after, _)| *after);
-        let mut play = Play { script: self, world, timeline: timeline.into(), started };
+        let mut play = Play { script: self, world, timeline: timeline.into(), started, decided: BTreeMap::new() };
         play.play_out(chooser);
         let Play { world, .. } = play;
         let steps_run = steps.ran.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -317,7 +405,7 @@ impl Script {
             result: world.outcome(),
             elapsed: world.now().since(started),
             waits_for: world.open_calls(),
-            log: world.into_log(),
+            logs: world.into_logs(),
             steps_run,
         }
     }
@@ -338,9 +426,9 @@ where
 fn assert_same(calm: &Outcome, outcome: &Outcome, when: &str) {
     assert_eq!(calm.result, outcome.result, "{when} the run ends differently");
     let recorded = |outcome: &Outcome| -> Vec<String> {
-        let results = outcome.log.events().filter(|(_, event)| event.is_step_result());
+        let results = outcome.events().filter(|event| event.is_step_result());
         let mut results: Vec<String> = results
-            .map(|(_, event)| match event {
+            .map(|event| match event {
                 Event::StepCompleted(step) => format!("{} {} completed {:?}", step.place, step.name, step.output),
                 Event::StepFailed(step) => format!("{} {} failed, attempt {}", step.place, step.name, step.attempt),
                 _ => String::new(),
@@ -440,6 +528,8 @@ struct Play<'a> {
     world: World,
     timeline: VecDeque<(Duration, Event)>,
     started: Timestamp,
+    /// How many approvals of a name were decided.
+    decided: BTreeMap<Name, usize>,
 }
 
 impl Play<'_> {
@@ -450,10 +540,9 @@ impl Play<'_> {
         }
         loop {
             self.work(chooser);
-            if self.world.status().is_closed() {
+            if self.world.status().is_closed() || self.world.generation() >= self.script.generations_max {
                 return;
             }
-            assert!(self.world.log().next_index().0 < EVENTS_MAX, "the run has {EVENTS_MAX} events and does not end");
             let mut happenings = self.happenings();
             if happenings.is_empty() {
                 return;
@@ -466,7 +555,13 @@ impl Play<'_> {
     /// Lets the code go on until it rests.
     #[track_caller]
     fn work(&mut self, chooser: &mut dyn Chooser) {
-        loop {
+        while self.world.generation() < self.script.generations_max {
+            let past: u64 = self.world.past_logs().iter().map(|log| log.next_index().0).sum();
+            let events = past + self.world.log().next_index().0;
+            assert!(
+                events < EVENTS_MAX,
+                "the run has {EVENTS_MAX} events and does not end; `.generations(n)` stops one that never does"
+            );
             let draft = match self.world.activate() {
                 Ok(draft) => draft,
                 Err(fault) => panic!("the activation failed: {}\n{}", explain(fault), self.world.log().to_json_lines()),
@@ -495,12 +590,10 @@ impl Play<'_> {
         let mut happenings: Vec<Happening> = Vec::new();
         let tasks = self.world.tasks.iter().filter(|(_, task)| script.tasks.contains_key(&task.kind));
         happenings.extend(tasks.map(|(place, _)| Happening::Task(place.clone())));
-        let scripted = |wait: &onward_core::run::Wait| match wait.kind {
-            WaitKind::Approval => script.approvals.contains_key(&wait.name),
-            WaitKind::Promise => script.promises.contains_key(&wait.name),
-        };
-        happenings
-            .extend(self.world.waits.values().filter(|wait| scripted(wait)).map(|wait| Happening::Wait(wait.place.clone())));
+        let answers: Vec<(Timestamp, Place)> =
+            self.world.waits.values().filter_map(|wait| Some((self.answered_at(wait)?, wait.place.clone()))).collect();
+        let now = self.world.now();
+        happenings.extend(answers.iter().filter(|(at, _)| *at <= now).map(|(_, place)| Happening::Wait(place.clone())));
         for (position, delivery) in self.world.sent.iter().enumerate() {
             if let Delivery::Start(run) = delivery
                 && script.children.contains_key(&run.started.kind)
@@ -512,13 +605,25 @@ impl Play<'_> {
             return happenings;
         }
         // Nothing answers by itself: time passes to whatever it brings first.
-        let next_input = self.timeline.front().map(|(after, _)| self.started.after(*after));
-        match (self.world.next_timer(), next_input) {
-            (Some((_, due)), Some(at)) if at <= due => vec![Happening::Timeline],
-            (Some((place, _)), _) => vec![Happening::Timer(place)],
-            (None, Some(_)) => vec![Happening::Timeline],
-            (None, None) => Vec::new(),
+        let mut next: Vec<(Timestamp, Happening)> = Vec::new();
+        next.extend(self.timeline.front().map(|(after, _)| (self.started.after(*after), Happening::Timeline)));
+        next.extend(answers.into_iter().map(|(at, place)| (at, Happening::Wait(place))));
+        next.extend(self.world.next_timer().map(|(place, due)| (due, Happening::Timer(place))));
+        next.into_iter().min_by_key(|(at, _)| *at).map(|(_, happening)| happening).into_iter().collect()
+    }
+
+    /// When the script answers an approval or promise, if it does.
+    fn answered_at(&self, wait: &Wait) -> Option<Timestamp> {
+        match wait.kind {
+            WaitKind::Approval => Some(wait.requested_at.after(self.decision(&wait.name)?.after)),
+            WaitKind::Promise => self.script.promises.contains_key(&wait.name).then_some(wait.requested_at),
         }
+    }
+
+    /// What is said to the next approval of this name.
+    fn decision(&self, approval: &Name) -> Option<&Decided> {
+        let decisions = self.script.approvals.get(approval)?;
+        decisions.get(self.decided.get(approval).copied().unwrap_or_default()).or(decisions.last())
     }
 
     fn happen(&mut self, happening: Happening) {
@@ -533,13 +638,17 @@ impl Play<'_> {
 
     fn next_of_timeline(&mut self) {
         let Some((after, event)) = self.timeline.pop_front() else { return };
-        let at = self.started.after(after);
-        self.world.advance_time(at.since(self.world.now()));
+        self.wait_until(self.started.after(after));
         // A script may outlive the run it is about.
         drop(self.world.append(match event {
             Event::SignalReceived(signal) => Input::signal(signal),
             event => Input::new(event),
         }));
+    }
+
+    /// Lets time pass to `at`, if it has not.
+    fn wait_until(&mut self, at: Timestamp) {
+        self.world.advance_time(at.since(self.world.now()));
     }
 
     fn finish_task(&mut self, place: &Place) {
@@ -549,7 +658,7 @@ impl Play<'_> {
             Ok(output) => TaskCompleted { place: place.clone(), output, attempts: task.attempt }.into(),
             Err(failure) => match task.options.retry.next_attempt(task.attempt, &failure, self.world.now()) {
                 Some(at) => {
-                    self.world.advance_time(at.since(self.world.now()));
+                    self.wait_until(at);
                     task.attempt += 1;
                     self.world.tasks.insert(place.clone(), task);
                     return;
@@ -573,14 +682,19 @@ impl Play<'_> {
     fn answer(&mut self, place: &Place) {
         let Some(wait) = self.world.waits.get(place).cloned() else { return };
         let place = place.clone();
-        if let Some((approved, feedback)) = self.script.approvals.get(&wait.name)
-            && wait.kind == WaitKind::Approval
-        {
-            let (approved, feedback) = (*approved, feedback.clone());
-            self.input(ApprovalDecided { place, approved, feedback, decided_by: None, decision_id: "script".to_owned() }.into());
-        } else if let Some(result) = self.script.promises.get(&wait.name) {
-            let result = result.clone();
-            self.input(PromiseResolved { place, result, resolution_id: "script".to_owned() }.into());
+        self.wait_until(self.answered_at(&wait).unwrap_or_default());
+        match wait.kind {
+            WaitKind::Approval => {
+                let Some(Decided { approved, feedback, .. }) = self.decision(&wait.name).cloned() else { return };
+                *self.decided.entry(wait.name).or_default() += 1;
+                self.input(
+                    ApprovalDecided { place, approved, feedback, decided_by: None, decision_id: "script".to_owned() }.into(),
+                );
+            }
+            WaitKind::Promise => {
+                let Some(result) = self.script.promises.get(&wait.name).cloned() else { return };
+                self.input(PromiseResolved { place, result, resolution_id: "script".to_owned() }.into());
+            }
         }
     }
 

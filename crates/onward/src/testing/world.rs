@@ -25,6 +25,8 @@ pub struct World {
     shared: Shared,
     head: RunHead,
     log: Log,
+    /// The logs of the generations before this one.
+    past: Vec<Log>,
     code: Option<Code>,
     now: Timestamp,
     next_id: u64,
@@ -82,6 +84,7 @@ impl World {
             shared,
             head,
             log,
+            past: Vec::new(),
             code: None,
             now,
             next_id: 1,
@@ -105,7 +108,8 @@ impl World {
         self
     }
 
-    pub(crate) fn without_shadow(mut self) -> World {
+    /// Does not replay the log after every commit: for very long runs.
+    pub fn without_shadow_replay(mut self) -> World {
         self.shadow = false;
         self
     }
@@ -118,8 +122,19 @@ impl World {
         self.now = self.now.after(span);
     }
 
+    /// The log of the current generation.
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// The logs of the generations before the current one, oldest first.
+    pub fn past_logs(&self) -> &[Log] {
+        &self.past
+    }
+
+    /// How often the run has continued as new.
+    pub fn generation(&self) -> u32 {
+        self.head.generation
     }
 
     pub fn status(&self) -> Status {
@@ -190,10 +205,9 @@ impl World {
             Some(code) => code,
             None => Code::new(key(), self.handler.clone(), &self.shared),
         };
-        for record in self.log.records() {
-            if record.index >= code.next_feed() {
-                code.feed(record.clone());
-            }
+        let fed = self.log.records().partition_point(|record| record.index < code.next_feed());
+        for record in &self.log.records()[fed..] {
+            code.feed(record.clone());
         }
         let need = code.advance(&self.waker);
         self.code = Some(code);
@@ -217,7 +231,9 @@ impl World {
                     code.committed(header, index, self.now);
                 }
                 if self.shadow {
-                    self.shadow_replay();
+                    let log = std::mem::take(&mut self.log);
+                    self.shadow_replay(&log);
+                    self.log = log;
                 }
                 true
             }
@@ -252,6 +268,21 @@ impl World {
         Ok(())
     }
 
+    /// How many timers run.
+    pub fn open_timers(&self) -> usize {
+        self.timers.len()
+    }
+
+    /// How many approvals and promises are open.
+    pub fn open_waits(&self) -> usize {
+        self.waits.len()
+    }
+
+    /// How many entries the run keeps in memory about what is not over: for tests of what must not grow.
+    pub fn entries(&self) -> usize {
+        self.code.as_ref().map_or(0, Code::entries)
+    }
+
     pub(crate) fn has_running_steps(&self) -> bool {
         self.code.as_ref().is_some_and(Code::has_running_steps)
     }
@@ -260,8 +291,10 @@ impl World {
         self.code.as_ref().map(Code::open_calls).unwrap_or_default()
     }
 
-    pub(crate) fn into_log(self) -> Log {
-        self.log
+    /// The logs of all generations, oldest first.
+    pub(crate) fn into_logs(mut self) -> Vec<Log> {
+        self.past.push(self.log);
+        self.past
     }
 
     /// The process dies: everything that was only in memory is gone.
@@ -319,10 +352,16 @@ impl World {
         let epoch = Epoch(self.head.epoch.0 + 1);
         let (head, record) = RunHead::start(successor.key, successor.started, self.now);
         self.head = RunHead { epoch, ..head };
-        self.log = Log::default();
+        let past = std::mem::take(&mut self.log);
         self.log.push(record).expect("a log begins with its start");
         self.code = None;
         self.refusals = 0;
+        // A child of the old log has nobody to answer.
+        self.sent.retain(|delivery| !matches!(delivery, onward_core::run::Delivery::Start(_)));
+        if self.shadow {
+            self.shadow_replay(&past);
+        }
+        self.past.push(past);
     }
 
     /// The next timer that is due, if the run is not paused.
@@ -339,14 +378,14 @@ impl World {
         }
     }
 
-    /// Replays the whole log in a fresh engine and insists on every byte.
-    fn shadow_replay(&mut self) {
-        let code = replay_log(&key(), &self.handler, self.log.records(), &self.shared, true);
+    /// Replays a whole log in a fresh engine and insists on every byte.
+    fn shadow_replay(&mut self, log: &Log) {
+        let code = replay_log(&key(), &self.handler, log.records(), &self.shared, true);
         self.shadow_replays += 1;
         match code {
             Ok(_) => {}
             Err(fault @ (Fault::Misuse(_) | Fault::Stuck(_) | Fault::Panicked(_))) => self.found = Some(fault),
-            Err(fault) => panic!("the log does not replay: {fault:?}\n{}", self.log.to_json_lines()),
+            Err(fault) => panic!("the log does not replay: {fault:?}\n{}", log.to_json_lines()),
         }
     }
 }

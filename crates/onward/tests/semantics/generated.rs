@@ -3,15 +3,16 @@
 //! The model is written without futures, wakers or engine: branches are explicit, inputs are fed one by one. What it says
 //! the code must have seen is what the code must have returned.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward::prelude::*;
 use onward::testing::World;
 use onward::{join, select};
-use onward_core::event::{ChildCompleted, TaskCompleted};
-use onward_core::{Event, Payload, Place, Status};
+use onward_core::event::{ApprovalDecided, CancelRequested, ChildCompleted, TaskCompleted, UpdateReceived};
+use onward_core::{Event, Log, Name, Payload, Place, Status};
 
 /// How many cases the ordinary run has.
 const CASES: u64 = 20_000;
@@ -25,73 +26,146 @@ enum Op {
     Now,
     Random,
     Has(usize),
+    /// Another step if a signal is there.
+    StepIfHas(usize),
     Count(usize),
     Recv(usize),
     RecvTimeout(usize),
     Drain(usize),
     SignalOrTask(usize),
     SignalOrSleep(usize),
+    /// A look in disguise: a signal, or what needs no answer.
+    SignalOrNothing(usize),
+    /// Asks a person, for a second.
+    Approval,
+    /// A step of its own for each version of a change.
+    VersionedStep(usize),
+    /// Registers the handler of updates, which may have come before.
+    Handle,
+    /// What the updates have changed.
+    Updated,
+    /// Watches for a request to cancel, for a second.
+    WatchOrSleep,
     Both(Vec<Op>, Vec<Op>),
 }
 
+const CHANGES: [&str; 2] = ["change", "other-change"];
 const NAMES: [&str; 2] = ["x", "y"];
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Which steps are recorded, and how often each was run: none may run once it is recorded.
-#[derive(Default)]
-struct Steps {
-    recorded: Mutex<Vec<String>>,
+/// What the code of a case knows from outside of its run.
+struct Build {
+    /// One program for each generation.
+    programs: Vec<Vec<Op>>,
+    /// Which steps are recorded: none may run again.
+    recorded: Mutex<BTreeSet<String>>,
+    /// Which steps have run: each must be recorded in the end, for it followed only from what was durable (N2).
+    ran: Mutex<BTreeSet<String>>,
+    /// The newest version of every change; grows when the process dies.
+    newest: AtomicU32,
 }
 
 type Seen = Vec<String>;
 
-/// Runs the program on the real context.
-async fn interpret(ctx: Ctx, program: Arc<Vec<Op>>, steps: Arc<Steps>) -> Result<Seen> {
-    line(ctx, program.as_ref().clone(), steps, "m".to_owned()).await
+/// What the lines of a run share with the handler of its updates.
+type Updates = Arc<Mutex<Vec<u64>>>;
+
+/// Runs the programs on the real context, one in each generation. What was seen before goes along.
+async fn interpret(ctx: Ctx, (generation, before): (usize, Seen), build: Arc<Build>) -> Result<Seen> {
+    let program = build.programs[generation].clone();
+    let seen = line(ctx.clone(), program, build.clone(), Updates::default(), format!("g{generation}m")).await?;
+    let seen: Seen = before.into_iter().chain(seen).collect();
+    if generation + 1 < build.programs.len() { ctx.continue_as_new(&(generation + 1, seen)).await } else { Ok(seen) }
 }
 
-fn line(ctx: Ctx, ops: Vec<Op>, steps: Arc<Steps>, path: String) -> std::pin::Pin<Box<dyn Future<Output = Result<Seen>> + Send>> {
+/// What is seen of an outcome. Everything that was canceled goes on.
+fn text(what: &str, outcome: Result<impl ToString>) -> Result<String> {
+    match outcome {
+        Ok(value) => Ok(format!("{what} {}", value.to_string()).trim_end().to_owned()),
+        Err(failure) if failure.is_canceled() => Ok(format!("{what} canceled")),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Every third update is refused, without a change.
+fn handle(updates: &Mutex<Vec<u64>>, value: u64) -> Result<usize> {
+    if value.is_multiple_of(3) {
+        return Err(Failure::fatal("refused"));
+    }
+    let mut updates = updates.lock().unwrap();
+    updates.push(value);
+    Ok(updates.len())
+}
+
+async fn step(ctx: &Ctx, build: &Build, id: String) -> Result<String> {
+    let step = ctx.step(&id, async || {
+        assert!(!build.recorded.lock().unwrap().contains(&id), "a recorded step ran again");
+        build.ran.lock().unwrap().insert(id.clone());
+        Ok::<_, Failure>(id.len() as u64)
+    });
+    text("step", step.await)
+}
+
+type LineFuture = std::pin::Pin<Box<dyn Future<Output = Result<Seen>> + Send>>;
+
+fn line(ctx: Ctx, ops: Vec<Op>, build: Arc<Build>, updates: Updates, path: String) -> LineFuture {
     Box::pin(async move {
         let mut seen: Seen = Vec::new();
         for (position, op) in ops.into_iter().enumerate() {
             let id = format!("{path}{position}");
             match op {
-                Op::Task => seen.push(format!("task {}", ctx.task::<u64>("t", &id).await?)),
-                Op::Step => {
-                    let steps = steps.clone();
-                    let step = ctx.step(&id, async || {
-                        assert!(!steps.recorded.lock().unwrap().contains(&id), "a recorded step ran again");
-                        Ok::<_, Failure>(id.len() as u64)
-                    });
-                    seen.push(format!("step {}", step.await?));
+                Op::Task => seen.push(text("task", ctx.task::<u64>("t", &id).await)?),
+                Op::Step => seen.push(step(&ctx, &build, id).await?),
+                Op::Sleep => seen.push(text("slept", ctx.sleep(SECOND).await.map(|()| ""))?),
+                Op::Child => seen.push(text("child", ctx.child::<u64>("c", &id).await)?),
+                Op::Approval => {
+                    let decided = ctx.approval("a", "May I?").within(SECOND).await;
+                    let words = |decision: onward::Decision| format!("{} {}", decision.approved, decision.expired);
+                    seen.push(text("approval", decided.map(words))?);
                 }
-                Op::Sleep => {
-                    ctx.sleep(SECOND).await?;
-                    seen.push("slept".to_owned());
+                Op::VersionedStep(change) => {
+                    let version = ctx.version(CHANGES[change], 1, build.newest.load(Ordering::SeqCst));
+                    seen.push(format!("version {version} {}", step(&ctx, &build, format!("{id}v{version}")).await?));
                 }
-                Op::Child => seen.push(format!("child {}", ctx.child::<u64>("c", &id).await?)),
+                Op::StepIfHas(name) => {
+                    let has = ctx.signal(NAMES[name]).has();
+                    seen.push(format!("has {has} {}", step(&ctx, &build, format!("{id}{has}")).await?));
+                }
+                Op::Handle => {
+                    let updates = updates.clone();
+                    ctx.update("u", move |value: u64| handle(&updates, value));
+                }
+                Op::Updated => seen.push(format!("updated {:?}", updates.lock().unwrap())),
+                Op::WatchOrSleep => seen.push(select! {
+                    _ = ctx.canceled() => "watch canceled".to_owned(),
+                    slept = ctx.sleep(SECOND) => text("watch slept", slept.map(|()| ""))?,
+                }),
                 Op::Now => seen.push(format!("now {}", ctx.now().0)),
                 Op::Random => seen.push(format!("random {}", ctx.random())),
                 Op::Has(name) => seen.push(format!("has {}", ctx.signal(NAMES[name]).has())),
                 Op::Count(name) => seen.push(format!("count {}", ctx.signal(NAMES[name]).count())),
-                Op::Recv(name) => seen.push(format!("recv {}", ctx.signal(NAMES[name]).recv::<u64>().await?)),
+                Op::Recv(name) => seen.push(text("recv", ctx.signal(NAMES[name]).recv::<u64>().await)?),
                 Op::RecvTimeout(name) => {
-                    let received: Option<u64> = ctx.signal(NAMES[name]).recv_timeout(SECOND).await?;
-                    seen.push(format!("recv_timeout {received:?}"));
+                    let received = ctx.signal(NAMES[name]).recv_timeout::<u64>(SECOND).await;
+                    seen.push(text("recv_timeout", received.map(|value| format!("{value:?}")))?);
                 }
                 Op::Drain(name) => seen.push(format!("drain {:?}", ctx.signal(NAMES[name]).drain::<u64>()?)),
                 Op::SignalOrTask(name) => seen.push(select! {
-                    signal = ctx.signal(NAMES[name]).recv::<u64>() => format!("select signal {}", signal?),
-                    task = ctx.task::<u64>("t", &id) => format!("select task {}", task?),
+                    signal = ctx.signal(NAMES[name]).recv::<u64>() => text("select signal", signal)?,
+                    task = ctx.task::<u64>("t", &id) => text("select task", task)?,
                 }),
                 Op::SignalOrSleep(name) => seen.push(select! {
-                    slept = ctx.sleep(SECOND) => { slept?; "select slept".to_owned() },
-                    signal = ctx.signal(NAMES[name]).recv::<u64>() => format!("select signal {}", signal?),
+                    slept = ctx.sleep(SECOND) => text("select slept", slept.map(|()| ""))?,
+                    signal = ctx.signal(NAMES[name]).recv::<u64>() => text("select signal", signal)?,
+                }),
+                Op::SignalOrNothing(name) => seen.push(select! {
+                    signal = ctx.signal(NAMES[name]).recv::<u64>() => text("select signal", signal)?,
+                    nothing = async { "select nothing".to_owned() } => nothing,
                 }),
                 Op::Both(left, right) => {
                     let (left, right) = join!(
-                        line(ctx.clone(), left, steps.clone(), format!("{id}l")),
-                        line(ctx.clone(), right, steps.clone(), format!("{id}r")),
+                        line(ctx.clone(), left, build.clone(), updates.clone(), format!("{id}l")),
+                        line(ctx.clone(), right, build.clone(), updates.clone(), format!("{id}r")),
                     );
                     seen.push(format!("both {:?} {:?}", left?, right?));
                 }
@@ -104,7 +178,7 @@ fn line(ctx: Ctx, ops: Vec<Op>, steps: Arc<Steps>, path: String) -> std::pin::Pi
 /// A line, the name it waits for, and the signal promised to it: index and value.
 type Waiter = (usize, usize, Option<(u64, u64)>);
 
-/// The plain model.
+/// The plain model of one generation.
 struct Model<'a> {
     lines: Vec<Line<'a>>,
     /// Signals that nobody has and nobody is promised, by index.
@@ -114,6 +188,15 @@ struct Model<'a> {
     delivered: u64,
     now: u64,
     seed: u64,
+    /// What the log says each change's version is.
+    versions: BTreeMap<String, u32>,
+    /// There was a request to cancel; whether it has still to meet a call.
+    canceled: Option<bool>,
+    handles_updates: bool,
+    /// Updates that wait for a handler.
+    kept: Vec<(String, u64)>,
+    updated: Updates,
+    answers: Vec<(String, Result<usize>)>,
 }
 
 struct Line<'a> {
@@ -122,6 +205,8 @@ struct Line<'a> {
     branch: Vec<u32>,
     ordinal: u32,
     seen: Seen,
+    /// What the operation that waits has seen before.
+    saw: String,
     wait: Wait,
     parent: Option<usize>,
 }
@@ -135,27 +220,60 @@ enum Wait {
     Signal,
     /// For a signal, or the call at this place.
     SignalOr(Vec<u32>),
+    /// For a request to cancel, or the call at this place.
+    CancelOr(Vec<u32>),
     /// For two lines.
     Lines(usize, usize),
     Done,
 }
 
+impl<'a> Line<'a> {
+    fn new(ops: &'a [Op], branch: Vec<u32>, parent: Option<usize>) -> Line<'a> {
+        Line { ops, at: 0, branch, ordinal: 0, seen: Vec::new(), saw: String::new(), wait: Wait::None, parent }
+    }
+}
+
 impl<'a> Model<'a> {
-    fn read(program: &'a [Op], world: &World) -> Option<Seen> {
-        let main = Line { ops: program, at: 0, branch: Vec::new(), ordinal: 0, seen: Vec::new(), wait: Wait::None, parent: None };
-        let mut model = Model { lines: vec![main], mailbox: Vec::new(), waiters: Vec::new(), delivered: 0, now: 0, seed: 0 };
-        let records = world.log().records();
-        let mut horizons: Vec<u64> = records.iter().filter_map(|record| record.commit.map(|commit| commit.horizon.0)).collect();
-        horizons.push(u64::MAX);
+    /// Reads the log of one generation to its end.
+    fn read(program: &'a [Op], log: &Log) -> Model<'a> {
+        let main = Line::new(program, Vec::new(), None);
+        let chosen = |event: &Event| match event {
+            Event::VersionChosen(chosen) => Some((chosen.change.to_string(), chosen.version)),
+            _ => None,
+        };
+        let mut model = Model {
+            lines: vec![main],
+            mailbox: Vec::new(),
+            waiters: Vec::new(),
+            delivered: 0,
+            now: 0,
+            seed: 0,
+            versions: log.events().filter_map(|(_, event)| chosen(event)).collect(),
+            canceled: None,
+            handles_updates: false,
+            kept: Vec::new(),
+            updated: Updates::default(),
+            answers: Vec::new(),
+        };
+        let records = log.records();
+        // What lies past the last horizon came too late: the code has not seen it.
+        let horizons = records.iter().filter_map(|record| record.commit.map(|commit| commit.horizon.0));
         let events: Vec<_> =
             records.iter().flat_map(|record| record.indexed().map(|(index, event)| (index.0, record.at.0, event))).collect();
         let mut next = 0;
         for horizon in horizons {
             let end = events[next..].iter().position(|(index, ..)| *index > horizon).map_or(events.len(), |offset| next + offset);
             for (index, _, event) in &events[next..end] {
-                if let Event::SignalReceived(signal) = event {
-                    let name = NAMES.iter().position(|name| signal.name == **name).unwrap();
-                    model.place_signal(*index, name, signal.payload.read().unwrap());
+                let mut arrives = |name: &Name, payload: &Payload| {
+                    let name = NAMES.iter().position(|other| *name == **other).unwrap();
+                    model.place_signal(*index, name, payload.read().unwrap());
+                };
+                match event {
+                    Event::SignalReceived(signal) => arrives(&signal.name, &signal.payload),
+                    Event::RunStarted(started) => {
+                        started.mailbox.iter().for_each(|signal| arrives(&signal.name, &signal.payload));
+                    }
+                    _ => {}
                 }
             }
             for (index, at, event) in &events[next..end] {
@@ -163,7 +281,8 @@ impl<'a> Model<'a> {
             }
             next = end;
         }
-        (model.lines[0].wait == Wait::Done).then(|| model.lines[0].seen.clone())
+        assert_eq!(model.lines[0].wait, Wait::Done, "the model ends where the run ends");
+        model
     }
 
     /// Promises a signal to who has waited longest, or leaves it in the mailbox.
@@ -192,8 +311,76 @@ impl<'a> Model<'a> {
             Event::ChildCompleted(event) => self.answer(&path(&event.place), &format!("child {}", value(&event.output))),
             Event::StepCompleted(event) => self.answer(&path(&event.place), &format!("step {}", value(&event.output))),
             Event::TimerFired(event) => self.answer(&path(&event.place), "slept"),
+            Event::ApprovalDecided(event) => self.answer(&path(&event.place), &format!("approval {} false", event.approved)),
+            Event::UpdateReceived(event) => self.update(event.update_id.clone(), value(&event.payload)),
+            Event::CancelRequested(_) => self.cancel(),
             _ => {}
         }
+    }
+
+    fn update(&mut self, id: String, value: u64) {
+        if self.handles_updates {
+            let answer = handle(&self.updated, value);
+            self.answers.push((id, answer));
+        } else {
+            self.kept.push((id, value));
+        }
+    }
+
+    /// Who watches goes on, else every wait is interrupted, else the request is due at the next call. A step runs on.
+    fn cancel(&mut self) {
+        if self.canceled.is_some() {
+            return;
+        }
+        let waiting = |line: &&usize, model: &Model| match &model.lines[**line].wait {
+            Wait::Call(_) => !matches!(model.op(**line), Op::Step | Op::VersionedStep(_) | Op::StepIfHas(_)),
+            wait => matches!(wait, Wait::Signal | Wait::SignalOr(_)),
+        };
+        let lines: Vec<usize> = (0..self.lines.len()).collect();
+        let watching: Vec<usize> =
+            lines.iter().filter(|line| matches!(self.lines[**line].wait, Wait::CancelOr(_))).copied().collect();
+        let met: Vec<usize> =
+            if watching.is_empty() { lines.iter().filter(|line| waiting(line, self)).copied().collect() } else { watching };
+        self.canceled = Some(met.is_empty());
+        // Nobody waits any more: what was promised goes back before anybody goes on.
+        for line in &met {
+            if let Some(position) = self.waiters.iter().position(|(waiter, ..)| waiter == line) {
+                let (_, name, promised) = self.waiters.remove(position);
+                if let Some((index, value)) = promised {
+                    self.place_signal(index, name, value);
+                }
+            }
+        }
+        for line in met {
+            let what = match self.op(line) {
+                Op::Task => "task",
+                Op::Sleep => "slept",
+                Op::Child => "child",
+                Op::Approval => "approval",
+                Op::Recv(_) => "recv",
+                Op::RecvTimeout(_) => "recv_timeout",
+                Op::SignalOrTask(_) => "select signal",
+                Op::SignalOrSleep(_) => "select slept",
+                Op::WatchOrSleep => "watch",
+                other => panic!("{other:?} waits for nothing that is interrupted"),
+            };
+            self.go_on(line, format!("{what} canceled"));
+        }
+        self.hand_out();
+    }
+
+    /// Whether the request to cancel meets the call that is being made.
+    fn meets_cancel(&mut self) -> bool {
+        let due = self.canceled == Some(true);
+        if due {
+            self.canceled = Some(false);
+        }
+        due
+    }
+
+    /// What a line is at.
+    fn op(&self, line: usize) -> &'a Op {
+        &self.lines[line].ops[self.lines[line].at]
     }
 
     /// Whoever is promised a signal that has been delivered gets it, lowest index first.
@@ -214,11 +401,15 @@ impl<'a> Model<'a> {
     }
 
     fn answer(&mut self, place: &[u32], text: &str) {
-        let waits = |line: &Line| matches!(&line.wait, Wait::Call(own) | Wait::SignalOr(own) if own == place);
+        let waits =
+            |line: &Line| matches!(&line.wait, Wait::Call(own) | Wait::SignalOr(own) | Wait::CancelOr(own) if own == place);
         let Some(line) = self.lines.iter().position(waits) else { return };
         let text = match self.lines[line].ops[self.lines[line].at] {
             Op::RecvTimeout(_) => "recv_timeout None".to_owned(),
             Op::SignalOrTask(_) | Op::SignalOrSleep(_) => format!("select {text}"),
+            Op::Approval if text == "slept" => "approval false true".to_owned(),
+            Op::WatchOrSleep => format!("watch {text}"),
+            Op::VersionedStep(_) | Op::StepIfHas(_) => format!("{} {text}", self.lines[line].saw),
             _ => text.to_owned(),
         };
         if let Some(position) = self.waiters.iter().position(|(waiter, ..)| *waiter == line) {
@@ -262,7 +453,8 @@ impl<'a> Model<'a> {
             };
             match self.ask(line, op) {
                 Ok(text) => {
-                    self.lines[line].seen.push(text);
+                    // Registering a handler shows nothing.
+                    self.lines[line].seen.extend(Some(text).filter(|text| !text.is_empty()));
                     self.lines[line].at += 1;
                 }
                 Err(wait) => {
@@ -290,7 +482,50 @@ impl<'a> Model<'a> {
     fn ask(&mut self, line: usize, op: &'a Op) -> Result<String, Wait> {
         let count = |model: &Model, name: usize| model.mailbox.iter().filter(|(_, other, _)| *other == name).count();
         match op {
-            Op::Task | Op::Step | Op::Sleep | Op::Child => Err(Wait::Call(self.next_place(line))),
+            Op::Task | Op::Step | Op::Sleep | Op::Child | Op::Approval => {
+                let place = self.next_place(line);
+                if !self.meets_cancel() {
+                    return Err(Wait::Call(place));
+                }
+                let what = match op {
+                    Op::Task => "task",
+                    Op::Step => "step",
+                    Op::Sleep => "slept",
+                    Op::Child => "child",
+                    _ => "approval",
+                };
+                Ok(format!("{what} canceled"))
+            }
+            Op::VersionedStep(_) | Op::StepIfHas(_) => {
+                let place = self.next_place(line);
+                let saw = match op {
+                    Op::VersionedStep(change) => format!("version {}", self.versions[CHANGES[*change]]),
+                    Op::StepIfHas(name) => format!("has {}", count(self, *name) > 0),
+                    _ => String::new(),
+                };
+                if self.meets_cancel() {
+                    return Ok(format!("{saw} step canceled"));
+                }
+                self.lines[line].saw = saw;
+                Err(Wait::Call(place))
+            }
+            Op::Handle => {
+                self.handles_updates = true;
+                let kept = std::mem::take(&mut self.kept);
+                kept.into_iter().for_each(|(id, value)| self.update(id, value));
+                Ok(String::new())
+            }
+            Op::Updated => Ok(format!("updated {:?}", self.updated.lock().unwrap())),
+            Op::WatchOrSleep => {
+                let places = [self.next_place(line), self.next_place(line)];
+                if self.meets_cancel() {
+                    Ok("watch slept canceled".to_owned())
+                } else if self.canceled.is_some() {
+                    Ok("watch canceled".to_owned())
+                } else {
+                    Err(Wait::CancelOr(places[0].clone()))
+                }
+            }
             Op::Now => Ok(format!("now {}", self.now)),
             Op::Random => {
                 let place = Place::from_path(&self.next_place(line)).unwrap();
@@ -300,6 +535,9 @@ impl<'a> Model<'a> {
             Op::Count(name) => Ok(format!("count {}", count(self, *name))),
             Op::Recv(name) => {
                 self.next_place(line);
+                if self.meets_cancel() {
+                    return Ok("recv canceled".to_owned());
+                }
                 match self.take(*name) {
                     Some(value) => Ok(format!("recv {value}")),
                     None => {
@@ -310,6 +548,9 @@ impl<'a> Model<'a> {
             }
             Op::RecvTimeout(name) => {
                 self.next_place(line);
+                if self.meets_cancel() {
+                    return Ok("recv_timeout canceled".to_owned());
+                }
                 match self.take(*name) {
                     Some(value) => Ok(format!("recv_timeout Some({value})")),
                     None => {
@@ -325,6 +566,14 @@ impl<'a> Model<'a> {
             }
             Op::SignalOrTask(name) | Op::SignalOrSleep(name) => {
                 let places = [self.next_place(line), self.next_place(line), self.next_place(line)];
+                if self.meets_cancel() {
+                    // The request has met the other arm, with the last event delivered: of two answers the lower index wins.
+                    let signal = self.mailbox.iter().find(|(_, other, _)| other == name).map(|(index, ..)| *index);
+                    let (arm, what) = if matches!(op, Op::SignalOrTask(_)) { (1, "task") } else { (0, "slept") };
+                    if signal.is_none_or(|index| (self.delivered, arm) < (index, 1 - arm)) {
+                        return Ok(format!("select {what} canceled"));
+                    }
+                }
                 match self.take(*name) {
                     Some(value) => Ok(format!("select signal {value}")),
                     None => {
@@ -334,17 +583,17 @@ impl<'a> Model<'a> {
                     }
                 }
             }
+            Op::SignalOrNothing(name) => {
+                let _places = [self.next_place(line), self.next_place(line)];
+                let there = self.mailbox.iter().any(|(_, other, _)| other == name);
+                if there && self.meets_cancel() {
+                    return Ok("select signal canceled".to_owned());
+                }
+                Ok(self.take(*name).map_or("select nothing".to_owned(), |value| format!("select signal {value}")))
+            }
             Op::Both(left, right) => {
                 let place = self.next_place(line);
-                let arm = |ops: &'a [Op], arm: u32| Line {
-                    ops,
-                    at: 0,
-                    branch: place.iter().copied().chain([arm]).collect(),
-                    ordinal: 0,
-                    seen: Vec::new(),
-                    wait: Wait::None,
-                    parent: Some(line),
-                };
+                let arm = |ops: &'a [Op], arm: u32| Line::new(ops, place.iter().copied().chain([arm]).collect(), Some(line));
                 let first = self.lines.len();
                 self.lines.extend([arm(left, 0), arm(right, 1)]);
                 Err(Wait::Lines(first, first + 1))
@@ -373,7 +622,7 @@ fn program(random: &mut Random, length: u64, nested: bool) -> Vec<Op> {
     (0..count)
         .map(|_| {
             let name = random.below(NAMES.len() as u64) as usize;
-            match random.below(if nested { 13 } else { 14 }) {
+            match random.below(if nested { 20 } else { 21 }) {
                 0 => Op::Task,
                 1 => Op::Step,
                 2 => Op::Sleep,
@@ -387,6 +636,13 @@ fn program(random: &mut Random, length: u64, nested: bool) -> Vec<Op> {
                 10 => Op::Drain(name),
                 11 => Op::SignalOrTask(name),
                 12 => Op::SignalOrSleep(name),
+                13 => Op::Approval,
+                14 => Op::VersionedStep(name),
+                15 => Op::Handle,
+                16 => Op::Updated,
+                17 => Op::WatchOrSleep,
+                18 => Op::SignalOrNothing(name),
+                19 => Op::StepIfHas(name),
                 _ => Op::Both(program(random, 3, true), program(random, 3, true)),
             }
         })
@@ -396,8 +652,18 @@ fn program(random: &mut Random, length: u64, nested: bool) -> Vec<Op> {
 /// Everything the world still owes the run.
 struct Outside {
     next_value: u64,
-    /// Tasks and children that were answered, so that each is once.
-    answered: BTreeMap<Place, ()>,
+    /// Tasks, children and approvals that were answered, by generation, so that each is once.
+    answered: BTreeSet<(u32, Place)>,
+    /// A run is asked to stop in its last generation only: what becomes of a request when a run continues as new is not said here.
+    may_cancel_in: u32,
+}
+
+/// How something open is answered.
+#[derive(Clone, Copy, PartialEq)]
+enum Owed {
+    Task,
+    Child,
+    Decision,
 }
 
 impl Outside {
@@ -406,37 +672,60 @@ impl Outside {
         world.signal(NAMES[name], &self.next_value);
     }
 
-    /// The open tasks and children.
-    fn owed(&self, world: &World) -> Vec<(Place, bool)> {
-        let call = |event: &Event| match event {
-            Event::TaskScheduled(task) => Some((task.place.clone(), true)),
-            Event::ChildStarted(child) => Some((child.place.clone(), false)),
-            _ => None,
-        };
-        let open = |place: &Place| !self.answered.contains_key(place);
-        world.log().events().filter_map(|(_, event)| call(event)).filter(|(place, _)| open(place)).collect()
+    /// The open tasks, children and approvals.
+    fn owed(&self, world: &World) -> Vec<(Place, Owed)> {
+        let mut owed = BTreeMap::new();
+        for (_, event) in world.log().events() {
+            match event {
+                Event::TaskScheduled(task) => drop(owed.insert(task.place.clone(), Owed::Task)),
+                Event::ChildStarted(child) => drop(owed.insert(child.place.clone(), Owed::Child)),
+                Event::ApprovalRequested(approval) => drop(owed.insert(approval.place.clone(), Owed::Decision)),
+                // A question that has expired or was withdrawn has no answer; a task that was taken back may have one.
+                Event::TimerFired(timer) => drop(owed.remove(&timer.place)),
+                Event::WaitCanceled(wait) => drop(owed.remove(&wait.place)),
+                _ => {}
+            }
+        }
+        let generation = world.generation();
+        owed.into_iter().filter(|(place, _)| !self.answered.contains(&(generation, place.clone()))).collect()
     }
 
-    fn answer(&mut self, world: &mut World, place: Place, is_task: bool) {
-        self.answered.insert(place.clone(), ());
+    fn answer(&mut self, world: &mut World, place: Place, owed: Owed) {
+        self.answered.insert((world.generation(), place.clone()));
         self.next_value += 1;
         let output = Payload::json(&self.next_value).unwrap();
-        let event: Event =
-            if is_task { TaskCompleted { place, output, attempts: 1 }.into() } else { ChildCompleted { place, output }.into() };
+        let approved = self.next_value.is_multiple_of(2);
+        let event: Event = match owed {
+            Owed::Task => TaskCompleted { place, output, attempts: 1 }.into(),
+            Owed::Child => ChildCompleted { place, output }.into(),
+            Owed::Decision => {
+                ApprovalDecided { place, approved, feedback: None, decided_by: None, decision_id: "d".to_owned() }.into()
+            }
+        };
         world.input(event).unwrap();
+    }
+
+    fn update(&mut self, world: &mut World) {
+        self.next_value += 1;
+        let (update_id, payload) = (self.next_value.to_string(), Payload::json(&self.next_value).unwrap());
+        world.input(UpdateReceived { update_id, name: Name::new("u").unwrap(), payload }).unwrap();
     }
 
     /// Something random happens outside.
     fn happen(&mut self, world: &mut World, random: &mut Random) {
         world.advance_time(Duration::from_millis(random.below(3)));
-        match random.below(4) {
-            0 | 1 => self.signal(world, random.below(NAMES.len() as u64) as usize),
-            2 => {
+        match random.below(8) {
+            0..=2 => self.signal(world, random.below(NAMES.len() as u64) as usize),
+            3 | 4 => {
                 let owed = self.owed(world);
                 if !owed.is_empty() {
-                    let (place, is_task) = owed[random.below(owed.len() as u64) as usize].clone();
-                    self.answer(world, place, is_task);
+                    let (place, owed) = owed[random.below(owed.len() as u64) as usize].clone();
+                    self.answer(world, place, owed);
                 }
+            }
+            5 => self.update(world),
+            6 if world.generation() == self.may_cancel_in => {
+                world.input(CancelRequested { reason: "enough".to_owned() }).unwrap();
             }
             _ => {
                 if let Some((place, _)) = world.next_timer() {
@@ -450,12 +739,15 @@ impl Outside {
 /// One program under one schedule; panics when anything is wrong.
 fn case(seed: u64) {
     let mut random = Random::new(seed);
-    let ops = Arc::new(program(&mut random, 5, false));
-    let steps = Arc::new(Steps::default());
-    let (ops_for_code, steps_for_code) = (ops.clone(), steps.clone());
-    let workflow = move |ctx: Ctx, _: ()| interpret(ctx, ops_for_code.clone(), steps_for_code.clone());
-    let mut world = World::new(workflow, &());
-    let mut outside = Outside { next_value: 0, answered: BTreeMap::new() };
+    let programs = match random.below(4) {
+        0 => vec![program(&mut random, 3, false), program(&mut random, 3, false)],
+        _ => vec![program(&mut random, 5, false)],
+    };
+    let last = programs.len() as u32 - 1;
+    let build = Arc::new(Build { programs, recorded: Mutex::default(), ran: Mutex::default(), newest: AtomicU32::new(2) });
+    let in_run = build.clone();
+    let mut world = World::new(move |ctx: Ctx, input| interpret(ctx, input, in_run.clone()), &(0, Seen::new()));
+    let mut outside = Outside { next_value: 0, answered: BTreeSet::new(), may_cancel_in: last };
     for round in 0..400 {
         // At first the world is wild; later it only does what the run waits for, so that every program can end.
         let wild = round < 12;
@@ -463,7 +755,7 @@ fn case(seed: u64) {
             outside.happen(&mut world, &mut random);
         }
         if wild && random.below(6) == 0 {
-            world.crash();
+            crash(&mut world, &build, &mut random);
         }
         let draft = world.activate().unwrap_or_else(|fault| panic!("{fault:?}\n{}", world.log().to_json_lines()));
         match draft {
@@ -472,11 +764,11 @@ fn case(seed: u64) {
                     outside.happen(&mut world, &mut random); // between the activation and its commit
                 }
                 if wild && random.below(6) == 0 {
-                    world.crash();
+                    crash(&mut world, &build, &mut random);
                     continue;
                 }
                 world.commit(draft);
-                note_recorded(&world, &steps);
+                note_recorded(&world, &build);
                 if world.status().is_closed() {
                     break;
                 }
@@ -488,16 +780,44 @@ fn case(seed: u64) {
             None => calm(&mut world, &mut outside),
         }
     }
-    assert_eq!(world.status(), Status::Completed, "the run did not end: {ops:?}\n{}", world.log().to_json_lines());
-    let expected = Model::read(&ops, &world).expect("the model ends where the run ends");
-    assert_eq!(world.output(), serde_json::to_string(&expected).unwrap(), "{ops:?}\n{}", world.log().to_json_lines());
-    check_records(&world);
+    let programs = &build.programs;
+    assert_eq!(world.status(), Status::Completed, "the run did not end: {programs:?}\n{}", world.log().to_json_lines());
+    let logs: Vec<&Log> = world.past_logs().iter().chain([world.log()]).collect();
+    assert_eq!(logs.len(), programs.len());
+    let (ran, recorded) = (build.ran.lock().unwrap(), build.recorded.lock().unwrap());
+    assert!(ran.is_subset(&recorded), "{ran:?} ran, {recorded:?} are recorded: {programs:?}\n{}", world.log().to_json_lines());
+    let mut seen = Seen::new();
+    for (generation, (log, program)) in logs.into_iter().zip(programs).enumerate() {
+        let model = Model::read(program, log);
+        seen.extend(model.lines[0].seen.iter().cloned());
+        let (found, expected) = match log.events().last() {
+            Some((_, Event::RunContinued(end))) => (&end.input, serde_json::to_string(&(generation + 1, &seen))),
+            Some((_, Event::RunCompleted(end))) => (&end.output, serde_json::to_string(&seen)),
+            other => panic!("a generation ends with {other:?}"),
+        };
+        assert_eq!(format!("{found:?}"), expected.unwrap(), "{program:?}\n{}", log.to_json_lines());
+        let answer = |event: &Event| match event {
+            Event::UpdateAnswered(answer) => {
+                Some((answer.update_id.clone(), answer.result.clone().map(|payload| payload.read::<usize>().unwrap())))
+            }
+            _ => None,
+        };
+        let answers: Vec<_> = log.events().filter_map(|(_, event)| answer(event)).collect();
+        assert_eq!(answers, model.answers, "{program:?}\n{}", log.to_json_lines());
+        check_records(log);
+    }
+}
+
+/// The process dies. What goes on in its place may be newer.
+fn crash(world: &mut World, build: &Build, random: &mut Random) {
+    world.crash();
+    build.newest.fetch_add(random.below(2) as u32, Ordering::SeqCst);
 }
 
 /// Gives the run what it waits for.
 fn calm(world: &mut World, outside: &mut Outside) {
-    if let Some((place, is_task)) = outside.owed(world).into_iter().next() {
-        return outside.answer(world, place, is_task);
+    if let Some((place, owed)) = outside.owed(world).into_iter().next() {
+        return outside.answer(world, place, owed);
     }
     if let Some((place, _)) = world.next_timer() {
         return world.fire_timer(&place);
@@ -505,40 +825,45 @@ fn calm(world: &mut World, outside: &mut Outside) {
     (0..NAMES.len()).for_each(|name| outside.signal(world, name));
 }
 
-fn note_recorded(world: &World, steps: &Steps) {
+fn note_recorded(world: &World, build: &Build) {
     let name = |event: &Event| match event {
         Event::StepCompleted(step) => Some(step.name.to_string()),
         _ => None,
     };
-    *steps.recorded.lock().unwrap() = world.log().events().filter_map(|(_, event)| name(event)).collect();
+    build.recorded.lock().unwrap().extend(world.log().events().filter_map(|(_, event)| name(event)));
 }
 
-/// No step is recorded twice, and no signal consumed twice.
-fn check_records(world: &World) {
-    let mut once = BTreeMap::new();
-    for (_, event) in world.log().events() {
+/// No step is recorded twice, no signal consumed twice, no version chosen twice.
+fn check_records(log: &Log) {
+    let mut once = BTreeSet::new();
+    for (index, event) in log.events() {
         let fact = match event {
             Event::StepCompleted(step) => format!("step {}", step.place),
-            Event::SignalConsumed(signal) => format!("signal {}", signal.index),
+            // What was carried over from the generation before has the index of the start.
+            Event::SignalConsumed(signal) if signal.index.0 > 0 => format!("signal {}", signal.index),
             Event::TimerStarted(timer) => format!("timer {}", timer.place),
             Event::TaskScheduled(task) => format!("task {}", task.place),
+            Event::ApprovalRequested(approval) => format!("approval {}", approval.place),
+            Event::VersionChosen(chosen) => format!("version of {}", chosen.change),
+            Event::UpdateAnswered(answer) => format!("update {}", answer.update_id),
             _ => continue,
         };
-        assert!(once.insert(fact.clone(), ()).is_none(), "recorded twice: {fact}");
+        assert!(once.insert(fact.clone()), "recorded twice, again at {index}: {fact}");
     }
 }
 
-/// Reproduces one case: `ONWARD_SEED=123 cargo test -p onward --test semantics generated`.
+/// Reproduces one case: `ONWARD_SEED=123 cargo test -p onward --test semantics generated`. `ONWARD_CASES` runs more of them.
 #[test]
 fn random_programs_see_what_the_plain_model_says_under_every_schedule() {
     if let Some(seed) = std::env::var("ONWARD_SEED").ok().and_then(|seed| seed.parse().ok()) {
         return case(seed);
     }
+    let cases = std::env::var("ONWARD_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(CASES);
     let threads = 2;
     let workers: Vec<_> = (0..threads)
         .map(|thread| {
             std::thread::spawn(move || {
-                for seed in (thread..CASES).step_by(threads as usize) {
+                for seed in (thread..cases).step_by(threads as usize) {
                     let failed = std::panic::catch_unwind(|| case(seed)).is_err();
                     assert!(!failed, "reproduce with ONWARD_SEED={seed}");
                 }

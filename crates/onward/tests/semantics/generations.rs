@@ -228,3 +228,45 @@ fn a_version_is_durable_before_a_step_follows_from_it() {
     let chosen = commits.iter().position(|commit| commit.events.iter().any(|event| event.name() == "version_chosen")).unwrap();
     assert!(commits[chosen].events.iter().all(|event| !event.is_step_result()), "in a commit before the step's");
 }
+
+/// What the code saw of the mailbox, it saw without the signal that kept it from continuing at once.
+#[test]
+fn a_run_that_looked_before_it_continued_saw_the_same_on_every_replay() {
+    /// Looks in one of three ways and goes on with what it saw.
+    async fn look_and_continue(ctx: Ctx, (way, seen): (u32, Option<usize>)) -> Result<(usize, Vec<u32>)> {
+        if let Some(seen) = seen {
+            return Ok((seen, ctx.signal("s").drain()?));
+        }
+        let seen = match way {
+            0 => ctx.signal("s").count(),
+            1 => select! {
+                received = ctx.signal("s").recv::<usize>() => received?,
+                none = async { 0 } => none,
+            },
+            _ => {
+                ctx.state().set("looked", &ctx.signal("s").has());
+                0
+            }
+        };
+        ctx.continue_as_new(&(way, Some(seen))).await
+    }
+    for way in 0..3 {
+        for crash in [false, true] {
+            let mut world = World::new(look_and_continue, &(way, None::<usize>));
+            let continuing = world.activate().unwrap().unwrap();
+            world.signal("s", &7);
+            assert!(!world.commit(continuing), "what came meanwhile is taken along");
+            let looked = world.activate().unwrap().unwrap();
+            assert_eq!(looked.horizon, onward_core::Index(0), "the look is recorded as of then");
+            world.signal("s", &8);
+            assert!(world.commit(looked));
+            if crash {
+                world.crash();
+            }
+            world.pump().unwrap();
+            assert_eq!(world.output(), "[0,[7,8]]", "way {way}, crash {crash}");
+            let old = &world.past_logs()[0];
+            replay(look_and_continue, old).unwrap();
+        }
+    }
+}

@@ -1,6 +1,8 @@
 //! Signals: first in first out, none lost, patterns, and questions that are answered from the log.
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use onward::prelude::*;
 use onward::testing::World;
@@ -168,4 +170,82 @@ fn an_update_that_comes_with_the_signals_that_end_the_run_is_answered_before_the
     assert_eq!(world.status(), Status::Completed);
     assert_eq!(answers(&world), ["u1 Ok(4)"]);
     assert_eq!(world.event_names().last(), Some(&"run_completed"));
+}
+
+/// A step that runs until it is let go.
+#[derive(Clone, Default)]
+struct Gate {
+    open: Arc<AtomicBool>,
+    entered: Arc<AtomicU32>,
+}
+
+impl Gate {
+    async fn pass(&self) -> Result<u32> {
+        let entered = self.entered.fetch_add(1, Ordering::SeqCst) + 1;
+        std::future::poll_fn(|_| if self.open.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }).await;
+        Ok(entered)
+    }
+}
+
+/// Waits for a signal by looking for it, beside a step.
+async fn look_beside_a_step(ctx: Ctx, gate: Gate, by_hand: bool) -> Result<(u32, u32)> {
+    let looked_for = ctx.signal("s");
+    let look = std::future::poll_fn(|_| if looked_for.has() { Poll::Ready(()) } else { Poll::Pending });
+    let step = ctx.step("slow", async || gate.pass().await);
+    let ((), stepped) = if by_hand { futures::future::join(look, step).await } else { onward::join!(look, step) };
+    Ok((stepped?, ctx.signal("s").recv().await?))
+}
+
+/// Each look led to a commit, each commit to a poll, and each poll to a look; or the step never began.
+#[test]
+fn looking_for_a_signal_beside_a_step_commits_once_for_each_thing_that_may_have_changed_the_answer() {
+    for by_hand in [true, false] {
+        let gate = Gate::default();
+        let in_run = gate.clone();
+        let mut world = World::new(move |ctx, ()| look_beside_a_step(ctx, in_run.clone(), by_hand), &());
+        let activate = |world: &mut World| {
+            let commits = (0..100).take_while(|_| world.activate().unwrap().is_some_and(|draft| world.commit(draft))).count();
+            for _ in 0..200_000 {
+                assert!(world.activate().unwrap().is_none(), "the step's progress changes no answer");
+            }
+            commits
+        };
+        assert_eq!(activate(&mut world), 1, "the first look");
+        assert_eq!(gate.entered.load(Ordering::SeqCst), 1, "the step runs");
+        world.signal("other", &1);
+        assert_eq!(activate(&mut world), 1, "something has come");
+        world.signal("s", &7);
+        assert_eq!(activate(&mut world), 1, "the signal has come");
+        gate.open.store(true, Ordering::SeqCst);
+        world.crash();
+        world.pump().unwrap();
+        assert_eq!(world.output(), "[2,7]", "the second attempt of the step, and the signal");
+    }
+}
+
+/// A wait that is given up at once is a look: what follows from it must not start before it is durable (N2).
+#[test]
+fn a_wait_that_is_given_up_at_once_is_durable_before_a_step_follows_from_it() {
+    async fn look_in_disguise(ctx: Ctx, way: u32) -> Result<bool> {
+        let recv = ctx.signal("s").recv::<u32>();
+        let found = match way {
+            0 => onward::select! { found = recv => found.is_ok(), nothing = async { false } => nothing },
+            1 => {
+                type Arm = std::pin::Pin<Box<dyn Future<Output = Result<bool>> + Send>>;
+                let recv: Arm = Box::pin(async { Ok(recv.await? > 0) });
+                race([recv, Box::pin(async { Ok(false) })]).await?
+            }
+            _ => matches!(futures::future::select(recv, futures::future::ready(())).await, futures::future::Either::Left(_)),
+        };
+        ctx.step(if found { "found" } else { "nothing" }, async || Ok::<_, Failure>(found)).await
+    }
+    for way in 0..3 {
+        let mut world = World::new(look_in_disguise, &way);
+        let looked = world.activate().unwrap().unwrap();
+        assert!(looked.events.iter().all(|event| !event.is_step_result()), "way {way}: {looked:?}");
+        assert!(world.commit(looked));
+        world.signal("s", &1);
+        crash_and_pump(&mut world);
+        assert_eq!(world.output(), "false", "way {way}");
+    }
 }

@@ -193,18 +193,43 @@ fn a_missing_dependency_names_the_builder() {
     says(&message, &["no dependency of type `alloc::string::String`", "`.dep(..)`"]);
 }
 
+/// Before the handler is there as well as after: the first update waits for it.
 #[test]
-fn a_panic_in_an_update_handler_pauses_with_its_own_words() {
+fn a_panic_in_an_update_handler_answers_the_update_and_the_run_goes_on_with_what_was_changed() {
     let code = |ctx: Ctx, ()| async move {
-        ctx.update("u", |_: ()| -> Result<()> { panic!("no such thing") });
-        ctx.signal("end").recv::<()>().await
+        ctx.signal("ready").recv::<()>().await?;
+        let changes = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let in_handler = changes.clone();
+        ctx.update("u", move |change: u32| -> Result<()> {
+            in_handler.fetch_add(change, std::sync::atomic::Ordering::SeqCst);
+            panic!("no such thing as {change}")
+        });
+        ctx.signal("end").recv::<()>().await?;
+        Ok(changes.load(std::sync::atomic::Ordering::SeqCst))
     };
     let mut world = World::new(code, &());
-    world.pump().unwrap();
-    let (name, payload) = (onward_core::Name::new("u").unwrap(), onward_core::Payload::null());
-    world.input(onward_core::event::UpdateReceived { update_id: "1".to_owned(), name, payload }).unwrap();
-    let pause = world.pump().unwrap_err().into_pause().unwrap();
-    assert_eq!(pause.message, "the workflow code panicked: no such thing");
+    let update = |world: &mut World, id: u32| {
+        let (name, payload) = (onward_core::Name::new("u").unwrap(), onward_core::Payload::json(&id).unwrap());
+        world.input(onward_core::event::UpdateReceived { update_id: id.to_string(), name, payload }).unwrap();
+        crash_and_pump(world);
+    };
+    update(&mut world, 1);
+    world.signal("ready", &());
+    crash_and_pump(&mut world);
+    update(&mut world, 2);
+    let answers = world.log().events().filter_map(|(_, event)| match event {
+        onward_core::Event::UpdateAnswered(answer) => answer.result.clone().err(),
+        _ => None,
+    });
+    let answers: Vec<Failure> = answers.collect();
+    let words: Vec<_> = answers.iter().map(|failure| (&*failure.code, &*failure.message)).collect();
+    assert_eq!(
+        words,
+        [("panicked", "the update panicked: no such thing as 1"), ("panicked", "the update panicked: no such thing as 2")]
+    );
+    world.signal("end", &());
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "3");
 }
 
 #[test]
@@ -330,6 +355,24 @@ fn a_value_that_is_not_json_is_told() {
         ctx.task("work", &map).await
     });
     says(&message, &["task input", "cannot be written as JSON", "key must be a string"]);
+}
+
+#[test]
+fn a_float_that_is_not_a_number_is_told_wherever_the_code_passes_it() {
+    let task = paused(|ctx, ()| async move { ctx.task("work", &f64::NAN).await });
+    let child = paused(|ctx, ()| async move { ctx.child("work", &[f64::NAN]).await });
+    let signal = paused(|ctx, ()| async move {
+        ctx.send_signal("other", "reading", &Some(f64::NAN));
+        Ok(())
+    });
+    let state = paused(|ctx, ()| async move {
+        ctx.state().set("mean", &(1, f64::NAN));
+        Ok(())
+    });
+    let continued = paused(|ctx, ()| async move { ctx.continue_as_new(&f64::NAN).await });
+    for message in [task, child, signal, state, continued] {
+        says(&message, &["not a number cannot be recorded"]);
+    }
 }
 
 #[test]

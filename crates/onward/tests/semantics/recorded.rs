@@ -273,3 +273,24 @@ fn a_script_runs_what_steps_await_in_a_plain_test() {
 async fn a_script_runs_what_steps_await_in_an_async_test() {
     a_script_runs_what_steps_await();
 }
+
+/// JSON makes a null of it, which reads back as nothing.
+#[test]
+fn a_float_that_is_not_a_number_is_a_final_failure_wherever_it_would_be_recorded() {
+    async fn step(ctx: Ctx, _: ()) -> Result<Option<f64>> {
+        ctx.step("divide", async || Ok::<_, Failure>(Some(f64::NAN))).retry(3).await
+    }
+    async fn output(_: Ctx, _: ()) -> Result<Vec<f64>> {
+        Ok(vec![1.0, f64::INFINITY])
+    }
+    let mut world = World::new(step, &());
+    world.pump().unwrap();
+    let failure = world.outcome().unwrap().unwrap_err();
+    assert!(!failure.retryable && failure.message.contains("a float that is not a number cannot be recorded"), "{failure}");
+    assert_eq!(crate::count(&world, "step_failed"), 1, "the same code would return the same again");
+
+    let mut world = World::new(output, &());
+    world.pump().unwrap();
+    let failure = world.outcome().unwrap().unwrap_err();
+    assert!(!failure.retryable && failure.message.contains("the output cannot be recorded: an infinite float"), "{failure}");
+}

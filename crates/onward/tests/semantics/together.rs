@@ -332,3 +332,140 @@ fn a_step_that_loses_a_select_is_recorded_or_forgotten_but_never_run_again() {
     assert_eq!(world.output(), "\"signal\"", "the signal stands before the step's result in the log");
     assert_eq!(*ran.lock().unwrap(), 1);
 }
+
+/// How the two tasks of [`tie`] are awaited.
+#[derive(serde::Serialize, serde::Deserialize, Clone, Copy, Debug)]
+enum Tie {
+    Race,
+    RaceOfBlocks,
+    RaceOfNested,
+    Select,
+    SelectOfBlocks,
+}
+
+/// Two tasks are answered before anybody awaits them.
+#[allow(clippy::redundant_async_block, reason = "a block hides what it awaits, and that is the point")]
+async fn tie(ctx: Ctx, (how, swapped): (Tie, bool)) -> Result<String> {
+    let mut tasks = vec![ctx.task::<String>("ask", &0), ctx.task::<String>("ask", &1)];
+    ctx.signal("go").recv::<()>().await?;
+    if swapped {
+        tasks.reverse();
+    }
+    match how {
+        Tie::Race => race(tasks).await,
+        Tie::RaceOfBlocks => race(tasks.into_iter().map(|task| async move { task.await })).await,
+        Tie::RaceOfNested => race(tasks.into_iter().map(|task| race([task]))).await,
+        Tie::Select => {
+            let [a, b] = <[_; 2]>::try_from(tasks).map_err(|_| Failure::fatal("two tasks"))?;
+            select! { first = a => first, first = b => first }
+        }
+        Tie::SelectOfBlocks => {
+            let [a, b] = <[_; 2]>::try_from(tasks).map_err(|_| Failure::fatal("two tasks"))?;
+            select! { first = async { a.await } => first, first = async { b.await } => first }
+        }
+    }
+}
+
+/// Rule 3.
+#[test]
+fn of_several_that_were_answered_before_the_one_with_the_lower_index_wins_whatever_the_order_of_the_list() {
+    for how in [Tie::Race, Tie::RaceOfBlocks, Tie::RaceOfNested, Tie::Select, Tie::SelectOfBlocks] {
+        for (swapped, second_is_first, crash) in (0..8).map(|bits| (bits & 1 > 0, bits & 2 > 0, bits & 4 > 0)).collect::<Vec<_>>()
+        {
+            let mut world = World::new(tie, &(how, swapped));
+            world.pump().unwrap();
+            let order = if second_is_first { [1, 0] } else { [0, 1] };
+            for nth in order {
+                complete_nth(&mut world, nth, &format!("\"task {nth}\""));
+            }
+            world.signal("go", &());
+            if crash {
+                world.crash();
+            }
+            world.pump().unwrap();
+            let expected = format!("\"task {}\"", order[0]);
+            assert_eq!(world.output(), expected, "{how:?}, swapped {swapped}, crash {crash}");
+        }
+    }
+}
+
+/// An arm that goes on to its second wait is not ahead of one whose only answer came in between.
+#[test]
+fn a_race_sees_the_answers_of_all_its_arms_in_the_order_of_the_log() {
+    async fn two_against_one(ctx: Ctx, _: ()) -> Result<String> {
+        let [a, b, c] = [0, 1, 2].map(|n| ctx.task::<String>("ask", &n));
+        ctx.signal("go").recv::<()>().await?;
+        type Arm = std::pin::Pin<Box<dyn Future<Output = Result<String>> + Send>>;
+        let two: Arm = Box::pin(async move {
+            a.await?;
+            c.await
+        });
+        race([two, Box::pin(b)]).await
+    }
+    let mut world = World::new(two_against_one, &());
+    world.pump().unwrap();
+    for nth in 0..3 {
+        complete_nth(&mut world, nth, &format!("\"task {nth}\""));
+    }
+    world.signal("go", &());
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "\"task 1\"");
+}
+
+/// The losers have not begun to wait: nothing is asked and given up for them, and a signal that is there stays.
+#[test]
+fn the_losers_of_a_race_that_is_decided_when_it_begins_leave_nothing_behind() {
+    async fn decided(ctx: Ctx, _: ()) -> Result<(u32, u32)> {
+        ctx.signal("go").recv::<()>().await?;
+        let first = race([ctx.signal("late").recv::<u32>(), ctx.signal("early").recv(), ctx.signal("never").recv()]).await?;
+        Ok((first, ctx.signal("late").count() as u32))
+    }
+    let mut world = World::new(decided, &());
+    world.signal("early", &1);
+    world.signal("late", &2);
+    world.signal("go", &());
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "[1,1]");
+    assert_eq!(count(&world, "signal_awaited"), 0);
+}
+
+/// What a run that lives long does over and over: steps that win and lose, waits that are given up.
+async fn over_and_over(ctx: Ctx, rounds: u32) -> Result<u32> {
+    for round in 0..rounds {
+        ctx.step("plain", async || Ok::<_, Failure>(round)).await?;
+        race([0, 1].map(|lane| ctx.step("raced", async move || Ok::<_, Failure>(lane)))).await?;
+        select! {
+            done = async { ctx.step("in a block", async || Ok::<_, Failure>(())).await } => done?,
+            stopped = ctx.signal("stop").recv::<()>() => stopped?,
+            slept = ctx.sleep(secs(60)) => slept?,
+            promised = ctx.promise::<()>("never").within(secs(60)) => promised?,
+        }
+        let (left, right) = onward::join!(async { ctx.random() }, async { ctx.random() });
+        if left == right {
+            return Err(Failure::fatal("two arms drew the same number"));
+        }
+    }
+    ctx.signal("end").recv::<()>().await?;
+    Ok(rounds)
+}
+
+#[test]
+fn what_a_run_keeps_in_memory_does_not_grow_with_what_it_has_done() {
+    const ROUNDS: u32 = 100_000 / 4;
+    let mut world = World::new(over_and_over, &ROUNDS).without_shadow_replay();
+    let mut most = 0;
+    while let Some(draft) = world.activate().unwrap() {
+        most = most.max(world.entries());
+        world.commit(draft);
+    }
+    assert!(most < 20, "{most} entries at a time");
+    assert_eq!(world.entries(), 2, "the wait for the end, as a call and in the mailbox");
+    assert_eq!((world.open_timers(), world.open_waits()), (0, 0), "a promise that is dropped is withdrawn");
+
+    world.crash();
+    assert_eq!(world.activate().unwrap(), None);
+    assert_eq!(world.entries(), 2, "as much after a replay");
+    world.signal("end", &());
+    world.pump().unwrap();
+    assert_eq!(world.output(), ROUNDS.to_string());
+}

@@ -1,0 +1,265 @@
+//! Looks through a value for floats that JSON has no words for.
+//!
+//! `serde_json` writes `null` for them, which reads back as an error or as nothing at all. A null is rare in what is recorded, so the
+//! value is looked through only when one was written.
+
+use std::io;
+
+use serde::ser::{self, Serialize, Serializer};
+use serde_json::Error;
+use serde_json::ser::Formatter;
+
+/// The JSON text of `value`, or an error if it holds a float that is not finite.
+pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
+    let mut text = Vec::with_capacity(128);
+    let mut has_null = false;
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut text, NoticeNull(&mut has_null)))?;
+    if has_null {
+        value.serialize(Finite)?;
+    }
+    Ok(text)
+}
+
+/// Writes compact JSON and notices a null.
+struct NoticeNull<'a>(&'a mut bool);
+
+impl Formatter for NoticeNull<'_> {
+    fn write_null<W: io::Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        *self.0 = true;
+        writer.write_all(b"null")
+    }
+}
+
+/// A serializer that writes nothing and fails at the first float that is not finite.
+#[derive(Clone, Copy)]
+struct Finite;
+
+fn check(value: f64) -> Result<(), Error> {
+    let what = match value {
+        _ if value.is_finite() => return Ok(()),
+        _ if value.is_nan() => "a float that is not a number cannot be recorded",
+        _ => "an infinite float cannot be recorded",
+    };
+    Err(ser::Error::custom(format!("{what}: JSON has no word for it")))
+}
+
+/// Whatever cannot hold a float.
+macro_rules! plain {
+    ($($method:ident($($argument:ty),*);)+) => {
+        $(fn $method(self $(, _: $argument)*) -> Result<(), Error> {
+            Ok(())
+        })+
+    };
+}
+
+/// Whatever holds other values is looked through with the same serializer.
+macro_rules! holds_others {
+    ($($method:ident($($argument:ty),*);)+) => {
+        $(fn $method(self $(, _: $argument)*) -> Result<Finite, Error> {
+            Ok(Finite)
+        })+
+    };
+}
+
+impl Serializer for Finite {
+    type Ok = ();
+    type Error = Error;
+    type SerializeSeq = Finite;
+    type SerializeTuple = Finite;
+    type SerializeTupleStruct = Finite;
+    type SerializeTupleVariant = Finite;
+    type SerializeMap = Finite;
+    type SerializeStruct = Finite;
+    type SerializeStructVariant = Finite;
+
+    fn serialize_f32(self, value: f32) -> Result<(), Error> {
+        check(f64::from(value))
+    }
+
+    fn serialize_f64(self, value: f64) -> Result<(), Error> {
+        check(value)
+    }
+
+    plain! {
+        serialize_bool(bool);
+        serialize_i8(i8);
+        serialize_i16(i16);
+        serialize_i32(i32);
+        serialize_i64(i64);
+        serialize_i128(i128);
+        serialize_u8(u8);
+        serialize_u16(u16);
+        serialize_u32(u32);
+        serialize_u64(u64);
+        serialize_u128(u128);
+        serialize_char(char);
+        serialize_str(&str);
+        serialize_bytes(&[u8]);
+        serialize_none();
+        serialize_unit();
+        serialize_unit_struct(&'static str);
+        serialize_unit_variant(&'static str, u32, &'static str);
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Error> {
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Result<(), Error> {
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        value: &T,
+    ) -> Result<(), Error> {
+        value.serialize(self)
+    }
+
+    holds_others! {
+        serialize_seq(Option<usize>);
+        serialize_tuple(usize);
+        serialize_tuple_struct(&'static str, usize);
+        serialize_tuple_variant(&'static str, u32, &'static str, usize);
+        serialize_map(Option<usize>);
+        serialize_struct(&'static str, usize);
+        serialize_struct_variant(&'static str, u32, &'static str, usize);
+    }
+}
+
+macro_rules! elements {
+    ($($holder:ident: $method:ident;)+) => {
+        $(impl ser::$holder for Finite {
+            type Ok = ();
+            type Error = Error;
+
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
+                value.serialize(*self)
+            }
+
+            fn end(self) -> Result<(), Error> {
+                Ok(())
+            }
+        })+
+    };
+}
+
+elements! {
+    SerializeSeq: serialize_element;
+    SerializeTuple: serialize_element;
+    SerializeTupleStruct: serialize_field;
+    SerializeTupleVariant: serialize_field;
+}
+
+macro_rules! fields {
+    ($($holder:ident;)+) => {
+        $(impl ser::$holder for Finite {
+            type Ok = ();
+            type Error = Error;
+
+            fn serialize_field<T: Serialize + ?Sized>(&mut self, _: &'static str, value: &T) -> Result<(), Error> {
+                value.serialize(*self)
+            }
+
+            fn end(self) -> Result<(), Error> {
+                Ok(())
+            }
+        })+
+    };
+}
+
+fields! {
+    SerializeStruct;
+    SerializeStructVariant;
+}
+
+impl ser::SerializeMap for Finite {
+    type Ok = ();
+    type Error = Error;
+
+    /// A key that is not finite was refused when the text was written.
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, _: &T) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
+        value.serialize(*self)
+    }
+
+    fn end(self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[derive(serde::Serialize)]
+    enum Shape<T> {
+        Unit,
+        Newtype(T),
+        Tuple(u8, T),
+        Struct { plain: &'static str, value: T },
+    }
+
+    #[derive(serde::Serialize)]
+    struct Newtype<T>(T);
+
+    #[derive(serde::Serialize)]
+    struct Pair<T>(Option<()>, T);
+
+    #[derive(serde::Serialize)]
+    struct Fields<T> {
+        nothing: Option<u8>,
+        value: T,
+    }
+
+    /// Every way a value can be held, as a function of the value.
+    fn everywhere<T: Serialize + Copy>(value: T) -> Vec<Result<Vec<u8>, Error>> {
+        vec![
+            to_json(&value),
+            to_json(&Some(value)),
+            to_json(&[value]),
+            to_json(&(1, value)),
+            to_json(&BTreeMap::from([("key", value)])),
+            to_json(&Newtype(value)),
+            to_json(&Pair(None, value)),
+            to_json(&Fields { nothing: None, value }),
+            to_json(&Shape::Newtype(value)),
+            to_json(&Shape::Tuple(1, value)),
+            to_json(&Shape::Struct { plain: "text", value }),
+            to_json(&vec![Fields { nothing: None, value: vec![Some(Shape::Unit), Some(Shape::Newtype(value)), None] }]),
+        ]
+    }
+
+    #[test]
+    fn a_float_that_is_not_finite_is_refused_wherever_it_is() {
+        for (value, words) in [
+            (f64::NAN, "not a number cannot be recorded"),
+            (f64::INFINITY, "an infinite float cannot be recorded"),
+            (f64::NEG_INFINITY, "an infinite float cannot be recorded"),
+        ] {
+            for refused in everywhere(value).into_iter().chain(everywhere(value as f32)) {
+                let error = refused.unwrap_err().to_string();
+                assert!(error.contains(words), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn everything_else_is_written_as_serde_json_writes_it() {
+        for written in everywhere(0.5).into_iter().chain(everywhere(7u128)).chain(everywhere(())).chain(everywhere(None::<f64>)) {
+            let text = written.unwrap();
+            let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
+            assert_eq!(serde_json::to_vec(&value).unwrap(), text);
+        }
+        let mixed = (f64::MAX, i128::MIN, 'x', "\u{1F600}\n", [None, Some(1)], BTreeMap::from([(1, ()), (2, ())]));
+        assert_eq!(to_json(&mixed).unwrap(), serde_json::to_vec(&mixed).unwrap());
+    }
+}
