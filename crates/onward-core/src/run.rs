@@ -112,7 +112,7 @@ message! {
         1 => key: RunKey,
         2 => started: RunStarted,
         /// Signal with start: delivered right behind `run_started` (rule 11), also when the run exists already.
-        3 => signal: Option<Input>,
+        3 => signal: Option<Box<Input>>,
     }
 }
 

@@ -163,7 +163,7 @@ impl Store for EmbeddedStore {
         }
         let input_hash = Hash::of(&run.started.input);
         let body = Body::of_start(&run.started);
-        let signal_body = run.signal.as_ref().map(Body::of_input).unwrap_or_default();
+        let signal_body = run.signal.as_deref().map(Body::of_input).unwrap_or_default();
         self.write(|to| Op::Start(Box::new(StartRun { run, claim, input_hash, body, signal_body }), to))
     }
 

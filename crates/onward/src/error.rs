@@ -24,9 +24,8 @@ pub enum Error {
     AnswerFailed { run: String, failure: Box<Failure> },
     #[error("{what} cannot be converted")]
     Convert { what: &'static str, source: serde_json::Error },
-    #[cfg(feature = "remote")]
-    #[error(transparent)]
-    Connect(#[from] crate::remote::ConnectError),
+    #[error("`{url}` is not the address of a server: {why}")]
+    ServerUrl { url: String, why: String },
     #[error("the worker's threads could not be started")]
     Threads(#[source] std::io::Error),
 }
@@ -42,8 +41,7 @@ impl Error {
             Error::UnknownQuery { .. } => "unknown_query",
             Error::AnswerFailed { .. } => "answer_failed",
             Error::Convert { .. } => "value_invalid",
-            #[cfg(feature = "remote")]
-            Error::Connect(_) => "server_url_invalid",
+            Error::ServerUrl { .. } => "server_url_invalid",
             Error::Threads(_) => "worker_not_started",
         }
     }

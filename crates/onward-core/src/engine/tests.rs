@@ -531,6 +531,7 @@ fn what_a_paused_run_had_seen_is_recorded_before_it_sees_more() {
     };
     bench.signal("other", "1");
     assert_eq!(bench.engine.count_signals(&exactly("s")), 0);
+    bench.poll();
     let refused = match bench.engine.advance() {
         Ok(Advance::Commit(draft)) => draft,
         other => panic!("expected a commit, got {other:?}"),
@@ -543,6 +544,7 @@ fn what_a_paused_run_had_seen_is_recorded_before_it_sees_more() {
     let draft = bench.commit();
     assert_eq!((draft.n, draft.horizon, &draft.events), (refused.n, refused.horizon, &refused.events));
     bench.engine.report_step(&step, Ok(json("5")), 2);
+    bench.poll();
     let draft = bench.commit();
     assert_eq!((draft.is_standing, draft.horizon), (false, Index(5)));
 }

@@ -123,7 +123,7 @@ impl Writer<'_> {
         // Decided on a copy: a signal that is refused refuses the whole call, and nothing is written.
         if let Some(signal) = &run.signal {
             let mut trial = head.clone();
-            trial.admit_input(signal.clone(), self.batch.now)?;
+            trial.admit_input((**signal).clone(), self.batch.now)?;
             if let Some(place) = signal.needs_wait() {
                 return Err(StoreError::WaitNotFound { key, place: place.to_string() }.into());
             }
@@ -148,7 +148,7 @@ impl Writer<'_> {
                     let index = onward_core::Index(records.len() as u64);
                     records.push(Record::input(index, self.batch.now, signal.event.clone()));
                 }
-                Some(self.append_input(&key, signal, signal_body)?)
+                Some(self.append_input(&key, *signal, signal_body)?)
             }
         };
         let head = self.shown(&key)?;
@@ -161,7 +161,7 @@ impl Writer<'_> {
         if found.head.kind != run.started.kind || found.input_hash != input_hash {
             return Err(StoreError::RunExists { key: run.key }.into()); // L18
         }
-        let signal = run.signal.map(|signal| self.append_input(&run.key, signal, signal_body)).transpose()?;
+        let signal = run.signal.map(|signal| self.append_input(&run.key, *signal, signal_body)).transpose()?;
         Ok(Started { created: false, head: self.shown(&run.key)?, signal, claimed: None })
     }
 

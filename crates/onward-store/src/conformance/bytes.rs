@@ -57,7 +57,7 @@ pub async fn a_payload_over_the_limit_writes_nothing(kit: Kit) {
     let Event::SignalReceived(event) = &mut large.event else { unreachable!("it is a signal") };
     event.payload = huge.clone();
     refused(kit.append("r", large.clone()).await, "payload_too_large");
-    refused(store.start_run(NewRun { signal: Some(large), ..new_run("r") }, None).await, "payload_too_large");
+    refused(store.start_run(NewRun { signal: Some(large.into()), ..new_run("r") }, None).await, "payload_too_large");
     let failure = Failure::fatal("no").with_details(huge.clone());
     refused(store.commit(held.commit(vec![RunFailed { failure }.into()])).await, "payload_too_large");
     let claimed = kit.claim_tasks("t", 1).await.remove(0);

@@ -276,7 +276,7 @@ impl World {
             run.started.input = json("2");
         }
         if self.below(3) == 0 {
-            run.signal = Some(self.signal());
+            run.signal = Some(self.signal().into());
         }
         let claim = (self.below(2) == 0).then(|| self.worker());
         Operation::Start(Box::new(run), claim)
@@ -421,7 +421,7 @@ impl World {
     pub fn learn(&mut self, operation: &Operation, answer: &Answer) {
         match (operation, answer) {
             (Operation::Start(run, _), Answer::Started(started)) => {
-                self.learn_signal(&run.key, run.signal.as_ref(), started.signal.as_ref());
+                self.learn_signal(&run.key, run.signal.as_deref(), started.signal.as_ref());
                 started.claimed.iter().for_each(|claimed| self.take_lease(claimed));
             }
             (Operation::Append(key, input), Answer::Appended(appended)) => self.learn_signal(key, Some(input), Some(appended)),

@@ -48,7 +48,7 @@ pub async fn the_same_id_with_another_start_is_refused(kit: Kit) {
     other_input.started.input = json("2");
     refused(kit.store().start_run(other_input, None).await, "run_exists");
     refused(kit.store().start_run(new_run_of("parcel", "r"), None).await, "run_exists");
-    let with_signal = NewRun { signal: Some(signal(None)), ..new_run_of("parcel", "r") };
+    let with_signal = NewRun { signal: Some(signal(None).into()), ..new_run_of("parcel", "r") };
     refused(kit.store().start_run(with_signal, None).await, "run_exists");
     assert_eq!(kit.log("r").await, ["run_started"]);
 }
@@ -58,7 +58,7 @@ pub async fn concurrent_starts_make_one_run(kit: Kit) {
         .map(|_| {
             let store = kit.store();
             std::thread::spawn(move || {
-                let run = NewRun { signal: Some(signal(Some("s"))), ..new_run("r") };
+                let run = NewRun { signal: Some(signal(Some("s")).into()), ..new_run("r") };
                 block_on(store.start_run(run, None)).unwrap()
             })
         })
@@ -70,7 +70,7 @@ pub async fn concurrent_starts_make_one_run(kit: Kit) {
 }
 
 pub async fn a_signal_with_start_comes_right_behind_it(mut kit: Kit) {
-    let with_signal = |id: &str| NewRun { signal: Some(signal(Some(id))), ..new_run("r") };
+    let with_signal = |id: &str| NewRun { signal: Some(signal(Some(id)).into()), ..new_run("r") };
     let first = kit.store().start_run(with_signal("a"), None).await.unwrap();
     assert_eq!((first.signal.unwrap().index, first.head.next_index), (Index(1), Index(2)));
     kit.reopen();
@@ -81,12 +81,12 @@ pub async fn a_signal_with_start_comes_right_behind_it(mut kit: Kit) {
     assert_eq!(kit.log("r").await, ["run_started", "signal_received", "signal_received"]);
 
     kit.complete("s").await;
-    let late = NewRun { signal: Some(signal(None)), ..new_run("s") };
+    let late = NewRun { signal: Some(signal(None).into()), ..new_run("s") };
     refused(kit.store().start_run(late, None).await, "run_closed");
 }
 
 pub async fn a_refused_signal_refuses_the_start(mut kit: Kit) {
-    let run = NewRun { signal: Some(decision(0, 0, "anna")), ..new_run("r") };
+    let run = NewRun { signal: Some(decision(0, 0, "anna").into()), ..new_run("r") };
     refused(kit.store().start_run(run, Some(worker("w"))).await, "wait_not_found");
     kit.reopen();
     assert_eq!(kit.store().read_run(key("r"), None).await.unwrap(), None);

@@ -162,7 +162,7 @@ impl State {
         let key = run.key.clone();
         let (head, first) = RunHead::start(key.clone(), run.started, now);
         let fresh = Run::new(head, first.clone());
-        let judged = run.signal.map(|signal| judge(&fresh, signal, now)).transpose()?;
+        let judged = run.signal.map(|signal| judge(&fresh, *signal, now)).transpose()?;
 
         let signal = judged.as_ref().map(Judged::answer);
         self.news.push(News::Appended { head: fresh.head().clone(), record: first });
@@ -181,7 +181,7 @@ impl State {
         if !self.run(&run.key).is_started_by(&run) {
             return Err(StoreError::RunExists { key: run.key }); // L18
         }
-        let signal = run.signal.map(|signal| self.append_input(&run.key, signal, now)).transpose()?;
+        let signal = run.signal.map(|signal| self.append_input(&run.key, *signal, now)).transpose()?;
         Ok(Started { created: false, head: self.run(&run.key).shown_head(), signal, claimed: None })
     }
 

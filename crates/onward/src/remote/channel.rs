@@ -13,6 +13,7 @@ use tonic::codegen::tokio_stream::Stream;
 use tonic::transport::Endpoint;
 
 use super::problem::from_status;
+use crate::Error;
 
 /// The largest message: a payload of the largest size, and room around it.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -23,14 +24,6 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why an address cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{url}` is not the address of a server: {why}")]
-pub struct ConnectError {
-    pub url: String,
-    pub why: String,
-}
-
 #[derive(Clone)]
 pub(crate) struct Channel {
     inner: tonic::transport::Channel,
@@ -38,8 +31,8 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// Connects when it is first used, and again whenever the connection is lost.
-    pub fn new(url: &str) -> Result<Channel, ConnectError> {
-        let wrong = |why: String| ConnectError { url: url.to_owned(), why };
+    pub fn new(url: &str) -> Result<Channel, Error> {
+        let wrong = |why: String| Error::ServerUrl { url: url.to_owned(), why };
         let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| wrong(error.to_string()))?;
         if !matches!(endpoint.uri().scheme_str(), Some("http" | "https")) {
             return Err(wrong("it has to begin with http:// or https://".to_owned()));

@@ -9,6 +9,6 @@ mod door;
 mod link;
 mod problem;
 
-pub(crate) use channel::{Channel, ConnectError};
+pub(crate) use channel::Channel;
 pub(crate) use door::RemoteDoor;
 pub(crate) use link::RemoteLink;
