@@ -38,6 +38,7 @@ pub use housekeeping::{Did, Tick};
 pub use inbox::Inbox;
 pub use port::WorkerPort;
 pub use question::Decide;
+pub use update::UpdateWatch;
 pub use verbs::{SendSignal, StartRun};
 pub use watch::{OutcomeWatch, RunWatch};
 pub use worker::WorkerProfile;

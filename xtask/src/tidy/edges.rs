@@ -8,8 +8,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("onward-store", &["onward-core"]),
     ("onward-store-embedded", &["onward-core", "onward-store"]),
     ("onward-runtime", &["onward-core", "onward-store"]),
+    // Its tests have a worker of `onward` beside it.
+    ("onward-server", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward"]),
     ("onward", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime"]),
-    ("onward-cli", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward"]),
+    ("onward-cli", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-server", "onward"]),
     ("onward-bench", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward"]),
     ("examples", &["onward"]),
     ("xtask", &[]),
