@@ -104,7 +104,12 @@ impl Tail {
     async fn is_behind(&mut self) -> Result<bool, Failed> {
         let head = self.runtime().read_head(&self.key).await?;
         if self.at.generation < head.generation {
-            self.at = LogPosition { generation: self.at.generation + 1, from: Index(0) };
+            // Between the two looks this generation may have grown to its end: only behind that comes the next one (A1).
+            let earlier = self.runtime().store().read_run(self.key.clone(), Some(self.at.generation)).await;
+            let earlier = earlier.map_err(RuntimeError::from)?;
+            if earlier.is_none_or(|earlier| self.at.from >= earlier.next_index) {
+                self.at = LogPosition { generation: self.at.generation + 1, from: Index(0) };
+            }
             return Ok(true);
         }
         if head.status.is_closed() && self.at.from >= head.next_index {
