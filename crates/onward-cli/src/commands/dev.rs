@@ -42,7 +42,6 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let address = SocketAddr::from(([127, 0, 0, 1], args.port));
     let serving = Serving::start(address, place.clone(), args.trace.trace()).await?;
     let url = serving.url.clone();
-    let child = spawn(&args.command, &url)?;
     if global.json {
         print_json(&serde_json::json!({"url": url}))?;
     } else {
@@ -51,7 +50,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     if args.open {
         open(&url);
     }
-    let Some(mut child) = child else {
+    let Some(mut child) = spawn(&args.command, &url)? else {
         serving.run(told_to_stop()).await;
         return Ok(ExitCode::SUCCESS);
     };

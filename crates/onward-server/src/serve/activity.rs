@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
 use http_body::{Frame, SizeHint};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub(super) struct Activity {
@@ -15,6 +16,8 @@ pub(super) struct Activity {
     served: AtomicUsize,
     /// When the last request ended, in milliseconds since `begun`.
     rests_since: AtomicU64,
+    /// Rung when the connection begins to be busy and when it begins to rest.
+    changed: Notify,
 }
 
 /// One request that is being answered.
@@ -23,13 +26,20 @@ pub(super) struct Busy(Arc<Activity>);
 impl Activity {
     pub fn new() -> Arc<Activity> {
         let (open, served, rests_since) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
-        Arc::new(Activity { begun: Instant::now(), open, served, rests_since })
+        Arc::new(Activity { begun: Instant::now(), open, served, rests_since, changed: Notify::new() })
     }
 
     pub fn begin(self: &Arc<Activity>) -> Busy {
-        self.open.fetch_add(1, Ordering::SeqCst);
         self.served.fetch_add(1, Ordering::SeqCst);
+        if self.open.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.changed.notify_one();
+        }
         Busy(self.clone())
+    }
+
+    /// Returns when the connection has begun to be busy or to rest.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Since when nothing is asked; `None` while something is.
@@ -48,7 +58,9 @@ impl Drop for Busy {
     fn drop(&mut self) {
         let since = u64::try_from(self.0.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.0.rests_since.store(since, Ordering::SeqCst);
-        self.0.open.fetch_sub(1, Ordering::SeqCst);
+        if self.0.open.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.changed.notify_one();
+        }
     }
 }
 

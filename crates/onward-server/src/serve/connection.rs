@@ -39,20 +39,14 @@ pub(super) async fn serve(server: Server, stream: TcpStream, router: Router, cro
     let mut connection = pin!(builder.serve_connection(io, service));
     loop {
         let rest = rest_until(&activity, limits);
+        let resting = rest.is_some();
         tokio::select! {
             // Whatever broke, there is nobody left to tell.
             _ = connection.as_mut() => return,
-            () = tokio::time::sleep_until(rest) => {
-                if rest_until(&activity, limits) <= Instant::now() {
-                    break;
-                }
-            }
-            // Only who rests is in line to go: the one who has waited longest hears it first.
-            () = crowd.leave.notified() => {
-                if activity.rests_since().is_some() {
-                    break;
-                }
-            }
+            () = activity.changed() => {}
+            () = tokio::time::sleep_until(rest.unwrap_or_else(Instant::now)), if resting => break,
+            // Only who rests is in line to go: the one who has rested longest hears it first.
+            () = crowd.leave.notified(), if resting => break,
             () = server.closed() => {
                 connection.as_mut().graceful_shutdown();
                 drop(connection.await);
@@ -64,13 +58,10 @@ pub(super) async fn serve(server: Server, stream: TcpStream, router: Router, cro
     drop(tokio::time::timeout(GOODBYE, connection).await);
 }
 
-/// When a connection has rested for too long. One that is busy is looked at again after a while.
-fn rest_until(activity: &Activity, limits: &Limits) -> Instant {
+/// When a connection will have rested for too long; `None` while it is busy.
+fn rest_until(activity: &Activity, limits: &Limits) -> Option<Instant> {
     let patience = if activity.is_fresh() { limits.header_timeout } else { limits.idle_timeout };
-    match activity.rests_since() {
-        Some(since) => since + patience,
-        None => Instant::now() + patience,
-    }
+    activity.rests_since().map(|since| since + patience)
 }
 
 fn service(

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::client::raw;
+use crate::client::{Stream, raw};
 use crate::site::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, Site, limits};
 
 /// A body of exactly so many bytes: blanks are as good as any.
@@ -126,9 +126,30 @@ async fn a_crowd_of_idle_connections_does_not_keep_others_out() {
         crowd.push(TcpStream::connect(site.address).await.unwrap());
     }
     let begun = Instant::now();
-    site.get("/healthz").await;
+    assert_eq!(site.get("/healthz").await.status, 200);
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     assert!(site.server.metrics().connections.value() <= 51);
+}
+
+#[tokio::test]
+async fn who_is_busy_does_not_make_place_and_who_rests_does() {
+    let site = Site::with_limits(Limits { connections_max: 50, ..limits() }).await;
+    site.start("listener", "a", json!(null)).await;
+    let mut readers = Vec::new();
+    for _ in 0..45 {
+        readers.push(Stream::open(site.address, "/v1/runs/a/events", "").await);
+    }
+    let mut crowd = Vec::new();
+    for _ in 0..20 {
+        crowd.push(TcpStream::connect(site.address).await.unwrap());
+    }
+    let begun = Instant::now();
+    assert_eq!(site.get("/healthz").await.status, 200);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    site.signal("a", "ping", json!(0)).await;
+    for reader in &mut readers {
+        assert_eq!(reader.rest().await.pop().unwrap().name(), "end", "nobody who was busy was sent away");
+    }
 }
 
 #[tokio::test]

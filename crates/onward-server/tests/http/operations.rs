@@ -186,6 +186,20 @@ async fn http_2_is_spoken_on_the_same_port() {
     assert_eq!(send("GET", "evil.test", "").await, 403);
 }
 
+/// Another door, with a fallback that answers everything, as gRPC's does.
+#[tokio::test]
+async fn other_services_share_the_port_and_the_guard() {
+    let others = axum::Router::new()
+        .route("/onward.v1.Worker/Poll", axum::routing::post(async || "polled"))
+        .fallback(async || "unimplemented");
+    let site = Site::with_others(Options { limits: limits(), ..Options::default() }, others).await;
+    assert_eq!(site.post("/onward.v1.Worker/Poll", "").await.body, "polled");
+    site.post("/onward.v1.Worker/Push", "").await.problem(404, "route_not_found");
+    let foreign = site.send("POST", "/onward.v1.Worker/Poll", "Origin: http://evil.test\r\n", "").await;
+    foreign.problem(403, "origin_refused");
+    assert_eq!(site.get("/healthz").await.body, "ok\n");
+}
+
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 

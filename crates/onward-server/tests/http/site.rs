@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward::Onward;
 use onward::prelude::*;
 use onward_runtime::Runtime;
-use onward_server::{Limits, Options, Server, router, serve};
+use onward_server::{Limits, Options, Server, router_with, serve};
 use onward_store::{Store, SystemClock};
 use onward_store_embedded::EmbeddedStore;
 use serde_json::{Value, json};
@@ -95,8 +95,12 @@ impl Site {
         Site::with(Options { limits, ..Options::default() }).await
     }
 
-    /// The server and the worker have a runtime each: all they share is the store.
     pub async fn with(options: Options) -> Site {
+        Site::with_others(options, axum::Router::new()).await
+    }
+
+    /// The server and the worker have a runtime each: all they share is the store.
+    pub async fn with_others(options: Options, others: axum::Router) -> Site {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(SystemClock);
         let store =
@@ -121,7 +125,7 @@ impl Site {
         let serving = {
             let server = server.clone();
             tokio::spawn(async move {
-                serve(&server, listener, router(server.clone()), async { drop(stopped.await) }).await;
+                serve(&server, listener, router_with(server.clone(), others), async { drop(stopped.await) }).await;
             })
         };
         Site { address, server, store, _onward: onward, stop: Some(stop), serving, _directory: directory }
