@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use onward_core::event::PauseReason;
 use onward_core::{Event, Record};
@@ -31,7 +31,7 @@ impl Counter {
 pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    pub(crate) fn hold(self: &std::sync::Arc<Gauge>) -> Held {
+    pub(crate) fn hold(self: &Arc<Gauge>) -> Held {
         self.0.fetch_add(1, Ordering::Relaxed);
         Held(self.clone())
     }
@@ -41,7 +41,7 @@ impl Gauge {
     }
 }
 
-pub(crate) struct Held(std::sync::Arc<Gauge>);
+pub(crate) struct Held(Arc<Gauge>);
 
 impl Drop for Held {
     fn drop(&mut self) {
@@ -54,8 +54,8 @@ impl Drop for Held {
 pub struct Metrics {
     pub runs_started: Counter,
     pub commits: Counter,
-    pub connections: std::sync::Arc<Gauge>,
-    pub attached: std::sync::Arc<Gauge>,
+    pub connections: Arc<Gauge>,
+    pub attached: Arc<Gauge>,
     /// Replays that agreed with their log, as workers report them.
     pub replays_ok: Counter,
     pub replays_diverged: Counter,

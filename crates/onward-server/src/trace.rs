@@ -28,10 +28,6 @@ pub enum Level {
 }
 
 impl Level {
-    pub fn parse(text: &str) -> Option<Level> {
-        [Level::Error, Level::Warn, Level::Info, Level::Debug].into_iter().find(|level| level.as_str() == text)
-    }
-
     fn as_str(self) -> &'static str {
         match self {
             Level::Error => "error",

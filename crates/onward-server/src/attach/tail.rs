@@ -26,6 +26,16 @@ pub(super) struct Tail {
     sink: Sink,
 }
 
+/// What it means that there is nothing at a place.
+enum Nothing {
+    /// Not yet.
+    Yet,
+    /// There is something elsewhere: look again.
+    Here,
+    /// There never will be: the run has ended before it.
+    Ever,
+}
+
 enum Failed {
     Over,
     Runtime(RuntimeError),
@@ -94,14 +104,17 @@ impl Tail {
             match page.next {
                 None => return self.end().await.map(|()| true),
                 Some(next) if next != self.at => self.at = next,
-                Some(_) if self.is_behind().await? => {}
-                Some(_) => return Ok(false),
+                Some(_) => match self.nothing().await? {
+                    Nothing::Here => {}
+                    Nothing::Yet => return Ok(false),
+                    Nothing::Ever => return self.end().await.map(|()| true),
+                },
             }
         }
     }
 
-    /// There is nothing at this place. It may be behind the end of its log: of an earlier generation, or of the run.
-    async fn is_behind(&mut self) -> Result<bool, Failed> {
+    /// Finds out about a place where nothing was: it may be behind the end of an earlier generation, or of the run.
+    async fn nothing(&mut self) -> Result<Nothing, Failed> {
         let head = self.runtime().read_head(&self.key).await?;
         if self.at.generation < head.generation {
             // Between the two looks this generation may have grown to its end: only behind that comes the next one (A1).
@@ -110,16 +123,13 @@ impl Tail {
             if earlier.is_none_or(|earlier| self.at.from >= earlier.next_index) {
                 self.at = LogPosition { generation: self.at.generation + 1, from: Index(0) };
             }
-            return Ok(true);
+            return Ok(Nothing::Here);
         }
-        if head.status.is_closed() && self.at.from >= head.next_index {
-            // Back to the last event, which says how the run ended.
-            self.end().await?;
-            return Err(Failed::Over);
-        }
-        Ok(false)
+        let ended = head.status.is_closed() && self.at.from >= head.next_index;
+        Ok(if ended { Nothing::Ever } else { Nothing::Yet })
     }
 
+    /// Says how the run ended, which its last event knows.
     async fn end(&mut self) -> Result<(), Failed> {
         let head = self.runtime().read_head(&self.key).await?;
         let last = Index(head.next_index.0.saturating_sub(1));

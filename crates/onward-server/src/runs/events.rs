@@ -22,6 +22,10 @@ pub(crate) async fn events(request: Request) -> Result<Response, Problem> {
     let generation: Option<u32> = request.query.number("generation")?;
     let until = until(&request)?;
     if wants_stream(&request.headers) {
+        if request.query.get("limit").is_some() {
+            let why = "`limit` is for pages, not for text/event-stream".to_owned();
+            return Err(RequestError::QueryInvalid { why }.into());
+        }
         let resumed = last_event_id(&request.headers)?;
         let (generation, from) = resumed.map_or((generation, from), |at| (Some(at.generation), at.from));
         return attach::attach(&request.server, Attach { key, generation, from, until: until.unwrap_or(Until::End) }).await;

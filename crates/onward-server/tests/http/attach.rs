@@ -48,6 +48,7 @@ async fn a_reader_begins_where_it_says_and_goes_on_where_it_was() {
     site.send("GET", "/v1/runs/nope/events", accept, "").await.problem(404, "run_not_found");
     site.send("GET", "/v1/runs/a/events?generation=7", accept, "").await.problem(404, "run_not_found");
     site.send("GET", "/v1/runs/a/events?until=noon", accept, "").await.problem(400, "query_invalid");
+    site.send("GET", "/v1/runs/a/events?limit=1", accept, "").await.problem(400, "query_invalid");
     site.get("/v1/runs/a/events?until=end").await.problem(400, "query_invalid");
 }
 
