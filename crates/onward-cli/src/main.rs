@@ -1,7 +1,8 @@
 //! The `onward` command.
 //!
 //! Data goes to stdout, everything else to stderr. Every verb is the runtime's over an embedded directory: reading verbs open it
-//! read-only and work beside a running worker, writing verbs take its lock. No verb starts a worker.
+//! read-only and work beside a running worker, writing verbs take its lock. No verb starts a worker. `dev` and `server` open the
+//! doors of `onward-server` over a store.
 
 mod args;
 mod commands;
@@ -9,6 +10,7 @@ mod directory;
 mod error;
 mod interrupt;
 mod output;
+mod serving;
 
 use std::process::ExitCode;
 
@@ -26,7 +28,9 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return error::tell(&error.into()),
     };
-    let done = runtime.block_on(interrupt::or(commands::execute(cli)));
+    let done = runtime.block_on(async {
+        if cli.command.ends_by_itself() { commands::execute(cli).await } else { interrupt::or(commands::execute(cli)).await }
+    });
     // A thread that reads the terminal must not keep the process.
     runtime.shutdown_background();
     match done {

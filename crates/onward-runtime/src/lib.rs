@@ -46,6 +46,7 @@ pub use link::{Link, LinkFuture, Question};
 pub use port::WorkerPort;
 pub use question::Decide;
 pub use reading::WhyPending;
+pub use update::UpdateWatch;
 pub use verbs::{SendSignal, StartRun};
 pub use watch::{OutcomeWatch, RunWatch};
 pub use worker::WorkerProfile;

@@ -7,14 +7,18 @@ use onward_core::run::{Input, Once};
 use onward_core::{Event, Failure, Index, Name, Payload, RunKey};
 
 use crate::verbs::check_id;
-use crate::{Runtime, RuntimeError};
+use crate::{RunWatch, Runtime, RuntimeError};
 
 /// How many records are read at a time.
 const PAGE: usize = 256;
 
-/// How far the log has been read.
-struct Search<'a> {
-    update_id: &'a str,
+/// An update that is recorded, and whose answer somebody may wait for.
+pub struct UpdateWatch {
+    runtime: Runtime,
+    key: RunKey,
+    update_id: String,
+    watch: RunWatch,
+    /// How far the log has been read.
     generation: u32,
     from: Index,
     /// The generation that took the update; no other will answer it.
@@ -32,53 +36,66 @@ impl Runtime {
         name: Name,
         payload: Payload,
     ) -> Result<Result<Payload, Failure>, RuntimeError> {
+        self.send_update(key, update_id, name, payload).await?.answer().await
+    }
+
+    /// Asks the run for a change; the request is durable when this returns. The same id again is the same update.
+    pub async fn send_update(
+        &self,
+        key: &RunKey,
+        update_id: &str,
+        name: Name,
+        payload: Payload,
+    ) -> Result<UpdateWatch, RuntimeError> {
         check_id("update id", update_id)?;
-        let mut watch = self.watch_run(key).await?;
+        let watch = self.watch_run(key).await?;
         let before = watch.generation();
         let event = UpdateReceived { update_id: update_id.to_owned(), name, payload };
         let once = Once { key: format!("update:{update_id}"), token: String::new() };
         let appended = self.append(key, Input { once: Some(once), ..Input::new(event) }).await?;
         let generation = if appended.repeated { 0 } else { before };
-        let mut search = Search { update_id, generation, from: Index(0), taken_in: None };
+        let (runtime, key, update_id) = (self.clone(), key.clone(), update_id.to_owned());
+        Ok(UpdateWatch { runtime, key, update_id, watch, generation, from: Index(0), taken_in: None })
+    }
+}
+
+impl UpdateWatch {
+    /// Waits for the answer, which is durable then. May be dropped at any time and called again.
+    pub async fn answer(&mut self) -> Result<Result<Payload, Failure>, RuntimeError> {
         loop {
-            let head = self.read_head(key).await?;
-            if let Some(answer) = self.search(key, head.generation, &mut search).await? {
+            let head = self.runtime.read_head(&self.key).await?;
+            if let Some(answer) = self.search(head.generation).await? {
                 return Ok(answer);
             }
-            let over = head.status.is_closed() || search.taken_in.is_some_and(|taken_in| taken_in < head.generation);
+            let over = head.status.is_closed() || self.taken_in.is_some_and(|taken_in| taken_in < head.generation);
             if over {
-                return Err(RuntimeError::UpdateUnanswered { key: key.clone(), update_id: update_id.to_owned() });
+                let (key, update_id) = (self.key.clone(), self.update_id.clone());
+                return Err(RuntimeError::UpdateUnanswered { key, update_id });
             }
-            watch.changed().await?;
+            self.watch.changed().await?;
         }
     }
 
     /// Reads on to the end of the log, through the generations up to `current`.
-    async fn search(
-        &self,
-        key: &RunKey,
-        current: u32,
-        search: &mut Search<'_>,
-    ) -> Result<Option<Result<Payload, Failure>>, RuntimeError> {
+    async fn search(&mut self, current: u32) -> Result<Option<Result<Payload, Failure>>, RuntimeError> {
         loop {
-            let records = self.store().read_log(key.clone(), Some(search.generation), search.from, PAGE).await?;
+            let records = self.runtime.read_log(&self.key, Some(self.generation), self.from, PAGE).await?;
             let Some(last) = records.last() else {
-                if search.generation >= current {
+                if self.generation >= current {
                     return Ok(None);
                 }
-                (search.generation, search.from) = (search.generation + 1, Index(0));
+                (self.generation, self.from) = (self.generation + 1, Index(0));
                 continue;
             };
-            search.from = last.next_index();
+            let next = last.next_index();
             for event in records.into_iter().flat_map(|record| record.events) {
                 match event {
-                    Event::UpdateReceived(event) if event.update_id == search.update_id => {
-                        search.taken_in = Some(search.generation)
-                    }
-                    Event::UpdateAnswered(event) if event.update_id == search.update_id => return Ok(Some(event.result)),
+                    Event::UpdateReceived(event) if event.update_id == self.update_id => self.taken_in = Some(self.generation),
+                    Event::UpdateAnswered(event) if event.update_id == self.update_id => return Ok(Some(event.result)),
                     _ => {}
                 }
             }
+            self.from = next;
         }
     }
 }

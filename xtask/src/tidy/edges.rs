@@ -9,8 +9,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("onward-store-embedded", &["onward-core", "onward-store"]),
     ("onward-runtime", &["onward-core", "onward-store"]),
     ("onward-wire", &["onward-core"]),
+    // Its tests have a worker of `onward` beside it.
+    (
+        "onward-server",
+        &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-wire", "onward"],
+    ),
     ("onward", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-wire"]),
-    ("onward-cli", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward"]),
+    ("onward-cli", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-server", "onward"]),
     ("onward-bench", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward"]),
     ("examples", &["onward"]),
     ("xtask", &[]),

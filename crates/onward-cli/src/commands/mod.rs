@@ -2,7 +2,9 @@
 
 mod approval;
 mod demo;
+mod dev;
 mod run;
+mod server;
 mod torture;
 
 use std::process::ExitCode;
@@ -16,6 +18,10 @@ use crate::args::Cli;
 pub enum Command {
     /// Watch an order survive kill -9, twice
     Demo(demo::DemoArgs),
+    /// Serve a directory on this machine, for trying out and developing
+    Dev(dev::DevArgs),
+    /// Serve a store
+    Server(server::ServerArgs),
     /// Look at runs and act on them
     #[command(subcommand)]
     Run(run::RunCommand),
@@ -30,10 +36,19 @@ pub enum Command {
     TortureWorker(torture::TortureArgs),
 }
 
+impl Command {
+    /// Whether the command ends in its own way when it is interrupted.
+    pub fn ends_by_itself(&self) -> bool {
+        matches!(self, Command::Dev(_) | Command::Server(_))
+    }
+}
+
 pub async fn execute(cli: Cli) -> Result<ExitCode> {
     let Cli { command, global } = cli;
     match command {
         Command::Demo(args) => demo::execute(args, &global).await,
+        Command::Dev(args) => dev::execute(args, &global).await,
+        Command::Server(args) => server::execute(args, &global).await,
         Command::Run(command) => run::execute(command, &global).await,
         Command::Approval(command) => approval::execute(command, &global).await,
         Command::DemoWorker(args) => demo::work(args, &global).await,

@@ -2,8 +2,6 @@
 //!
 //! Owns the two streams: data on stdout, everything else on stderr. Must never let run data reach a terminal unescaped.
 
-pub mod document;
-pub mod escape;
 mod narrator;
 mod progress;
 mod style;
@@ -15,6 +13,7 @@ use std::io::{self, IsTerminal, Write};
 use serde::Serialize;
 
 pub use narrator::{Narrator, preview};
+pub use onward_server::{document, escape};
 pub use progress::Progress;
 pub use style::Style;
 pub use table::{Cell, Table};

@@ -3,6 +3,7 @@
 
 mod crash;
 mod demo;
+mod dev;
 mod kit;
 mod mistakes;
 mod verbs;

@@ -1,4 +1,4 @@
-//! The JSON documents: runs, answers and open questions as programs read them.
+//! The JSON documents: runs, answers and open questions as programs read them, over HTTP and from the command line alike.
 //!
 //! Field names are those of the log; payloads are `{"json": …}` with their very text, or `{"base64": …, "type": …}` where they are
 //! not JSON. Structs and not `Value`s, because a `Value` would read numbers and sort keys.
@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::run::Wait;
 use onward_core::view::{Awaited, Counts, RunView, Undelivered};
-use onward_core::{Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp};
+use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp};
 use onward_runtime::CallId;
 use onward_store::{Appended, DeletedRun};
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 /// A run in a list.
 #[derive(Serialize)]
@@ -182,6 +183,68 @@ impl<'a> From<&'a Wait> for Approval<'a> {
 #[derive(Serialize)]
 pub struct Approvals<'a> {
     pub approvals: Vec<Approval<'a>>,
+}
+
+/// A run that was started, now or before.
+#[derive(Serialize)]
+pub struct StartedRun<'a> {
+    #[serde(flatten)]
+    pub run: Run<'a>,
+    pub created: bool,
+    /// The answer to the signal that came along.
+    pub signal: Option<Answer<'a>>,
+}
+
+/// One event of a log.
+#[derive(Serialize)]
+pub struct LoggedEvent<'a> {
+    pub generation: u32,
+    pub index: Index,
+    pub at: Timestamp,
+    /// The number of the commit it is part of; inputs are part of none.
+    pub commit: Option<u64>,
+    pub event: &'a Event,
+}
+
+/// A page of a log.
+#[derive(Serialize)]
+pub struct EventPage<'a> {
+    pub run: &'a RunId,
+    pub events: Vec<&'a RawValue>,
+    /// Where to read on: also where nothing is yet. `None` after the last event of a closed run.
+    pub next: Option<LogPosition>,
+}
+
+/// A place in the logs of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct LogPosition {
+    pub generation: u32,
+    pub from: Index,
+}
+
+/// What an attached reader hears when the run waits or is paused.
+#[derive(Serialize)]
+pub struct Standstill<'a> {
+    pub status: &'static str,
+    pub awaiting: &'a [Awaited],
+    pub pause: Option<&'a RunPaused>,
+    pub next: LogPosition,
+}
+
+/// How a run stands, and how it ended if it did.
+#[derive(Serialize)]
+pub struct RunResult<'a> {
+    pub id: &'a RunId,
+    pub status: &'static str,
+    pub outcome: Option<Outcome<'a>>,
+}
+
+/// The answer to an update; none yet is no outcome.
+#[derive(Serialize)]
+pub struct UpdateAnswer<'a> {
+    pub run: &'a RunId,
+    pub update_id: &'a str,
+    pub outcome: Option<Outcome<'a>>,
 }
 
 /// What became of runs that were to be deleted.

@@ -1,0 +1,111 @@
+//! `onward dev`: a server for one person on one machine, with a banner, a browser and a child if they are wanted.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+
+use crate::args::Global;
+use crate::directory::own_command;
+use crate::output::{Style, escape, print_json, say};
+use crate::serving::{PORT, Place, Serving, TraceArgs, told_to_stop};
+
+/// How long a child may take to end after it was asked to.
+const CHILD_PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Args)]
+pub struct DevArgs {
+    /// The port on 127.0.0.1; 0 picks a free one
+    #[arg(long, value_name = "N", default_value_t = PORT)]
+    port: u16,
+    /// Keep runs in memory only
+    #[arg(long, conflicts_with = "data")]
+    ephemeral: bool,
+    /// Open it in the browser
+    #[arg(long)]
+    open: bool,
+    #[command(flatten)]
+    trace: TraceArgs,
+    /// A program to run with ONWARD_URL set; the server ends with it
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
+    let place = if args.ephemeral { Place::Memory } else { Place::Directory(global.directory()) };
+    let address = SocketAddr::from(([127, 0, 0, 1], args.port));
+    let serving = Serving::start(address, place.clone(), args.trace.trace()).await?;
+    let url = serving.url.clone();
+    if global.json {
+        print_json(&serde_json::json!({"url": url}))?;
+    } else {
+        banner(&url, &place);
+    }
+    if args.open {
+        open(&url);
+    }
+    let Some(mut child) = spawn(&args.command, &url)? else {
+        serving.run(told_to_stop()).await;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut ended = None;
+    let shutdown = async {
+        tokio::select! {
+            status = child.wait() => ended = status.ok(),
+            // The child goes first: it may have something left to say to the server.
+            () = told_to_stop() => stop(&mut child).await,
+        }
+    };
+    serving.run(shutdown).await;
+    Ok(ended.map_or(ExitCode::SUCCESS, exit_code))
+}
+
+/// Four lines: what it is, where it is, where the data is, what to do next.
+fn banner(url: &str, place: &Place) {
+    let style = Style::stderr();
+    let line = |name: &str, value: &str| say(&format!("  {} {}", style.dim(&format!("{name:5}")), escape::text(value)));
+    say(&format!("{} {}", style.bold("onward"), env!("CARGO_PKG_VERSION")));
+    line("url", url);
+    line("data", &place.to_string());
+    let next = format!("curl {url}/v1/runs -H 'content-type: application/json' -d '{{\"kind\": \"hello\"}}'");
+    line("next", &next);
+}
+
+fn open(url: &str) {
+    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let spawned = Command::new(opener).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    if let Err(error) = spawned {
+        say(&format!("cannot open a browser with `{opener}`: {error}; {} itself runs", own_command()));
+    }
+}
+
+fn spawn(command: &[OsString], url: &str) -> Result<Option<Child>> {
+    let Some((program, args)) = command.split_first() else { return Ok(None) };
+    let mut command = Command::new(program);
+    // Its output is its own; what this program says to machines stays alone on stdout otherwise.
+    command.args(args).env("ONWARD_URL", url).kill_on_drop(true);
+    let child = command.spawn().with_context(|| format!("cannot run `{}`", program.to_string_lossy()))?;
+    Ok(Some(child))
+}
+
+/// Asks the child to end, and makes it end if it does not.
+async fn stop(child: &mut Child) {
+    if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id as i32)) {
+        let _ = kill_process(pid, Signal::TERM); // it may be gone already
+    }
+    if tokio::time::timeout(CHILD_PATIENCE, child.wait()).await.is_err() {
+        drop(child.kill().await);
+    }
+}
+
+/// The child's own code; as a shell has it when a signal ended it.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}

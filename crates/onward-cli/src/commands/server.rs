@@ -1,0 +1,86 @@
+//! `onward server`: a store behind an address.
+//!
+//! Must never be reachable from elsewhere without credentials (S1). There are none yet, so it listens on loopback only.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use onward_server::trace::Level;
+
+use crate::args::Global;
+use crate::error::Mistake;
+use crate::output::print_json;
+use crate::serving::{PORT, Place, Serving, TraceArgs, told_to_stop};
+
+#[derive(Debug, Args)]
+pub struct ServerArgs {
+    /// The address and port to listen on; port 0 picks a free one
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, default_value_t = SocketAddr::from(([127, 0, 0, 1], PORT)))]
+    listen: SocketAddr,
+    /// The store: `embedded:DIR` or `memory:`; otherwise the directory that --data names
+    #[arg(long, value_name = "URL", conflicts_with = "data")]
+    store: Option<String>,
+    #[command(flatten)]
+    trace: TraceArgs,
+}
+
+pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
+    if !args.listen.ip().is_loopback() {
+        let message = format!("{} can be reached from other machines, and there are no credentials", args.listen);
+        let hint = "listen on 127.0.0.1 and let a proxy that checks who comes in stand before it";
+        return Err(Mistake::usage("listen_refused", message, hint).into());
+    }
+    let place = match &args.store {
+        None => Place::Directory(global.directory()),
+        Some(url) => parse_store(url)?,
+    };
+    let trace = args.trace.trace();
+    let serving = Serving::start(args.listen, place.clone(), trace.clone()).await?;
+    trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &place)]);
+    if global.json {
+        print_json(&serde_json::json!({"url": serving.url}))?;
+    }
+    serving.run(told_to_stop()).await;
+    trace.say(Level::Info, "stopped", &[]);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let text = text.strip_prefix("localhost:").map_or(text.to_owned(), |port| format!("127.0.0.1:{port}"));
+    text.parse().map_err(|_| "it is not like 127.0.0.1:7400".to_owned())
+}
+
+fn parse_store(url: &str) -> Result<Place, Mistake> {
+    match url.split_once(':') {
+        Some(("embedded", path)) if !path.is_empty() => Ok(Place::Directory(PathBuf::from(path))),
+        Some(("memory", "")) => Ok(Place::Memory),
+        _ => {
+            let scheme = url.split(':').next().unwrap_or_default();
+            let message = format!("there is no store of the kind `{scheme}`");
+            Err(Mistake::usage("store_unsupported", message, "it is `embedded:DIR` or `memory:`"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_numbers_or_localhost() {
+        assert_eq!(parse_address("localhost:1").unwrap().to_string(), "127.0.0.1:1");
+        assert_eq!(parse_address("[::1]:1").unwrap().to_string(), "[::1]:1");
+        assert!(parse_address("example.org:1").is_err() && parse_address("127.0.0.1").is_err());
+    }
+
+    /// A URL may hold a password: only its beginning is told.
+    #[test]
+    fn a_store_that_is_not_there_is_told_without_its_secrets() {
+        let mistake = parse_store("postgres://me:secret@host/db").unwrap_err();
+        assert_eq!(mistake.message, "there is no store of the kind `postgres`");
+        assert!(matches!(parse_store("embedded:./data"), Ok(Place::Directory(_))));
+    }
+}

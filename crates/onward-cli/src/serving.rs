@@ -1,0 +1,136 @@
+//! From a store and an address to a server that runs until it is told to stop.
+//!
+//! Owns the order of things: the address first, because it costs nothing to find it taken; then the store; then the word that all is
+//! ready. On the way out the other way round, so that the directory is free when the process ends.
+
+mod opened;
+
+use std::future::Future;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use onward_runtime::{Background, Runtime};
+use onward_server::trace::{Format, Level, Trace};
+use onward_server::{Options, Server, router, serve};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::error::{FAILURE, Mistake};
+
+pub use opened::{Opened, Place};
+
+/// The port when nobody names one.
+pub const PORT: u16 = 7400;
+
+/// How many files a server would like to have open: each connection is one.
+const FILES_WANTED: u64 = 65_536;
+
+/// How long the store may be held by what is still ending.
+const CLOSE_MAX: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// How to write what happens; `pretty` on a terminal and `json` otherwise
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+    /// How much of it to write
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log_level: LogLevel,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Pretty,
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+impl TraceArgs {
+    pub fn trace(&self) -> Trace {
+        let format = match self.log_format {
+            Some(LogFormat::Pretty) => Format::Pretty,
+            Some(LogFormat::Json) => Format::Json,
+            None if std::io::stderr().is_terminal() => Format::Pretty,
+            None => Format::Json,
+        };
+        let level = match self.log_level {
+            LogLevel::Error => Level::Error,
+            LogLevel::Warn => Level::Warn,
+            LogLevel::Info => Level::Info,
+            LogLevel::Debug => Level::Debug,
+        };
+        Trace::stderr(format, level)
+    }
+}
+
+/// A server that is ready.
+pub struct Serving {
+    pub url: String,
+    listener: TcpListener,
+    server: Server,
+    background: Background,
+    opened: Opened,
+}
+
+impl Serving {
+    pub async fn start(address: SocketAddr, place: Place, trace: Trace) -> Result<Serving> {
+        raise_file_limit();
+        let listener = listen(address).await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let opened = Opened::open(place).await?;
+        let runtime = Runtime::new(opened.store.clone(), opened.clock.clone(), onward_runtime::Options::default());
+        let background = runtime.spawn();
+        let server = Server::new(runtime, Options { trace, probe: opened.probe.clone(), ..Options::default() });
+        Ok(Serving { url, listener, server, background, opened })
+    }
+
+    /// Serves until `shutdown` returns, then lets requests end and closes the store.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let Serving { listener, server, background, opened, .. } = self;
+        serve(&server, listener, router(server.clone()), shutdown).await;
+        background.stop().await;
+        drop(server);
+        opened.close(CLOSE_MAX).await;
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let message = format!("cannot listen on {address}: {error}");
+        let hint = Some("another server may be there; `--port 0` or `--listen` choose another port".to_owned());
+        Mistake { code: "listen_failed", message, hint, exit: FAILURE }.into()
+    })
+}
+
+/// The usual limit of 1,024 is from times when nobody had more clients.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let maximum = limit.maximum.unwrap_or(FILES_WANTED);
+    let wanted = FILES_WANTED.min(maximum);
+    if limit.current.is_some_and(|current| current < wanted) {
+        // Without it the server makes do with what it has.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum });
+    }
+}
+
+/// Returns when somebody wants this process to stop: Ctrl-C or SIGTERM.
+pub async fn told_to_stop() {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}

@@ -1,0 +1,192 @@
+//! `onward dev` and `onward server`: ready, in use, killed, told to stop.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::kit::{onward, ran, run, steady};
+
+/// A server in a process of its own; killed if a test leaves it.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Starts a command and waits for its `{"url": …}`.
+fn serve(command: &mut Command) -> Served {
+    let mut child = command.arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    if line.is_empty() {
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        panic!("it did not become ready: {said}");
+    }
+    let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let address = ready["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+    Served { child, address }
+}
+
+fn dev(directory: &Path) -> Served {
+    serve(onward().args(["dev", "--port", "0", "--data"]).arg(directory))
+}
+
+impl Served {
+    /// Status and body of an answer.
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(body).unwrap_or_default())
+    }
+
+    fn signal(&self, signal: &str) {
+        let killed = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+    }
+
+    /// Waits for the end and returns the exit code, if it was one.
+    fn end(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+#[test]
+fn dev_is_ready_when_it_says_so_and_stops_when_it_is_told() {
+    for signal in ["-TERM", "-INT"] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut served = dev(directory.path());
+        assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "a"}"#).0, 201);
+        assert_eq!(served.ask("GET", "/readyz", "").0, 200);
+        run(directory.path(), ["run", "list"]).says(0, "ID KIND STATUS EVENTS CREATED CHANGED\na hello pending 1 AGO AGO");
+        served.signal(signal);
+        assert_eq!(served.end(), Some(0));
+        assert!(!directory.path().join("onward.db-wal").exists(), "the store was closed, not left");
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_kill_9() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut served = dev(directory.path());
+    for number in 0..20 {
+        let body = format!(r#"{{"kind": "hello", "id": "run-{number}", "input": {number}}}"#);
+        assert_eq!(served.ask("POST", "/v1/runs", &body).0, 201);
+    }
+    assert_eq!(served.ask("POST", "/v1/runs/run-3/signals", r#"{"name": "x", "payload": 1}"#).0, 202);
+    served.signal("-KILL");
+    assert_eq!(served.end(), None);
+    let served = dev(directory.path());
+    let (status, runs) = served.ask("GET", "/v1/runs", "");
+    assert_eq!((status, runs["runs"].as_array().unwrap().len()), (200, 20));
+    let (_, log) = served.ask("GET", "/v1/runs/run-3/events?from=1", "");
+    assert_eq!(log["events"][0]["event"]["type"], "signal_received");
+}
+
+#[test]
+fn a_second_dev_on_the_same_directory_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let _first = dev(directory.path());
+    run(directory.path(), ["dev", "--port", "0"]).says(
+        6,
+        "! error[directory_locked]: DIR is in use by another process\n! hint: stop the other process first; reading commands work meanwhile",
+    );
+}
+
+#[test]
+fn a_port_that_is_taken_is_told() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let said = ran(onward().args(["dev", "--ephemeral", "--port", &port]));
+    assert_eq!((said.code, said.out.as_str()), (1, ""));
+    assert!(said.err.starts_with(&format!("error[listen_failed]: cannot listen on 127.0.0.1:{port}: ")), "{}", said.err);
+    assert!(said.err.contains("hint: another server may be there"), "{}", said.err);
+}
+
+#[test]
+fn dev_greets_with_four_lines_and_ends_with_its_child() {
+    let script = r#"test "${ONWARD_URL#http://127.0.0.1:}" != "$ONWARD_URL" && exit 7"#;
+    let said = ran(onward().args(["dev", "--port", "0", "--ephemeral", "--", "sh", "-c", script]));
+    assert_eq!((said.code, said.out.as_str()), (7, ""), "{}", said.err);
+    let lines: Vec<String> = steady(&said.err).lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    assert!(lines[0].starts_with("onward 0.") && lines[1].starts_with("  url http://127.0.0.1:"), "{lines:?}");
+    assert_eq!(lines[2], "  data in memory, gone when this ends");
+    assert!(lines[3].starts_with("  next curl http://127.0.0.1:"), "{lines:?}");
+    let said = ran(onward().args(["dev", "--port", "0", "--ephemeral", "--", "/nowhere/program"]));
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("cannot run `/nowhere/program`"), "{}", said.err);
+}
+
+#[test]
+fn the_child_of_a_dev_that_is_told_to_stop_stops_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pid");
+    let script = format!("echo $$ > {}; exec sleep 100", file.display());
+    let mut served = serve(onward().args(["dev", "--port", "0", "--ephemeral", "--json", "--", "sh", "-c", &script]));
+    let begun = Instant::now();
+    let pid = loop {
+        let pid = std::fs::read_to_string(&file).unwrap_or_default();
+        if pid.ends_with('\n') {
+            break pid.trim().to_owned();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "the child did not start");
+    };
+    served.signal("-TERM");
+    assert_eq!(served.end(), Some(0));
+    let alive = Command::new("kill").args(["-0", &pid]).stderr(Stdio::null()).status().unwrap().success();
+    assert!(!alive, "the child is still there");
+}
+
+/// S1: without credentials nobody else may reach it.
+#[test]
+fn a_server_refuses_an_address_that_others_can_reach() {
+    let directory = tempfile::tempdir().unwrap();
+    for address in ["0.0.0.0:0", "[::]:0", "192.168.1.1:7400"] {
+        run(directory.path(), ["server", "--listen", address]).says(
+            2,
+            &format!(
+                "! error[listen_refused]: {address} can be reached from other machines, and there are no credentials\n! hint: listen on 127.0.0.1 and let a proxy that checks who comes in stand before it"
+            ),
+        );
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing was opened");
+    let said = ran(onward().args(["server", "--store", "postgres://me:secret@host/db"]));
+    assert_eq!(said.code, 2);
+    assert!(said.err.starts_with("error[store_unsupported]: there is no store of the kind `postgres`"), "{}", said.err);
+    assert!(!said.err.contains("secret"));
+    assert_eq!(ran(onward().args(["server", "--listen", "here"])).code, 2);
+}
+
+#[test]
+fn a_server_traces_in_json_where_nobody_reads_along() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", directory.path().display());
+    let mut served = serve(onward().args(["server", "--listen", "127.0.0.1:0", "--store", &store]));
+    assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "a", "input": "SECRET"}"#).0, 201);
+    assert_eq!(served.ask("GET", "/v1/runs/a", "").0, 200);
+    served.signal("-TERM");
+    assert_eq!(served.end(), Some(0));
+    let mut said = String::new();
+    served.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let messages: Vec<serde_json::Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<&str> = messages.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    assert_eq!(told, ["ready", "request", "stopped"], "reads are traced at debug only");
+    assert!(!said.contains("SECRET"));
+}

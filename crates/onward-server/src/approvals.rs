@@ -1,0 +1,48 @@
+//! Approvals: questions to people, decided once.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use onward_core::{RunId, RunKey};
+use onward_runtime::Decide;
+use onward_store::{PAGE_DEFAULT, WaitQuery};
+use serde::Deserialize;
+
+use crate::answer::json;
+use crate::document::{Answer, Approval, Approvals};
+use crate::problem::Problem;
+use crate::request::Request;
+
+const LIMIT_MAX: usize = 1_000;
+
+/// `GET /v1/approvals`.
+pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
+    let runtime = request.server.runtime();
+    let namespace = request.namespace.clone();
+    let run = request.query.get("run").map(RunId::new).transpose()?.map(|id| RunKey::new(namespace.clone(), id));
+    if let Some(key) = &run {
+        runtime.read_head(key).await?; // a run that is not there has no approvals, but that is not the answer
+    }
+    let limit = request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?;
+    let waits = runtime.list_approvals(WaitQuery { namespace, kind: None, run, limit }).await?;
+    Ok(json(StatusCode::OK, &Approvals { approvals: waits.iter().map(Approval::from).collect() }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DecideBody {
+    approved: bool,
+    feedback: Option<String>,
+    decided_by: Option<String>,
+    decision_id: String,
+}
+
+/// `POST /v1/approvals/{id}`.
+pub(crate) async fn decide(mut request: Request) -> Result<Response, Problem> {
+    let call = request.call()?;
+    let DecideBody { approved, feedback, decided_by, decision_id } = request.json().await?;
+    // Who is known by a credential cannot decide in another's name.
+    let decided_by = request.caller.name.take().or(decided_by);
+    let decide = Decide { approved, feedback, decided_by, decision_id };
+    let appended = request.server.runtime().decide_approval(&call, decide).await?;
+    Ok(json(StatusCode::OK, &Answer::new(&call.run.id, &appended)))
+}

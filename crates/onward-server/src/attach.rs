@@ -1,0 +1,59 @@
+//! Attach: a run's log from an index on, and then as it grows, as server-sent events.
+//!
+//! A reader only reads: it never drives the run, and nothing waits for it. Between log and reader is a short queue; who leaves it full
+//! for too long is let go with the place to go on from, and so is everybody when the server stops.
+//!
+//! Invariants:
+//! - A1: a reader gets every event of the run from where it began, in order, each once, through all generations.
+//! - A2: the id of an event is its generation and index, and whoever comes back with it goes on behind it.
+
+mod frames;
+mod tail;
+
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::Response;
+use onward_core::{Index, RunKey};
+
+use crate::document::LogPosition;
+use crate::log_page;
+use crate::problem::Problem;
+use crate::server::Server;
+
+/// Tells proxies in between to pass events on at once.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Where a reader begins and ends.
+pub(crate) struct Attach {
+    pub key: RunKey,
+    /// The current one, if none is named.
+    pub generation: Option<u32>,
+    pub from: Index,
+    pub until: Until,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The run has ended.
+    End,
+    /// The run has ended, waits or is paused.
+    Pause,
+}
+
+pub(crate) async fn attach(server: &Server, attach: Attach) -> Result<Response, Problem> {
+    let Attach { key, generation, from, until } = attach;
+    // First the ear, then the look: what is appended in between is heard.
+    let watch = server.runtime().watch_run(&key).await?;
+    let at = LogPosition { generation: generation.unwrap_or(watch.generation()), from };
+    // A generation that is not there is an error of the request, and can be told only before the stream begins.
+    log_page::read(server.runtime(), &key, at, 1).await?;
+    let (frames, sink) = frames::channel(server);
+    tokio::spawn(tail::Tail::new(server.clone(), key, watch, at, until, sink).run());
+    let mut response = Response::new(Body::new(frames));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    Ok(response)
+}

@@ -1,0 +1,53 @@
+//! The HTTP door over a runtime: every verb under `/v1`, attach as server-sent events, health, metrics, OpenAPI.
+//!
+//! A door translates and never decides: what may be done is decided below, what is said is decided in [`document`] and [`problem`].
+//! Nothing here holds a lease or runs workflow code.
+//!
+//! Reading order: [`ROUTES`] (what there is), `router` (what happens around every handler), `runs` (the handlers), `attach`,
+//! [`problem`] (how errors are told), `serve` (connections and their limits).
+//!
+//! An engine that lives in your own program gets this door in a few lines:
+//!
+//! ```no_run
+//! # async fn example(onward: onward::Onward) -> std::io::Result<()> {
+//! use onward_server::{Options, Server, router, serve};
+//!
+//! let server = Server::new(onward.runtime().expect("it is in this process").clone(), Options::default());
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:7400").await?;
+//! serve(&server, listener, router(server.clone()), std::future::pending()).await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod answer;
+mod approvals;
+mod attach;
+pub mod auth;
+pub mod document;
+pub mod escape;
+mod guard;
+mod limits;
+mod log_page;
+pub mod metrics;
+mod new_id;
+mod openapi;
+mod operations;
+pub mod problem;
+mod promises;
+mod request;
+pub mod route;
+mod router;
+mod runs;
+mod serve;
+mod server;
+pub mod trace;
+
+pub use auth::{Authenticate, Caller, Scope};
+pub use guard::Hosts;
+pub use limits::{JSON_DEPTH_MAX, Limits, WAIT_MAX};
+pub use openapi::document as openapi_document;
+pub use problem::Problem;
+pub use route::{ROUTES, Route};
+pub use router::{router, router_with};
+pub use serve::serve;
+pub use server::{Options, Probe, Server};

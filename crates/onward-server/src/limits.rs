@@ -1,0 +1,60 @@
+//! How much a client may ask for, and how long it may take (S22, S25).
+
+use std::time::Duration;
+
+use onward_store::PAYLOAD_BYTES_MAX;
+
+/// How deep JSON may nest. Checked before anything is parsed.
+pub const JSON_DEPTH_MAX: usize = 64;
+
+/// The longest that a request may wait for something to happen.
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// The limits of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// The first line and all headers of a request.
+    pub header_bytes_max: usize,
+    pub headers_max: usize,
+    /// From the first byte of a connection, or of the next request on it, to the end of the headers.
+    pub header_timeout: Duration,
+    pub body_bytes_max: usize,
+    pub body_timeout: Duration,
+    /// Bodies larger than 64 KiB that are in memory at a time; the others wait their turn.
+    pub large_bodies_max: usize,
+    /// How long a connection may rest between two requests.
+    pub idle_timeout: Duration,
+    /// How long a client may leave what was sent to it unread.
+    pub write_timeout: Duration,
+    /// When there are so many, the one that has rested longest makes place for the next.
+    pub connections_max: usize,
+    /// Requests at a time on one HTTP/2 connection.
+    pub streams_max: u32,
+    /// How long an attached reader may keep an event waiting before it is let go.
+    pub slow_reader_timeout: Duration,
+    /// How often an attached reader hears that nothing happened.
+    pub keep_alive: Duration,
+    /// How long requests may go on after the server was told to stop.
+    pub shutdown_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            header_bytes_max: 16 * 1024,
+            headers_max: 100,
+            header_timeout: Duration::from_secs(10),
+            // A whole payload and what is around it.
+            body_bytes_max: PAYLOAD_BYTES_MAX + 64 * 1024,
+            body_timeout: Duration::from_secs(30),
+            large_bodies_max: 16,
+            idle_timeout: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(30),
+            connections_max: 4_096,
+            streams_max: 256,
+            slow_reader_timeout: Duration::from_secs(15),
+            keep_alive: Duration::from_secs(15),
+            shutdown_timeout: Duration::from_secs(5),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What is counted, and how Prometheus reads it.
+//!
+//! Every label comes from a list of our own (routes, statuses, event names), so that no client can make the page grow (S30).
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use onward_core::event::PauseReason;
+use onward_core::{Event, Record};
+use onward_store::{Change, Listener};
+use onward_store_embedded::Stats;
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A number that goes up and down with those who hold it.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicU64);
+
+impl Gauge {
+    pub(crate) fn hold(self: &Arc<Gauge>) -> Held {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Held(self.clone())
+    }
+
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+pub(crate) struct Held(Arc<Gauge>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The counters of one server.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    pub runs_started: Counter,
+    pub commits: Counter,
+    pub connections: Arc<Gauge>,
+    pub attached: Arc<Gauge>,
+    /// Replays that agreed with their log, as workers report them.
+    pub replays_ok: Counter,
+    pub replays_diverged: Counter,
+    pub agent_entry_duplicates_prevented: Counter,
+    pub agent_llm_empty_responses: Counter,
+    pub agent_resume_conflicts: Counter,
+    /// By the event's name.
+    inputs: Mutex<BTreeMap<&'static str, u64>>,
+    /// By the last event's name.
+    ends: Mutex<BTreeMap<&'static str, u64>>,
+    requests: Mutex<BTreeMap<Request, u64>>,
+}
+
+/// Method, route and status.
+type Request = (&'static str, &'static str, u16);
+
+impl Metrics {
+    /// Counts a request by the template of its route, never by its path.
+    pub fn request(&self, method: &str, route: &'static str, status: u16) {
+        let known = ["GET", "HEAD", "POST", "DELETE"];
+        let method = known.into_iter().find(|known| *known == method).unwrap_or("other");
+        count(&self.requests, (method, route, status));
+    }
+
+    fn appended(&self, record: &Record) {
+        match (&record.commit, record.events.first()) {
+            (Some(_), _) => self.commits.add(1),
+            (None, Some(event)) => {
+                count(&self.inputs, event.name());
+                if let Event::RunStarted(started) = event {
+                    self.runs_started.add(u64::from(started.generation == 0));
+                }
+                if let Event::RunPaused(paused) = event {
+                    self.replays_diverged.add(u64::from(paused.reason == PauseReason::Diverged));
+                }
+            }
+            (None, None) => {}
+        }
+        if let Some(last) = record.events.last().filter(|event| event.ends_log()) {
+            count(&self.ends, last.name());
+        }
+    }
+
+    /// The page that Prometheus reads.
+    pub fn page(&self, store: Option<Stats>) -> String {
+        let mut page = Page::default();
+        page.counter("onward_runs_started_total", "Runs started, children included", &[("", self.runs_started.value())]);
+        page.labeled("onward_inputs_total", "Events from outside, by name", "event", &read(&self.inputs));
+        page.counter("onward_commits_total", "Commits of workers", &[("", self.commits.value())]);
+        page.labeled("onward_logs_ended_total", "Logs that ended, by their last event", "event", &read(&self.ends));
+        let outcomes = [("ok", self.replays_ok.value()), ("diverged", self.replays_diverged.value())];
+        page.labeled("replays_total", "Replays, by how they compared with the log", "outcome", &BTreeMap::from(outcomes));
+        for (name, help, counter) in [
+            (
+                "agent_entry_duplicates_prevented",
+                "Entries that were there already when an agent resumed",
+                &self.agent_entry_duplicates_prevented,
+            ),
+            ("agent_llm_empty_responses", "Answers of models that had nothing in them", &self.agent_llm_empty_responses),
+            ("agent_resume_conflicts", "Resumes of an agent that lost to another", &self.agent_resume_conflicts),
+        ] {
+            page.counter(name, help, &[("", counter.value())]);
+        }
+        page.requests(&read(&self.requests));
+        page.gauge("onward_http_connections", "Open connections", self.connections.value());
+        page.gauge("onward_attached_readers", "Readers attached to a run", self.attached.value());
+        if let Some(stats) = store {
+            page.store(&stats);
+        }
+        page.0
+    }
+}
+
+/// Hears of every record on the store's own thread.
+impl Listener for Metrics {
+    fn changed(&self, change: Change<'_>) {
+        if let Change::Appended { record, .. } = change {
+            self.appended(record);
+        }
+    }
+}
+
+fn count<K: Ord>(counts: &Mutex<BTreeMap<K, u64>>, key: K) {
+    *counts.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
+}
+
+fn read<K: Ord + Clone>(counts: &Mutex<BTreeMap<K, u64>>) -> BTreeMap<K, u64> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Writing to a String cannot fail, so results are dropped here.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn counter(&mut self, name: &str, help: &str, values: &[(&str, u64)]) {
+        self.head(name, help, "counter");
+        for (labels, value) in values {
+            let _ = writeln!(self.0, "{name}{labels} {value}");
+        }
+    }
+
+    fn labeled(&mut self, name: &str, help: &str, label: &str, values: &BTreeMap<&'static str, u64>) {
+        self.head(name, help, "counter");
+        for (value, count) in values {
+            let _ = writeln!(self.0, "{name}{{{label}=\"{value}\"}} {count}");
+        }
+    }
+
+    fn requests(&mut self, requests: &BTreeMap<Request, u64>) {
+        let name = "onward_http_requests_total";
+        self.head(name, "Requests, by method, route and status", "counter");
+        for ((method, route, status), count) in requests {
+            let _ = writeln!(self.0, "{name}{{method=\"{method}\",route=\"{route}\",status=\"{status}\"}} {count}");
+        }
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help, "gauge");
+        let _ = writeln!(self.0, "{name} {value}");
+    }
+
+    fn store(&mut self, stats: &Stats) {
+        for (name, help, value) in [
+            ("onward_store_batches_total", "Transactions, each with one sync", stats.batches),
+            ("onward_store_operations_total", "Operations in these transactions", stats.operations),
+            ("onward_store_records_total", "Records appended to logs", stats.events),
+            ("onward_store_record_bytes_total", "Their size", stats.event_bytes),
+            ("onward_store_checkpoints_total", "Copies of the write-ahead log into the database", stats.checkpoints),
+        ] {
+            self.counter(name, help, &[("", value)]);
+        }
+        for (name, help, span) in [
+            ("onward_store_write_seconds_total", "Time spent deciding and writing rows", stats.sql),
+            ("onward_store_sync_seconds_total", "Time spent writing pages and syncing", stats.sync),
+        ] {
+            self.head(name, help, "counter");
+            let _ = writeln!(self.0, "{name} {:.6}", span.as_secs_f64());
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! How an error is told over HTTP: RFC 9457 problem documents with our own stable codes.
+//!
+//! Owns the one table from codes to statuses, and the mistakes that only this door can find. Must never tell a payload.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use onward_core::NameError;
+use onward_runtime::RuntimeError;
+use serde::Serialize;
+
+/// A mistake in how something was asked, found before anything was done.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    #[error("there is nothing at this path")]
+    RouteNotFound,
+    #[error("this path does not take {method}")]
+    MethodNotAllowed { method: String },
+    #[error("the body must be application/json, not {found}")]
+    ContentTypeUnsupported { found: String },
+    #[error("the body is not what this route takes: {why}")]
+    JsonInvalid { why: String },
+    #[error("the body nests deeper than {max} levels, at line {line} column {column}")]
+    JsonTooDeep { max: usize, line: usize, column: usize },
+    #[error("the body has more than {max} bytes")]
+    BodyTooLarge { max: usize },
+    #[error("the body did not arrive within {seconds} seconds")]
+    BodyTooSlow { seconds: u64 },
+    #[error("the connection broke while the body was read")]
+    BodyBroken,
+    #[error("the query is not what this route takes: {why}")]
+    QueryInvalid { why: String },
+    #[error("the header {name} is not usable: {why}")]
+    HeaderInvalid { name: &'static str, why: String },
+    #[error("this server does not answer to the name `{host}`")]
+    HostRefused { host: String },
+    #[error("a page of {origin} may not change anything here")]
+    OriginRefused { origin: String },
+    #[error("the server cannot serve now: {why}")]
+    NotReady { why: String },
+}
+
+impl RequestError {
+    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    pub fn code(&self) -> &'static str {
+        match self {
+            RequestError::RouteNotFound => "route_not_found",
+            RequestError::MethodNotAllowed { .. } => "method_not_allowed",
+            RequestError::ContentTypeUnsupported { .. } => "content_type_unsupported",
+            RequestError::JsonInvalid { .. } => "json_invalid",
+            RequestError::JsonTooDeep { .. } => "json_too_deep",
+            RequestError::BodyTooLarge { .. } => "body_too_large",
+            RequestError::BodyTooSlow { .. } => "body_too_slow",
+            RequestError::BodyBroken => "body_broken",
+            RequestError::QueryInvalid { .. } => "query_invalid",
+            RequestError::HeaderInvalid { .. } => "header_invalid",
+            RequestError::HostRefused { .. } => "host_refused",
+            RequestError::OriginRefused { .. } => "origin_refused",
+            RequestError::NotReady { .. } => "not_ready",
+        }
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            RequestError::RouteNotFound => "GET /openapi.json lists every route",
+            RequestError::MethodNotAllowed { .. } => "the header Allow says what it takes",
+            RequestError::ContentTypeUnsupported { .. } => "send the header `Content-Type: application/json`",
+            RequestError::BodyTooLarge { .. } => "keep large data elsewhere and pass a reference",
+            RequestError::HostRefused { .. } => "call it by localhost or its address; a server on loopback knows no other name",
+            RequestError::OriginRefused { .. } => "browsers may act only from pages of this very server",
+            _ => return None,
+        })
+    }
+}
+
+/// The status of every documented code; `None` for a word that is none.
+///
+/// Codes that only the library or the command line can give are here too, so that no page of `docs/errors` is without an answer.
+pub fn status_of(code: &str) -> Option<StatusCode> {
+    let status = match code {
+        "json_invalid" | "json_too_deep" | "body_broken" | "query_invalid" | "header_invalid" | "name_invalid" | "id_invalid"
+        | "id_reserved" | "text_too_long" | "value_invalid" | "payload_invalid" | "call_id_invalid" | "cursor_invalid"
+        | "register_invalid" | "store_unsupported" | "listen_refused" => 400,
+        "host_refused" | "origin_refused" | "not_a_decider" => 403,
+        "route_not_found" | "run_not_found" | "wait_not_found" | "unknown_query" | "unknown_kind" | "directory_missing" => 404,
+        "method_not_allowed" => 405,
+        "body_too_slow" => 408,
+        "run_exists" | "run_closed" | "run_paused" | "run_not_paused" | "run_continued" | "run_busy" | "signal_lost"
+        | "update_unanswered" | "lease_lost" | "inputs_unread" | "task_attempt_over" | "directory_locked" => 409,
+        "body_too_large" | "payload_too_large" => 413,
+        "content_type_unsupported" => 415,
+        "run_failed" | "answer_failed" | "commit_malformed" => 422,
+        "log_corrupt" | "store_corrupt" | "directory_newer" | "directory_foreign" | "worker_not_started" | "listen_failed" => 500,
+        "not_ready" | "store_stopped" | "store_unavailable" | "store_read_only" => 503,
+        "wait_timed_out" => 504,
+        "disk_full" => 507,
+        _ => return None,
+    };
+    StatusCode::from_u16(status).ok()
+}
+
+/// What a client gets instead of what it asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub status: StatusCode,
+    pub code: &'static str,
+    pub detail: String,
+    pub hint: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    r#type: String,
+    title: String,
+    status: u16,
+    detail: &'a str,
+    code: &'a str,
+    hint: Option<&'a str>,
+}
+
+impl Problem {
+    /// A problem with one of the documented codes.
+    pub fn new(code: &'static str, detail: String, hint: Option<&'static str>) -> Problem {
+        let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Problem { status, code, detail, hint }
+    }
+
+    /// The document, also for an event stream.
+    pub fn to_json(&self) -> String {
+        let Problem { status, code, ref detail, hint } = *self;
+        let title = code.replace('_', " ");
+        let document =
+            Document { r#type: format!("urn:onward:error:{code}"), title, status: status.as_u16(), detail, code, hint };
+        serde_json::to_string(&document).expect("texts and numbers are plain data")
+    }
+}
+
+impl From<RequestError> for Problem {
+    fn from(error: RequestError) -> Problem {
+        Problem::new(error.code(), error.to_string(), error.hint())
+    }
+}
+
+impl From<RuntimeError> for Problem {
+    fn from(error: RuntimeError) -> Problem {
+        let mut detail = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(cause) = source {
+            let text = cause.to_string();
+            if !detail.ends_with(&text) {
+                detail = format!("{detail}: {text}");
+            }
+            source = cause.source();
+        }
+        Problem::new(error.code(), detail, error.hint())
+    }
+}
+
+impl From<NameError> for Problem {
+    fn from(error: NameError) -> Problem {
+        RuntimeError::from(error).into()
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, self.to_json()).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        // For whoever counts and traces the answer.
+        response.extensions_mut().insert(Told(self.code));
+        response
+    }
+}
+
+/// The code of the problem that a response tells.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Told(pub &'static str);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_documented_code_has_a_status() {
+        let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
+        let mut count = 0;
+        for entry in std::fs::read_dir(pages).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let code = name.trim_end_matches(".md");
+            if code != "README" {
+                assert!(status_of(code).is_some(), "{code} has no status");
+                count += 1;
+            }
+        }
+        assert!(count > 50, "only {count} pages were found");
+        assert_eq!(status_of("no_such_code"), None);
+    }
+
+    #[test]
+    fn a_problem_tells_its_causes_once() {
+        let source = onward_core::Name::new("").unwrap_err();
+        let problem = Problem::from(RuntimeError::IdInvalid { what: "signal id", source });
+        assert_eq!(problem.detail, "the signal id is not usable: a name must not be empty");
+        let problem = Problem::from(RuntimeError::from(onward_store::StoreError::DiskFull));
+        assert_eq!((problem.status.as_u16(), problem.detail.as_str()), (507, "the disk is full"));
+    }
+}

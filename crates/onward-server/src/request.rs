@@ -1,0 +1,84 @@
+//! A request as handlers see it: who asks, in which namespace, with which query and body. All of it is checked, none of it is done yet.
+
+mod body;
+mod depth;
+mod query;
+
+use axum::body::Body;
+use axum::http::HeaderMap;
+use onward_core::{Namespace, Payload, RunId, RunKey};
+use onward_runtime::CallId;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::auth::Caller;
+use crate::problem::{Problem, RequestError};
+use crate::server::Server;
+
+pub(crate) use query::Query;
+
+/// The header that names the namespace.
+pub const NAMESPACE: &str = "onward-namespace";
+
+pub(crate) struct Request {
+    pub server: Server,
+    pub namespace: Namespace,
+    pub caller: Caller,
+    pub headers: HeaderMap,
+    pub query: Query,
+    /// What stands for `{id}` in the route's path.
+    pub id: Option<String>,
+    pub body: Body,
+    /// Held while a large body is in memory.
+    pub large: Option<OwnedSemaphorePermit>,
+}
+
+impl Request {
+    /// The run the path names.
+    pub fn key(&self) -> Result<RunKey, Problem> {
+        let id = RunId::new(self.id.as_deref().unwrap_or_default())?;
+        Ok(RunKey::new(self.namespace.clone(), id))
+    }
+
+    /// The approval or promise the path names.
+    pub fn call(&self) -> Result<CallId, Problem> {
+        Ok(CallId::parse(&self.namespace, self.id.as_deref().unwrap_or_default())?)
+    }
+
+    /// The body as JSON of exactly this shape.
+    pub async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
+        let bytes = self.read_body().await?;
+        Ok(body::parse(&bytes)?)
+    }
+
+    /// Like [`Request::json`], where no body at all means the default.
+    pub async fn json_or_default<T: DeserializeOwned + Default>(&mut self) -> Result<T, Problem> {
+        let bytes = self.read_body().await?;
+        if bytes.is_empty() { Ok(T::default()) } else { Ok(body::parse(&bytes)?) }
+    }
+}
+
+/// The namespace of a request: its header, or the default one.
+pub(crate) fn namespace(headers: &HeaderMap) -> Result<Namespace, Problem> {
+    let mut given = headers.get_all(NAMESPACE).iter();
+    let invalid = |why: &str| RequestError::HeaderInvalid { name: "Onward-Namespace", why: why.to_owned() };
+    match (given.next(), given.next()) {
+        (None, _) => Ok(Namespace::default()),
+        (Some(_), Some(_)) => Err(invalid("there are two").into()),
+        (Some(value), None) => {
+            let text = std::str::from_utf8(value.as_bytes()).map_err(|_| invalid("it is not UTF-8"))?;
+            Ok(Namespace::new(text).map_err(|error| invalid(&error.to_string()))?)
+        }
+    }
+}
+
+/// User data out of a document. Line ends between its parts become blanks: they mean nothing in JSON, and a payload on one line is
+/// shown as JSON wherever it is shown.
+pub(crate) fn payload(json: Option<Box<RawValue>>) -> Payload {
+    match json {
+        None => Payload::null(),
+        Some(json) if json.get().contains(['\n', '\r']) => Payload::from_json_text(json.get().replace(['\n', '\r'], " ")),
+        Some(json) => Payload::from_json_text(Box::<str>::from(json).into_boxed_bytes()),
+    }
+}

@@ -1,0 +1,48 @@
+//! How deep a JSON text nests, found in one pass without recursion, so that depth costs nothing.
+
+/// Line and column of the first bracket that is deeper than `max`. Text that is not JSON gets some answer; the parser judges it.
+pub(super) fn too_deep(text: &[u8], max: usize) -> Option<(usize, usize)> {
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    let (mut line, mut line_start) = (1, 0);
+    for (position, &byte) in text.iter().enumerate() {
+        if in_string {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'\n' => (line, line_start) = (line + 1, position + 1),
+            _ => {}
+        }
+        if depth > max {
+            return Some((line, position - line_start + 1));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::too_deep;
+
+    #[test]
+    fn only_brackets_outside_of_strings_count() {
+        assert_eq!(too_deep(br#"{"a": "[[[[\"[[[", "b": [1]}"#, 2), None);
+        assert_eq!(too_deep(b"[[1], [2], [3]]", 2), None);
+        assert_eq!(too_deep(b"[\n [[1]]]", 2), Some((2, 3)));
+    }
+
+    #[test]
+    fn the_limit_itself_is_allowed() {
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert_eq!(too_deep(nested(64).as_bytes(), 64), None);
+        assert_eq!(too_deep(nested(65).as_bytes(), 64), Some((1, 65)));
+    }
+}

@@ -1,0 +1,241 @@
+//! Every route: what it is called, the scope it needs, what it takes and gives. The router and the OpenAPI document are made from
+//! this one table, so neither can know a route that the other does not.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use axum::http::Method;
+use axum::response::Response;
+use axum::routing::MethodFilter;
+
+use crate::auth::Scope;
+use crate::problem::Problem;
+use crate::request::Request;
+use crate::{approvals, operations, promises, runs};
+
+pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
+type Handler = fn(Request) -> HandlerFuture;
+
+/// One route.
+pub struct Route {
+    pub verb: Verb,
+    /// The template: `{id}` stands for any text.
+    pub path: &'static str,
+    /// What a caller must be allowed to do; `None` is for everybody.
+    pub scope: Option<Scope>,
+    pub summary: &'static str,
+    pub query: &'static [Parameter],
+    pub body: Option<BodyShape>,
+    pub answers: &'static [Answer],
+    pub(crate) handler: Handler,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    Get,
+    Post,
+    Delete,
+}
+
+impl Verb {
+    pub fn method(self) -> Method {
+        match self {
+            Verb::Get => Method::GET,
+            Verb::Post => Method::POST,
+            Verb::Delete => Method::DELETE,
+        }
+    }
+
+    pub(crate) fn filter(self) -> MethodFilter {
+        match self {
+            Verb::Get => MethodFilter::GET,
+            Verb::Post => MethodFilter::POST,
+            Verb::Delete => MethodFilter::DELETE,
+        }
+    }
+}
+
+/// A parameter of the query.
+#[derive(Debug, Clone, Copy)]
+pub struct Parameter {
+    pub name: &'static str,
+    /// The name of its type in JSON Schema.
+    pub kind: &'static str,
+    pub text: &'static str,
+    pub repeats: bool,
+}
+
+impl Parameter {
+    pub const fn new(name: &'static str, kind: &'static str, text: &'static str) -> Parameter {
+        Parameter { name, kind, text, repeats: false }
+    }
+
+    pub const fn repeated(self) -> Parameter {
+        Parameter { repeats: true, ..self }
+    }
+}
+
+/// The schema of a body.
+#[derive(Debug, Clone, Copy)]
+pub struct BodyShape {
+    pub schema: &'static str,
+    pub required: bool,
+}
+
+/// An answer that is no problem.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer {
+    pub status: u16,
+    pub text: &'static str,
+    /// The content type and the schema, where there is a body.
+    pub content: &'static [(&'static str, &'static str)],
+}
+
+const fn answer(status: u16, text: &'static str, content: &'static [(&'static str, &'static str)]) -> Answer {
+    Answer { status, text, content }
+}
+
+const JSON: &str = "application/json";
+
+const fn route(verb: Verb, path: &'static str, scope: Option<Scope>, summary: &'static str, handler: Handler) -> Route {
+    Route { verb, path, scope, summary, query: &[], body: None, answers: &[], handler }
+}
+
+impl Route {
+    const fn query(self, query: &'static [Parameter]) -> Route {
+        Route { query, ..self }
+    }
+
+    const fn body(self, schema: &'static str) -> Route {
+        Route { body: Some(BodyShape { schema, required: true }), ..self }
+    }
+
+    const fn body_or_none(self, schema: &'static str) -> Route {
+        Route { body: Some(BodyShape { schema, required: false }), ..self }
+    }
+
+    const fn answers(self, answers: &'static [Answer]) -> Route {
+        Route { answers, ..self }
+    }
+}
+
+const APPENDED: &[Answer] = &[answer(202, "Recorded; the run takes note of it", &[(JSON, "Appended")])];
+const ANSWERED: &[Answer] = &[answer(200, "Recorded, now or before", &[(JSON, "Appended")])];
+const WAIT: Parameter = Parameter::new("wait_ms", "integer", "How long to wait for it, at most 60000");
+
+/// All routes.
+pub static ROUTES: &[Route] = &[
+    route(Verb::Post, "/v1/runs", Some(Scope::Start), "Start a run, or find it by its id", |request| {
+        Box::pin(runs::start(request))
+    })
+    .body("StartRun")
+    .answers(&[
+        answer(201, "Started", &[(JSON, "StartedRun")]),
+        answer(200, "The same run was started before", &[(JSON, "StartedRun")]),
+    ]),
+    route(Verb::Get, "/v1/runs", Some(Scope::Read), "List runs, newest first", |request| Box::pin(runs::list(request)))
+        .query(&[
+            Parameter::new("kind", "string", "Only runs of this kind"),
+            Parameter::new("status", "string", "Only runs of this status; may be given several times").repeated(),
+            Parameter::new("created_from", "string", "Only runs created then or later"),
+            Parameter::new("created_until", "string", "Only runs created before"),
+            Parameter::new("limit", "integer", "Runs on a page, from 1 to 1000; 100 otherwise"),
+            Parameter::new("cursor", "string", "Where the page before said the next one begins"),
+        ])
+        .answers(&[answer(200, "A page of runs", &[(JSON, "RunPage")])]),
+    route(Verb::Get, "/v1/runs/{id}", Some(Scope::Read), "Show one run", |request| Box::pin(runs::show(request)))
+        .answers(&[answer(200, "The run as it stands", &[(JSON, "RunView")])]),
+    route(Verb::Delete, "/v1/runs/{id}", Some(Scope::Admin), "Delete a closed run with everything it left", |request| {
+        Box::pin(runs::delete(request))
+    })
+    .query(&[Parameter::new("reason", "string", "Why")])
+    .answers(&[answer(204, "Deleted", &[])]),
+    route(Verb::Get, "/v1/runs/{id}/events", Some(Scope::Read), "Read a run's log, or attach to it", |request| {
+        Box::pin(runs::events(request))
+    })
+    .query(&[
+        Parameter::new("from", "integer", "The first index; 0 otherwise"),
+        Parameter::new("generation", "integer", "The generation; the current one otherwise"),
+        Parameter::new("limit", "integer", "Events on a page, from 1 to 1000; 100 otherwise. Not for attach"),
+        Parameter::new("until", "string", "For attach: `end`, or `pause` to stop when the run waits or is paused"),
+    ])
+    .answers(&[answer(
+        200,
+        "A page of the log; for those who accept text/event-stream, the log from there on and as it grows",
+        &[(JSON, "EventPage"), ("text/event-stream", "EventStream")],
+    )]),
+    route(Verb::Post, "/v1/runs/{id}/signals", Some(Scope::Signal), "Put a signal into a run's mailbox", |request| {
+        Box::pin(runs::signal(request))
+    })
+    .body("SendSignal")
+    .answers(APPENDED),
+    route(Verb::Post, "/v1/runs/{id}/cancel", Some(Scope::Operate), "Ask a run to stop; its code may compensate", |request| {
+        Box::pin(runs::cancel(request))
+    })
+    .body_or_none("Reason")
+    .answers(APPENDED),
+    route(Verb::Post, "/v1/runs/{id}/terminate", Some(Scope::Operate), "End a run at once", |request| {
+        Box::pin(runs::terminate(request))
+    })
+    .body_or_none("Reason")
+    .answers(APPENDED),
+    route(Verb::Post, "/v1/runs/{id}/pause", Some(Scope::Operate), "Let a run stand still, timers included", |request| {
+        Box::pin(runs::pause(request))
+    })
+    .body_or_none("Reason")
+    .answers(APPENDED),
+    route(Verb::Post, "/v1/runs/{id}/resume", Some(Scope::Operate), "Let a paused run go on", |request| {
+        Box::pin(runs::resume(request))
+    })
+    .body_or_none("Nothing")
+    .answers(APPENDED),
+    route(
+        Verb::Post,
+        "/v1/runs/{id}/updates",
+        Some(Scope::Signal),
+        "Ask a run for a change and wait for its answer",
+        |request| Box::pin(runs::update(request)),
+    )
+    .query(&[WAIT])
+    .body("SendUpdate")
+    .answers(&[
+        answer(200, "Answered", &[(JSON, "UpdateAnswer")]),
+        answer(202, "Recorded and not answered yet; the same id again waits on", &[(JSON, "UpdateAnswer")]),
+    ]),
+    route(Verb::Get, "/v1/runs/{id}/result", Some(Scope::Read), "How a run ended", |request| Box::pin(runs::result(request)))
+        .query(&[WAIT])
+        .answers(&[
+            answer(200, "It has ended", &[(JSON, "RunResult")]),
+            answer(202, "It has not ended yet", &[(JSON, "RunResult")]),
+        ]),
+    route(Verb::Get, "/v1/approvals", Some(Scope::Read), "List open approvals, oldest first", |request| {
+        Box::pin(approvals::list(request))
+    })
+    .query(&[
+        Parameter::new("run", "string", "Only those of this run"),
+        Parameter::new("limit", "integer", "How many, from 1 to 1000; 100 otherwise"),
+    ])
+    .answers(&[answer(200, "Open approvals", &[(JSON, "Approvals")])]),
+    route(Verb::Post, "/v1/approvals/{id}", Some(Scope::Approve), "Decide an approval, once", |request| {
+        Box::pin(approvals::decide(request))
+    })
+    .body("Decide")
+    .answers(ANSWERED),
+    route(Verb::Post, "/v1/promises/{id}", Some(Scope::Signal), "Resolve a promise, once", |request| {
+        Box::pin(promises::resolve(request))
+    })
+    .body("Resolve")
+    .answers(ANSWERED),
+    route(Verb::Get, "/", None, "What this is and where to go on", |request| Box::pin(operations::index(request)))
+        .answers(&[answer(200, "A few lines of text", &[("text/plain", "Text")])]),
+    route(Verb::Get, "/healthz", None, "Whether the process lives", |request| Box::pin(operations::healthz(request)))
+        .answers(&[answer(200, "It does", &[("text/plain", "Text")])]),
+    route(Verb::Get, "/readyz", None, "Whether the store answers and takes writes", |request| {
+        Box::pin(operations::readyz(request))
+    })
+    .answers(&[answer(200, "It does", &[("text/plain", "Text")])]),
+    route(Verb::Get, "/metrics", Some(Scope::Read), "Counters for Prometheus", |request| Box::pin(operations::metrics(request)))
+        .answers(&[answer(200, "The counters", &[("text/plain", "Text")])]),
+    route(Verb::Get, "/openapi.json", None, "This document", |request| Box::pin(operations::openapi(request)))
+        .answers(&[answer(200, "OpenAPI 3.1", &[(JSON, "Document")])]),
+];

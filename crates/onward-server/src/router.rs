@@ -1,0 +1,115 @@
+//! From the table of routes to a service, and what happens around every handler: scope, namespace, query, count and trace.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{FromRequestParts, RawPathParams, Request as HttpRequest};
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use axum::routing::MethodRouter;
+
+use crate::auth::{Ask, Caller};
+use crate::guard;
+use crate::problem::{Problem, RequestError, Told};
+use crate::request::{self, Query, Request};
+use crate::route::{ROUTES, Route};
+use crate::server::Server;
+use crate::trace::Level;
+
+/// The HTTP door.
+pub fn router(server: Server) -> Router {
+    router_with(server, Router::new())
+}
+
+/// The HTTP door together with `others` on the same port: gRPC services, a console. They pass the same guard, and answer for their own
+/// scopes with [`crate::Authenticate`].
+pub fn router_with(server: Server, others: Router) -> Router {
+    let mut paths: BTreeMap<&str, MethodRouter> = BTreeMap::new();
+    for route in ROUTES {
+        let server = server.clone();
+        let handler = move |request: HttpRequest| answer(server.clone(), route, request);
+        let methods = paths.remove(route.path).unwrap_or_default();
+        paths.insert(route.path, methods.on(route.verb.filter(), handler));
+    }
+    let mut router = Router::new();
+    for (path, methods) in paths {
+        router = router.route(path, methods);
+    }
+    let (nowhere, nohow) = (server.clone(), server.clone());
+    // The fallback comes last: the one of `others` would answer unknown paths with success.
+    router
+        .merge(others)
+        .method_not_allowed_fallback(move |request: HttpRequest| refuse(nohow.clone(), request, true))
+        .fallback(move |request: HttpRequest| refuse(nowhere.clone(), request, false))
+        .layer(axum::middleware::from_fn_with_state(server, guard::watch))
+}
+
+async fn refuse(server: Server, request: HttpRequest, path_known: bool) -> Response {
+    let method = request.method().as_str();
+    let error = match path_known {
+        true => RequestError::MethodNotAllowed { method: method.chars().take(20).collect() },
+        false => RequestError::RouteNotFound,
+    };
+    let problem = Problem::from(error);
+    server.metrics().request(method, "none", problem.status.as_u16());
+    problem.into_response()
+}
+
+async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> Response {
+    let begun = Instant::now();
+    let (mut parts, body) = request.into_parts();
+    let id = path_id(&mut parts).await;
+    let shown = id.as_ref().ok().cloned().flatten();
+    let (method, headers) = (parts.method.clone(), parts.headers);
+    let prepared = prepare(&server, route, &headers, parts.uri.query()).await;
+    let result = match prepared.and_then(|prepared| Ok((prepared, id?))) {
+        Err(problem) => Err(problem),
+        Ok((Prepared { namespace, caller, query }, id)) => {
+            let request = Request { server: server.clone(), namespace, caller, headers, query, id, body, large: None };
+            (route.handler)(request).await
+        }
+    };
+    let response = result.unwrap_or_else(Problem::into_response);
+    let status = response.status().as_u16();
+    server.metrics().request(method.as_str(), route.path, status);
+    let level = match status {
+        500.. => Level::Error,
+        _ if method.is_safe() => Level::Debug,
+        _ => Level::Info,
+    };
+    let code = response.extensions().get::<Told>().map_or("-", |told| told.0);
+    let (id, took) = (shown.unwrap_or_default(), format!("{:.1}", begun.elapsed().as_secs_f64() * 1_000.0));
+    let fields: [(&str, &dyn std::fmt::Display); 6] =
+        [("method", &method), ("route", &route.path), ("id", &id), ("status", &status), ("code", &code), ("ms", &took)];
+    server.trace().say(level, "request", &fields);
+    response
+}
+
+struct Prepared {
+    namespace: onward_core::Namespace,
+    caller: Caller,
+    query: Query,
+}
+
+/// Everything that can be refused without looking at the body. Who may not do it is told first, and nothing else.
+async fn prepare(
+    server: &Server,
+    route: &Route,
+    headers: &axum::http::HeaderMap,
+    query: Option<&str>,
+) -> Result<Prepared, Problem> {
+    let namespace = request::namespace(headers)?;
+    let caller = match route.scope {
+        Some(scope) => server.options().auth.authenticate(Ask { scope, namespace: &namespace, headers }).await?,
+        None => Caller::default(),
+    };
+    Ok(Prepared { namespace, caller, query: Query::parse(query, route.query)? })
+}
+
+/// What stands for `{id}`, percent-decoded.
+async fn path_id(parts: &mut Parts) -> Result<Option<String>, Problem> {
+    let params = RawPathParams::from_request_parts(parts, &()).await;
+    let params = params.map_err(|_| Problem::new("name_invalid", "an id in the path is not UTF-8".to_owned(), None))?;
+    Ok(params.iter().next().map(|(_, id)| id.to_owned()))
+}

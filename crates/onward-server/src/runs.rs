@@ -1,0 +1,21 @@
+//! Runs: one file per verb.
+
+mod act;
+mod delete;
+mod events;
+mod list;
+mod result;
+mod show;
+mod signal;
+mod start;
+mod update;
+
+pub(crate) use act::{cancel, pause, resume, terminate};
+pub(crate) use delete::delete;
+pub(crate) use events::events;
+pub(crate) use list::list;
+pub(crate) use result::result;
+pub(crate) use show::show;
+pub(crate) use signal::signal;
+pub(crate) use start::start;
+pub(crate) use update::update;

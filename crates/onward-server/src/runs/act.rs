@@ -1,0 +1,55 @@
+//! `POST /v1/runs/{id}/cancel`, `terminate`, `pause`, `resume`: one input each.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use onward_core::RunKey;
+use onward_core::event::{PauseReason, RunPaused};
+use onward_store::Appended;
+use serde::Deserialize;
+
+use crate::answer::json;
+use crate::document::Answer;
+use crate::problem::Problem;
+use crate::request::Request;
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct ReasonBody {
+    reason: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct NothingBody {}
+
+pub(crate) async fn cancel(mut request: Request) -> Result<Response, Problem> {
+    let (key, reason) = reason(&mut request).await?;
+    Ok(appended(&key, request.server.runtime().cancel_run(&key, &reason).await?))
+}
+
+pub(crate) async fn terminate(mut request: Request) -> Result<Response, Problem> {
+    let (key, reason) = reason(&mut request).await?;
+    Ok(appended(&key, request.server.runtime().terminate_run(&key, &reason).await?))
+}
+
+pub(crate) async fn pause(mut request: Request) -> Result<Response, Problem> {
+    let (key, message) = reason(&mut request).await?;
+    let pause = RunPaused { reason: PauseReason::Requested, message, divergence: None };
+    Ok(appended(&key, request.server.runtime().pause_run(&key, pause).await?))
+}
+
+pub(crate) async fn resume(mut request: Request) -> Result<Response, Problem> {
+    let key = request.key()?;
+    let NothingBody {} = request.json_or_default().await?;
+    Ok(appended(&key, request.server.runtime().resume_run(&key).await?))
+}
+
+async fn reason(request: &mut Request) -> Result<(RunKey, String), Problem> {
+    let key = request.key()?;
+    let body: ReasonBody = request.json_or_default().await?;
+    Ok((key, body.reason.unwrap_or_default()))
+}
+
+fn appended(key: &RunKey, appended: Appended) -> Response {
+    json(StatusCode::ACCEPTED, &Answer::new(&key.id, &appended))
+}

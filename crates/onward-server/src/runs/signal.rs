@@ -1,0 +1,35 @@
+//! `POST /v1/runs/{id}/signals`.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use onward_core::Name;
+use onward_runtime::SendSignal;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::answer::json;
+use crate::document::Answer;
+use crate::problem::Problem;
+use crate::request::{Request, payload};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SignalBody {
+    name: String,
+    payload: Option<Box<RawValue>>,
+    signal_id: Option<String>,
+}
+
+impl SignalBody {
+    pub fn read(self) -> Result<SendSignal, Problem> {
+        let name = Name::new(self.name)?;
+        Ok(SendSignal { name, payload: payload(self.payload), signal_id: self.signal_id, sender: None })
+    }
+}
+
+pub(crate) async fn signal(mut request: Request) -> Result<Response, Problem> {
+    let key = request.key()?;
+    let signal = request.json::<SignalBody>().await?.read()?;
+    let appended = request.server.runtime().signal_run(&key, signal).await?;
+    Ok(json(StatusCode::ACCEPTED, &Answer::new(&key.id, &appended)))
+}

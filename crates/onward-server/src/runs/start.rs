@@ -1,0 +1,52 @@
+//! `POST /v1/runs`.
+
+use axum::http::header::LOCATION;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use onward_core::{Name, RunId, RunKey};
+use onward_runtime::StartRun;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::signal::SignalBody;
+use crate::answer::json;
+use crate::document::{Answer, Run, StartedRun};
+use crate::new_id;
+use crate::problem::Problem;
+use crate::request::{Request, payload};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StartBody {
+    kind: String,
+    input: Option<Box<RawValue>>,
+    id: Option<String>,
+    version: Option<String>,
+    signal: Option<SignalBody>,
+}
+
+pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
+    let body: StartBody = request.json().await?;
+    let runtime = request.server.runtime();
+    let id = RunId::new(body.id.unwrap_or_else(|| new_id::run_id(runtime.clock().now())))?;
+    let start = StartRun {
+        key: RunKey::new(request.namespace.clone(), id),
+        kind: Name::new(body.kind)?,
+        version: body.version.map(Name::new).transpose()?,
+        input: payload(body.input),
+        seed: new_id::random_u64(),
+        signal: body.signal.map(SignalBody::read).transpose()?,
+    };
+    let started = runtime.start_run(start).await?;
+    let id = &started.head.key.id;
+    let signal = started.signal.as_ref().map(|appended| Answer::new(id, appended));
+    let status = if started.created { StatusCode::CREATED } else { StatusCode::OK };
+    let document = StartedRun { run: Run::from(&started.head), created: started.created, signal };
+    let mut response = json(status, &document);
+    let place: String = form_urlencoded::byte_serialize(id.as_str().as_bytes()).collect();
+    // A form writes a blank as `+`, a path as `%20`.
+    if let Ok(place) = HeaderValue::try_from(format!("/v1/runs/{}", place.replace('+', "%20"))) {
+        response.headers_mut().insert(LOCATION, place);
+    }
+    Ok(response)
+}

@@ -1,0 +1,99 @@
+//! One connection: its protocol, its timeouts, its end.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::Crowd;
+use super::activity::{Activity, Answering};
+use super::patient::Patient;
+use crate::limits::Limits;
+use crate::server::Server;
+
+/// How long a connection that was asked to go may take to say goodbye.
+const GOODBYE: Duration = Duration::from_millis(500);
+
+/// How often HTTP/2 asks whether the other side is there, and how long it waits for a sign.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Serves one connection to its end.
+pub(super) async fn serve(server: Server, stream: TcpStream, router: Router, crowd: Arc<Crowd>) {
+    let _counted = server.metrics().connections.hold();
+    let limits = server.limits();
+    let activity = Activity::new();
+    let service = service(router, activity.clone());
+    let builder = protocol(limits);
+    let io = TokioIo::new(Patient::new(stream, limits.write_timeout));
+    let mut connection = pin!(builder.serve_connection(io, service));
+    loop {
+        let rest = rest_until(&activity, limits);
+        let resting = rest.is_some();
+        tokio::select! {
+            // Whatever broke, there is nobody left to tell.
+            _ = connection.as_mut() => return,
+            () = activity.changed() => {}
+            () = tokio::time::sleep_until(rest.unwrap_or_else(Instant::now)), if resting => break,
+            // Only who rests is in line to go: the one who has rested longest hears it first.
+            () = crowd.leave.notified(), if resting => break,
+            () = server.closed() => {
+                connection.as_mut().graceful_shutdown();
+                drop(connection.await);
+                return;
+            }
+        }
+    }
+    connection.as_mut().graceful_shutdown();
+    drop(tokio::time::timeout(GOODBYE, connection).await);
+}
+
+/// When a connection will have rested for too long; `None` while it is busy.
+fn rest_until(activity: &Activity, limits: &Limits) -> Option<Instant> {
+    let patience = if activity.is_fresh() { limits.header_timeout } else { limits.idle_timeout };
+    activity.rests_since().map(|since| since + patience)
+}
+
+fn service(
+    router: Router,
+    activity: Arc<Activity>,
+) -> impl Service<Request<Incoming>, Response = Response<Answering>, Error = std::convert::Infallible, Future: Send + 'static> + Clone
+{
+    let router = TowerToHyperService::new(router);
+    service_fn(move |request: Request<Incoming>| {
+        let busy = activity.begin();
+        let answer = router.call(request);
+        async move {
+            let response = answer.await?;
+            Ok(response.map(|body| Answering { body, _busy: busy }))
+        }
+    })
+}
+
+fn protocol(limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_headers(limits.headers_max)
+        .max_buf_size(limits.header_bytes_max.max(8 * 1024));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        .max_concurrent_streams(limits.streams_max)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
+    builder
+}

@@ -1,0 +1,114 @@
+//! What all requests share. Cheap to clone: all clones are one server.
+
+use std::sync::Arc;
+
+use onward_runtime::Runtime;
+use onward_store_embedded::{EmbeddedStore, Stats};
+use tokio::sync::{Semaphore, watch};
+
+use crate::auth::{Authenticate, Open};
+use crate::guard::Hosts;
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::trace::Trace;
+
+/// What a store tells besides its port.
+pub trait Probe: Send + Sync {
+    /// Why it takes no writes any more, if it does not.
+    fn stopped(&self) -> Option<String>;
+    fn stats(&self) -> Stats;
+}
+
+impl Probe for EmbeddedStore {
+    fn stopped(&self) -> Option<String> {
+        EmbeddedStore::stopped(self)
+    }
+
+    fn stats(&self) -> Stats {
+        EmbeddedStore::stats(self)
+    }
+}
+
+/// The doors of one runtime.
+#[derive(Clone)]
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    runtime: Runtime,
+    options: Options,
+    metrics: Arc<Metrics>,
+    large_bodies: Arc<Semaphore>,
+    closing: watch::Sender<bool>,
+}
+
+/// How a server behaves.
+#[derive(Clone)]
+pub struct Options {
+    pub limits: Limits,
+    /// The names it answers to.
+    pub hosts: Hosts,
+    pub auth: Arc<dyn Authenticate>,
+    pub trace: Trace,
+    pub probe: Option<Arc<dyn Probe>>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { limits: Limits::default(), hosts: Hosts::Loopback, auth: Arc::new(Open), trace: Trace::silent(), probe: None }
+    }
+}
+
+impl Server {
+    /// Counts what happens in the runtime's store from now on.
+    pub fn new(runtime: Runtime, options: Options) -> Server {
+        let metrics = Arc::new(Metrics::default());
+        runtime.store().subscribe(metrics.clone());
+        let large_bodies = Arc::new(Semaphore::new(options.limits.large_bodies_max));
+        let (closing, _) = watch::channel(false);
+        Server { shared: Arc::new(Shared { runtime, options, metrics, large_bodies, closing }) }
+    }
+
+    pub fn runtime(&self) -> &Runtime {
+        &self.shared.runtime
+    }
+
+    pub fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.shared.options.limits
+    }
+
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.shared.metrics
+    }
+
+    pub fn trace(&self) -> &Trace {
+        &self.shared.options.trace
+    }
+
+    pub(crate) fn large_bodies(&self) -> &Arc<Semaphore> {
+        &self.shared.large_bodies
+    }
+
+    /// Ends everything that would go on for as long as its client likes: attached readers and long waits.
+    pub fn close(&self) {
+        self.shared.closing.send_replace(true);
+    }
+
+    /// Returns when the server is being closed.
+    pub async fn closed(&self) {
+        let mut closing = self.shared.closing.subscribe();
+        // The sender lives as long as `self`.
+        drop(closing.wait_for(|closing| *closing).await);
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("limits", self.limits()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,65 @@
+//! Other people's pages in the same browser.
+
+use onward_server::{Hosts, Options};
+use serde_json::json;
+
+use crate::client::{Reply, raw};
+use crate::site::{Site, limits};
+
+async fn called(site: &Site, host: &str) -> Reply {
+    raw(site.address, format!("GET /v1/runs HTTP/1.1\r\n{host}Connection: close\r\n\r\n").as_bytes()).await
+}
+
+/// S20: a name that somebody else made point here is not ours.
+#[tokio::test]
+async fn a_server_on_loopback_answers_to_names_of_this_machine_only() {
+    let site = Site::open().await;
+    for host in ["localhost", "localhost:7400", "127.0.0.1:1", "[::1]:7400", "LOCALHOST"] {
+        called(&site, &format!("Host: {host}\r\n")).await.expect(200);
+    }
+    for host in ["evil.test", "evil.test:7400", "localhost.evil.test", "192.168.0.1", "127.0.0.1.nip.io", ""] {
+        let reply = called(&site, &format!("Host: {host}\r\n")).await;
+        assert!(matches!(reply.status, 403 | 400), "{host}: {}", reply.status);
+        if !host.is_empty() {
+            reply.problem(403, "host_refused");
+        }
+    }
+    called(&site, "Host: localhost\r\nHost: evil.test\r\n").await.problem(400, "header_invalid");
+    let reply = raw(site.address, b"GET /healthz HTTP/1.0\r\n\r\n").await;
+    reply.problem(403, "host_refused");
+    let absolute = b"GET http://evil.test/v1/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    raw(site.address, absolute).await.problem(403, "host_refused");
+    let open = Site::with(Options { hosts: Hosts::Any, limits: limits(), ..Options::default() }).await;
+    called(&open, "Host: onward.example\r\n").await.expect(200);
+}
+
+/// S19: a page of another origin may not change anything.
+#[tokio::test]
+async fn only_pages_of_this_server_may_change_something() {
+    let site = Site::open().await;
+    let body = json!({"kind": "listener", "id": "a"}).to_string();
+    let json = "Content-Type: application/json\r\n";
+    for origin in ["http://evil.test", "null", "http://localhost:1", "https://localhost.evil.test", "file://"] {
+        let headers = format!("{json}Origin: {origin}\r\n");
+        site.send("POST", "/v1/runs", &headers, &body).await.problem(403, "origin_refused");
+    }
+    let headers = format!("{json}Sec-Fetch-Site: cross-site\r\n");
+    site.send("POST", "/v1/runs", &headers, &body).await.problem(403, "origin_refused");
+    site.send("DELETE", "/v1/runs/a", "Origin: http://evil.test\r\n", "").await.problem(403, "origin_refused");
+    assert_eq!(site.records(), 0, "nothing was written");
+    let headers = format!("{json}Origin: http://localhost\r\n");
+    site.send("POST", "/v1/runs", &headers, &body).await.expect(201);
+}
+
+/// S21: what every answer says about itself, and that nobody else may read it.
+#[tokio::test]
+async fn every_answer_has_the_same_guards() {
+    let site = Site::open().await;
+    for path in ["/v1/runs", "/nowhere", "/healthz", "/v1/runs/nope"] {
+        let reply = site.send("GET", path, "Origin: http://evil.test\r\n", "").await;
+        assert_eq!(reply.header("x-content-type-options"), Some("nosniff"), "{path}");
+        assert_eq!(reply.header("referrer-policy"), Some("no-referrer"));
+        assert_eq!(reply.header("x-frame-options"), Some("DENY"));
+        assert_eq!(reply.header("access-control-allow-origin"), None);
+    }
+}

@@ -1,0 +1,12 @@
+//! The HTTP door as a client meets it: a real listener, a real directory, a worker beside it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod attach;
+mod client;
+mod guard;
+mod limits;
+mod operations;
+mod questions;
+mod refusals;
+mod runs;
+mod site;

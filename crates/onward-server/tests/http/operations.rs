@@ -1,0 +1,237 @@
+//! Health, metrics, the OpenAPI document, scopes, traces.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use onward_server::auth::{Ask, AuthFuture};
+use onward_server::trace::{Format, Level, Trace};
+use onward_server::{Authenticate, Caller, Options, Problem, ROUTES, Scope};
+use serde_json::{Value, json};
+
+use crate::client::raw;
+use crate::site::{Site, limits};
+
+#[tokio::test]
+async fn a_server_says_that_it_lives_and_is_ready() {
+    let site = Site::open().await;
+    assert_eq!(site.get("/healthz").await.body, "ok\n");
+    assert_eq!(site.get("/readyz").await.body, "ready\n");
+    assert!(site.get("/").await.body.starts_with("onward "));
+    assert_eq!(site.send("HEAD", "/healthz", "", "").await.status, 200);
+}
+
+#[tokio::test]
+async fn what_happens_is_counted() {
+    let site = Site::open().await;
+    let page = site.get("/metrics").await;
+    assert!(page.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
+    for line in [
+        "onward_runs_started_total 0",
+        "agent_entry_duplicates_prevented 0",
+        "agent_llm_empty_responses 0",
+        "agent_resume_conflicts 0",
+        "replays_total{outcome=\"ok\"} 0",
+        "replays_total{outcome=\"diverged\"} 0",
+    ] {
+        assert!(page.body.lines().any(|found| found == line), "{line} is not in\n{}", page.body);
+    }
+    site.start("order", "a", json!("x")).await;
+    site.signal("a", "payment", json!(1)).await;
+    site.get("/v1/runs/b").await;
+    site.get("/some/where").await;
+    let page = site.get("/metrics").await.body;
+    for line in [
+        "onward_runs_started_total 1",
+        "onward_inputs_total{event=\"run_started\"} 1",
+        "onward_inputs_total{event=\"signal_received\"} 1",
+        "onward_http_requests_total{method=\"POST\",route=\"/v1/runs\",status=\"201\"} 1",
+        "onward_http_requests_total{method=\"GET\",route=\"/v1/runs/{id}\",status=\"404\"} 1",
+        "onward_http_requests_total{method=\"GET\",route=\"none\",status=\"404\"} 1",
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
+    }
+    assert!(!page.contains("onward_commits_total 0") && !page.contains("onward_store_batches_total 0"), "{page}");
+}
+
+/// S30: names that clients make up are no labels.
+#[tokio::test]
+async fn clients_cannot_make_the_metrics_grow() {
+    let site = Site::open().await;
+    site.get("/metrics").await;
+    site.get("/x/0").await;
+    site.send("BREW0", "/v1/runs", "", "").await;
+    let before = site.get("/metrics").await.body.lines().count();
+    for number in 1..20 {
+        site.get(&format!("/x/{number}")).await.problem(404, "route_not_found");
+        site.send(&format!("BREW{number}"), "/v1/runs", "", "").await.problem(405, "method_not_allowed");
+    }
+    assert_eq!(site.get("/metrics").await.body.lines().count(), before);
+}
+
+#[tokio::test]
+async fn the_document_and_the_router_know_the_same_routes() {
+    let site = Site::open().await;
+    let document = site.get("/openapi.json").await.expect(200);
+    let mut documented = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            documented.push((method.to_uppercase(), path.clone()));
+            // A route that is there answers with something else than "no such route" or "not this method".
+            let reply = site.send(&method.to_uppercase(), &path.replace("{id}", "a"), "", "").await;
+            assert!(!reply.body.contains("route_not_found") && reply.status != 405, "{method} {path}: {}", reply.body);
+            assert!(operation["summary"].is_string());
+        }
+        let reply = site.send("PATCH", &path.replace("{id}", "a"), "", "").await;
+        assert_eq!(reply.status, 405, "{path}");
+        let allowed: Vec<&str> = reply.header("allow").unwrap().split(',').filter(|method| *method != "HEAD").collect();
+        assert_eq!(allowed.len(), methods.as_object().unwrap().len(), "{path} takes {allowed:?}");
+    }
+    let mut routed: Vec<(String, String)> =
+        ROUTES.iter().map(|route| (route.verb.method().to_string(), route.path.to_owned())).collect();
+    documented.sort();
+    routed.sort();
+    assert_eq!(documented, routed);
+}
+
+/// The fields of a schema, with those it takes over from others.
+fn fields(document: &Value, schema: &Value) -> Vec<String> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return fields(document, &document["components"]["schemas"][reference.rsplit('/').next().unwrap()]);
+    }
+    let mut names: Vec<String> = schema["properties"].as_object().into_iter().flat_map(|object| object.keys().cloned()).collect();
+    for part in schema["allOf"].as_array().into_iter().flatten() {
+        names.extend(fields(document, part));
+    }
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn what_is_said_has_the_fields_that_are_documented() {
+    let site = Site::open().await;
+    let document = site.get("/openapi.json").await.expect(200);
+    let check = |schema: &str, said: &Value| {
+        let mut found: Vec<String> = said.as_object().unwrap_or_else(|| panic!("{schema}: {said}")).keys().cloned().collect();
+        found.sort();
+        assert_eq!(found, fields(&document, &document["components"]["schemas"][schema]), "{schema}");
+    };
+    check("StartedRun", &site.post_json("/v1/runs", json!({"kind": "order", "id": "a", "input": "x"})).await.expect(201));
+    site.until_status("a", "waiting").await;
+    let view = site.show("a").await;
+    check("RunView", &view);
+    check("Awaited", &view["awaiting"][0]);
+    check("Appended", &site.signal("a", "payment", json!(1)).await);
+    let page = site.get("/v1/runs").await.expect(200);
+    check("RunPage", &page);
+    check("Run", &page["runs"][0]);
+    let log = site.get("/v1/runs/a/events").await.expect(200);
+    check("EventPage", &log);
+    check("LoggedEvent", &log["events"][0]);
+    site.until_status("a", "waiting").await;
+    let approvals = site.get("/v1/approvals").await.expect(200);
+    check("Approvals", &approvals);
+    check("Approval", &approvals["approvals"][0]);
+    check("RunResult", &site.get("/v1/runs/a/result").await.expect(202));
+    check("Problem", &site.get("/v1/runs/b").await.json());
+    site.start("dial", "d", json!(null)).await;
+    let update = json!({"name": "double", "payload": 1});
+    check("UpdateAnswer", &site.post_json("/v1/runs/d/updates", update).await.expect(200));
+}
+
+/// Lets a caller do what its header says.
+struct ByHeader;
+
+impl Authenticate for ByHeader {
+    fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a> {
+        let scopes = ask.headers.get("x-scopes").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let allowed = scopes.split(' ').any(|scope| scope == ask.scope.to_string());
+        let refused = || Problem::new("origin_refused", format!("this needs {}", ask.scope), None);
+        let name = Some("ada".to_owned());
+        Box::pin(std::future::ready(allowed.then_some(Caller { name }).ok_or_else(refused)))
+    }
+}
+
+/// S7: every route asks for its scope before it does anything.
+#[tokio::test]
+async fn every_route_asks_for_its_scope() {
+    let options = Options { auth: Arc::new(ByHeader), limits: limits(), ..Options::default() };
+    let site = Site::with(options).await;
+    let scopes = [Scope::Read, Scope::Start, Scope::Signal, Scope::Approve, Scope::Operate, Scope::Work, Scope::Admin];
+    for route in ROUTES {
+        for scope in scopes {
+            let path = route.path.replace("{id}", "a~0~0");
+            let reply = site.send(route.verb.method().as_str(), &path, &format!("X-Scopes: {scope}\r\n"), "").await;
+            let let_in = route.scope.is_none_or(|needed| needed == scope);
+            assert_eq!(reply.status != 403, let_in, "{} {path} with {scope}: {}", route.verb.method(), reply.status);
+        }
+    }
+    let public: Vec<&str> = ROUTES.iter().filter(|route| route.scope.is_none()).map(|route| route.path).collect();
+    assert_eq!(public, ["/", "/healthz", "/readyz", "/openapi.json"]);
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_on_the_same_port() {
+    let site = Site::open().await;
+    let stream = TokioIo::new(tokio::net::TcpStream::connect(site.address).await.unwrap());
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    tokio::spawn(connection);
+    let mut send = async |method: &str, host: &str, body: &str| {
+        let request = hyper::Request::builder().method(method).uri(format!("http://{host}/v1/runs"));
+        let request = request.header("content-type", "application/json").body(body.to_owned()).unwrap();
+        sender.send_request(request).await.unwrap().status().as_u16()
+    };
+    assert_eq!(send("POST", "localhost", r#"{"kind": "listener", "id": "a"}"#).await, 201);
+    assert_eq!(send("POST", "localhost", r#"{"kind": "listener", "id": "a"}"#).await, 200);
+    assert_eq!(send("GET", "evil.test", "").await, 403);
+}
+
+/// Another door, with a fallback that answers everything, as gRPC's does.
+#[tokio::test]
+async fn other_services_share_the_port_and_the_guard() {
+    let others = axum::Router::new()
+        .route("/onward.v1.Worker/Poll", axum::routing::post(async || "polled"))
+        .fallback(async || "unimplemented");
+    let site = Site::with_others(Options { limits: limits(), ..Options::default() }, others).await;
+    assert_eq!(site.post("/onward.v1.Worker/Poll", "").await.body, "polled");
+    site.post("/onward.v1.Worker/Push", "").await.problem(404, "route_not_found");
+    let foreign = site.send("POST", "/onward.v1.Worker/Poll", "Origin: http://evil.test\r\n", "").await;
+    foreign.problem(403, "origin_refused");
+    assert_eq!(site.get("/healthz").await.body, "ok\n");
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// S29, S12: one harmless line per request, and no payload in it.
+#[tokio::test]
+async fn requests_are_traced_without_their_payloads() {
+    let lines = Lines::default();
+    let trace = Trace::to(Format::Json, Level::Debug, Box::new(lines.clone()));
+    let site = Site::with(Options { trace, limits: limits(), ..Options::default() }).await;
+    let body = json!({"kind": "listener", "id": "a", "input": "SECRET", "signal": {"name": "ping", "payload": "SECRET"}});
+    site.post_json("/v1/runs", body).await.expect(201);
+    site.post("/v1/runs", r#"{"kind": "x", "input": SECRET}"#).await.problem(400, "json_invalid");
+    site.post("/v1/runs", r#"{"kind": {"SECRET": 1}}"#).await.problem(400, "json_invalid");
+    raw(site.address, b"GET /v1/runs/a%1b%0ab HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert!(!text.contains("SECRET"), "{text}");
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    assert_eq!(
+        (&lines[0]["route"], &lines[0]["status"], &lines[0]["level"]),
+        (&json!("/v1/runs"), &json!("201"), &json!("info"))
+    );
+    assert_eq!((&lines[1]["code"], &lines[3]["id"]), (&json!("json_invalid"), &json!("a\u{1b}\nb")));
+    assert!(!text.contains('\u{1b}'));
+}
