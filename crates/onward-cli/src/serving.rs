@@ -14,7 +14,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use onward_runtime::{Background, Runtime};
 use onward_server::trace::{Format, Level, Trace};
-use onward_server::{Options, Server, router, serve};
+use onward_server::{Options, Server, grpc, router_with, serve};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -98,7 +98,8 @@ impl Serving {
     /// Serves until `shutdown` returns, then lets requests end and closes the store.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let Serving { listener, server, background, opened, .. } = self;
-        serve(&server, listener, router(server.clone()), shutdown).await;
+        let doors = router_with(server.clone(), grpc(&server));
+        serve(&server, listener, doors, shutdown).await;
         background.stop().await;
         drop(server);
         opened.close(CLOSE_MAX).await;

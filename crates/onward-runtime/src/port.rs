@@ -91,6 +91,12 @@ impl WorkerPort {
         }
     }
 
+    /// Whether a remote worker was not heard of for its whole lease: what it held is lost.
+    pub fn is_silent(&self) -> bool {
+        let now = self.runtime().clock().now();
+        self.worker().heard_at.as_ref().is_some_and(|heard_at| now.since(*lock(heard_at)) >= self.runtime().options().lease)
+    }
+
     /// Hands over the inputs kept since the claim of `epoch` and pushes from now on; tells `inbox` at once if the claim is lost.
     pub fn open_inbox(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
         self.runtime().hub().inboxes.open(key, epoch, inbox);

@@ -25,6 +25,7 @@ mod attach;
 pub mod auth;
 pub mod document;
 pub mod escape;
+mod grpc;
 mod guard;
 mod limits;
 mod log_page;
@@ -41,8 +42,10 @@ mod runs;
 mod serve;
 mod server;
 pub mod trace;
+mod workers;
 
 pub use auth::{Authenticate, Caller, Scope};
+pub use grpc::grpc;
 pub use guard::Hosts;
 pub use limits::{JSON_DEPTH_MAX, Limits, WAIT_MAX};
 pub use openapi::document as openapi_document;

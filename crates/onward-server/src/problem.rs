@@ -35,6 +35,8 @@ pub enum RequestError {
     HostRefused { host: String },
     #[error("a page of {origin} may not change anything here")]
     OriginRefused { origin: String },
+    #[error("the worker speaks protocol {theirs}, this server {ours}")]
+    ProtocolUnsupported { theirs: u32, ours: u32 },
     #[error("the server cannot serve now: {why}")]
     NotReady { why: String },
 }
@@ -55,6 +57,7 @@ impl RequestError {
             RequestError::HeaderInvalid { .. } => "header_invalid",
             RequestError::HostRefused { .. } => "host_refused",
             RequestError::OriginRefused { .. } => "origin_refused",
+            RequestError::ProtocolUnsupported { .. } => "protocol_unsupported",
             RequestError::NotReady { .. } => "not_ready",
         }
     }
@@ -66,6 +69,7 @@ impl RequestError {
             RequestError::ContentTypeUnsupported { .. } => "send the header `Content-Type: application/json`",
             RequestError::BodyTooLarge { .. } => "keep large data elsewhere and pass a reference",
             RequestError::HostRefused { .. } => "call it by localhost or its address; a server on loopback knows no other name",
+            RequestError::ProtocolUnsupported { .. } => "use an SDK of the server's version",
             RequestError::OriginRefused { .. } => "browsers may act only from pages of this very server",
             _ => return None,
         })
@@ -77,20 +81,48 @@ impl RequestError {
 /// Codes that only the library or the command line can give are here too, so that no page of `docs/errors` is without an answer.
 pub fn status_of(code: &str) -> Option<StatusCode> {
     let status = match code {
-        "json_invalid" | "json_too_deep" | "body_broken" | "query_invalid" | "header_invalid" | "name_invalid" | "id_invalid"
-        | "id_reserved" | "text_too_long" | "value_invalid" | "payload_invalid" | "call_id_invalid" | "cursor_invalid"
-        | "register_invalid" | "store_unsupported" | "listen_refused" => 400,
+        "json_invalid"
+        | "json_too_deep"
+        | "body_broken"
+        | "query_invalid"
+        | "header_invalid"
+        | "protocol_unsupported"
+        | "name_invalid"
+        | "id_invalid"
+        | "id_reserved"
+        | "text_too_long"
+        | "value_invalid"
+        | "payload_invalid"
+        | "call_id_invalid"
+        | "cursor_invalid"
+        | "register_invalid"
+        | "server_url_invalid"
+        | "store_unsupported"
+        | "listen_refused" => 400,
         "host_refused" | "origin_refused" | "not_a_decider" => 403,
         "route_not_found" | "run_not_found" | "wait_not_found" | "unknown_query" | "unknown_kind" | "directory_missing" => 404,
         "method_not_allowed" => 405,
         "body_too_slow" => 408,
-        "run_exists" | "run_closed" | "run_paused" | "run_not_paused" | "run_continued" | "run_busy" | "signal_lost"
-        | "update_unanswered" | "lease_lost" | "inputs_unread" | "task_attempt_over" | "directory_locked" => 409,
+        "run_exists"
+        | "run_closed"
+        | "run_paused"
+        | "run_not_paused"
+        | "run_continued"
+        | "run_busy"
+        | "signal_lost"
+        | "update_unanswered"
+        | "lease_lost"
+        | "inputs_unread"
+        | "task_attempt_over"
+        | "task_not_quarantined"
+        | "directory_locked" => 409,
         "body_too_large" | "payload_too_large" => 413,
         "content_type_unsupported" => 415,
         "run_failed" | "answer_failed" | "commit_malformed" => 422,
         "log_corrupt" | "store_corrupt" | "directory_newer" | "directory_foreign" | "worker_not_started" | "listen_failed" => 500,
-        "not_ready" | "store_stopped" | "store_unavailable" | "store_read_only" => 503,
+        "not_ready" | "no_compatible_worker" | "query_unanswered" | "store_stopped" | "store_unavailable" | "store_read_only" => {
+            503
+        }
         "wait_timed_out" => 504,
         "disk_full" => 507,
         _ => return None,

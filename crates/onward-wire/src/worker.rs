@@ -52,7 +52,7 @@ choice! {
         9 => Emit / "emit": Emit,
         /// The worker is alive. Any other frame says so too.
         10 => Heartbeat / "heartbeat": Heartbeat,
-        /// The worker has given everything back and goes.
+        /// The worker goes. What it has not given back goes to others at once; answered when that is done.
         11 => Leave / "leave": Leave,
     }
 }
@@ -200,7 +200,9 @@ message! {
 }
 
 message! {
-    pub struct Leave {}
+    pub struct Leave {
+        1 => request: u64,
+    }
 }
 
 message! {

@@ -68,7 +68,7 @@ fn worker_frames() -> Vec<WorkerFrame> {
         WorkerFrame::Report(report(TaskReport::Heartbeat { progress: Some(Payload::null()) })),
         WorkerFrame::Answer(Answer { question: 4, answer: None }),
         WorkerFrame::Heartbeat(Heartbeat {}),
-        WorkerFrame::Leave(Leave {}),
+        WorkerFrame::Leave(Leave { request: 3 }),
     ]
 }
 

@@ -13,6 +13,7 @@ mod stream;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed};
@@ -27,6 +28,9 @@ use tokio::task::JoinHandle;
 
 use super::Channel;
 use super::problem::from_problem;
+
+/// How long a worker that leaves waits for the server to know it.
+const LEAVE_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) struct RemoteLink {
     shared: Arc<Shared>,
@@ -443,8 +447,9 @@ impl Link for RemoteLink {
             for task in tasks {
                 drop(self.report_task(task.id, task.claim, TaskReport::Released).await);
             }
-            self.shared.send(WorkerFrame::Leave(wire::Leave {}));
-            self.shared.next(&self.shared.outgoing, |state| if state.outgoing.is_empty() { vec![()] } else { Vec::new() }).await;
+            let left = self.shared.ask(|request| WorkerFrame::Leave(wire::Leave { request }));
+            // A server that does not hear of it notices by our silence.
+            drop(tokio::time::timeout(LEAVE_MAX, left.said()).await);
         })
     }
 }

@@ -4,7 +4,7 @@ use onward::prelude::*;
 use onward::{OnParentClose, RunHandle, Status, Workflow};
 use onward_core::Event;
 
-use crate::site::{count, events, eventually, on_both_stores, until_status};
+use crate::site::{count, events, eventually, everywhere, until_status};
 
 async fn square(_: Ctx, n: u32) -> Result<u32> {
     Ok(n * n)
@@ -21,7 +21,7 @@ async fn until_waiting(child: &RunHandle<()>) {
     eventually("the child waits", async || child.view().await.ok().filter(|view| view.head.status == Status::Waiting)).await;
 }
 
-on_both_stores! {
+everywhere! {
     /// Scenario 18.
     async fn children_started_in_a_loop_have_their_own_ids_and_results(site) {
         async fn sum(ctx: Ctx, upto: u32) -> Result<(u32, Vec<String>)> {

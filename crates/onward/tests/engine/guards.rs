@@ -6,7 +6,7 @@ use onward::Builder;
 use onward::prelude::*;
 use onward_core::event::PauseReason;
 
-use crate::site::{PAYLOAD_BYTES_MAX, Site, count, on_both_stores, paused, until_logged};
+use crate::site::{PAYLOAD_BYTES_MAX, Site, count, everywhere, paused, until_logged};
 
 /// The ways to go wrong, by name.
 const WRONG: &[(&str, &str)] = &[
@@ -73,7 +73,7 @@ async fn engine(site: &Site, with_code: impl FnOnce(Builder) -> Builder) -> Onwa
     with_code(site.builder().await).workflow("fine", fine).threads(1).start().await.unwrap()
 }
 
-on_both_stores! {
+everywhere! {
     async fn every_misuse_pauses_its_run_alone_and_a_fixed_build_finishes_it(site) {
         let onward = engine(site, |builder| builder.workflow("w", wrong)).await;
         for (way, instead) in WRONG {

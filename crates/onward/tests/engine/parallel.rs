@@ -7,7 +7,7 @@ use onward::prelude::*;
 use onward::{Status, select};
 use tokio::sync::Barrier;
 
-use crate::site::{Gate, count, eventually, on_both_stores, until_logged, until_status};
+use crate::site::{Gate, count, eventually, everywhere, until_logged, until_status};
 
 async fn fan_out(ctx: Ctx, tasks: u32) -> Result<Vec<u32>> {
     join_all((0..tasks).map(|n| ctx.task::<u32>("work", &n))).await
@@ -38,7 +38,7 @@ async fn gated(ctx: TaskCtx, which: String) -> Result<String> {
     Ok(which)
 }
 
-on_both_stores! {
+everywhere! {
     /// Scenario 8.
     async fn tasks_that_end_in_reverse_order_answer_in_the_order_of_the_calls(site) {
         let gates: Vec<_> = (0..3).map(|_| Gate::shut()).collect();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use onward::prelude::*;
 use onward::{Builder, Status, join};
 
-use crate::site::{Gate, count, eventually, on_both_stores, until_logged, until_status};
+use crate::site::{Gate, count, eventually, everywhere, until_logged, until_status};
 
 /// Counts how often each step ran, and holds the steps back until a test lets them go.
 struct Work {
@@ -51,7 +51,7 @@ fn with_code(builder: Builder, work: &Arc<Work>) -> Builder {
 
 const LEASE: std::time::Duration = secs(30);
 
-on_both_stores! {
+everywhere! {
     async fn what_steps_bring_while_their_run_is_paused_is_kept(site) {
         let work = Work::new();
         let onward = with_code(site.builder().await, &work).start().await.unwrap();
@@ -86,8 +86,9 @@ on_both_stores! {
     }
 
     async fn a_step_whose_process_died_while_its_run_was_paused_runs_again(site) {
+        site.lease.set(LEASE).unwrap();
         let (dead, work) = (Work::new(), Work::new());
-        let onward = with_code(site.builder().await, &dead).lease(LEASE).start().await.unwrap();
+        let onward = with_code(site.builder().await, &dead).start().await.unwrap();
         let run = onward.start::<(u32, u32, u32), _>("w", &()).id("r").await.unwrap();
         dead.until_ran(0, 1).await;
         dead.until_ran(1, 1).await;
@@ -97,7 +98,7 @@ on_both_stores! {
         drop((run, onward)); // no shutdown: the process is gone in the middle of the second step
 
         work.open_all();
-        let onward = with_code(site.builder().await, &work).lease(LEASE).start().await.unwrap();
+        let onward = with_code(site.builder().await, &work).start().await.unwrap();
         let run = onward.run::<(u32, u32, u32)>("r").unwrap();
         site.pass(&onward, secs(60)).await;
         assert_eq!((run.view().await.unwrap().head.status, work.ran(1)), (Status::Paused, 0));

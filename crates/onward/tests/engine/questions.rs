@@ -6,7 +6,7 @@ use onward::prelude::*;
 use onward::{Decide, Decision, Status};
 use onward_core::view::AwaitedKind;
 
-use crate::site::{awaited, count, on_both_stores, until_logged, until_status};
+use crate::site::{awaited, count, everywhere, until_logged, until_status};
 
 async fn callback(ctx: Ctx, (): ()) -> Result<String> {
     let answer = ctx.promise::<String>("callback").within(hours(1)).await;
@@ -27,7 +27,7 @@ fn decide(approved: bool, id: &str) -> Decide {
     Decide { approved, feedback, decided_by: None, decision_id: id.to_owned() }
 }
 
-on_both_stores! {
+everywhere! {
     /// Scenario 23.
     async fn a_promise_is_resolved_by_its_id_once(site) {
         let onward = site.builder().await.workflow("callback", callback).start().await.unwrap();

@@ -3,7 +3,7 @@
 use onward::Status;
 use onward::prelude::*;
 
-use crate::site::{count, events, on_both_stores, until_logged, until_status};
+use crate::site::{count, events, everywhere, until_logged, until_status};
 
 async fn collect(ctx: Ctx, wanted: usize) -> Result<Vec<u32>> {
     let mut seen = Vec::new();
@@ -13,7 +13,7 @@ async fn collect(ctx: Ctx, wanted: usize) -> Result<Vec<u32>> {
     Ok(seen)
 }
 
-on_both_stores! {
+everywhere! {
     /// Scenario 1.
     async fn a_signal_that_comes_with_the_start_is_the_first_thing_in_the_mailbox(site) {
         let onward = site.builder().await.workflow("collect", collect).start().await.unwrap();

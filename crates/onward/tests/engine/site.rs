@@ -1,14 +1,17 @@
 //! Where an engine under test lives: a store that outlives it, a clock in the hand, and short words for what tests say often.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use onward::time::days;
 use onward::{Builder, Onward, ReplayCheck, RunHandle, Status};
 use onward_core::event::RunPaused;
 use onward_core::{Event, Record};
+use onward_runtime::{Background, Runtime};
+use onward_server::{Server, grpc, router_with, serve};
 use onward_store::{ManualClock, MemoryStore, Store, StoreError};
 use onward_store_embedded::{EmbeddedStore, Options};
+use tokio::sync::OnceCell;
 
 /// How long anything may take that happens by itself.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -19,32 +22,71 @@ pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 pub struct Site {
     place: Place,
     pub clock: Arc<ManualClock>,
+    /// How long a worker may be silent. Time here moves in leaps that no heartbeat could follow; tests of leases set it first.
+    pub lease: OnceLock<Duration>,
 }
 
 enum Place {
     Memory(Arc<MemoryStore>),
     Directory(tempfile::TempDir),
+    Server(OnceCell<Served>),
+}
+
+/// A server over a store in memory; engines connect to it.
+struct Served {
+    runtime: Runtime,
+    url: String,
+    _background: Background,
+}
+
+impl Served {
+    async fn start(clock: Arc<ManualClock>, lease: Duration) -> Served {
+        let store = MemoryStore::new(clock.clone()).with_payload_bytes_max(PAYLOAD_BYTES_MAX);
+        let options = onward_runtime::Options { lease, ..Default::default() };
+        let runtime = Runtime::new(Arc::new(store), clock, options);
+        let background = runtime.spawn();
+        let server = Server::new(runtime.clone(), onward_server::Options::default());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let doors = router_with(server.clone(), grpc(&server));
+        tokio::spawn(async move { serve(&server, listener, doors, std::future::pending()).await });
+        Served { runtime, url, _background: background }
+    }
 }
 
 impl Site {
     pub fn memory() -> Site {
         let clock = Arc::new(ManualClock::default());
         let store = MemoryStore::new(clock.clone()).with_payload_bytes_max(PAYLOAD_BYTES_MAX);
-        Site { place: Place::Memory(Arc::new(store)), clock }
+        Site { place: Place::Memory(Arc::new(store)), clock, lease: OnceLock::new() }
     }
 
     pub fn directory() -> Site {
-        Site { place: Place::Directory(tempfile::tempdir().unwrap()), clock: Arc::default() }
+        Site { place: Place::Directory(tempfile::tempdir().unwrap()), clock: Arc::default(), lease: OnceLock::new() }
+    }
+
+    /// With a server, which the first engine starts.
+    pub fn server() -> Site {
+        Site { place: Place::Server(OnceCell::new()), clock: Arc::default(), lease: OnceLock::new() }
+    }
+
+    /// Whether the runtime is in another process than the worker, as far as both can tell.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.place, Place::Server(_))
     }
 
     /// An engine on what the engines before left. Replays every run from the start after each of its commits.
     pub async fn builder(&self) -> Builder {
+        let lease = self.lease.get().copied().unwrap_or(days(10_000));
         let store: Arc<dyn Store> = match &self.place {
             Place::Memory(store) => store.clone(),
             Place::Directory(directory) => Arc::new(self.open(directory.path()).await),
+            Place::Server(served) => {
+                let served = served.get_or_init(|| Served::start(self.clock.clone(), lease)).await;
+                return Onward::connect(&served.url).check_replay(ReplayCheck::Every);
+            }
         };
-        // Time here moves in leaps that no heartbeat could follow; tests of leases say so.
-        Onward::with_store(store, self.clock.clone()).check_replay(ReplayCheck::Every).lease(days(10_000))
+        Onward::with_store(store, self.clock.clone()).check_replay(ReplayCheck::Every).lease(lease)
     }
 
     /// Opens the directory as soon as the engine before has let it go.
@@ -61,10 +103,18 @@ impl Site {
         .await
     }
 
+    /// The runtime that keeps the engine's runs.
+    pub fn runtime<'a>(&'a self, onward: &'a Onward) -> &'a Runtime {
+        match &self.place {
+            Place::Server(served) => &served.get().expect("an engine has started it").runtime,
+            _ => onward.runtime().unwrap(),
+        }
+    }
+
     /// Lets time pass, and what is due happen.
     pub async fn pass(&self, onward: &Onward, span: Duration) {
         self.clock.advance(span);
-        let tick = onward.runtime().unwrap().tick().await;
+        let tick = self.runtime(onward).tick().await;
         assert!(tick.error.is_none(), "the tick failed: {:?}", tick.error);
     }
 }
@@ -148,8 +198,8 @@ impl Gate {
     }
 }
 
-/// One test per store: each claim is made in memory and in a directory.
-macro_rules! on_both_stores {
+/// One test per place: each claim is made in memory, in a directory, and over a server with the worker elsewhere.
+macro_rules! everywhere {
     ($($(#[$meta:meta])* async fn $name:ident($site:ident) $body:block)*) => {$(
         $(#[$meta])*
         mod $name {
@@ -169,7 +219,13 @@ macro_rules! on_both_stores {
                 let site = $crate::site::Site::directory();
                 tokio::time::timeout($crate::site::DEADLINE, claim(&site)).await.expect("the claim is settled in time");
             }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn over_a_server() {
+                let site = $crate::site::Site::server();
+                tokio::time::timeout($crate::site::DEADLINE, claim(&site)).await.expect("the claim is settled in time");
+            }
         }
     )*};
 }
-pub(crate) use on_both_stores;
+pub(crate) use everywhere;

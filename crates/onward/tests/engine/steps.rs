@@ -7,9 +7,9 @@ use std::time::Duration;
 use onward::prelude::*;
 use onward::{Status, join};
 
-use crate::site::{PAYLOAD_BYTES_MAX, count, events, eventually, on_both_stores, until_status};
+use crate::site::{PAYLOAD_BYTES_MAX, count, events, eventually, everywhere, until_status};
 
-on_both_stores! {
+everywhere! {
     /// Scenarios 30 and 31.
     async fn time_chance_and_steps_are_the_same_after_a_restart(site) {
         type Drawn = Vec<(u64, String, u64)>;

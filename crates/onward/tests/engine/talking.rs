@@ -7,7 +7,7 @@ use onward::Status;
 use onward::prelude::*;
 use onward_core::{Index, Record};
 
-use crate::site::{count, eventually, on_both_stores, paused, until_logged, until_status};
+use crate::site::{count, eventually, everywhere, paused, until_logged, until_status};
 
 /// Adds what it is sent, shows the sum to queries, and lets it be set.
 async fn adder(ctx: Ctx, first: u32) -> Result<u32> {
@@ -42,7 +42,7 @@ async fn all_records(mut attached: onward::Attached) -> Vec<Record> {
     records
 }
 
-on_both_stores! {
+everywhere! {
     /// Acknowledged is acknowledged: also when the code continues as new before it sees the request.
     async fn a_cancel_that_comes_right_behind_what_makes_the_code_continue_is_not_lost(site) {
         async fn renewed(ctx: Ctx, generation: u32) -> Result<u32> {

@@ -3,7 +3,7 @@
 use onward::prelude::*;
 use onward::{Status, join};
 
-use crate::site::{count, eventually, on_both_stores, paused, until_logged, until_status};
+use crate::site::{count, eventually, everywhere, paused, until_logged, until_status};
 
 async fn nap(ctx: Ctx, (): ()) -> Result<u64> {
     let before = ctx.now();
@@ -11,7 +11,7 @@ async fn nap(ctx: Ctx, (): ()) -> Result<u64> {
     Ok(ctx.now().since(before).as_secs())
 }
 
-on_both_stores! {
+everywhere! {
     /// Scenario 24.
     async fn a_timer_outlives_the_worker_that_started_it_and_fires_once(site) {
         let onward = site.builder().await.workflow("nap", nap).start().await.unwrap();
@@ -43,7 +43,7 @@ on_both_stores! {
         until_status(&run, Status::Waiting).await;
         // Several sweepers at the same moment.
         site.clock.advance(hours(1));
-        let sweeps = (0..8).map(|_| onward.runtime().unwrap().tick());
+        let sweeps = (0..8).map(|_| site.runtime(&onward).tick());
         futures::future::join_all(sweeps).await;
         run.result().await.unwrap();
         assert_eq!(count(&run, "timer_fired").await, 2);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use onward::prelude::*;
 use onward::{Builder, Status};
 
-use crate::site::{Gate, Site, count, eventually, on_both_stores, until_logged, until_status};
+use crate::site::{Gate, Site, count, eventually, everywhere, until_logged, until_status};
 
 /// What one worker process has: how often each step ran there, and whether the second may return.
 struct Process {
@@ -49,18 +49,19 @@ fn with_code(builder: Builder, process: &Arc<Process>) -> Builder {
 
 const LEASE: std::time::Duration = secs(30);
 
-on_both_stores! {
+everywhere! {
     /// Scenario 37.
     async fn a_run_whose_worker_died_goes_on_elsewhere_and_finished_steps_are_not_run_again(site) {
+        site.lease.set(LEASE).unwrap();
         let (a, b) = (Process::new("a"), Process::new("b"));
-        let onward = with_code(site.builder().await, &a).lease(LEASE).start().await.unwrap();
+        let onward = with_code(site.builder().await, &a).start().await.unwrap();
         let run = onward.start::<String, _>("two-steps", &()).id("r").await.unwrap();
         until_logged(&run, "step_completed", 1).await;
         eventually("the second step runs", async || (a.ran(1) == 1).then_some(())).await;
         drop((run, onward)); // no shutdown: the process is gone in the middle of its step
 
         b.gate.open();
-        let onward = with_code(site.builder().await, &b).lease(LEASE).start().await.unwrap();
+        let onward = with_code(site.builder().await, &b).start().await.unwrap();
         let run = onward.run::<String>("r").unwrap();
         eventually("the lease of the dead runs out", async || {
             site.pass(&onward, secs(10)).await;

@@ -1,0 +1,194 @@
+//! The verbs over gRPC, one function each.
+
+use std::time::Duration;
+
+use onward_core::RunKey;
+use onward_core::event::{PauseReason, RunPaused};
+use onward_runtime::{CallId, Decide, RuntimeError, SendSignal, StartRun};
+use onward_store::{Appended, DeletedQuery, RunQuery, StoreError, WaitQuery};
+use onward_wire::api;
+use tonic::Status;
+
+use super::Asker;
+use super::problem::of_runtime;
+use crate::{Server, WAIT_MAX};
+
+type Answer<T> = Result<T, Status>;
+
+/// How many records a page of a log has at most.
+const PAGE_MAX: usize = 1_000;
+
+fn told(error: RuntimeError) -> Status {
+    of_runtime(&error)
+}
+
+/// The key, if it is of the namespace that the caller may see; otherwise there is no such run (S6).
+fn own(asker: &Asker, key: RunKey) -> Answer<RunKey> {
+    if key.namespace == asker.namespace {
+        return Ok(key);
+    }
+    Err(told(StoreError::RunNotFound { key }.into()))
+}
+
+fn appended(appended: Appended) -> api::AppendReply {
+    let Appended { index, at, repeated, woke } = appended;
+    api::AppendReply { index, at, repeated, woke }
+}
+
+fn signal(signal: api::Signal) -> SendSignal {
+    let api::Signal { name, payload, signal_id } = signal;
+    SendSignal { name, payload, signal_id, sender: None }
+}
+
+pub(super) async fn start_run(server: Server, asker: Asker, request: api::StartRequest) -> Answer<api::StartReply> {
+    let api::StartRequest { run, kind, version, input, seed, signal: with } = request;
+    let start = StartRun { key: own(&asker, run)?, kind, version, input, seed, signal: with.map(signal) };
+    let started = server.runtime().start_run(start).await.map_err(told)?;
+    Ok(api::StartReply { created: started.created, head: started.head, signal: started.signal.map(appended) })
+}
+
+pub(super) async fn read_run(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::RunReply> {
+    let head = server.runtime().read_head(&own(&asker, request.run)?).await.map_err(told)?;
+    Ok(api::RunReply { head })
+}
+
+pub(super) async fn why_pending(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::WhyPendingReply> {
+    let head = server.runtime().read_head(&own(&asker, request.run)?).await.map_err(told)?;
+    Ok(api::WhyPendingReply { why: server.runtime().why_pending(&head).map(|why| why.as_str().to_owned()) })
+}
+
+pub(super) async fn list_deleted(server: Server, asker: Asker, request: api::DeletedRequest) -> Answer<api::DeletedReply> {
+    let api::DeletedRequest { namespace: _, run, limit } = request;
+    let run = run.map(|run| own(&asker, run)).transpose()?;
+    let query = DeletedQuery { namespace: asker.namespace, run, limit: limit as usize };
+    let deleted = server.runtime().list_deleted(query).await.map_err(told)?;
+    let runs = deleted.into_iter().map(|deleted| api::Deleted {
+        run: deleted.key,
+        kind: deleted.kind,
+        reason: deleted.reason,
+        deleted_at: deleted.deleted_at,
+    });
+    Ok(api::DeletedReply { runs: runs.collect() })
+}
+
+pub(super) async fn read_log(server: Server, asker: Asker, request: api::LogRequest) -> Answer<api::LogReply> {
+    let api::LogRequest { run, generation, from, limit } = request;
+    let limit = (limit as usize).clamp(1, PAGE_MAX);
+    let records = server.runtime().read_log(&own(&asker, run)?, generation, from, limit).await.map_err(told)?;
+    Ok(api::LogReply { records })
+}
+
+/// Waits for news, for as long as the caller wants and the server allows.
+pub(super) async fn watch_run(server: Server, asker: Asker, request: api::WatchRequest) -> Answer<api::WatchReply> {
+    let api::WatchRequest { run, generation, next_index, for_end, wait_ms } = request;
+    let key = own(&asker, run)?;
+    let wait = Duration::from_millis(wait_ms).min(WAIT_MAX);
+    let runtime = server.runtime();
+    let news = async {
+        if for_end {
+            return runtime.wait_for_outcome(&key).await.map(Some);
+        }
+        let mut watch = runtime.watch_run(&key).await?;
+        loop {
+            let head = runtime.read_head(&key).await?;
+            if (head.generation, head.next_index) > (generation, next_index) || head.status.is_closed() {
+                return Ok(None);
+            }
+            watch.changed().await?;
+        }
+    };
+    let outcome = tokio::select! {
+        news = tokio::time::timeout(wait, news) => match news {
+            Ok(news) => news.map_err(told)?,
+            Err(_) => None,
+        },
+        () = server.closed() => None,
+    };
+    let head = runtime.read_head(&key).await.map_err(told)?;
+    let outcome = match outcome {
+        None if head.status.is_closed() => runtime.read_outcome(&key).await.map_err(told)?,
+        outcome => outcome,
+    };
+    Ok(api::WatchReply { generation: head.generation, next_index: head.next_index, status: head.status, outcome })
+}
+
+pub(super) async fn list_runs(server: Server, asker: Asker, request: api::ListRequest) -> Answer<api::ListReply> {
+    let api::ListRequest { namespace: _, kind, statuses, created_from, created_until, limit, cursor } = request;
+    let (namespace, limit) = (asker.namespace, limit as usize);
+    let query = RunQuery { namespace, kind, statuses, created_from, created_until, limit, cursor };
+    let page = server.runtime().list_runs(query).await.map_err(told)?;
+    Ok(api::ListReply { runs: page.runs, next: page.next })
+}
+
+pub(super) async fn signal_run(server: Server, asker: Asker, request: api::SignalRequest) -> Answer<api::AppendReply> {
+    let key = own(&asker, request.run)?;
+    server.runtime().signal_run(&key, signal(request.signal)).await.map(appended).map_err(told)
+}
+
+pub(super) async fn cancel_run(server: Server, asker: Asker, request: api::ReasonRequest) -> Answer<api::AppendReply> {
+    let key = own(&asker, request.run)?;
+    server.runtime().cancel_run(&key, &request.reason).await.map(appended).map_err(told)
+}
+
+pub(super) async fn terminate_run(server: Server, asker: Asker, request: api::ReasonRequest) -> Answer<api::AppendReply> {
+    let key = own(&asker, request.run)?;
+    server.runtime().terminate_run(&key, &request.reason).await.map(appended).map_err(told)
+}
+
+pub(super) async fn pause_run(server: Server, asker: Asker, request: api::ReasonRequest) -> Answer<api::AppendReply> {
+    let key = own(&asker, request.run)?;
+    let pause = RunPaused { reason: PauseReason::Requested, message: request.reason, divergence: None };
+    server.runtime().pause_run(&key, pause).await.map(appended).map_err(told)
+}
+
+pub(super) async fn resume_run(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::AppendReply> {
+    let key = own(&asker, request.run)?;
+    server.runtime().resume_run(&key).await.map(appended).map_err(told)
+}
+
+pub(super) async fn delete_run(server: Server, asker: Asker, request: api::ReasonRequest) -> Answer<api::DoneReply> {
+    let key = own(&asker, request.run)?;
+    server.runtime().delete_run(&key, &request.reason).await.map_err(told)?;
+    Ok(api::DoneReply {})
+}
+
+/// Answers without an answer when it takes longer than a question may wait; the caller asks again with the same id.
+pub(super) async fn update_run(server: Server, asker: Asker, request: api::AskRequest) -> Answer<api::AnswerReply> {
+    let api::AskRequest { run, name, payload, update_id } = request;
+    let key = own(&asker, run)?;
+    let answered = server.runtime().update_run(&key, &update_id, name, payload);
+    let answer = tokio::select! {
+        answer = tokio::time::timeout(WAIT_MAX, answered) => answer.ok().transpose().map_err(told)?,
+        () = server.closed() => None,
+    };
+    Ok(api::AnswerReply { answer })
+}
+
+pub(super) async fn query_run(server: Server, asker: Asker, request: api::AskRequest) -> Answer<api::AnswerReply> {
+    let api::AskRequest { run, name, payload, update_id: _ } = request;
+    let key = own(&asker, run)?;
+    let answer = tokio::time::timeout(WAIT_MAX, server.runtime().query_run(&key, name.clone(), payload)).await;
+    let answer = answer.unwrap_or(Err(RuntimeError::Unanswered { key, name })).map_err(told)?;
+    Ok(api::AnswerReply { answer })
+}
+
+pub(super) async fn list_approvals(server: Server, asker: Asker, request: api::WaitsRequest) -> Answer<api::WaitsReply> {
+    let run = request.run.map(|run| own(&asker, run)).transpose()?;
+    let query = WaitQuery { namespace: asker.namespace, run, limit: request.limit as usize, kind: None };
+    Ok(api::WaitsReply { waits: server.runtime().list_approvals(query).await.map_err(told)? })
+}
+
+pub(super) async fn decide_approval(server: Server, asker: Asker, request: api::DecideRequest) -> Answer<api::AppendReply> {
+    let api::DecideRequest { namespace: _, approval, approved, feedback, decided_by, decision_id } = request;
+    let call = CallId::parse(&asker.namespace, &approval).map_err(told)?;
+    // Where a credential has a name, it says who decides (S8).
+    let decided_by = asker.caller.name.or(decided_by);
+    let decide = Decide { approved, feedback, decided_by, decision_id };
+    server.runtime().decide_approval(&call, decide).await.map(appended).map_err(told)
+}
+
+pub(super) async fn resolve_promise(server: Server, asker: Asker, request: api::ResolveRequest) -> Answer<api::AppendReply> {
+    let api::ResolveRequest { namespace: _, promise, result, resolution_id } = request;
+    let call = CallId::parse(&asker.namespace, &promise).map_err(told)?;
+    server.runtime().resolve_promise(&call, result, &resolution_id).await.map(appended).map_err(told)
+}

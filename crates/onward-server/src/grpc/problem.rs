@@ -1,0 +1,61 @@
+//! Refusals, as gRPC carries them: a status whose details are an `onward.v1.Problem`.
+
+use onward_core::codec::Message;
+use onward_runtime::RuntimeError;
+use onward_store::{Consequence, StoreError};
+use onward_wire::problem::Advice;
+use tonic::{Code, Status};
+
+use crate::Problem;
+
+pub(crate) fn of_store(error: &StoreError) -> onward_wire::Problem {
+    told(error.code(), error.to_string(), error.hint(), error.consequence())
+}
+
+pub(super) fn of_runtime(error: &RuntimeError) -> Status {
+    status(told(error.code(), sentence(error), error.hint(), error.consequence()))
+}
+
+/// A refusal of this door itself.
+pub(super) fn status_of(problem: &Problem) -> Status {
+    status(told(problem.code, problem.detail.clone(), problem.hint, Consequence::TellCaller))
+}
+
+fn told(code: &str, message: String, hint: Option<&'static str>, consequence: Consequence) -> onward_wire::Problem {
+    let advice = match consequence {
+        Consequence::TellCaller => Advice::TellCaller,
+        Consequence::StopRun => Advice::StopRun,
+        Consequence::Retry => Advice::Retry,
+        Consequence::IsolateRun => Advice::IsolateRun,
+        Consequence::StopProcess => Advice::StopProcess,
+    };
+    onward_wire::Problem { code: code.to_owned(), message, hint: hint.map(str::to_owned), advice }
+}
+
+/// The error with its causes.
+fn sentence(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text += &format!(": {inner}");
+        source = inner.source();
+    }
+    text
+}
+
+fn status(problem: onward_wire::Problem) -> Status {
+    let http = crate::problem::status_of(&problem.code).map_or(500, |status| status.as_u16());
+    let code = match http {
+        400 | 405 | 413 | 415 | 422 => Code::InvalidArgument,
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
+        404 => Code::NotFound,
+        408 | 504 => Code::DeadlineExceeded,
+        409 => Code::FailedPrecondition,
+        503 => Code::Unavailable,
+        507 => Code::ResourceExhausted,
+        _ => Code::Internal,
+    };
+    let details = problem.to_bytes().into();
+    Status::with_details(code, problem.message, details)
+}

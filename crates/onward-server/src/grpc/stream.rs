@@ -1,0 +1,136 @@
+//! The streams: a worker's, and what a run emits.
+
+use std::sync::Arc;
+
+use axum::extract::Request as HttpRequest;
+use axum::response::{IntoResponse, Response};
+use onward_store::StoreError;
+use onward_wire::api::{EmittedValue, RunRequest};
+use onward_wire::grpc::Wire;
+use onward_wire::worker::{ServerFrames, WorkerFrame, WorkerFrames};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Status, Streaming};
+
+use super::problem::{of_runtime, status_of};
+use super::{Asker, MESSAGE_BYTES_MAX, admit, refuse};
+use crate::Server;
+use crate::auth::Scope;
+use crate::workers::Sessions;
+
+/// How many messages wait for the network.
+const MESSAGES_MAX: usize = 2;
+
+type Sent<T> = ReceiverStream<Result<T, Status>>;
+
+pub(super) async fn connect(server: Server, sessions: Arc<Sessions>, request: HttpRequest) -> Response {
+    let asker = match admit(&server, Scope::Work, request.headers()).await {
+        Ok(asker) => asker,
+        Err(status) => return refuse(status),
+    };
+    let mut grpc = tonic::server::Grpc::new(Wire::<ServerFrames, WorkerFrames>::default())
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    grpc.streaming(Connect { server, sessions, asker }, request).await.into_response()
+}
+
+struct Connect {
+    server: Server,
+    sessions: Arc<Sessions>,
+    asker: Asker,
+}
+
+impl tonic::server::StreamingService<WorkerFrames> for Connect {
+    type Response = ServerFrames;
+    type ResponseStream = Sent<ServerFrames>;
+    type Future = std::pin::Pin<Box<dyn Future<Output = Result<tonic::Response<Self::ResponseStream>, Status>> + Send>>;
+
+    fn call(&mut self, request: Request<Streaming<WorkerFrames>>) -> Self::Future {
+        let (server, sessions, asker) = (self.server.clone(), self.sessions.clone(), self.asker.clone());
+        Box::pin(async move {
+            let mut incoming = request.into_inner();
+            let first = incoming.message().await?.ok_or_else(|| Status::invalid_argument("the stream ended before hello"))?;
+            let mut frames = first.frames.into_iter();
+            let Some(WorkerFrame::Hello(hello)) = frames.next() else {
+                return Err(Status::invalid_argument("the first frame must be hello"));
+            };
+            let greeted = sessions.greet(server.runtime(), &asker.namespace, hello);
+            let (session, connection) = greeted.map_err(|problem| status_of(&problem))?;
+            let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
+            frames.for_each(|frame| session.handle(frame));
+            tokio::spawn(async move {
+                let up = async {
+                    while let Ok(Some(message)) = incoming.message().await {
+                        message.frames.into_iter().for_each(|frame| session.handle(frame));
+                    }
+                };
+                let down = async {
+                    // Room first, frames then: what waits for the network is joined into one message.
+                    while let Ok(room) = sender.reserve().await {
+                        let Some(frames) = connection.next().await else { return };
+                        room.send(Ok(ServerFrames { frames }));
+                    }
+                };
+                tokio::select! {
+                    () = up => {}
+                    () = down => {}
+                    () = server.closed() => {}
+                }
+            });
+            Ok(tonic::Response::new(ReceiverStream::new(receiver)))
+        })
+    }
+}
+
+pub(super) async fn listen(server: Server, request: HttpRequest) -> Response {
+    let asker = match admit(&server, Scope::Read, request.headers()).await {
+        Ok(asker) => asker,
+        Err(status) => return refuse(status),
+    };
+    let mut grpc = tonic::server::Grpc::new(Wire::<EmittedValue, RunRequest>::default());
+    grpc.server_streaming(Listen { server, asker }, request).await.into_response()
+}
+
+struct Listen {
+    server: Server,
+    asker: Asker,
+}
+
+impl tonic::server::ServerStreamingService<RunRequest> for Listen {
+    type Response = EmittedValue;
+    type ResponseStream = Sent<EmittedValue>;
+    type Future = std::pin::Pin<Box<dyn Future<Output = Result<tonic::Response<Self::ResponseStream>, Status>> + Send>>;
+
+    fn call(&mut self, request: Request<RunRequest>) -> Self::Future {
+        let (server, asker) = (self.server.clone(), self.asker.clone());
+        Box::pin(async move {
+            let key = request.into_inner().run;
+            if key.namespace != asker.namespace {
+                return Err(of_runtime(&StoreError::RunNotFound { key }.into()));
+            }
+            let mut emitted = server.runtime().listen(&key);
+            let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
+            tokio::spawn(async move {
+                loop {
+                    let value = tokio::select! {
+                        value = emitted.recv() => value,
+                        () = sender.closed() => return,
+                        () = server.closed() => return,
+                    };
+                    match value {
+                        Ok(onward_runtime::Emitted { name, value }) => {
+                            if sender.send(Ok(EmittedValue { name, value })).await.is_err() {
+                                return;
+                            }
+                        }
+                        // A slow listener misses what it had no room for; nothing of it is recorded anyway.
+                        Err(RecvError::Lagged(_)) => {}
+                        Err(RecvError::Closed) => return,
+                    }
+                }
+            });
+            Ok(tonic::Response::new(ReceiverStream::new(receiver)))
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! Workers in other processes: one session each, which outlives its connections.
+//!
+//! A session is a member of the runtime like a worker inside the process; what a connection sends is handed to it, what it has for the
+//! worker waits in a queue that a connection empties. A worker that comes back within its lease goes on where it was.
+//! Must never decide about a run, and never wait for a worker: a queue that grows too long ends the connection.
+
+mod inbox;
+mod session;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use onward_core::{Namespace, WorkerId};
+use onward_runtime::Runtime;
+use onward_wire::worker::Hello;
+
+pub(crate) use session::{Connection, Session};
+
+use crate::Problem;
+use crate::problem::RequestError;
+
+/// The sessions of one server.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    all: Mutex<HashMap<(Namespace, WorkerId), Arc<Session>>>,
+}
+
+impl Sessions {
+    /// Takes a worker in, or takes it back.
+    pub fn greet(&self, runtime: &Runtime, namespace: &Namespace, hello: Hello) -> Result<(Arc<Session>, Connection), Problem> {
+        if hello.protocol != onward_wire::PROTOCOL {
+            return Err(RequestError::ProtocolUnsupported { theirs: hello.protocol, ours: onward_wire::PROTOCOL }.into());
+        }
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, session| !session.is_over());
+        let key = (namespace.clone(), hello.worker.clone());
+        let session = match all.get(&key) {
+            Some(session) => session.clone(),
+            None => {
+                let session = Session::begin(runtime, namespace.clone(), &hello)?;
+                all.insert(key, session.clone());
+                session
+            }
+        };
+        drop(all);
+        let connection = session.connect(&hello);
+        Ok((session, connection))
+    }
+}
