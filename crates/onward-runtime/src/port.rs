@@ -86,15 +86,27 @@ impl WorkerPort {
 
     /// A remote worker was heard of: its leases are good for another lease from now.
     pub fn heard(&self) {
-        if let Some(heard_at) = &self.worker().heard_at {
-            *lock(heard_at) = self.runtime().clock().now();
+        let (worker, now) = (self.worker(), self.runtime().clock().now());
+        if let Some(heard_at) = &worker.heard_at {
+            *lock(heard_at) = now;
+        }
+        if worker.away.load(Ordering::SeqCst) && !worker.left.load(Ordering::SeqCst) {
+            lock(&worker.session).beat_at(now); // it is back: the store has to know at once
+            self.runtime().hub().alarm.joined();
         }
     }
 
-    /// Whether a remote worker was not heard of for its whole lease: what it held is lost.
-    pub fn is_silent(&self) -> bool {
-        let now = self.runtime().clock().now();
-        self.worker().heard_at.as_ref().is_some_and(|heard_at| now.since(*lock(heard_at)) >= self.runtime().options().lease)
+    /// Returns once a remote worker was not heard of for its whole lease: what it held is lost.
+    pub async fn fell_silent(&self) {
+        let worker = self.worker();
+        loop {
+            let mut told = std::pin::pin!(worker.fell_silent.notified());
+            told.as_mut().enable();
+            if worker.is_silent(self.runtime().clock().now(), self.runtime().options().lease) {
+                return;
+            }
+            told.await;
+        }
     }
 
     /// Hands over the inputs kept since the claim of `epoch` and pushes from now on; tells `inbox` at once if the claim is lost.
@@ -263,6 +275,7 @@ impl Membership {
         self.worker.left.store(true, Ordering::SeqCst);
         self.worker.away.store(true, Ordering::SeqCst);
         self.runtime.hub().workers.remove(&self.worker);
+        drop(self.worker.questions.drain()); // they are asked elsewhere
     }
 }
 

@@ -30,6 +30,11 @@ impl Session {
         Session { heard_at: now, next_beat: now, met: false }
     }
 
+    /// The next heartbeat is due then.
+    pub fn beat_at(&mut self, at: Timestamp) {
+        self.next_beat = at;
+    }
+
     /// Whether a heartbeat is due, which then is the caller's to send.
     fn begin_beat(&mut self, now: Timestamp, pace: Duration) -> bool {
         let due = self.next_beat <= now;
@@ -48,15 +53,18 @@ impl Runtime {
             let due = lock(&worker.session).begin_beat(self.clock().now(), self.options().lease / 3);
             if due {
                 let lease = self.options().lease;
-                let silent = worker.heard_at.as_ref().map_or(Duration::ZERO, |at| self.clock().now().since(*lock(at)));
                 // A worker elsewhere is vouched for until its lease has passed since it was heard of, not since we looked (F13).
-                match lease.checked_sub(silent).filter(|left| !left.is_zero()) {
+                match lease.checked_sub(worker.silence(self.clock().now())).filter(|left| !left.is_zero()) {
                     Some(left) => {
                         self.beat_session(worker, left).await;
                         self.beat_tasks(worker, left).await;
                     }
-                    None if !worker.away.swap(true, Ordering::SeqCst) => self.lose_runs(worker),
-                    None => {}
+                    None => {
+                        if !worker.away.swap(true, Ordering::SeqCst) {
+                            self.lose_runs(worker);
+                        }
+                        worker.fell_silent.notify_waiters();
+                    }
                 }
             }
         }

@@ -7,11 +7,14 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use onward_core::task::Task;
 use onward_core::{Name, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::ClaimedRun;
+use tokio::sync::Notify;
 
+use crate::by_run::lock;
 use crate::held::HeldTasks;
 use crate::link::Question;
 use crate::session::Session;
@@ -49,6 +52,8 @@ pub(crate) struct Worker {
     seats: AtomicUsize,
     /// When a worker elsewhere was last heard of; one in this process is always there.
     pub heard_at: Option<Mutex<Timestamp>>,
+    /// Told when a worker elsewhere was silent for its whole lease.
+    pub fell_silent: Notify,
     /// Takes nothing more: it has left, or cannot reach the store.
     pub away: AtomicBool,
     pub left: AtomicBool,
@@ -59,6 +64,7 @@ impl Worker {
         let heard_at = profile.is_remote.then(|| Mutex::new(now));
         Worker {
             heard_at,
+            fell_silent: Notify::new(),
             profile,
             runs: Arc::default(),
             tasks: Arc::default(),
@@ -78,6 +84,15 @@ impl Worker {
 
     fn knows_kind(&self, kind: &Name, version: &Option<Name>) -> bool {
         self.profile.knows.get(kind).is_some_and(|versions| versions.contains(version))
+    }
+
+    /// How long a worker elsewhere was not heard of.
+    pub fn silence(&self, now: Timestamp) -> Duration {
+        self.heard_at.as_ref().map_or(Duration::ZERO, |heard_at| now.since(*lock(heard_at)))
+    }
+
+    pub fn is_silent(&self, now: Timestamp, lease: Duration) -> bool {
+        self.silence(now) >= lease
     }
 
     pub fn has_room(&self) -> bool {

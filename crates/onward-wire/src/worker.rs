@@ -184,6 +184,8 @@ message! {
         1 => question: u64,
         /// Absent when the code knows no such query.
         2 => answer: Option<Result<Payload, Failure>>,
+        /// The worker could not ask the code: somebody else is asked.
+        3 => is_passed_on: bool,
     }
 }
 

@@ -52,7 +52,8 @@ impl Onward {
 
     /// Has runs kept by the server at `url`, for instance `http://127.0.0.1:7400`; this process is a worker and a client of it.
     ///
-    /// Nothing is awaited here: a server that cannot be reached is tried again, and calls wait for it.
+    /// [`Builder::start`] returns once the server has taken the worker in, and fails after ten seconds without an answer. A
+    /// connection that is lost later is made again, however long that takes; calls wait for it.
     #[cfg(feature = "remote")]
     pub fn connect(url: impl Into<String>) -> Builder {
         Builder::new(Place::Server(url.into()), Arc::new(SystemClock))
@@ -257,7 +258,8 @@ impl Builder {
             #[cfg(feature = "remote")]
             Place::Server(url) => {
                 let channel = Channel::new(&url)?;
-                let link: Arc<dyn Link> = Arc::new(RemoteLink::connect(channel.clone(), profile, self.registry.offers()));
+                let link = Arc::new(RemoteLink::connect(channel.clone(), profile, self.registry.offers()));
+                link.welcomed().await.map_err(|error| unreachable(&url, error))?;
                 let (worker, loops) = start_worker(link, self.registry, self.worker)?;
                 return Ok(Onward::remote(Arc::new(RemoteDoor::new(channel)), self.namespace, worker, loops));
             }
@@ -267,6 +269,17 @@ impl Builder {
         let link = Arc::new(runtime.join_worker(profile));
         let (worker, loops) = start_worker(link, self.registry, self.worker)?;
         Ok(Onward::new(runtime, self.namespace, worker, background, loops, opened))
+    }
+}
+
+/// Says which server it was.
+#[cfg(feature = "remote")]
+fn unreachable(url: &str, error: onward_runtime::RuntimeError) -> Error {
+    match error {
+        onward_runtime::RuntimeError::Store(onward_store::StoreError::Unavailable { why }) => {
+            onward_store::StoreError::Unavailable { why: format!("no server at {url}: {why}") }.into()
+        }
+        refused => refused.into(),
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use onward_core::task::{TaskId, TaskReport};
@@ -18,6 +18,7 @@ use onward_store::{ClaimedRun, StoreError};
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
 use super::inbox::RemoteInbox;
 use crate::Problem;
@@ -49,6 +50,7 @@ pub(crate) struct Session {
     connections: AtomicU64,
     next_question: AtomicU64,
     over: AtomicBool,
+    watching: OnceLock<AbortHandle>,
 }
 
 #[derive(Default)]
@@ -94,12 +96,14 @@ impl Session {
             connections: AtomicU64::new(0),
             next_question: AtomicU64::new(1),
             over: AtomicBool::new(false),
+            watching: OnceLock::new(),
         });
         let weak = Arc::downgrade(&session);
         tokio::spawn(give_runs(weak.clone()));
         tokio::spawn(give_tasks(weak.clone()));
         tokio::spawn(give_questions(weak.clone()));
-        tokio::spawn(watch(weak));
+        let watching = tokio::spawn(watch(weak, session.port.clone()));
+        drop(session.watching.set(watching.abort_handle()));
         Ok(session)
     }
 
@@ -200,11 +204,15 @@ impl Session {
         }
         drop(state);
         if too_many {
-            // Whoever is connected ends, and begins again with what the log says.
-            self.connections.fetch_add(1, Ordering::SeqCst);
-            self.outgoing.notify_waiters();
+            self.cut();
         }
         self.outgoing.notify_one();
+    }
+
+    /// Ends the connection, if there is one: the worker comes back and begins with what the log says.
+    fn cut(&self) {
+        self.connections.fetch_add(1, Ordering::SeqCst);
+        self.outgoing.notify_waiters();
     }
 
     pub fn forget(&self, run: &RunKey, epoch: Epoch) {
@@ -290,9 +298,9 @@ impl Session {
                     answer.map(|()| (Said::Done(wire::Done {}), None))
                 });
             }
-            WorkerFrame::Answer(wire::Answer { question, answer }) => {
+            WorkerFrame::Answer(wire::Answer { question, answer, is_passed_on }) => {
                 let asked = self.lock().questions.remove(&question);
-                if let Some(question) = asked {
+                if let Some(question) = asked.filter(|_| !is_passed_on) {
                     drop(question.answer.send(answer)); // who asked may have gone
                 }
             }
@@ -353,6 +361,7 @@ impl Session {
         }
         let (runs, tasks) = {
             let mut state = self.lock();
+            state.questions.clear(); // dropped, they are asked elsewhere
             (std::mem::take(&mut state.runs), std::mem::take(&mut state.tasks))
         };
         for (run, epoch) in runs {
@@ -363,6 +372,14 @@ impl Session {
         }
         self.port.leave().await;
         self.credit_came.notify_waiters();
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(watching) = self.watching.get() {
+            watching.abort(); // it holds the membership
+        }
     }
 }
 
@@ -442,15 +459,11 @@ async fn give_questions(session: Weak<Session>) {
 }
 
 /// Ends the session of a worker that was silent for its lease (Q4).
-async fn watch(session: Weak<Session>) {
-    loop {
-        let Some(session) = session.upgrade().filter(|session| !session.is_over()) else { return };
-        let lease = session.runtime().options().lease;
-        if session.port.is_silent() {
-            return session.end().await;
-        }
-        drop(session);
-        tokio::time::sleep((lease / 6).max(Duration::from_millis(5))).await;
+async fn watch(session: Weak<Session>, port: WorkerPort) {
+    port.fell_silent().await;
+    if let Some(session) = session.upgrade() {
+        session.end().await;
+        session.cut();
     }
 }
 

@@ -66,7 +66,7 @@ fn worker_frames() -> Vec<WorkerFrame> {
         WorkerFrame::Report(report(TaskReport::Released)),
         WorkerFrame::Report(report(TaskReport::Heartbeat { progress: None })),
         WorkerFrame::Report(report(TaskReport::Heartbeat { progress: Some(Payload::null()) })),
-        WorkerFrame::Answer(Answer { question: 4, answer: None }),
+        WorkerFrame::Answer(Answer { question: 4, answer: None, is_passed_on: true }),
         WorkerFrame::Heartbeat(Heartbeat {}),
         WorkerFrame::Leave(Leave { request: 3 }),
     ]

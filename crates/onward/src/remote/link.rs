@@ -19,7 +19,7 @@ use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, Record, RunKey};
-use onward_runtime::{Emitted, Inbox, Link, LinkFuture, Question, WorkerProfile};
+use onward_runtime::{Emitted, Inbox, Link, LinkFuture, Question, RuntimeError, WorkerProfile};
 use onward_store::{ClaimedRun, StoreError, StoreFuture};
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
@@ -28,6 +28,9 @@ use tokio::task::JoinHandle;
 
 use super::Channel;
 use super::problem::from_problem;
+
+/// How long the first connection may take before whoever starts the worker is told; it goes on being tried.
+const WELCOME_MAX: Duration = Duration::from_secs(10);
 
 /// How long a worker that leaves waits for the server to know it.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
@@ -47,6 +50,7 @@ struct Shared {
     runs_came: Notify,
     tasks_came: Notify,
     questions_came: Notify,
+    greeted: Notify,
 }
 
 #[derive(Default)]
@@ -65,6 +69,16 @@ struct State {
     runs_asked: u32,
     tasks_asked: u32,
     has_left: bool,
+    greeting: Greeting,
+}
+
+/// What became of the first connection.
+#[derive(Default)]
+enum Greeting {
+    #[default]
+    Awaited,
+    Welcomed,
+    Refused(RuntimeError),
 }
 
 struct Request {
@@ -109,9 +123,28 @@ impl RemoteLink {
             runs_came: Notify::new(),
             tasks_came: Notify::new(),
             questions_came: Notify::new(),
+            greeted: Notify::new(),
         });
         let connection = tokio::spawn(stream::keep_open(channel, shared.clone()));
         RemoteLink { shared, connection }
+    }
+}
+
+impl RemoteLink {
+    /// Waits until the server has welcomed the worker for the first time, or says why it does not.
+    pub async fn welcomed(&self) -> Result<(), RuntimeError> {
+        let came = self.shared.greeted.notified();
+        let mut came = std::pin::pin!(came);
+        came.as_mut().enable();
+        let answer = |greeting: &mut Greeting| match std::mem::replace(greeting, Greeting::Welcomed) {
+            Greeting::Awaited => Err(StoreError::Unavailable { why: "it does not answer".to_owned() }.into()),
+            Greeting::Welcomed => Ok(()),
+            Greeting::Refused(error) => Err(error),
+        };
+        if matches!(self.shared.lock().greeting, Greeting::Awaited) {
+            drop(tokio::time::timeout(WELCOME_MAX, came).await);
+        }
+        answer(&mut self.shared.lock().greeting)
     }
 }
 
@@ -188,7 +221,8 @@ impl Shared {
 
     fn take_in(self: &Arc<Shared>, frame: ServerFrame) {
         match frame {
-            ServerFrame::Welcome(_) | ServerFrame::Goodbye(_) => {}
+            ServerFrame::Welcome(_) => self.greet(Greeting::Welcomed),
+            ServerFrame::Goodbye(_) => {}
             ServerFrame::Run(run) => self.take_run(run),
             ServerFrame::Input(input) => self.take_input(input),
             ServerFrame::RunLost(lost) => self.lose(&lost.run, lost.epoch),
@@ -202,6 +236,11 @@ impl Shared {
                 }
             }
         }
+    }
+
+    fn greet(&self, greeting: Greeting) {
+        self.lock().greeting = greeting;
+        self.greeted.notify_waiters();
     }
 
     fn take_run(&self, run: wire::Run) {
@@ -273,10 +312,9 @@ impl Shared {
         let (answer, answered) = oneshot::channel();
         let shared = self.clone();
         tokio::spawn(async move {
-            // A question that nobody keeps is not answered; who asked at the server asks again.
-            if let Ok(answer) = answered.await {
-                shared.send(WorkerFrame::Answer(wire::Answer { question, answer }));
-            }
+            let answered = answered.await;
+            let is_passed_on = answered.is_err();
+            shared.send(WorkerFrame::Answer(wire::Answer { question, answer: answered.ok().flatten(), is_passed_on }));
         });
         let asked = Question { run, name, input, answer };
         let inbox = match self.lock().held.get(&asked.run) {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_runtime::RuntimeError;
+use onward_store::Consequence;
 use onward_wire::worker::{Heartbeat, ServerFrame, WorkerFrame, WorkerFrames};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::Shared;
+use super::{Greeting, Shared};
 use crate::remote::Channel;
 
 /// How long to wait before a lost connection is tried again: at first, and at most.
@@ -45,7 +46,16 @@ async fn converse(channel: &Channel, shared: &Arc<Shared>) -> bool {
         return false;
     }
     let connected: Result<_, RuntimeError> = channel.connect(ReceiverStream::new(receiver)).await;
-    let Ok(mut incoming) = connected else { return false };
+    let mut incoming = match connected {
+        Ok(incoming) => incoming,
+        Err(error) => {
+            // A server that refuses says so at once; one that is not there may come.
+            if error.consequence() != Consequence::Retry {
+                shared.greet(Greeting::Refused(error));
+            }
+            return false;
+        }
+    };
     let (beat, beats) = tokio::sync::watch::channel(BEAT_DEFAULT);
     let sending = send(shared, messages, beats);
     let receiving = async {
