@@ -53,9 +53,14 @@ async fn listen(ctx: Ctx, steps: u64) -> onward::Result<u64> {
 /// Milliseconds from sending a signal to the code going on, one at a time, in a run of `steps` steps.
 async fn signal_ms(plan: &Plan, steps: u64, rounds: usize) -> Result<f64> {
     let directory = plan.fresh()?;
+    pokes(Onward::embedded(directory.path()), steps, rounds).await
+}
+
+/// The same, wherever runs are kept.
+pub async fn pokes(builder: onward::Builder, steps: u64, rounds: usize) -> Result<f64> {
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let heard: Heard = Arc::new(Mutex::new(Some(sender)));
-    let onward = Onward::embedded(directory.path()).dep(heard).register(&LISTEN, listen).start().await?;
+    let onward = builder.dep(heard).register(&LISTEN, listen).start().await?;
     let run = onward.start(&LISTEN, &steps).await?;
     receiver.recv().await.context("the run never got ready")?;
     let mut times = Vec::new();

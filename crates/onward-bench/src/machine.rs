@@ -25,6 +25,20 @@ pub fn resident() -> u64 {
     field("/proc/self/status", "VmRSS:") * 1_024
 }
 
+/// Memory of another process, in bytes.
+pub fn resident_of(process: u32) -> u64 {
+    field(&format!("/proc/{process}/status"), "VmRSS:") * 1_024
+}
+
+/// Processor time of another process so far.
+pub fn cpu_of(process: u32) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name in parentheses may hold blanks; user and system time are the 12th and 13th words behind it.
+    let words = text.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+    let ticks: u64 = words.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
+}
+
 fn field(file: &str, name: &str) -> u64 {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));

@@ -1,11 +1,12 @@
 //! Measures Onward on this machine, with the raw limits of disk and store beside each figure.
 //!
-//! `--json` prints one line a figure, `{"name", "value", "unit"}`. `--quick` ends within a minute. `--only PREFIX` measures a part.
+//! `--server` measures a server and one remote worker instead of the embedded engine. `--json` prints one line a figure, `{"name", "value", "unit"}`. `--quick` ends within a minute. `--only PREFIX` measures a part.
 
 mod life;
 mod machine;
 mod raw;
 mod replay;
+mod server;
 mod steps;
 mod suspended;
 
@@ -22,6 +23,7 @@ pub struct Plan {
     pub quick: bool,
     json: bool,
     only: Option<String>,
+    server: bool,
     directory: PathBuf,
 }
 
@@ -56,16 +58,17 @@ fn round(value: f64) -> f64 {
 }
 
 fn main() -> Result<()> {
-    let mut plan = Plan { quick: false, json: false, only: None, directory: std::env::temp_dir() };
+    let mut plan = Plan { quick: false, json: false, only: None, server: false, directory: std::env::temp_dir() };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--quick" => plan.quick = true,
             "--json" => plan.json = true,
+            "--server" => plan.server = true,
             "--only" => plan.only = arguments.next(),
             "--dir" => plan.directory = arguments.next().map(PathBuf::from).unwrap_or_default(),
             "--cold" => return life::cold(Path::new(&arguments.next().unwrap_or_default())),
-            other => bail!("unknown argument `{other}`; there are --quick, --json, --only PREFIX and --dir DIRECTORY"),
+            other => bail!("unknown argument `{other}`; there are --quick, --json, --server, --only PREFIX and --dir DIRECTORY"),
         }
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -73,6 +76,11 @@ fn main() -> Result<()> {
 }
 
 async fn measure(plan: &Plan) -> Result<()> {
+    if plan.server {
+        raw::sync(plan)?;
+        raw::appends(plan).await?;
+        return server::measure(plan).await;
+    }
     if plan.wants("raw") {
         raw::sync(plan)?;
         raw::appends(plan).await?;

@@ -47,7 +47,30 @@ pub async fn measure(plan: &Plan) -> anyhow::Result<()> {
 
 async fn throughput(plan: &Plan, concurrency: usize) -> anyhow::Result<()> {
     let directory = plan.fresh()?;
-    let onward = Onward::embedded(directory.path()).register(&TEN, ten_steps).start().await?;
+    let onward = with_ten_steps(Onward::embedded(directory.path())).start().await?;
+    let measured = load(plan, &onward, concurrency).await?;
+    plan.report(&format!("embedded.steps_per_s.c{concurrency}"), measured.steps_per_s, "1/s");
+    if concurrency == 512 {
+        plan.report("embedded.cpu_us_per_step.c512", measured.cpu_us_per_step, "us");
+        plan.report("embedded.bytes_per_step.c512", measured.bytes_per_step, "B");
+    }
+    onward.shutdown().await;
+    Ok(())
+}
+
+pub fn with_ten_steps(builder: onward::Builder) -> onward::Builder {
+    builder.register(&TEN, ten_steps)
+}
+
+/// What so many runs at a time did; processor time and bytes are this process's.
+pub struct Measured {
+    pub steps_per_s: f64,
+    pub cpu_us_per_step: f64,
+    pub bytes_per_step: f64,
+}
+
+/// Keeps `concurrency` runs of ten steps going for a while.
+pub async fn load(plan: &Plan, onward: &Onward, concurrency: usize) -> anyhow::Result<Measured> {
     let span = Duration::from_secs(if plan.quick { 3 } else { 8 });
     let warm_up = Duration::from_millis(500);
     let begin = Instant::now();
@@ -83,14 +106,12 @@ async fn throughput(plan: &Plan, concurrency: usize) -> anyhow::Result<()> {
     }
     let elapsed = window.0.elapsed().as_secs_f64();
     let steps = runs as f64 * 10.0;
-    plan.report(&format!("embedded.steps_per_s.c{concurrency}"), steps / elapsed, "1/s");
-    let before = measured.lock().ok().and_then(|measured| *measured);
-    if let (512, Some((cpu_before, bytes_before))) = (concurrency, before) {
-        plan.report("embedded.cpu_us_per_step.c512", (cpu() - cpu_before).as_secs_f64() * 1e6 / steps, "us");
-        plan.report("embedded.bytes_per_step.c512", (bytes_written() - bytes_before) as f64 / steps, "B");
-    }
-    onward.shutdown().await;
-    Ok(())
+    let (cpu_before, bytes_before) = measured.lock().ok().and_then(|measured| *measured).unwrap_or_default();
+    Ok(Measured {
+        steps_per_s: steps / elapsed,
+        cpu_us_per_step: (cpu() - cpu_before).as_secs_f64() * 1e6 / steps,
+        bytes_per_step: (bytes_written() - bytes_before) as f64 / steps,
+    })
 }
 
 async fn latency(plan: &Plan) -> anyhow::Result<()> {

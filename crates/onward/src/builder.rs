@@ -258,7 +258,8 @@ impl Builder {
             #[cfg(feature = "remote")]
             Place::Server(url) => {
                 let channel = Channel::new(&url)?;
-                let link = Arc::new(RemoteLink::connect(channel.clone(), profile, self.registry.offers()));
+                // A connection of its own: calls that wait for a run's end must not keep the worker from coming back.
+                let link = Arc::new(RemoteLink::connect(Channel::new(&url)?, profile, self.registry.offers()));
                 link.welcomed().await.map_err(|error| unreachable(&url, error))?;
                 let (worker, loops) = start_worker(link, self.registry, self.worker)?;
                 return Ok(Onward::remote(Arc::new(RemoteDoor::new(channel)), self.namespace, worker, loops));

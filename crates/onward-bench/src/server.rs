@@ -1,0 +1,89 @@
+//! A server and one remote worker: two processes, every write synced before it is acknowledged.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use onward::prelude::*;
+
+use crate::machine::{cpu_of, median, resident_of};
+use crate::{Plan, life, steps};
+
+/// How long an idle server is watched.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// `onward dev`, ended when dropped.
+struct Server {
+    process: Child,
+    url: String,
+    ready_ms: f64,
+}
+
+impl Server {
+    fn start(data: &Path) -> Result<Server> {
+        let binary = std::env::current_exe()?.with_file_name("onward");
+        let begun = Instant::now();
+        let mut process = Command::new(&binary)
+            .args(["--json", "dev", "--port", "0", "--data"])
+            .arg(data)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("{} cannot be started; build it with --release first", binary.display()))?;
+        let mut line = String::new();
+        let stdout = process.stdout.take().context("it has an output")?;
+        BufReader::new(stdout).read_line(&mut line)?;
+        let ready_ms = begun.elapsed().as_secs_f64() * 1_000.0;
+        let said: serde_json::Value = serde_json::from_str(&line).with_context(|| format!("the server said {line:?}"))?;
+        let url = said["url"].as_str().context("the server says where it is")?.to_owned();
+        Ok(Server { process, url, ready_ms })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub async fn measure(plan: &Plan) -> Result<()> {
+    let mut ready = Vec::new();
+    for _ in 0..if plan.quick { 3 } else { 11 } {
+        ready.push(Server::start(plan.fresh()?.path())?.ready_ms);
+    }
+    plan.report("server.ready_ms", median(ready), "ms");
+    for concurrency in [64, 512] {
+        let directory = plan.fresh()?;
+        let server = Server::start(directory.path())?;
+        let onward = steps::with_ten_steps(Onward::connect(&server.url)).start().await?;
+        let served = cpu_of(server.process.id());
+        let measured = steps::load(plan, &onward, concurrency).await?;
+        plan.report(&format!("server.steps_per_s.c{concurrency}"), measured.steps_per_s, "1/s");
+        let span = if plan.quick { 3.5 } else { 8.5 };
+        let server_us = (cpu_of(server.process.id()) - served).as_secs_f64() * 1e6 / (measured.steps_per_s * span);
+        plan.report(&format!("server.cpu_us_per_step.c{concurrency}"), server_us, "us");
+        plan.report(&format!("server.worker_cpu_us_per_step.c{concurrency}"), measured.cpu_us_per_step, "us");
+        onward.shutdown().await;
+    }
+    let directory = plan.fresh()?;
+    let server = Server::start(directory.path())?;
+    let rounds = if plan.quick { 200 } else { 1_000 };
+    plan.report("server.signal_ms.p50", life::pokes(Onward::connect(&server.url), 0, rounds).await?, "ms");
+    idle(plan).await
+}
+
+async fn idle(plan: &Plan) -> Result<()> {
+    let directory = plan.fresh()?;
+    let server = Server::start(directory.path())?;
+    let process = server.process.id();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = cpu_of(process);
+    tokio::time::sleep(IDLE).await;
+    let spent = (cpu_of(process) - before).as_secs_f64() * 1_000.0 / IDLE.as_secs_f64();
+    plan.report("server.idle_rss_mb", resident_of(process) as f64 / (1_024.0 * 1_024.0), "MB");
+    plan.report("server.idle_cpu_ms_per_s", spent, "ms/s");
+    Ok(())
+}
