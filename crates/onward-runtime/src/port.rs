@@ -196,7 +196,8 @@ async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, loo
         }
         return;
     }
-    let request = ClaimRuns { worker: worker.profile.id.clone(), knows: worker.profile.knows.clone(), limit };
+    let (id, namespace, knows) = (worker.profile.id.clone(), worker.profile.namespace.clone(), worker.profile.knows.clone());
+    let request = ClaimRuns { worker: id, namespace, knows, limit };
     let window = runtime.hub().inboxes.begin_claim();
     // An error is no news: the next look comes with the fallback, and a store that is gone for good shows in the heartbeats.
     let Ok(mut runs) = store.claim_runs(request).await else { return };
@@ -240,8 +241,10 @@ async fn adopt(runtime: &Runtime, key: &RunKey) -> Result<bool, StoreError> {
 
 async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, looking: Looking<Task>) {
     let (profile, lease) = (&worker.profile, runtime.options().lease);
-    let (id, queues, kinds) = (profile.id.clone(), profile.queues.clone(), profile.task_kinds.clone());
-    let Ok(tasks) = runtime.store().claim_tasks(ClaimTasks { worker: id, queues, kinds, limit, lease }).await else { return };
+    let (id, namespace) = (profile.id.clone(), profile.namespace.clone());
+    let (queues, kinds) = (profile.queues.clone(), profile.task_kinds.clone());
+    let request = ClaimTasks { worker: id, namespace, queues, kinds, limit, lease };
+    let Ok(tasks) = runtime.store().claim_tasks(request).await else { return };
     for task in &tasks {
         worker.held.add(task);
         let long = worker.held.lease(&task.id, lease);

@@ -24,7 +24,7 @@ impl Runtime {
             if let Err(question) = self.hub().inboxes.ask(question) {
                 let head = self.read_head(key).await?;
                 let nobody = || RuntimeError::NoCompatibleWorker { kind: head.kind.clone(), version: head.version.clone() };
-                let worker = self.hub().workers.knowing(&head.kind, &head.version).ok_or_else(nobody)?;
+                let worker = self.hub().workers.knowing(&head).ok_or_else(nobody)?;
                 worker.questions.put([question]);
             }
             if let Ok(answer) = answered.await {

@@ -43,7 +43,7 @@ impl std::fmt::Display for WhyPending {
 impl Runtime {
     /// Why a run is pending, as far as the workers that have joined this runtime can tell; `None` for a run that is not.
     pub fn why_pending(&self, head: &RunHead) -> Option<WhyPending> {
-        let known = || self.hub().workers.know(head);
+        let known = || self.hub().workers.knowing(head).is_some();
         (head.status == Status::Pending).then(|| if known() { WhyPending::Queued } else { WhyPending::NoCompatibleWorker })
     }
 

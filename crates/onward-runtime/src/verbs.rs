@@ -174,7 +174,7 @@ struct Reservation {
 impl Reservation {
     fn make(runtime: &Runtime, run: &NewRun) -> Option<Reservation> {
         let hub = runtime.hub();
-        let (worker, seat) = hub.workers.seat_for(&run.started.kind, &run.started.version)?;
+        let (worker, seat) = hub.workers.seat_for(run)?;
         let ticket = hub.inboxes.reserve(&run.key, seat)?;
         Some(Reservation { runtime: runtime.clone(), worker, key: run.key.clone(), ticket, settled: false })
     }

@@ -3,14 +3,16 @@
 //! Must never call the store: hints come in here from the store's own thread. The worker's own side is [`crate::port`].
 //!
 //! Invariant W2: a worker holds at most `runs_max` runs at a time, counted from before the store is asked.
+//! Invariant W3 (S6): a worker is given, asked about and told of nothing but runs and tasks of its own namespace.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use onward_core::run::NewRun;
 use onward_core::task::Task;
-use onward_core::{Name, Record, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{Name, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::ClaimedRun;
 use tokio::sync::Notify;
 
@@ -25,6 +27,8 @@ use crate::supply::Supply;
 pub struct WorkerProfile {
     /// One life of a worker process; never used again.
     pub id: WorkerId,
+    /// Where its runs and tasks come from; it never hears of others (S6).
+    pub namespace: Namespace,
     /// The kinds and versions it has code for; `None` as version stands for runs without one.
     pub knows: Arc<BTreeMap<Name, Vec<Option<Name>>>>,
     pub task_kinds: Arc<Vec<Name>>,
@@ -79,11 +83,12 @@ impl Worker {
     }
 
     fn knows(&self, head: &RunHead) -> bool {
-        self.knows_kind(&head.kind, &head.version)
+        self.knows_kind(&head.key.namespace, &head.kind, &head.version)
     }
 
-    fn knows_kind(&self, kind: &Name, version: &Option<Name>) -> bool {
-        self.profile.knows.get(kind).is_some_and(|versions| versions.contains(version))
+    fn knows_kind(&self, namespace: &Namespace, kind: &Name, version: &Option<Name>) -> bool {
+        let WorkerProfile { namespace: own, knows, .. } = &self.profile;
+        own == namespace && knows.get(kind).is_some_and(|versions| versions.contains(version))
     }
 
     /// How long a worker elsewhere was not heard of.
@@ -156,24 +161,19 @@ impl Workers {
         self.all.write().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, worker));
     }
 
-    /// A seat at the least busy worker that can take a run of this kind.
-    pub fn seat_for(&self, kind: &Name, version: &Option<Name>) -> Option<(Arc<Worker>, Seat)> {
+    /// A seat at the least busy worker that can take the run.
+    pub fn seat_for(&self, run: &NewRun) -> Option<(Arc<Worker>, Seat)> {
+        let (namespace, kind, version) = (&run.key.namespace, &run.started.kind, &run.started.version);
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        let able = all.iter().filter(|worker| worker.knows_kind(kind, version) && !worker.away.load(Ordering::SeqCst));
+        let able = all.iter().filter(|worker| worker.knows_kind(namespace, kind, version) && !worker.away.load(Ordering::SeqCst));
         let worker = able.min_by_key(|worker| worker.seats.load(Ordering::SeqCst))?;
         Some((worker.clone(), worker.take_seats(1).pop()?))
     }
 
-    /// A worker that has code for this kind, however busy.
-    pub fn knowing(&self, kind: &Name, version: &Option<Name>) -> Option<Arc<Worker>> {
+    /// A worker that takes work and has code for the run, however busy it is.
+    pub fn knowing(&self, head: &RunHead) -> Option<Arc<Worker>> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        all.iter().find(|worker| worker.knows_kind(kind, version) && !worker.away.load(Ordering::SeqCst)).cloned()
-    }
-
-    /// Whether a worker that takes work has code for this kind and version, however busy it is.
-    pub fn know(&self, head: &RunHead) -> bool {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        all.iter().any(|worker| worker.knows(head) && !worker.away.load(Ordering::SeqCst))
+        all.iter().find(|worker| worker.knows(head) && !worker.away.load(Ordering::SeqCst)).cloned()
     }
 
     pub fn run_pending(&self, head: &RunHead) {
@@ -187,7 +187,10 @@ impl Workers {
     pub fn task_queued(&self, task: &Task) {
         self.each(|worker| {
             let profile = &worker.profile;
-            if profile.task_kinds.contains(&task.kind) && profile.queues.contains(&task.options.queue) {
+            if profile.namespace == task.id.run.namespace
+                && profile.task_kinds.contains(&task.kind)
+                && profile.queues.contains(&task.options.queue)
+            {
                 worker.tasks.want();
             }
         });

@@ -18,8 +18,7 @@ use crate::server::Server;
 
 pub(crate) use query::Query;
 
-/// The header that names the namespace.
-pub const NAMESPACE: &str = "onward-namespace";
+pub use onward_wire::grpc::NAMESPACE;
 
 pub(crate) struct Request {
     pub server: Server,

@@ -1,25 +1,36 @@
-//! Pending runs that nobody holds, one queue per kind and version.
+//! Pending runs that nobody holds, one queue per namespace, kind and version.
 //!
 //! Owns nothing that must be right: an entry is a hint that the claim checks. What must hold is the other direction, that every
 //! claimable run is either in a queue or will be found by the queue's scan of the table. Must never hold more than a bounded number of
-//! entries per queue, nor look at runs of kinds that the claiming worker does not know (L14).
+//! entries per queue, nor look at runs of other namespaces (S6) or of kinds that the claiming worker does not know (L14).
 
 use std::collections::{HashMap, VecDeque};
 
-use onward_core::Name;
+use onward_core::{Name, Namespace, RunHead};
 use onward_store::ClaimRuns;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// How many entries one queue holds before it relies on scans.
 const QUEUE_MAX: usize = 8192;
 const SCAN_PAGE: usize = 1024;
 
+/// The first namespace, kind and version with pending runs behind the given ones.
+const NEXT_QUEUE: &str = "SELECT ns, kind, version FROM runs WHERE status = 0 AND (ns, kind, version) > (?1, ?2, ?3)
+  ORDER BY ns, kind, version LIMIT 1";
+
+/// The pending runs of one queue behind a run.
+const PENDING_RUNS: &str = "SELECT rk FROM runs WHERE status = 0 AND ns = ?1 AND kind = ?2 AND version = ?3 AND rk > ?4
+  ORDER BY rk LIMIT ?5";
+
 #[derive(Default)]
 pub(crate) struct Ready {
-    queues: HashMap<Name, HashMap<Option<Name>, Queue>>,
+    queues: HashMap<Namespace, Kinds>,
     /// Orders entries over all queues; what a scan finds is older than what was pushed.
     counter: u64,
 }
+
+/// The queues of one namespace.
+type Kinds = HashMap<Name, HashMap<Option<Name>, Queue>>;
 
 #[derive(Default)]
 struct Queue {
@@ -40,36 +51,29 @@ struct Entry {
 const PUSHED: u64 = 1 << 62;
 
 impl Ready {
-    /// Finds which kinds and versions have pending runs; their queues are filled when somebody asks.
+    /// Finds which namespaces, kinds and versions have pending runs; their queues are filled when somebody asks.
     pub fn load(db: &Connection) -> rusqlite::Result<Ready> {
         let mut ready = Ready::default();
-        let mut statement = db.prepare(
-            "SELECT kind, version FROM runs WHERE status = 0 AND (kind, version) > (?1, ?2) ORDER BY kind, version LIMIT 1",
-        )?;
-        let mut after = (String::new(), String::new());
+        let mut statement = db.prepare(NEXT_QUEUE)?;
+        let mut after = (String::new(), String::new(), String::new());
         loop {
-            let next = statement.query_map(params![after.0, after.1], |row| Ok((row.get(0)?, row.get(1)?)))?.next();
-            let Some(next) = next else { return Ok(ready) };
-            after = next?;
-            if let Ok(kind) = Name::new(&after.0) {
-                let version = Name::new(&after.1).ok();
-                ready.queues.entry(kind).or_default().insert(version, Queue { scan: Some(0), ..Queue::default() });
+            let (namespace, kind, version) = &after;
+            let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+            let Some(next) = statement.query_row(params![namespace, kind, version], row).optional()? else { return Ok(ready) };
+            after = next;
+            if let (Ok(namespace), Ok(kind)) = (Namespace::new(&after.0), Name::new(&after.1)) {
+                let versions = ready.queues.entry(namespace).or_default().entry(kind).or_default();
+                versions.insert(Name::new(&after.2).ok(), Queue { scan: Some(0), ..Queue::default() });
             }
         }
     }
 
-    /// Puts a run behind the others of its kind.
-    pub fn push(&mut self, kind: &Name, version: &Option<Name>, rk: i64) {
+    /// Puts a run behind the others of its namespace and kind.
+    pub fn push(&mut self, head: &RunHead, rk: i64) {
         self.counter += 1;
         let order = PUSHED + self.counter;
-        if !self.queues.contains_key(kind) {
-            self.queues.insert(kind.clone(), HashMap::new());
-        }
-        let Some(versions) = self.queues.get_mut(kind) else { return };
-        let queue = match versions.get_mut(version) {
-            Some(queue) => queue,
-            None => versions.entry(version.clone()).or_default(),
-        };
+        let kinds = self.queues.entry(head.key.namespace.clone()).or_default();
+        let queue = kinds.entry(head.kind.clone()).or_default().entry(head.version.clone()).or_default();
         if queue.scan.is_some() || queue.entries.len() >= QUEUE_MAX {
             // The scan finds it: either it is still to come, or it begins again.
             queue.scan.get_or_insert(0);
@@ -81,12 +85,13 @@ impl Ready {
 
     /// Takes the oldest entry that the worker knows. The caller checks whether it may be claimed, and asks again if not.
     pub fn pop(&mut self, db: &Connection, request: &ClaimRuns) -> rusqlite::Result<Option<i64>> {
+        let Some(kinds) = self.queues.get_mut(&request.namespace) else { return Ok(None) };
         let mut oldest: Option<(Entry, &Name, &Option<Name>)> = None;
         for (kind, versions) in request.knows.iter() {
-            let Some(queues) = self.queues.get_mut(kind) else { continue };
+            let Some(queues) = kinds.get_mut(kind) else { continue };
             for version in versions {
                 let Some(queue) = queues.get_mut(version) else { continue };
-                queue.fill(db, kind, version)?;
+                queue.fill(db, &request.namespace, kind, version)?;
                 if let Some(entry) = queue.entries.front()
                     && oldest.is_none_or(|(other, _, _)| entry.order < other.order)
                 {
@@ -95,7 +100,7 @@ impl Ready {
             }
         }
         let Some((entry, kind, version)) = oldest else { return Ok(None) };
-        if let Some(queue) = self.queues.get_mut(kind).and_then(|queues| queues.get_mut(version)) {
+        if let Some(queue) = kinds.get_mut(kind).and_then(|queues| queues.get_mut(version)) {
             queue.entries.pop_front();
         }
         Ok(Some(entry.rk))
@@ -103,16 +108,14 @@ impl Ready {
 }
 
 impl Queue {
-    fn fill(&mut self, db: &Connection, kind: &Name, version: &Option<Name>) -> rusqlite::Result<()> {
+    fn fill(&mut self, db: &Connection, namespace: &Namespace, kind: &Name, version: &Option<Name>) -> rusqlite::Result<()> {
         while self.entries.is_empty()
             && let Some(after) = self.scan
         {
-            let mut statement = db.prepare_cached(
-                "SELECT rk FROM runs WHERE status = 0 AND kind = ?1 AND version = ?2 AND rk > ?3 ORDER BY rk LIMIT ?4",
-            )?;
+            let mut statement = db.prepare_cached(PENDING_RUNS)?;
             let version = version.as_ref().map_or("", Name::as_str);
-            let found =
-                statement.query_map(params![kind.as_str(), version, after, SCAN_PAGE as i64], |row| row.get::<_, i64>(0))?;
+            let params = params![namespace.as_str(), kind.as_str(), version, after, SCAN_PAGE as i64];
+            let found = statement.query_map(params, |row| row.get::<_, i64>(0))?;
             for rk in found {
                 let rk = rk?;
                 self.entries.push_back(Entry { order: rk as u64, rk });
@@ -123,5 +126,30 @@ impl Queue {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write::tasks::READY_TASKS;
+
+    /// How SQLite goes about a statement on empty tables; plans never depend on what is in them.
+    fn plan(sql: &str) -> String {
+        let db = Connection::open_in_memory().expect("memory is there");
+        db.execute_batch(crate::schema::TABLES).expect("the tables can be made");
+        let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("the statement fits the tables");
+        let none = vec![None::<i64>; statement.parameter_count()];
+        let steps = statement.query_map(rusqlite::params_from_iter(none), |row| row.get::<_, String>(3));
+        steps.and_then(Iterator::collect::<Result<Vec<_>, _>>).expect("a plan is text").join("; ")
+    }
+
+    #[test]
+    fn a_claim_reads_no_row_of_another_namespace_kind_or_version() {
+        let (next, own) = ("(ns,kind,version)>(?,?,?)", "ns=? AND kind=? AND version=? AND rk>?");
+        assert_eq!(plan(NEXT_QUEUE), format!("SEARCH runs USING COVERING INDEX runs_pending ({next})"));
+        assert_eq!(plan(PENDING_RUNS), format!("SEARCH runs USING COVERING INDEX runs_pending ({own})"));
+        let own = "ns=? AND queue=? AND kind=?";
+        assert_eq!(plan(READY_TASKS), format!("SEARCH tasks USING COVERING INDEX tasks_ready ({own})"));
     }
 }

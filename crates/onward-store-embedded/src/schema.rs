@@ -33,7 +33,7 @@ const PAGE_BYTES: u64 = 8192;
 ///
 /// `events.n` is the number of commits in the run's log up to this row and `last` the index of the latest of them, so that a run's
 /// head is found from its last row. Versions and queues that are absent are the empty text, which no name can be.
-const TABLES: &str = "
+pub(crate) const TABLES: &str = "
 CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE runs(rk INTEGER PRIMARY KEY, root INTEGER NOT NULL, ns TEXT NOT NULL, id TEXT NOT NULL, generation INTEGER NOT NULL,
   current INTEGER NOT NULL, kind TEXT NOT NULL, version TEXT NOT NULL, status INTEGER NOT NULL, created INTEGER NOT NULL,
@@ -42,7 +42,7 @@ CREATE UNIQUE INDEX runs_key ON runs(id, ns, generation);
 CREATE INDEX runs_created ON runs(ns, created) WHERE current = 1;
 CREATE INDEX runs_kind ON runs(ns, kind, created) WHERE current = 1;
 CREATE INDEX runs_status ON runs(ns, status, created) WHERE current = 1;
-CREATE INDEX runs_pending ON runs(kind, version, rk) WHERE status = 0;
+CREATE INDEX runs_pending ON runs(ns, kind, version, rk) WHERE status = 0;
 CREATE INDEX runs_ended ON runs(kind, ended) WHERE current = 1 AND ended IS NOT NULL;
 CREATE INDEX runs_parent ON runs(parent_id, parent_ns) WHERE parent_id IS NOT NULL;
 CREATE TABLE events(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, idx INTEGER NOT NULL, at INTEGER NOT NULL, n INTEGER NOT NULL,
@@ -52,10 +52,11 @@ CREATE TABLE slots(root INTEGER NOT NULL, key TEXT NOT NULL, token TEXT NOT NULL
   PRIMARY KEY(root, key)) WITHOUT ROWID;
 CREATE TABLE timers(rk INTEGER NOT NULL, place BLOB NOT NULL, due INTEGER NOT NULL, PRIMARY KEY(rk, place)) WITHOUT ROWID;
 CREATE INDEX timers_due ON timers(due, rk, place);
-CREATE TABLE tasks(tk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, place BLOB NOT NULL, queue TEXT NOT NULL, kind TEXT NOT NULL,
-  priority INTEGER NOT NULL, state INTEGER NOT NULL, visible INTEGER NOT NULL, due INTEGER, data BLOB NOT NULL, blobs BLOB);
+CREATE TABLE tasks(tk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, place BLOB NOT NULL, ns TEXT NOT NULL, queue TEXT NOT NULL,
+  kind TEXT NOT NULL, priority INTEGER NOT NULL, state INTEGER NOT NULL, visible INTEGER NOT NULL, due INTEGER,
+  data BLOB NOT NULL, blobs BLOB);
 CREATE UNIQUE INDEX tasks_run ON tasks(rk, place);
-CREATE INDEX tasks_ready ON tasks(queue, kind, priority DESC, visible, tk) WHERE state = 0;
+CREATE INDEX tasks_ready ON tasks(ns, queue, kind, priority DESC, visible, tk) WHERE state = 0;
 CREATE INDEX tasks_delayed ON tasks(visible, tk) WHERE state = 3;
 CREATE INDEX tasks_due ON tasks(due, tk) WHERE due IS NOT NULL;
 CREATE TABLE waits(wk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, place BLOB NOT NULL, ns TEXT NOT NULL, id TEXT NOT NULL,

@@ -8,4 +8,4 @@ mod claim;
 mod delete;
 mod effects;
 mod expire;
-mod tasks;
+pub(crate) mod tasks;

@@ -235,7 +235,7 @@ impl<'c> Writer<'c> {
             Undo::Dropped(key, rk, lease) => (key, rk, !leases.restore(rk, &lease)),
         };
         if let Some(hot) = self.heads.cached(&key).filter(|_| free) {
-            self.ready.push(&hot.head.kind, &hot.head.version, rk);
+            self.ready.push(&hot.head, rk);
         }
     }
 

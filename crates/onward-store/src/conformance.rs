@@ -255,6 +255,14 @@ suite! { $
         a_head_is_what_its_log_says,
         random_operations_keep_every_invariant,
     }
+    namespaces {
+        a_worker_gets_only_runs_of_its_namespace,
+        a_worker_gets_only_tasks_of_its_namespace,
+        a_run_that_was_lost_goes_to_a_worker_of_its_namespace,
+        a_task_that_was_lost_goes_to_a_worker_of_its_namespace,
+        the_same_signal_wakes_only_the_run_it_was_sent_to,
+        what_waits_in_another_namespace_hides_nothing,
+    }
     versions {
         a_worker_gets_only_versions_it_knows,
     }

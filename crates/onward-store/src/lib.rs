@@ -66,7 +66,8 @@ pub trait Store: Send + Sync {
     /// then the wait that an answer needs.
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended>;
 
-    /// Leases up to `limit` pending runs that nobody holds, oldest first, each with a raised epoch.
+    /// Leases up to `limit` pending runs of one namespace that nobody holds, oldest first, each with a raised epoch. What waits in
+    /// other namespaces neither is leased nor delays it (S6).
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>>;
 
     /// Appends what a worker decided, unless somebody has claimed the run since: the epoch alone fences (L3, L7). The worker keeps
@@ -78,7 +79,7 @@ pub trait Store: Send + Sync {
     /// Gives a lease back. A lease that is lost already is no error.
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()>;
 
-    /// Leases up to `limit` visible tasks of the given kinds, by priority, then oldest first (L9).
+    /// Leases up to `limit` visible tasks of one namespace and the given kinds, by priority, then oldest first (L9, S6).
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>>;
 
     /// Takes a worker's word about the task it holds; the outcome becomes an input of the task's run in the same write.
@@ -163,6 +164,8 @@ pub struct ClaimedRun {
 #[derive(Debug, Clone)]
 pub struct ClaimRuns {
     pub worker: WorkerId,
+    /// The worker's own.
+    pub namespace: Namespace,
     /// The kinds and versions the worker has; `None` as version stands for runs without one.
     pub knows: Arc<BTreeMap<Name, Vec<Option<Name>>>>,
     pub limit: usize,
@@ -171,6 +174,8 @@ pub struct ClaimRuns {
 #[derive(Debug, Clone)]
 pub struct ClaimTasks {
     pub worker: WorkerId,
+    /// The worker's own.
+    pub namespace: Namespace,
     pub queues: Vec<Option<Name>>,
     pub kinds: Arc<Vec<Name>>,
     pub limit: usize,

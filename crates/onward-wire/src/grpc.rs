@@ -15,6 +15,9 @@ pub trait Method: 'static {
     type Reply: Message + Field + Send + Sync + 'static;
 }
 
+/// The header that names the namespace of a call or stream; without it, the default one.
+pub const NAMESPACE: &str = "onward-namespace";
+
 /// The worker's stream.
 pub const CONNECT: &str = "/onward.v1.Workers/Connect";
 

@@ -90,6 +90,16 @@ impl Builder {
         }
     }
 
+    /// Where this process starts runs, looks for them and works on them; `default` otherwise. Whatever belongs to another namespace
+    /// is out of its sight, and the same id names another run there.
+    pub fn namespace(mut self, namespace: &str) -> Builder {
+        match Namespace::new(namespace) {
+            Ok(namespace) => self.namespace = namespace,
+            Err(error) => drop(self.registry.mistake.get_or_insert(error.into())),
+        }
+        self
+    }
+
     /// Registers a workflow under its typed name.
     pub fn register<I, O, F, Fut>(self, name: &Workflow<I, O>, workflow: F) -> Builder
     where
@@ -243,6 +253,7 @@ impl Builder {
         self.worker.cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);
         let profile = WorkerProfile {
             id: WorkerId::new(format!("{}-{:016x}", std::process::id(), random_u64()))?,
+            namespace: self.namespace.clone(),
             knows: Arc::new(self.registry.knows()),
             task_kinds: Arc::new(self.registry.tasks.keys().cloned().collect()),
             queues: self.queues,
@@ -257,9 +268,10 @@ impl Builder {
             }
             #[cfg(feature = "remote")]
             Place::Server(url) => {
-                let channel = Channel::new(&url)?;
+                let channel = Channel::new(&url, &self.namespace)?;
                 // A connection of its own: calls that wait for a run's end must not keep the worker from coming back.
-                let link = Arc::new(RemoteLink::connect(Channel::new(&url)?, profile, self.registry.offers()));
+                let own = Channel::new(&url, &self.namespace)?;
+                let link = Arc::new(RemoteLink::connect(own, profile, self.registry.offers()));
                 link.welcomed().await.map_err(|error| unreachable(&url, error))?;
                 let (worker, loops) = start_worker(link, self.registry, self.worker)?;
                 return Ok(Onward::remote(Arc::new(RemoteDoor::new(channel)), self.namespace, worker, loops));

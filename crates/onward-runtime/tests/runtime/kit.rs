@@ -181,6 +181,7 @@ pub fn open_diary(worker: &WorkerPort, held: &Held) -> Arc<Diary> {
 pub fn profile(id: &str, runs_max: usize) -> WorkerProfile {
     WorkerProfile {
         id: WorkerId::new(id).unwrap(),
+        namespace: Namespace::default(),
         knows: Arc::new(BTreeMap::from([(name("order"), vec![None])])),
         task_kinds: Arc::new(vec![name("mail")]),
         queues: vec![None],

@@ -5,6 +5,7 @@
 //! - Q2 (S4): a worker commits, releases and pauses only runs that this session has given to it, and reports only such tasks.
 //! - Q3: of two connections of one worker the later one is served; the earlier one ends.
 //! - Q4: a worker that was silent for its lease has lost everything, whether it is connected or not (F13).
+//! - Q5 (S6): a worker belongs to the namespace of its connection; for what it says about runs of others, there is no such run.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use onward_core::task::{TaskId, TaskReport};
-use onward_core::{Epoch, Name, Namespace, RunKey};
+use onward_core::{Epoch, Name, NameError, Namespace, RunKey, WorkerId};
 use onward_runtime::{Emitted, Link, Question, Runtime, WorkerPort, WorkerProfile};
 use onward_store::{ClaimedRun, StoreError};
 use onward_wire::worker as wire;
@@ -71,7 +72,7 @@ pub(crate) struct Connection {
 
 impl Session {
     pub fn begin(runtime: &Runtime, namespace: Namespace, hello: &wire::Hello) -> Result<Arc<Session>, Problem> {
-        let invalid = |error: onward_core::NameError| Problem::new("name_invalid", error.to_string(), None);
+        let invalid = |error: NameError| Problem::new("name_invalid", error.to_string(), None);
         let version = |version: &String| -> Result<Option<Name>, Problem> {
             if version.is_empty() { Ok(None) } else { Name::new(version).map(Some).map_err(invalid) }
         };
@@ -80,7 +81,8 @@ impl Session {
             knows.insert(kind.kind.clone(), kind.versions.iter().map(version).collect::<Result<Vec<_>, _>>()?);
         }
         let profile = WorkerProfile {
-            id: hello.worker.clone(),
+            id: known_as(&namespace, &hello.worker).map_err(invalid)?,
+            namespace: namespace.clone(),
             knows: Arc::new(knows),
             task_kinds: Arc::new(hello.task_kinds.clone()),
             queues: hello.queues.iter().map(version).collect::<Result<Vec<_>, _>>()?,
@@ -239,6 +241,10 @@ impl Session {
     /// Does what one frame asks for. Answers come later, in any order.
     pub fn handle(self: &Arc<Session>, frame: WorkerFrame) {
         self.port.heard();
+        if let Some((run, request)) = about(&frame).filter(|(run, _)| run.namespace != self.namespace) {
+            let missing = StoreError::RunNotFound { key: run.clone() };
+            return request.into_iter().for_each(|request| self.reply(request, Err(of_store(&missing)))); // Q5
+        }
         match frame {
             WorkerFrame::Hello(_) | WorkerFrame::Heartbeat(_) => {}
             WorkerFrame::Credit(wire::Credit { runs, tasks }) => {
@@ -277,9 +283,6 @@ impl Session {
                 self.answer(request, async move { paused.await.map(|()| (Said::Done(wire::Done {}), None)) });
             }
             WorkerFrame::ReadLog(wire::ReadLog { request, run, generation, from, limit }) => {
-                if run.namespace != self.namespace {
-                    return self.reply(request, Err(of_store(&StoreError::RunNotFound { key: run })));
-                }
                 let limit = (limit as usize).clamp(1, PAGE);
                 let records = Link::read_log(&self.port, run, generation, from, limit);
                 self.answer(request, async move { records.await.map(|records| (Said::Log(wire::Log { records }), None)) });
@@ -304,11 +307,7 @@ impl Session {
                     drop(question.answer.send(answer)); // who asked may have gone
                 }
             }
-            WorkerFrame::Emit(wire::Emit { run, name, value }) => {
-                if run.namespace == self.namespace {
-                    Link::emit(&self.port, &run, Emitted { name, value });
-                }
-            }
+            WorkerFrame::Emit(wire::Emit { run, name, value }) => Link::emit(&self.port, &run, Emitted { name, value }),
             WorkerFrame::Leave(wire::Leave { request }) => {
                 let session = self.clone();
                 self.answer(request, async move {
@@ -403,6 +402,28 @@ impl Connection {
             }
             came.await;
         }
+    }
+}
+
+/// What the store calls the worker. It knows the workers of all namespaces by their ids, and the same id in two of them is two workers.
+fn known_as(namespace: &Namespace, worker: &WorkerId) -> Result<WorkerId, NameError> {
+    WorkerId::new(format!("{}:{namespace}:{worker}", namespace.as_str().len()))
+}
+
+/// The run that a frame is about, and the request that waits for an answer.
+fn about(frame: &WorkerFrame) -> Option<(&RunKey, Option<u64>)> {
+    match frame {
+        WorkerFrame::Commit(frame) => Some((&frame.commit.key, Some(frame.request))),
+        WorkerFrame::Release(frame) => Some((&frame.run, Some(frame.request))),
+        WorkerFrame::Pause(frame) => Some((&frame.run, Some(frame.request))),
+        WorkerFrame::ReadLog(frame) => Some((&frame.run, Some(frame.request))),
+        WorkerFrame::Report(frame) => Some((&frame.task.run, Some(frame.request))),
+        WorkerFrame::Emit(frame) => Some((&frame.run, None)),
+        WorkerFrame::Hello(_)
+        | WorkerFrame::Heartbeat(_)
+        | WorkerFrame::Credit(_)
+        | WorkerFrame::Answer(_)
+        | WorkerFrame::Leave(_) => None,
     }
 }
 

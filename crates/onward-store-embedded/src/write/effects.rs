@@ -73,7 +73,7 @@ impl Writer<'_> {
             return Ok(());
         }
         if status == Status::Pending && !was_claimable && !self.shared.leases.is_held(rk) {
-            self.ready.push(&hot.head.kind, &hot.head.version, rk);
+            self.ready.push(&hot.head, rk);
             if self.batch.heard {
                 self.batch.news.push(News::RunPending { head: hot.head.clone() });
             }

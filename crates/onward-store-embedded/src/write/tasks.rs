@@ -19,6 +19,11 @@ use crate::writer::Writer;
 /// The `state` of a queued task that is not visible yet; the other states are [`TaskState`]'s numbers.
 const DELAYED: u8 = 3;
 
+/// The tasks of one namespace, queue and kind that may be claimed, in the order in which they are.
+pub(crate) const READY_TASKS: &str =
+    "SELECT priority, visible, tk FROM tasks WHERE state = 0 AND ns = ?1 AND queue = ?2 AND kind = ?3
+  ORDER BY priority DESC, visible, tk LIMIT ?4";
+
 impl Writer<'_> {
     /// Writes a new task, or a changed one over itself, and tells who may want to know.
     pub(crate) fn put_task(&mut self, rk: i64, mut task: Task) -> Outcome<()> {
@@ -44,13 +49,14 @@ impl Writer<'_> {
             .optional()?;
         self.db
             .prepare_cached(
-                "INSERT INTO tasks(rk, place, queue, kind, priority, state, visible, due, data, blobs)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
-                 ON CONFLICT(rk, place) DO UPDATE SET state = ?6, visible = ?7, due = ?8, data = ?9, blobs = ?10",
+                "INSERT INTO tasks(rk, place, ns, queue, kind, priority, state, visible, due, data, blobs)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+                 ON CONFLICT(rk, place) DO UPDATE SET state = ?7, visible = ?8, due = ?9, data = ?10, blobs = ?11",
             )?
             .execute(params![
                 rk,
                 place,
+                task.id.run.namespace.as_str(),
                 task.options.queue.as_ref().map_or("", Name::as_str),
                 task.kind.as_str(),
                 task.options.priority,
@@ -96,15 +102,12 @@ impl Writer<'_> {
     pub(crate) fn claim_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<Task>> {
         self.show_delayed_tasks()?;
         let mut found: Vec<(Reverse<i32>, i64, i64)> = Vec::new();
-        let mut statement = self.db.prepare_cached(
-            "SELECT priority, visible, tk FROM tasks WHERE state = 0 AND queue = ?1 AND kind = ?2
-             ORDER BY priority DESC, visible, tk LIMIT ?3",
-        )?;
+        let mut statement = self.db.prepare_cached(READY_TASKS)?;
         for queue in &request.queues {
             for kind in request.kinds.iter() {
                 let queue = queue.as_ref().map_or("", Name::as_str);
                 let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
-                let rows = statement.query_map(params![queue, kind.as_str(), limit], |row| {
+                let rows = statement.query_map(params![request.namespace.as_str(), queue, kind.as_str(), limit], |row| {
                     Ok((Reverse(row.get(0)?), row.get(1)?, row.get(2)?))
                 })?;
                 for row in rows {

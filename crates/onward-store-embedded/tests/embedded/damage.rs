@@ -135,9 +135,10 @@ fn damage_in_any_page_is_an_error_with_a_name_and_never_a_panic_or_other_data() 
 /// Whatever does not name a run; answers are not looked at.
 fn ask_everything(store: &EmbeddedStore) -> Vec<StoreError> {
     let knows = [("order", vec![None]), ("parcel", vec![None])].map(|(kind, versions)| (name(kind), versions));
-    let runs = ClaimRuns { worker: worker(), knows: Arc::new(knows.into()), limit: 10 };
+    let runs = ClaimRuns { worker: worker(), namespace: Default::default(), knows: Arc::new(knows.into()), limit: 10 };
     let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));
-    let tasks = ClaimTasks { worker: worker(), queues, kinds, limit: 10, lease: Duration::from_secs(30) };
+    let tasks =
+        ClaimTasks { worker: worker(), namespace: Default::default(), queues, kinds, limit: 10, lease: Duration::from_secs(30) };
     let expired = Delete::Expired { retention: Default::default(), limit: 10 };
     let answers = [
         block_on(store.list_runs(RunQuery::default())).map(drop),

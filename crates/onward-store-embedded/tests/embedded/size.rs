@@ -27,7 +27,7 @@ fn start_many(store: &EmbeddedStore, kind: &str, count: usize) {
 }
 
 fn claim(store: &EmbeddedStore, kinds: &[&str], limit: usize) -> Vec<String> {
-    let request = ClaimRuns { worker: worker(), knows: knows(kinds), limit };
+    let request = ClaimRuns { worker: worker(), namespace: Default::default(), knows: knows(kinds), limit };
     let claimed = block_on(store.claim_runs(request)).unwrap();
     claimed.into_iter().map(|run| run.head.key.id.as_str().to_owned()).collect()
 }

@@ -120,7 +120,14 @@ impl Teller {
 
     fn claim_task(&mut self, store: &dyn Store) -> Result<(), StoreError> {
         let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));
-        let request = ClaimTasks { worker: worker(), queues, kinds, limit: 1, lease: Duration::from_secs(30) };
+        let request = ClaimTasks {
+            worker: worker(),
+            namespace: Default::default(),
+            queues,
+            kinds,
+            limit: 1,
+            lease: Duration::from_secs(30),
+        };
         self.task = block_on(store.claim_tasks(request))?.pop();
         Ok(())
     }

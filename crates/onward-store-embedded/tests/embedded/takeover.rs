@@ -24,7 +24,8 @@ fn claimed_and_left() -> (tempfile::TempDir, Options) {
 fn claim(store: &EmbeddedStore) -> Option<Task> {
     let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));
     let worker = WorkerId::new("next").unwrap();
-    block_on(store.claim_tasks(ClaimTasks { worker, queues, kinds, limit: 1, lease: Duration::from_secs(30) })).unwrap().pop()
+    let request = ClaimTasks { worker, namespace: Default::default(), queues, kinds, limit: 1, lease: Duration::from_secs(30) };
+    block_on(store.claim_tasks(request)).unwrap().pop()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use onward_core::run::Delivery;
 use onward_core::{Epoch, Index, Record, RunHead, RunKey};
 
 use super::block_on;
-use super::kit::hand_over;
+use super::kit::{hand_over, namespaces};
 use super::random::{Answer, Operation, Trace, World, perform};
 use crate::{Clock, DeletedQuery, DeliveryId, ManualClock, RunQuery, Store, WaitQuery};
 
@@ -95,14 +95,17 @@ fn sorted(deliveries: &[(DeliveryId, Delivery)]) -> Vec<Vec<u8>> {
 
 /// `heads` is what both stores had after the step before: only logs of runs that moved are read again.
 async fn compare_state(store: &dyn Store, reference: &dyn Store, heads: &mut BTreeMap<RunKey, RunHead>) {
-    let query = || RunQuery { limit: 1_000, ..Default::default() };
-    let runs = reference.list_runs(query()).await.unwrap().runs;
-    assert_eq!(plain_heads(store.list_runs(query()).await.unwrap().runs), plain_heads(runs.clone()));
-    let waits = || WaitQuery { limit: 1_000, ..Default::default() };
-    let expected = reference.list_waits(waits()).await.unwrap();
-    assert_eq!(store.list_waits(waits()).await.unwrap(), expected);
-    let deleted = || DeletedQuery { limit: 1_000, ..Default::default() };
-    assert_eq!(store.list_deleted(deleted()).await.unwrap(), reference.list_deleted(deleted()).await.unwrap());
+    let mut runs = Vec::new();
+    for namespace in namespaces() {
+        let query = || RunQuery { namespace: namespace.clone(), limit: 1_000, ..Default::default() };
+        let listed = reference.list_runs(query()).await.unwrap().runs;
+        assert_eq!(plain_heads(store.list_runs(query()).await.unwrap().runs), plain_heads(listed.clone()));
+        runs.extend(listed);
+        let waits = || WaitQuery { namespace: namespace.clone(), limit: 1_000, ..Default::default() };
+        assert_eq!(store.list_waits(waits()).await.unwrap(), reference.list_waits(waits()).await.unwrap());
+        let deleted = || DeletedQuery { namespace: namespace.clone(), limit: 1_000, ..Default::default() };
+        assert_eq!(store.list_deleted(deleted()).await.unwrap(), reference.list_deleted(deleted()).await.unwrap());
+    }
     let moved = runs.iter().filter(|head| heads.get(&head.key) != Some(head));
     for head in moved {
         for generation in head.generation.saturating_sub(1)..=head.generation {

@@ -97,7 +97,8 @@ pub async fn concurrent_claims_never_share_a_run(kit: Kit) {
             std::thread::spawn(move || {
                 let mut keys = Vec::new();
                 loop {
-                    let request = ClaimRuns { worker: worker(&format!("w{id}")), knows: knows.clone(), limit: 3 };
+                    let (worker, namespace) = (worker(&format!("w{id}")), Default::default());
+                    let request = ClaimRuns { worker, namespace, knows: knows.clone(), limit: 3 };
                     let claimed = block_on(store.claim_runs(request)).unwrap();
                     assert!(claimed.len() <= 3);
                     if claimed.is_empty() {

@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 
 use onward_core::{Event, Index, Log, Place, RunHead};
 
-use super::kit::Kit;
+use super::kit::{Kit, namespaces};
 use super::random::World;
 use crate::{RunQuery, Store, WaitQuery};
 
 /// L1, L3, L8, L10, L13 and L16 of every run there is.
 pub async fn check_invariants(kit: &Kit, world: &mut World) {
     let store = kit.store();
-    let runs = store.list_runs(RunQuery { limit: 1_000, ..Default::default() }).await.unwrap().runs;
+    let mut runs = Vec::new();
+    for namespace in namespaces() {
+        runs.extend(store.list_runs(RunQuery { namespace, limit: 1_000, ..Default::default() }).await.unwrap().runs);
+    }
     world.keep_counts_of(&runs);
     for head in runs {
         let log = kit.check_run(&head.key).await;
@@ -53,7 +56,8 @@ async fn check_waits(store: &dyn Store, head: &RunHead, log: &Log) {
             _ => {}
         }
     }
-    let query = WaitQuery { run: Some(head.key.clone()), limit: 1_000, ..Default::default() };
+    let (namespace, run) = (head.key.namespace.clone(), Some(head.key.clone()));
+    let query = WaitQuery { namespace, run, limit: 1_000, ..Default::default() };
     let listed = store.list_waits(query).await.unwrap();
     let listed: BTreeSet<Place> = listed.into_iter().map(|wait| wait.place).collect();
     assert_eq!(listed, open, "L16: open questions of {}", head.key);

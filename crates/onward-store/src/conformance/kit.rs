@@ -34,6 +34,11 @@ pub fn key(id: &str) -> RunKey {
     RunKey::new(Namespace::default(), RunId::new(id).unwrap())
 }
 
+/// The namespaces of stories that have more than one.
+pub fn namespaces() -> [Namespace; 2] {
+    [Namespace::default(), Namespace::new("other").unwrap()]
+}
+
 pub fn worker(id: &str) -> WorkerId {
     WorkerId::new(id).unwrap()
 }
@@ -236,8 +241,12 @@ impl Kit {
     }
 
     pub async fn claim(&self, by: &str) -> Vec<ClaimedRun> {
+        self.claim_in(Namespace::default(), by, 1_000).await
+    }
+
+    pub async fn claim_in(&self, namespace: Namespace, by: &str, limit: usize) -> Vec<ClaimedRun> {
         let knows: BTreeMap<Name, Vec<Option<Name>>> = KINDS.iter().map(|kind| (name(kind), vec![None])).collect();
-        let request = ClaimRuns { worker: worker(by), knows: Arc::new(knows), limit: 1_000 };
+        let request = ClaimRuns { worker: worker(by), namespace, knows: Arc::new(knows), limit };
         self.store().claim_runs(request).await.unwrap()
     }
 
@@ -278,8 +287,13 @@ impl Kit {
     }
 
     pub async fn claim_tasks(&self, by: &str, limit: usize) -> Vec<Task> {
+        self.claim_tasks_in(Namespace::default(), by, limit).await
+    }
+
+    pub async fn claim_tasks_in(&self, namespace: Namespace, by: &str, limit: usize) -> Vec<Task> {
         let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));
-        self.store().claim_tasks(ClaimTasks { worker: worker(by), queues, kinds, limit, lease: seconds(30) }).await.unwrap()
+        let request = ClaimTasks { worker: worker(by), namespace, queues, kinds, limit, lease: seconds(30) };
+        self.store().claim_tasks(request).await.unwrap()
     }
 
     pub async fn expire(&self) -> Expired {

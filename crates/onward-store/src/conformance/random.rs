@@ -10,7 +10,7 @@ use onward_core::event::{
 };
 use onward_core::run::{Commit, Committed, Input, NewRun, Refusal};
 use onward_core::task::{RetryPolicy, Task, TaskId, TaskOptions, TaskReport};
-use onward_core::{CommitId, Epoch, Event, Failure, Index, Place, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{CommitId, Epoch, Event, Failure, Index, Namespace, Place, RunHead, RunKey, Timestamp, WorkerId};
 
 use super::invariants::check_invariants;
 use super::kit::{
@@ -68,10 +68,10 @@ impl Drop for Trace {
 pub enum Operation {
     Start(Box<NewRun>, Option<WorkerId>),
     Append(RunKey, Box<Input>),
-    Claim(WorkerId),
+    Claim(WorkerId, Namespace),
     Commit(Box<Commit>),
     Release(RunKey, Epoch),
-    ClaimTasks(WorkerId),
+    ClaimTasks(WorkerId, Namespace),
     Report(TaskId, u32, TaskReport),
     Heartbeat(WorkerId, Duration),
     Expire,
@@ -116,10 +116,10 @@ pub async fn perform(store: &dyn Store, operation: &Operation) -> Answer {
             Answer::Started(Box::new(started))
         }),
         Operation::Append(key, input) => store.append_input(key, *input).await.map(Answer::Appended),
-        Operation::Claim(worker) => claim(store, worker).await.map(Answer::Claimed),
+        Operation::Claim(worker, namespace) => claim(store, worker, namespace).await.map(Answer::Claimed),
         Operation::Commit(commit) => store.commit(*commit).await.map(Answer::Committed),
         Operation::Release(key, epoch) => store.release_run(key, epoch).await.map(|()| Answer::Done),
-        Operation::ClaimTasks(worker) => claim_tasks(store, worker).await.map(Answer::Tasks),
+        Operation::ClaimTasks(worker, namespace) => claim_tasks(store, worker, namespace).await.map(Answer::Tasks),
         Operation::Report(task, claim, report) => {
             store.report_task(task, claim, report, seconds(30)).await.map(|()| Answer::Done)
         }
@@ -136,9 +136,11 @@ pub async fn perform(store: &dyn Store, operation: &Operation) -> Answer {
     answer.unwrap_or_else(|error| Answer::Refused(describe(&error)))
 }
 
-async fn claim(store: &dyn Store, worker: WorkerId) -> Result<Vec<ClaimedRun>, StoreError> {
+async fn claim(store: &dyn Store, worker: WorkerId, namespace: Namespace) -> Result<Vec<ClaimedRun>, StoreError> {
     let knows = BTreeMap::from([(name("order"), vec![None]), (name("parcel"), vec![None])]);
-    let mut claimed = store.claim_runs(ClaimRuns { worker, knows: knows.into(), limit: 1_000 }).await?;
+    let request = ClaimRuns { worker, namespace: namespace.clone(), knows: knows.into(), limit: 1_000 };
+    let mut claimed = store.claim_runs(request).await?;
+    assert!(claimed.iter().all(|run| run.head.key.namespace == namespace), "S6");
     for run in &mut claimed {
         if let Some(records) = run.records.take() {
             assert_eq!(store.read_log(run.head.key.clone(), None, Index(0), usize::MAX).await?, records);
@@ -148,10 +150,12 @@ async fn claim(store: &dyn Store, worker: WorkerId) -> Result<Vec<ClaimedRun>, S
     Ok(claimed)
 }
 
-async fn claim_tasks(store: &dyn Store, worker: WorkerId) -> Result<Vec<Task>, StoreError> {
+async fn claim_tasks(store: &dyn Store, worker: WorkerId, namespace: Namespace) -> Result<Vec<Task>, StoreError> {
     let kinds = vec![name("mail")].into();
-    let request = ClaimTasks { worker, queues: vec![None, Some(name("fast"))], kinds, limit: 1_000, lease: seconds(30) };
+    let (own, queues) = (namespace.clone(), vec![None, Some(name("fast"))]);
+    let request = ClaimTasks { worker, namespace, queues, kinds, limit: 1_000, lease: seconds(30) };
     let mut tasks = store.claim_tasks(request).await?;
+    assert!(tasks.iter().all(|task| task.id.run.namespace == own), "S6");
     let order: Vec<_> = tasks.iter().map(|task| (std::cmp::Reverse(task.options.priority), task.visible_at)).collect();
     assert!(order.is_sorted(), "L21");
     tasks.sort_by(|a, b| a.id.cmp(&b.id));
@@ -224,7 +228,12 @@ impl World {
     }
 
     fn run(&mut self) -> RunKey {
-        key(&format!("r{}", self.below(6)))
+        RunKey { namespace: self.namespace(), ..key(&format!("r{}", self.below(4))) }
+    }
+
+    fn namespace(&mut self) -> Namespace {
+        let [default, other] = kit::namespaces();
+        if self.below(2) == 0 { default } else { other }
     }
 
     fn worker(&mut self) -> WorkerId {
@@ -254,10 +263,10 @@ impl World {
         match self.below(100) {
             0..12 => self.start(),
             12..32 => self.append(),
-            32..42 => Operation::Claim(self.worker()),
+            32..42 => Operation::Claim(self.worker(), self.namespace()),
             42..66 => self.commit(store, now).await,
             66..68 => self.release(),
-            68..73 => Operation::ClaimTasks(self.worker()),
+            68..73 => Operation::ClaimTasks(self.worker(), self.namespace()),
             73..80 => self.report(),
             80..84 => {
                 let lease = seconds(5 + self.below(20));
@@ -271,7 +280,8 @@ impl World {
     }
 
     fn start(&mut self) -> Operation {
-        let mut run = kit::new_run(self.run().id.as_str());
+        let key = self.run();
+        let mut run = NewRun { key: key.clone(), ..kit::new_run(key.id.as_str()) };
         if self.below(10) == 0 {
             run.started.input = json("2");
         }
@@ -319,7 +329,7 @@ impl World {
             self.stale[position].clone()
         } else {
             let Some(position) = (!self.held.is_empty()).then(|| self.below(self.held.len() as u64) as usize) else {
-                return Operation::Claim(self.worker());
+                return Operation::Claim(self.worker(), self.namespace());
             };
             self.held.values().nth(position).expect("the position is in the map").clone()
         };
@@ -406,7 +416,7 @@ impl World {
 
     fn report(&mut self) -> Operation {
         if self.tasks.is_empty() {
-            return Operation::ClaimTasks(self.worker());
+            return Operation::ClaimTasks(self.worker(), self.namespace());
         }
         let position = self.below(self.tasks.len() as u64) as usize;
         let (task, report) = match self.below(6) {
@@ -425,10 +435,10 @@ impl World {
                 started.claimed.iter().for_each(|claimed| self.take_lease(claimed));
             }
             (Operation::Append(key, input), Answer::Appended(appended)) => self.learn_signal(key, Some(input), Some(appended)),
-            (Operation::Claim(_), Answer::Claimed(claimed)) => claimed.iter().for_each(|claimed| self.take_lease(claimed)),
+            (Operation::Claim(..), Answer::Claimed(claimed)) => claimed.iter().for_each(|claimed| self.take_lease(claimed)),
             (Operation::Commit(commit), Answer::Committed(committed)) => self.learn_commit(commit, *committed),
             (Operation::Commit(commit), Answer::Refused(why)) => self.learn_refusal(commit, why),
-            (Operation::ClaimTasks(_), Answer::Tasks(tasks)) => self.tasks.extend(tasks.iter().cloned()),
+            (Operation::ClaimTasks(..), Answer::Tasks(tasks)) => self.tasks.extend(tasks.iter().cloned()),
             (Operation::Delete(key), Answer::Count(_)) => self.forget_run(key),
             (Operation::DeleteExpired(_), Answer::Count(_)) => {
                 // Whichever went: a lease of theirs is no longer worth trying.

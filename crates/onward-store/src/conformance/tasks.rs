@@ -123,7 +123,7 @@ pub async fn a_worker_gets_only_its_kinds_and_queues(kit: Kit) {
         let queues = queues.into_iter().map(|queue| queue.map(name)).collect();
         let (store, worker) = (kit.store(), worker("t"));
         async move {
-            let request = ClaimTasks { worker, queues, kinds, limit: 10, lease: seconds(30) };
+            let request = ClaimTasks { worker, namespace: Default::default(), queues, kinds, limit: 10, lease: seconds(30) };
             let tasks = store.claim_tasks(request).await.unwrap();
             tasks.into_iter().map(|task| task.id.place).collect::<Vec<_>>()
         }
@@ -154,7 +154,7 @@ pub async fn concurrent_claims_never_share_a_task(kit: Kit) {
                 let mut count = 0;
                 loop {
                     let (worker, kinds) = (worker(&format!("t{id}")), Arc::new(vec![name("mail")]));
-                    let request = ClaimTasks { worker, queues: vec![None], kinds, limit: 3, lease: seconds(30) };
+                    let request = ClaimTasks { worker, namespace: Default::default(), queues: vec![None], kinds, limit: 3, lease: seconds(30) };
                     let tasks = block_on(store.claim_tasks(request)).unwrap();
                     if tasks.is_empty() {
                         return count;

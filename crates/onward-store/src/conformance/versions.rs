@@ -24,7 +24,7 @@ pub async fn a_worker_gets_only_versions_it_knows(kit: Kit) {
 async fn claim(kit: &Kit, kind: &str, versions: &[Option<&str>]) -> Vec<ClaimedRun> {
     let versions: Vec<Option<Name>> = versions.iter().map(|version| version.map(name)).collect();
     let knows = Arc::new(BTreeMap::from([(name(kind), versions)]));
-    kit.store().claim_runs(ClaimRuns { worker: worker("w"), knows, limit: 10 }).await.unwrap()
+    kit.store().claim_runs(ClaimRuns { worker: worker("w"), namespace: Default::default(), knows, limit: 10 }).await.unwrap()
 }
 
 fn ids(claimed: Vec<ClaimedRun>) -> Vec<String> {

@@ -15,7 +15,8 @@ impl State {
             .open_runs()
             .filter(|run| {
                 let head = run.head();
-                request.knows.get(&head.kind).is_some_and(|versions| versions.contains(&head.version)) // L14
+                head.key.namespace == request.namespace // S6
+                    && request.knows.get(&head.kind).is_some_and(|versions| versions.contains(&head.version)) // L14
             })
             .filter_map(|run| Some((run.claimable_since?, run.head().key.clone())))
             .collect();

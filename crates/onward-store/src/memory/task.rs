@@ -51,6 +51,7 @@ impl State {
                 let task = &queued.task;
                 task.state == TaskState::Queued
                     && task.visible_at <= now
+                    && task.id.run.namespace == request.namespace // S6
                     && request.kinds.contains(&task.kind)
                     && request.queues.contains(&task.options.queue)
             })

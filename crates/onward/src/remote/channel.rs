@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use onward_core::RunKey;
+use onward_core::{Namespace, RunKey};
 use onward_runtime::RuntimeError;
 use onward_wire::api::{EmittedValue, RunRequest};
-use onward_wire::grpc::{Method, Wire};
+use onward_wire::grpc::{Method, NAMESPACE, Wire};
 use onward_wire::worker::{ServerFrames, WorkerFrames};
 use tonic::Streaming;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::tokio_stream::Stream;
+use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
 
 use super::problem::from_status;
@@ -27,11 +28,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct Channel {
     inner: tonic::transport::Channel,
+    /// Goes with every call and stream.
+    namespace: MetadataValue<Ascii>,
 }
 
 impl Channel {
     /// Connects when it is first used, and again whenever the connection is lost.
-    pub fn new(url: &str) -> Result<Channel, Error> {
+    pub fn new(url: &str, namespace: &Namespace) -> Result<Channel, Error> {
         let wrong = |why: String| Error::ServerUrl { url: url.to_owned(), why };
         let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| wrong(error.to_string()))?;
         if !matches!(endpoint.uri().scheme_str(), Some("http" | "https")) {
@@ -45,14 +48,16 @@ impl Channel {
             .initial_stream_window_size(4 * 1024 * 1024)
             .initial_connection_window_size(16 * 1024 * 1024)
             .tcp_nodelay(true);
-        Ok(Channel { inner: endpoint.connect_lazy() })
+        // Any text without control characters is a header's value, also outside of ASCII.
+        let namespace = MetadataValue::try_from(namespace.as_str().as_bytes()).expect("a namespace has no control characters");
+        Ok(Channel { inner: endpoint.connect_lazy(), namespace })
     }
 
     pub async fn call<M: Method>(&self, request: M::Request) -> Result<M::Reply, RuntimeError> {
         let mut grpc = self.grpc();
         grpc.ready().await.map_err(|error| unreachable(&error))?;
         let (path, codec) = (PathAndQuery::from_static(M::PATH), Wire::<M::Request, M::Reply>::default());
-        let reply = grpc.unary(tonic::Request::new(request), path, codec).await;
+        let reply = grpc.unary(self.request(request), path, codec).await;
         reply.map(tonic::Response::into_inner).map_err(|status| from_status(&status))
     }
 
@@ -65,7 +70,7 @@ impl Channel {
         grpc.ready().await.map_err(|error| unreachable(&error))?;
         let path = PathAndQuery::from_static(onward_wire::grpc::CONNECT);
         let codec = Wire::<WorkerFrames, ServerFrames>::default();
-        let reply = grpc.streaming(tonic::Request::new(frames), path, codec).await;
+        let reply = grpc.streaming(self.request(frames), path, codec).await;
         reply.map(tonic::Response::into_inner).map_err(|status| from_status(&status))
     }
 
@@ -74,8 +79,14 @@ impl Channel {
         let mut grpc = self.grpc();
         grpc.ready().await.map_err(|error| unreachable(&error))?;
         let (path, codec) = (PathAndQuery::from_static(onward_wire::grpc::LISTEN), Wire::<RunRequest, EmittedValue>::default());
-        let reply = grpc.server_streaming(tonic::Request::new(RunRequest { run }), path, codec).await;
+        let reply = grpc.server_streaming(self.request(RunRequest { run }), path, codec).await;
         reply.map(tonic::Response::into_inner).map_err(|status| from_status(&status))
+    }
+
+    fn request<T>(&self, message: T) -> tonic::Request<T> {
+        let mut request = tonic::Request::new(message);
+        request.metadata_mut().insert(NAMESPACE, self.namespace.clone());
+        request
     }
 
     fn grpc(&self) -> tonic::client::Grpc<tonic::transport::Channel> {
