@@ -1,5 +1,6 @@
 //! The streams: a worker's, and what a run emits.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use axum::extract::Request as HttpRequest;
@@ -24,8 +25,8 @@ const MESSAGES_MAX: usize = 2;
 
 type Sent<T> = ReceiverStream<Result<T, Status>>;
 
-pub(super) async fn connect(server: Server, sessions: Arc<Sessions>, request: HttpRequest) -> Response {
-    let asker = match admit(&server, Scope::Work, request.headers()).await {
+pub(super) async fn connect(server: Server, scope: Scope, sessions: Arc<Sessions>, request: HttpRequest) -> Response {
+    let asker = match admit(&server, scope, request.headers()).await {
         Ok(asker) => asker,
         Err(status) => return refuse(status),
     };
@@ -72,19 +73,22 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
                         room.send(Ok(ServerFrames { frames }));
                     }
                 };
-                tokio::select! {
-                    () = up => {}
-                    () = down => {}
-                    () = server.closed() => {}
-                }
+                let problem = tokio::select! {
+                    () = up => return,
+                    () = down => return,
+                    () = server.closed() => return,
+                    problem = asker.pass.ended(&server) => problem,
+                };
+                // A worker that does not read is cut off without a reason.
+                drop(sender.try_send(Err(status_of(&problem))));
             });
             Ok(tonic::Response::new(ReceiverStream::new(receiver)))
         })
     }
 }
 
-pub(super) async fn listen(server: Server, request: HttpRequest) -> Response {
-    let asker = match admit(&server, Scope::Read, request.headers()).await {
+pub(super) async fn listen(server: Server, scope: Scope, request: HttpRequest) -> Response {
+    let asker = match admit(&server, scope, request.headers()).await {
         Ok(asker) => asker,
         Err(status) => return refuse(status),
     };
@@ -112,11 +116,16 @@ impl tonic::server::ServerStreamingService<RunRequest> for Listen {
             let mut emitted = server.runtime().listen(&key);
             let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
             tokio::spawn(async move {
+                let mut ended = pin!(asker.pass.ended(&server));
                 loop {
                     let value = tokio::select! {
                         value = emitted.recv() => value,
                         () = sender.closed() => return,
                         () = server.closed() => return,
+                        problem = &mut ended => {
+                            drop(sender.try_send(Err(status_of(&problem)))); // without a reason for who does not read
+                            return;
+                        }
                     };
                     match value {
                         Ok(onward_runtime::Emitted { name, value }) => {
