@@ -11,6 +11,8 @@ use onward_runtime::{Link, Options, Runtime, WorkerProfile};
 use onward_store::MemoryStore;
 use onward_store::{Clock, Store, SystemClock};
 use onward_store_embedded::EmbeddedStore;
+#[cfg(feature = "remote")]
+use onward_wire::ApiKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -42,6 +44,9 @@ pub struct Builder {
     worker: WorkerOptions,
     runs_max: usize,
     queues: Vec<Option<Name>>,
+    /// The text of the key, checked by [`Builder::start`].
+    #[cfg(feature = "remote")]
+    key: Option<String>,
 }
 
 impl Onward {
@@ -86,7 +91,18 @@ impl Builder {
             worker,
             runs_max: 10_000,
             queues: vec![None],
+            #[cfg(feature = "remote")]
+            key: None,
         }
+    }
+
+    /// The key that the server asks for; otherwise the one in the environment variable `ONWARD_KEY`, if there is one.
+    ///
+    /// Only for [`Onward::connect`]: a store in this process asks for none.
+    #[cfg(feature = "remote")]
+    pub fn key(mut self, key: impl Into<String>) -> Builder {
+        self.key = Some(key.into());
+        self
     }
 
     /// Registers a workflow under its typed name.
@@ -256,7 +272,9 @@ impl Builder {
             }
             #[cfg(feature = "remote")]
             Place::Server(url) => {
-                let channel = Channel::new(&url)?;
+                let key = self.key.or_else(|| std::env::var("ONWARD_KEY").ok().filter(|key| !key.is_empty()));
+                let key = key.map(|text| ApiKey::parse(text.trim()).map_err(Error::KeyInvalid)).transpose()?;
+                let channel = Channel::new(&url, key.as_ref())?;
                 let link: Arc<dyn Link> = Arc::new(RemoteLink::connect(channel.clone(), profile, self.registry.offers()));
                 let (worker, loops) = start_worker(link, self.registry, self.worker)?;
                 return Ok(Onward::remote(Arc::new(RemoteDoor::new(channel)), self.namespace, worker, loops));

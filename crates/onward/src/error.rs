@@ -26,6 +26,9 @@ pub enum Error {
     Convert { what: &'static str, source: serde_json::Error },
     #[error("`{url}` is not the address of a server: {why}")]
     ServerUrl { url: String, why: String },
+    #[cfg(feature = "remote")]
+    #[error("the key is not usable: {0}")]
+    KeyInvalid(onward_wire::key::ApiKeyError),
     #[error("the worker's threads could not be started")]
     Threads(#[source] std::io::Error),
 }
@@ -42,6 +45,8 @@ impl Error {
             Error::AnswerFailed { .. } => "answer_failed",
             Error::Convert { .. } => "value_invalid",
             Error::ServerUrl { .. } => "server_url_invalid",
+            #[cfg(feature = "remote")]
+            Error::KeyInvalid(_) => "key_invalid",
             Error::Threads(_) => "worker_not_started",
         }
     }

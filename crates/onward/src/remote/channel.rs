@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use onward_core::RunKey;
 use onward_runtime::RuntimeError;
+use onward_wire::ApiKey;
 use onward_wire::api::{EmittedValue, RunRequest};
 use onward_wire::grpc::{Method, Wire};
 use onward_wire::worker::{ServerFrames, WorkerFrames};
 use tonic::Streaming;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::tokio_stream::Stream;
+use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
 
 use super::problem::from_status;
@@ -27,11 +29,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct Channel {
     inner: tonic::transport::Channel,
+    /// Sent with everything; marked so that nobody prints it.
+    authorization: Option<MetadataValue<Ascii>>,
 }
 
 impl Channel {
     /// Connects when it is first used, and again whenever the connection is lost.
-    pub fn new(url: &str) -> Result<Channel, Error> {
+    pub fn new(url: &str, key: Option<&ApiKey>) -> Result<Channel, Error> {
         let wrong = |why: String| Error::ServerUrl { url: url.to_owned(), why };
         let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| wrong(error.to_string()))?;
         if !matches!(endpoint.uri().scheme_str(), Some("http" | "https")) {
@@ -45,14 +49,14 @@ impl Channel {
             .initial_stream_window_size(4 * 1024 * 1024)
             .initial_connection_window_size(16 * 1024 * 1024)
             .tcp_nodelay(true);
-        Ok(Channel { inner: endpoint.connect_lazy() })
+        Ok(Channel { inner: endpoint.connect_lazy(), authorization: key.map(authorization) })
     }
 
     pub async fn call<M: Method>(&self, request: M::Request) -> Result<M::Reply, RuntimeError> {
         let mut grpc = self.grpc();
         grpc.ready().await.map_err(|error| unreachable(&error))?;
         let (path, codec) = (PathAndQuery::from_static(M::PATH), Wire::<M::Request, M::Reply>::default());
-        let reply = grpc.unary(tonic::Request::new(request), path, codec).await;
+        let reply = grpc.unary(self.request(request), path, codec).await;
         reply.map(tonic::Response::into_inner).map_err(|status| from_status(&status))
     }
 
@@ -65,7 +69,7 @@ impl Channel {
         grpc.ready().await.map_err(|error| unreachable(&error))?;
         let path = PathAndQuery::from_static(onward_wire::grpc::CONNECT);
         let codec = Wire::<WorkerFrames, ServerFrames>::default();
-        let reply = grpc.streaming(tonic::Request::new(frames), path, codec).await;
+        let reply = grpc.streaming(self.request(frames), path, codec).await;
         reply.map(tonic::Response::into_inner).map_err(|status| from_status(&status))
     }
 
@@ -74,8 +78,17 @@ impl Channel {
         let mut grpc = self.grpc();
         grpc.ready().await.map_err(|error| unreachable(&error))?;
         let (path, codec) = (PathAndQuery::from_static(onward_wire::grpc::LISTEN), Wire::<RunRequest, EmittedValue>::default());
-        let reply = grpc.server_streaming(tonic::Request::new(RunRequest { run }), path, codec).await;
+        let reply = grpc.server_streaming(self.request(RunRequest { run }), path, codec).await;
         reply.map(tonic::Response::into_inner).map_err(|status| from_status(&status))
+    }
+
+    /// A message with what goes along with every one.
+    fn request<T>(&self, message: T) -> tonic::Request<T> {
+        let mut request = tonic::Request::new(message);
+        if let Some(authorization) = &self.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
+        }
+        request
     }
 
     fn grpc(&self) -> tonic::client::Grpc<tonic::transport::Channel> {
@@ -83,6 +96,13 @@ impl Channel {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
     }
+}
+
+fn authorization(key: &ApiKey) -> MetadataValue<Ascii> {
+    let text = format!("Bearer {}", key.reveal());
+    let mut value = MetadataValue::try_from(text).expect("a key has letters and digits only");
+    value.set_sensitive(true);
+    value
 }
 
 fn unreachable(error: &dyn std::error::Error) -> RuntimeError {
