@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use crate::args::Global;
 use crate::directory::own_command;
 use crate::output::{Style, escape, print_json, say};
-use crate::serving::{PORT, Place, Serving, TraceArgs, told_to_stop};
+use crate::serving::{KeysArgs, PORT, Place, Serving, TraceArgs, told_to_stop};
 
 /// How long a child may take to end after it was asked to.
 const CHILD_PATIENCE: Duration = Duration::from_secs(5);
@@ -31,6 +31,8 @@ pub struct DevArgs {
     #[arg(long)]
     open: bool,
     #[command(flatten)]
+    keys: KeysArgs,
+    #[command(flatten)]
     trace: TraceArgs,
     /// A program to run with ONWARD_URL set; the server ends with it
     #[arg(last = true, value_name = "COMMAND")]
@@ -40,7 +42,9 @@ pub struct DevArgs {
 pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let place = if args.ephemeral { Place::Memory } else { Place::Directory(global.directory()) };
     let address = SocketAddr::from(([127, 0, 0, 1], args.port));
-    let serving = Serving::start(address, place.clone(), args.trace.trace()).await?;
+    let trace = args.trace.trace();
+    let keys = args.keys.open(&place, &trace)?;
+    let serving = Serving::start(address, place.clone(), keys, trace).await?;
     let url = serving.url.clone();
     if global.json {
         print_json(&serde_json::json!({"url": url}))?;

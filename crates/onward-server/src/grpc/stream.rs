@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use axum::extract::Request as HttpRequest;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use onward_store::StoreError;
 use onward_wire::api::{EmittedValue, RunRequest};
@@ -81,6 +82,10 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
                 };
                 // A worker that does not read is cut off without a reason.
                 drop(sender.try_send(Err(status_of(&problem))));
+                // One whose key is good no more does not come back. Keys that cannot be read may be readable soon.
+                if problem.status != StatusCode::SERVICE_UNAVAILABLE {
+                    session.end().await;
+                }
             });
             Ok(tonic::Response::new(ReceiverStream::new(receiver)))
         })
