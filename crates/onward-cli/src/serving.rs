@@ -156,13 +156,14 @@ fn raise_file_limit() {
     }
 }
 
-/// Returns when somebody wants this process to stop: Ctrl-C or SIGTERM.
-pub async fn told_to_stop() {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+/// Returns when somebody wants this process to stop: Ctrl-C or SIGTERM. Listens from the call on, not from the first poll.
+pub fn told_to_stop() -> impl Future<Output = ()> {
+    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return std::future::pending().await };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
     }
 }

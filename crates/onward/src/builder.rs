@@ -273,7 +273,8 @@ impl Builder {
             #[cfg(feature = "remote")]
             Place::Server(url) => {
                 let key = self.key.or_else(|| std::env::var("ONWARD_KEY").ok().filter(|key| !key.is_empty()));
-                let key = key.map(|text| ApiKey::parse(text.trim()).map_err(Error::KeyInvalid)).transpose()?;
+                let key = key.map(|text| ApiKey::parse(text.trim())).transpose();
+                let key = key.map_err(|error| Error::KeyInvalid { why: error.to_string() })?;
                 let channel = Channel::new(&url, key.as_ref())?;
                 let link: Arc<dyn Link> = Arc::new(RemoteLink::connect(channel.clone(), profile, self.registry.offers()));
                 let (worker, loops) = start_worker(link, self.registry, self.worker)?;

@@ -46,6 +46,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let keys = args.keys.open(&place, &trace)?;
     let serving = Serving::start(address, place.clone(), keys, trace).await?;
     let url = serving.url.clone();
+    let told = told_to_stop();
     if global.json {
         print_json(&serde_json::json!({"url": url}))?;
     } else {
@@ -55,7 +56,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
         open(&url);
     }
     let Some(mut child) = spawn(&args.command, &url)? else {
-        serving.run(told_to_stop()).await;
+        serving.run(told).await;
         return Ok(ExitCode::SUCCESS);
     };
     let mut ended = None;
@@ -63,7 +64,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
         tokio::select! {
             status = child.wait() => ended = status.ok(),
             // The child goes first: it may have something left to say to the server.
-            () = told_to_stop() => stop(&mut child).await,
+            () = told => stop(&mut child).await,
         }
     };
     serving.run(shutdown).await;

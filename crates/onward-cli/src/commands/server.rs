@@ -45,11 +45,12 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
         trace.say(Level::Warn, "keys and data travel unencrypted: let a proxy with TLS stand before it", &[]);
     }
     let serving = Serving::start(args.listen, place.clone(), keys, trace.clone()).await?;
+    let told = told_to_stop();
     trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &place)]);
     if global.json {
         print_json(&serde_json::json!({"url": serving.url}))?;
     }
-    serving.run(told_to_stop()).await;
+    serving.run(told).await;
     trace.say(Level::Info, "stopped", &[]);
     Ok(ExitCode::SUCCESS)
 }
