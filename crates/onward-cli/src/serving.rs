@@ -8,13 +8,17 @@ mod opened;
 use std::future::Future;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use onward_runtime::{Background, Runtime};
+use onward_server::keys::{KEYS, KeyFileError};
 use onward_server::trace::{Format, Level, Trace};
-use onward_server::{Options, Server, grpc, router_with, serve};
+use onward_server::{Hosts, Keys, Options, Server, grpc, router_with, serve};
+use onward_store::SystemClock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -74,6 +78,26 @@ impl TraceArgs {
     }
 }
 
+#[derive(Debug, Args)]
+pub struct KeysArgs {
+    /// The key file; otherwise onward.keys.json in the data directory, if there is one
+    #[arg(long, value_name = "FILE")]
+    keys: Option<PathBuf>,
+}
+
+impl KeysArgs {
+    /// Who may come in. A file that is named must be there; the one of the directory may come later. Memory has none of its own.
+    pub fn open(&self, place: &Place, trace: &Trace) -> Result<Option<Arc<Keys>>, KeyFileError> {
+        let (clock, trace) = (Arc::new(SystemClock), trace.clone());
+        let keys = match (&self.keys, place) {
+            (Some(file), _) => Keys::open(file, clock, trace)?,
+            (None, Place::Directory(path)) => Keys::open_or_await(&path.join(KEYS), clock, trace)?,
+            (None, Place::Memory) => return Ok(None),
+        };
+        Ok(Some(Arc::new(keys)))
+    }
+}
+
 /// A server that is ready.
 pub struct Serving {
     pub url: String,
@@ -84,14 +108,21 @@ pub struct Serving {
 }
 
 impl Serving {
-    pub async fn start(address: SocketAddr, place: Place, trace: Trace) -> Result<Serving> {
+    /// Whoever calls this has seen to it that an address others can reach has keys (S1).
+    pub async fn start(address: SocketAddr, place: Place, keys: Option<Arc<Keys>>, trace: Trace) -> Result<Serving> {
         raise_file_limit();
         let listener = listen(address).await?;
         let url = format!("http://{}", listener.local_addr()?);
         let opened = Opened::open(place).await?;
         let runtime = Runtime::new(opened.store.clone(), opened.clock.clone(), onward_runtime::Options::default());
         let background = runtime.spawn();
-        let server = Server::new(runtime, Options { trace, probe: opened.probe.clone(), ..Options::default() });
+        // A foreign page that calls us by a name of its own has no key; without keys the name must tell it from us.
+        let hosts = if keys.as_ref().is_some_and(|keys| keys.has_usable()) { Hosts::Any } else { Hosts::Loopback };
+        let mut options = Options { hosts, trace, probe: opened.probe.clone(), ..Options::default() };
+        if let Some(keys) = keys {
+            options.auth = keys;
+        }
+        let server = Server::new(runtime, options);
         Ok(Serving { url, listener, server, background, opened })
     }
 
@@ -125,13 +156,14 @@ fn raise_file_limit() {
     }
 }
 
-/// Returns when somebody wants this process to stop: Ctrl-C or SIGTERM.
-pub async fn told_to_stop() {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+/// Returns when somebody wants this process to stop: Ctrl-C or SIGTERM. Listens from the call on, not from the first poll.
+pub fn told_to_stop() -> impl Future<Output = ()> {
+    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return std::future::pending().await };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
     }
 }

@@ -16,6 +16,7 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use onward_core::{Index, RunKey};
 
+use crate::auth::Pass;
 use crate::document::LogPosition;
 use crate::log_page;
 use crate::problem::Problem;
@@ -31,6 +32,8 @@ pub(crate) struct Attach {
     pub generation: Option<u32>,
     pub from: Index,
     pub until: Until,
+    /// What the reader was let in with; it reads for as long as that is good.
+    pub pass: Option<Pass>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,14 +45,14 @@ pub(crate) enum Until {
 }
 
 pub(crate) async fn attach(server: &Server, attach: Attach) -> Result<Response, Problem> {
-    let Attach { key, generation, from, until } = attach;
+    let Attach { key, generation, from, until, pass } = attach;
     // First the ear, then the look: what is appended in between is heard.
     let watch = server.runtime().watch_run(&key).await?;
     let at = LogPosition { generation: generation.unwrap_or(watch.generation()), from };
     // A generation that is not there is an error of the request, and can be told only before the stream begins.
     log_page::read(server.runtime(), &key, at, 1).await?;
     let (frames, sink) = frames::channel(server);
-    tokio::spawn(tail::Tail::new(server.clone(), key, watch, at, until, sink).run());
+    tokio::spawn(tail::Tail::new(server.clone(), key, watch, at, until, sink).run(pass));
     let mut response = Response::new(Body::new(frames));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -1,17 +1,24 @@
 //! Who may do what: the extension point for credentials.
 //!
-//! Every route names the scope it needs (see [`crate::ROUTES`]) and is asked about here before its handler runs. [`Open`] lets
-//! everybody in, which is why a server without credentials listens on loopback only (S1).
+//! Every route and every gRPC method names the scope it needs (see [`crate::ROUTES`] and [`crate::METHODS`]) and is asked about here
+//! before its handler runs, and again for as long as it lasts ([`Pass`]). [`Open`] lets everybody in, which is why a server without
+//! keys listens on loopback only (S1); [`crate::keys::Keys`] asks for a key.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::HeaderMap;
 use onward_core::Namespace;
 use serde::{Deserialize, Serialize};
 
-use crate::Problem;
+use crate::problem::{Problem, RequestError};
+use crate::server::Server;
+
+/// How often who has something open is asked about again.
+const PASS_PAUSE: Duration = Duration::from_secs(2);
 
 /// What a credential may be good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -31,6 +38,11 @@ pub enum Scope {
     Work,
     /// Everything else, such as deleting.
     Admin,
+}
+
+impl Scope {
+    pub const ALL: [Scope; 7] =
+        [Scope::Read, Scope::Start, Scope::Signal, Scope::Approve, Scope::Operate, Scope::Work, Scope::Admin];
 }
 
 impl fmt::Display for Scope {
@@ -62,11 +74,40 @@ pub struct Caller {
     pub name: Option<String>,
 }
 
-pub type AuthFuture<'a> = Pin<Box<dyn Future<Output = Result<Caller, Problem>> + Send + 'a>>;
+/// Why somebody is not let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nobody knows who asks. One word for every reason, so that none can be told from another (S3).
+    Unauthenticated,
+    /// It is known who asks, and they may not do this anywhere.
+    Scope { scope: Scope },
+    /// They may do it, but not in this namespace.
+    Namespace { namespace: Namespace },
+    /// It cannot be found out who asks.
+    Unavailable { why: String },
+}
 
-/// Decides whether a request goes on. Asked once per request, before its body is read; must fail closed.
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Problem {
+        match refusal {
+            Refusal::Unauthenticated => RequestError::Unauthenticated.into(),
+            Refusal::Scope { scope } => RequestError::NotAllowed { what: format!("the scope `{scope}`") }.into(),
+            Refusal::Namespace { namespace } => RequestError::NotAllowed { what: format!("the namespace `{namespace}`") }.into(),
+            Refusal::Unavailable { why } => RequestError::NotReady { why }.into(),
+        }
+    }
+}
+
+pub type AuthFuture<'a> = Pin<Box<dyn Future<Output = Result<Caller, Refusal>> + Send + 'a>>;
+
+/// Decides whether a request goes on. Asked before its body is read, and every few seconds while it lasts; must fail closed.
 pub trait Authenticate: Send + Sync {
     fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a>;
+
+    /// Why nobody can be let in, if that is so. Told to everybody.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Lets everybody do everything.
@@ -76,5 +117,38 @@ pub struct Open;
 impl Authenticate for Open {
     fn authenticate<'a>(&'a self, _: Ask<'a>) -> AuthFuture<'a> {
         Box::pin(std::future::ready(Ok(Caller::default())))
+    }
+}
+
+/// What somebody was let in with, kept for as long as what they asked for lasts.
+#[derive(Debug, Clone)]
+pub(crate) struct Pass {
+    pub scope: Scope,
+    pub namespace: Namespace,
+    pub headers: Arc<HeaderMap>,
+}
+
+impl Pass {
+    pub async fn check(&self, server: &Server) -> Result<Caller, Refusal> {
+        let Pass { scope, namespace, headers } = self;
+        server.options().auth.authenticate(Ask { scope: *scope, namespace, headers }).await
+    }
+
+    /// Returns when the pass is good no more: waits and streams end then (G3).
+    pub async fn ended(&self, server: &Server) -> Problem {
+        loop {
+            tokio::time::sleep(PASS_PAUSE).await;
+            if let Err(refusal) = self.check(server).await {
+                return refusal.into();
+            }
+        }
+    }
+}
+
+/// Like [`Pass::ended`]; for ever where nothing was asked for.
+pub(crate) async fn ended(pass: Option<&Pass>, server: &Server) -> Problem {
+    match pass {
+        Some(pass) => pass.ended(server).await,
+        None => std::future::pending().await,
     }
 }

@@ -1,6 +1,6 @@
 //! The gRPC door: the same verbs as over HTTP, and the workers' streams.
 //!
-//! Every method names the scope it needs in one table ([`methods`]). Messages are those of `onward-wire`; a refusal travels in the
+//! Every method names the scope it needs in one table ([`METHODS`]). Messages are those of `onward-wire`; a refusal travels in the
 //! details of the status. Must never decide.
 
 mod calls;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request as HttpRequest;
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::routing::{MethodRouter, post};
 use onward_wire::api;
-use onward_wire::grpc::{CONNECT, LISTEN, Method, Wire};
+use onward_wire::grpc::{CONNECT, LISTEN, Wire};
 use tonic::{Request, Status};
 
 use crate::Server;
-use crate::auth::{Ask, Caller, Scope};
+use crate::auth::{Caller, Pass, Scope};
 use crate::request;
 use crate::workers::Sessions;
 use problem::status_of;
@@ -31,67 +31,94 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub(crate) struct Asker {
     pub namespace: onward_core::Namespace,
     pub caller: Caller,
+    pub pass: Pass,
 }
+
+/// One method: what it is called, the scope it needs, and how it is served.
+pub struct Method {
+    /// `/onward.v1.Service/Method`.
+    pub path: &'static str,
+    pub scope: Scope,
+    serve: fn(Server, Scope) -> MethodRouter,
+}
+
+macro_rules! unary {
+    ($method:ident, $scope:ident, $call:ident) => {
+        Method {
+            path: <api::$method as onward_wire::grpc::Method>::PATH,
+            scope: Scope::$scope,
+            serve: |server, scope| unary::<api::$method, _>(server, scope, calls::$call),
+        }
+    };
+}
+
+/// All methods.
+pub static METHODS: &[Method] = &[
+    unary!(StartRun, Start, start_run),
+    unary!(ReadRun, Read, read_run),
+    unary!(WhyPending, Read, why_pending),
+    unary!(ListDeleted, Read, list_deleted),
+    unary!(ReadLog, Read, read_log),
+    unary!(WatchRun, Read, watch_run),
+    unary!(ListRuns, Read, list_runs),
+    unary!(SignalRun, Signal, signal_run),
+    unary!(CancelRun, Operate, cancel_run),
+    unary!(TerminateRun, Operate, terminate_run),
+    unary!(PauseRun, Operate, pause_run),
+    unary!(ResumeRun, Operate, resume_run),
+    unary!(DeleteRun, Admin, delete_run),
+    unary!(UpdateRun, Signal, update_run),
+    unary!(QueryRun, Read, query_run),
+    unary!(ListApprovals, Read, list_approvals),
+    unary!(DecideApproval, Approve, decide_approval),
+    unary!(ResolvePromise, Signal, resolve_promise),
+    Method {
+        path: LISTEN,
+        scope: Scope::Read,
+        serve: |server, scope| post(move |request: HttpRequest| stream::listen(server.clone(), scope, request)),
+    },
+    Method {
+        path: CONNECT,
+        scope: Scope::Work,
+        serve: |server, scope| {
+            let sessions = Arc::new(Sessions::default());
+            post(move |request: HttpRequest| stream::connect(server.clone(), scope, sessions.clone(), request))
+        },
+    },
+];
 
 /// The gRPC services, to be served beside HTTP ([`crate::router_with`]).
 pub fn grpc(server: &Server) -> Router {
-    let sessions = Arc::new(Sessions::default());
-    let connecting = server.clone();
-    methods(Router::new(), server)
-        .route(
-            LISTEN,
-            post({
-                let server = server.clone();
-                move |request: HttpRequest| stream::listen(server.clone(), request)
-            }),
-        )
-        .route(CONNECT, post(move |request: HttpRequest| stream::connect(connecting.clone(), sessions.clone(), request)))
-}
-
-/// Every unary method, with the scope it needs.
-fn methods(router: Router, server: &Server) -> Router {
-    let router = unary::<api::StartRun, _>(router, server, Scope::Start, calls::start_run);
-    let router = unary::<api::ReadRun, _>(router, server, Scope::Read, calls::read_run);
-    let router = unary::<api::WhyPending, _>(router, server, Scope::Read, calls::why_pending);
-    let router = unary::<api::ListDeleted, _>(router, server, Scope::Read, calls::list_deleted);
-    let router = unary::<api::ReadLog, _>(router, server, Scope::Read, calls::read_log);
-    let router = unary::<api::WatchRun, _>(router, server, Scope::Read, calls::watch_run);
-    let router = unary::<api::ListRuns, _>(router, server, Scope::Read, calls::list_runs);
-    let router = unary::<api::SignalRun, _>(router, server, Scope::Signal, calls::signal_run);
-    let router = unary::<api::CancelRun, _>(router, server, Scope::Operate, calls::cancel_run);
-    let router = unary::<api::TerminateRun, _>(router, server, Scope::Operate, calls::terminate_run);
-    let router = unary::<api::PauseRun, _>(router, server, Scope::Operate, calls::pause_run);
-    let router = unary::<api::ResumeRun, _>(router, server, Scope::Operate, calls::resume_run);
-    let router = unary::<api::DeleteRun, _>(router, server, Scope::Admin, calls::delete_run);
-    let router = unary::<api::UpdateRun, _>(router, server, Scope::Signal, calls::update_run);
-    let router = unary::<api::QueryRun, _>(router, server, Scope::Read, calls::query_run);
-    let router = unary::<api::ListApprovals, _>(router, server, Scope::Read, calls::list_approvals);
-    let router = unary::<api::DecideApproval, _>(router, server, Scope::Approve, calls::decide_approval);
-    unary::<api::ResolvePromise, _>(router, server, Scope::Signal, calls::resolve_promise)
+    METHODS.iter().fold(Router::new(), |router, method| router.route(method.path, (method.serve)(server.clone(), method.scope)))
 }
 
 /// Serves one method: who asks and whether they may comes first.
-fn unary<M: Method, Fut>(router: Router, server: &Server, scope: Scope, call: fn(Server, Asker, M::Request) -> Fut) -> Router
+fn unary<M: onward_wire::grpc::Method, Fut>(
+    server: Server,
+    scope: Scope,
+    call: fn(Server, Asker, M::Request) -> Fut,
+) -> MethodRouter
 where
     Fut: Future<Output = Result<M::Reply, Status>> + Send + 'static,
 {
-    let server = server.clone();
-    router.route(
-        M::PATH,
-        post(move |request: HttpRequest| async move {
-            let asker = match admit(&server, scope, request.headers()).await {
-                Ok(asker) => asker,
-                Err(status) => return status.into_http::<axum::body::Body>().into_response(),
-            };
-            let service = Call { server: server.clone(), asker, call };
-            let mut grpc = tonic::server::Grpc::new(Wire::<M::Reply, M::Request>::default())
-                .max_decoding_message_size(MESSAGE_BYTES_MAX)
-                .max_encoding_message_size(MESSAGE_BYTES_MAX);
-            let response = grpc.unary(service, request).await;
-            server.metrics().request("GRPC", M::PATH, response.status().as_u16());
-            response.into_response()
-        }),
-    )
+    post(move |request: HttpRequest| async move {
+        let asker = match admit(&server, scope, request.headers()).await {
+            Ok(asker) => asker,
+            Err(status) => return refuse(status),
+        };
+        let pass = asker.pass.clone();
+        let service = Call { server: server.clone(), asker, call };
+        let mut grpc = tonic::server::Grpc::new(Wire::<M::Reply, M::Request>::default())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let response = tokio::select! {
+            biased;
+            response = grpc.unary(service, request) => response.into_response(),
+            problem = pass.ended(&server) => refuse(status_of(&problem)),
+        };
+        server.metrics().request("GRPC", M::PATH, response.status().as_u16());
+        response
+    })
 }
 
 struct Call<Q, Fut> {
@@ -117,9 +144,9 @@ where
 /// Whether the caller may do what needs `scope`, in the namespace it names.
 async fn admit(server: &Server, scope: Scope, headers: &axum::http::HeaderMap) -> Result<Asker, Status> {
     let namespace = request::namespace(headers).map_err(|problem| status_of(&problem))?;
-    let asked = server.options().auth.authenticate(Ask { scope, namespace: &namespace, headers }).await;
-    let caller = asked.map_err(|problem| status_of(&problem))?;
-    Ok(Asker { namespace, caller })
+    let pass = Pass { scope, namespace: namespace.clone(), headers: Arc::new(headers.clone()) };
+    let caller = pass.check(server).await.map_err(|refusal| status_of(&refusal.into()))?;
+    Ok(Asker { namespace, caller, pass })
 }
 
 /// A refusal before the call began.

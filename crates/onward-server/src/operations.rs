@@ -28,8 +28,11 @@ pub(crate) async fn healthz(_: Request) -> Result<Response, Problem> {
     Ok(text(StatusCode::OK, "ok\n"))
 }
 
-/// `GET /readyz`: the store answers a question and takes writes.
+/// `GET /readyz`: somebody could be let in, the store answers a question and takes writes.
 pub(crate) async fn readyz(request: Request) -> Result<Response, Problem> {
+    if let Some(why) = request.server.options().auth.trouble() {
+        return Err(RequestError::NotReady { why }.into());
+    }
     if let Some(why) = request.server.options().probe.as_ref().and_then(|probe| probe.stopped()) {
         return Err(RequestError::NotReady { why }.into());
     }

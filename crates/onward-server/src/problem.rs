@@ -35,6 +35,10 @@ pub enum RequestError {
     HostRefused { host: String },
     #[error("a page of {origin} may not change anything here")]
     OriginRefused { origin: String },
+    #[error("this server lets in who has a key, and this request has none that is good")]
+    Unauthenticated,
+    #[error("the key is not for {what}")]
+    NotAllowed { what: String },
     #[error("the worker speaks protocol {theirs}, this server {ours}")]
     ProtocolUnsupported { theirs: u32, ours: u32 },
     #[error("the server cannot serve now: {why}")]
@@ -57,6 +61,8 @@ impl RequestError {
             RequestError::HeaderInvalid { .. } => "header_invalid",
             RequestError::HostRefused { .. } => "host_refused",
             RequestError::OriginRefused { .. } => "origin_refused",
+            RequestError::Unauthenticated => "unauthenticated",
+            RequestError::NotAllowed { .. } => "not_allowed",
             RequestError::ProtocolUnsupported { .. } => "protocol_unsupported",
             RequestError::NotReady { .. } => "not_ready",
         }
@@ -69,6 +75,7 @@ impl RequestError {
             RequestError::ContentTypeUnsupported { .. } => "send the header `Content-Type: application/json`",
             RequestError::BodyTooLarge { .. } => "keep large data elsewhere and pass a reference",
             RequestError::HostRefused { .. } => "call it by localhost or its address; a server on loopback knows no other name",
+            RequestError::Unauthenticated => "send the one header `Authorization: Bearer onw_…`; `onward key create` makes keys",
             RequestError::ProtocolUnsupported { .. } => "use an SDK of the server's version",
             RequestError::OriginRefused { .. } => "browsers may act only from pages of this very server",
             _ => return None,
@@ -98,9 +105,12 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "register_invalid"
         | "server_url_invalid"
         | "store_unsupported"
+        | "key_invalid"
         | "listen_refused" => 400,
-        "host_refused" | "origin_refused" | "not_a_decider" => 403,
-        "route_not_found" | "run_not_found" | "wait_not_found" | "unknown_query" | "unknown_kind" | "directory_missing" => 404,
+        "unauthenticated" => 401,
+        "host_refused" | "origin_refused" | "not_a_decider" | "not_allowed" => 403,
+        "route_not_found" | "run_not_found" | "wait_not_found" | "unknown_query" | "unknown_kind" | "directory_missing"
+        | "key_not_found" => 404,
         "method_not_allowed" => 405,
         "body_too_slow" => 408,
         "run_exists"
@@ -115,11 +125,19 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "inputs_unread"
         | "task_attempt_over"
         | "task_not_quarantined"
+        | "key_ended"
         | "directory_locked" => 409,
         "body_too_large" | "payload_too_large" => 413,
         "content_type_unsupported" => 415,
         "run_failed" | "answer_failed" | "commit_malformed" => 422,
-        "log_corrupt" | "store_corrupt" | "directory_newer" | "directory_foreign" | "worker_not_started" | "listen_failed" => 500,
+        "log_corrupt"
+        | "store_corrupt"
+        | "directory_newer"
+        | "directory_foreign"
+        | "worker_not_started"
+        | "listen_failed"
+        | "key_file_unusable"
+        | "key_file_not_written" => 500,
         "not_ready" | "no_compatible_worker" | "query_unanswered" | "store_stopped" | "store_unavailable" | "store_read_only" => {
             503
         }
@@ -197,6 +215,9 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = (self.status, self.to_json()).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         // For whoever counts and traces the answer.
         response.extensions_mut().insert(Told(self.code));
         response

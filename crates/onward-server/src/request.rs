@@ -4,6 +4,8 @@ mod body;
 mod depth;
 mod query;
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::HeaderMap;
 use onward_core::{Namespace, Payload, RunId, RunKey};
@@ -12,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::auth::Caller;
+use crate::auth::{Caller, Pass};
 use crate::problem::{Problem, RequestError};
 use crate::server::Server;
 
@@ -24,7 +26,9 @@ pub(crate) struct Request {
     pub server: Server,
     pub namespace: Namespace,
     pub caller: Caller,
-    pub headers: HeaderMap,
+    /// What the caller was let in with, where that was asked.
+    pub pass: Option<Pass>,
+    pub headers: Arc<HeaderMap>,
     pub query: Query,
     /// What stands for `{id}` in the route's path.
     pub id: Option<String>,

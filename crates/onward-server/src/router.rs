@@ -1,6 +1,7 @@
 //! From the table of routes to a service, and what happens around every handler: scope, namespace, query, count and trace.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
@@ -8,8 +9,11 @@ use axum::extract::{FromRequestParts, RawPathParams, Request as HttpRequest};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
+use onward_core::{Namespace, RunId, RunKey};
+use onward_runtime::{CallId, RuntimeError};
+use onward_store::StoreError;
 
-use crate::auth::{Ask, Caller};
+use crate::auth::{self, Caller, Pass, Refusal};
 use crate::guard;
 use crate::problem::{Problem, RequestError, Told};
 use crate::request::{self, Query, Request};
@@ -61,13 +65,20 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
     let (mut parts, body) = request.into_parts();
     let id = path_id(&mut parts).await;
     let shown = id.as_ref().ok().cloned().flatten();
-    let (method, headers) = (parts.method.clone(), parts.headers);
-    let prepared = prepare(&server, route, &headers, parts.uri.query()).await;
+    let (method, headers) = (parts.method.clone(), Arc::new(parts.headers));
+    let prepared = prepare(&server, route, &headers, shown.as_deref(), parts.uri.query()).await;
+    let mut by = None;
     let result = match prepared.and_then(|prepared| Ok((prepared, id?))) {
         Err(problem) => Err(problem),
-        Ok((Prepared { namespace, caller, query }, id)) => {
-            let request = Request { server: server.clone(), namespace, caller, headers, query, id, body, large: None };
-            (route.handler)(request).await
+        Ok((Prepared { namespace, caller, pass, query }, id)) => {
+            by = caller.name.clone();
+            let kept = pass.clone();
+            let request = Request { server: server.clone(), namespace, caller, pass, headers, query, id, body, large: None };
+            tokio::select! {
+                biased;
+                result = (route.handler)(request) => result,
+                problem = auth::ended(kept.as_ref(), &server) => Err(problem),
+            }
         }
     };
     let response = result.unwrap_or_else(Problem::into_response);
@@ -80,15 +91,24 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
     };
     let code = response.extensions().get::<Told>().map_or("-", |told| told.0);
     let (id, took) = (shown.unwrap_or_default(), format!("{:.1}", begun.elapsed().as_secs_f64() * 1_000.0));
-    let fields: [(&str, &dyn std::fmt::Display); 6] =
-        [("method", &method), ("route", &route.path), ("id", &id), ("status", &status), ("code", &code), ("ms", &took)];
+    let by = by.unwrap_or_else(|| "-".to_owned());
+    let fields: [(&str, &dyn std::fmt::Display); 7] = [
+        ("method", &method),
+        ("route", &route.path),
+        ("id", &id),
+        ("by", &by),
+        ("status", &status),
+        ("code", &code),
+        ("ms", &took),
+    ];
     server.trace().say(level, "request", &fields);
     response
 }
 
 struct Prepared {
-    namespace: onward_core::Namespace,
+    namespace: Namespace,
     caller: Caller,
+    pass: Option<Pass>,
     query: Query,
 }
 
@@ -96,15 +116,27 @@ struct Prepared {
 async fn prepare(
     server: &Server,
     route: &Route,
-    headers: &axum::http::HeaderMap,
+    headers: &Arc<axum::http::HeaderMap>,
+    id: Option<&str>,
     query: Option<&str>,
 ) -> Result<Prepared, Problem> {
     let namespace = request::namespace(headers)?;
-    let caller = match route.scope {
-        Some(scope) => server.options().auth.authenticate(Ask { scope, namespace: &namespace, headers }).await?,
+    let pass = route.scope.map(|scope| Pass { scope, namespace: namespace.clone(), headers: headers.clone() });
+    let caller = match &pass {
+        Some(pass) => pass.check(server).await.map_err(|refusal| refused(route, id, refusal))?,
         None => Caller::default(),
     };
-    Ok(Prepared { namespace, caller, query: Query::parse(query, route.query)? })
+    Ok(Prepared { namespace, caller, pass, query: Query::parse(query, route.query)? })
+}
+
+/// A refusal as the route tells it: in a namespace that is not the caller's, what has an id is not there (S6).
+fn refused(route: &Route, id: Option<&str>, refusal: Refusal) -> Problem {
+    let (Refusal::Namespace { namespace }, Some(id)) = (&refusal, id) else { return refusal.into() };
+    let run = match route.path.starts_with("/v1/runs/") {
+        true => RunId::new(id).map(|id| RunKey::new(namespace.clone(), id)).map_err(RuntimeError::from),
+        false => CallId::parse(namespace, id).map(|call| call.run),
+    };
+    run.map_or_else(Problem::from, |key| RuntimeError::from(StoreError::RunNotFound { key }).into())
 }
 
 /// What stands for `{id}`, percent-decoded.

@@ -11,6 +11,9 @@ use onward_store::StoreError;
 use crate::failpoint;
 use crate::schema::{self, DATABASE, FORMAT, Found, LOCK, UNFINISHED, io_error};
 
+/// What the names of a server's key file and what belongs to it begin with: keys may be there before the first run is.
+const KEYS: &str = "onward.keys.json";
+
 /// A directory that this process alone may write to, for as long as this lives. The kernel frees it when the process dies.
 #[derive(Debug)]
 pub(crate) struct Directory {
@@ -63,7 +66,7 @@ fn refuse_strangers(path: &Path) -> Result<(), StoreError> {
     for entry in entries {
         let name = entry.map_err(|error| io_error(path, &error))?.file_name();
         let name = name.to_string_lossy();
-        let known = name == LOCK || name.starts_with(UNFINISHED) || name == "lost+found";
+        let known = name == LOCK || name.starts_with(UNFINISHED) || name.starts_with(KEYS) || name == "lost+found";
         if !known {
             return Err(StoreError::DirectoryForeign { path: path.to_owned(), why: format!("it has a file `{name}` in it") });
         }

@@ -4,14 +4,16 @@
 //! protobuf's and travels over gRPC, and JSON for HTTP. The `.proto` files under `proto/` are printed from these definitions
 //! ([`proto`]). Must never decide, and must not know a transport beyond how gRPC frames bytes.
 //!
-//! Reading order: [`worker`] (a worker's stream), [`api`] (what callers ask), [`problem`] (how a refusal travels), [`grpc`].
+//! Reading order: [`worker`] (a worker's stream), [`api`] (what callers ask), [`problem`] (how a refusal travels), [`key`], [`grpc`].
 
 pub mod api;
 pub mod grpc;
+pub mod key;
 pub mod problem;
 pub mod proto;
 pub mod worker;
 
+pub use key::ApiKey;
 pub use problem::Problem;
 
 /// The protocol spoken by this build. Raised when an older peer could misunderstand; fields and frames may be added without.

@@ -11,6 +11,8 @@ use onward_runtime::{Link, Options, Runtime, WorkerProfile};
 use onward_store::MemoryStore;
 use onward_store::{Clock, Store, SystemClock};
 use onward_store_embedded::EmbeddedStore;
+#[cfg(feature = "remote")]
+use onward_wire::ApiKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -42,6 +44,9 @@ pub struct Builder {
     worker: WorkerOptions,
     runs_max: usize,
     queues: Vec<Option<Name>>,
+    /// The text of the key, checked by [`Builder::start`].
+    #[cfg(feature = "remote")]
+    key: Option<String>,
 }
 
 impl Onward {
@@ -87,6 +92,8 @@ impl Builder {
             worker,
             runs_max: 10_000,
             queues: vec![None],
+            #[cfg(feature = "remote")]
+            key: None,
         }
     }
 
@@ -97,6 +104,15 @@ impl Builder {
             Ok(namespace) => self.namespace = namespace,
             Err(error) => drop(self.registry.mistake.get_or_insert(error.into())),
         }
+        self
+    }
+
+    /// The key that the server asks for; otherwise the one in the environment variable `ONWARD_KEY`, if there is one.
+    ///
+    /// Only for [`Onward::connect`]: a store in this process asks for none.
+    #[cfg(feature = "remote")]
+    pub fn key(mut self, key: impl Into<String>) -> Builder {
+        self.key = Some(key.into());
         self
     }
 
@@ -268,9 +284,12 @@ impl Builder {
             }
             #[cfg(feature = "remote")]
             Place::Server(url) => {
-                let channel = Channel::new(&url, &self.namespace)?;
+                let key = self.key.or_else(|| std::env::var("ONWARD_KEY").ok().filter(|key| !key.is_empty()));
+                let key = key.map(|text| ApiKey::parse(text.trim())).transpose();
+                let key = key.map_err(|error| Error::KeyInvalid { why: error.to_string() })?;
+                let channel = Channel::new(&url, &self.namespace, key.as_ref())?;
                 // A connection of its own: calls that wait for a run's end must not keep the worker from coming back.
-                let own = Channel::new(&url, &self.namespace)?;
+                let own = Channel::new(&url, &self.namespace, key.as_ref())?;
                 let link = Arc::new(RemoteLink::connect(own, profile, self.registry.offers()));
                 link.welcomed().await.map_err(|error| unreachable(&url, error))?;
                 let (worker, loops) = start_worker(link, self.registry, self.worker)?;

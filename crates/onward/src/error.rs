@@ -26,6 +26,8 @@ pub enum Error {
     Convert { what: &'static str, source: serde_json::Error },
     #[error("`{url}` is not the address of a server: {why}")]
     ServerUrl { url: String, why: String },
+    #[error("the key is not usable: {why}")]
+    KeyInvalid { why: String },
     #[error("the worker's threads could not be started")]
     Threads(#[source] std::io::Error),
 }
@@ -42,6 +44,7 @@ impl Error {
             Error::AnswerFailed { .. } => "answer_failed",
             Error::Convert { .. } => "value_invalid",
             Error::ServerUrl { .. } => "server_url_invalid",
+            Error::KeyInvalid { .. } => "key_invalid",
             Error::Threads(_) => "worker_not_started",
         }
     }

@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use crate::args::Global;
 use crate::directory::own_command;
 use crate::output::{Style, escape, print_json, say};
-use crate::serving::{PORT, Place, Serving, TraceArgs, told_to_stop};
+use crate::serving::{KeysArgs, PORT, Place, Serving, TraceArgs, told_to_stop};
 
 /// How long a child may take to end after it was asked to.
 const CHILD_PATIENCE: Duration = Duration::from_secs(5);
@@ -31,6 +31,8 @@ pub struct DevArgs {
     #[arg(long)]
     open: bool,
     #[command(flatten)]
+    keys: KeysArgs,
+    #[command(flatten)]
     trace: TraceArgs,
     /// A program to run with ONWARD_URL set; the server ends with it
     #[arg(last = true, value_name = "COMMAND")]
@@ -40,8 +42,11 @@ pub struct DevArgs {
 pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let place = if args.ephemeral { Place::Memory } else { Place::Directory(global.directory()) };
     let address = SocketAddr::from(([127, 0, 0, 1], args.port));
-    let serving = Serving::start(address, place.clone(), args.trace.trace()).await?;
+    let trace = args.trace.trace();
+    let keys = args.keys.open(&place, &trace)?;
+    let serving = Serving::start(address, place.clone(), keys, trace).await?;
     let url = serving.url.clone();
+    let told = told_to_stop();
     if global.json {
         print_json(&serde_json::json!({"url": url}))?;
     } else {
@@ -51,7 +56,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
         open(&url);
     }
     let Some(mut child) = spawn(&args.command, &url)? else {
-        serving.run(told_to_stop()).await;
+        serving.run(told).await;
         return Ok(ExitCode::SUCCESS);
     };
     let mut ended = None;
@@ -59,7 +64,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
         tokio::select! {
             status = child.wait() => ended = status.ok(),
             // The child goes first: it may have something left to say to the server.
-            () = told_to_stop() => stop(&mut child).await,
+            () = told => stop(&mut child).await,
         }
     };
     serving.run(shutdown).await;

@@ -3,6 +3,7 @@
 mod approval;
 mod demo;
 mod dev;
+mod key;
 mod run;
 mod server;
 mod torture;
@@ -28,6 +29,9 @@ pub enum Command {
     /// Questions that wait for a person
     #[command(subcommand)]
     Approval(approval::ApprovalCommand),
+    /// The keys a server asks for
+    #[command(subcommand)]
+    Key(key::KeyCommand),
     /// The process that works on the demo's order, to be killed
     #[command(hide = true)]
     DemoWorker(demo::WorkerArgs),
@@ -51,6 +55,7 @@ pub async fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Server(args) => server::execute(args, &global).await,
         Command::Run(command) => run::execute(command, &global).await,
         Command::Approval(command) => approval::execute(command, &global).await,
+        Command::Key(command) => key::execute(command, &global),
         Command::DemoWorker(args) => demo::work(args, &global).await,
         Command::TortureWorker(args) => torture::work(args, &global).await,
     }

@@ -1,6 +1,6 @@
 //! `onward server`: a store behind an address.
 //!
-//! Must never be reachable from elsewhere without credentials (S1). There are none yet, so it listens on loopback only.
+//! Must never be reachable from elsewhere without keys (S1).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use onward_server::trace::Level;
 use crate::args::Global;
 use crate::error::Mistake;
 use crate::output::print_json;
-use crate::serving::{PORT, Place, Serving, TraceArgs, told_to_stop};
+use crate::serving::{KeysArgs, PORT, Place, Serving, TraceArgs, told_to_stop};
 
 #[derive(Debug, Args)]
 pub struct ServerArgs {
@@ -24,26 +24,33 @@ pub struct ServerArgs {
     #[arg(long, value_name = "URL", conflicts_with = "data")]
     store: Option<String>,
     #[command(flatten)]
+    keys: KeysArgs,
+    #[command(flatten)]
     trace: TraceArgs,
 }
 
 pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
-    if !args.listen.ip().is_loopback() {
-        let message = format!("{} can be reached from other machines, and there are no credentials", args.listen);
-        let hint = "listen on 127.0.0.1 and let a proxy that checks who comes in stand before it";
-        return Err(Mistake::usage("listen_refused", message, hint).into());
-    }
     let place = match &args.store {
         None => Place::Directory(global.directory()),
         Some(url) => parse_store(url)?,
     };
     let trace = args.trace.trace();
-    let serving = Serving::start(args.listen, place.clone(), trace.clone()).await?;
+    let keys = args.keys.open(&place, &trace)?;
+    if !args.listen.ip().is_loopback() {
+        if !keys.as_ref().is_some_and(|keys| keys.has_usable()) {
+            let message = format!("{} can be reached from other machines, and there are no keys", args.listen);
+            let hint = "make one with `onward key create`, or listen on 127.0.0.1";
+            return Err(Mistake::usage("listen_refused", message, hint).into());
+        }
+        trace.say(Level::Warn, "keys and data travel unencrypted: let a proxy with TLS stand before it", &[]);
+    }
+    let serving = Serving::start(args.listen, place.clone(), keys, trace.clone()).await?;
+    let told = told_to_stop();
     trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &place)]);
     if global.json {
         print_json(&serde_json::json!({"url": serving.url}))?;
     }
-    serving.run(told_to_stop()).await;
+    serving.run(told).await;
     trace.say(Level::Info, "stopped", &[]);
     Ok(ExitCode::SUCCESS)
 }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use crate::kit::{onward, ran, run, steady};
 
 /// A server in a process of its own; killed if a test leaves it.
-struct Served {
-    child: Child,
-    address: String,
+pub struct Served {
+    pub child: Child,
+    pub address: String,
 }
 
 impl Drop for Served {
@@ -22,7 +22,7 @@ impl Drop for Served {
 }
 
 /// Starts a command and waits for its `{"url": …}`.
-fn serve(command: &mut Command) -> Served {
+pub fn serve(command: &mut Command) -> Served {
     let mut child = command.arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -36,17 +36,22 @@ fn serve(command: &mut Command) -> Served {
     Served { child, address }
 }
 
-fn dev(directory: &Path) -> Served {
+pub fn dev(directory: &Path) -> Served {
     serve(onward().args(["dev", "--port", "0", "--data"]).arg(directory))
 }
 
 impl Served {
     /// Status and body of an answer.
-    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
+        self.ask_with("", method, path, body)
+    }
+
+    /// The same with more headers.
+    pub fn ask_with(&self, headers: &str, method: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
         );
         stream.write_all(head.as_bytes()).unwrap();
         let mut reply = String::new();
@@ -56,13 +61,13 @@ impl Served {
         (status, serde_json::from_str(body).unwrap_or_default())
     }
 
-    fn signal(&self, signal: &str) {
+    pub fn signal(&self, signal: &str) {
         let killed = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(killed.success());
     }
 
     /// Waits for the end and returns the exit code, if it was one.
-    fn end(&mut self) -> Option<i32> {
+    pub fn end(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 }
@@ -154,7 +159,7 @@ fn the_child_of_a_dev_that_is_told_to_stop_stops_too() {
     assert!(!alive, "the child is still there");
 }
 
-/// S1: without credentials nobody else may reach it.
+/// S1: without keys nobody else may reach it.
 #[test]
 fn a_server_refuses_an_address_that_others_can_reach() {
     let directory = tempfile::tempdir().unwrap();
@@ -162,7 +167,7 @@ fn a_server_refuses_an_address_that_others_can_reach() {
         run(directory.path(), ["server", "--listen", address]).says(
             2,
             &format!(
-                "! error[listen_refused]: {address} can be reached from other machines, and there are no credentials\n! hint: listen on 127.0.0.1 and let a proxy that checks who comes in stand before it"
+                "! error[listen_refused]: {address} can be reached from other machines, and there are no keys\n! hint: make one with `onward key create`, or listen on 127.0.0.1"
             ),
         );
     }

@@ -17,7 +17,7 @@ pub struct Ran {
 
 pub fn onward() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onward"));
-    command.env_remove("ONWARD_DATA").env("NO_COLOR", "1").stdin(Stdio::null());
+    command.env_remove("ONWARD_DATA").env_remove("ONWARD_KEY").env("NO_COLOR", "1").stdin(Stdio::null());
     command
 }
 

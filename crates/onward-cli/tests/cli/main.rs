@@ -4,6 +4,7 @@
 mod crash;
 mod demo;
 mod dev;
+mod keys;
 mod kit;
 mod mistakes;
 mod verbs;

@@ -6,6 +6,7 @@ use onward_runtime::{RunWatch, Runtime, RuntimeError};
 
 use super::Until;
 use super::frames::{Over, Sink, event, logged};
+use crate::auth::{self, Pass};
 use crate::document::{LogPosition, Outcome, RunResult, Standstill};
 use crate::log_page;
 use crate::problem::Problem;
@@ -58,13 +59,18 @@ impl Tail {
         Tail { server, key, watch, at, until, sink }
     }
 
-    /// Sends until the end, and says how it ended.
-    pub async fn run(mut self) {
-        if let Err(Failed::Runtime(error)) = self.follow().await {
-            let text = event("error", &Problem::from(error).to_json());
-            // A reader that is gone needs no reason.
-            drop(self.sink.send(text, None).await);
-        }
+    /// Sends until the end or until the reader may not read any more, and says how it ended.
+    pub async fn run(mut self, pass: Option<Pass>) {
+        let server = self.server.clone();
+        let problem = tokio::select! {
+            followed = self.follow() => match followed {
+                Err(Failed::Runtime(error)) => Problem::from(error),
+                Ok(()) | Err(Failed::Over) => return,
+            },
+            problem = auth::ended(pass.as_ref(), &server) => problem,
+        };
+        // A reader that is gone needs no reason.
+        drop(self.sink.send(event("error", &problem.to_json()), None).await);
     }
 
     async fn follow(&mut self) -> Result<(), Failed> {

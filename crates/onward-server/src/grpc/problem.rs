@@ -18,7 +18,9 @@ pub(super) fn of_runtime(error: &RuntimeError) -> Status {
 
 /// A refusal of this door itself.
 pub(super) fn status_of(problem: &Problem) -> Status {
-    status(told(problem.code, problem.detail.clone(), problem.hint, Consequence::TellCaller))
+    // What cannot be served now may be served later.
+    let consequence = if problem.status.as_u16() == 503 { Consequence::Retry } else { Consequence::TellCaller };
+    status(told(problem.code, problem.detail.clone(), problem.hint, consequence))
 }
 
 fn told(code: &str, message: String, hint: Option<&'static str>, consequence: Consequence) -> onward_wire::Problem {

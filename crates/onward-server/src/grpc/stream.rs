@@ -1,8 +1,10 @@
 //! The streams: a worker's, and what a run emits.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use axum::extract::Request as HttpRequest;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use onward_store::StoreError;
 use onward_wire::api::{EmittedValue, RunRequest};
@@ -24,8 +26,8 @@ const MESSAGES_MAX: usize = 2;
 
 type Sent<T> = ReceiverStream<Result<T, Status>>;
 
-pub(super) async fn connect(server: Server, sessions: Arc<Sessions>, request: HttpRequest) -> Response {
-    let asker = match admit(&server, Scope::Work, request.headers()).await {
+pub(super) async fn connect(server: Server, scope: Scope, sessions: Arc<Sessions>, request: HttpRequest) -> Response {
+    let asker = match admit(&server, scope, request.headers()).await {
         Ok(asker) => asker,
         Err(status) => return refuse(status),
     };
@@ -72,10 +74,17 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
                         room.send(Ok(ServerFrames { frames }));
                     }
                 };
-                tokio::select! {
-                    () = up => {}
-                    () = down => {}
-                    () = server.closed() => {}
+                let problem = tokio::select! {
+                    () = up => return,
+                    () = down => return,
+                    () = server.closed() => return,
+                    problem = asker.pass.ended(&server) => problem,
+                };
+                // A worker that does not read is cut off without a reason.
+                drop(sender.try_send(Err(status_of(&problem))));
+                // One whose key is good no more does not come back. Keys that cannot be read may be readable soon.
+                if problem.status != StatusCode::SERVICE_UNAVAILABLE {
+                    session.end().await;
                 }
             });
             Ok(tonic::Response::new(ReceiverStream::new(receiver)))
@@ -83,8 +92,8 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
     }
 }
 
-pub(super) async fn listen(server: Server, request: HttpRequest) -> Response {
-    let asker = match admit(&server, Scope::Read, request.headers()).await {
+pub(super) async fn listen(server: Server, scope: Scope, request: HttpRequest) -> Response {
+    let asker = match admit(&server, scope, request.headers()).await {
         Ok(asker) => asker,
         Err(status) => return refuse(status),
     };
@@ -112,11 +121,16 @@ impl tonic::server::ServerStreamingService<RunRequest> for Listen {
             let mut emitted = server.runtime().listen(&key);
             let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
             tokio::spawn(async move {
+                let mut ended = pin!(asker.pass.ended(&server));
                 loop {
                     let value = tokio::select! {
                         value = emitted.recv() => value,
                         () = sender.closed() => return,
                         () = server.closed() => return,
+                        problem = &mut ended => {
+                            drop(sender.try_send(Err(status_of(&problem)))); // without a reason for who does not read
+                            return;
+                        }
                     };
                     match value {
                         Ok(onward_runtime::Emitted { name, value }) => {

@@ -28,7 +28,8 @@ pub(crate) async fn events(request: Request) -> Result<Response, Problem> {
         }
         let resumed = last_event_id(&request.headers)?;
         let (generation, from) = resumed.map_or((generation, from), |at| (Some(at.generation), at.from));
-        return attach::attach(&request.server, Attach { key, generation, from, until: until.unwrap_or(Until::End) }).await;
+        let attach = Attach { key, generation, from, until: until.unwrap_or(Until::End), pass: request.pass };
+        return attach::attach(&request.server, attach).await;
     }
     if until.is_some() {
         let why = "`until` is for those who accept text/event-stream".to_owned();

@@ -354,7 +354,7 @@ impl Session {
     }
 
     /// The worker is gone for good: what it held goes to others at once.
-    async fn end(&self) {
+    pub async fn end(&self) {
         if self.over.swap(true, Ordering::SeqCst) {
             return;
         }

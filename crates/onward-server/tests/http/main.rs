@@ -4,6 +4,7 @@
 mod attach;
 mod client;
 mod guard;
+mod keys;
 mod limits;
 mod operations;
 mod questions;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use onward_server::auth::{Ask, AuthFuture};
 use onward_server::trace::{Format, Level, Trace};
-use onward_server::{Authenticate, Caller, Options, Problem, ROUTES, Scope};
+use onward_server::{Authenticate, Caller, Options, ROUTES, Refusal, Scope};
 use serde_json::{Value, json};
 
 use crate::client::raw;
@@ -146,7 +146,7 @@ impl Authenticate for ByHeader {
     fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a> {
         let scopes = ask.headers.get("x-scopes").and_then(|value| value.to_str().ok()).unwrap_or_default();
         let allowed = scopes.split(' ').any(|scope| scope == ask.scope.to_string());
-        let refused = || Problem::new("origin_refused", format!("this needs {}", ask.scope), None);
+        let refused = || Refusal::Scope { scope: ask.scope };
         let name = Some("ada".to_owned());
         Box::pin(std::future::ready(allowed.then_some(Caller { name }).ok_or_else(refused)))
     }
@@ -157,9 +157,8 @@ impl Authenticate for ByHeader {
 async fn every_route_asks_for_its_scope() {
     let options = Options { auth: Arc::new(ByHeader), limits: limits(), ..Options::default() };
     let site = Site::with(options).await;
-    let scopes = [Scope::Read, Scope::Start, Scope::Signal, Scope::Approve, Scope::Operate, Scope::Work, Scope::Admin];
     for route in ROUTES {
-        for scope in scopes {
+        for scope in Scope::ALL {
             let path = route.path.replace("{id}", "a~0~0");
             let reply = site.send(route.verb.method().as_str(), &path, &format!("X-Scopes: {scope}\r\n"), "").await;
             let let_in = route.scope.is_none_or(|needed| needed == scope);

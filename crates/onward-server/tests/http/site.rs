@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward::Onward;
 use onward::prelude::*;
 use onward_runtime::Runtime;
-use onward_server::{Limits, Options, Server, router_with, serve};
+use onward_server::{Limits, Options, Server, grpc, router_with, serve};
 use onward_store::{Store, SystemClock};
 use onward_store_embedded::EmbeddedStore;
 use serde_json::{Value, json};
@@ -125,6 +125,7 @@ impl Site {
         let serving = {
             let server = server.clone();
             tokio::spawn(async move {
+                let others = others.merge(grpc(&server));
                 serve(&server, listener, router_with(server.clone(), others), async { drop(stopped.await) }).await;
             })
         };

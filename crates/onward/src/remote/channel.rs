@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use onward_core::{Namespace, RunKey};
 use onward_runtime::RuntimeError;
+use onward_wire::ApiKey;
 use onward_wire::api::{EmittedValue, RunRequest};
 use onward_wire::grpc::{Method, NAMESPACE, Wire};
 use onward_wire::worker::{ServerFrames, WorkerFrames};
@@ -30,11 +31,13 @@ pub(crate) struct Channel {
     inner: tonic::transport::Channel,
     /// Goes with every call and stream.
     namespace: MetadataValue<Ascii>,
+    /// Sent with everything; marked so that nobody prints it.
+    authorization: Option<MetadataValue<Ascii>>,
 }
 
 impl Channel {
     /// Connects when it is first used, and again whenever the connection is lost.
-    pub fn new(url: &str, namespace: &Namespace) -> Result<Channel, Error> {
+    pub fn new(url: &str, namespace: &Namespace, key: Option<&ApiKey>) -> Result<Channel, Error> {
         let wrong = |why: String| Error::ServerUrl { url: url.to_owned(), why };
         let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| wrong(error.to_string()))?;
         if !matches!(endpoint.uri().scheme_str(), Some("http" | "https")) {
@@ -50,7 +53,7 @@ impl Channel {
             .tcp_nodelay(true);
         // Any text without control characters is a header's value, also outside of ASCII.
         let namespace = MetadataValue::try_from(namespace.as_str().as_bytes()).expect("a namespace has no control characters");
-        Ok(Channel { inner: endpoint.connect_lazy(), namespace })
+        Ok(Channel { inner: endpoint.connect_lazy(), namespace, authorization: key.map(authorization) })
     }
 
     pub async fn call<M: Method>(&self, request: M::Request) -> Result<M::Reply, RuntimeError> {
@@ -83,9 +86,13 @@ impl Channel {
         reply.map(tonic::Response::into_inner).map_err(|status| from_status(&status))
     }
 
+    /// A message with what goes along with every one.
     fn request<T>(&self, message: T) -> tonic::Request<T> {
         let mut request = tonic::Request::new(message);
         request.metadata_mut().insert(NAMESPACE, self.namespace.clone());
+        if let Some(authorization) = &self.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
+        }
         request
     }
 
@@ -94,6 +101,13 @@ impl Channel {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
     }
+}
+
+fn authorization(key: &ApiKey) -> MetadataValue<Ascii> {
+    let text = format!("Bearer {}", key.reveal());
+    let mut value = MetadataValue::try_from(text).expect("a key has letters and digits only");
+    value.set_sensitive(true);
+    value
 }
 
 fn unreachable(error: &dyn std::error::Error) -> RuntimeError {

@@ -1,0 +1,61 @@
+//! `onward key create`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use onward_core::{Name, Namespace};
+use onward_server::Scope;
+use onward_server::keys::{NewKey, Reach};
+
+use super::{KeysArgs, shown, span};
+use crate::args::Global;
+use crate::output::time;
+
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// Who holds it; decides approvals in this name
+    #[arg(long, value_parser = |text: &str| Name::new(text))]
+    name: Name,
+    /// What it is good for: read, start, signal, approve, operate, work, admin, or all
+    #[arg(long = "scope", value_name = "SCOPE,…", required = true, value_delimiter = ',', value_parser = parse_scope)]
+    scopes: Vec<ScopeWord>,
+    /// The namespace it is good for; * is all of them
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = |text: &str| Namespace::new(text))]
+    namespace: Namespace,
+    /// How long it is good for, like 90d or 12h; for ever otherwise
+    #[arg(long, value_name = "SPAN", value_parser = span::parse_positive)]
+    expires: Option<Duration>,
+    #[command(flatten)]
+    keys: KeysArgs,
+}
+
+#[derive(Debug, Clone)]
+enum ScopeWord {
+    All,
+    One(Scope),
+}
+
+pub fn execute(args: CreateArgs, global: &Global) -> Result<ExitCode> {
+    let scopes = args.scopes.iter().flat_map(|word| match word {
+        ScopeWord::All => Scope::ALL.to_vec(),
+        ScopeWord::One(scope) => vec![*scope],
+    });
+    let (scopes, namespace) = (scopes.collect(), Reach::from(args.namespace));
+    let wanted = NewKey { name: args.name, namespace, scopes, lifetime: args.expires };
+    let made = args.keys.file(global).create(wanted, time::now())?;
+    shown::show_made(&made, global.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse_scope(text: &str) -> Result<ScopeWord, String> {
+    if text == "all" {
+        return Ok(ScopeWord::All);
+    }
+    let found = Scope::ALL.into_iter().find(|scope| scope.to_string() == text);
+    found.map(ScopeWord::One).ok_or_else(|| {
+        let known: Vec<String> = Scope::ALL.iter().map(Scope::to_string).collect();
+        format!("it is one of {} or all", known.join(", "))
+    })
+}

@@ -1,0 +1,54 @@
+//! `onward key …`: the keys a server asks for. Works on the key file, beside a running server, which follows it.
+//!
+//! Must never print a secret but once, on stdout, when its key is made.
+
+mod create;
+mod list;
+mod revoke;
+mod rotate;
+mod shown;
+mod span;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use onward_server::keys::{KEYS, KeyFile};
+
+use crate::args::Global;
+
+#[derive(Debug, Subcommand)]
+pub enum KeyCommand {
+    /// Make a key; its secret is printed once
+    Create(create::CreateArgs),
+    /// List keys, without their secrets
+    #[command(visible_alias = "ls")]
+    List(list::ListArgs),
+    /// End a key; a running server hears of it within seconds
+    Revoke(revoke::RevokeArgs),
+    /// Make a successor of a key, and let the key end after a while
+    Rotate(rotate::RotateArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct KeysArgs {
+    /// The key file; otherwise onward.keys.json in the data directory
+    #[arg(long, value_name = "FILE")]
+    keys: Option<PathBuf>,
+}
+
+impl KeysArgs {
+    fn file(&self, global: &Global) -> KeyFile {
+        KeyFile::at(self.keys.clone().unwrap_or_else(|| global.directory().join(KEYS)))
+    }
+}
+
+pub fn execute(command: KeyCommand, global: &Global) -> Result<ExitCode> {
+    match command {
+        KeyCommand::Create(args) => create::execute(args, global),
+        KeyCommand::List(args) => list::execute(&args, global),
+        KeyCommand::Revoke(args) => revoke::execute(&args, global),
+        KeyCommand::Rotate(args) => rotate::execute(&args, global),
+    }
+}

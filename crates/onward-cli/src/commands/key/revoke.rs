@@ -1,0 +1,30 @@
+//! `onward key revoke`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::KeysArgs;
+use super::shown::Shown;
+use crate::args::Global;
+use crate::output::{print, print_json, time};
+
+#[derive(Debug, Args)]
+pub struct RevokeArgs {
+    /// The key's id, which `onward key list` shows
+    id: String,
+    #[command(flatten)]
+    keys: KeysArgs,
+}
+
+pub fn execute(args: &RevokeArgs, global: &Global) -> Result<ExitCode> {
+    let file = args.keys.file(global);
+    let entry = file.revoke(&args.id, time::now())?;
+    if global.json {
+        print_json(&Shown::new(&entry, file.last_used().get(&entry.id).copied(), time::now()))?;
+    } else {
+        print(&format!("{}: revoked", entry.id))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,32 @@
+//! `onward key rotate`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::{KeysArgs, shown, span};
+use crate::args::Global;
+use crate::output::{say, time};
+
+#[derive(Debug, Args)]
+pub struct RotateArgs {
+    /// The key's id, which `onward key list` shows
+    id: String,
+    /// How long the old key goes on, like 24h; 0s ends it at once
+    #[arg(long, value_name = "SPAN", default_value = "24h", value_parser = span::parse)]
+    overlap: Duration,
+    #[command(flatten)]
+    keys: KeysArgs,
+}
+
+pub fn execute(args: &RotateArgs, global: &Global) -> Result<ExitCode> {
+    let now = time::now();
+    let (made, old) = args.keys.file(global).rotate(&args.id, args.overlap, now)?;
+    shown::show_made(&made, global.json)?;
+    if let Some(at) = old.expires_at.filter(|_| !global.json) {
+        say(&format!("key {} ends {}", old.id, time::until(at, now)));
+    }
+    Ok(ExitCode::SUCCESS)
+}

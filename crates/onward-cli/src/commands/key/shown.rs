@@ -1,0 +1,63 @@
+//! A key as it is shown.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use onward_core::Timestamp;
+use onward_server::Scope;
+use onward_server::keys::{KeyEntry, Made};
+use serde::Serialize;
+
+use crate::output::{escape, print, print_json, say, time};
+
+#[derive(Serialize)]
+pub struct Shown<'a> {
+    pub id: &'a str,
+    pub name: &'a str,
+    pub namespace: String,
+    pub scopes: &'a BTreeSet<Scope>,
+    pub state: &'static str,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+    pub last_used_at: Option<Timestamp>,
+    /// The whole key, where it was just made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<&'a str>,
+}
+
+impl<'a> Shown<'a> {
+    pub fn new(entry: &'a KeyEntry, last_used_at: Option<Timestamp>, now: Timestamp) -> Shown<'a> {
+        Shown {
+            id: &entry.id,
+            name: entry.name.as_str(),
+            namespace: entry.namespace.to_string(),
+            scopes: &entry.scopes,
+            state: entry.state(now),
+            created_at: entry.created_at,
+            expires_at: entry.expires_at,
+            revoked_at: entry.revoked_at,
+            last_used_at,
+            key: None,
+        }
+    }
+}
+
+pub fn scopes(scopes: &BTreeSet<Scope>) -> String {
+    scopes.iter().map(Scope::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Prints the key alone on stdout, so that it can go straight to where it is kept, and everything else on stderr.
+pub fn show_made(made: &Made, json: bool) -> Result<()> {
+    let Made { key, entry } = made;
+    if json {
+        return print_json(&Shown { key: Some(key.reveal()), ..Shown::new(entry, None, time::now()) });
+    }
+    print(key.reveal())?;
+    let expires = entry.expires_at.map_or("never".to_owned(), |at| time::moment(at, time::now()));
+    let (name, namespace) = (escape::text(entry.name.as_str()), entry.namespace.to_string());
+    let (namespace, scopes) = (escape::text(&namespace), scopes(&entry.scopes));
+    say(&format!("key {} of {name} for {scopes} in namespace {namespace}, expires {expires}", entry.id));
+    say("keep it now: it cannot be shown again");
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Spans of time on the command line: `90d`, `24h`, `30m`, `10s`.
+
+use std::time::Duration;
+
+pub fn parse(text: &str) -> Result<Duration, String> {
+    let wrong = || "it is not like 90d, 24h, 30m or 10s".to_owned();
+    let unit = text.chars().next_back().ok_or_else(wrong)?;
+    let seconds = match unit {
+        'd' => 86_400,
+        'h' => 3_600,
+        'm' => 60,
+        's' => 1,
+        _ => return Err(wrong()),
+    };
+    let count = &text[..text.len() - 1];
+    if !count.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    // Ten thousand years from now is a mistake, and more than a time can be written with.
+    let count = count.parse::<u64>().map_err(|_| wrong())?;
+    let span = count.checked_mul(seconds).filter(|span| *span <= 36_500 * 86_400).ok_or("it is longer than 36500d")?;
+    Ok(Duration::from_secs(span))
+}
+
+/// A span that is not over at once.
+pub fn parse_positive(text: &str) -> Result<Duration, String> {
+    parse(text).and_then(|span| if span.is_zero() { Err("it would be over at once".to_owned()) } else { Ok(span) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_a_number_and_a_unit() {
+        assert_eq!(parse("90d"), Ok(Duration::from_secs(90 * 86_400)));
+        assert_eq!(parse("0s"), Ok(Duration::ZERO));
+        for wrong in ["", "d", "90", "-1d", "+1d", "1.5h", "1é", "36501d", "99999999999999999999d"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse_positive("0d").is_err());
+    }
+}

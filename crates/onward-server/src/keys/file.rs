@@ -1,0 +1,395 @@
+//! The key file: read as a whole, changed as a whole.
+//!
+//! A change is written under another name, synced and renamed, so that a reader sees the old file or the new one. Who changes it holds
+//! the lock file beside it, so that of two changes none is lost (G5).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use onward_core::{Name, Timestamp};
+use onward_wire::ApiKey;
+use serde::{Deserialize, Serialize};
+
+use super::entry::{Digest, KeyEntry, Reach};
+use super::used;
+use crate::auth::Scope;
+
+/// The name of the file in a data directory.
+pub const KEYS: &str = "onward.keys.json";
+
+/// The only version there is.
+const VERSION: u32 = 1;
+
+/// Thousands of keys; what is longer is no key file.
+const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Why keys cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileError {
+    #[error("the key file {} is not usable: {why}", path.display())]
+    Unusable { path: PathBuf, why: String, missing: bool },
+    #[error("the key file {} cannot be written", path.display())]
+    NotWritten { path: PathBuf, source: std::io::Error },
+    #[error("there is no key {id}")]
+    NotFound { id: String },
+    #[error("the key {id} is {state}")]
+    Ended { id: String, state: &'static str },
+}
+
+impl KeyFileError {
+    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    pub fn code(&self) -> &'static str {
+        match self {
+            KeyFileError::Unusable { .. } => "key_file_unusable",
+            KeyFileError::NotWritten { .. } => "key_file_not_written",
+            KeyFileError::NotFound { .. } => "key_not_found",
+            KeyFileError::Ended { .. } => "key_ended",
+        }
+    }
+
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            KeyFileError::Unusable { missing: true, .. } => "`onward key create` makes it",
+            KeyFileError::NotFound { .. } => "`onward key list` shows the ids",
+            KeyFileError::Ended { .. } => "`onward key create` makes a new one",
+            _ => return None,
+        })
+    }
+
+    /// Whether there is no file at all.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, KeyFileError::Unusable { missing: true, .. })
+    }
+}
+
+/// What somebody wants a key for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewKey {
+    pub name: Name,
+    pub namespace: Reach,
+    pub scopes: BTreeSet<Scope>,
+    /// How long it is good for; for ever otherwise.
+    pub lifetime: Option<Duration>,
+}
+
+/// A key that was just made. Nobody can show its secret again.
+#[derive(Debug)]
+pub struct Made {
+    pub key: ApiKey,
+    pub entry: KeyEntry,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    version: u32,
+    keys: Vec<KeyEntry>,
+}
+
+/// By what a change of the file is noticed. A changed file is another file, because it was renamed into its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(file: &std::fs::Metadata) -> Stamp {
+        Stamp {
+            device: file.dev(),
+            inode: file.ino(),
+            size: file.size(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+        }
+    }
+}
+
+/// Where keys are kept.
+#[derive(Debug, Clone)]
+pub struct KeyFile {
+    path: PathBuf,
+}
+
+impl KeyFile {
+    pub fn at(path: impl Into<PathBuf>) -> KeyFile {
+        KeyFile { path: path.into() }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path with something behind its name.
+    pub(super) fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(suffix);
+        name.into()
+    }
+
+    pub fn read(&self) -> Result<Vec<KeyEntry>, KeyFileError> {
+        self.read_with_stamp().map(|(entries, _)| entries)
+    }
+
+    /// When each key was last used, to the minute.
+    pub fn last_used(&self) -> BTreeMap<String, Timestamp> {
+        used::read(self)
+    }
+
+    pub(super) fn stamp(&self) -> Result<Stamp, KeyFileError> {
+        std::fs::metadata(&self.path).map(|file| Stamp::of(&file)).map_err(|error| self.unreadable(&error))
+    }
+
+    pub(super) fn read_with_stamp(&self) -> Result<(Vec<KeyEntry>, Stamp), KeyFileError> {
+        // What is not a plain file may never end, or never begin.
+        let metadata = std::fs::metadata(&self.path).map_err(|error| self.unreadable(&error))?;
+        if !metadata.is_file() {
+            return Err(self.unusable("it is not a file"));
+        }
+        let mut file = File::open(&self.path).map_err(|error| self.unreadable(&error))?;
+        let metadata = file.metadata().map_err(|error| self.unreadable(&error))?;
+        // Who can write it can make keys.
+        if metadata.mode() & 0o022 != 0 {
+            return Err(self.unusable("others may write it; chmod 600 says who may"));
+        }
+        if metadata.size() > FILE_BYTES_MAX {
+            return Err(self.unusable("it is too large"));
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|error| self.unreadable(&error))?;
+        Ok((self.parse(&bytes)?, Stamp::of(&metadata)))
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Result<Vec<KeyEntry>, KeyFileError> {
+        // The position and the kind of the mistake; serde_json also tells the text it did not expect, which may be anything (G4).
+        let wrong =
+            |error: serde_json::Error| format!("line {} column {} is not what it should be", error.line(), error.column());
+        let document: Document = serde_json::from_slice(bytes).map_err(|error| self.unusable(&wrong(error)))?;
+        if document.version != VERSION {
+            return Err(self.unusable(&format!("it has version {}, and this program knows version {VERSION}", document.version)));
+        }
+        let ids: BTreeSet<&str> = document.keys.iter().map(|entry| entry.id.as_str()).collect();
+        if ids.len() != document.keys.len() {
+            return Err(self.unusable("two keys have the same id"));
+        }
+        Ok(document.keys)
+    }
+
+    /// Makes a key, and the file with its directory if they are not there.
+    pub fn create(&self, wanted: NewKey, now: Timestamp) -> Result<Made, KeyFileError> {
+        self.change(true, |entries| {
+            let made = make(wanted, now);
+            entries.push(made.entry.clone());
+            Ok(made)
+        })
+    }
+
+    /// Ends a key. One that was revoked before stays as it was.
+    pub fn revoke(&self, id: &str, now: Timestamp) -> Result<KeyEntry, KeyFileError> {
+        self.change(false, |entries| {
+            let entry = find(entries, id)?;
+            entry.revoked_at.get_or_insert(now);
+            Ok(entry.clone())
+        })
+    }
+
+    /// Makes a key for the same purpose, and lets the old one end after `overlap`. Returns both.
+    pub fn rotate(&self, id: &str, overlap: Duration, now: Timestamp) -> Result<(Made, KeyEntry), KeyFileError> {
+        self.change(false, |entries| {
+            let old = find(entries, id)?;
+            if !old.is_usable(now) {
+                return Err(KeyFileError::Ended { id: id.to_owned(), state: old.state(now) });
+            }
+            let made = make(
+                NewKey {
+                    name: old.name.clone(),
+                    namespace: old.namespace.clone(),
+                    scopes: old.scopes.clone(),
+                    lifetime: old.expires_at.map(|expires_at| expires_at.since(old.created_at)),
+                },
+                now,
+            );
+            let end = now.after(overlap);
+            old.expires_at = Some(old.expires_at.map_or(end, |expires_at| expires_at.min(end)));
+            let old = old.clone();
+            entries.push(made.entry.clone());
+            Ok((made, old))
+        })
+    }
+
+    fn change<T>(
+        &self,
+        may_make: bool,
+        change: impl FnOnce(&mut Vec<KeyEntry>) -> Result<T, KeyFileError>,
+    ) -> Result<T, KeyFileError> {
+        let not_written = |source| KeyFileError::NotWritten { path: self.path.clone(), source };
+        if may_make {
+            make_directory(&self.path).map_err(not_written)?;
+        } else {
+            self.stamp()?;
+        }
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(self.beside(".lock"));
+        let lock = lock.map_err(not_written)?;
+        lock.lock().map_err(not_written)?;
+        let mut keys = match self.read() {
+            Ok(entries) => entries,
+            Err(error) if may_make && error.is_missing() => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let changed = change(&mut keys)?;
+        let text = serde_json::to_string_pretty(&Document { version: VERSION, keys }).expect("keys are plain data") + "\n";
+        write_whole(&self.path, &self.beside(".new"), text.as_bytes()).map_err(not_written)?;
+        Ok(changed)
+    }
+
+    fn unusable(&self, why: &str) -> KeyFileError {
+        KeyFileError::Unusable { path: self.path.clone(), why: why.to_owned(), missing: false }
+    }
+
+    fn unreadable(&self, error: &std::io::Error) -> KeyFileError {
+        let missing = error.kind() == ErrorKind::NotFound;
+        let why = if missing { "it is not there".to_owned() } else { error.to_string() };
+        KeyFileError::Unusable { path: self.path.clone(), why, missing }
+    }
+}
+
+fn find<'a>(entries: &'a mut [KeyEntry], id: &str) -> Result<&'a mut KeyEntry, KeyFileError> {
+    entries.iter_mut().find(|entry| entry.id == id).ok_or_else(|| KeyFileError::NotFound { id: id.to_owned() })
+}
+
+fn make(wanted: NewKey, now: Timestamp) -> Made {
+    let (mut id, mut secret) = ([0; 8], [0; 32]);
+    for bits in [id.as_mut_slice(), secret.as_mut_slice()] {
+        getrandom::fill(bits).expect("the system has randomness");
+    }
+    let key = ApiKey::new(id, secret);
+    let NewKey { name, namespace, scopes, lifetime } = wanted;
+    let entry = KeyEntry {
+        id: key.id().to_owned(),
+        name,
+        sha256: Digest::of(key.secret()),
+        namespace,
+        scopes,
+        created_at: now,
+        expires_at: lifetime.map(|lifetime| now.after(lifetime)),
+        revoked_at: None,
+    };
+    Made { key, entry }
+}
+
+fn make_directory(file: &Path) -> std::io::Result<()> {
+    let directory = directory_of(file);
+    if directory.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+fn directory_of(file: &Path) -> &Path {
+    file.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Replaces a file by another, whole and durable.
+pub(super) fn write_whole(path: &Path, unfinished: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    // One that a crash left may have another mode.
+    match std::fs::remove_file(unfinished) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(unfinished)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(unfinished, path)?;
+    File::open(directory_of(path))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000);
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn wanted(name: &str) -> NewKey {
+        NewKey { name: Name::new(name).unwrap(), namespace: Reach::All, scopes: [Scope::Read].into(), lifetime: None }
+    }
+
+    /// G4, G5: no secret, nobody else's business, nothing left over.
+    #[test]
+    fn the_file_is_whole_private_and_without_secrets() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(directory.path().join("new/keys.json"));
+        let made = file.create(wanted("ada"), NOW).unwrap();
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        assert!(text.contains(&made.entry.id) && !text.contains(made.key.secret()), "{text}");
+        assert_eq!(std::fs::metadata(file.path()).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::metadata(file.path().parent().unwrap()).unwrap().mode() & 0o777, 0o700);
+        assert!(!file.beside(".new").exists());
+        assert_eq!(file.read().unwrap(), [made.entry]);
+    }
+
+    #[test]
+    fn a_rotated_key_goes_on_for_its_overlap_and_has_a_successor_of_its_kind() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(directory.path().join(KEYS));
+        let first = file.create(NewKey { lifetime: Some(90 * DAY), ..wanted("ada") }, NOW).unwrap().entry;
+        let later = NOW.after(DAY);
+        let (made, old) = file.rotate(&first.id, DAY, later).unwrap();
+        assert_eq!((old.expires_at, made.entry.expires_at), (Some(later.after(DAY)), Some(later.after(90 * DAY))));
+        assert_eq!((&made.entry.name, &made.entry.scopes), (&first.name, &first.scopes));
+        assert_ne!((&made.entry.id, made.entry.sha256), (&first.id, first.sha256));
+        let refused = |error: KeyFileError| error.code();
+        assert_eq!(file.rotate(&first.id, DAY, later.after(DAY)).map_err(refused).unwrap_err(), "key_ended");
+        assert_eq!(file.rotate("nobody", DAY, later).map_err(refused).unwrap_err(), "key_not_found");
+        let revoked = file.revoke(&made.entry.id, later).unwrap();
+        assert_eq!(file.revoke(&made.entry.id, later.after(DAY)).unwrap(), revoked, "the first time counts");
+        assert_eq!(file.read().unwrap().len(), 2);
+    }
+
+    /// G5: changes at the same time are all there.
+    #[test]
+    fn no_change_is_lost_to_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(directory.path().join(KEYS));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..10).for_each(|_| drop(file.create(wanted("ada"), NOW).unwrap())));
+            }
+        });
+        assert_eq!(file.read().unwrap().len(), 40);
+    }
+
+    /// G2.
+    #[test]
+    fn what_is_not_a_key_file_is_refused_without_telling_what_is_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(directory.path().join(KEYS));
+        assert!(file.read().unwrap_err().is_missing());
+        assert_eq!(file.revoke("x", NOW).unwrap_err().code(), "key_file_unusable");
+        let entry = file.create(wanted("ada"), NOW).unwrap().entry;
+        let whole = std::fs::read_to_string(file.path()).unwrap();
+        let twice = serde_json::to_string(&Document { version: 1, keys: vec![entry.clone(), entry] }).unwrap();
+        let newer = whole.replace("\"version\": 1", "\"version\": 2");
+        let unknown = whole.replace("\"version\": 1", "\"version\": 1, \"onw_SECRET\": 1");
+        for text in
+            ["", "{}", "[]", "\0", &whole[..whole.len() / 2], &twice, &newer, &unknown, &whole.replace("read", "onw_SECRET")]
+        {
+            std::fs::write(file.path(), text).unwrap();
+            let error = file.read().unwrap_err();
+            assert!(error.code() == "key_file_unusable" && !error.to_string().contains("SECRET"), "{error}");
+            assert!(file.create(wanted("eve"), NOW).is_err(), "a broken file is not overwritten");
+        }
+        std::fs::write(file.path(), &whole).unwrap();
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o620);
+        std::fs::set_permissions(file.path(), open).unwrap();
+        assert!(file.read().unwrap_err().to_string().contains("others may write it"));
+        assert!(KeyFile::at(directory.path()).read().unwrap_err().to_string().contains("not a file"));
+    }
+}

@@ -1,0 +1,476 @@
+//! Keys as clients meet them: every way in, with every key.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use onward::Onward;
+use onward::prelude::*;
+use onward_core::{Name, Namespace, Timestamp};
+use onward_server::auth::Ask;
+use onward_server::keys::{KeyFile, Made, NewKey, Reach};
+use onward_server::trace::{Format, Level, Trace};
+use onward_server::{Authenticate, Keys, METHODS, Options, ROUTES, Scope};
+use onward_store::{Clock, SystemClock};
+use onward_wire::ApiKey;
+use serde_json::json;
+
+use crate::client::{Reply, Stream};
+use crate::site::{DEADLINE, Site, limits};
+
+/// A site that asks for keys, and its key file.
+struct Locked {
+    site: Site,
+    file: KeyFile,
+    said: Said,
+    _directory: tempfile::TempDir,
+}
+
+/// What the server traced.
+#[derive(Clone, Default)]
+struct Said(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Said {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Said {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+fn now() -> Timestamp {
+    SystemClock.now()
+}
+
+fn make(file: &KeyFile, name: &str, namespace: &str, scopes: &[Scope]) -> Made {
+    let namespace = Reach::from(Namespace::new(namespace).unwrap());
+    let scopes: BTreeSet<Scope> = scopes.iter().copied().collect();
+    file.create(NewKey { name: Name::new(name).unwrap(), namespace, scopes, lifetime: None }, now()).unwrap()
+}
+
+impl Locked {
+    /// With one key for everything.
+    async fn open() -> (Locked, ApiKey) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(directory.path().join("keys.json"));
+        let root = make(&file, "root", "*", &Scope::ALL).key;
+        let said = Said::default();
+        let trace = Trace::to(Format::Json, Level::Debug, Box::new(said.clone()));
+        let keys = Keys::open(file.path(), Arc::new(SystemClock), trace.clone()).unwrap();
+        let site = Site::with(Options { auth: Arc::new(keys), limits: limits(), trace, ..Options::default() }).await;
+        (Locked { site, file, said, _directory: directory }, root)
+    }
+
+    fn make(&self, name: &str, namespace: &str, scopes: &[Scope]) -> ApiKey {
+        make(&self.file, name, namespace, scopes).key
+    }
+
+    async fn send(&self, key: &ApiKey, method: &str, path: &str, body: &str) -> Reply {
+        self.send_in("default", key, method, path, body).await
+    }
+
+    async fn send_in(&self, namespace: &str, key: &ApiKey, method: &str, path: &str, body: &str) -> Reply {
+        let headers = format!("{}Onward-Namespace: {namespace}\r\nContent-Type: application/json\r\n", bearer(key.reveal()));
+        self.site.send(method, path, &headers, body).await
+    }
+
+    /// The gRPC status of a call without a message, if it was refused before the call began.
+    async fn grpc_status(&self, path: &str, headers: &str) -> Option<u8> {
+        let headers = format!("{headers}Content-Type: application/grpc\r\nTE: trailers\r\n");
+        let reply = self.site.send("POST", path, &headers, "").await;
+        reply.header("grpc-status").map(|status| status.parse().unwrap())
+    }
+
+    /// Asks until the answer is this, which must not take longer than five seconds (G3).
+    async fn until(&self, key: &ApiKey, status: u16) {
+        let begun = Instant::now();
+        while self.send(key, "GET", "/v1/runs", "").await.status != status {
+            assert!(begun.elapsed() < Duration::from_secs(5), "still not {status}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.site.address)
+    }
+}
+
+fn bearer(text: &str) -> String {
+    format!("Authorization: Bearer {text}\r\n")
+}
+
+const GRPC_NOT_ALLOWED: u8 = 7;
+const GRPC_UNAUTHENTICATED: u8 = 16;
+
+/// S7: every way in needs its scope, and no other scope will do.
+#[tokio::test]
+async fn every_route_and_method_wants_its_own_scope() {
+    let (locked, _) = Locked::open().await;
+    let keys = Scope::ALL.map(|scope| (scope, locked.make("one", "*", &[scope])));
+    locked.until(&keys[0].1, 200).await;
+    for route in ROUTES {
+        let (method, path) = (route.verb.method().to_string(), route.path.replace("{id}", "a~0~0"));
+        let bare = locked.site.send(&method, &path, "", "").await;
+        assert_eq!(bare.status == 401, route.scope.is_some(), "{method} {path}: {}", bare.body);
+        for (scope, key) in &keys {
+            let reply = locked.send(key, &method, &path, "").await;
+            let let_in = route.scope.is_none_or(|needed| needed == *scope);
+            assert_eq!(reply.status != 403, let_in, "{method} {path} with {scope}: {}", reply.body);
+            assert_ne!(reply.status, 401);
+            if !let_in {
+                reply.problem(403, "not_allowed");
+            }
+        }
+    }
+    let public: Vec<&str> = ROUTES.iter().filter(|route| route.scope.is_none()).map(|route| route.path).collect();
+    assert_eq!(public, ["/", "/healthz", "/readyz", "/openapi.json"], "a new route needs a scope");
+    for method in METHODS {
+        assert_eq!(locked.grpc_status(method.path, "").await, Some(GRPC_UNAUTHENTICATED), "{}", method.path);
+        for (scope, key) in &keys {
+            let status = locked.grpc_status(method.path, &bearer(key.reveal())).await;
+            assert_eq!(status == Some(GRPC_NOT_ALLOWED), method.scope != *scope, "{} with {scope}", method.path);
+            assert_ne!(status, Some(GRPC_UNAUTHENTICATED));
+        }
+    }
+}
+
+/// What the protocol declares is what is served, each with its scope.
+#[test]
+fn every_declared_method_is_in_the_table() {
+    let (mut service, mut declared) = ("", BTreeSet::new());
+    let text = onward_wire::proto::text();
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("service ") {
+            service = name.trim_end_matches(" {");
+        } else if let Some(method) = line.trim_start().strip_prefix("rpc ") {
+            declared.insert(format!("/onward.v1.{service}/{}", method.split('(').next().unwrap()));
+        }
+    }
+    let served: BTreeSet<String> = METHODS.iter().map(|method| method.path.to_owned()).collect();
+    assert_eq!(served, declared);
+    assert_eq!(served.len(), METHODS.len());
+}
+
+/// G1 (S3): whatever is wrong with a key, the answer is the same, byte for byte.
+#[tokio::test]
+async fn nobody_learns_what_is_wrong_with_a_key() {
+    let (locked, root) = Locked::open().await;
+    let revoked = locked.make("revoked", "*", &Scope::ALL);
+    locked.file.revoke(revoked.id(), now()).unwrap();
+    let expired = locked.make("expired", "*", &Scope::ALL);
+    locked.file.rotate(expired.id(), Duration::ZERO, now()).unwrap();
+    let unknown = ApiKey::new([1; 8], [2; 32]);
+    // The id is known, the secret is another's.
+    let wrong = root.reveal().replace(root.secret(), unknown.secret());
+    let wrong = rechecked(&wrong);
+    let mistyped = format!("{}x", &root.reveal()[..root.reveal().len() - 1]);
+    let long = "x".repeat(8_000);
+    let texts = [unknown.reveal(), &wrong, &mistyped, revoked.reveal(), expired.reveal(), "", "x", &long, "onw___", "é"];
+    let mut headers: Vec<String> = texts.iter().map(|text| bearer(text)).collect();
+    headers.push(String::new());
+    headers.push(bearer(root.reveal()).repeat(2));
+    headers.push(bearer(root.reveal()) + &bearer("x"));
+    headers.push(format!("Authorization: Basic {}\r\n", root.reveal()));
+    headers.push(format!("Authorization: {}\r\n", root.reveal()));
+    headers.push(format!("X-Api-Key: {}\r\n", root.reveal()));
+    tokio::time::sleep(Duration::from_millis(1_100)).await; // the file is looked at again
+    let mut answers = BTreeSet::new();
+    for headers in &headers {
+        let reply = locked.site.send("GET", "/v1/runs", headers, "").await;
+        assert_eq!(reply.header("www-authenticate"), Some("Bearer"), "{headers}");
+        answers.insert((reply.status, reply.body));
+        assert_eq!(locked.grpc_status("/onward.v1.Runs/ListRuns", headers).await, Some(GRPC_UNAUTHENTICATED), "{headers}");
+    }
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert_eq!(answers.first().unwrap().0, 401);
+    // A header that is too large is refused before anybody looks at it.
+    let huge = locked.site.send("GET", "/v1/runs", &bearer(&"x".repeat(20_000)), "").await;
+    assert_eq!(huge.status, 431);
+    locked.site.send("GET", "/v1/runs", &format!("authorization: bearer  {}\r\n", root.reveal()), "").await.expect(200);
+}
+
+/// The text with the checksum that belongs to it.
+fn rechecked(text: &str) -> String {
+    let body = text.rsplit_once('_').unwrap().0;
+    let digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz".as_bytes();
+    let crc = |bytes: &[u8]| {
+        !bytes.iter().fold(!0u32, |crc, byte| {
+            (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 })
+        })
+    };
+    let mut number = crc(body.as_bytes());
+    let mut checksum = [b'0'; 6];
+    for digit in checksum.iter_mut().rev() {
+        (*digit, number) = (digits[(number % 62) as usize], number / 62);
+    }
+    let text = format!("{body}_{}", std::str::from_utf8(&checksum).unwrap());
+    ApiKey::parse(&text).unwrap();
+    text
+}
+
+/// G1 (S3): and takes the same time to come to, as far as a test can see that.
+#[tokio::test]
+async fn a_wrong_secret_takes_no_longer_than_an_unknown_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = KeyFile::at(directory.path().join("keys.json"));
+    let keys: Vec<Made> = (0..100).map(|_| make(&file, "one", "*", &Scope::ALL)).collect();
+    let revoked = &keys[50].key;
+    file.revoke(revoked.id(), now()).unwrap();
+    let asked = Keys::open(file.path(), Arc::new(SystemClock), Trace::silent()).unwrap();
+    let known = keys[0].key.reveal();
+    let unknown = ApiKey::new([1; 8], [2; 32]);
+    let first_wrong = rechecked(&known.replace(keys[0].key.secret(), unknown.secret()));
+    let (secret, last) = keys[0].key.secret().split_at(42);
+    let last_wrong = rechecked(&known.replace(keys[0].key.secret(), &format!("{secret}{}", if last == "a" { "b" } else { "a" })));
+    let texts = [unknown.reveal(), &first_wrong, &last_wrong, revoked.reveal()];
+    let mut times = [const { Vec::new() }; 4];
+    for _ in 0..2_500 {
+        for (text, times) in texts.iter().zip(&mut times) {
+            let mut headers = axum::http::HeaderMap::new();
+            headers.insert("authorization", format!("Bearer {text}").parse().unwrap());
+            let ask = Ask { scope: Scope::Read, namespace: &Namespace::default(), headers: &headers };
+            let begun = Instant::now();
+            let answer = asked.authenticate(ask).await;
+            times.push(begun.elapsed());
+            assert!(answer.is_err());
+        }
+    }
+    let medians = times.map(|mut times| {
+        times.sort();
+        times[times.len() / 2]
+    });
+    let (least, most) = (medians.iter().min().unwrap(), medians.iter().max().unwrap());
+    assert!(*most < *least * 3 / 2 + Duration::from_micros(2), "{medians:?}");
+}
+
+/// S6: two namespaces with the same ids know nothing of each other.
+#[tokio::test]
+async fn the_same_ids_in_two_namespaces_are_two_worlds() {
+    let (locked, root) = Locked::open().await;
+    let ada = locked.make("ada", "a", &Scope::ALL);
+    let bob = locked.make("bob", "b", &Scope::ALL);
+    locked.until(&root, 200).await;
+    tokio::time::sleep(Duration::from_millis(1_100)).await; // the keys of both are known
+    let start = |input: &str| json!({"kind": "nobody-works-on-this", "id": "same", "input": input}).to_string();
+    locked.send_in("a", &ada, "POST", "/v1/runs", &start("of a")).await.expect(201);
+    locked.send_in("b", &bob, "POST", "/v1/runs", &start("of b")).await.expect(201);
+    let signal = json!({"name": "x", "signal_id": "s", "payload": "of b"}).to_string();
+    let sent = locked.send_in("b", &bob, "POST", "/v1/runs/same/signals", &signal).await.expect(202);
+    assert_eq!(sent["index"], 1);
+    let sent = locked.send_in("a", &ada, "POST", "/v1/runs/same/signals", &signal).await.expect(202);
+    assert_eq!((&sent["index"], &sent["repeated"]), (&json!(1), &json!(false)), "b's signal id is not a's");
+    locked.send_in("a", &ada, "POST", "/v1/runs", &json!({"kind": "k", "id": "only-a"}).to_string()).await.expect(201);
+    let page = locked.send_in("a", &ada, "GET", "/v1/runs?limit=1", "").await.expect(200);
+    // S36: where a's page ends is nothing to b.
+    let cursor = page["next"].as_str().unwrap();
+    let page = locked.send_in("b", &bob, "GET", &format!("/v1/runs?cursor={cursor}"), "").await;
+    assert!(!page.body.contains("only-a") && !page.body.contains("of a"), "{}", page.body);
+    // What has an id is not there for a foreign key, whether it is there or not; everything else is not allowed.
+    for route in ROUTES.iter().filter(|route| route.scope.is_some() && route.path.starts_with("/v1/")) {
+        let method = route.verb.method().to_string();
+        let ask = async |key: &ApiKey, id: &str| {
+            let id = if route.path.starts_with("/v1/runs") { id.to_owned() } else { format!("{id}~0~0") };
+            let reply = locked.send_in("a", key, &method, &route.path.replace("{id}", &id), "").await;
+            (reply.status, reply.body.replace("nothing", "only-a"))
+        };
+        let (there, not_there) = (ask(&bob, "only-a").await, ask(&bob, "nothing").await);
+        assert_eq!(there, not_there, "{method} {}", route.path);
+        assert_eq!(there.0, if route.path.contains("{id}") { 404 } else { 403 }, "{method} {}: {}", route.path, there.1);
+        if method == "GET" && route.path.contains("{id}") {
+            assert_eq!(there, ask(&ada, "nothing").await, "a foreign run looks like one that is not there");
+        }
+    }
+    // Over gRPC the header names the namespace, and is refused as such.
+    let headers = format!("{}Onward-Namespace: a\r\n", bearer(bob.reveal()));
+    for method in METHODS {
+        assert_eq!(locked.grpc_status(method.path, &headers).await, Some(GRPC_NOT_ALLOWED), "{}", method.path);
+    }
+    locked.send_in("a", &root, "GET", "/v1/runs/only-a", "").await.expect(200);
+}
+
+/// G3 (S2): a revoked key is refused within seconds, and what it had open ends.
+#[tokio::test]
+async fn a_revoked_key_loses_what_it_had_open() {
+    let (locked, root) = Locked::open().await;
+    let reader = locked.make("reader", "default", &[Scope::Read]);
+    locked.until(&reader, 200).await;
+    let start = json!({"kind": "order", "id": "a", "input": "tea"}).to_string();
+    locked.send(&root, "POST", "/v1/runs", &start).await.expect(201);
+    let mut stream = Stream::open(locked.site.address, "/v1/runs/a/events", &bearer(reader.reveal())).await;
+    let mut other = Stream::open(locked.site.address, "/v1/runs/a/events", &bearer(root.reveal())).await;
+    let waiting = locked.send(&reader, "GET", "/v1/runs/a/result?wait_ms=60000", "");
+    let revoke = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        locked.file.revoke(reader.id(), now()).unwrap();
+        Instant::now()
+    };
+    let (reply, revoked) = tokio::join!(waiting, revoke);
+    reply.problem(401, "unauthenticated");
+    let last = loop {
+        let frame = tokio::time::timeout(Duration::from_secs(5), stream.next()).await.unwrap();
+        if let Some(frame) = frame.filter(|frame| frame.event.is_some()) {
+            break frame;
+        }
+    };
+    assert_eq!((last.event.as_deref(), &last.data.unwrap()["code"]), (Some("error"), &json!("unauthenticated")));
+    assert!(revoked.elapsed() < Duration::from_secs(5));
+    locked.until(&reader, 401).await;
+    // Others go on.
+    locked.send(&root, "POST", "/v1/runs/a/terminate", "").await.expect(202);
+    loop {
+        let frame = tokio::time::timeout(DEADLINE, other.next()).await.unwrap().unwrap();
+        if frame.name() == "end" {
+            break;
+        }
+    }
+}
+
+/// G2 (S1): a key file that is broken or gone lets nobody in, and is followed again when it is whole.
+#[tokio::test]
+async fn a_broken_key_file_lets_nobody_in() {
+    let (locked, root) = Locked::open().await;
+    locked.until(&root, 200).await;
+    let whole = std::fs::read_to_string(locked.file.path()).unwrap();
+    for broken in [Some("{\"version\": 1, \"keys\": [}"), Some(""), None] {
+        match broken {
+            Some(text) => std::fs::write(locked.file.path(), text).unwrap(),
+            None => std::fs::remove_file(locked.file.path()).unwrap(),
+        }
+        locked.until(&root, 503).await;
+        locked.send(&root, "GET", "/v1/runs", "").await.problem(503, "not_ready");
+        locked.site.get("/v1/runs").await.problem(503, "not_ready");
+        let detail = locked.site.get("/readyz").await.problem(503, "not_ready");
+        assert!(detail.contains("the key file is not usable"), "{detail}");
+        assert_eq!(locked.grpc_status("/onward.v1.Runs/ListRuns", &bearer(root.reveal())).await, Some(14));
+        locked.site.get("/healthz").await.header("content-type").unwrap();
+        let replacement = locked.file.path().with_extension("whole");
+        std::fs::write(&replacement, &whole).unwrap();
+        std::fs::rename(replacement, locked.file.path()).unwrap();
+        locked.until(&root, 200).await;
+        assert_eq!(locked.site.get("/readyz").await.status, 200);
+    }
+    let said = locked.said.text();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("nobody is let in")).collect();
+    assert_eq!(lines.len(), 3, "once per reason: {lines:?}");
+}
+
+/// G2: the first key locks a server that was open; from then on there is no way back.
+#[tokio::test]
+async fn the_first_key_locks_the_door() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = KeyFile::at(directory.path().join("keys.json"));
+    let keys = Keys::open_or_await(file.path(), Arc::new(SystemClock), Trace::silent()).unwrap();
+    assert!(!keys.has_usable());
+    let site = Site::with(Options { auth: Arc::new(keys), limits: limits(), ..Options::default() }).await;
+    site.get("/v1/runs").await.expect(200);
+    let key = make(&file, "first", "*", &[Scope::Read]).key;
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    site.get("/v1/runs").await.problem(401, "unauthenticated");
+    site.send("GET", "/v1/runs", &bearer(key.reveal()), "").await.expect(200);
+    std::fs::remove_file(file.path()).unwrap();
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    site.get("/v1/runs").await.problem(503, "not_ready");
+}
+
+/// G4 (S2, S12): nothing that is written has the secret in it; when a key was used is kept to the minute.
+#[tokio::test]
+async fn a_secret_is_written_nowhere() {
+    let (locked, root) = Locked::open().await;
+    let start = json!({"kind": "order", "id": "a", "input": "tea"}).to_string();
+    locked.send(&root, "POST", "/v1/runs", &start).await.expect(201);
+    locked.send(&root, "GET", "/v1/runs/nothing", "").await.problem(404, "run_not_found");
+    let mistyped = root.reveal().replace("onw_", "ONW_");
+    locked.site.send("GET", "/v1/runs", &bearer(&mistyped), "").await.problem(401, "unauthenticated");
+    let metrics = locked.send(&root, "GET", "/metrics", "").await.body;
+    let begun = Instant::now();
+    while !locked.file.last_used().contains_key(root.id()) {
+        assert!(begun.elapsed() < DEADLINE, "nobody wrote when it was used");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let used = locked.file.last_used()[root.id()];
+    assert_eq!(used.0 % 60_000, 0);
+    let said = locked.said.text();
+    assert!(said.contains(r#""by":"root""#), "{said}");
+    let mut texts = vec![said, metrics];
+    for entry in std::fs::read_dir(locked.file.path().parent().unwrap()).unwrap() {
+        texts.push(String::from_utf8_lossy(&std::fs::read(entry.unwrap().path()).unwrap()).into_owned());
+    }
+    assert!(texts.len() >= 4);
+    for text in texts {
+        assert!(!text.contains(root.secret()), "{text}");
+    }
+}
+
+/// S8: who decides an approval is who the key says.
+#[tokio::test]
+async fn the_key_says_who_decides() {
+    let (locked, root) = Locked::open().await;
+    let eve = locked.make("eve", "default", &[Scope::Approve]);
+    let ada = locked.make("ada", "default", &[Scope::Approve]);
+    let start = json!({"kind": "order", "id": "a", "input": "tea", "signal": {"name": "payment", "payload": 1}}).to_string();
+    locked.send(&root, "POST", "/v1/runs", &start).await.expect(201);
+    let begun = Instant::now();
+    let approval = loop {
+        let open = locked.send(&root, "GET", "/v1/approvals?run=a", "").await.expect(200);
+        if let Some(approval) = open["approvals"][0]["id"].as_str() {
+            break approval.to_owned();
+        }
+        assert!(begun.elapsed() < DEADLINE);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let path = format!("/v1/approvals/{approval}");
+    let decide = json!({"approved": true, "decided_by": "ada", "decision_id": "d"}).to_string();
+    locked.send(&eve, "POST", &path, &decide).await.problem(403, "not_a_decider");
+    locked.send(&ada, "POST", &path, &decide).await.expect(200);
+}
+
+async fn hello(_: Ctx, (): ()) -> Result<String> {
+    Ok("hello".to_owned())
+}
+
+/// S4: a key that may read is no worker's.
+#[tokio::test]
+async fn a_worker_needs_a_key_to_work() {
+    let (locked, root) = Locked::open().await;
+    let reading = locked.make("reader", "default", &[Scope::Read, Scope::Start]);
+    let working = locked.make("worker", "default", &[Scope::Work]);
+    locked.until(&reading, 200).await;
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let connect = |key: &ApiKey| Onward::connect(locked.url()).key(key.reveal()).workflow("hello", hello).start();
+    let reader = connect(&reading).await.unwrap();
+    let run = reader.start::<String, _>("hello", &()).id("h").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(run.view().await.unwrap().head.status.as_str(), "pending", "its stream was refused");
+    let refused = run.cancel("no").await.unwrap_err();
+    assert_eq!(refused.code(), "not_allowed", "{refused}");
+    let worker = connect(&working).await.unwrap();
+    assert_eq!(tokio::time::timeout(DEADLINE, run.result()).await.unwrap().unwrap(), "hello");
+    let refused = worker.run::<String>("h").unwrap().view().await.unwrap_err();
+    assert_eq!(refused.code(), "not_allowed", "{refused}");
+    // A worker whose key is revoked gets nothing more to do.
+    locked.file.revoke(working.id(), now()).unwrap();
+    tokio::time::sleep(Duration::from_millis(4_000)).await;
+    let run = reader.start::<String, _>("hello", &()).id("h2").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(run.view().await.unwrap().head.status.as_str(), "pending");
+    locked.send(&root, "GET", "/v1/runs/h2", "").await.expect(200);
+    let stranger = connect(&ApiKey::new([1; 8], [2; 32])).await.unwrap();
+    let refused = stranger.run::<String>("h").unwrap().view().await.unwrap_err();
+    assert_eq!(refused.code(), "unauthenticated", "{refused}");
+    let mistyped = Onward::connect(locked.url()).key(root.reveal().replace("onw_", "onw_x")).start().await.err().unwrap();
+    assert_eq!(mistyped.code(), "key_invalid", "{mistyped}");
+    assert!(!format!("{mistyped} {mistyped:?}").contains(root.secret()));
+    for onward in [reader, worker, stranger] {
+        onward.shutdown().await;
+    }
+}

@@ -1,0 +1,143 @@
+//! An API key as text: `onw_<id>_<secret>_<checksum>`.
+//!
+//! Owns the text form alone; what a key is good for is the server's business. The checksum lets whoever holds a key see that it was
+//! mistyped or cut, without asking anybody. Must never show a secret by accident: only [`ApiKey::reveal`] does.
+
+use std::fmt;
+
+const PREFIX: &str = "onw";
+const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// How many digits 64, 256 and 32 bits need.
+const ID_CHARS: usize = 11;
+const SECRET_CHARS: usize = 43;
+const CHECKSUM_CHARS: usize = 6;
+
+/// A whole key, secret included.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey(Box<str>);
+
+/// Why a text is not a key. Says nothing of the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApiKeyError {
+    Shape,
+    Checksum,
+}
+
+impl fmt::Display for ApiKeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ApiKeyError::Shape => "a key looks like onw_ID_SECRET_CHECKSUM",
+            ApiKeyError::Checksum => "its checksum does not fit, so it was mistyped or cut",
+        })
+    }
+}
+
+impl std::error::Error for ApiKeyError {}
+
+impl ApiKey {
+    /// The key of these bits, which somebody drew at random.
+    pub fn new(id: [u8; 8], secret: [u8; 32]) -> ApiKey {
+        let body = format!("{PREFIX}_{}_{}", base62(&id, ID_CHARS), base62(&secret, SECRET_CHARS));
+        let checksum = checksum(&body);
+        ApiKey(format!("{body}_{checksum}").into())
+    }
+
+    pub fn parse(text: &str) -> Result<ApiKey, ApiKeyError> {
+        let parts: Vec<&str> = text.split('_').collect();
+        let &[PREFIX, id, secret, last] = parts.as_slice() else { return Err(ApiKeyError::Shape) };
+        let fits = |part: &str, length: usize| part.len() == length && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if !fits(id, ID_CHARS) || !fits(secret, SECRET_CHARS) || !fits(last, CHECKSUM_CHARS) {
+            return Err(ApiKeyError::Shape);
+        }
+        let body = &text[..text.len() - CHECKSUM_CHARS - 1];
+        if checksum(body) != last {
+            return Err(ApiKeyError::Checksum);
+        }
+        Ok(ApiKey(text.into()))
+    }
+
+    /// By which a key is listed and revoked; no secret.
+    pub fn id(&self) -> &str {
+        &self.0[PREFIX.len() + 1..][..ID_CHARS]
+    }
+
+    pub fn secret(&self) -> &str {
+        &self.0[PREFIX.len() + 1 + ID_CHARS + 1..][..SECRET_CHARS]
+    }
+
+    /// The whole text: for the one who gets the key, and for the server.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}_{}_…", self.id())
+    }
+}
+
+/// A number of many bytes, highest first, in exactly `length` digits.
+fn base62(bytes: &[u8], length: usize) -> String {
+    let mut number = bytes.to_vec();
+    let mut digits = vec![0; length];
+    for digit in digits.iter_mut().rev() {
+        let mut rest = 0u32;
+        for byte in &mut number {
+            let part = rest << 8 | u32::from(*byte);
+            // `rest` is below 62, so the quotient fits a byte.
+            (*byte, rest) = ((part / 62) as u8, part % 62);
+        }
+        *digit = DIGITS[rest as usize];
+    }
+    digits.into_iter().map(char::from).collect()
+}
+
+fn checksum(text: &str) -> String {
+    base62(&crc32(text.as_bytes()).to_be_bytes(), CHECKSUM_CHARS)
+}
+
+/// CRC-32 as zip and Ethernet have it. Finds typing errors; protects against nobody.
+fn crc32(bytes: &[u8]) -> u32 {
+    let fold = |crc: u32, byte: &u8| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 })
+    };
+    !bytes.iter().fold(!0, fold)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_reads_back_and_has_its_lengths_at_both_ends_of_the_numbers() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        for (id, secret) in [([0; 8], [0; 32]), ([0xff; 8], [0xff; 32]), ([7; 8], [0xa5; 32])] {
+            let key = ApiKey::new(id, secret);
+            assert_eq!(ApiKey::parse(key.reveal()), Ok(key.clone()));
+            assert_eq!((key.id().len(), key.secret().len()), (ID_CHARS, SECRET_CHARS));
+        }
+        assert_ne!(ApiKey::new([0; 8], [0xff; 32]).secret(), ApiKey::new([0; 8], [0xfe; 32]).secret());
+    }
+
+    #[test]
+    fn every_single_typing_error_is_found() {
+        let key = ApiKey::new([3; 8], [9; 32]);
+        for at in 0..key.reveal().len() {
+            let mut text = key.reveal().as_bytes().to_vec();
+            text[at] = if text[at] == b'x' { b'y' } else { b'x' };
+            assert!(ApiKey::parse(std::str::from_utf8(&text).unwrap()).is_err(), "at {at}");
+        }
+        for text in ["", "onw", "onw___", &key.reveal()[1..], &key.reveal()[..60], "Bearer x", "onw_é_é_é"] {
+            assert_eq!(ApiKey::parse(text), Err(ApiKeyError::Shape), "{text}");
+        }
+        assert_eq!(ApiKey::parse(&format!("{} ", key.reveal())), Err(ApiKeyError::Shape));
+    }
+
+    #[test]
+    fn the_secret_is_not_shown_to_whoever_debugs() {
+        let key = ApiKey::new([3; 8], [9; 32]);
+        assert!(!format!("{key:?}").contains(key.secret()));
+    }
+}
