@@ -4,6 +4,9 @@
 //! whether it happened. If nothing was open, the next wait or step the code asks for is interrupted instead. After that
 //! everything works again, so that compensation can run. Code that watches `canceled()` handles it by itself.
 //!
+//! While the code undoes what it did, a request is only recorded: the run is ending already, and an undo that is interrupted would be
+//! left out.
+//!
 //! The code has *seen* a request once it was given the failure of a call that the request interrupted. A request that it has not seen
 //! when it continues as new goes along, and interrupts the first wait or step of the next generation.
 
@@ -21,6 +24,8 @@ pub(super) struct Cancel {
     /// The calls it has interrupted, until the code takes their failure or drops them.
     interrupted: BTreeSet<Place>,
     seen: bool,
+    /// The code undoes what it did: a request that comes now changes nothing.
+    undoing: bool,
 }
 
 impl Cancel {
@@ -50,6 +55,12 @@ impl Engine {
         self.cancel.reason.is_some()
     }
 
+    /// From here on the code undoes what it did; no request to cancel interrupts that.
+    pub fn begin_undo(&mut self) {
+        self.cancel.undoing = true;
+        self.cancel.due = false;
+    }
+
     /// Waits for the request to cancel.
     pub fn await_canceled(&mut self) -> Place {
         let place = self.next_place();
@@ -67,6 +78,9 @@ impl Engine {
             return None;
         }
         self.cancel.reason = Some(reason.to_owned());
+        if self.cancel.undoing {
+            return None;
+        }
         let watchers: Vec<Place> = self.places(|what| matches!(what, What::Canceled));
         let interrupted = if watchers.is_empty() { self.places(is_interruptible) } else { watchers };
         self.cancel.due = interrupted.is_empty();

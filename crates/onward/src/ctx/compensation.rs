@@ -22,7 +22,8 @@ const ATTEMPTS: u32 = 10;
 
 impl Ctx {
     /// Registers what undoes the work so far. If the run fails or is canceled, everything registered runs as a step of its
-    /// name, latest first, before the run ends; if it succeeds, nothing of it runs.
+    /// name, latest first, before the run ends; if it succeeds, nothing of it runs. A request to cancel that comes meanwhile does not
+    /// interrupt it.
     pub fn on_failure<F, Fut, E>(&self, name: &str, undo: F)
     where
         F: FnOnce() -> Fut + Clone + Send + Sync + 'static,
@@ -39,6 +40,7 @@ impl Ctx {
 
 /// Runs what was registered, latest first; what could not be undone is added to the failure.
 pub(crate) async fn compensate(ctx: &Ctx, mut failure: Failure) -> Failure {
+    ctx.cell.lock().engine.begin_undo();
     loop {
         let next = ctx.cell.lock().compensations.pop();
         let Some(Compensation { name, undo }) = next else { return failure };

@@ -9,7 +9,7 @@ mod inbox;
 mod tasks;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +33,9 @@ const PAGE: usize = 1_000;
 
 /// How long a worker that shuts down waits for the steps that run.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// How long giving back the tasks that did not end may take.
+const GIVE_BACK_MAX: Duration = Duration::from_secs(1);
 
 /// When a worker replays what it has just recorded, to find code that does not replay before it matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,6 +67,10 @@ pub(crate) struct Worker {
     /// The runs in memory, so that they can be asked and, at the end, let go.
     hot: Mutex<HashMap<RunKey, Arc<RunInbox>>>,
     idle: tokio::sync::Notify,
+    /// How many attempts of tasks run here.
+    attempts: AtomicUsize,
+    /// Attempts that still run are given back.
+    stopping: tokio::sync::watch::Sender<bool>,
     tokio: tokio::runtime::Handle,
     next_commit_id: AtomicU64,
 }
@@ -84,6 +91,8 @@ impl Worker {
             options,
             hot: Mutex::default(),
             idle: tokio::sync::Notify::new(),
+            attempts: AtomicUsize::new(0),
+            stopping: tokio::sync::watch::Sender::new(false),
             tokio: tokio::runtime::Handle::current(),
             next_commit_id: AtomicU64::new(random_u64()),
         });
@@ -98,18 +107,29 @@ impl Worker {
         let deadline = tokio::time::Instant::now() + GRACE;
         loop {
             let left: Vec<Arc<RunInbox>> = self.lock_hot().values().cloned().collect();
-            if left.is_empty() || tokio::time::Instant::now() >= deadline {
+            let done = left.is_empty() && self.attempts.load(Ordering::SeqCst) == 0;
+            if done || tokio::time::Instant::now() >= deadline {
                 break;
             }
             left.iter().for_each(|inbox| inbox.evict());
             drop(tokio::time::timeout(Duration::from_millis(20), self.idle.notified()).await);
         }
+        // What has not ended goes to others; no attempt is burned.
+        self.stopping.send_replace(true);
+        let given_back = async {
+            while self.attempts.load(Ordering::SeqCst) > 0 {
+                drop(tokio::time::timeout(Duration::from_millis(20), self.idle.notified()).await);
+            }
+        };
+        drop(tokio::time::timeout(GIVE_BACK_MAX, given_back).await);
         self.link.leave().await;
         self.stop();
     }
 
-    /// Stops polling workflow code at once and lets go of every run in memory: inboxes keep drivers alive, and drivers the worker.
+    /// Stops polling workflow code and tasks at once and lets go of every run in memory: inboxes keep drivers alive, and drivers the
+    /// worker.
     pub fn stop(&self) {
+        self.stopping.send_replace(true);
         self.executor.stop();
         let hot = std::mem::take(&mut *self.lock_hot());
         hot.into_values().for_each(|inbox| inbox.close());

@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use onward_core::task::{Task, TaskReport};
@@ -28,9 +29,12 @@ pub(super) async fn work(worker: Arc<Worker>) {
         for task in worker.link.next_tasks(room.available_permits().max(1)).await {
             let Ok(permit) = room.clone().acquire_owned().await else { return };
             let worker = worker.clone();
+            worker.attempts.fetch_add(1, Ordering::SeqCst);
             tokio::spawn(async move {
                 attempt(&worker, task).await;
                 drop(permit);
+                worker.attempts.fetch_sub(1, Ordering::SeqCst);
+                worker.idle.notify_waiters();
             });
         }
     }
@@ -39,6 +43,7 @@ pub(super) async fn work(worker: Arc<Worker>) {
 async fn attempt(worker: &Worker, task: Task) {
     let ctx = TaskCtx::new(task.attempt, task.idempotency_key(), worker.shared.deps.clone());
     let (id, claim) = (task.id.clone(), task.claim);
+    let mut stopping = worker.stopping.subscribe();
     let run = run(worker, task, ctx.clone());
     let beats = async {
         loop {
@@ -55,6 +60,11 @@ async fn attempt(worker: &Worker, task: Task) {
             return;
         }
         () = beats => return,
+        () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => {
+            // The attempt is dropped with `run`; it does not count. Where nobody is left to hear of it, the lease tells.
+            drop(worker.link.report_task(id, claim, TaskReport::Released).await);
+            return;
+        }
     };
     let mut report = match result {
         Ok(output) => TaskReport::Completed(output),

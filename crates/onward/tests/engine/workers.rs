@@ -49,7 +49,68 @@ fn with_code(builder: Builder, process: &Arc<Process>) -> Builder {
 
 const LEASE: std::time::Duration = secs(30);
 
+/// How many attempts live at this moment, and how many there were.
+#[derive(Default)]
+struct Attempts {
+    live: std::sync::atomic::AtomicUsize,
+    begun: std::sync::atomic::AtomicUsize,
+}
+
+impl Attempts {
+    /// Never ends by itself.
+    async fn hang(self: Arc<Attempts>) -> Result<(), Failure> {
+        struct Live(Arc<Attempts>);
+        impl Drop for Live {
+            fn drop(&mut self) {
+                self.0.live.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.live.fetch_add(1, Ordering::SeqCst);
+        let _live = Live(self);
+        std::future::pending().await
+    }
+}
+
+async fn hangs(ctx: Ctx, (): ()) -> onward::Result<()> {
+    ctx.task("hang", &()).timeout(secs(5)).retry(3).await
+}
+
+fn with_hanging_task(builder: Builder, attempts: &Arc<Attempts>) -> Builder {
+    let attempts = attempts.clone();
+    builder.workflow("hangs", hangs).task("hang", move |(): ()| attempts.clone().hang())
+}
+
 everywhere! {
+    /// Attempts must not pile up: each keeps room for others.
+    async fn an_attempt_that_timed_out_is_stopped_when_the_next_one_comes(site) {
+        let attempts = Arc::new(Attempts::default());
+        let onward = with_hanging_task(site.builder().await, &attempts).start().await.unwrap();
+        let run = onward.start::<(), _>("hangs", &()).await.unwrap();
+        for begun in 1..=3 {
+            eventually("the attempt begins", async || {
+                if attempts.begun.load(Ordering::SeqCst) < begun && begun > 1 {
+                    site.pass(&onward, secs(1)).await;
+                }
+                (attempts.begun.load(Ordering::SeqCst) == begun).then_some(())
+            })
+            .await;
+            eventually("it is alone", async || (attempts.live.load(Ordering::SeqCst) == 1).then_some(())).await;
+            site.pass(&onward, secs(5)).await;
+        }
+        assert_eq!(run.result().await.unwrap_err().failure().unwrap().code, "timed_out");
+        eventually("the last one is stopped too", async || (attempts.live.load(Ordering::SeqCst) == 0).then_some(())).await;
+    }
+
+    async fn a_process_that_goes_stops_its_tasks(site) {
+        let attempts = Arc::new(Attempts::default());
+        let onward = with_hanging_task(site.builder().await, &attempts).start().await.unwrap();
+        let run = onward.start::<(), _>("hangs", &()).await.unwrap();
+        eventually("the attempt begins", async || (attempts.live.load(Ordering::SeqCst) == 1).then_some(())).await;
+        drop((run, onward));
+        eventually("the attempt ends", async || (attempts.live.load(Ordering::SeqCst) == 0).then_some(())).await;
+    }
+
     /// Scenario 37.
     async fn a_run_whose_worker_died_goes_on_elsewhere_and_finished_steps_are_not_run_again(site) {
         site.lease.set(LEASE).unwrap();

@@ -1,5 +1,6 @@
 //! A request to stop: it meets open waits once, never a running step, and leaves room to compensate.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use onward::prelude::*;
@@ -32,6 +33,29 @@ fn a_request_interrupts_every_open_wait_at_once() {
     crash_and_pump(&mut world);
     assert_eq!(world.output(), r#"["canceled","canceled","canceled","canceled"]"#);
     assert_eq!((count(&world, "wait_canceled"), count(&world, "task_canceled")), (3, 1), "and takes what was asked for back");
+}
+
+/// An undo that is interrupted would be left out: the run is ending already.
+#[test]
+fn a_request_that_comes_while_the_run_undoes_its_work_leaves_nothing_undone() {
+    static TRIES: AtomicU32 = AtomicU32::new(0);
+    async fn fails(ctx: Ctx, _: ()) -> Result<()> {
+        ctx.on_failure("undo-a", async || Ok::<_, Failure>(()));
+        ctx.on_failure("undo-b", async || {
+            if TRIES.fetch_add(1, Ordering::SeqCst) == 0 { Err(Failure::retryable("busy")) } else { Ok(()) }
+        });
+        Err(Failure::fatal("no"))
+    }
+    let mut world = World::new(fails, &());
+    world.pump().unwrap();
+    assert_eq!(count(&world, "step_failed"), 1, "the first undo waits for its next try");
+    cancel(&mut world, "enough");
+    world.pump().unwrap();
+    let (place, due) = world.next_timer().expect("it still waits");
+    world.advance_time(due.since(world.now()));
+    world.fire_timer(&place);
+    crash_and_pump(&mut world);
+    assert_eq!((count(&world, "step_completed"), world.status()), (2, Status::Failed));
 }
 
 #[test]
