@@ -452,17 +452,23 @@ async fn give_tasks(session: Weak<Session>) {
         let Ok(tasks) = tokio::time::timeout(Duration::from_secs(1), next).await else { continue };
         for task in tasks {
             let (id, claim) = (task.id.clone(), task.claim);
-            {
+            let before = {
                 let mut state = session.lock();
                 state.task_credit = state.task_credit.saturating_sub(1);
-                state.tasks.insert(id.clone(), claim);
+                state.tasks.insert(id.clone(), claim)
+            };
+            if let Some(before) = before {
+                // Its attempt timed out, and this worker got the next one too.
+                session.push(ServerFrame::TaskOver(wire::TaskOver { task: id.clone(), claim: before }));
             }
             session.push(ServerFrame::Task(wire::TaskOffer { task }));
             let session = session.clone();
             tokio::spawn(async move {
                 session.port.task_over(&id, claim).await;
-                let held = session.lock().tasks.remove(&id);
-                if held == Some(claim) {
+                let mut state = session.lock();
+                if state.tasks.get(&id) == Some(&claim) {
+                    state.tasks.remove(&id);
+                    drop(state);
                     session.push(ServerFrame::TaskOver(wire::TaskOver { task: id, claim }));
                 }
             });
