@@ -6,6 +6,8 @@
 
 mod inbox;
 mod session;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +25,16 @@ use crate::problem::RequestError;
 #[derive(Default)]
 pub(crate) struct Sessions {
     all: Mutex<HashMap<(Namespace, WorkerId), Arc<Session>>>,
+}
+
+/// Sessions end with their server. They keep the runtime alive, and what they wait for may never come.
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        let all = self.all.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for session in all.values() {
+            session.stop();
+        }
+    }
 }
 
 impl Sessions {

@@ -7,6 +7,7 @@ mod children;
 mod faulty;
 mod handover;
 mod kit;
+mod namespaces;
 mod questions;
 mod retention;
 mod sessions;

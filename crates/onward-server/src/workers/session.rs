@@ -6,13 +6,13 @@
 //! - Q3: of two connections of one worker the later one is served; the earlier one ends.
 //! - Q4: a worker that was silent for its lease has lost everything, whether it is connected or not (F13).
 //! - Q5 (S6): a worker belongs to the namespace of its connection; for what it says about runs of others, there is no such run.
+//! - Q6: when a session ends, everything it was ever given is with others or free, also what was on its way to it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
 
-use onward_core::task::{TaskId, TaskReport};
+use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Name, NameError, Namespace, RunKey, WorkerId};
 use onward_runtime::{Emitted, Link, Question, Runtime, WorkerPort, WorkerProfile};
 use onward_store::{ClaimedRun, StoreError};
@@ -47,6 +47,7 @@ pub(crate) struct Session {
     /// There is something to send, or the connection is over.
     outgoing: Notify,
     credit_came: Notify,
+    ended: Notify,
     /// Counts connections; only the latest is served (Q3).
     connections: AtomicU64,
     next_question: AtomicU64,
@@ -95,15 +96,16 @@ impl Session {
             state: Mutex::default(),
             outgoing: Notify::new(),
             credit_came: Notify::new(),
+            ended: Notify::new(),
             connections: AtomicU64::new(0),
             next_question: AtomicU64::new(1),
             over: AtomicBool::new(false),
             watching: OnceLock::new(),
         });
         let weak = Arc::downgrade(&session);
-        tokio::spawn(give_runs(weak.clone()));
-        tokio::spawn(give_tasks(weak.clone()));
-        tokio::spawn(give_questions(weak.clone()));
+        tokio::spawn(while_it_lasts(session.clone(), give_runs(session.clone())));
+        tokio::spawn(while_it_lasts(session.clone(), give_tasks(session.clone())));
+        tokio::spawn(while_it_lasts(session.clone(), give_questions(session.clone())));
         let watching = tokio::spawn(watch(weak, session.port.clone()));
         drop(session.watching.set(watching.abort_handle()));
         Ok(session)
@@ -170,7 +172,7 @@ impl Session {
                 drop(session.port.release(&run, epoch).await);
             }
             for (task, claim) in lost_tasks {
-                session.lock().tasks.remove(&task);
+                session.forget_task(&task, claim);
                 drop(session.port.report_task(task, claim, TaskReport::Released).await);
             }
         });
@@ -222,6 +224,16 @@ impl Session {
         if state.runs.get(run) == Some(&epoch) {
             state.runs.remove(run);
         }
+    }
+
+    /// Returns whether the worker had this claim. It may have a later one of the same task by now, which stays.
+    fn forget_task(&self, task: &TaskId, claim: u32) -> bool {
+        let mut state = self.lock();
+        let had = state.tasks.get(task) == Some(&claim);
+        if had {
+            state.tasks.remove(task);
+        }
+        had
     }
 
     /// Sends a question to the worker; gives it back when nobody is connected.
@@ -296,7 +308,7 @@ impl Session {
                 self.answer(request, async move {
                     let answer = session.port.report_task(task.clone(), claim, report).await;
                     if (ends && answer.is_ok()) || matches!(answer, Err(StoreError::TaskAttemptOver(_))) {
-                        session.lock().tasks.remove(&task);
+                        session.forget_task(&task, claim);
                     }
                     answer.map(|()| (Said::Done(wire::Done {}), None))
                 });
@@ -355,9 +367,11 @@ impl Session {
 
     /// The worker is gone for good: what it held goes to others at once.
     pub async fn end(&self) {
-        if self.over.swap(true, Ordering::SeqCst) {
+        if !self.stop() {
             return;
         }
+        // First of all, so that what is released below is not offered to this very worker again (Q6).
+        self.port.leave().await;
         let (runs, tasks) = {
             let mut state = self.lock();
             state.questions.clear(); // dropped, they are asked elsewhere
@@ -369,8 +383,6 @@ impl Session {
         for (task, claim) in tasks {
             drop(self.port.report_task(task, claim, TaskReport::Released).await);
         }
-        self.port.leave().await;
-        self.credit_came.notify_waiters();
     }
 }
 
@@ -406,7 +418,7 @@ impl Connection {
 }
 
 /// What the store calls the worker. It knows the workers of all namespaces by their ids, and the same id in two of them is two workers.
-fn known_as(namespace: &Namespace, worker: &WorkerId) -> Result<WorkerId, NameError> {
+pub(super) fn known_as(namespace: &Namespace, worker: &WorkerId) -> Result<WorkerId, NameError> {
     WorkerId::new(format!("{}:{namespace}:{worker}", namespace.as_str().len()))
 }
 
@@ -427,59 +439,36 @@ fn about(frame: &WorkerFrame) -> Option<(&RunKey, Option<u64>)> {
     }
 }
 
+/// Does `work` until the session is over. An idle session costs no more than the runtime's own fallback: nothing here wakes by itself.
+async fn while_it_lasts(session: Arc<Session>, work: impl Future<Output = ()>) {
+    tokio::select! {
+        () = session.ended() => {}
+        () = work => {}
+    }
+}
+
 /// Hands runs over as long as there is credit (Q1).
-async fn give_runs(session: Weak<Session>) {
-    while let Some(session) = session.upgrade().filter(|session| !session.is_over()) {
+async fn give_runs(session: Arc<Session>) {
+    loop {
         let credit = session.credit(|state| state.run_credit).await;
-        if credit == 0 {
-            continue;
-        }
-        let next = session.port.next_runs((credit as usize).min(CLAIM_MAX));
-        let Ok(claimed) = tokio::time::timeout(Duration::from_secs(1), next).await else { continue };
-        for run in claimed {
+        for run in session.port.next_runs((credit as usize).min(CLAIM_MAX)).await {
             session.give_run(run);
         }
     }
 }
 
-async fn give_tasks(session: Weak<Session>) {
-    while let Some(session) = session.upgrade().filter(|session| !session.is_over()) {
+async fn give_tasks(session: Arc<Session>) {
+    loop {
         let credit = session.credit(|state| state.task_credit).await;
-        if credit == 0 {
-            continue;
-        }
-        let next = session.port.next_tasks((credit as usize).min(CLAIM_MAX));
-        let Ok(tasks) = tokio::time::timeout(Duration::from_secs(1), next).await else { continue };
-        for task in tasks {
-            let (id, claim) = (task.id.clone(), task.claim);
-            let before = {
-                let mut state = session.lock();
-                state.task_credit = state.task_credit.saturating_sub(1);
-                state.tasks.insert(id.clone(), claim)
-            };
-            if let Some(before) = before {
-                // Its attempt timed out, and this worker got the next one too.
-                session.push(ServerFrame::TaskOver(wire::TaskOver { task: id.clone(), claim: before }));
-            }
-            session.push(ServerFrame::Task(wire::TaskOffer { task }));
-            let session = session.clone();
-            tokio::spawn(async move {
-                session.port.task_over(&id, claim).await;
-                let mut state = session.lock();
-                if state.tasks.get(&id) == Some(&claim) {
-                    state.tasks.remove(&id);
-                    drop(state);
-                    session.push(ServerFrame::TaskOver(wire::TaskOver { task: id, claim }));
-                }
-            });
+        for task in session.port.next_tasks((credit as usize).min(CLAIM_MAX)).await {
+            session.give_task(task);
         }
     }
 }
 
-async fn give_questions(session: Weak<Session>) {
-    while let Some(session) = session.upgrade().filter(|session| !session.is_over()) {
-        let Ok(questions) = tokio::time::timeout(Duration::from_secs(1), session.port.next_questions()).await else { continue };
-        for question in questions {
+async fn give_questions(session: Arc<Session>) {
+    loop {
+        for question in session.port.next_questions().await {
             drop(session.ask(question));
         }
     }
@@ -495,31 +484,77 @@ async fn watch(session: Weak<Session>, port: WorkerPort) {
 }
 
 impl Session {
-    /// Waits for credit, a second at most.
+    /// Waits for credit.
     async fn credit(&self, of: impl Fn(&State) -> u32) -> u32 {
-        let came = self.credit_came.notified();
-        let mut came = std::pin::pin!(came);
-        came.as_mut().enable();
-        let credit = of(&self.lock());
-        if credit > 0 {
-            return credit;
+        loop {
+            let mut came = std::pin::pin!(self.credit_came.notified());
+            came.as_mut().enable();
+            let credit = of(&self.lock());
+            if credit > 0 {
+                return credit;
+            }
+            came.await;
         }
-        drop(tokio::time::timeout(Duration::from_secs(1), came).await);
-        of(&self.lock())
+    }
+
+    /// Returns when the session is over.
+    async fn ended(&self) {
+        let mut ended = std::pin::pin!(self.ended.notified());
+        ended.as_mut().enable();
+        if !self.is_over() {
+            ended.await;
+        }
+    }
+
+    /// Stops what the session does by itself.
+    pub fn stop(&self) -> bool {
+        let first = !self.over.swap(true, Ordering::SeqCst);
+        self.ended.notify_waiters();
+        first
     }
 
     fn give_run(self: &Arc<Session>, claimed: ClaimedRun) {
         let ClaimedRun { head, records } = claimed;
         let (run, epoch) = (head.key.clone(), head.epoch);
         let log = records.filter(|records| records.len() <= LOG_MAX).map(|records| wire::Log { records });
-        {
-            let mut state = self.lock();
-            state.run_credit = state.run_credit.saturating_sub(1);
-            state.runs.insert(run.clone(), epoch);
+        let mut state = self.lock();
+        if self.is_over() {
+            // Q6: whoever ends the session has seen what it holds, or does when we have let go of the lock.
+            let released = Link::release(&self.port, run, epoch);
+            tokio::spawn(async move { drop(released.await) });
+            return;
         }
+        state.run_credit = state.run_credit.saturating_sub(1);
+        state.runs.insert(run.clone(), epoch);
+        drop(state);
         // First the run, then what came for it since.
         self.push(ServerFrame::Run(wire::Run { head, log }));
         let inbox = RemoteInbox { session: Arc::downgrade(self), run: run.clone(), epoch };
         self.port.open_inbox(&run, epoch, Arc::new(inbox));
+    }
+
+    fn give_task(self: &Arc<Session>, task: Task) {
+        let (id, claim) = (task.id.clone(), task.claim);
+        let session = self.clone();
+        let mut state = self.lock();
+        if self.is_over() {
+            tokio::spawn(async move { drop(session.port.report_task(id, claim, TaskReport::Released).await) }); // Q6
+            return;
+        }
+        state.task_credit = state.task_credit.saturating_sub(1);
+        let before = state.tasks.insert(id.clone(), claim);
+        drop(state);
+        if let Some(before) = before {
+            // Its attempt timed out, and this worker got the next one too.
+            self.push(ServerFrame::TaskOver(wire::TaskOver { task: id.clone(), claim: before }));
+        }
+        self.push(ServerFrame::Task(wire::TaskOffer { task }));
+        let watched = self.clone();
+        tokio::spawn(while_it_lasts(watched, async move {
+            session.port.task_over(&id, claim).await;
+            if session.forget_task(&id, claim) {
+                session.push(ServerFrame::TaskOver(wire::TaskOver { task: id, claim }));
+            }
+        }));
     }
 }

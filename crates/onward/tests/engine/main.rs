@@ -7,6 +7,7 @@ mod closing;
 mod counterexamples;
 mod guards;
 mod life;
+mod namespaces;
 mod parallel;
 mod pausing;
 mod questions;

@@ -1,0 +1,173 @@
+//! What one tenant's worker can say about another's runs (S6): it is a worker that lies, for ours says nothing of the kind.
+
+use std::sync::Arc;
+
+use onward_core::event::{PauseReason, RunPaused, RunStarted};
+use onward_core::run::{Commit, NewRun};
+use onward_core::task::{TaskId, TaskReport};
+use onward_core::{CommitId, Epoch, Index, Name, Namespace, Payload, Place, RunId, RunKey, WorkerId};
+use onward_runtime::{Options, Runtime};
+use onward_store::{MemoryStore, Store, SystemClock};
+use onward_wire::worker::*;
+
+use super::session::known_as;
+use super::{Connection, Session, Sessions};
+
+fn namespace(name: &str) -> Namespace {
+    Namespace::new(name).expect("a constant name")
+}
+
+fn key(of: &str) -> RunKey {
+    RunKey::new(namespace(of), RunId::new("r").expect("a constant name"))
+}
+
+fn hello(runs: Vec<HeldRun>) -> Hello {
+    let kind = Name::new("order").expect("a constant name");
+    Hello {
+        protocol: onward_wire::PROTOCOL,
+        worker: WorkerId::new("w").expect("a constant name"),
+        kinds: vec![KindOffer { kind, versions: vec![String::new()], current: None, input_schema: None, output_schema: None }],
+        task_kinds: Vec::new(),
+        queues: vec![String::new()],
+        runs_max: 10,
+        runs,
+        tasks: Vec::new(),
+        sdk: String::new(),
+    }
+}
+
+struct Site {
+    runtime: Runtime,
+    sessions: Sessions,
+}
+
+impl Site {
+    fn new() -> Site {
+        let store = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
+        Site { runtime: Runtime::new(store, Arc::new(SystemClock), Options::default()), sessions: Sessions::default() }
+    }
+
+    fn greet(&self, of: &str, runs: Vec<HeldRun>) -> (Arc<Session>, Connection) {
+        self.sessions.greet(&self.runtime, &namespace(of), hello(runs)).expect("a worker is taken in")
+    }
+
+    fn store(&self) -> &dyn Store {
+        &**self.runtime.store()
+    }
+
+    async fn start(&self, of: &str) {
+        let started = RunStarted {
+            kind: Name::new("order").expect("a constant name"),
+            version: None,
+            input: Payload::null(),
+            seed: 0,
+            parent: None,
+            generation: 0,
+            mailbox: Vec::new(),
+            cancel_reason: None,
+        };
+        let run = NewRun { key: key(of), started, signal: None };
+        self.store().start_run(run, None).await.expect("a run is started");
+    }
+}
+
+/// The next frame that `wanted` knows.
+async fn next<T>(connection: &Connection, wanted: impl Fn(&ServerFrame) -> Option<T>) -> T {
+    loop {
+        let frames = connection.next().await.expect("the connection is open");
+        if let Some(found) = frames.iter().find_map(&wanted) {
+            return found;
+        }
+    }
+}
+
+async fn given(connection: &Connection) -> (RunKey, Epoch) {
+    next(connection, |frame| match frame {
+        ServerFrame::Run(run) => Some((run.head.key.clone(), run.head.epoch)),
+        _ => None,
+    })
+    .await
+}
+
+async fn problem_of(connection: &Connection, request: u64) -> String {
+    next(connection, |frame| match frame {
+        ServerFrame::Reply(Reply { request: of, said }) if *of == request => Some(match said {
+            Said::Problem(problem) => problem.code.clone(),
+            said => format!("{said:?}"),
+        }),
+        _ => None,
+    })
+    .await
+}
+
+fn commit(key: RunKey, epoch: Epoch) -> Commit {
+    Commit {
+        key,
+        generation: 0,
+        epoch,
+        n: 0,
+        commit_id: CommitId(1),
+        horizon: Index(0),
+        events: Vec::new(),
+        waits: true,
+        end_over_unread: false,
+        is_standing: false,
+        carries: Default::default(),
+    }
+}
+
+#[tokio::test]
+async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_such_run() {
+    let site = Site::new();
+    let (owner, owning) = site.greet("theirs", Vec::new());
+    owner.handle(WorkerFrame::Credit(Credit { runs: 1, tasks: 0 }));
+    site.start("theirs").await;
+    let (run, epoch) = given(&owning).await;
+    assert_eq!(run, key("theirs"));
+
+    let (liar, lying) = site.greet("ours", Vec::new());
+    let mut heard = site.runtime.listen(&run);
+    liar.handle(WorkerFrame::Emit(Emit { run: run.clone(), name: "x".to_owned(), value: Payload::null() }));
+    let report = RunPaused { reason: PauseReason::Requested, message: String::new(), divergence: None };
+    let task = TaskId { run: run.clone(), generation: 0, place: Place::root(0) };
+    let said = [
+        WorkerFrame::Commit(CommitRun { request: 1, commit: commit(run.clone(), epoch) }),
+        WorkerFrame::Release(ReleaseRun { request: 2, run: run.clone(), epoch }),
+        WorkerFrame::Pause(PauseRun { request: 3, run: run.clone(), generation: 0, epoch, report }),
+        WorkerFrame::ReadLog(ReadLog { request: 4, run: run.clone(), generation: None, from: Index(0), limit: 10 }),
+        WorkerFrame::Report(ReportTask { request: 5, task, claim: 1, report: TaskReport::Released }),
+    ];
+    for (request, frame) in (1..).zip(said) {
+        liar.handle(frame);
+        assert_eq!(problem_of(&lying, request).await, "run_not_found", "request {request}");
+    }
+    assert!(heard.try_recv().is_err(), "nobody heard it");
+    let head = site.store().read_run(run, None).await.expect("it can be read").expect("it is there");
+    assert_eq!((head.epoch, head.next_index), (epoch, Index(1)), "nothing happened to it");
+}
+
+#[tokio::test]
+async fn a_worker_that_says_it_holds_a_run_of_another_namespace_is_told_that_it_does_not() {
+    let site = Site::new();
+    let (owner, owning) = site.greet("theirs", Vec::new());
+    owner.handle(WorkerFrame::Credit(Credit { runs: 1, tasks: 0 }));
+    site.start("theirs").await;
+    let (run, epoch) = given(&owning).await;
+    let held = HeldRun { run: run.clone(), generation: 0, epoch, next_index: Index(0) };
+    let (_liar, lying) = site.greet("ours", vec![held]);
+    let lost = next(&lying, |frame| match frame {
+        ServerFrame::RunLost(lost) => Some(lost.run.clone()),
+        _ => None,
+    });
+    assert_eq!(lost.await, run);
+}
+
+/// The store knows workers by their ids alone; of two namesakes, the lively one must not keep the silent one's leases.
+#[test]
+fn the_same_id_in_two_namespaces_is_two_workers() {
+    let known_as =
+        |of: &str, id: &str| known_as(&namespace(of), &WorkerId::new(id).expect("a constant name")).expect("it is short");
+    assert_ne!(known_as("ours", "w"), known_as("theirs", "w"));
+    assert_ne!(known_as("a:b", "c"), known_as("a", "b:c"), "wherever the border is drawn");
+    assert_eq!(known_as("ours", "w"), known_as("ours", "w"));
+}
