@@ -37,7 +37,8 @@ const LEAVE_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) struct RemoteLink {
     shared: Arc<Shared>,
-    connection: JoinHandle<()>,
+    /// None for a process that offers nothing: it only asks, and needs no stream.
+    connection: Option<JoinHandle<()>>,
 }
 
 struct Shared {
@@ -125,7 +126,8 @@ impl RemoteLink {
             questions_came: Notify::new(),
             greeted: Notify::new(),
         });
-        let connection = tokio::spawn(stream::keep_open(channel, shared.clone()));
+        let works = !shared.kinds.is_empty() || !shared.profile.task_kinds.is_empty();
+        let connection = works.then(|| tokio::spawn(stream::keep_open(channel, shared.clone())));
         RemoteLink { shared, connection }
     }
 }
@@ -133,6 +135,9 @@ impl RemoteLink {
 impl RemoteLink {
     /// Waits until the server has welcomed the worker for the first time, or says why it does not.
     pub async fn welcomed(&self) -> Result<(), RuntimeError> {
+        if self.connection.is_none() {
+            return Ok(());
+        }
         let came = self.shared.greeted.notified();
         let mut came = std::pin::pin!(came);
         came.as_mut().enable();
@@ -150,7 +155,9 @@ impl RemoteLink {
 
 impl Drop for RemoteLink {
     fn drop(&mut self) {
-        self.connection.abort();
+        if let Some(connection) = &self.connection {
+            connection.abort();
+        }
     }
 }
 
@@ -473,6 +480,9 @@ impl Link for RemoteLink {
 
     fn leave(&self) -> LinkFuture<'_, ()> {
         Box::pin(async move {
+            if self.connection.is_none() {
+                return;
+            }
             // What was on its way is given back; attempts that did not begin do not count.
             let (runs, tasks) = {
                 let mut state = self.shared.lock();
