@@ -30,7 +30,9 @@ impl HeldTasks {
         let heartbeat_timeout = task.options.heartbeat_timeout_ms.map(Duration::from_millis);
         let held = Held { claim: task.claim, heartbeat_timeout, over: Arc::default() };
         let mut tasks = lock(&self.tasks);
-        tasks.insert(task.id.clone(), held);
+        if let Some(before) = tasks.insert(task.id.clone(), held) {
+            before.tell_over(); // an earlier claim of the same task, lost without a word
+        }
         self.count.store(tasks.len(), Ordering::SeqCst);
     }
 
@@ -79,11 +81,17 @@ impl HeldTasks {
         tasks.retain(|id, held| {
             let over = chosen(id, held);
             if over {
-                held.over.notify_waiters();
-                held.over.notify_one(); // for who has looked it up but does not wait yet
+                held.tell_over();
             }
             !over
         });
         self.count.store(tasks.len(), Ordering::SeqCst);
+    }
+}
+
+impl Held {
+    fn tell_over(&self) {
+        self.over.notify_waiters();
+        self.over.notify_one(); // for who has looked it up but does not wait yet
     }
 }

@@ -23,7 +23,7 @@ use crate::request;
 use crate::workers::Sessions;
 use problem::status_of;
 
-/// The largest message: a payload of the largest size, and room around it.
+/// The largest message that is taken: some payloads of the largest size, and room around them.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Who asks, and about which namespace.
@@ -85,8 +85,7 @@ where
             };
             let service = Call { server: server.clone(), asker, call };
             let mut grpc = tonic::server::Grpc::new(Wire::<M::Reply, M::Request>::default())
-                .max_decoding_message_size(MESSAGE_BYTES_MAX)
-                .max_encoding_message_size(MESSAGE_BYTES_MAX);
+                .max_decoding_message_size(MESSAGE_BYTES_MAX);
             let response = grpc.unary(service, request).await;
             server.metrics().request("GRPC", M::PATH, response.status().as_u16());
             response.into_response()

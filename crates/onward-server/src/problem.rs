@@ -37,6 +37,8 @@ pub enum RequestError {
     OriginRefused { origin: String },
     #[error("the worker speaks protocol {theirs}, this server {ours}")]
     ProtocolUnsupported { theirs: u32, ours: u32 },
+    #[error("a later connection of worker `{worker}` has come already")]
+    HelloOvertaken { worker: String },
     #[error("the server cannot serve now: {why}")]
     NotReady { why: String },
 }
@@ -58,6 +60,7 @@ impl RequestError {
             RequestError::HostRefused { .. } => "host_refused",
             RequestError::OriginRefused { .. } => "origin_refused",
             RequestError::ProtocolUnsupported { .. } => "protocol_unsupported",
+            RequestError::HelloOvertaken { .. } => "hello_overtaken",
             RequestError::NotReady { .. } => "not_ready",
         }
     }
@@ -112,6 +115,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "signal_lost"
         | "update_unanswered"
         | "lease_lost"
+        | "hello_overtaken"
         | "inputs_unread"
         | "task_attempt_over"
         | "task_not_quarantined"

@@ -14,7 +14,8 @@ use onward_core::{Namespace, WorkerId};
 use onward_runtime::Runtime;
 use onward_wire::worker::Hello;
 
-pub(crate) use session::{Connection, Session};
+pub(crate) use session::Connection;
+use session::{NotServed, Session};
 
 use crate::Problem;
 use crate::problem::RequestError;
@@ -27,23 +28,30 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// Takes a worker in, or takes it back.
-    pub fn greet(&self, runtime: &Runtime, namespace: &Namespace, hello: Hello) -> Result<(Arc<Session>, Connection), Problem> {
+    pub fn greet(&self, runtime: &Runtime, namespace: &Namespace, hello: Hello) -> Result<Connection, Problem> {
         if hello.protocol != onward_wire::PROTOCOL {
             return Err(RequestError::ProtocolUnsupported { theirs: hello.protocol, ours: onward_wire::PROTOCOL }.into());
         }
+        loop {
+            match self.session(runtime, namespace, &hello)?.connect(&hello) {
+                Ok(connection) => return Ok(connection),
+                Err(NotServed::Over) => {} // it ended just now: the worker begins anew
+                Err(NotServed::Overtaken) => {
+                    return Err(RequestError::HelloOvertaken { worker: hello.worker.to_string() }.into());
+                }
+            }
+        }
+    }
+
+    fn session(&self, runtime: &Runtime, namespace: &Namespace, hello: &Hello) -> Result<Arc<Session>, Problem> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, session| !session.is_over());
         let key = (namespace.clone(), hello.worker.clone());
-        let session = match all.get(&key) {
-            Some(session) => session.clone(),
-            None => {
-                let session = Session::begin(runtime, namespace.clone(), &hello)?;
-                all.insert(key, session.clone());
-                session
-            }
-        };
-        drop(all);
-        let connection = session.connect(&hello);
-        Ok((session, connection))
+        if let Some(session) = all.get(&key) {
+            return Ok(session.clone());
+        }
+        let session = Session::begin(runtime, namespace.clone(), hello)?;
+        all.insert(key, session.clone());
+        Ok(session)
     }
 }

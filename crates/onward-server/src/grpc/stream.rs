@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use onward_store::StoreError;
 use onward_wire::api::{EmittedValue, RunRequest};
 use onward_wire::grpc::Wire;
-use onward_wire::worker::{ServerFrames, WorkerFrame, WorkerFrames};
+use onward_wire::worker::{Goodbye, ServerFrame, ServerFrames, WorkerFrame, WorkerFrames};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -30,8 +30,7 @@ pub(super) async fn connect(server: Server, sessions: Arc<Sessions>, request: Ht
         Err(status) => return refuse(status),
     };
     let mut grpc = tonic::server::Grpc::new(Wire::<ServerFrames, WorkerFrames>::default())
-        .max_decoding_message_size(MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        .max_decoding_message_size(MESSAGE_BYTES_MAX);
     grpc.streaming(Connect { server, sessions, asker }, request).await.into_response()
 }
 
@@ -56,13 +55,13 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
                 return Err(Status::invalid_argument("the first frame must be hello"));
             };
             let greeted = sessions.greet(server.runtime(), &asker.namespace, hello);
-            let (session, connection) = greeted.map_err(|problem| status_of(&problem))?;
+            let connection = greeted.map_err(|problem| status_of(&problem))?;
             let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
-            frames.for_each(|frame| session.handle(frame));
+            frames.for_each(|frame| connection.handle(frame));
             tokio::spawn(async move {
                 let up = async {
                     while let Ok(Some(message)) = incoming.message().await {
-                        message.frames.into_iter().for_each(|frame| session.handle(frame));
+                        message.frames.into_iter().for_each(|frame| connection.handle(frame));
                     }
                 };
                 let down = async {
@@ -75,7 +74,11 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
                 tokio::select! {
                     () = up => {}
                     () = down => {}
-                    () = server.closed() => {}
+                    () = connection.over() => {}
+                    () = server.closed() => {
+                        let goodbye = ServerFrames { frames: vec![ServerFrame::Goodbye(Goodbye {})] };
+                        drop(sender.try_send(Ok(goodbye))); // a worker that reads nothing notices without it
+                    }
                 }
             });
             Ok(tonic::Response::new(ReceiverStream::new(receiver)))

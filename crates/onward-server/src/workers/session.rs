@@ -1,20 +1,23 @@
 //! One remote worker.
 //!
 //! Invariants:
-//! - Q1 (V2): no more runs and tasks are sent than the worker has asked for.
-//! - Q2 (S4): a worker commits, releases and pauses only runs that this session has given to it, and reports only such tasks.
-//! - Q3: of two connections of one worker the later one is served; the earlier one ends.
+//! - Q1 (V2): no more runs and tasks are sent than the worker has asked for on its present connection.
+//! - Q2 (S4): a worker commits, releases and pauses only runs that this session has given to it, and reports only such tasks. What
+//!   it repeats about a run that is closed gets the first answer.
+//! - Q3: of two connections of one worker the later one is served; the earlier one ends, and nothing that it brings or has counts.
 //! - Q4: a worker that was silent for its lease has lost everything, whether it is connected or not (F13).
+//! - Q5: whatever ends the worker's hold of a run also ends the runtime's: its seat is free and its inbox is closed (W2).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use onward_core::task::{TaskId, TaskReport};
-use onward_core::{Epoch, Name, Namespace, RunKey};
+use onward_core::run::Commit;
+use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::{Epoch, Name, Namespace, Record, RunKey};
 use onward_runtime::{Emitted, Link, Question, Runtime, WorkerPort, WorkerProfile};
-use onward_store::{ClaimedRun, StoreError};
+use onward_store::{ClaimedRun, StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
 use tokio::sync::Notify;
@@ -29,14 +32,19 @@ const CLAIM_MAX: usize = 64;
 /// How many frames may wait for a worker. One that does not read is cut off: it comes back and reads the log instead.
 const QUEUE_MAX: usize = 100_000;
 
-/// How many frames travel in one message.
+/// How many frames travel in one message, and how many bytes of payloads before it is full.
 const FRAMES_MAX: usize = 512;
+const FRAMES_BYTES: usize = 4 * 1024 * 1024;
 
 /// How many records are read at a time.
 const PAGE: usize = 1_000;
 
-/// A log of more records than this is not sent with its run; the worker reads it in pages.
+/// A log of more records or bytes than this is not sent with its run; the worker reads it in pages.
 const LOG_MAX: usize = 1_000;
+const LOG_BYTES_MAX: usize = 1024 * 1024;
+
+/// Behind so many bytes of payloads a page of a log ends.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 pub(crate) struct Session {
     port: WorkerPort,
@@ -45,10 +53,9 @@ pub(crate) struct Session {
     /// There is something to send, or the connection is over.
     outgoing: Notify,
     credit_came: Notify,
-    /// Counts connections; only the latest is served (Q3).
-    connections: AtomicU64,
+    /// Another connection is served than before, or none.
+    served_changed: Notify,
     next_question: AtomicU64,
-    over: AtomicBool,
 }
 
 #[derive(Default)]
@@ -59,12 +66,29 @@ struct State {
     run_credit: u32,
     task_credit: u32,
     questions: HashMap<u64, Question>,
+    connections: u64,
+    /// The connection that is served, the latest (Q3). While there is none, nothing is kept for the worker: when it comes back it says
+    /// where it stands.
+    served: Option<u64>,
+    /// The highest count that a hello brought.
+    counted: u64,
+    over: bool,
+    /// The session is over and has nothing more to say.
+    finished: bool,
 }
 
 /// One connection of a session. Dropped, the session waits for the next one.
 pub(crate) struct Connection {
     session: Arc<Session>,
     number: u64,
+}
+
+/// Why a hello was not taken.
+pub(crate) enum NotServed {
+    /// The session is over.
+    Over,
+    /// A later hello has come already.
+    Overtaken,
 }
 
 impl Session {
@@ -91,9 +115,8 @@ impl Session {
             state: Mutex::default(),
             outgoing: Notify::new(),
             credit_came: Notify::new(),
-            connections: AtomicU64::new(0),
+            served_changed: Notify::new(),
             next_question: AtomicU64::new(1),
-            over: AtomicBool::new(false),
         });
         let weak = Arc::downgrade(&session);
         tokio::spawn(give_runs(weak.clone()));
@@ -108,7 +131,7 @@ impl Session {
     }
 
     pub fn is_over(&self) -> bool {
-        self.over.load(Ordering::SeqCst)
+        self.lock().over
     }
 
     fn runtime(&self) -> &Runtime {
@@ -116,10 +139,18 @@ impl Session {
     }
 
     /// A worker has come, or come back: tells it what it has lost, and brings what it holds up to date.
-    pub fn connect(self: &Arc<Session>, hello: &wire::Hello) -> Connection {
-        self.port.heard();
-        let number = self.connections.fetch_add(1, Ordering::SeqCst) + 1;
+    pub fn connect(self: &Arc<Session>, hello: &wire::Hello) -> Result<Connection, NotServed> {
         let mut state = self.lock();
+        if state.over {
+            return Err(NotServed::Over);
+        }
+        if hello.connection < state.counted {
+            return Err(NotServed::Overtaken);
+        }
+        self.port.heard();
+        state.connections += 1;
+        let number = state.connections;
+        (state.served, state.counted) = (Some(number), hello.connection);
         // What waited for an earlier connection may have been sent or not: the worker says where it stands.
         state.outgoing.clear();
         (state.run_credit, state.task_credit) = (0, 0);
@@ -164,45 +195,58 @@ impl Session {
                 drop(session.port.release(&run, epoch).await);
             }
             for (task, claim) in lost_tasks {
-                session.lock().tasks.remove(&task);
+                session.forget_task(&task, claim);
                 drop(session.port.report_task(task, claim, TaskReport::Released).await);
             }
         });
         self.outgoing.notify_waiters();
-        Connection { session: self.clone(), number }
+        self.served_changed.notify_waiters();
+        Ok(Connection { session: self.clone(), number })
     }
 
-    /// Sends the inputs that the worker has not seen.
+    /// Sends the inputs that the worker has not seen. If they cannot be read the run is given up: the worker would wait for ever.
     async fn catch_up(self: &Arc<Session>, held: wire::HeldRun) {
+        if self.send_missed(&held).await.is_err() {
+            let wire::HeldRun { run, epoch, .. } = held;
+            self.forget(&run, epoch);
+            drop(self.port.release(&run, epoch).await);
+            self.push(ServerFrame::RunLost(wire::RunLost { run, epoch }));
+        }
+    }
+
+    async fn send_missed(&self, held: &wire::HeldRun) -> Result<(), StoreError> {
         let wire::HeldRun { run, generation, epoch, next_index } = held;
-        let mut from = next_index;
+        let mut from = *next_index;
         loop {
             let store = self.runtime().store();
-            let Ok(records) = store.read_log(run.clone(), Some(generation), from, PAGE).await else { return };
+            let records = store.read_log(run.clone(), Some(*generation), from, PAGE).await?;
             let full = records.len() == PAGE;
-            let Some(last) = records.last() else { return };
+            let Some(last) = records.last() else { return Ok(()) };
             from = last.next_index();
-            for record in records.into_iter().filter(|record| record.commit.is_none() && record.index >= next_index) {
-                self.push(ServerFrame::Input(wire::Input { run: run.clone(), epoch, record }));
+            for record in records.into_iter().filter(|record| record.commit.is_none() && record.index >= *next_index) {
+                self.push(ServerFrame::Input(wire::Input { run: run.clone(), epoch: *epoch, record }));
             }
             if !full {
-                return;
+                return Ok(());
             }
         }
     }
 
     pub fn push(&self, frame: ServerFrame) {
         let mut state = self.lock();
+        if state.served.is_none() {
+            return; // the next hello says what the worker has not got
+        }
         state.outgoing.push_back(frame);
         let too_many = state.outgoing.len() > QUEUE_MAX;
         if too_many {
-            state.outgoing.clear();
+            // Whoever is connected ends, and begins again with what the log says.
+            state.cut_off();
         }
         drop(state);
         if too_many {
-            // Whoever is connected ends, and begins again with what the log says.
-            self.connections.fetch_add(1, Ordering::SeqCst);
             self.outgoing.notify_waiters();
+            self.served_changed.notify_waiters();
         }
         self.outgoing.notify_one();
     }
@@ -214,12 +258,24 @@ impl Session {
         }
     }
 
+    fn forget_task(&self, task: &TaskId, claim: u32) -> bool {
+        let mut state = self.lock();
+        let held = state.tasks.get(task) == Some(&claim);
+        if held {
+            state.tasks.remove(task);
+        }
+        held
+    }
+
     /// Sends a question to the worker; gives it back when nobody is connected.
     pub fn ask(&self, question: Question) -> Result<(), Question> {
         let number = self.next_question.fetch_add(1, Ordering::Relaxed);
         let Question { run, name, input, .. } = &question;
         let frame = wire::Question { question: number, run: run.clone(), name: name.clone(), input: input.clone() };
         let mut state = self.lock();
+        if state.served.is_none() {
+            return Err(question);
+        }
         // Who no longer waits for an answer need not be remembered.
         state.questions.retain(|_, question| !question.answer.is_closed());
         state.questions.insert(number, question);
@@ -229,28 +285,15 @@ impl Session {
     }
 
     /// Does what one frame asks for. Answers come later, in any order.
-    pub fn handle(self: &Arc<Session>, frame: WorkerFrame) {
-        self.port.heard();
+    fn handle(self: &Arc<Session>, frame: WorkerFrame) {
         match frame {
-            WorkerFrame::Hello(_) | WorkerFrame::Heartbeat(_) => {}
-            WorkerFrame::Credit(wire::Credit { runs, tasks }) => {
-                let mut state = self.lock();
-                state.run_credit = state.run_credit.saturating_add(runs);
-                state.task_credit = state.task_credit.saturating_add(tasks);
-                drop(state);
-                self.credit_came.notify_waiters();
-            }
-            WorkerFrame::Commit(wire::CommitRun { request, commit }) => {
-                if let Err(problem) = self.check(&commit.key, commit.epoch) {
-                    return self.reply(request, Err(problem));
+            WorkerFrame::Hello(_) | WorkerFrame::Credit(_) => {} // taken by the connection
+            WorkerFrame::Heartbeat(wire::Heartbeat { request }) => {
+                if request != 0 {
+                    self.reply(request, Ok(Said::Done(wire::Done {})));
                 }
-                let (key, epoch) = (commit.key.clone(), commit.epoch);
-                let committed = self.port.commit(commit);
-                self.answer(request, async move {
-                    let committed = committed.await?;
-                    Ok((Said::Committed(committed), committed.status.is_closed().then_some((key, epoch))))
-                });
             }
+            WorkerFrame::Commit(wire::CommitRun { request, commit }) => self.commit(request, commit),
             WorkerFrame::Release(wire::ReleaseRun { request, run, epoch }) => {
                 if self.check(&run, epoch).is_err() {
                     return self.reply(request, Ok(Said::Done(wire::Done {}))); // lost already, which is no error
@@ -274,7 +317,11 @@ impl Session {
                 }
                 let limit = (limit as usize).clamp(1, PAGE);
                 let records = Link::read_log(&self.port, run, generation, from, limit);
-                self.answer(request, async move { records.await.map(|records| (Said::Log(wire::Log { records }), None)) });
+                self.answer(request, async move {
+                    let mut records = records.await?;
+                    let more = payloads::fit(&mut records, PAGE_BYTES);
+                    Ok((Said::Log(wire::Log { records, more }), None))
+                });
             }
             WorkerFrame::Report(wire::ReportTask { request, task, claim, report }) => {
                 if self.lock().tasks.get(&task) != Some(&claim) {
@@ -285,7 +332,7 @@ impl Session {
                 self.answer(request, async move {
                     let answer = session.port.report_task(task.clone(), claim, report).await;
                     if (ends && answer.is_ok()) || matches!(answer, Err(StoreError::TaskAttemptOver(_))) {
-                        session.lock().tasks.remove(&task);
+                        session.forget_task(&task, claim);
                     }
                     answer.map(|()| (Said::Done(wire::Done {}), None))
                 });
@@ -303,21 +350,48 @@ impl Session {
             }
             WorkerFrame::Leave(wire::Leave { request }) => {
                 let session = self.clone();
-                self.answer(request, async move {
+                tokio::spawn(async move {
                     session.end().await;
-                    Ok((Said::Done(wire::Done {}), None))
+                    session.reply(request, Ok(Said::Done(wire::Done {})));
+                    session.finish();
                 });
             }
         }
     }
 
+    fn commit(self: &Arc<Session>, request: u64, commit: Commit) {
+        let (key, generation, epoch) = (commit.key.clone(), commit.generation, commit.epoch);
+        if self.holds(&key, epoch) {
+            let committed = self.port.commit(commit);
+            return self.answer(request, async move {
+                let committed = committed.await?;
+                Ok((Said::Committed(committed), committed.status.is_closed().then_some((key, epoch))))
+            });
+        }
+        if key.namespace != self.namespace {
+            return self.reply(request, Err(of_store(&fenced(key, epoch))));
+        }
+        // Perhaps the answer to the run's last commit was lost. A closed run takes nothing, but knows what it took (V3).
+        let session = self.clone();
+        self.answer(request, async move {
+            let head = session.runtime().store().read_run(key.clone(), Some(generation)).await?;
+            if !head.is_some_and(|head| head.status.is_closed()) {
+                return Err(fenced(key, epoch));
+            }
+            Ok((Said::Committed(session.port.commit(commit).await?), None))
+        });
+    }
+
+    fn holds(&self, run: &RunKey, epoch: Epoch) -> bool {
+        self.lock().runs.get(run) == Some(&epoch)
+    }
+
     /// Whether this worker was given the run under this epoch (Q2).
     fn check(&self, run: &RunKey, epoch: Epoch) -> Result<(), onward_wire::Problem> {
-        if self.lock().runs.get(run) == Some(&epoch) {
+        if self.holds(run, epoch) {
             return Ok(());
         }
-        let refusal = onward_core::run::Refusal::Fenced { key: run.clone(), epoch, current: Epoch(0), n: 0, next: 0 };
-        Err(of_store(&refusal.into()))
+        Err(of_store(&fenced(run.clone(), epoch)))
     }
 
     /// Answers when `work` is done; a run that it names is then no longer the worker's.
@@ -332,6 +406,7 @@ impl Session {
                 Ok((said, gone)) => {
                     if let Some((run, epoch)) = gone {
                         session.forget(&run, epoch);
+                        session.port.close_inbox(&run, epoch); // Q5
                     }
                     Ok(said)
                 }
@@ -348,13 +423,14 @@ impl Session {
 
     /// The worker is gone for good: what it held goes to others at once.
     async fn end(&self) {
-        if self.over.swap(true, Ordering::SeqCst) {
-            return;
-        }
         let (runs, tasks) = {
             let mut state = self.lock();
+            if std::mem::replace(&mut state.over, true) {
+                return;
+            }
             (std::mem::take(&mut state.runs), std::mem::take(&mut state.tasks))
         };
+        self.credit_came.notify_waiters();
         for (run, epoch) in runs {
             drop(self.port.release(&run, epoch).await);
         }
@@ -362,30 +438,121 @@ impl Session {
             drop(self.port.report_task(task, claim, TaskReport::Released).await);
         }
         self.port.leave().await;
-        self.credit_came.notify_waiters();
+    }
+
+    /// Lets the connection go once it has sent everything: whoever is still there begins anew (Q4).
+    fn finish(&self) {
+        self.lock().finished = true;
+        self.outgoing.notify_waiters();
+        self.outgoing.notify_one();
     }
 }
 
+impl State {
+    fn cut_off(&mut self) {
+        self.served = None;
+        self.outgoing.clear();
+        (self.run_credit, self.task_credit) = (0, 0);
+        // Dropped, they are asked once more, elsewhere.
+        self.questions.clear();
+    }
+}
+
+fn fenced(key: RunKey, epoch: Epoch) -> StoreError {
+    onward_core::run::Refusal::Fenced { key, epoch, current: Epoch(0), n: 0, next: 0 }.into()
+}
+
 impl Connection {
+    /// Takes one frame of the worker, unless a later connection is served by now (Q3).
+    pub fn handle(&self, frame: WorkerFrame) {
+        let session = &self.session;
+        let mut state = session.lock();
+        if state.served != Some(self.number) {
+            return;
+        }
+        session.port.heard();
+        if let WorkerFrame::Credit(wire::Credit { runs, tasks }) = frame {
+            state.run_credit = state.run_credit.saturating_add(runs);
+            state.task_credit = state.task_credit.saturating_add(tasks);
+            drop(state);
+            session.credit_came.notify_waiters();
+            return;
+        }
+        drop(state);
+        session.handle(frame);
+    }
+
     /// What there is for the worker; `None` when the connection is over: a later one is served, or the session has ended.
     pub async fn next(&self) -> Option<Vec<ServerFrame>> {
         loop {
             let came = self.session.outgoing.notified();
             let mut came = std::pin::pin!(came);
             came.as_mut().enable();
-            if self.session.connections.load(Ordering::SeqCst) != self.number {
-                return None; // Q3
-            }
-            let frames: Vec<ServerFrame> = {
+            {
                 let mut state = self.session.lock();
-                let count = state.outgoing.len().min(FRAMES_MAX);
-                state.outgoing.drain(..count).collect()
-            };
-            if !frames.is_empty() {
-                return Some(frames);
+                if state.served != Some(self.number) {
+                    return None; // Q3
+                }
+                if !state.outgoing.is_empty() {
+                    return Some(state.next_message());
+                }
+                if state.finished {
+                    return None;
+                }
             }
             came.await;
         }
+    }
+
+    /// Returns when the connection is over, also while its worker reads nothing.
+    pub async fn over(&self) {
+        loop {
+            let changed = self.session.served_changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            if self.session.lock().served != Some(self.number) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut state = self.session.lock();
+        if state.served == Some(self.number) {
+            state.cut_off();
+        }
+    }
+}
+
+impl State {
+    /// As many frames as fit into one message, one at least.
+    fn next_message(&mut self) -> Vec<ServerFrame> {
+        let (mut frames, mut bytes) = (Vec::new(), 0);
+        while frames.len() < FRAMES_MAX
+            && let Some(frame) = self.outgoing.pop_front_if(|frame| {
+                bytes += weigh(frame);
+                frames.is_empty() || bytes <= FRAMES_BYTES
+            })
+        {
+            frames.push(frame);
+        }
+        frames
+    }
+}
+
+/// The bytes of a frame's payloads.
+fn weigh(frame: &ServerFrame) -> usize {
+    let of_records = |records: &[Record]| payloads::weigh(records.iter().flat_map(|record| &record.events));
+    match frame {
+        ServerFrame::Run(run) => run.log.as_ref().map_or(0, |log| of_records(&log.records)),
+        ServerFrame::Input(input) => of_records(std::slice::from_ref(&input.record)),
+        ServerFrame::Task(offer) => offer.task.input.data().len(),
+        ServerFrame::Question(question) => question.input.data().len(),
+        ServerFrame::Reply(wire::Reply { said: Said::Log(log), .. }) => of_records(&log.records),
+        _ => 0,
     }
 }
 
@@ -399,7 +566,7 @@ async fn give_runs(session: Weak<Session>) {
         let next = session.port.next_runs((credit as usize).min(CLAIM_MAX));
         let Ok(claimed) = tokio::time::timeout(Duration::from_secs(1), next).await else { continue };
         for run in claimed {
-            session.give_run(run);
+            session.give_run(run).await;
         }
     }
 }
@@ -413,21 +580,7 @@ async fn give_tasks(session: Weak<Session>) {
         let next = session.port.next_tasks((credit as usize).min(CLAIM_MAX));
         let Ok(tasks) = tokio::time::timeout(Duration::from_secs(1), next).await else { continue };
         for task in tasks {
-            let (id, claim) = (task.id.clone(), task.claim);
-            {
-                let mut state = session.lock();
-                state.task_credit = state.task_credit.saturating_sub(1);
-                state.tasks.insert(id.clone(), claim);
-            }
-            session.push(ServerFrame::Task(wire::TaskOffer { task }));
-            let session = session.clone();
-            tokio::spawn(async move {
-                session.port.task_over(&id, claim).await;
-                let held = session.lock().tasks.remove(&id);
-                if held == Some(claim) {
-                    session.push(ServerFrame::TaskOver(wire::TaskOver { task: id, claim }));
-                }
-            });
+            session.give_task(task).await;
         }
     }
 }
@@ -447,7 +600,9 @@ async fn watch(session: Weak<Session>) {
         let Some(session) = session.upgrade().filter(|session| !session.is_over()) else { return };
         let lease = session.runtime().options().lease;
         if session.port.is_silent() {
-            return session.end().await;
+            session.end().await;
+            session.finish();
+            return;
         }
         drop(session);
         tokio::time::sleep((lease / 6).max(Duration::from_millis(5))).await;
@@ -468,18 +623,58 @@ impl Session {
         of(&self.lock())
     }
 
-    fn give_run(self: &Arc<Session>, claimed: ClaimedRun) {
+    /// The run is the worker's and on its way to it in one step, so that no hello comes in between. Nobody there: it goes back.
+    async fn give_run(self: &Arc<Session>, claimed: ClaimedRun) {
         let ClaimedRun { head, records } = claimed;
         let (run, epoch) = (head.key.clone(), head.epoch);
-        let log = records.filter(|records| records.len() <= LOG_MAX).map(|records| wire::Log { records });
-        {
-            let mut state = self.lock();
+        let small = |records: &Vec<Record>| {
+            records.len() <= LOG_MAX && payloads::weigh(records.iter().flat_map(|record| &record.events)) <= LOG_BYTES_MAX
+        };
+        let log = records.filter(small).map(|records| wire::Log { records, more: false });
+        let given = self.give(|state| {
             state.run_credit = state.run_credit.saturating_sub(1);
             state.runs.insert(run.clone(), epoch);
+            ServerFrame::Run(wire::Run { head, log })
+        });
+        if !given {
+            drop(self.port.release(&run, epoch).await);
+            return;
         }
         // First the run, then what came for it since.
-        self.push(ServerFrame::Run(wire::Run { head, log }));
         let inbox = RemoteInbox { session: Arc::downgrade(self), run: run.clone(), epoch };
         self.port.open_inbox(&run, epoch, Arc::new(inbox));
+    }
+
+    async fn give_task(self: &Arc<Session>, task: Task) {
+        let (id, claim) = (task.id.clone(), task.claim);
+        let given = self.give(|state| {
+            state.task_credit = state.task_credit.saturating_sub(1);
+            state.tasks.insert(id.clone(), claim);
+            ServerFrame::Task(wire::TaskOffer { task })
+        });
+        if !given {
+            drop(self.port.report_task(id, claim, TaskReport::Released).await);
+            return;
+        }
+        let session = self.clone();
+        tokio::spawn(async move {
+            session.port.task_over(&id, claim).await;
+            if session.forget_task(&id, claim) {
+                session.push(ServerFrame::TaskOver(wire::TaskOver { task: id, claim }));
+            }
+        });
+    }
+
+    /// Notes what is given and puts it on its way, unless nobody is there to take it.
+    fn give(&self, note: impl FnOnce(&mut State) -> ServerFrame) -> bool {
+        let mut state = self.lock();
+        if state.served.is_none() || state.over {
+            return false;
+        }
+        let frame = note(&mut state);
+        state.outgoing.push_back(frame);
+        drop(state);
+        self.outgoing.notify_one();
+        true
     }
 }
