@@ -97,6 +97,18 @@ impl WorkerPort {
         self.worker().heard_at.as_ref().is_some_and(|heard_at| now.since(*lock(heard_at)) >= self.runtime().options().lease)
     }
 
+    /// Says whether a remote worker has a connection. While it has none it is given nothing, and what was on its way goes to others.
+    pub fn set_present(&self, present: bool) {
+        let worker = self.worker();
+        worker.absent.store(!present, Ordering::SeqCst);
+        if present {
+            worker.runs.want();
+            worker.tasks.want();
+        } else {
+            self.membership.give_back_later();
+        }
+    }
+
     /// Hands over the inputs kept since the claim of `epoch` and pushes from now on; tells `inbox` at once if the claim is lost.
     pub fn open_inbox(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
         self.runtime().hub().inboxes.open(key, epoch, inbox);
@@ -153,7 +165,7 @@ impl WorkerPort {
 
     fn look_for_runs(&self, limit: usize) {
         let (runtime, worker) = (self.runtime().clone(), self.worker().clone());
-        let seats = if worker.away.load(Ordering::SeqCst) { Vec::new() } else { worker.take_seats(limit.max(1)) };
+        let seats = if worker.takes_work() { worker.take_seats(limit.max(1)) } else { Vec::new() };
         if seats.is_empty() && lock(&worker.orphans).is_empty() {
             return; // a seat that becomes free wakes us
         }
@@ -164,7 +176,7 @@ impl WorkerPort {
 
     fn look_for_tasks(&self, limit: usize) {
         let (runtime, worker) = (self.runtime().clone(), self.worker().clone());
-        if worker.profile.task_kinds.is_empty() || worker.away.load(Ordering::SeqCst) {
+        if worker.profile.task_kinds.is_empty() || !worker.takes_work() {
             return;
         }
         if let Some(looking) = worker.tasks.begin_look() {
@@ -191,7 +203,7 @@ async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, loo
     window.end(&mut runs, seats);
     let more = runs.len() == limit;
     looking.found(runs, more);
-    if worker.left.load(Ordering::SeqCst) {
+    if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
         give_back(&runtime, worker.runs.drain(), Vec::new()).await;
     }
 }
@@ -241,7 +253,7 @@ async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, lookin
     }
     let more = tasks.len() == limit;
     looking.found(tasks, more);
-    if worker.left.load(Ordering::SeqCst) {
+    if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
         give_back(&runtime, Vec::new(), worker.tasks.drain()).await;
     }
 }
@@ -269,6 +281,13 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         self.go();
+        self.give_back_later();
+    }
+}
+
+impl Membership {
+    /// Releases what waits for a worker that does not take it.
+    fn give_back_later(&self) {
         let (runs, tasks) = (self.worker.runs.drain(), self.worker.tasks.drain());
         let nothing = runs.is_empty() && tasks.is_empty();
         if let (false, Ok(tokio)) = (nothing, tokio::runtime::Handle::try_current()) {
@@ -282,7 +301,7 @@ impl Runtime {
     /// Hands a run that was created and claimed in one write to its worker.
     pub(crate) async fn hand_over(&self, worker: &Arc<Worker>, run: ClaimedRun) {
         worker.runs.put([run]);
-        if worker.left.load(Ordering::SeqCst) {
+        if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
             give_back(self, worker.runs.drain(), Vec::new()).await;
         }
     }

@@ -51,6 +51,8 @@ pub(crate) struct Worker {
     pub heard_at: Option<Mutex<Timestamp>>,
     /// Takes nothing more: it has left, or cannot reach the store.
     pub away: AtomicBool,
+    /// Takes nothing now: it is elsewhere, and has no connection.
+    pub absent: AtomicBool,
     pub left: AtomicBool,
 }
 
@@ -68,6 +70,7 @@ impl Worker {
             orphans: Mutex::default(),
             seats: AtomicUsize::new(0),
             away: AtomicBool::new(false),
+            absent: AtomicBool::new(false),
             left: AtomicBool::new(false),
         }
     }
@@ -78,6 +81,11 @@ impl Worker {
 
     fn knows_kind(&self, kind: &Name, version: &Option<Name>) -> bool {
         self.profile.knows.get(kind).is_some_and(|versions| versions.contains(version))
+    }
+
+    /// Whether anything may be given to it now.
+    pub fn takes_work(&self) -> bool {
+        !self.away.load(Ordering::SeqCst) && !self.absent.load(Ordering::SeqCst)
     }
 
     pub fn has_room(&self) -> bool {
@@ -144,7 +152,7 @@ impl Workers {
     /// A seat at the least busy worker that can take a run of this kind.
     pub fn seat_for(&self, kind: &Name, version: &Option<Name>) -> Option<(Arc<Worker>, Seat)> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        let able = all.iter().filter(|worker| worker.knows_kind(kind, version) && !worker.away.load(Ordering::SeqCst));
+        let able = all.iter().filter(|worker| worker.knows_kind(kind, version) && worker.takes_work());
         let worker = able.min_by_key(|worker| worker.seats.load(Ordering::SeqCst))?;
         Some((worker.clone(), worker.take_seats(1).pop()?))
     }
@@ -152,13 +160,13 @@ impl Workers {
     /// A worker that has code for this kind, however busy.
     pub fn knowing(&self, kind: &Name, version: &Option<Name>) -> Option<Arc<Worker>> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        all.iter().find(|worker| worker.knows_kind(kind, version) && !worker.away.load(Ordering::SeqCst)).cloned()
+        all.iter().find(|worker| worker.knows_kind(kind, version) && worker.takes_work()).cloned()
     }
 
     /// Whether a worker that takes work has code for this kind and version, however busy it is.
     pub fn know(&self, head: &RunHead) -> bool {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        all.iter().any(|worker| worker.knows(head) && !worker.away.load(Ordering::SeqCst))
+        all.iter().any(|worker| worker.knows(head) && worker.takes_work())
     }
 
     pub fn run_pending(&self, head: &RunHead) {

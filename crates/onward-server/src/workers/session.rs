@@ -151,6 +151,7 @@ impl Session {
         state.connections += 1;
         let number = state.connections;
         (state.served, state.counted) = (Some(number), hello.connection);
+        self.port.set_present(true);
         // What waited for an earlier connection may have been sent or not: the worker says where it stands.
         state.outgoing.clear();
         (state.run_credit, state.task_credit) = (0, 0);
@@ -242,6 +243,7 @@ impl Session {
         if too_many {
             // Whoever is connected ends, and begins again with what the log says.
             state.cut_off();
+            self.port.set_present(false);
         }
         drop(state);
         if too_many {
@@ -421,23 +423,24 @@ impl Session {
         self.push(ServerFrame::Reply(wire::Reply { request, said }));
     }
 
-    /// The worker is gone for good: what it held goes to others at once.
-    async fn end(&self) {
+    /// The worker is gone for good: what it held goes to others at once. Returns the runs it had not given back.
+    async fn end(&self) -> HashMap<RunKey, Epoch> {
         let (runs, tasks) = {
             let mut state = self.lock();
             if std::mem::replace(&mut state.over, true) {
-                return;
+                return HashMap::new();
             }
             (std::mem::take(&mut state.runs), std::mem::take(&mut state.tasks))
         };
         self.credit_came.notify_waiters();
-        for (run, epoch) in runs {
-            drop(self.port.release(&run, epoch).await);
+        for (run, epoch) in &runs {
+            drop(self.port.release(run, *epoch).await);
         }
         for (task, claim) in tasks {
             drop(self.port.report_task(task, claim, TaskReport::Released).await);
         }
         self.port.leave().await;
+        runs
     }
 
     /// Lets the connection go once it has sent everything: whoever is still there begins anew (Q4).
@@ -523,6 +526,7 @@ impl Drop for Connection {
         let mut state = self.session.lock();
         if state.served == Some(self.number) {
             state.cut_off();
+            self.session.port.set_present(false);
         }
     }
 }
@@ -600,7 +604,9 @@ async fn watch(session: Weak<Session>) {
         let Some(session) = session.upgrade().filter(|session| !session.is_over()) else { return };
         let lease = session.runtime().options().lease;
         if session.port.is_silent() {
-            session.end().await;
+            for (run, epoch) in session.end().await {
+                session.push(ServerFrame::RunLost(wire::RunLost { run, epoch })); // perhaps it can hear us
+            }
             session.finish();
             return;
         }

@@ -1,7 +1,7 @@
 //! Connections that are cut in the middle of everything.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use onward::Onward;
@@ -128,22 +128,22 @@ async fn a_commit_whose_answer_was_lost_is_recognized_by_its_id() {
 async fn a_worker_that_did_not_hear_of_its_last_commit_lets_the_run_go() {
     /// Holds its thread until it may return: a wait that is not recorded.
     async fn at_once(ctx: Ctx, (): ()) -> Result<u32> {
-        drop(ctx.dep::<Arc<std::sync::Mutex<()>>>().lock().unwrap());
+        let may_return = ctx.dep::<Arc<AtomicBool>>();
+        while !may_return.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
         Ok(7)
     }
     let site = Site::memory().await;
     let proxy = Proxy::new(site.address, 0).await;
-    let gate = Arc::new(std::sync::Mutex::new(()));
-    let builder = Onward::connect(&proxy.url).workflow("at-once", at_once).dep(gate.clone());
+    let may_return = Arc::new(AtomicBool::new(false));
+    let builder = Onward::connect(&proxy.url).workflow("at-once", at_once).dep(may_return.clone());
     let (worker, client) = (builder.start().await.unwrap(), Onward::connect(format!("http://{}", site.address)));
     let client = client.start().await.unwrap();
-    let run = {
-        let _shut = gate.lock().unwrap();
-        let run = client.start::<u32, _>("at-once", &()).id("r").await.unwrap();
-        eventually("the worker has the run", async || (worker.hot_runs() == 1).then_some(())).await;
-        proxy.set(Faults { hold_down: true, ..Faults::default() });
-        run
-    };
+    let run = client.start::<u32, _>("at-once", &()).id("r").await.unwrap();
+    eventually("the worker has the run", async || (worker.hot_runs() == 1).then_some(())).await;
+    proxy.set(Faults { hold_down: true, ..Faults::default() });
+    may_return.store(true, Ordering::SeqCst);
     site.until_logged("r", "run_completed", 1).await;
     proxy.cut();
     proxy.heal();

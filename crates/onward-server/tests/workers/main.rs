@@ -1,0 +1,6 @@
+//! The server's side of the worker protocol, spoken to frame by frame.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod conversations;
+mod raw;
+mod sessions;
