@@ -7,8 +7,6 @@ mod calls;
 pub(crate) mod problem;
 mod stream;
 
-use std::sync::Arc;
-
 use axum::Router;
 use axum::extract::Request as HttpRequest;
 use axum::response::{IntoResponse, Response};
@@ -20,7 +18,6 @@ use tonic::{Request, Status};
 use crate::Server;
 use crate::auth::{Ask, Caller, Scope};
 use crate::request;
-use crate::workers::Sessions;
 use problem::status_of;
 
 /// The largest message that is taken: some payloads of the largest size, and room around them.
@@ -35,7 +32,6 @@ pub(crate) struct Asker {
 
 /// The gRPC services, to be served beside HTTP ([`crate::router_with`]).
 pub fn grpc(server: &Server) -> Router {
-    let sessions = Arc::new(Sessions::default());
     let connecting = server.clone();
     methods(Router::new(), server)
         .route(
@@ -45,7 +41,7 @@ pub fn grpc(server: &Server) -> Router {
                 move |request: HttpRequest| stream::listen(server.clone(), request)
             }),
         )
-        .route(CONNECT, post(move |request: HttpRequest| stream::connect(connecting.clone(), sessions.clone(), request)))
+        .route(CONNECT, post(move |request: HttpRequest| stream::connect(connecting.clone(), request)))
 }
 
 /// Every unary method, with the scope it needs.
@@ -84,8 +80,8 @@ where
                 Err(status) => return status.into_http::<axum::body::Body>().into_response(),
             };
             let service = Call { server: server.clone(), asker, call };
-            let mut grpc = tonic::server::Grpc::new(Wire::<M::Reply, M::Request>::default())
-                .max_decoding_message_size(MESSAGE_BYTES_MAX);
+            let mut grpc =
+                tonic::server::Grpc::new(Wire::<M::Reply, M::Request>::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
             let response = grpc.unary(service, request).await;
             server.metrics().request("GRPC", M::PATH, response.status().as_u16());
             response.into_response()

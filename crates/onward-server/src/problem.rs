@@ -39,6 +39,8 @@ pub enum RequestError {
     ProtocolUnsupported { theirs: u32, ours: u32 },
     #[error("a later connection of worker `{worker}` has come already")]
     HelloOvertaken { worker: String },
+    #[error("worker `{worker}` has no connection here; it begins with hello")]
+    HelloMissing { worker: String },
     #[error("the server cannot serve now: {why}")]
     NotReady { why: String },
 }
@@ -61,6 +63,7 @@ impl RequestError {
             RequestError::OriginRefused { .. } => "origin_refused",
             RequestError::ProtocolUnsupported { .. } => "protocol_unsupported",
             RequestError::HelloOvertaken { .. } => "hello_overtaken",
+            RequestError::HelloMissing { .. } => "hello_missing",
             RequestError::NotReady { .. } => "not_ready",
         }
     }
@@ -116,6 +119,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "update_unanswered"
         | "lease_lost"
         | "hello_overtaken"
+        | "hello_missing"
         | "inputs_unread"
         | "task_attempt_over"
         | "task_not_quarantined"

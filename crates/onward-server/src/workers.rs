@@ -5,6 +5,7 @@
 //! Must never decide about a run, and never wait for a worker: a queue that grows too long ends the connection.
 
 mod inbox;
+mod poll;
 mod session;
 
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use onward_core::{Namespace, WorkerId};
 use onward_runtime::Runtime;
 use onward_wire::worker::Hello;
 
+pub(crate) use poll::frames;
 pub(crate) use session::Connection;
 use session::{NotServed, Session};
 
@@ -24,6 +26,8 @@ use crate::problem::RequestError;
 #[derive(Default)]
 pub(crate) struct Sessions {
     all: Mutex<HashMap<(Namespace, WorkerId), Arc<Session>>>,
+    /// The connections of workers that come with requests instead of a stream.
+    polled: Mutex<HashMap<(Namespace, WorkerId), Arc<Connection>>>,
 }
 
 impl Sessions {

@@ -1,7 +1,5 @@
 //! The streams: a worker's, and what a run emits.
 
-use std::sync::Arc;
-
 use axum::extract::Request as HttpRequest;
 use axum::response::{IntoResponse, Response};
 use onward_store::StoreError;
@@ -17,26 +15,24 @@ use super::problem::{of_runtime, status_of};
 use super::{Asker, MESSAGE_BYTES_MAX, admit, refuse};
 use crate::Server;
 use crate::auth::Scope;
-use crate::workers::Sessions;
 
 /// How many messages wait for the network.
 const MESSAGES_MAX: usize = 2;
 
 type Sent<T> = ReceiverStream<Result<T, Status>>;
 
-pub(super) async fn connect(server: Server, sessions: Arc<Sessions>, request: HttpRequest) -> Response {
+pub(super) async fn connect(server: Server, request: HttpRequest) -> Response {
     let asker = match admit(&server, Scope::Work, request.headers()).await {
         Ok(asker) => asker,
         Err(status) => return refuse(status),
     };
-    let mut grpc = tonic::server::Grpc::new(Wire::<ServerFrames, WorkerFrames>::default())
-        .max_decoding_message_size(MESSAGE_BYTES_MAX);
-    grpc.streaming(Connect { server, sessions, asker }, request).await.into_response()
+    let mut grpc =
+        tonic::server::Grpc::new(Wire::<ServerFrames, WorkerFrames>::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    grpc.streaming(Connect { server, asker }, request).await.into_response()
 }
 
 struct Connect {
     server: Server,
-    sessions: Arc<Sessions>,
     asker: Asker,
 }
 
@@ -46,7 +42,7 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
     type Future = std::pin::Pin<Box<dyn Future<Output = Result<tonic::Response<Self::ResponseStream>, Status>> + Send>>;
 
     fn call(&mut self, request: Request<Streaming<WorkerFrames>>) -> Self::Future {
-        let (server, sessions, asker) = (self.server.clone(), self.sessions.clone(), self.asker.clone());
+        let (server, asker) = (self.server.clone(), self.asker.clone());
         Box::pin(async move {
             let mut incoming = request.into_inner();
             let first = incoming.message().await?.ok_or_else(|| Status::invalid_argument("the stream ended before hello"))?;
@@ -54,7 +50,7 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
             let Some(WorkerFrame::Hello(hello)) = frames.next() else {
                 return Err(Status::invalid_argument("the first frame must be hello"));
             };
-            let greeted = sessions.greet(server.runtime(), &asker.namespace, hello);
+            let greeted = server.sessions().greet(server.runtime(), &asker.namespace, hello);
             let connection = greeted.map_err(|problem| status_of(&problem))?;
             let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
             frames.for_each(|frame| connection.handle(frame));

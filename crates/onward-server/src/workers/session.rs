@@ -507,6 +507,12 @@ impl Connection {
         }
     }
 
+    /// Whether the session has ended or a later connection is served.
+    pub fn is_over(&self) -> bool {
+        let state = self.session.lock();
+        state.finished || state.served != Some(self.number)
+    }
+
     /// Returns when the connection is over, also while its worker reads nothing.
     pub async fn over(&self) {
         loop {

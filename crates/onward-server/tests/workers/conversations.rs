@@ -27,9 +27,17 @@ enum Line {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Act {
-    Start { run: String, kind: String },
-    Signal { run: String, name: String },
-    Terminate { run: String },
+    Start {
+        run: String,
+        kind: String,
+    },
+    Signal {
+        run: String,
+        name: String,
+    },
+    Terminate {
+        run: String,
+    },
     /// The connection is lost; the next `up` opens another.
     Cut,
     /// The server ends the connection.

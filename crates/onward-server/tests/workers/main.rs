@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod conversations;
+mod over_http;
 mod raw;
 mod sessions;

@@ -24,7 +24,7 @@ pub const LEASE: Duration = Duration::from_millis(300);
 pub struct Site {
     pub runtime: Runtime,
     clock: Arc<ManualClock>,
-    url: String,
+    pub url: String,
     _background: Background,
 }
 

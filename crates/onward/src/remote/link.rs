@@ -488,7 +488,9 @@ impl Link for RemoteLink {
                 let limit = u32::try_from(limit - records.len()).unwrap_or(u32::MAX);
                 let read = wire::ReadLog { request: 0, run: run.clone(), generation, from, limit };
                 let asked = shared.ask(|request| WorkerFrame::ReadLog(wire::ReadLog { request, ..read }));
-                let Said::Log(wire::Log { records: page, more }) = asked.said().await? else { return Err(not_an_answer("a log")) };
+                let Said::Log(wire::Log { records: page, more }) = asked.said().await? else {
+                    return Err(not_an_answer("a log"));
+                };
                 records.extend(page);
                 match records.last() {
                     Some(last) if more => from = last.next_index(),

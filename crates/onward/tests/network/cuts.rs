@@ -27,7 +27,8 @@ async fn everything_finishes_and_nothing_is_lost_or_doubled_while_connections_ar
             proxies.push(Proxy::new(site.address, random.below(u64::MAX)).await);
         }
         let ran = Ran::default();
-        let workers = [worker(&proxies[0].url, &ran).start().await.unwrap(), worker(&proxies[1].url, &ran).start().await.unwrap()];
+        let workers =
+            [worker(&proxies[0].url, &ran).start().await.unwrap(), worker(&proxies[1].url, &ran).start().await.unwrap()];
         let client = Onward::connect(&proxies[2].url).start().await.unwrap();
         let telling = async {
             for n in 0..RUNS {
@@ -182,7 +183,7 @@ async fn a_remote_worker_has_room_again_when_its_runs_have_ended() {
         assert_eq!(onward.start::<u32, _>("quick", &n).await.unwrap().result().await.unwrap(), n);
     }
     for n in 0..10 {
-        let run = onward.start::<(), _>("patient", &()).id(&format!("patient-{n}")).await.unwrap();
+        let run = onward.start::<(), _>("patient", &()).id(format!("patient-{n}")).await.unwrap();
         site.until_logged(run.id(), "signal_awaited", 1).await;
         run.terminate("enough").await.unwrap();
     }
