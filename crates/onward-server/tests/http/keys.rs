@@ -447,10 +447,14 @@ async fn a_worker_needs_a_key_to_work() {
     locked.until(&reading, 200).await;
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     let connect = |key: &ApiKey| Onward::connect(locked.url()).key(key.reveal()).workflow("hello", hello).start();
-    let reader = connect(&reading).await.unwrap();
+    let refused = connect(&reading).await.err().unwrap();
+    assert_eq!(refused.code(), "not_allowed", "{refused}");
+    // Who offers no code only asks, and needs no key to work.
+    let ask = |key: &ApiKey| Onward::connect(locked.url()).key(key.reveal()).start();
+    let reader = ask(&reading).await.unwrap();
     let run = reader.start::<String, _>("hello", &()).id("h").await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(run.view().await.unwrap().head.status.as_str(), "pending", "its stream was refused");
+    assert_eq!(run.view().await.unwrap().head.status.as_str(), "pending", "nobody works");
     let refused = run.cancel("no").await.unwrap_err();
     assert_eq!(refused.code(), "not_allowed", "{refused}");
     let worker = connect(&working).await.unwrap();
@@ -464,7 +468,7 @@ async fn a_worker_needs_a_key_to_work() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(run.view().await.unwrap().head.status.as_str(), "pending");
     locked.send(&root, "GET", "/v1/runs/h2", "").await.expect(200);
-    let stranger = connect(&ApiKey::new([1; 8], [2; 32])).await.unwrap();
+    let stranger = ask(&ApiKey::new([1; 8], [2; 32])).await.unwrap();
     let refused = stranger.run::<String>("h").unwrap().view().await.unwrap_err();
     assert_eq!(refused.code(), "unauthenticated", "{refused}");
     let mistyped = Onward::connect(locked.url()).key(root.reveal().replace("onw_", "onw_x")).start().await.err().unwrap();

@@ -48,7 +48,8 @@ const FRAME_BYTES_MAX: usize = 60 * 1024 * 1024;
 
 pub(crate) struct RemoteLink {
     shared: Arc<Shared>,
-    connection: JoinHandle<()>,
+    /// None for a process that offers nothing: it only asks, and needs no stream.
+    connection: Option<JoinHandle<()>>,
 }
 
 struct Shared {
@@ -148,7 +149,8 @@ impl RemoteLink {
             questions_came: Notify::new(),
             greeted: Notify::new(),
         });
-        let connection = tokio::spawn(stream::keep_open(channel, shared.clone()));
+        let works = !shared.kinds.is_empty() || !shared.profile.task_kinds.is_empty();
+        let connection = works.then(|| tokio::spawn(stream::keep_open(channel, shared.clone())));
         RemoteLink { shared, connection }
     }
 }
@@ -156,6 +158,9 @@ impl RemoteLink {
 impl RemoteLink {
     /// Waits until the server has welcomed the worker for the first time, or says why it does not.
     pub async fn welcomed(&self) -> Result<(), RuntimeError> {
+        if self.connection.is_none() {
+            return Ok(());
+        }
         let came = self.shared.greeted.notified();
         let mut came = std::pin::pin!(came);
         came.as_mut().enable();
@@ -173,7 +178,9 @@ impl RemoteLink {
 
 impl Drop for RemoteLink {
     fn drop(&mut self) {
-        self.connection.abort();
+        if let Some(connection) = &self.connection {
+            connection.abort();
+        }
     }
 }
 
@@ -605,6 +612,9 @@ impl Link for RemoteLink {
     fn leave(&self) -> LinkFuture<'_, ()> {
         Box::pin(async move {
             self.shared.lock().is_leaving = true;
+            if self.connection.is_none() {
+                return;
+            }
             // A server that does not hear of it notices by our silence.
             drop(tokio::time::timeout(LEAVE_MAX, self.give_back()).await);
             self.shared.lock().has_left = true;
