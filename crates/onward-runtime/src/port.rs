@@ -109,6 +109,18 @@ impl WorkerPort {
         }
     }
 
+    /// Says whether a remote worker has a connection. While it has none it is given nothing, and what was on its way goes to others.
+    pub fn set_present(&self, present: bool) {
+        let worker = self.worker();
+        worker.absent.store(!present, Ordering::SeqCst);
+        if present {
+            worker.runs.want();
+            worker.tasks.want();
+        } else {
+            self.membership.give_back_later();
+        }
+    }
+
     /// Hands over the inputs kept since the claim of `epoch` and pushes from now on; tells `inbox` at once if the claim is lost.
     pub fn open_inbox(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
         self.runtime().hub().inboxes.open(key, epoch, inbox);
@@ -165,7 +177,7 @@ impl WorkerPort {
 
     fn look_for_runs(&self, limit: usize) {
         let (runtime, worker) = (self.runtime().clone(), self.worker().clone());
-        let seats = if worker.away.load(Ordering::SeqCst) { Vec::new() } else { worker.take_seats(limit.max(1)) };
+        let seats = if worker.takes_work() { worker.take_seats(limit.max(1)) } else { Vec::new() };
         if seats.is_empty() && lock(&worker.orphans).is_empty() {
             return; // a seat that becomes free wakes us
         }
@@ -176,7 +188,7 @@ impl WorkerPort {
 
     fn look_for_tasks(&self, limit: usize) {
         let (runtime, worker) = (self.runtime().clone(), self.worker().clone());
-        if worker.profile.task_kinds.is_empty() || worker.away.load(Ordering::SeqCst) {
+        if worker.profile.task_kinds.is_empty() || !worker.takes_work() {
             return;
         }
         if let Some(looking) = worker.tasks.begin_look() {
@@ -204,7 +216,7 @@ async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, loo
     window.end(&mut runs, seats);
     let more = runs.len() == limit;
     looking.found(runs, more);
-    if worker.left.load(Ordering::SeqCst) {
+    if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
         give_back(&runtime, worker.runs.drain(), Vec::new()).await;
     }
 }
@@ -256,7 +268,7 @@ async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, lookin
     }
     let more = tasks.len() == limit;
     looking.found(tasks, more);
-    if worker.left.load(Ordering::SeqCst) {
+    if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
         give_back(&runtime, Vec::new(), worker.tasks.drain()).await;
     }
 }
@@ -285,6 +297,13 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         self.go();
+        self.give_back_later();
+    }
+}
+
+impl Membership {
+    /// Releases what waits for a worker that does not take it.
+    fn give_back_later(&self) {
         let (runs, tasks) = (self.worker.runs.drain(), self.worker.tasks.drain());
         let nothing = runs.is_empty() && tasks.is_empty();
         if let (false, Ok(tokio)) = (nothing, tokio::runtime::Handle::try_current()) {
@@ -298,7 +317,7 @@ impl Runtime {
     /// Hands a run that was created and claimed in one write to its worker.
     pub(crate) async fn hand_over(&self, worker: &Arc<Worker>, run: ClaimedRun) {
         worker.runs.put([run]);
-        if worker.left.load(Ordering::SeqCst) {
+        if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
             give_back(self, worker.runs.drain(), Vec::new()).await;
         }
     }

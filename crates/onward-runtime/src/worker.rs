@@ -60,6 +60,8 @@ pub(crate) struct Worker {
     pub fell_silent: Notify,
     /// Takes nothing more: it has left, or cannot reach the store.
     pub away: AtomicBool,
+    /// Takes nothing now: it is elsewhere, and has no connection.
+    pub absent: AtomicBool,
     pub left: AtomicBool,
 }
 
@@ -78,6 +80,7 @@ impl Worker {
             orphans: Mutex::default(),
             seats: AtomicUsize::new(0),
             away: AtomicBool::new(false),
+            absent: AtomicBool::new(false),
             left: AtomicBool::new(false),
         }
     }
@@ -98,6 +101,11 @@ impl Worker {
 
     pub fn is_silent(&self, now: Timestamp, lease: Duration) -> bool {
         self.silence(now) >= lease
+    }
+
+    /// Whether anything may be given to it now.
+    pub fn takes_work(&self) -> bool {
+        !self.away.load(Ordering::SeqCst) && !self.absent.load(Ordering::SeqCst)
     }
 
     pub fn has_room(&self) -> bool {
@@ -165,7 +173,7 @@ impl Workers {
     pub fn seat_for(&self, run: &NewRun) -> Option<(Arc<Worker>, Seat)> {
         let (namespace, kind, version) = (&run.key.namespace, &run.started.kind, &run.started.version);
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        let able = all.iter().filter(|worker| worker.knows_kind(namespace, kind, version) && !worker.away.load(Ordering::SeqCst));
+        let able = all.iter().filter(|worker| worker.knows_kind(namespace, kind, version) && worker.takes_work());
         let worker = able.min_by_key(|worker| worker.seats.load(Ordering::SeqCst))?;
         Some((worker.clone(), worker.take_seats(1).pop()?))
     }
@@ -173,7 +181,7 @@ impl Workers {
     /// A worker that takes work and has code for the run, however busy it is.
     pub fn knowing(&self, head: &RunHead) -> Option<Arc<Worker>> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        all.iter().find(|worker| worker.knows(head) && !worker.away.load(Ordering::SeqCst)).cloned()
+        all.iter().find(|worker| worker.knows(head) && worker.takes_work()).cloned()
     }
 
     pub fn run_pending(&self, head: &RunHead) {

@@ -20,10 +20,9 @@ use tonic::{Request, Status};
 use crate::Server;
 use crate::auth::{Caller, Pass, Scope};
 use crate::request;
-use crate::workers::Sessions;
 use problem::status_of;
 
-/// The largest message: a payload of the largest size, and room around it.
+/// The largest message that is taken: some payloads of the largest size, and room around them.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Who asks, and about which namespace.
@@ -80,10 +79,7 @@ pub static METHODS: &[Method] = &[
     Method {
         path: CONNECT,
         scope: Scope::Work,
-        serve: |server, scope| {
-            let sessions = Arc::new(Sessions::default());
-            post(move |request: HttpRequest| stream::connect(server.clone(), scope, sessions.clone(), request))
-        },
+        serve: |server, scope| post(move |request: HttpRequest| stream::connect(server.clone(), scope, request)),
     },
 ];
 

@@ -41,6 +41,10 @@ pub enum RequestError {
     NotAllowed { what: String },
     #[error("the worker speaks protocol {theirs}, this server {ours}")]
     ProtocolUnsupported { theirs: u32, ours: u32 },
+    #[error("a later connection of worker `{worker}` has come already")]
+    HelloOvertaken { worker: String },
+    #[error("worker `{worker}` has no connection here; it begins with hello")]
+    HelloMissing { worker: String },
     #[error("the server cannot serve now: {why}")]
     NotReady { why: String },
 }
@@ -64,6 +68,8 @@ impl RequestError {
             RequestError::Unauthenticated => "unauthenticated",
             RequestError::NotAllowed { .. } => "not_allowed",
             RequestError::ProtocolUnsupported { .. } => "protocol_unsupported",
+            RequestError::HelloOvertaken { .. } => "hello_overtaken",
+            RequestError::HelloMissing { .. } => "hello_missing",
             RequestError::NotReady { .. } => "not_ready",
         }
     }
@@ -122,6 +128,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "signal_lost"
         | "update_unanswered"
         | "lease_lost"
+        | "hello_overtaken"
+        | "hello_missing"
         | "inputs_unread"
         | "task_attempt_over"
         | "task_not_quarantined"

@@ -11,7 +11,7 @@ use axum::routing::MethodFilter;
 use crate::auth::Scope;
 use crate::problem::Problem;
 use crate::request::Request;
-use crate::{approvals, operations, promises, runs};
+use crate::{approvals, operations, promises, runs, workers};
 
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
 type Handler = fn(Request) -> HandlerFuture;
@@ -226,6 +226,16 @@ pub static ROUTES: &[Route] = &[
     })
     .body("Resolve")
     .answers(ANSWERED),
+    route(
+        Verb::Post,
+        "/v1/workers/{id}/frames",
+        Some(Scope::Work),
+        "Bring a worker's frames and take what there is for it",
+        |request| Box::pin(workers::frames(request)),
+    )
+    .query(&[WAIT])
+    .body("WorkerFrames")
+    .answers(&[answer(200, "What there is, in order; nothing when the time is over", &[(JSON, "ServerFrames")])]),
     route(Verb::Get, "/", None, "What this is and where to go on", |request| Box::pin(operations::index(request)))
         .answers(&[answer(200, "A few lines of text", &[("text/plain", "Text")])]),
     route(Verb::Get, "/healthz", None, "Whether the process lives", |request| Box::pin(operations::healthz(request)))

@@ -11,6 +11,7 @@ use crate::guard::Hosts;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::trace::Trace;
+use crate::workers::Sessions;
 
 /// What a store tells besides its port.
 pub trait Probe: Send + Sync {
@@ -40,6 +41,7 @@ struct Shared {
     options: Options,
     metrics: Arc<Metrics>,
     large_bodies: Arc<Semaphore>,
+    sessions: Sessions,
     closing: watch::Sender<bool>,
 }
 
@@ -67,7 +69,7 @@ impl Server {
         runtime.store().subscribe(metrics.clone());
         let large_bodies = Arc::new(Semaphore::new(options.limits.large_bodies_max));
         let (closing, _) = watch::channel(false);
-        Server { shared: Arc::new(Shared { runtime, options, metrics, large_bodies, closing }) }
+        Server { shared: Arc::new(Shared { runtime, options, metrics, large_bodies, sessions: Sessions::default(), closing }) }
     }
 
     pub fn runtime(&self) -> &Runtime {
@@ -92,6 +94,11 @@ impl Server {
 
     pub(crate) fn large_bodies(&self) -> &Arc<Semaphore> {
         &self.shared.large_bodies
+    }
+
+    /// The workers elsewhere, whichever way they come.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.shared.sessions
     }
 
     /// Ends everything that would go on for as long as its client likes: attached readers and long waits.

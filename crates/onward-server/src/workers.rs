@@ -5,6 +5,7 @@
 //! Must never decide about a run, and never wait for a worker: a queue that grows too long ends the connection.
 
 mod inbox;
+mod poll;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,9 @@ use onward_core::{Namespace, WorkerId};
 use onward_runtime::Runtime;
 use onward_wire::worker::Hello;
 
-pub(crate) use session::{Connection, Session};
+pub(crate) use poll::frames;
+pub(crate) use session::Connection;
+use session::{NotServed, Session};
 
 use crate::Problem;
 use crate::problem::RequestError;
@@ -25,6 +28,8 @@ use crate::problem::RequestError;
 #[derive(Default)]
 pub(crate) struct Sessions {
     all: Mutex<HashMap<(Namespace, WorkerId), Arc<Session>>>,
+    /// The connections of workers that come with requests instead of a stream.
+    polled: Mutex<HashMap<(Namespace, WorkerId), Arc<Connection>>>,
 }
 
 /// Sessions end with their server. They keep the runtime alive, and what they wait for may never come.
@@ -39,23 +44,30 @@ impl Drop for Sessions {
 
 impl Sessions {
     /// Takes a worker in, or takes it back.
-    pub fn greet(&self, runtime: &Runtime, namespace: &Namespace, hello: Hello) -> Result<(Arc<Session>, Connection), Problem> {
+    pub fn greet(&self, runtime: &Runtime, namespace: &Namespace, hello: Hello) -> Result<Connection, Problem> {
         if hello.protocol != onward_wire::PROTOCOL {
             return Err(RequestError::ProtocolUnsupported { theirs: hello.protocol, ours: onward_wire::PROTOCOL }.into());
         }
+        loop {
+            match self.session(runtime, namespace, &hello)?.connect(&hello) {
+                Ok(connection) => return Ok(connection),
+                Err(NotServed::Over) => {} // it ended just now: the worker begins anew
+                Err(NotServed::Overtaken) => {
+                    return Err(RequestError::HelloOvertaken { worker: hello.worker.to_string() }.into());
+                }
+            }
+        }
+    }
+
+    fn session(&self, runtime: &Runtime, namespace: &Namespace, hello: &Hello) -> Result<Arc<Session>, Problem> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, session| !session.is_over());
         let key = (namespace.clone(), hello.worker.clone());
-        let session = match all.get(&key) {
-            Some(session) => session.clone(),
-            None => {
-                let session = Session::begin(runtime, namespace.clone(), &hello)?;
-                all.insert(key, session.clone());
-                session
-            }
-        };
-        drop(all);
-        let connection = session.connect(&hello);
-        Ok((session, connection))
+        if let Some(session) = all.get(&key) {
+            return Ok(session.clone());
+        }
+        let session = Session::begin(runtime, namespace.clone(), hello)?;
+        all.insert(key, session.clone());
+        Ok(session)
     }
 }

@@ -5,7 +5,7 @@
 use onward_core::event::{CarriedSignal, RunStarted};
 use onward_core::run::{Commit, Input, NewRun};
 use onward_core::task::TaskReport;
-use onward_core::{Event, Failure, Payload};
+use onward_core::{Event, Failure, Payload, Record};
 
 use crate::StoreError;
 
@@ -70,6 +70,26 @@ fn walk_result<'a>(result: &'a Result<Payload, Failure>, visit: &mut dyn FnMut(&
         Ok(payload) => visit(payload),
         Err(failure) => walk_failure(failure, visit),
     }
+}
+
+/// How many bytes the payloads of these events have together.
+pub fn weigh<'a>(events: impl IntoIterator<Item = &'a Event>) -> usize {
+    let mut bytes = 0;
+    events.into_iter().for_each(|event| walk(event, &mut |payload| bytes += payload.data().len()));
+    bytes
+}
+
+/// Keeps the first records whose payloads fit into `bytes`, one at least; says whether any were left out.
+pub fn fit(records: &mut Vec<Record>, bytes: usize) -> bool {
+    let mut sum = 0;
+    let first_over = records.iter().position(|record| {
+        sum += weigh(&record.events);
+        sum > bytes
+    });
+    let kept = first_over.map_or(records.len(), |over| over.max(1));
+    let cut = kept < records.len();
+    records.truncate(kept);
+    cut
 }
 
 /// Refuses a new run with a payload over `max` bytes.

@@ -134,6 +134,8 @@ message! {
 message! {
     pub struct LogReply {
         1 => records: Vec<Record>,
+        /// There was no room for all that was asked for: read on behind the last record.
+        2 => more: bool,
     }
 }
 

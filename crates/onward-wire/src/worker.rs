@@ -6,10 +6,11 @@
 //!
 //! Rules, which a worker in any language keeps:
 //! - V1: after `hello` a worker sends nothing before `welcome`.
-//! - V2: a server sends no run and no task beyond the worker's credit.
+//! - V2: a server sends no run and no task beyond the worker's credit. Credit ends with its connection.
 //! - V3: a commit is repeated with its `commit_id` until it is answered; the first answer comes back (L5).
 //! - V4: after `run_lost` a worker sends nothing more about that epoch, and nothing it sends is taken.
 //! - V5: inputs of a run come in the order of its log; a gap is read with `read_log`.
+//! - V6: a worker that cannot know that it was heard for two thirds of its lease stops working on everything it holds (F13).
 
 use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed};
@@ -50,7 +51,7 @@ choice! {
         8 => Answer / "answer": Answer,
         /// Something for whoever watches the run; not recorded.
         9 => Emit / "emit": Emit,
-        /// The worker is alive. Any other frame says so too.
+        /// The worker is alive. Any other frame says so too; this one also asks whether the server heard it.
         10 => Heartbeat / "heartbeat": Heartbeat,
         /// The worker goes. What it has not given back goes to others at once; answered when that is done.
         11 => Leave / "leave": Leave,
@@ -93,6 +94,8 @@ message! {
         8 => tasks: Vec<HeldTask>,
         /// Name and version of the SDK, for people.
         9 => sdk: String,
+        /// Counts the worker's connections from 1; a hello that was overtaken by a later one is refused. 0 does not count.
+        11 => connection: u64,
     }
 }
 
@@ -198,7 +201,10 @@ message! {
 }
 
 message! {
-    pub struct Heartbeat {}
+    pub struct Heartbeat {
+        /// Answered with `done`, so that the worker knows that it was heard; 0 wants no answer.
+        1 => request: u64,
+    }
 }
 
 message! {
@@ -229,6 +235,8 @@ message! {
 message! {
     pub struct Log {
         1 => records: Vec<Record>,
+        /// There was no room for all that was asked for: read on behind the last record.
+        2 => more: bool,
     }
 }
 

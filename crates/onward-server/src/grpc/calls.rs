@@ -5,7 +5,7 @@ use std::time::Duration;
 use onward_core::RunKey;
 use onward_core::event::{PauseReason, RunPaused};
 use onward_runtime::{CallId, Decide, RuntimeError, SendSignal, StartRun};
-use onward_store::{Appended, DeletedQuery, RunQuery, StoreError, WaitQuery};
+use onward_store::{Appended, DeletedQuery, RunQuery, StoreError, WaitQuery, payloads};
 use onward_wire::api;
 use tonic::Status;
 
@@ -17,6 +17,9 @@ type Answer<T> = Result<T, Status>;
 
 /// How many records a page of a log has at most.
 const PAGE_MAX: usize = 1_000;
+
+/// Behind so many bytes of payloads a page of a log ends.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 fn told(error: RuntimeError) -> Status {
     of_runtime(&error)
@@ -74,8 +77,9 @@ pub(super) async fn list_deleted(server: Server, asker: Asker, request: api::Del
 pub(super) async fn read_log(server: Server, asker: Asker, request: api::LogRequest) -> Answer<api::LogReply> {
     let api::LogRequest { run, generation, from, limit } = request;
     let limit = (limit as usize).clamp(1, PAGE_MAX);
-    let records = server.runtime().read_log(&own(&asker, run)?, generation, from, limit).await.map_err(told)?;
-    Ok(api::LogReply { records })
+    let mut records = server.runtime().read_log(&own(&asker, run)?, generation, from, limit).await.map_err(told)?;
+    let more = payloads::fit(&mut records, PAGE_BYTES);
+    Ok(api::LogReply { records, more })
 }
 
 /// Waits for news, for as long as the caller wants and the server allows.

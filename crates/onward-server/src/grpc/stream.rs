@@ -1,7 +1,6 @@
 //! The streams: a worker's, and what a run emits.
 
 use std::pin::pin;
-use std::sync::Arc;
 
 use axum::extract::Request as HttpRequest;
 use axum::http::StatusCode;
@@ -9,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use onward_store::StoreError;
 use onward_wire::api::{EmittedValue, RunRequest};
 use onward_wire::grpc::Wire;
-use onward_wire::worker::{ServerFrames, WorkerFrame, WorkerFrames};
+use onward_wire::worker::{Goodbye, ServerFrame, ServerFrames, WorkerFrame, WorkerFrames};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -19,27 +18,24 @@ use super::problem::{of_runtime, status_of};
 use super::{Asker, MESSAGE_BYTES_MAX, admit, refuse};
 use crate::Server;
 use crate::auth::Scope;
-use crate::workers::Sessions;
 
 /// How many messages wait for the network.
 const MESSAGES_MAX: usize = 2;
 
 type Sent<T> = ReceiverStream<Result<T, Status>>;
 
-pub(super) async fn connect(server: Server, scope: Scope, sessions: Arc<Sessions>, request: HttpRequest) -> Response {
+pub(super) async fn connect(server: Server, scope: Scope, request: HttpRequest) -> Response {
     let asker = match admit(&server, scope, request.headers()).await {
         Ok(asker) => asker,
         Err(status) => return refuse(status),
     };
-    let mut grpc = tonic::server::Grpc::new(Wire::<ServerFrames, WorkerFrames>::default())
-        .max_decoding_message_size(MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    grpc.streaming(Connect { server, sessions, asker }, request).await.into_response()
+    let mut grpc =
+        tonic::server::Grpc::new(Wire::<ServerFrames, WorkerFrames>::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    grpc.streaming(Connect { server, asker }, request).await.into_response()
 }
 
 struct Connect {
     server: Server,
-    sessions: Arc<Sessions>,
     asker: Asker,
 }
 
@@ -49,7 +45,7 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
     type Future = std::pin::Pin<Box<dyn Future<Output = Result<tonic::Response<Self::ResponseStream>, Status>> + Send>>;
 
     fn call(&mut self, request: Request<Streaming<WorkerFrames>>) -> Self::Future {
-        let (server, sessions, asker) = (self.server.clone(), self.sessions.clone(), self.asker.clone());
+        let (server, asker) = (self.server.clone(), self.asker.clone());
         Box::pin(async move {
             let mut incoming = request.into_inner();
             let first = incoming.message().await?.ok_or_else(|| Status::invalid_argument("the stream ended before hello"))?;
@@ -57,14 +53,14 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
             let Some(WorkerFrame::Hello(hello)) = frames.next() else {
                 return Err(Status::invalid_argument("the first frame must be hello"));
             };
-            let greeted = sessions.greet(server.runtime(), &asker.namespace, hello);
-            let (session, connection) = greeted.map_err(|problem| status_of(&problem))?;
+            let greeted = server.sessions().greet(server.runtime(), &asker.namespace, hello);
+            let connection = greeted.map_err(|problem| status_of(&problem))?;
             let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
-            frames.for_each(|frame| session.handle(frame));
+            frames.for_each(|frame| connection.handle(frame));
             tokio::spawn(async move {
                 let up = async {
                     while let Ok(Some(message)) = incoming.message().await {
-                        message.frames.into_iter().for_each(|frame| session.handle(frame));
+                        message.frames.into_iter().for_each(|frame| connection.handle(frame));
                     }
                 };
                 let down = async {
@@ -77,14 +73,19 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
                 let problem = tokio::select! {
                     () = up => return,
                     () = down => return,
-                    () = server.closed() => return,
+                    () = connection.over() => return,
+                    () = server.closed() => {
+                        let goodbye = ServerFrames { frames: vec![ServerFrame::Goodbye(Goodbye {})] };
+                        drop(sender.try_send(Ok(goodbye))); // a worker that reads nothing notices without it
+                        return;
+                    }
                     problem = asker.pass.ended(&server) => problem,
                 };
                 // A worker that does not read is cut off without a reason.
                 drop(sender.try_send(Err(status_of(&problem))));
                 // One whose key is good no more does not come back. Keys that cannot be read may be readable soon.
                 if problem.status != StatusCode::SERVICE_UNAVAILABLE {
-                    session.end().await;
+                    connection.end().await;
                 }
             });
             Ok(tonic::Response::new(ReceiverStream::new(receiver)))

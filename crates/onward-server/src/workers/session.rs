@@ -1,21 +1,24 @@
 //! One remote worker.
 //!
 //! Invariants:
-//! - Q1 (V2): no more runs and tasks are sent than the worker has asked for.
-//! - Q2 (S4): a worker commits, releases and pauses only runs that this session has given to it, and reports only such tasks.
-//! - Q3: of two connections of one worker the later one is served; the earlier one ends.
+//! - Q1 (V2): no more runs and tasks are sent than the worker has asked for on its present connection.
+//! - Q2 (S4): a worker commits, releases and pauses only runs that this session has given to it, and reports only such tasks. What
+//!   it repeats about a run that is closed gets the first answer.
+//! - Q3: of two connections of one worker the later one is served; the earlier one ends, and nothing that it brings or has counts.
 //! - Q4: a worker that was silent for its lease has lost everything, whether it is connected or not (F13).
 //! - Q5 (S6): a worker belongs to the namespace of its connection; for what it says about runs of others, there is no such run.
-//! - Q6: when a session ends, everything it was ever given is with others or free, also what was on its way to it.
+//! - Q6: whatever ends the worker's hold of a run also ends the runtime's: its seat is free and its inbox is closed (W2).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
+use onward_core::run::Commit;
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Name, NameError, Namespace, RunKey, WorkerId};
+use onward_core::{Epoch, Name, NameError, Namespace, Record, RunKey, WorkerId};
 use onward_runtime::{Emitted, Link, Question, Runtime, WorkerPort, WorkerProfile};
-use onward_store::{ClaimedRun, StoreError};
+use onward_store::{ClaimedRun, StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
 use tokio::sync::Notify;
@@ -31,14 +34,19 @@ const CLAIM_MAX: usize = 64;
 /// How many frames may wait for a worker. One that does not read is cut off: it comes back and reads the log instead.
 const QUEUE_MAX: usize = 100_000;
 
-/// How many frames travel in one message.
+/// How many frames travel in one message, and how many bytes of payloads before it is full.
 const FRAMES_MAX: usize = 512;
+const FRAMES_BYTES: usize = 4 * 1024 * 1024;
 
 /// How many records are read at a time.
 const PAGE: usize = 1_000;
 
-/// A log of more records than this is not sent with its run; the worker reads it in pages.
+/// A log of more records or bytes than this is not sent with its run; the worker reads it in pages.
 const LOG_MAX: usize = 1_000;
+const LOG_BYTES_MAX: usize = 1024 * 1024;
+
+/// Behind so many bytes of payloads a page of a log ends.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 pub(crate) struct Session {
     port: WorkerPort,
@@ -47,12 +55,18 @@ pub(crate) struct Session {
     /// There is something to send, or the connection is over.
     outgoing: Notify,
     credit_came: Notify,
-    ended: Notify,
-    /// Counts connections; only the latest is served (Q3).
-    connections: AtomicU64,
+    /// Another connection is served than before, or none.
+    served_changed: Notify,
     next_question: AtomicU64,
-    over: AtomicBool,
     watching: OnceLock<AbortHandle>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(watching) = self.watching.get() {
+            watching.abort(); // it holds the membership
+        }
+    }
 }
 
 #[derive(Default)]
@@ -63,12 +77,29 @@ struct State {
     run_credit: u32,
     task_credit: u32,
     questions: HashMap<u64, Question>,
+    connections: u64,
+    /// The connection that is served, the latest (Q3). While there is none, nothing is kept for the worker: when it comes back it says
+    /// where it stands.
+    served: Option<u64>,
+    /// The highest count that a hello brought.
+    counted: u64,
+    over: bool,
+    /// The session is over and has nothing more to say.
+    finished: bool,
 }
 
 /// One connection of a session. Dropped, the session waits for the next one.
 pub(crate) struct Connection {
     session: Arc<Session>,
     number: u64,
+}
+
+/// Why a hello was not taken.
+pub(crate) enum NotServed {
+    /// The session is over.
+    Over,
+    /// A later hello has come already.
+    Overtaken,
 }
 
 impl Session {
@@ -96,16 +127,14 @@ impl Session {
             state: Mutex::default(),
             outgoing: Notify::new(),
             credit_came: Notify::new(),
-            ended: Notify::new(),
-            connections: AtomicU64::new(0),
+            served_changed: Notify::new(),
             next_question: AtomicU64::new(1),
-            over: AtomicBool::new(false),
             watching: OnceLock::new(),
         });
         let weak = Arc::downgrade(&session);
-        tokio::spawn(while_it_lasts(session.clone(), give_runs(session.clone())));
-        tokio::spawn(while_it_lasts(session.clone(), give_tasks(session.clone())));
-        tokio::spawn(while_it_lasts(session.clone(), give_questions(session.clone())));
+        tokio::spawn(give_runs(weak.clone()));
+        tokio::spawn(give_tasks(weak.clone()));
+        tokio::spawn(give_questions(weak.clone()));
         let watching = tokio::spawn(watch(weak, session.port.clone()));
         drop(session.watching.set(watching.abort_handle()));
         Ok(session)
@@ -116,7 +145,14 @@ impl Session {
     }
 
     pub fn is_over(&self) -> bool {
-        self.over.load(Ordering::SeqCst)
+        self.lock().over
+    }
+
+    /// The server ends: nothing more is given or taken. What the worker holds is lost with its lease.
+    pub fn stop(&self) {
+        self.lock().over = true;
+        self.credit_came.notify_waiters();
+        self.finish();
     }
 
     fn runtime(&self) -> &Runtime {
@@ -124,10 +160,19 @@ impl Session {
     }
 
     /// A worker has come, or come back: tells it what it has lost, and brings what it holds up to date.
-    pub fn connect(self: &Arc<Session>, hello: &wire::Hello) -> Connection {
-        self.port.heard();
-        let number = self.connections.fetch_add(1, Ordering::SeqCst) + 1;
+    pub fn connect(self: &Arc<Session>, hello: &wire::Hello) -> Result<Connection, NotServed> {
         let mut state = self.lock();
+        if state.over {
+            return Err(NotServed::Over);
+        }
+        if hello.connection < state.counted {
+            return Err(NotServed::Overtaken);
+        }
+        self.port.heard();
+        state.connections += 1;
+        let number = state.connections;
+        (state.served, state.counted) = (Some(number), hello.connection);
+        self.port.set_present(true);
         // What waited for an earlier connection may have been sent or not: the worker says where it stands.
         state.outgoing.clear();
         (state.run_credit, state.task_credit) = (0, 0);
@@ -177,46 +222,56 @@ impl Session {
             }
         });
         self.outgoing.notify_waiters();
-        Connection { session: self.clone(), number }
+        self.served_changed.notify_waiters();
+        Ok(Connection { session: self.clone(), number })
     }
 
-    /// Sends the inputs that the worker has not seen.
+    /// Sends the inputs that the worker has not seen. If they cannot be read the run is given up: the worker would wait for ever.
     async fn catch_up(self: &Arc<Session>, held: wire::HeldRun) {
+        if self.send_missed(&held).await.is_err() {
+            let wire::HeldRun { run, epoch, .. } = held;
+            self.forget(&run, epoch);
+            drop(self.port.release(&run, epoch).await);
+            self.push(ServerFrame::RunLost(wire::RunLost { run, epoch }));
+        }
+    }
+
+    async fn send_missed(&self, held: &wire::HeldRun) -> Result<(), StoreError> {
         let wire::HeldRun { run, generation, epoch, next_index } = held;
-        let mut from = next_index;
+        let mut from = *next_index;
         loop {
             let store = self.runtime().store();
-            let Ok(records) = store.read_log(run.clone(), Some(generation), from, PAGE).await else { return };
+            let records = store.read_log(run.clone(), Some(*generation), from, PAGE).await?;
             let full = records.len() == PAGE;
-            let Some(last) = records.last() else { return };
+            let Some(last) = records.last() else { return Ok(()) };
             from = last.next_index();
-            for record in records.into_iter().filter(|record| record.commit.is_none() && record.index >= next_index) {
-                self.push(ServerFrame::Input(wire::Input { run: run.clone(), epoch, record }));
+            for record in records.into_iter().filter(|record| record.commit.is_none() && record.index >= *next_index) {
+                self.push(ServerFrame::Input(wire::Input { run: run.clone(), epoch: *epoch, record }));
             }
             if !full {
-                return;
+                return Ok(());
             }
         }
     }
 
     pub fn push(&self, frame: ServerFrame) {
         let mut state = self.lock();
+        if state.served.is_none() {
+            return; // the next hello says what the worker has not got
+        }
         state.outgoing.push_back(frame);
         let too_many = state.outgoing.len() > QUEUE_MAX;
         if too_many {
-            state.outgoing.clear();
+            // Whoever is connected ends, and begins again with what the log says.
+            state.cut_off();
+            self.port.set_present(false);
         }
         drop(state);
         if too_many {
-            self.cut();
+            self.outgoing.notify_waiters();
+            self.served_changed.notify_waiters();
         }
         self.outgoing.notify_one();
-    }
-
-    /// Ends the connection, if there is one: the worker comes back and begins with what the log says.
-    fn cut(&self) {
-        self.connections.fetch_add(1, Ordering::SeqCst);
-        self.outgoing.notify_waiters();
     }
 
     pub fn forget(&self, run: &RunKey, epoch: Epoch) {
@@ -226,14 +281,13 @@ impl Session {
         }
     }
 
-    /// Returns whether the worker had this claim. It may have a later one of the same task by now, which stays.
     fn forget_task(&self, task: &TaskId, claim: u32) -> bool {
         let mut state = self.lock();
-        let had = state.tasks.get(task) == Some(&claim);
-        if had {
+        let held = state.tasks.get(task) == Some(&claim);
+        if held {
             state.tasks.remove(task);
         }
-        had
+        held
     }
 
     /// Sends a question to the worker; gives it back when nobody is connected.
@@ -242,6 +296,9 @@ impl Session {
         let Question { run, name, input, .. } = &question;
         let frame = wire::Question { question: number, run: run.clone(), name: name.clone(), input: input.clone() };
         let mut state = self.lock();
+        if state.served.is_none() {
+            return Err(question);
+        }
         // Who no longer waits for an answer need not be remembered.
         state.questions.retain(|_, question| !question.answer.is_closed());
         state.questions.insert(number, question);
@@ -251,32 +308,24 @@ impl Session {
     }
 
     /// Does what one frame asks for. Answers come later, in any order.
-    pub fn handle(self: &Arc<Session>, frame: WorkerFrame) {
-        self.port.heard();
-        if let Some((run, request)) = about(&frame).filter(|(run, _)| run.namespace != self.namespace) {
-            let missing = StoreError::RunNotFound { key: run.clone() };
-            return request.into_iter().for_each(|request| self.reply(request, Err(of_store(&missing)))); // Q5
+    fn handle(self: &Arc<Session>, frame: WorkerFrame) {
+        if let Some((run, request)) = about(&frame)
+            && run.namespace != self.namespace
+        {
+            // Q5
+            if let Some(request) = request {
+                self.reply(request, Err(of_store(&StoreError::RunNotFound { key: run.clone() })));
+            }
+            return;
         }
         match frame {
-            WorkerFrame::Hello(_) | WorkerFrame::Heartbeat(_) => {}
-            WorkerFrame::Credit(wire::Credit { runs, tasks }) => {
-                let mut state = self.lock();
-                state.run_credit = state.run_credit.saturating_add(runs);
-                state.task_credit = state.task_credit.saturating_add(tasks);
-                drop(state);
-                self.credit_came.notify_waiters();
-            }
-            WorkerFrame::Commit(wire::CommitRun { request, commit }) => {
-                if let Err(problem) = self.check(&commit.key, commit.epoch) {
-                    return self.reply(request, Err(problem));
+            WorkerFrame::Hello(_) | WorkerFrame::Credit(_) => {} // taken by the connection
+            WorkerFrame::Heartbeat(wire::Heartbeat { request }) => {
+                if request != 0 {
+                    self.reply(request, Ok(Said::Done(wire::Done {})));
                 }
-                let (key, epoch) = (commit.key.clone(), commit.epoch);
-                let committed = self.port.commit(commit);
-                self.answer(request, async move {
-                    let committed = committed.await?;
-                    Ok((Said::Committed(committed), committed.status.is_closed().then_some((key, epoch))))
-                });
             }
+            WorkerFrame::Commit(wire::CommitRun { request, commit }) => self.commit(request, commit),
             WorkerFrame::Release(wire::ReleaseRun { request, run, epoch }) => {
                 if self.check(&run, epoch).is_err() {
                     return self.reply(request, Ok(Said::Done(wire::Done {}))); // lost already, which is no error
@@ -297,7 +346,11 @@ impl Session {
             WorkerFrame::ReadLog(wire::ReadLog { request, run, generation, from, limit }) => {
                 let limit = (limit as usize).clamp(1, PAGE);
                 let records = Link::read_log(&self.port, run, generation, from, limit);
-                self.answer(request, async move { records.await.map(|records| (Said::Log(wire::Log { records }), None)) });
+                self.answer(request, async move {
+                    let mut records = records.await?;
+                    let more = payloads::fit(&mut records, PAGE_BYTES);
+                    Ok((Said::Log(wire::Log { records, more }), None))
+                });
             }
             WorkerFrame::Report(wire::ReportTask { request, task, claim, report }) => {
                 if self.lock().tasks.get(&task) != Some(&claim) {
@@ -319,24 +372,50 @@ impl Session {
                     drop(question.answer.send(answer)); // who asked may have gone
                 }
             }
-            WorkerFrame::Emit(wire::Emit { run, name, value }) => Link::emit(&self.port, &run, Emitted { name, value }),
+            WorkerFrame::Emit(wire::Emit { run, name, value }) => {
+                Link::emit(&self.port, &run, Emitted { name, value });
+            }
             WorkerFrame::Leave(wire::Leave { request }) => {
                 let session = self.clone();
-                self.answer(request, async move {
+                tokio::spawn(async move {
                     session.end().await;
-                    Ok((Said::Done(wire::Done {}), None))
+                    session.reply(request, Ok(Said::Done(wire::Done {})));
+                    session.finish();
                 });
             }
         }
     }
 
+    fn commit(self: &Arc<Session>, request: u64, commit: Commit) {
+        let (key, generation, epoch) = (commit.key.clone(), commit.generation, commit.epoch);
+        if self.holds(&key, epoch) {
+            let committed = self.port.commit(commit);
+            return self.answer(request, async move {
+                let committed = committed.await?;
+                Ok((Said::Committed(committed), committed.status.is_closed().then_some((key, epoch))))
+            });
+        }
+        // Perhaps the answer to the run's last commit was lost. A closed run takes nothing, but knows what it took (V3).
+        let session = self.clone();
+        self.answer(request, async move {
+            let head = session.runtime().store().read_run(key.clone(), Some(generation)).await?;
+            if !head.is_some_and(|head| head.status.is_closed()) {
+                return Err(fenced(key, epoch));
+            }
+            Ok((Said::Committed(session.port.commit(commit).await?), None))
+        });
+    }
+
+    fn holds(&self, run: &RunKey, epoch: Epoch) -> bool {
+        self.lock().runs.get(run) == Some(&epoch)
+    }
+
     /// Whether this worker was given the run under this epoch (Q2).
     fn check(&self, run: &RunKey, epoch: Epoch) -> Result<(), onward_wire::Problem> {
-        if self.lock().runs.get(run) == Some(&epoch) {
+        if self.holds(run, epoch) {
             return Ok(());
         }
-        let refusal = onward_core::run::Refusal::Fenced { key: run.clone(), epoch, current: Epoch(0), n: 0, next: 0 };
-        Err(of_store(&refusal.into()))
+        Err(of_store(&fenced(run.clone(), epoch)))
     }
 
     /// Answers when `work` is done; a run that it names is then no longer the worker's.
@@ -351,6 +430,7 @@ impl Session {
                 Ok((said, gone)) => {
                     if let Some((run, epoch)) = gone {
                         session.forget(&run, epoch);
+                        session.port.close_inbox(&run, epoch); // Q6
                     }
                     Ok(said)
                 }
@@ -365,55 +445,42 @@ impl Session {
         self.push(ServerFrame::Reply(wire::Reply { request, said }));
     }
 
-    /// The worker is gone for good: what it held goes to others at once.
-    pub async fn end(&self) {
-        if !self.stop() {
-            return;
-        }
-        // First of all, so that what is released below is not offered to this very worker again (Q6).
-        self.port.leave().await;
+    /// The worker is gone for good: what it held goes to others at once. Returns the runs it had not given back.
+    async fn end(&self) -> HashMap<RunKey, Epoch> {
         let (runs, tasks) = {
             let mut state = self.lock();
+            if std::mem::replace(&mut state.over, true) {
+                return HashMap::new();
+            }
             state.questions.clear(); // dropped, they are asked elsewhere
             (std::mem::take(&mut state.runs), std::mem::take(&mut state.tasks))
         };
-        for (run, epoch) in runs {
-            drop(self.port.release(&run, epoch).await);
+        self.credit_came.notify_waiters();
+        for (run, epoch) in &runs {
+            drop(self.port.release(run, *epoch).await);
         }
         for (task, claim) in tasks {
             drop(self.port.report_task(task, claim, TaskReport::Released).await);
         }
+        self.port.leave().await;
+        runs
+    }
+
+    /// Lets the connection go once it has sent everything: whoever is still there begins anew (Q4).
+    fn finish(&self) {
+        self.lock().finished = true;
+        self.outgoing.notify_waiters();
+        self.outgoing.notify_one();
     }
 }
 
-impl Drop for Session {
-    fn drop(&mut self) {
-        if let Some(watching) = self.watching.get() {
-            watching.abort(); // it holds the membership
-        }
-    }
-}
-
-impl Connection {
-    /// What there is for the worker; `None` when the connection is over: a later one is served, or the session has ended.
-    pub async fn next(&self) -> Option<Vec<ServerFrame>> {
-        loop {
-            let came = self.session.outgoing.notified();
-            let mut came = std::pin::pin!(came);
-            came.as_mut().enable();
-            if self.session.connections.load(Ordering::SeqCst) != self.number {
-                return None; // Q3
-            }
-            let frames: Vec<ServerFrame> = {
-                let mut state = self.session.lock();
-                let count = state.outgoing.len().min(FRAMES_MAX);
-                state.outgoing.drain(..count).collect()
-            };
-            if !frames.is_empty() {
-                return Some(frames);
-            }
-            came.await;
-        }
+impl State {
+    fn cut_off(&mut self) {
+        self.served = None;
+        self.outgoing.clear();
+        (self.run_credit, self.task_credit) = (0, 0);
+        // Dropped, they are asked once more, elsewhere.
+        self.questions.clear();
     }
 }
 
@@ -439,36 +506,150 @@ fn about(frame: &WorkerFrame) -> Option<(&RunKey, Option<u64>)> {
     }
 }
 
-/// Does `work` until the session is over. An idle session costs no more than the runtime's own fallback: nothing here wakes by itself.
-async fn while_it_lasts(session: Arc<Session>, work: impl Future<Output = ()>) {
-    tokio::select! {
-        () = session.ended() => {}
-        () = work => {}
+fn fenced(key: RunKey, epoch: Epoch) -> StoreError {
+    onward_core::run::Refusal::Fenced { key, epoch, current: Epoch(0), n: 0, next: 0 }.into()
+}
+
+impl Connection {
+    /// Takes one frame of the worker, unless a later connection is served by now (Q3).
+    pub fn handle(&self, frame: WorkerFrame) {
+        let session = &self.session;
+        let mut state = session.lock();
+        if state.served != Some(self.number) {
+            return;
+        }
+        session.port.heard();
+        if let WorkerFrame::Credit(wire::Credit { runs, tasks }) = frame {
+            state.run_credit = state.run_credit.saturating_add(runs);
+            state.task_credit = state.task_credit.saturating_add(tasks);
+            drop(state);
+            session.credit_came.notify_waiters();
+            return;
+        }
+        drop(state);
+        session.handle(frame);
+    }
+
+    /// What there is for the worker; `None` when the connection is over: a later one is served, or the session has ended.
+    pub async fn next(&self) -> Option<Vec<ServerFrame>> {
+        loop {
+            let came = self.session.outgoing.notified();
+            let mut came = std::pin::pin!(came);
+            came.as_mut().enable();
+            {
+                let mut state = self.session.lock();
+                if state.served != Some(self.number) {
+                    return None; // Q3
+                }
+                if !state.outgoing.is_empty() {
+                    return Some(state.next_message());
+                }
+                if state.finished {
+                    return None;
+                }
+            }
+            came.await;
+        }
+    }
+
+    /// The worker may not go on: its session ends.
+    pub async fn end(&self) {
+        self.session.end().await;
+        self.session.finish();
+    }
+
+    /// Whether the session has ended or a later connection is served.
+    pub fn is_over(&self) -> bool {
+        let state = self.session.lock();
+        state.finished || state.served != Some(self.number)
+    }
+
+    /// Returns when the connection is over, also while its worker reads nothing.
+    pub async fn over(&self) {
+        loop {
+            let changed = self.session.served_changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            if self.session.lock().served != Some(self.number) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut state = self.session.lock();
+        if state.served == Some(self.number) {
+            state.cut_off();
+            self.session.port.set_present(false);
+        }
+    }
+}
+
+impl State {
+    /// As many frames as fit into one message, one at least.
+    fn next_message(&mut self) -> Vec<ServerFrame> {
+        let (mut frames, mut bytes) = (Vec::new(), 0);
+        while frames.len() < FRAMES_MAX
+            && let Some(frame) = self.outgoing.pop_front_if(|frame| {
+                bytes += weigh(frame);
+                frames.is_empty() || bytes <= FRAMES_BYTES
+            })
+        {
+            frames.push(frame);
+        }
+        frames
+    }
+}
+
+/// The bytes of a frame's payloads.
+fn weigh(frame: &ServerFrame) -> usize {
+    let of_records = |records: &[Record]| payloads::weigh(records.iter().flat_map(|record| &record.events));
+    match frame {
+        ServerFrame::Run(run) => run.log.as_ref().map_or(0, |log| of_records(&log.records)),
+        ServerFrame::Input(input) => of_records(std::slice::from_ref(&input.record)),
+        ServerFrame::Task(offer) => offer.task.input.data().len(),
+        ServerFrame::Question(question) => question.input.data().len(),
+        ServerFrame::Reply(wire::Reply { said: Said::Log(log), .. }) => of_records(&log.records),
+        _ => 0,
     }
 }
 
 /// Hands runs over as long as there is credit (Q1).
-async fn give_runs(session: Arc<Session>) {
-    loop {
+async fn give_runs(session: Weak<Session>) {
+    while let Some(session) = session.upgrade().filter(|session| !session.is_over()) {
         let credit = session.credit(|state| state.run_credit).await;
-        for run in session.port.next_runs((credit as usize).min(CLAIM_MAX)).await {
-            session.give_run(run);
+        if credit == 0 {
+            continue;
+        }
+        let next = session.port.next_runs((credit as usize).min(CLAIM_MAX));
+        let Ok(claimed) = tokio::time::timeout(Duration::from_secs(1), next).await else { continue };
+        for run in claimed {
+            session.give_run(run).await;
         }
     }
 }
 
-async fn give_tasks(session: Arc<Session>) {
-    loop {
+async fn give_tasks(session: Weak<Session>) {
+    while let Some(session) = session.upgrade().filter(|session| !session.is_over()) {
         let credit = session.credit(|state| state.task_credit).await;
-        for task in session.port.next_tasks((credit as usize).min(CLAIM_MAX)).await {
-            session.give_task(task);
+        if credit == 0 {
+            continue;
+        }
+        let next = session.port.next_tasks((credit as usize).min(CLAIM_MAX));
+        let Ok(tasks) = tokio::time::timeout(Duration::from_secs(1), next).await else { continue };
+        for task in tasks {
+            session.give_task(task).await;
         }
     }
 }
 
-async fn give_questions(session: Arc<Session>) {
-    loop {
-        for question in session.port.next_questions().await {
+async fn give_questions(session: Weak<Session>) {
+    while let Some(session) = session.upgrade().filter(|session| !session.is_over()) {
+        let Ok(questions) = tokio::time::timeout(Duration::from_secs(1), session.port.next_questions()).await else { continue };
+        for question in questions {
             drop(session.ask(question));
         }
     }
@@ -477,84 +658,84 @@ async fn give_questions(session: Arc<Session>) {
 /// Ends the session of a worker that was silent for its lease (Q4).
 async fn watch(session: Weak<Session>, port: WorkerPort) {
     port.fell_silent().await;
-    if let Some(session) = session.upgrade() {
-        session.end().await;
-        session.cut();
+    let Some(session) = session.upgrade() else { return };
+    for (run, epoch) in session.end().await {
+        session.push(ServerFrame::RunLost(wire::RunLost { run, epoch })); // perhaps it can hear us
     }
+    session.finish();
 }
 
 impl Session {
-    /// Waits for credit.
+    /// Waits for credit, a second at most.
     async fn credit(&self, of: impl Fn(&State) -> u32) -> u32 {
-        loop {
-            let mut came = std::pin::pin!(self.credit_came.notified());
-            came.as_mut().enable();
-            let credit = of(&self.lock());
-            if credit > 0 {
-                return credit;
-            }
-            came.await;
+        let came = self.credit_came.notified();
+        let mut came = std::pin::pin!(came);
+        came.as_mut().enable();
+        let credit = of(&self.lock());
+        if credit > 0 {
+            return credit;
         }
+        drop(tokio::time::timeout(Duration::from_secs(1), came).await);
+        of(&self.lock())
     }
 
-    /// Returns when the session is over.
-    async fn ended(&self) {
-        let mut ended = std::pin::pin!(self.ended.notified());
-        ended.as_mut().enable();
-        if !self.is_over() {
-            ended.await;
-        }
-    }
-
-    /// Stops what the session does by itself.
-    pub fn stop(&self) -> bool {
-        let first = !self.over.swap(true, Ordering::SeqCst);
-        self.ended.notify_waiters();
-        first
-    }
-
-    fn give_run(self: &Arc<Session>, claimed: ClaimedRun) {
+    /// The run is the worker's and on its way to it in one step, so that no hello comes in between. Nobody there: it goes back.
+    async fn give_run(self: &Arc<Session>, claimed: ClaimedRun) {
         let ClaimedRun { head, records } = claimed;
         let (run, epoch) = (head.key.clone(), head.epoch);
-        let log = records.filter(|records| records.len() <= LOG_MAX).map(|records| wire::Log { records });
-        let mut state = self.lock();
-        if self.is_over() {
-            // Q6: whoever ends the session has seen what it holds, or does when we have let go of the lock.
-            let released = Link::release(&self.port, run, epoch);
-            tokio::spawn(async move { drop(released.await) });
+        let small = |records: &Vec<Record>| {
+            records.len() <= LOG_MAX && payloads::weigh(records.iter().flat_map(|record| &record.events)) <= LOG_BYTES_MAX
+        };
+        let log = records.filter(small).map(|records| wire::Log { records, more: false });
+        let given = self.give(|state| {
+            state.run_credit = state.run_credit.saturating_sub(1);
+            state.runs.insert(run.clone(), epoch);
+            ServerFrame::Run(wire::Run { head, log })
+        });
+        if !given {
+            drop(self.port.release(&run, epoch).await);
             return;
         }
-        state.run_credit = state.run_credit.saturating_sub(1);
-        state.runs.insert(run.clone(), epoch);
-        drop(state);
         // First the run, then what came for it since.
-        self.push(ServerFrame::Run(wire::Run { head, log }));
         let inbox = RemoteInbox { session: Arc::downgrade(self), run: run.clone(), epoch };
         self.port.open_inbox(&run, epoch, Arc::new(inbox));
     }
 
-    fn give_task(self: &Arc<Session>, task: Task) {
+    async fn give_task(self: &Arc<Session>, task: Task) {
         let (id, claim) = (task.id.clone(), task.claim);
-        let session = self.clone();
-        let mut state = self.lock();
-        if self.is_over() {
-            tokio::spawn(async move { drop(session.port.report_task(id, claim, TaskReport::Released).await) }); // Q6
-            return;
-        }
-        state.task_credit = state.task_credit.saturating_sub(1);
-        let before = state.tasks.insert(id.clone(), claim);
-        drop(state);
+        let mut before = None;
+        let given = self.give(|state| {
+            state.task_credit = state.task_credit.saturating_sub(1);
+            before = state.tasks.insert(id.clone(), claim);
+            ServerFrame::Task(wire::TaskOffer { task })
+        });
         if let Some(before) = before {
             // Its attempt timed out, and this worker got the next one too.
             self.push(ServerFrame::TaskOver(wire::TaskOver { task: id.clone(), claim: before }));
         }
-        self.push(ServerFrame::Task(wire::TaskOffer { task }));
-        let watched = self.clone();
-        tokio::spawn(while_it_lasts(watched, async move {
+        if !given {
+            drop(self.port.report_task(id, claim, TaskReport::Released).await);
+            return;
+        }
+        let session = self.clone();
+        tokio::spawn(async move {
             session.port.task_over(&id, claim).await;
             if session.forget_task(&id, claim) {
                 session.push(ServerFrame::TaskOver(wire::TaskOver { task: id, claim }));
             }
-        }));
+        });
+    }
+
+    /// Notes what is given and puts it on its way, unless nobody is there to take it.
+    fn give(&self, note: impl FnOnce(&mut State) -> ServerFrame) -> bool {
+        let mut state = self.lock();
+        if state.served.is_none() || state.over {
+            return false;
+        }
+        let frame = note(&mut state);
+        state.outgoing.push_back(frame);
+        drop(state);
+        self.outgoing.notify_one();
+        true
     }
 }

@@ -11,7 +11,7 @@ use onward_store::{MemoryStore, Store, SystemClock};
 use onward_wire::worker::*;
 
 use super::session::known_as;
-use super::{Connection, Session, Sessions};
+use super::{Connection, Sessions};
 
 fn namespace(name: &str) -> Namespace {
     Namespace::new(name).expect("a constant name")
@@ -25,6 +25,7 @@ fn hello(runs: Vec<HeldRun>) -> Hello {
     let kind = Name::new("order").expect("a constant name");
     Hello {
         protocol: onward_wire::PROTOCOL,
+        connection: 1,
         worker: WorkerId::new("w").expect("a constant name"),
         kinds: vec![KindOffer { kind, versions: vec![String::new()], current: None, input_schema: None, output_schema: None }],
         task_kinds: Vec::new(),
@@ -47,7 +48,7 @@ impl Site {
         Site { runtime: Runtime::new(store, Arc::new(SystemClock), Options::default()), sessions: Sessions::default() }
     }
 
-    fn greet(&self, of: &str, runs: Vec<HeldRun>) -> (Arc<Session>, Connection) {
+    fn greet(&self, of: &str, runs: Vec<HeldRun>) -> Connection {
         self.sessions.greet(&self.runtime, &namespace(of), hello(runs)).expect("a worker is taken in")
     }
 
@@ -119,15 +120,15 @@ fn commit(key: RunKey, epoch: Epoch) -> Commit {
 #[tokio::test]
 async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_such_run() {
     let site = Site::new();
-    let (owner, owning) = site.greet("theirs", Vec::new());
-    owner.handle(WorkerFrame::Credit(Credit { runs: 1, tasks: 0 }));
+    let owning = site.greet("theirs", Vec::new());
+    owning.handle(WorkerFrame::Credit(Credit { runs: 1, tasks: 0 }));
     site.start("theirs").await;
     let (run, epoch) = given(&owning).await;
     assert_eq!(run, key("theirs"));
 
-    let (liar, lying) = site.greet("ours", Vec::new());
+    let lying = site.greet("ours", Vec::new());
     let mut heard = site.runtime.listen(&run);
-    liar.handle(WorkerFrame::Emit(Emit { run: run.clone(), name: "x".to_owned(), value: Payload::null() }));
+    lying.handle(WorkerFrame::Emit(Emit { run: run.clone(), name: "x".to_owned(), value: Payload::null() }));
     let report = RunPaused { reason: PauseReason::Requested, message: String::new(), divergence: None };
     let task = TaskId { run: run.clone(), generation: 0, place: Place::root(0) };
     let said = [
@@ -138,7 +139,7 @@ async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_suc
         WorkerFrame::Report(ReportTask { request: 5, task, claim: 1, report: TaskReport::Released }),
     ];
     for (request, frame) in (1..).zip(said) {
-        liar.handle(frame);
+        lying.handle(frame);
         assert_eq!(problem_of(&lying, request).await, "run_not_found", "request {request}");
     }
     assert!(heard.try_recv().is_err(), "nobody heard it");
@@ -149,12 +150,12 @@ async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_suc
 #[tokio::test]
 async fn a_worker_that_says_it_holds_a_run_of_another_namespace_is_told_that_it_does_not() {
     let site = Site::new();
-    let (owner, owning) = site.greet("theirs", Vec::new());
-    owner.handle(WorkerFrame::Credit(Credit { runs: 1, tasks: 0 }));
+    let owning = site.greet("theirs", Vec::new());
+    owning.handle(WorkerFrame::Credit(Credit { runs: 1, tasks: 0 }));
     site.start("theirs").await;
     let (run, epoch) = given(&owning).await;
     let held = HeldRun { run: run.clone(), generation: 0, epoch, next_index: Index(0) };
-    let (_liar, lying) = site.greet("ours", vec![held]);
+    let lying = site.greet("ours", vec![held]);
     let lost = next(&lying, |frame| match frame {
         ServerFrame::RunLost(lost) => Some(lost.run.clone()),
         _ => None,

@@ -58,6 +58,7 @@ fn worker_frames() -> Vec<WorkerFrame> {
             runs: vec![HeldRun { run: key(), generation: 0, epoch: Epoch(5), next_index: Index(0) }],
             tasks: vec![HeldTask { task: task.clone(), claim: 1 }],
             sdk: "test".to_owned(),
+            connection: 2,
         }),
         WorkerFrame::Credit(Credit { runs: 3, tasks: 0 }),
         WorkerFrame::Commit(CommitRun { request: 1, commit }),
@@ -67,7 +68,7 @@ fn worker_frames() -> Vec<WorkerFrame> {
         WorkerFrame::Report(report(TaskReport::Heartbeat { progress: None })),
         WorkerFrame::Report(report(TaskReport::Heartbeat { progress: Some(Payload::null()) })),
         WorkerFrame::Answer(Answer { question: 4, answer: None, is_passed_on: true }),
-        WorkerFrame::Heartbeat(Heartbeat {}),
+        WorkerFrame::Heartbeat(Heartbeat { request: 12 }),
         WorkerFrame::Leave(Leave { request: 3 }),
     ]
 }
@@ -86,7 +87,7 @@ fn server_frames() -> Vec<ServerFrame> {
     let (head, record): (RunHead, Record) = RunHead::start(key(), started, Timestamp(1_000));
     vec![
         ServerFrame::Welcome(Welcome { protocol: 1, lease_ms: 30_000, server: "0.1.0".to_owned() }),
-        ServerFrame::Run(Run { head: head.clone(), log: Some(Log { records: vec![record.clone()] }) }),
+        ServerFrame::Run(Run { head: head.clone(), log: Some(Log { records: vec![record.clone()], more: true }) }),
         ServerFrame::Run(Run { head, log: None }),
         ServerFrame::Input(Input { run: key(), epoch: Epoch(5), record }),
         ServerFrame::RunLost(RunLost { run: key(), epoch: Epoch(5) }),

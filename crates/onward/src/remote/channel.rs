@@ -1,4 +1,4 @@
-//! The connection that calls and the worker's stream share.
+//! Connections to one server: one that all calls share, and one for each of the worker's streams.
 
 use std::time::Duration;
 
@@ -17,8 +17,11 @@ use tonic::transport::Endpoint;
 use super::problem::from_status;
 use crate::Error;
 
-/// The largest message: a payload of the largest size, and room around it.
-const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The largest message that a server takes: some payloads of the largest size, and room around them.
+const SENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The largest message that a server may send: its pages are small, but one record may be large.
+const RECEIVED_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// How often an idle connection is checked, and how long the answer may take.
 const PING_PAUSE: Duration = Duration::from_secs(10);
@@ -28,6 +31,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 pub(crate) struct Channel {
+    endpoint: Endpoint,
     inner: tonic::transport::Channel,
     /// Goes with every call and stream.
     namespace: MetadataValue<Ascii>,
@@ -53,7 +57,12 @@ impl Channel {
             .tcp_nodelay(true);
         // Any text without control characters is a header's value, also outside of ASCII.
         let namespace = MetadataValue::try_from(namespace.as_str().as_bytes()).expect("a namespace has no control characters");
-        Ok(Channel { inner: endpoint.connect_lazy(), namespace, authorization: key.map(authorization) })
+        Ok(Channel { inner: endpoint.connect_lazy(), endpoint, namespace, authorization: key.map(authorization) })
+    }
+
+    /// Another connection to the same server.
+    pub fn fresh(&self) -> Channel {
+        Channel { inner: self.endpoint.connect_lazy(), ..self.clone() }
     }
 
     pub async fn call<M: Method>(&self, request: M::Request) -> Result<M::Reply, RuntimeError> {
@@ -98,8 +107,8 @@ impl Channel {
 
     fn grpc(&self) -> tonic::client::Grpc<tonic::transport::Channel> {
         tonic::client::Grpc::new(self.inner.clone())
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .max_encoding_message_size(MESSAGE_BYTES_MAX)
+            .max_decoding_message_size(RECEIVED_BYTES_MAX)
+            .max_encoding_message_size(SENT_BYTES_MAX)
     }
 }
 

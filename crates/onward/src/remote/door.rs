@@ -94,9 +94,17 @@ impl RemoteDoor {
         from: Index,
         limit: usize,
     ) -> Result<Vec<Record>, RuntimeError> {
-        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let request = api::LogRequest { run: key.clone(), generation, from, limit };
-        Ok(self.channel.call::<api::ReadLog>(request).await?.records)
+        let (mut records, mut from): (Vec<Record>, Index) = (Vec::new(), from);
+        loop {
+            let limit = u32::try_from(limit - records.len()).unwrap_or(u32::MAX);
+            let request = api::LogRequest { run: key.clone(), generation, from, limit };
+            let api::LogReply { records: page, more } = self.channel.call::<api::ReadLog>(request).await?;
+            records.extend(page);
+            match records.last() {
+                Some(last) if more => from = last.next_index(),
+                _ => return Ok(records),
+            }
+        }
     }
 }
 

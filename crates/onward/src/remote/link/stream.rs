@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_runtime::RuntimeError;
 use onward_store::Consequence;
-use onward_wire::worker::{Heartbeat, ServerFrame, WorkerFrame, WorkerFrames};
+use onward_wire::worker::{ServerFrame, WorkerFrame, WorkerFrames};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{Greeting, Shared};
@@ -16,19 +16,32 @@ use crate::remote::Channel;
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// How many frames travel in one message.
-const FRAMES_MAX: usize = 512;
+/// How long a server may take to welcome us; shorter when its lease is.
+const WELCOME_MAX: Duration = Duration::from_secs(5);
+const WELCOME_MIN: Duration = Duration::from_millis(500);
+
+/// How many frames travel in one message, and how many bytes of payloads before it is full.
+pub(super) const FRAMES_MAX: usize = 512;
+pub(super) const FRAMES_BYTES: usize = 4 * 1024 * 1024;
 
 /// How many messages wait for the network; behind them, frames wait where they can be joined.
 const MESSAGES_MAX: usize = 2;
 
-/// Until the server says how often it wants to hear of us.
-const BEAT_DEFAULT: Duration = Duration::from_secs(5);
+/// The shortest pause between two looks at the time.
+const LOOK_MIN: Duration = Duration::from_millis(5);
 
+/// Ends when the worker has left.
 pub(super) async fn keep_open(channel: Channel, shared: Arc<Shared>) {
+    tokio::select! {
+        () = come_back(channel, &shared) => {}
+        () = watch_lease(&shared) => {}
+    }
+}
+
+async fn come_back(channel: Channel, shared: &Arc<Shared>) {
     let mut pause = RETRY_FIRST;
     loop {
-        let welcomed = converse(&channel, &shared).await;
+        let welcomed = converse(&channel, shared).await;
         shared.end();
         if shared.lock().has_left {
             return;
@@ -38,59 +51,94 @@ pub(super) async fn keep_open(channel: Channel, shared: Arc<Shared>) {
     }
 }
 
-/// One connection, from hello to its end. Returns whether the server welcomed us.
-async fn converse(channel: &Channel, shared: &Arc<Shared>) -> bool {
-    let (messages, receiver) = mpsc::channel::<WorkerFrames>(MESSAGES_MAX);
-    let begin = shared.begin();
-    if messages.send(WorkerFrames { frames: begin }).await.is_err() {
-        return false;
-    }
-    let connected: Result<_, RuntimeError> = channel.connect(ReceiverStream::new(receiver)).await;
-    let mut incoming = match connected {
-        Ok(incoming) => incoming,
-        Err(error) => {
-            // A server that refuses says so at once; one that is not there may come.
-            if error.consequence() != Consequence::Retry {
-                shared.greet(Greeting::Refused(error));
-            }
-            return false;
+/// Stops the worker's work before others may have it (Y4). Never returns.
+async fn watch_lease(shared: &Shared) {
+    loop {
+        let lease = known_lease(shared).await;
+        tokio::time::sleep((lease / 12).max(LOOK_MIN)).await;
+        if shared.silent_for().is_some_and(|silent| silent >= lease * 2 / 3) {
+            shared.lose_all();
         }
-    };
-    let (beat, beats) = tokio::sync::watch::channel(BEAT_DEFAULT);
-    let sending = send(shared, messages, beats);
-    let receiving = async {
-        let mut welcomed = false;
-        while let Ok(Some(message)) = incoming.message().await {
-            for frame in message.frames {
-                if let ServerFrame::Welcome(welcome) = &frame {
-                    welcomed = true;
-                    beat.send_replace(Duration::from_millis(welcome.lease_ms / 3).max(Duration::from_millis(10)));
-                }
-                shared.take_in(frame);
-            }
-        }
-        welcomed
-    };
-    tokio::select! {
-        welcomed = receiving => welcomed,
-        () = sending => true,
     }
 }
 
-/// Sends what there is, and a sign of life when there is nothing. Ends when the connection does.
-async fn send(shared: &Shared, messages: mpsc::Sender<WorkerFrames>, beats: tokio::sync::watch::Receiver<Duration>) {
+async fn known_lease(shared: &Shared) -> Duration {
+    let mut lease = shared.lease.subscribe();
+    // The sender lives as long as `shared`.
+    match lease.wait_for(Option::is_some).await {
+        Ok(lease) => lease.unwrap_or(WELCOME_MAX),
+        Err(_) => WELCOME_MAX,
+    }
+}
+
+/// One connection, from hello to its end. Returns whether the server welcomed us.
+async fn converse(channel: &Channel, shared: &Arc<Shared>) -> bool {
+    // A network that swallows everything is noticed by our own lease, sooner than by the connection: each stream has its own.
+    let channel = channel.fresh();
+    let (messages, receiver) = mpsc::channel::<WorkerFrames>(MESSAGES_MAX);
+    let hello = WorkerFrames { frames: vec![WorkerFrame::Hello(shared.begin())] };
+    if messages.send(hello).await.is_err() {
+        return false;
+    }
+    let began = Instant::now();
+    let patience = shared.lease.borrow().map_or(WELCOME_MAX, |lease| lease.clamp(WELCOME_MIN, WELCOME_MAX));
+    let welcomed = async {
+        let mut incoming = match channel.connect(ReceiverStream::new(receiver)).await {
+            Ok(incoming) => incoming,
+            Err(error) => {
+                // A server that refuses says so at once; one that is not there may come.
+                if error.consequence() != Consequence::Retry {
+                    shared.greet(Greeting::Refused(error));
+                }
+                return None;
+            }
+        };
+        let first = incoming.message().await.ok()??;
+        matches!(first.frames.first(), Some(ServerFrame::Welcome(_))).then_some((incoming, first))
+    };
+    let Ok(Some((mut incoming, first))) = tokio::time::timeout(patience, welcomed).await else { return false };
+    first.frames.into_iter().for_each(|frame| shared.take_in(frame));
+    let receiving = async {
+        while let Ok(Some(message)) = incoming.message().await {
+            message.frames.into_iter().for_each(|frame| shared.take_in(frame));
+        }
+    };
+    tokio::select! {
+        () = receiving => {}
+        () = send(shared, messages) => {}
+        () = silence(shared, began) => {}
+    }
+    true
+}
+
+/// Returns when the server has not answered for a whole lease: there may be another way to it.
+async fn silence(shared: &Shared, began: Instant) {
+    loop {
+        let lease = known_lease(shared).await;
+        tokio::time::sleep((lease / 6).max(LOOK_MIN)).await;
+        if began.elapsed() >= lease && shared.silent_for().is_none_or(|silent| silent >= lease) {
+            return;
+        }
+    }
+}
+
+/// Sends what there is, and a sign of life three times per lease. Ends when the connection does.
+async fn send(shared: &Shared, messages: mpsc::Sender<WorkerFrames>) {
+    let pace = (known_lease(shared).await / 3).max(LOOK_MIN);
+    let mut beat_at = Instant::now() + pace;
     loop {
         // Room first, frames then: what waits for the network is joined into one message.
         let Ok(room) = messages.reserve().await else { return };
         let frames = loop {
-            let frames = shared.take_outgoing(FRAMES_MAX);
+            if Instant::now() >= beat_at {
+                beat_at = Instant::now() + pace;
+                break vec![shared.beat()];
+            }
+            let frames = shared.take_outgoing();
             if !frames.is_empty() {
                 break frames;
             }
-            let beat = *beats.borrow();
-            if tokio::time::timeout(beat, shared.outgoing.notified()).await.is_err() {
-                break vec![WorkerFrame::Heartbeat(Heartbeat {})];
-            }
+            drop(tokio::time::timeout_at(beat_at, shared.outgoing.notified()).await); // too late: a sign of life is due
         };
         room.send(WorkerFrames { frames });
     }

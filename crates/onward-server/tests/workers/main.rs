@@ -1,0 +1,7 @@
+//! The server's side of the worker protocol, spoken to frame by frame.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod conversations;
+mod over_http;
+mod raw;
+mod sessions;

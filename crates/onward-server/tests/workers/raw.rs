@@ -1,0 +1,169 @@
+//! A server with a clock in the hand, and a worker that is nothing but its frames.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_core::{Name, Namespace, Payload, RunId, RunKey, WorkerId};
+use onward_runtime::{Background, Options, Runtime, SendSignal, StartRun};
+use onward_server::{Server, grpc, router_with, serve};
+use onward_store::{ManualClock, MemoryStore};
+use onward_wire::grpc::{CONNECT, Wire};
+use onward_wire::worker::*;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::{Status, Streaming};
+
+/// How long a frame may take that must come.
+pub const DEADLINE: Duration = Duration::from_secs(10);
+
+/// By the clock in the hand; how often the server looks is short in real time.
+pub const LEASE: Duration = Duration::from_millis(300);
+
+pub struct Site {
+    pub runtime: Runtime,
+    clock: Arc<ManualClock>,
+    pub url: String,
+    _background: Background,
+}
+
+impl Site {
+    pub async fn new() -> Site {
+        let clock = Arc::new(ManualClock::default());
+        let options = Options { lease: LEASE, fallback: Duration::from_millis(20), ..Options::default() };
+        let runtime = Runtime::new(Arc::new(MemoryStore::new(clock.clone())), clock.clone(), options);
+        let background = runtime.spawn();
+        let server = Server::new(runtime.clone(), onward_server::Options::default());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let doors = router_with(server.clone(), grpc(&server));
+        tokio::spawn(async move { serve(&server, listener, doors, std::future::pending()).await });
+        Site { runtime, clock, url, _background: background }
+    }
+
+    pub async fn start(&self, run: &str, kind: &str) {
+        let (kind, input) = (Name::new(kind).unwrap(), Payload::null());
+        let start = StartRun { key: key(run), kind, version: None, input, seed: 7, signal: None };
+        self.runtime.start_run(start).await.unwrap();
+    }
+
+    pub async fn signal(&self, run: &str, name: &str, payload: Payload) {
+        let signal = SendSignal { name: Name::new(name).unwrap(), payload, signal_id: None, sender: None };
+        self.runtime.signal_run(&key(run), signal).await.unwrap();
+    }
+
+    pub async fn terminate(&self, run: &str) {
+        self.runtime.terminate_run(&key(run), "enough").await.unwrap();
+    }
+
+    /// Lets time pass, and what is due happen.
+    pub async fn pass(&self, span: Duration) {
+        self.clock.advance(span);
+        assert!(self.runtime.tick().await.error.is_none());
+    }
+
+    pub async fn connect(&self, frames: Vec<WorkerFrame>) -> Result<Raw, Status> {
+        let channel = tonic::transport::Endpoint::from_shared(self.url.clone()).unwrap().connect().await.unwrap();
+        let mut grpc = tonic::client::Grpc::new(channel);
+        grpc.ready().await.unwrap();
+        let (up, receiver) = mpsc::channel(16);
+        up.send(WorkerFrames { frames }).await.unwrap();
+        let codec = Wire::<WorkerFrames, ServerFrames>::default();
+        let stream = tonic::Request::new(ReceiverStream::new(receiver));
+        let down = grpc.streaming(stream, PathAndQuery::from_static(CONNECT), codec).await?.into_inner();
+        Ok(Raw { up, down, ready: VecDeque::new() })
+    }
+
+    /// A worker that knows one kind of runs and one of tasks, and was welcomed.
+    pub async fn welcome(&self, hello: Hello) -> Raw {
+        let mut raw = self.connect(vec![WorkerFrame::Hello(hello)]).await.unwrap();
+        assert!(matches!(raw.next().await, Some(ServerFrame::Welcome(_))));
+        raw
+    }
+}
+
+pub fn key(run: &str) -> RunKey {
+    RunKey::new(Namespace::default(), RunId::new(run).unwrap())
+}
+
+pub fn hello(connection: u64) -> Hello {
+    let kind = |kind: &str| Name::new(kind).unwrap();
+    let offer =
+        KindOffer { kind: kind("pay"), versions: vec![String::new()], current: None, input_schema: None, output_schema: None };
+    Hello {
+        protocol: onward_wire::PROTOCOL,
+        worker: WorkerId::new("w").unwrap(),
+        kinds: vec![offer],
+        task_kinds: vec![kind("mail")],
+        queues: vec![String::new()],
+        runs_max: 10,
+        runs: Vec::new(),
+        tasks: Vec::new(),
+        sdk: "test".to_owned(),
+        connection,
+    }
+}
+
+/// One connection of a worker.
+pub struct Raw {
+    up: mpsc::Sender<WorkerFrames>,
+    down: Streaming<ServerFrames>,
+    ready: VecDeque<ServerFrame>,
+}
+
+impl Raw {
+    pub async fn send(&self, frame: WorkerFrame) {
+        drop(self.up.send(WorkerFrames { frames: vec![frame] }).await); // the server may have ended it
+    }
+
+    /// The next frame; `None` when the server ended the connection.
+    pub async fn next(&mut self) -> Option<ServerFrame> {
+        tokio::time::timeout(DEADLINE, self.take()).await.expect("a frame comes in time")
+    }
+
+    /// The next frame, if there is one within `patience`.
+    pub async fn next_within(&mut self, patience: Duration) -> Option<ServerFrame> {
+        tokio::time::timeout(patience, self.take()).await.unwrap_or(None)
+    }
+
+    async fn take(&mut self) -> Option<ServerFrame> {
+        while self.ready.is_empty() {
+            self.ready.extend(self.down.message().await.ok()??.frames);
+        }
+        self.ready.pop_front()
+    }
+
+    /// The answer to `request`; what came before it waits.
+    pub async fn said(&mut self, request: u64) -> Said {
+        let mut before = VecDeque::new();
+        loop {
+            match self.next().await {
+                Some(ServerFrame::Reply(reply)) if reply.request == request => {
+                    before.append(&mut self.ready);
+                    self.ready = before;
+                    return reply.said;
+                }
+                Some(frame) => before.push_back(frame),
+                None => panic!("the connection ended without an answer to {request}, but with {before:?}"),
+            }
+        }
+    }
+
+    pub async fn task(&mut self) -> onward_core::task::Task {
+        loop {
+            match self.next().await {
+                Some(ServerFrame::Task(offer)) => return offer.task,
+                Some(ServerFrame::TaskOver(_)) => {} // of the claim before
+                other => panic!("no task, but {other:?}"),
+            }
+        }
+    }
+
+    pub async fn run(&mut self) -> Run {
+        match self.next().await {
+            Some(ServerFrame::Run(run)) => run,
+            other => panic!("no run, but {other:?}"),
+        }
+    }
+}

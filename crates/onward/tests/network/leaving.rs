@@ -1,0 +1,58 @@
+//! Workers that go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use onward::Onward;
+use onward::prelude::*;
+
+use crate::proxy::{Faults, Proxy};
+use crate::site::{LEASE, Site, eventually};
+
+async fn ask(ctx: Ctx, (): ()) -> Result<u32> {
+    ctx.task("count", &()).await
+}
+
+/// Waits for ever at its first try; says which attempt it was later.
+async fn count(ctx: TaskCtx, (): ()) -> Result<u32> {
+    if ctx.dep::<Arc<AtomicU32>>().fetch_add(1, Ordering::SeqCst) == 0 {
+        std::future::pending::<()>().await;
+    }
+    Ok(ctx.attempt())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_leaves_burns_no_attempt_and_makes_nobody_wait() {
+    let site = Site::memory().await;
+    let (url, began) = (format!("http://{}", site.address), Arc::new(AtomicU32::new(0)));
+    let first = Onward::connect(&url).task_with("count", count).dep(began.clone()).start().await.unwrap();
+    let second = Onward::connect(&url).workflow("ask", ask).start().await.unwrap();
+    let run = second.start::<u32, _>("ask", &()).await.unwrap();
+    eventually("the task has begun", async || (began.load(Ordering::SeqCst) == 1).then_some(())).await;
+    first.shutdown().await;
+    let _third = Onward::connect(&url).task_with("count", count).dep(began.clone()).start().await.unwrap();
+    assert_eq!(run.result().await.unwrap(), 1, "the first attempt does not count");
+}
+
+/// A server that is gone must not keep a worker from ending.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_ends_although_the_server_cannot_be_reached() {
+    async fn rest(ctx: Ctx, (): ()) -> Result<()> {
+        ctx.signal("end").recv::<()>().await
+    }
+    let site = Site::memory().await;
+    let proxy = Proxy::new(site.address, 0).await;
+    let worker = Onward::connect(&proxy.url).workflow("rest", rest).start().await.unwrap();
+    let run = worker.start::<(), _>("rest", &()).id("r").await.unwrap();
+    site.until_logged("r", "signal_awaited", 1).await;
+    drop(run);
+    proxy.set(Faults { refuse: true, ..Faults::default() });
+    proxy.cut();
+    tokio::time::timeout(Duration::from_secs(15), worker.shutdown()).await.expect("it ends");
+    let straight = format!("http://{}", site.address);
+    let other = Onward::connect(&straight).workflow("rest", rest).start().await.unwrap();
+    let run = other.run::<()>("r").unwrap();
+    run.signal("end", &()).await.unwrap();
+    tokio::time::timeout(LEASE * 20, run.result()).await.expect("another goes on after the lease").unwrap();
+}

@@ -1,0 +1,22 @@
+//! Workers and clients over a network that is not perfect.
+//!
+//! Each random case prints its seed; `ONWARD_SEED` runs that one alone.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod cuts;
+mod leaving;
+mod partitions;
+mod proxy;
+mod restarts;
+mod site;
+mod story;
+mod zombie;
+
+/// Runs `case` with each seed, or with the one that `ONWARD_SEED` names.
+async fn with_seeds(seeds: std::ops::Range<u64>, case: impl AsyncFn(u64)) {
+    let named = std::env::var("ONWARD_SEED").ok().and_then(|seed| seed.parse().ok());
+    for seed in named.map_or(seeds, |seed: u64| seed..seed + 1) {
+        println!("reproduce with ONWARD_SEED={seed}");
+        tokio::time::timeout(site::DEADLINE, case(seed)).await.expect("everything finishes once the network is well");
+    }
+}

@@ -1,0 +1,88 @@
+//! Networks that carry one way only.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use onward::Onward;
+use onward::prelude::*;
+
+use crate::proxy::{Faults, Proxy};
+use crate::site::{Site, eventually};
+
+/// A worker process: its name is the result of the step that began there, and whether that step was stopped.
+struct Process {
+    name: &'static str,
+    may_return: tokio::sync::watch::Sender<bool>,
+    began: AtomicU32,
+    stopped: AtomicBool,
+}
+
+struct TellStopped(Arc<Process>);
+
+impl Drop for TellStopped {
+    fn drop(&mut self) {
+        self.0.stopped.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Process {
+    fn new(name: &'static str, may_return: bool) -> Arc<Process> {
+        let may_return = tokio::sync::watch::Sender::new(may_return);
+        Arc::new(Process { name, may_return, began: AtomicU32::new(0), stopped: AtomicBool::new(false) })
+    }
+}
+
+async fn held_up(ctx: Ctx, (): ()) -> Result<String> {
+    let process = ctx.dep::<Arc<Process>>();
+    ctx.step("long", async || {
+        process.began.fetch_add(1, Ordering::SeqCst);
+        let tell = TellStopped(Arc::clone(&process));
+        process.may_return.subscribe().wait_for(|may| *may).await.unwrap();
+        drop(tell);
+        Ok::<_, Failure>(process.name.to_owned())
+    })
+    .await
+}
+
+async fn start(url: &str, process: &Arc<Process>) -> Onward {
+    Onward::connect(url).workflow("held-up", held_up).dep(process.clone()).start().await.unwrap()
+}
+
+/// A is cut off by `faults` in the middle of a step; B, who has another way, finishes the run after the lease. A has stopped by then,
+/// and is fenced if it comes back.
+async fn another_worker_finishes(faults: Faults) {
+    let site = Site::memory().await;
+    let (proxy, straight) = (Proxy::new(site.address, 0).await, format!("http://{}", site.address));
+    let (a, b) = (Process::new("a", false), Process::new("b", true));
+    let cut_off = start(&proxy.url, &a).await;
+    let client = Onward::connect(&straight).start().await.unwrap();
+    let run = client.start::<String, _>("held-up", &()).id("r").await.unwrap();
+    eventually("A is in its step", async || (a.began.load(Ordering::SeqCst) == 1).then_some(())).await;
+    let epoch = site.head("r").await.unwrap().epoch;
+    let _other = start(&straight, &b).await;
+    proxy.set(faults);
+    assert_eq!(run.result().await.unwrap(), "b");
+    assert!(a.stopped.load(Ordering::SeqCst), "A had stopped before B could begin (F13)");
+    assert!(site.head("r").await.unwrap().epoch > epoch, "A is fenced");
+    let log = site.log("r").await;
+    a.may_return.send_replace(true);
+    proxy.heal();
+    // A is a worker again, and has forgotten the run.
+    eventually("A is idle", async || (cut_off.hot_runs() == 0).then_some(())).await;
+    assert_eq!(site.log("r").await, log, "nothing of A's comes late");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_is_not_heard_stops_before_another_has_its_run() {
+    another_worker_finishes(Faults { hold_up: true, ..Faults::default() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_is_cut_off_both_ways_stops_before_another_has_its_run() {
+    another_worker_finishes(Faults { hold_up: true, hold_down: true, ..Faults::default() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_hears_nothing_stops_before_another_has_its_run() {
+    another_worker_finishes(Faults { hold_down: true, refuse: true, ..Faults::default() }).await;
+}

@@ -1,0 +1,151 @@
+//! A server that can die and come back, on a port that stays.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_core::{Event, Namespace, Record, RunHead, RunId, RunKey};
+use onward_runtime::{Options, Runtime};
+use onward_server::{Server, grpc, router_with, serve};
+use onward_store::{MemoryStore, Store, StoreError, SystemClock};
+use onward_store_embedded::EmbeddedStore;
+
+/// How long anything may take that happens by itself.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Long enough for a busy machine, short enough to wait for.
+pub const LEASE: Duration = Duration::from_millis(600);
+
+pub struct Site {
+    pub address: SocketAddr,
+    directory: Option<tempfile::TempDir>,
+    life: Option<Life>,
+}
+
+/// One life of the server process, with threads of its own that end with it.
+struct Life {
+    runtime: Runtime,
+    threads: tokio::runtime::Runtime,
+}
+
+impl Site {
+    pub async fn memory() -> Site {
+        Site::start(None).await
+    }
+
+    pub async fn directory() -> Site {
+        Site::start(Some(tempfile::tempdir().unwrap())).await
+    }
+
+    async fn start(directory: Option<tempfile::TempDir>) -> Site {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let path = directory.as_ref().map(|directory| directory.path().to_owned());
+        Site { address, life: Some(Life::begin(path, address).await), directory }
+    }
+
+    /// Ends the server in the middle of whatever it does.
+    pub async fn kill(&mut self) {
+        let Life { runtime, threads } = self.life.take().expect("the server lives");
+        drop(runtime);
+        tokio::task::spawn_blocking(move || threads.shutdown_timeout(DEADLINE)).await.unwrap();
+    }
+
+    /// A new process on the same directory and port.
+    pub async fn revive(&mut self) {
+        let path = self.directory.as_ref().map(|directory| directory.path().to_owned());
+        self.life = Some(Life::begin(path, self.address).await);
+    }
+
+    pub fn runtime(&self) -> &Runtime {
+        &self.life.as_ref().expect("the server lives").runtime
+    }
+
+    pub async fn head(&self, run: &str) -> Option<RunHead> {
+        self.runtime().store().read_run(key(run), None).await.unwrap()
+    }
+
+    /// The run's log, read past any network.
+    pub async fn log(&self, run: &str) -> Vec<Record> {
+        self.runtime().store().read_log(key(run), None, onward_core::Index(0), 10_000).await.unwrap()
+    }
+
+    pub async fn count(&self, run: &str, event: &str) -> usize {
+        let log = self.log(run).await;
+        log.iter().flat_map(|record| &record.events).filter(|logged: &&Event| logged.name() == event).count()
+    }
+
+    pub async fn until_logged(&self, run: &str, event: &str, times: usize) {
+        eventually(&format!("{run} has {times} {event}"), async || (self.count(run, event).await >= times).then_some(())).await;
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if let Some(Life { runtime, threads }) = self.life.take() {
+            drop(runtime);
+            threads.shutdown_background();
+        }
+    }
+}
+
+impl Life {
+    async fn begin(directory: Option<PathBuf>, address: SocketAddr) -> Life {
+        let clock = Arc::new(SystemClock);
+        let store: Arc<dyn Store> = match directory {
+            None => Arc::new(MemoryStore::new(clock.clone())),
+            Some(directory) => Arc::new(open(&directory).await),
+        };
+        let listener = eventually("the port is free", async || std::net::TcpListener::bind(address).ok()).await;
+        listener.set_nonblocking(true).unwrap();
+        let options = Options { lease: LEASE, fallback: Duration::from_millis(200), ..Options::default() };
+        let runtime = Runtime::new(store, clock, options);
+        let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let served = runtime.clone();
+        threads.spawn(async move {
+            let _background = served.spawn();
+            let server = Server::new(served, onward_server::Options::default());
+            let doors = router_with(server.clone(), grpc(&server));
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            serve(&server, listener, doors, std::future::pending()).await;
+        });
+        Life { runtime, threads }
+    }
+}
+
+async fn open(directory: &std::path::Path) -> EmbeddedStore {
+    eventually("the directory is free", async || match EmbeddedStore::open(directory, Default::default()) {
+        Ok(store) => Some(store),
+        Err(StoreError::DirectoryLocked { .. }) => None,
+        Err(error) => panic!("the directory cannot be opened: {error}"),
+    })
+    .await
+}
+
+pub fn key(run: &str) -> RunKey {
+    RunKey::new(Namespace::default(), RunId::new(run).unwrap())
+}
+
+/// Asks until there is an answer.
+pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = tokio::time::Instant::now() + DEADLINE;
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "this did not happen: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Asks again until the network lets it through; only what may be asked twice is asked like this.
+pub async fn insist<T, E: std::fmt::Debug>(mut ask: impl AsyncFnMut() -> Result<T, E>) -> T {
+    loop {
+        match tokio::time::timeout(LEASE, ask()).await {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(_)) | Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    }
+}
