@@ -1,10 +1,10 @@
 //! Where the runtime puts what is for one run of a remote worker.
 
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use onward_core::{Epoch, Record, RunKey};
 use onward_runtime::{Inbox, Question};
-use onward_wire::worker::{Input, RunLost, ServerFrame};
+use onward_wire::worker::{Input, ServerFrame};
 
 use super::session::Session;
 
@@ -15,22 +15,16 @@ pub(super) struct RemoteInbox {
     pub epoch: Epoch,
 }
 
-impl RemoteInbox {
-    fn tell(&self, frame: impl FnOnce(RunKey, Epoch) -> ServerFrame) -> Option<Arc<Session>> {
-        let session = self.session.upgrade()?;
-        session.push(frame(self.run.clone(), self.epoch));
-        Some(session)
-    }
-}
-
 impl Inbox for RemoteInbox {
     fn push(&self, record: Record) {
-        self.tell(|run, epoch| ServerFrame::Input(Input { run, epoch, record }));
+        if let Some(session) = self.session.upgrade() {
+            session.push(ServerFrame::Input(Input { run: self.run.clone(), epoch: self.epoch, record }));
+        }
     }
 
     fn lost(&self) {
-        if let Some(session) = self.tell(|run, epoch| ServerFrame::RunLost(RunLost { run, epoch })) {
-            session.forget(&self.run, self.epoch);
+        if let Some(session) = self.session.upgrade() {
+            session.lose(&self.run, self.epoch);
         }
     }
 

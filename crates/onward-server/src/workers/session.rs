@@ -50,6 +50,8 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 pub(crate) struct Session {
     port: WorkerPort,
+    /// For what has to be done when the store's own thread tells something.
+    tokio: tokio::runtime::Handle,
     namespace: Namespace,
     state: Mutex<State>,
     /// There is something to send, or the connection is over.
@@ -123,6 +125,7 @@ impl Session {
         };
         let session = Arc::new(Session {
             port: runtime.join_worker(profile),
+            tokio: tokio::runtime::Handle::current(),
             namespace,
             state: Mutex::default(),
             outgoing: Notify::new(),
@@ -274,11 +277,20 @@ impl Session {
         self.outgoing.notify_one();
     }
 
-    pub fn forget(&self, run: &RunKey, epoch: Epoch) {
+    fn forget(&self, run: &RunKey, epoch: Epoch) {
         let mut state = self.lock();
         if state.runs.get(run) == Some(&epoch) {
             state.runs.remove(run);
         }
+    }
+
+    /// The runtime has given the run up for the worker: tells it, and gives the lease back. The store may remember the worker for
+    /// longer than we do, and would keep the run from others until then.
+    pub fn lose(self: &Arc<Session>, run: &RunKey, epoch: Epoch) {
+        self.forget(run, epoch);
+        let (session, run) = (self.clone(), run.clone());
+        self.push(ServerFrame::RunLost(wire::RunLost { run: run.clone(), epoch }));
+        self.tokio.spawn(async move { session.port.release(&run, epoch).await });
     }
 
     fn forget_task(&self, task: &TaskId, claim: u32) -> bool {
