@@ -29,7 +29,8 @@ async fn a_started_run_is_handed_to_a_worker_of_its_namespace() {
     for id in ["r", "s", "t"] {
         // However busy the one is and however idle the other.
         kit.runtime.start_run(start_elsewhere(id)).await.unwrap();
-        assert_eq!(theirs.next_runs(1).await[0].head.key, elsewhere(id));
+        let runs = tokio::time::timeout(seconds(10), theirs.next_runs(1)).await.expect("it is theirs");
+        assert_eq!(runs[0].head.key, elsewhere(id));
     }
     assert!(waits(ours.next_runs(8)).await);
     kit.start("r").await;

@@ -8,7 +8,7 @@ use onward::{Builder, Onward, Status};
 use onward_core::Payload;
 use onward_store::RunQuery;
 
-use crate::site::{Site, eventually, everywhere, until_status};
+use crate::site::{DEADLINE, Site, eventually, everywhere, until_status};
 
 /// What one tenant's process is called, and how often its task ran.
 struct Tenant {
@@ -102,12 +102,12 @@ async fn two_tenants_at_once(site: &Site) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_tenants_of_a_server_never_get_each_others_work() {
-    two_tenants_at_once(&Site::server()).await;
+    tokio::time::timeout(DEADLINE, two_tenants_at_once(&Site::server())).await.expect("each does its own work");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_tenants_of_one_store_never_get_each_others_work() {
-    two_tenants_at_once(&Site::memory()).await;
+    tokio::time::timeout(DEADLINE, two_tenants_at_once(&Site::memory())).await.expect("each does its own work");
 }
 
 /// A run that nobody of its namespace is there for waits, whoever else is there.
