@@ -102,6 +102,17 @@ everywhere! {
         eventually("the last one is stopped too", async || (attempts.live.load(Ordering::SeqCst) == 0).then_some(())).await;
     }
 
+    /// W2: a run that has ended gives its seat back.
+    async fn a_worker_with_room_for_few_runs_works_on_many_one_after_the_other(site) {
+        async fn quick(_: Ctx, number: u32) -> Result<u32> {
+            Ok(number)
+        }
+        let onward = site.builder().await.runs_max(2).workflow("quick", quick).start().await.unwrap();
+        for number in 0..10u32 {
+            assert_eq!(onward.start::<u32, _>("quick", &number).await.unwrap().result().await.unwrap(), number);
+        }
+    }
+
     async fn a_process_that_goes_stops_its_tasks(site) {
         let attempts = Arc::new(Attempts::default());
         let onward = with_hanging_task(site.builder().await, &attempts).start().await.unwrap();
