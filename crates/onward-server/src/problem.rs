@@ -112,6 +112,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "server_url_invalid"
         | "store_unsupported"
         | "key_invalid"
+        | "only_checked"
+        | "check_failed"
         | "listen_refused" => 400,
         "unauthenticated" => 401,
         "host_refused" | "origin_refused" | "not_a_decider" | "not_allowed" => 403,

@@ -16,6 +16,7 @@ use onward_wire::ApiKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::check;
 use crate::code::Shared;
 use crate::ctx::Ctx;
 use crate::registry::{Registry, erase_task, erase_workflow};
@@ -264,6 +265,9 @@ impl Builder {
     pub async fn start(mut self) -> Result<Onward, Error> {
         if let Some(mistake) = self.registry.mistake {
             return Err(mistake.into());
+        }
+        if let Some(folder) = check::folder() {
+            return Err(Error::OnlyChecked { runs: check::check(&folder, &self.registry)? });
         }
         // Runs that rest in memory must leave seats to those that have something to do.
         self.worker.cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);
