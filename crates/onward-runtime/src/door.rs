@@ -17,6 +17,9 @@ use tokio::sync::broadcast;
 use crate::watch::{OutcomeWatch, RunWatch};
 use crate::{CallId, Decide, Emitted, Runtime, RuntimeError, SendSignal, StartRun, WhyPending};
 
+/// How many records are read at a time.
+const PAGE: usize = 1_000;
+
 pub type DoorFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RuntimeError>> + Send + 'a>>;
 
 /// Tells how a run ended.
@@ -40,10 +43,26 @@ pub trait Door: Send + Sync {
     fn wait_for_outcome(&self, key: RunKey) -> DoorFuture<'_, Result<Payload, Failure>>;
     fn watch_run(&self, key: RunKey) -> DoorFuture<'_, Box<dyn Changes>>;
     fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead>;
-    fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView>;
     fn why_pending(&self, key: RunKey) -> DoorFuture<'_, Option<WhyPending>>;
     fn list_deleted(&self, query: DeletedQuery) -> DoorFuture<'_, Vec<DeletedRun>>;
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>>;
+
+    /// The run's current generation as its log tells it, at one moment (F27).
+    fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView> {
+        Box::pin(async move {
+            loop {
+                let head = self.read_head(key.clone()).await?;
+                let records = read_records(self, &head).await?;
+                let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
+                let same = records.first().is_some_and(|record| record.at == head.created_at);
+                if covered && same {
+                    return Ok(RunView::fold(head, &records));
+                }
+                // The run was deleted and started anew while it was read: begin again.
+            }
+        })
+    }
+
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage>;
     fn signal_run(&self, key: RunKey, signal: SendSignal) -> DoorFuture<'_, Appended>;
     fn cancel_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
@@ -63,6 +82,22 @@ pub trait Door: Send + Sync {
     fn list_approvals(&self, query: WaitQuery) -> DoorFuture<'_, Vec<Wait>>;
     fn decide_approval(&self, call: CallId, decide: Decide) -> DoorFuture<'_, Appended>;
     fn resolve_promise(&self, call: CallId, result: Result<Payload, Failure>, resolution_id: String) -> DoorFuture<'_, Appended>;
+}
+
+/// The log of one generation, at least up to where its head says it ends.
+async fn read_records(door: &(impl Door + ?Sized), head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
+    let mut records: Vec<Record> = Vec::new();
+    loop {
+        let from = records.last().map_or(Index(0), Record::next_index);
+        if from >= head.next_index {
+            return Ok(records);
+        }
+        let page = door.read_log(head.key.clone(), Some(head.generation), from, PAGE).await?;
+        if page.is_empty() {
+            return Ok(records);
+        }
+        records.extend(page);
+    }
 }
 
 impl Outcome for OutcomeWatch {
@@ -99,10 +134,6 @@ impl Door for Runtime {
 
     fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead> {
         Box::pin(async move { Runtime::read_head(self, &key).await })
-    }
-
-    fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView> {
-        Box::pin(async move { Runtime::read_run(self, &key).await })
     }
 
     fn why_pending(&self, key: RunKey) -> DoorFuture<'_, Option<WhyPending>> {

@@ -4,6 +4,7 @@
 //! details of the status. Must never decide.
 
 mod calls;
+mod ends;
 pub(crate) mod problem;
 mod stream;
 
@@ -14,7 +15,7 @@ use axum::extract::Request as HttpRequest;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, post};
 use onward_wire::api;
-use onward_wire::grpc::{CONNECT, LISTEN, Wire};
+use onward_wire::grpc::{AWAIT_ENDS, CONNECT, LISTEN, Wire};
 use tonic::{Request, Status};
 
 use crate::Server;
@@ -75,6 +76,11 @@ pub static METHODS: &[Method] = &[
         path: LISTEN,
         scope: Scope::Read,
         serve: |server, scope| post(move |request: HttpRequest| stream::listen(server.clone(), scope, request)),
+    },
+    Method {
+        path: AWAIT_ENDS,
+        scope: Scope::Read,
+        serve: |server, scope| post(move |request: HttpRequest| ends::await_ends(server.clone(), scope, request)),
     },
     Method {
         path: CONNECT,

@@ -111,6 +111,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "register_invalid"
         | "server_url_invalid"
         | "store_unsupported"
+        | "config_invalid"
+        | "usage"
         | "key_invalid"
         | "only_checked"
         | "check_failed"
@@ -148,9 +150,13 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "listen_failed"
         | "key_file_unusable"
         | "key_file_not_written" => 500,
-        "not_ready" | "no_compatible_worker" | "query_unanswered" | "store_stopped" | "store_unavailable" | "store_read_only" => {
-            503
-        }
+        "not_ready"
+        | "no_compatible_worker"
+        | "query_unanswered"
+        | "store_stopped"
+        | "store_unavailable"
+        | "server_unreachable"
+        | "store_read_only" => 503,
         "wait_timed_out" => 504,
         "disk_full" => 507,
         _ => return None,
@@ -186,12 +192,15 @@ impl Problem {
 
     /// The document, also for an event stream.
     pub fn to_json(&self) -> String {
-        let Problem { status, code, ref detail, hint } = *self;
-        let title = code.replace('_', " ");
-        let document =
-            Document { r#type: format!("urn:onward:error:{code}"), title, status: status.as_u16(), detail, code, hint };
-        serde_json::to_string(&document).expect("texts and numbers are plain data")
+        to_json(self.code, &self.detail, self.hint)
     }
+}
+
+/// The document of a problem with any code, for doors that speak of errors in the same way.
+pub fn to_json(code: &str, detail: &str, hint: Option<&str>) -> String {
+    let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR).as_u16();
+    let (r#type, title) = (format!("urn:onward:error:{code}"), code.replace('_', " "));
+    serde_json::to_string(&Document { r#type, title, status, detail, code, hint }).expect("texts and numbers are plain data")
 }
 
 impl From<RequestError> for Problem {

@@ -3,6 +3,7 @@
 use onward_core::run::Wait;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey, Status, Timestamp, message};
 
+use crate::Problem;
 use crate::grpc::service;
 
 service! {
@@ -14,7 +15,7 @@ service! {
         WhyPending: RunRequest => WhyPendingReply,
         ListDeleted: DeletedRequest => DeletedReply,
         ReadLog: LogRequest => LogReply,
-        /// Waits until a run has grown or ended, or the time is over.
+        /// Waits until a run has grown or ended, or the time is over. Whoever waits for the ends of many uses AwaitEnds.
         WatchRun: WatchRequest => WatchReply,
         ListRuns: ListRequest => ListReply,
         SignalRun: SignalRequest => AppendReply,
@@ -145,8 +146,6 @@ message! {
         /// What the caller knows already: anything past it is news.
         2 => generation: u32,
         3 => next_index: Index,
-        /// Only the end is of interest.
-        4 => for_end: bool,
         /// How long to wait for news.
         5 => wait_ms: u64,
     }
@@ -159,6 +158,31 @@ message! {
         3 => status: Status,
         /// Present once the run is closed.
         4 => outcome: Option<Result<Payload, Failure>>,
+    }
+}
+
+message! {
+    /// Whose ends the caller of AwaitEnds awaits from now on, and whose no more. A run may be named again.
+    #[derive(Default)]
+    pub struct AwaitFrame {
+        1 => runs: Vec<RunKey>,
+        2 => forget: Vec<RunKey>,
+    }
+}
+
+message! {
+    pub struct EndsFrame {
+        1 => ends: Vec<End>,
+    }
+}
+
+message! {
+    /// How one awaited run ended, or why that cannot be said. It is awaited no more.
+    pub struct End {
+        1 => run: RunKey,
+        /// Absent where there is a problem.
+        2 => outcome: Option<Result<Payload, Failure>>,
+        3 => problem: Option<Problem>,
     }
 }
 

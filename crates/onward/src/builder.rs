@@ -11,8 +11,6 @@ use onward_runtime::{Link, Options, Runtime, WorkerProfile};
 use onward_store::MemoryStore;
 use onward_store::{Clock, Store, SystemClock};
 use onward_store_embedded::EmbeddedStore;
-#[cfg(feature = "remote")]
-use onward_wire::ApiKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -21,7 +19,7 @@ use crate::code::Shared;
 use crate::ctx::Ctx;
 use crate::registry::{Registry, erase_task, erase_workflow};
 #[cfg(feature = "remote")]
-use crate::remote::{Channel, RemoteDoor, RemoteLink};
+use crate::remote::{Channel, RemoteDoor, RemoteLink, parse_key};
 use crate::task::TaskCtx;
 use crate::worker::{ReplayCheck, Worker, WorkerOptions, random_u64};
 use crate::{Error, Onward, Result, Task, Workflow};
@@ -289,13 +287,12 @@ impl Builder {
             #[cfg(feature = "remote")]
             Place::Server(url) => {
                 let key = self.key.or_else(|| std::env::var("ONWARD_KEY").ok().filter(|key| !key.is_empty()));
-                let key = key.map(|text| ApiKey::parse(text.trim())).transpose();
-                let key = key.map_err(|error| Error::KeyInvalid { why: error.to_string() })?;
+                let key = parse_key(key.as_deref())?;
                 let channel = Channel::new(&url, &self.namespace, key.as_ref())?;
                 // A connection of its own: calls that wait for a run's end must not keep the worker from coming back.
                 let own = Channel::new(&url, &self.namespace, key.as_ref())?;
                 let link = Arc::new(RemoteLink::connect(own, profile, self.registry.offers()));
-                link.welcomed().await.map_err(|error| unreachable(&url, error))?;
+                link.welcomed(&url).await?;
                 let (worker, loops) = start_worker(link, self.registry, self.worker)?;
                 return Ok(Onward::remote(Arc::new(RemoteDoor::new(channel)), self.namespace, worker, loops));
             }
@@ -305,17 +302,6 @@ impl Builder {
         let link = Arc::new(runtime.join_worker(profile));
         let (worker, loops) = start_worker(link, self.registry, self.worker)?;
         Ok(Onward::new(runtime, self.namespace, worker, background, loops, opened))
-    }
-}
-
-/// Says which server it was.
-#[cfg(feature = "remote")]
-fn unreachable(url: &str, error: onward_runtime::RuntimeError) -> Error {
-    match error {
-        onward_runtime::RuntimeError::Store(onward_store::StoreError::Unavailable { why }) => {
-            onward_store::StoreError::Unavailable { why: format!("no server at {url}: {why}") }.into()
-        }
-        refused => refused.into(),
     }
 }
 

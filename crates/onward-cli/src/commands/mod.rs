@@ -1,9 +1,12 @@
 //! The commands, one file per verb.
 
 mod approval;
+mod completions;
+mod config;
 mod demo;
 mod dev;
 mod key;
+mod promise;
 mod run;
 mod server;
 mod torture;
@@ -29,9 +32,17 @@ pub enum Command {
     /// Questions that wait for a person
     #[command(subcommand)]
     Approval(approval::ApprovalCommand),
+    /// Answers that somebody outside owes a run
+    #[command(subcommand)]
+    Promise(promise::PromiseCommand),
     /// The keys a server asks for
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// What can be set, and where it is set
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Print what your shell needs to complete this command
+    Completions(completions::CompletionsArgs),
     /// The process that works on the demo's order, to be killed
     #[command(hide = true)]
     DemoWorker(demo::WorkerArgs),
@@ -49,13 +60,17 @@ impl Command {
 
 pub async fn execute(cli: Cli) -> Result<ExitCode> {
     let Cli { command, global } = cli;
+    let global = global.resolve()?;
     match command {
         Command::Demo(args) => demo::execute(args, &global).await,
         Command::Dev(args) => dev::execute(args, &global).await,
         Command::Server(args) => server::execute(args, &global).await,
         Command::Run(command) => run::execute(command, &global).await,
         Command::Approval(command) => approval::execute(command, &global).await,
+        Command::Promise(command) => promise::execute(command, &global).await,
         Command::Key(command) => key::execute(command, &global),
+        Command::Config(command) => config::execute(command, &global),
+        Command::Completions(args) => completions::execute(&args),
         Command::DemoWorker(args) => demo::work(args, &global).await,
         Command::TortureWorker(args) => torture::work(args, &global).await,
     }

@@ -1,10 +1,14 @@
 //! The command as people and scripts meet it: a real process, its streams, its exit code.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod completions;
+mod config;
 mod crash;
 mod demo;
 mod dev;
+mod json;
 mod keys;
 mod kit;
 mod mistakes;
+mod over;
 mod verbs;

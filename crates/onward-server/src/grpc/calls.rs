@@ -84,35 +84,26 @@ pub(super) async fn read_log(server: Server, asker: Asker, request: api::LogRequ
 
 /// Waits for news, for as long as the caller wants and the server allows.
 pub(super) async fn watch_run(server: Server, asker: Asker, request: api::WatchRequest) -> Answer<api::WatchReply> {
-    let api::WatchRequest { run, generation, next_index, for_end, wait_ms } = request;
+    let api::WatchRequest { run, generation, next_index, wait_ms } = request;
     let key = own(&asker, run)?;
     let wait = Duration::from_millis(wait_ms).min(WAIT_MAX);
     let runtime = server.runtime();
     let news = async {
-        if for_end {
-            return runtime.wait_for_outcome(&key).await.map(Some);
-        }
         let mut watch = runtime.watch_run(&key).await?;
         loop {
             let head = runtime.read_head(&key).await?;
             if (head.generation, head.next_index) > (generation, next_index) || head.status.is_closed() {
-                return Ok(None);
+                return Ok(());
             }
             watch.changed().await?;
         }
     };
-    let outcome = tokio::select! {
-        news = tokio::time::timeout(wait, news) => match news {
-            Ok(news) => news.map_err(told)?,
-            Err(_) => None,
-        },
-        () = server.closed() => None,
-    };
+    tokio::select! {
+        news = tokio::time::timeout(wait, news) => news.unwrap_or(Ok(())).map_err(told)?,
+        () = server.closed() => {}
+    }
     let head = runtime.read_head(&key).await.map_err(told)?;
-    let outcome = match outcome {
-        None if head.status.is_closed() => runtime.read_outcome(&key).await.map_err(told)?,
-        outcome => outcome,
-    };
+    let outcome = if head.status.is_closed() { runtime.read_outcome(&key).await.map_err(told)? } else { None };
     Ok(api::WatchReply { generation: head.generation, next_index: head.next_index, status: head.status, outcome })
 }
 

@@ -30,6 +30,7 @@ use onward_wire::worker::{Said, WorkerFrame};
 use tokio::task::JoinHandle;
 
 use super::Channel;
+use super::problem::unreachable;
 use shared::{Greeting, Shared, To};
 
 /// How long the first connection may take before whoever starts the worker is told; it goes on being tried.
@@ -56,7 +57,7 @@ impl RemoteLink {
     }
 
     /// Waits until the server has welcomed the worker for the first time, or says why it does not.
-    pub async fn welcomed(&self) -> Result<(), RuntimeError> {
+    pub async fn welcomed(&self, url: &str) -> Result<(), RuntimeError> {
         if self.connection.is_none() {
             return Ok(());
         }
@@ -64,7 +65,7 @@ impl RemoteLink {
         let mut came = std::pin::pin!(came);
         came.as_mut().enable();
         let answer = |greeting: &mut Greeting| match std::mem::replace(greeting, Greeting::Welcomed) {
-            Greeting::Awaited => Err(StoreError::Unavailable { why: "it does not answer".to_owned() }.into()),
+            Greeting::Awaited => Err(unreachable(format!("no server answers at {url}"))),
             Greeting::Welcomed => Ok(()),
             Greeting::Refused(error) => Err(error),
         };
