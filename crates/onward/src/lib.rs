@@ -6,6 +6,7 @@
 
 mod builder;
 mod cell;
+pub mod check;
 mod client;
 mod code;
 pub mod combine;

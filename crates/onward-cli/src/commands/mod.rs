@@ -1,6 +1,7 @@
 //! The commands, one file per verb.
 
 mod approval;
+mod check;
 mod completions;
 mod config;
 mod demo;
@@ -35,6 +36,8 @@ pub enum Command {
     /// Answers that somebody outside owes a run
     #[command(subcommand)]
     Promise(promise::PromiseCommand),
+    /// Replay open runs against a new program, before it is deployed
+    Check(check::CheckArgs),
     /// The keys a server asks for
     #[command(subcommand)]
     Key(key::KeyCommand),
@@ -68,6 +71,7 @@ pub async fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Run(command) => run::execute(command, &global).await,
         Command::Approval(command) => approval::execute(command, &global).await,
         Command::Promise(command) => promise::execute(command, &global).await,
+        Command::Check(args) => check::execute(args, &global).await,
         Command::Key(command) => key::execute(command, &global),
         Command::Config(command) => config::execute(command, &global),
         Command::Completions(args) => completions::execute(&args),

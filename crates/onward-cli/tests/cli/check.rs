@@ -15,7 +15,9 @@ async fn the_program_itself() {
     let builder: Builder = match code.as_str() {
         "same" => builder.workflow("order", kit::order),
         "changed" => builder.workflow("order", kit::changed_order),
-        "dying" => builder.workflow("order", async |_: onward::Ctx, _: String| -> onward::Result<String> { std::process::abort() }),
+        "dying" => {
+            builder.workflow("order", async |_: onward::Ctx, _: String| -> onward::Result<String> { std::process::abort() })
+        }
         "other" => builder.workflow("other", kit::order),
         "idle" => panic!("this program starts nothing"),
         _ => unreachable!("{code}"),
@@ -30,7 +32,7 @@ fn check(directory: &Path, args: &[&str], code: &str) -> Ran {
     let program = std::env::current_exe().unwrap();
     let mut command = kit::onward();
     command.arg("check").args(args).arg("--data").arg(directory).arg("--").arg(program);
-    command.args(["check::the_program_itself", "--exact", "--nocapture"]).env("PROGRAM_CODE", code);
+    command.args(["check::the_program_itself", "--exact", "--nocapture"]).env("PROGRAM_CODE", code).env("RUST_BACKTRACE", "0");
     kit::ran(&mut command)
 }
 
@@ -53,10 +55,10 @@ order 0 1 0
 
 run order-1 (order) would pause
   why the code asked for something the log does not say
-  at event 1
-  recorded step `charge`
-  asked step `refund`
-  hint
+  at event #1
+  recorded step `charge` at 0
+  asked step `refund` at 0
+  hint the code changed while this run was open, or it depends on something that is not recorded (time, randomness, environment, map order); deploy the change under `ctx.version` or as a new version, then `onward run resume order-1`
 ",
     );
 }

@@ -36,8 +36,7 @@ pub async fn collect(args: &CheckArgs, global: &Global, to: &Path) -> Result<u64
     }
     let statuses = if args.closed { Vec::new() } else { OPEN.to_vec() };
     let kind = args.kind.as_deref().map(Name::new).transpose().map_err(RuntimeError::from)?;
-    let mut query =
-        RunQuery { namespace: site.namespace.clone(), kind, statuses, limit: RUNS_PAGE, ..RunQuery::default() };
+    let mut query = RunQuery { namespace: site.namespace.clone(), kind, statuses, limit: RUNS_PAGE, ..RunQuery::default() };
     loop {
         let page = site.list_runs(query.clone()).await?;
         for head in page.runs {

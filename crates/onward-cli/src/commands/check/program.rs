@@ -11,7 +11,7 @@ use onward::check::{FOLDER, RUNS, RunToCheck, VERDICTS, Verdict};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout};
 
-use crate::output::Progress;
+use crate::output::{Progress, say};
 
 /// How often the verdicts are counted, and how long a program may go on that has nothing more to say.
 const LOOK: Duration = Duration::from_millis(50);
@@ -71,20 +71,21 @@ fn read(path: &Path) -> Result<Vec<Verdict>> {
     Ok(verdicts)
 }
 
-/// Why there are fewer verdicts than runs.
+/// Why there are fewer verdicts than runs. What the program said is shown before.
 fn ended(status: &std::process::ExitStatus, found: &[Verdict], folder: &Path) -> anyhow::Error {
-    let said = last_said(&folder.join("output.txt")).unwrap_or_default();
-    let said = if said.is_empty() { "it said nothing".to_owned() } else { format!("the last it said:\n{said}") };
+    if let Ok(said) = last_said(&folder.join("output.txt")) {
+        said.lines().for_each(|line| say(&format!("| {line}")));
+    }
     // The file is made when the program begins to check.
     match unjudged(folder, found.len()).filter(|_| folder.join(VERDICTS).exists()) {
         Some(run) => anyhow!(
-            "the program ended with {status} while it replayed run {} of kind {}, after {} others; {said}",
+            "the program ended with {status} while it replayed run {} of kind {}, after {} others",
             run.run.id,
             run.kind,
             found.len()
         ),
         None => anyhow!(
-            "the program ended with {status} before it checked anything; {said}\nit must come to `.start()` of a builder of this version"
+            "the program ended with {status} before it checked anything: it must come to `.start()` of a builder of this version"
         ),
     }
 }
