@@ -54,7 +54,11 @@ impl Writer<'_> {
             })
             .map_err(read_error)?;
         let is_closed = |status: u8| Status::from_number(u64::from(status)).is_some_and(Status::is_closed);
-        let may_go = |head: &[u8]| unseal::<RunHead>("a run's row", head).is_ok_and(|head| head.may_be_deleted());
+        let may_go = |row: &[u8]| {
+            let head = unseal::<RunHead>("a run's row", row).ok();
+            let head = head.or_else(|| heads::load(self.db, key, None).ok().flatten().map(|loaded| loaded.head));
+            head.is_some_and(|head| head.may_be_deleted())
+        };
         Ok(found.map(|(root, status, kind, head)| Found { root, may_go: is_closed(status) || may_go(&head), kind }))
     }
 
