@@ -72,6 +72,8 @@ pub static METHODS: &[Method] = &[
     unary!(ListApprovals, Read, list_approvals),
     unary!(DecideApproval, Approve, decide_approval),
     unary!(ResolvePromise, Signal, resolve_promise),
+    unary!(ListWorkers, Read, list_workers),
+    unary!(ListQuarantined, Read, list_quarantined),
     Method {
         path: LISTEN,
         scope: Scope::Read,

@@ -10,8 +10,10 @@ use onward_wire::api::{AwaitFrame, EmittedValue, EndsFrame, RunRequest};
 use onward_wire::grpc::{Method, NAMESPACE, Wire};
 use onward_wire::worker::{ServerFrames, WorkerFrames};
 use tonic::Streaming;
+use tonic::body::Body;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::tokio_stream::Stream;
+use tonic::codegen::{Service, http};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
 
@@ -102,6 +104,19 @@ impl Channel {
         let path = PathAndQuery::from_static(onward_wire::grpc::AWAIT_ENDS);
         let reply = grpc.streaming(self.request(frames), path, Wire::<AwaitFrame, EndsFrame>::default()).await;
         reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))
+    }
+
+    /// Sends a plain HTTP request.
+    pub async fn send(&self, request: http::Request<Body>) -> Result<http::Response<Body>, RuntimeError> {
+        let mut inner = self.inner.clone();
+        let failed = |error: tonic::transport::Error| self.unreachable(&sentence(&error.to_string(), error.source()));
+        std::future::poll_fn(|cx| inner.poll_ready(cx)).await.map_err(failed)?;
+        inner.call(request).await.map_err(failed)
+    }
+
+    /// What goes along with every request.
+    pub fn headers(&self) -> http::HeaderMap {
+        self.request(()).into_parts().0.into_headers()
     }
 
     /// A message with what goes along with every one.

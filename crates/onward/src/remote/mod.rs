@@ -7,6 +7,7 @@
 mod channel;
 mod door;
 mod ends;
+mod http;
 mod link;
 mod problem;
 
@@ -21,6 +22,7 @@ use crate::Error;
 
 pub(crate) use channel::Channel;
 pub(crate) use door::RemoteDoor;
+pub use http::{HttpAnswer, HttpDoor, connect_http};
 pub(crate) use link::RemoteLink;
 
 /// How long to wait before a question is asked again that did not get through.
