@@ -16,7 +16,6 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use onward_runtime::{Background, Runtime};
 use onward_server::keys::{KEYS, KeyFileError};
-use onward_server::tls::TlsError;
 use onward_server::trace::{Format, Level, Trace};
 use onward_server::{Hosts, Keys, Options, Server, Tls, grpc, router_with, serve};
 use onward_store::SystemClock;
@@ -123,13 +122,13 @@ impl TlsArgs {
                 Err(error) => {
                     let hint =
                         Some("both are PEM files; the certificate of the server comes first, its chain behind it".to_owned());
-                    Err(Mistake { code: TlsError::CODE, message: error.to_string(), hint, exit: FAILURE }.into())
+                    Err(Mistake { code: error.code(), message: error.to_string(), hint, exit: FAILURE }.into())
                 }
             },
             (cert, _) => {
                 let (there, missing) = if cert.is_some() { ("certificate", "key") } else { ("key", "certificate") };
                 let message = format!("there is a {there} for TLS and no {missing}");
-                Err(Mistake::usage(TlsError::CODE, message, "give both --tls-cert and --tls-key, or neither").into())
+                Err(Mistake::usage("tls_files_unusable", message, "give both --tls-cert and --tls-key, or neither").into())
             }
         }
     }

@@ -37,7 +37,10 @@ pub struct TlsError {
 }
 
 impl TlsError {
-    pub const CODE: &'static str = "tls_files_unusable";
+    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    pub fn code(&self) -> &'static str {
+        "tls_files_unusable"
+    }
 
     fn new(file: &Path, why: impl std::fmt::Display) -> TlsError {
         TlsError { file: file.display().to_string(), why: why.to_string() }
