@@ -14,4 +14,5 @@ mod kit;
 mod mistakes;
 mod over;
 mod replay;
+mod tls;
 mod verbs;

@@ -10,7 +10,7 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{HeaderMap, Request, Uri, header};
 use tonic::codegen::{Body as _, Bytes};
 
-use super::{Channel, parse_key};
+use super::{Channel, Trust, parse_key};
 use crate::Error;
 
 /// A server's HTTP door.
@@ -28,7 +28,7 @@ pub struct HttpAnswer {
 
 /// The HTTP door of the server at `url`, with the same key and namespace as [`crate::connect_door`].
 pub fn connect_http(url: &str, namespace: &Namespace, key: Option<&str>) -> Result<HttpDoor, Error> {
-    Ok(HttpDoor { channel: Channel::new(url, namespace, parse_key(key)?.as_ref())? })
+    Ok(HttpDoor { channel: Channel::new(url, namespace, parse_key(key)?.as_ref(), &Trust::default())? })
 }
 
 impl HttpDoor {
