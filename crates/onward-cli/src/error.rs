@@ -70,10 +70,7 @@ pub fn tell_one(error: &anyhow::Error, json: bool) -> u8 {
         say(&escape::json(problem::to_json(told.code, &message(error), told.hint.as_deref())));
         return told.exit;
     }
-    say(&format!("{} {}", style_of(told.code), escape::text(&message(error))));
-    if let Some(hint) = told.hint {
-        say(&format!("{} {}", Style::stderr().cyan("hint:"), escape::text(&hint)));
-    }
+    tell_problem(told.code, &message(error), told.hint.as_deref());
     told.exit
 }
 
@@ -87,6 +84,20 @@ pub fn tell_usage(text: &str, json: bool) -> ExitCode {
         say(&format!("{} {text}", style_of("usage")));
     }
     ExitCode::from(USAGE)
+}
+
+/// Tells a problem that came from elsewhere, in words.
+pub fn tell_problem(code: &str, detail: &str, hint: Option<&str>) -> u8 {
+    say(&format!("{} {}", style_of(&escape::text(code)), escape::text(detail)));
+    if let Some(hint) = hint {
+        say(&format!("{} {}", Style::stderr().cyan("hint:"), escape::text(hint)));
+    }
+    exit_code(code)
+}
+
+/// An error with its causes, and what to do about it.
+pub fn words(error: &anyhow::Error) -> (String, Option<String>) {
+    (message(error), told(error).hint)
 }
 
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -126,7 +137,8 @@ fn told(error: &anyhow::Error) -> Told {
     Told { code, hint: hint.map(str::to_owned), exit: exit_code(code) }
 }
 
-fn exit_code(code: &str) -> u8 {
+/// The exit code that belongs to an error's code.
+pub fn exit_code(code: &str) -> u8 {
     match code {
         "run_not_found" | "wait_not_found" | "key_not_found" | "unknown_query" => NOT_FOUND,
         "server_unreachable" | "not_ready" => UNREACHABLE,

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use onward_core::event::RunPaused;
 use onward_core::run::Wait;
+use onward_core::task::Task;
 use onward_core::view::RunView;
-use onward_core::{Failure, Index, Name, Payload, Record, RunHead, RunKey};
-use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, WaitQuery};
+use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
+use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, TaskQuery, WaitQuery};
 use tokio::sync::broadcast;
 
 use crate::watch::{OutcomeWatch, RunWatch};
-use crate::{CallId, Decide, Emitted, Runtime, RuntimeError, SendSignal, StartRun, WhyPending};
+use crate::{CallId, Decide, Emitted, Runtime, RuntimeError, SendSignal, StartRun, WhyPending, WorkerInfo};
 
 /// How many records are read at a time.
 const PAGE: usize = 1_000;
@@ -82,6 +83,8 @@ pub trait Door: Send + Sync {
     fn list_approvals(&self, query: WaitQuery) -> DoorFuture<'_, Vec<Wait>>;
     fn decide_approval(&self, call: CallId, decide: Decide) -> DoorFuture<'_, Appended>;
     fn resolve_promise(&self, call: CallId, result: Result<Payload, Failure>, resolution_id: String) -> DoorFuture<'_, Appended>;
+    fn list_workers(&self, namespace: Namespace) -> DoorFuture<'_, Vec<WorkerInfo>>;
+    fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>>;
 }
 
 /// The log of one generation, at least up to where its head says it ends.
@@ -204,5 +207,13 @@ impl Door for Runtime {
 
     fn resolve_promise(&self, call: CallId, result: Result<Payload, Failure>, resolution_id: String) -> DoorFuture<'_, Appended> {
         Box::pin(async move { Runtime::resolve_promise(self, &call, result, &resolution_id).await })
+    }
+
+    fn list_workers(&self, namespace: Namespace) -> DoorFuture<'_, Vec<WorkerInfo>> {
+        Box::pin(async move { Ok(Runtime::list_workers(self, &namespace)) })
+    }
+
+    fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>> {
+        Box::pin(Runtime::list_quarantined(self, query))
     }
 }

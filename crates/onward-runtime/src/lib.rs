@@ -14,6 +14,7 @@ mod courier;
 mod door;
 mod emits;
 mod error;
+mod external;
 mod held;
 mod housekeeping;
 mod hub;
@@ -23,6 +24,8 @@ mod port;
 mod query;
 mod question;
 mod reading;
+mod replays;
+mod roster;
 mod session;
 mod supply;
 mod update;
@@ -40,12 +43,14 @@ pub use call_id::CallId;
 pub use door::{Changes, Door, DoorFuture, Outcome};
 pub use emits::Emitted;
 pub use error::RuntimeError;
+pub use external::{AppendExternal, AppendedExternal, ExternalRun};
 pub use housekeeping::{Did, Tick};
 pub use inbox::Inbox;
 pub use link::{Link, LinkFuture, Question};
 pub use port::WorkerPort;
 pub use question::Decide;
 pub use reading::WhyPending;
+pub use roster::WorkerInfo;
 pub use update::UpdateWatch;
 pub use verbs::{SendSignal, StartRun};
 pub use watch::{OutcomeWatch, RunWatch};
@@ -107,6 +112,11 @@ impl Runtime {
 
     pub fn options(&self) -> &Options {
         &self.shared.options
+    }
+
+    /// How many logs the workers of this runtime have replayed and found in agreement with their code, since it began.
+    pub fn replays_ok(&self) -> u64 {
+        self.hub().replays.count()
     }
 
     pub(crate) fn hub(&self) -> &Arc<Hub> {

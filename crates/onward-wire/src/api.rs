@@ -1,7 +1,8 @@
 //! What callers ask about runs, one message per verb.
 
 use onward_core::run::Wait;
-use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey, Status, Timestamp, message};
+use onward_core::task::Task;
+use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey, Status, Timestamp, WorkerId, message};
 
 use crate::Problem;
 use crate::grpc::service;
@@ -32,6 +33,10 @@ service! {
         ListApprovals: WaitsRequest => WaitsReply,
         DecideApproval: DecideRequest => AppendReply,
         ResolvePromise: ResolveRequest => AppendReply,
+        /// The workers of a namespace.
+        ListWorkers: NamespaceRequest => WorkersReply,
+        /// Tasks that worker after worker vanished over.
+        ListQuarantined: WaitsRequest => TasksReply,
     }
 }
 
@@ -285,5 +290,48 @@ message! {
         3 => result: Result<Payload, Failure>,
         /// The same id again is the same answer; another one has lost.
         4 => resolution_id: String,
+    }
+}
+
+message! {
+    pub struct NamespaceRequest {
+        1 => namespace: Namespace,
+    }
+}
+
+message! {
+    pub struct WorkersReply {
+        1 => workers: Vec<WorkerLine>,
+    }
+}
+
+message! {
+    /// A worker as others see it.
+    pub struct WorkerLine {
+        1 => id: WorkerId,
+        2 => kinds: Vec<KnownKind>,
+        3 => task_kinds: Vec<Name>,
+        /// The queues it works on besides the default one.
+        4 => queues: Vec<Name>,
+        /// It works on the default queue too.
+        5 => default_queue: bool,
+        6 => runs: u64,
+        7 => runs_max: u64,
+        /// Absent for a worker in the server's own process.
+        8 => heard_at: Option<Timestamp>,
+    }
+}
+
+message! {
+    /// A workflow and a version that a worker has code for.
+    pub struct KnownKind {
+        1 => kind: Name,
+        2 => version: Option<Name>,
+    }
+}
+
+message! {
+    pub struct TasksReply {
+        1 => tasks: Vec<Task>,
     }
 }

@@ -39,7 +39,7 @@ pub use onward_core::{Failure, Index, Log, Payload, Record, Status, Timestamp};
 pub use onward_runtime::{CallId, Decide, Emitted, WhyPending};
 pub use onward_store::{Appended, DeletedRun, RunQuery};
 #[cfg(feature = "remote")]
-pub use remote::connect_door;
+pub use remote::{HttpAnswer, HttpDoor, connect_door, connect_http};
 pub use task::TaskCtx;
 pub use worker::ReplayCheck;
 

@@ -58,6 +58,8 @@ pub static KEYS: &[Key] = &[
     key("server.listen", "the address of `onward server`").default(|| format!("127.0.0.1:{}", crate::serving::PORT)),
     key("server.store", "the store of `onward server`: `embedded:DIR` or `memory:`"),
     key("server.keys", "the file with the keys that a server lets in").path(),
+    key("tls_cert", "the certificate of `onward server` with its chain, PEM").path(),
+    key("tls_key", "the certificate's private key, PEM").path(),
     key("log.format", "`pretty` or `json`"),
     key("log.level", "`error`, `warn`, `info` or `debug`").default(|| "info".to_owned()),
     key("limits.connections_max", "connections at a time").default(|| Limits::default().connections_max.to_string()),

@@ -11,8 +11,8 @@ use crate::kit::{onward, ran, run, steady};
 /// A server in a process of its own; killed if a test leaves it.
 pub struct Served {
     pub child: Child,
-    pub address: String,
     pub url: String,
+    pub address: String,
 }
 
 impl Drop for Served {
@@ -34,8 +34,8 @@ pub fn serve(command: &mut Command) -> Served {
     }
     let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
     let url = ready["url"].as_str().unwrap().to_owned();
-    let address = url.strip_prefix("http://").unwrap().to_owned();
-    Served { child, address, url }
+    let address = url.split_once("://").unwrap().1.to_owned();
+    Served { child, url, address }
 }
 
 pub fn dev(directory: &Path) -> Served {

@@ -2,14 +2,18 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod check;
+mod api;
 mod completions;
 mod config;
 mod crash;
 mod demo;
 mod dev;
+mod doctor;
 mod json;
 mod keys;
 mod kit;
 mod mistakes;
 mod over;
+mod replay;
+mod tls;
 mod verbs;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use onward_core::RunKey;
 use onward_core::event::{PauseReason, RunPaused};
-use onward_runtime::{CallId, Decide, RuntimeError, SendSignal, StartRun};
-use onward_store::{Appended, DeletedQuery, RunQuery, StoreError, WaitQuery, payloads};
+use onward_runtime::{CallId, Decide, RuntimeError, SendSignal, StartRun, WorkerInfo};
+use onward_store::{Appended, DeletedQuery, RunQuery, StoreError, TaskQuery, WaitQuery, payloads};
 use onward_wire::api;
 use tonic::Status;
 
@@ -186,4 +186,21 @@ pub(super) async fn resolve_promise(server: Server, asker: Asker, request: api::
     let api::ResolveRequest { namespace: _, promise, result, resolution_id } = request;
     let call = CallId::parse(&asker.namespace, &promise).map_err(told)?;
     server.runtime().resolve_promise(&call, result, &resolution_id).await.map(appended).map_err(told)
+}
+
+pub(super) async fn list_workers(server: Server, asker: Asker, _: api::NamespaceRequest) -> Answer<api::WorkersReply> {
+    let line = |worker: WorkerInfo| {
+        let WorkerInfo { id, kinds, task_kinds, queues, runs, runs_max, heard_at } = worker;
+        let kinds = kinds.into_iter().map(|(kind, version)| api::KnownKind { kind, version }).collect();
+        let default_queue = queues.contains(&None);
+        let queues = queues.into_iter().flatten().collect();
+        api::WorkerLine { id, kinds, task_kinds, queues, default_queue, runs, runs_max, heard_at }
+    };
+    Ok(api::WorkersReply { workers: server.runtime().list_workers(&asker.namespace).into_iter().map(line).collect() })
+}
+
+pub(super) async fn list_quarantined(server: Server, asker: Asker, request: api::WaitsRequest) -> Answer<api::TasksReply> {
+    let run = request.run.map(|run| own(&asker, run)).transpose()?;
+    let query = TaskQuery { namespace: asker.namespace, run, limit: request.limit as usize, state: None };
+    Ok(api::TasksReply { tasks: server.runtime().list_quarantined(query).await.map_err(told)? })
 }

@@ -10,12 +10,15 @@ use onward_wire::api::{AwaitFrame, EmittedValue, EndsFrame, RunRequest};
 use onward_wire::grpc::{Method, NAMESPACE, Wire};
 use onward_wire::worker::{ServerFrames, WorkerFrames};
 use tonic::Streaming;
+use tonic::body::Body;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::tokio_stream::Stream;
+use tonic::codegen::{Service, http};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
 
 use super::problem::{from_status, unreachable};
+use super::trust::Trust;
 use crate::Error;
 
 /// The largest message that a server takes: some payloads of the largest size, and room around them.
@@ -42,12 +45,14 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// Connects when it is first used, and again whenever the connection is lost.
-    pub fn new(url: &str, namespace: &Namespace, key: Option<&ApiKey>) -> Result<Channel, Error> {
+    pub fn new(url: &str, namespace: &Namespace, key: Option<&ApiKey>, trust: &Trust) -> Result<Channel, Error> {
         let wrong = |why: String| Error::ServerUrl { url: url.to_owned(), why };
         let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| wrong(error.to_string()))?;
-        if !matches!(endpoint.uri().scheme_str(), Some("http" | "https")) {
-            return Err(wrong("it has to begin with http:// or https://".to_owned()));
-        }
+        let endpoint = match endpoint.uri().scheme_str() {
+            Some("http") => endpoint,
+            Some("https") => trust.apply(endpoint).map_err(wrong)?,
+            _ => return Err(wrong("it has to begin with http:// or https://".to_owned())),
+        };
         let endpoint = endpoint
             .connect_timeout(CONNECT_TIMEOUT)
             .http2_keep_alive_interval(PING_PAUSE)
@@ -102,6 +107,19 @@ impl Channel {
         let path = PathAndQuery::from_static(onward_wire::grpc::AWAIT_ENDS);
         let reply = grpc.streaming(self.request(frames), path, Wire::<AwaitFrame, EndsFrame>::default()).await;
         reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))
+    }
+
+    /// Sends a plain HTTP request.
+    pub async fn send(&self, request: http::Request<Body>) -> Result<http::Response<Body>, RuntimeError> {
+        let mut inner = self.inner.clone();
+        let failed = |error: tonic::transport::Error| self.unreachable(&sentence(&error.to_string(), error.source()));
+        std::future::poll_fn(|cx| inner.poll_ready(cx)).await.map_err(failed)?;
+        inner.call(request).await.map_err(failed)
+    }
+
+    /// What goes along with every request.
+    pub fn headers(&self) -> http::HeaderMap {
+        self.request(()).into_parts().0.into_headers()
     }
 
     /// A message with what goes along with every one.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use onward_core::event::RunPaused;
 use onward_core::run::Wait;
-use onward_core::{Failure, Index, Name, Payload, Record, RunHead, RunKey};
+use onward_core::task::Task;
+use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
-    CallId, Changes, Decide, Door, DoorFuture, Emitted, Outcome, RuntimeError, SendSignal, StartRun, WhyPending,
+    CallId, Changes, Decide, Door, DoorFuture, Emitted, Outcome, RuntimeError, SendSignal, StartRun, WhyPending, WorkerInfo,
 };
-use onward_store::{Appended, Consequence, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, WaitQuery};
+use onward_store::{Appended, Consequence, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, TaskQuery, WaitQuery};
 use onward_wire::api;
 use tokio::sync::broadcast;
 
@@ -270,4 +271,26 @@ impl Door for RemoteDoor {
             self.channel.call::<api::ResolvePromise>(request).await.map(appended)
         })
     }
+
+    fn list_workers(&self, namespace: Namespace) -> DoorFuture<'_, Vec<WorkerInfo>> {
+        Box::pin(async move {
+            let reply = self.channel.call::<api::ListWorkers>(api::NamespaceRequest { namespace }).await?;
+            Ok(reply.workers.into_iter().map(worker).collect())
+        })
+    }
+
+    fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>> {
+        Box::pin(async move {
+            let limit = u32::try_from(query.limit).unwrap_or(u32::MAX);
+            let request = api::WaitsRequest { namespace: query.namespace, run: query.run, limit };
+            Ok(self.channel.call::<api::ListQuarantined>(request).await?.tasks)
+        })
+    }
+}
+
+fn worker(line: api::WorkerLine) -> WorkerInfo {
+    let api::WorkerLine { id, kinds, task_kinds, queues, default_queue, runs, runs_max, heard_at } = line;
+    let kinds = kinds.into_iter().map(|api::KnownKind { kind, version }| (kind, version)).collect();
+    let queues = default_queue.then_some(None).into_iter().chain(queues.into_iter().map(Some)).collect();
+    WorkerInfo { id, kinds, task_kinds, queues, runs, runs_max, heard_at }
 }

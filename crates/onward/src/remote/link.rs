@@ -64,15 +64,18 @@ impl RemoteLink {
         let came = self.shared.greeted.notified();
         let mut came = std::pin::pin!(came);
         came.as_mut().enable();
-        let answer = |greeting: &mut Greeting| match std::mem::replace(greeting, Greeting::Welcomed) {
-            Greeting::Awaited => Err(unreachable(format!("no server answers at {url}"))),
-            Greeting::Welcomed => Ok(()),
-            Greeting::Refused(error) => Err(error),
-        };
         if matches!(self.shared.lock().greeting, Greeting::Awaited) {
             drop(tokio::time::timeout(WELCOME_MAX, came).await);
         }
-        answer(&mut self.shared.lock().greeting)
+        let mut state = self.shared.lock();
+        match std::mem::replace(&mut state.greeting, Greeting::Welcomed) {
+            Greeting::Awaited => {
+                let why = state.trouble.take();
+                Err(unreachable(why.unwrap_or_else(|| format!("no server answers at {url}"))))
+            }
+            Greeting::Welcomed => Ok(()),
+            Greeting::Refused(error) => Err(error),
+        }
     }
 }
 

@@ -7,8 +7,10 @@
 mod channel;
 mod door;
 mod ends;
+mod http;
 mod link;
 mod problem;
+mod trust;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +23,9 @@ use crate::Error;
 
 pub(crate) use channel::Channel;
 pub(crate) use door::RemoteDoor;
+pub use http::{HttpAnswer, HttpDoor, connect_http};
 pub(crate) use link::RemoteLink;
+pub(crate) use trust::Trust;
 
 /// How long to wait before a question is asked again that did not get through.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
@@ -30,7 +34,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 ///
 /// A call fails at once when the server cannot be reached; only waiting goes on until it is back.
 pub fn connect_door(url: &str, namespace: &Namespace, key: Option<&str>) -> Result<Arc<dyn Door>, Error> {
-    let channel = Channel::new(url, namespace, parse_key(key)?.as_ref())?;
+    let channel = Channel::new(url, namespace, parse_key(key)?.as_ref(), &Trust::default())?;
     Ok(Arc::new(RemoteDoor::new(channel)))
 }
 

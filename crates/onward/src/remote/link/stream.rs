@@ -87,7 +87,9 @@ async fn converse(channel: &Channel, shared: &Arc<Shared>) -> bool {
             Ok(incoming) => incoming,
             Err(error) => {
                 // A server that refuses says so at once; one that is not there may come.
-                if error.consequence() != Consequence::Retry {
+                if error.consequence() == Consequence::Retry {
+                    shared.lock().trouble = Some(error.to_string());
+                } else {
                     shared.greet(Greeting::Refused(error));
                 }
                 return None;
