@@ -35,8 +35,17 @@ pub(crate) struct RunCell {
 
 /// Answers steps in place of their closures.
 pub(crate) trait StepScript: Send + Sync {
-    fn answer(&self, name: &Name, attempt: u32) -> Option<Result<Payload, Failure>>;
-    fn ran(&self, name: &Name, attempt: u32);
+    /// What the attempt comes to; `None` lets the closure run.
+    fn answer(&self, asked: &StepAttempt<'_>) -> Option<Result<Payload, Failure>>;
+    fn ran(&self, name: &Name);
+}
+
+/// An attempt of a step that is about to start.
+pub(crate) struct StepAttempt<'a> {
+    pub name: &'a Name,
+    pub generation: u32,
+    pub place: &'a Place,
+    pub attempt: u32,
 }
 
 pub(crate) struct State {

@@ -25,6 +25,6 @@ mod steps;
 mod world;
 
 pub use outcome::Outcome;
-pub use replay::replay;
+pub use replay::Replay;
 pub use script::Script;
 pub use world::World;

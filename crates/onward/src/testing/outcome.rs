@@ -15,6 +15,7 @@ pub struct Outcome {
     pub(super) logs: Vec<Log>,
     pub(super) elapsed: Duration,
     pub(super) steps_run: Vec<String>,
+    pub(super) steps_scripted: Vec<String>,
     pub(super) waits_for: Vec<String>,
 }
 
@@ -100,8 +101,14 @@ impl Outcome {
         self.elapsed
     }
 
-    /// The steps whose closures really ran, in order, each as often as it ran.
+    /// The steps whose closures ran, in order, each as often as it ran; what the script answered is not among them.
     pub fn steps_run(&self) -> &[String] {
         &self.steps_run
+    }
+
+    /// The steps that the script answered instead, in order, each as often as it was asked: once more for an attempt that a crash cut
+    /// off.
+    pub fn steps_scripted(&self) -> &[String] {
+        &self.steps_scripted
     }
 }

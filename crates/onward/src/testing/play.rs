@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use onward_core::engine::Fault;
-use onward_core::event::{ApprovalDecided, ChildCompleted, ChildFailed, PromiseResolved, TaskCompleted, TaskFailed};
+use onward_core::event::{ApprovalDecided, ChildCompleted, ChildFailed, PromiseResolved};
 use onward_core::run::{Delivery, Input, Wait, WaitKind};
-use onward_core::{Event, Name, Place, Timestamp};
+use onward_core::task::{Task, TaskFate, TaskReport};
+use onward_core::{Event, Name, Place, Timestamp, WorkerId};
 
 use super::background;
 use super::chooser::{Choice, Chooser};
@@ -16,41 +17,59 @@ use super::world::World;
 /// How many events one run may have before a script takes it for endless.
 const EVENTS_MAX: u64 = 1_000_000;
 
+/// How long the worker of a script may be silent. It never is: an attempt takes no time.
+const LEASE: Duration = Duration::from_secs(30);
+
 /// Something that could happen now.
 enum Happening {
     Timeline,
     Timer(Place),
-    Task(Place),
+    /// A worker tries the task.
+    TaskAttempt(Place),
+    /// A timeout of the task is over.
+    TaskDue(Place),
     Child(usize),
     Wait(Place),
 }
 
 /// One run of a script.
 pub(super) struct Play<'a> {
-    pub script: &'a Script,
-    pub world: World,
-    pub timeline: VecDeque<(Duration, Event)>,
-    pub started: Timestamp,
+    script: &'a Script,
+    world: World,
+    timeline: VecDeque<(Duration, Event)>,
+    started: Timestamp,
     /// How many approvals of a name were decided.
-    pub decided: BTreeMap<Name, usize>,
+    decided: BTreeMap<Name, usize>,
+    /// Who works on the script's tasks.
+    worker: WorkerId,
 }
 
-impl Play<'_> {
+impl<'a> Play<'a> {
+    pub fn new(script: &'a Script, world: World) -> Play<'a> {
+        let mut timeline = script.timeline.clone();
+        timeline.sort_by_key(|(after, _)| *after);
+        let (timeline, started) = (timeline.into(), world.now());
+        let worker = WorkerId::new("script").expect("a constant name");
+        Play { script, world, timeline, started, decided: BTreeMap::new(), worker }
+    }
+
+    /// Plays to the end, or until nothing can happen any more.
     #[track_caller]
-    pub fn play_out(&mut self, chooser: &mut dyn Chooser) {
+    pub fn play_out(mut self, chooser: &mut dyn Chooser) -> World {
         while self.timeline.front().is_some_and(|(after, _)| after.is_zero()) {
             self.next_of_timeline();
         }
         loop {
             self.work(chooser);
             if self.world.status().is_closed() || self.world.generation() >= self.script.generations_max {
-                return;
+                return self.world;
             }
             let mut happenings = self.happenings();
             if happenings.is_empty() {
-                return;
+                return self.world;
             }
-            let chosen = happenings.swap_remove(chooser.pick(happenings.len()));
+            let (at, chosen) = happenings.swap_remove(chooser.pick(happenings.len()));
+            self.wait_until(at);
             self.happen(chosen);
         }
     }
@@ -87,32 +106,36 @@ impl Play<'_> {
         }
     }
 
-    /// What could happen now: everything that answers the code, and the earliest of what time brings.
-    fn happenings(&self) -> Vec<Happening> {
-        let script = self.script;
-        let mut happenings: Vec<Happening> = Vec::new();
-        let tasks = self.world.tasks.iter().filter(|(_, task)| script.tasks.contains_key(&task.kind));
-        happenings.extend(tasks.map(|(place, _)| Happening::Task(place.clone())));
-        let answers: Vec<(Timestamp, Place)> =
-            self.world.waits.values().filter_map(|wait| Some((self.answered_at(wait)?, wait.place.clone()))).collect();
-        let now = self.world.now();
-        happenings.extend(answers.iter().filter(|(at, _)| *at <= now).map(|(_, place)| Happening::Wait(place.clone())));
-        for (position, delivery) in self.world.sent.iter().enumerate() {
+    /// What could happen now: everything that is due, or else the earliest of what time brings.
+    fn happenings(&self) -> Vec<(Timestamp, Happening)> {
+        let mut ahead = self.ahead();
+        // Stable: of what is due at the same time, what is not work goes first, for work takes time.
+        ahead.sort_by_key(|(at, _)| *at);
+        let due = ahead.iter().take_while(|(at, _)| *at <= self.world.now()).count();
+        ahead.truncate(due.max(1));
+        ahead
+    }
+
+    /// Everything that will happen if nothing else does, with its time.
+    fn ahead(&self) -> Vec<(Timestamp, Happening)> {
+        let (script, world) = (self.script, &self.world);
+        let mut ahead: Vec<(Timestamp, Happening)> = Vec::new();
+        ahead.extend(self.timeline.front().map(|(after, _)| (self.started.after(*after), Happening::Timeline)));
+        let answer = |wait: &Wait| Some((self.answered_at(wait)?, Happening::Wait(wait.place.clone())));
+        ahead.extend(world.waits.values().filter_map(answer));
+        ahead.extend(world.due_timers().map(|(place, due)| (due, Happening::Timer(place.clone()))));
+        let due = |(place, task): (&Place, &Task)| Some((task.due_at()?, Happening::TaskDue(place.clone())));
+        ahead.extend(world.tasks.iter().filter_map(due));
+        let scripted = world.tasks.iter().filter(|(_, task)| script.tasks.contains_key(&task.kind));
+        ahead.extend(scripted.map(|(place, task)| (task.visible_at, Happening::TaskAttempt(place.clone()))));
+        for (position, delivery) in world.sent.iter().enumerate() {
             if let Delivery::Start(run) = delivery
                 && script.children.contains_key(&run.started.kind)
             {
-                happenings.push(Happening::Child(position));
+                ahead.push((world.now(), Happening::Child(position)));
             }
         }
-        if !happenings.is_empty() {
-            return happenings;
-        }
-        // Nothing answers by itself: time passes to whatever it brings first.
-        let mut next: Vec<(Timestamp, Happening)> = Vec::new();
-        next.extend(self.timeline.front().map(|(after, _)| (self.started.after(*after), Happening::Timeline)));
-        next.extend(answers.into_iter().map(|(at, place)| (at, Happening::Wait(place))));
-        next.extend(self.world.next_timer().map(|(place, due)| (due, Happening::Timer(place))));
-        next.into_iter().min_by_key(|(at, _)| *at).map(|(_, happening)| happening).into_iter().collect()
+        ahead
     }
 
     /// When the script answers an approval or promise, if it does.
@@ -133,15 +156,15 @@ impl Play<'_> {
         match happening {
             Happening::Timeline => self.next_of_timeline(),
             Happening::Timer(place) => self.world.fire_timer(&place),
-            Happening::Task(place) => self.finish_task(&place),
+            Happening::TaskAttempt(place) => self.try_task(&place),
+            Happening::TaskDue(place) => self.expire_task(&place),
             Happening::Child(position) => self.finish_child(position),
             Happening::Wait(place) => self.answer(&place),
         }
     }
 
     fn next_of_timeline(&mut self) {
-        let Some((after, event)) = self.timeline.pop_front() else { return };
-        self.wait_until(self.started.after(after));
+        let Some((_, event)) = self.timeline.pop_front() else { return };
         // A script may outlive the run it is about.
         drop(self.world.append(match event {
             Event::SignalReceived(signal) => Input::signal(signal),
@@ -154,29 +177,38 @@ impl Play<'_> {
         self.world.advance_time(at.since(self.world.now()));
     }
 
-    fn finish_task(&mut self, place: &Place) {
-        let Some(mut task) = self.world.tasks.remove(place) else { return };
+    /// A worker takes the task and tries it once.
+    fn try_task(&mut self, place: &Place) {
+        let now = self.world.now();
+        let Some(task) = self.world.tasks.get_mut(place) else { return };
         let Some(answer) = self.script.tasks.get(&task.kind) else { return };
-        let event = match answer(&task.input) {
-            Ok(output) => TaskCompleted { place: place.clone(), output, attempts: task.attempt }.into(),
-            Err(failure) => match task.options.retry.next_attempt(task.attempt, &failure, self.world.now()) {
-                Some(at) => {
-                    self.wait_until(at);
-                    task.attempt += 1;
-                    self.world.tasks.insert(place.clone(), task);
-                    return;
-                }
-                None => TaskFailed { place: place.clone(), failure, attempts: task.attempt }.into(),
-            },
+        task.claim(&self.worker, LEASE, now);
+        let report = match answer(&task.input, task.attempt) {
+            Ok(output) => TaskReport::Completed(output),
+            Err(failure) => TaskReport::Failed(failure),
         };
-        self.input(event);
+        let fate = task.report(task.claim, report, LEASE, now).expect("the attempt was begun just now");
+        self.settle_task(place, fate);
+    }
+
+    fn expire_task(&mut self, place: &Place) {
+        let now = self.world.now();
+        let Some(fate) = self.world.tasks.get_mut(place).map(|task| task.expire(now)) else { return };
+        self.settle_task(place, fate);
+    }
+
+    fn settle_task(&mut self, place: &Place, fate: TaskFate) {
+        if let TaskFate::Ended(event) = fate {
+            self.world.tasks.remove(place);
+            self.input(*event);
+        }
     }
 
     fn finish_child(&mut self, position: usize) {
         let Delivery::Start(run) = self.world.sent.remove(position) else { return };
         let (Some(answer), Some(parent)) = (self.script.children.get(&run.started.kind), run.started.parent) else { return };
         let place = parent.place;
-        self.input(match answer(&run.started.input) {
+        self.input(match answer(&run.started.input, 1) {
             Ok(output) => ChildCompleted { place, output }.into(),
             Err(failure) => ChildFailed { place, failure }.into(),
         });
@@ -185,7 +217,6 @@ impl Play<'_> {
     fn answer(&mut self, place: &Place) {
         let Some(wait) = self.world.waits.get(place).cloned() else { return };
         let place = place.clone();
-        self.wait_until(self.answered_at(&wait).unwrap_or_default());
         match wait.kind {
             WaitKind::Approval => {
                 let Some(Decided { approved, feedback, .. }) = self.decision(&wait.name).cloned() else { return };

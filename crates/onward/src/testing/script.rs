@@ -1,12 +1,12 @@
 //! A workflow with everything around it scripted: what steps and tasks return, which signals come when, who approves.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use onward_core::event::{CancelRequested, SignalReceived, UpdateReceived};
-use onward_core::{Event, Failure, Log, Name, Payload};
+use onward_core::{Event, Failure, Log, Name, Payload, RunId, RunKey};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -15,26 +15,28 @@ use super::chooser::{Always, Choice, Chooser, CrashAt, Random};
 use super::outcome::Outcome;
 use super::play::Play;
 use super::steps::Steps;
-use super::world::World;
+use super::world::{World, default_key};
 use crate::Result;
 use crate::code::{Handler, Shared};
 use crate::ctx::Ctx;
 use crate::registry::{Registry, erase_workflow};
 
-type Responder = Arc<dyn Fn(&Payload) -> Result<Payload> + Send + Sync>;
+/// What a task or child of a kind comes to, from its input and the number of the attempt.
+pub(super) type Responder = Arc<dyn Fn(&Payload, u32) -> Result<Payload> + Send + Sync>;
 
 /// A workflow and the world around it. Runs as often as you like, each time from the start.
 #[derive(Clone)]
 pub struct Script {
+    key: RunKey,
     handler: Handler,
     input: Payload,
     registry: Registry,
-    steps: BTreeMap<Name, VecDeque<Result<Payload>>>,
+    steps: BTreeMap<Name, Vec<Result<Payload>>>,
     pub(super) tasks: BTreeMap<Name, Responder>,
     pub(super) children: BTreeMap<Name, Responder>,
     pub(super) approvals: BTreeMap<Name, Vec<Decided>>,
     pub(super) promises: BTreeMap<Name, Result<Payload>>,
-    timeline: Vec<(Duration, Event)>,
+    pub(super) timeline: Vec<(Duration, Event)>,
     updates: usize,
     pub(super) generations_max: u32,
     shadow: bool,
@@ -71,6 +73,7 @@ impl Script {
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
         Script {
+            key: default_key(),
             handler: erase_workflow(workflow),
             input: json(input),
             registry: Registry::default(),
@@ -87,25 +90,42 @@ impl Script {
         }
     }
 
+    /// The id of the run; `test` otherwise. The ids of its children, approvals and promises derive from it.
+    pub fn id(mut self, run: &str) -> Script {
+        self.key.id = RunId::new(run).expect("a test's run id is a name");
+        self
+    }
+
     /// A dependency, as for the real builder.
     pub fn dep<T: std::any::Any + Send + Sync>(mut self, dep: T) -> Script {
         self.registry.dep(dep);
         self
     }
 
-    /// What the step returns instead of running; several calls script several attempts, and the last one stands.
+    /// What the step returns instead of running; several calls script several attempts of steps of this name, and the last one stands.
+    /// An attempt that a crash cut off gets its answer again.
     pub fn step(mut self, step: &str, value: &(impl Serialize + ?Sized)) -> Script {
-        self.steps.entry(name(step)).or_default().push_back(Ok(json(value)));
+        self.steps.entry(name(step)).or_default().push(Ok(json(value)));
         self
     }
 
     pub fn step_fails(mut self, step: &str, failure: Failure) -> Script {
-        self.steps.entry(name(step)).or_default().push_back(Err(failure));
+        self.steps.entry(name(step)).or_default().push(Err(failure));
         self
     }
 
-    /// What tasks of a kind return, from their input.
-    pub fn task<I, O>(mut self, kind: &str, answer: impl Fn(I) -> Result<O> + Send + Sync + 'static) -> Script
+    /// What tasks of a kind return, from their input. Tasks of kinds that are not scripted wait for a worker that never comes.
+    pub fn task<I, O>(self, kind: &str, answer: impl Fn(I) -> Result<O> + Send + Sync + 'static) -> Script
+    where
+        I: DeserializeOwned,
+        O: Serialize,
+    {
+        self.task_with(kind, move |input, _| answer(input))
+    }
+
+    /// Like [`Script::task`], with the number of the attempt: 1, 2, … A script runs many times, so what differs between attempts must
+    /// follow from the number and not from a counter of the test's own.
+    pub fn task_with<I, O>(mut self, kind: &str, answer: impl Fn(I, u32) -> Result<O> + Send + Sync + 'static) -> Script
     where
         I: DeserializeOwned,
         O: Serialize,
@@ -120,7 +140,7 @@ impl Script {
         I: DeserializeOwned,
         O: Serialize,
     {
-        self.children.insert(name(kind), responder(answer));
+        self.children.insert(name(kind), responder(move |input, _| answer(input)));
         self
     }
 
@@ -263,37 +283,35 @@ impl Script {
 
     #[track_caller]
     fn play(&self, chooser: &mut dyn Chooser, seed: u64) -> Outcome {
-        let steps = Arc::new(Steps { answers: Mutex::new(self.steps.clone()), ran: Mutex::default() });
+        let steps = Arc::new(Steps::new(self.steps.clone()));
         let runtime = Some(self.background.get_or_init(Background::start).handle());
         let shared =
             Shared { deps: Arc::new(self.registry.deps.clone()), script: Some(steps.clone()), runtime, ..Shared::default() };
-        let world = World::with_handler(self.handler.clone(), self.input.clone(), shared, seed).waking(background::waker());
+        let world = World::with_handler(self.key.clone(), self.handler.clone(), self.input.clone(), shared, seed)
+            .waking(background::waker());
         let world = if self.shadow { world } else { world.without_shadow_replay() };
         let started = world.now();
-        let mut timeline = self.timeline.clone();
-        timeline.sort_by_key(|(after, _)| *after);
-        let mut play = Play { script: self, world, timeline: timeline.into(), started, decided: BTreeMap::new() };
-        play.play_out(chooser);
-        let Play { world, .. } = play;
-        let steps_run = steps.ran.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let world = Play::new(self, world).play_out(chooser);
+        let seen = std::mem::take(&mut *steps.seen());
         Outcome {
             result: world.outcome(),
             elapsed: world.now().since(started),
             waits_for: world.open_calls(),
             logs: world.into_logs(),
-            steps_run,
+            steps_run: seen.ran,
+            steps_scripted: seen.scripted,
         }
     }
 }
 
-fn responder<I, O>(answer: impl Fn(I) -> Result<O> + Send + Sync + 'static) -> Responder
+fn responder<I, O>(answer: impl Fn(I, u32) -> Result<O> + Send + Sync + 'static) -> Responder
 where
     I: DeserializeOwned,
     O: Serialize,
 {
-    Arc::new(move |input| {
-        let output = answer(input.read().map_err(|error| Failure::fatal(format!("the script cannot read the input: {error}")))?)?;
-        Ok(json(&output))
+    Arc::new(move |input, attempt| {
+        let input = input.read().map_err(|error| Failure::fatal(format!("the script cannot read the input: {error}")))?;
+        Ok(json(&answer(input, attempt)?))
     })
 }
 
