@@ -321,6 +321,7 @@ fn start_worker(link: Arc<dyn Link>, registry: Registry, options: WorkerOptions)
     let emits = link.clone();
     let shared = Shared {
         deps: Arc::new(registry.deps.clone()),
+        payload_bytes_max: link.payload_bytes_max(),
         runtime: Some(tokio::runtime::Handle::current()),
         script: None,
         emitter: Some(Arc::new(move |key, emitted| emits.emit(key, emitted))),

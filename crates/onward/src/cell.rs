@@ -27,6 +27,8 @@ const READS: &[&str] = &["state", "now", "is_canceled"];
 pub(crate) struct RunCell {
     state: Mutex<State>,
     pub deps: Arc<Deps>,
+    /// The largest payload that can be recorded.
+    pub payload_bytes_max: usize,
     pub runtime: Option<tokio::runtime::Handle>,
     /// Scripted step results in tests, asked before a closure runs.
     pub script: Option<Arc<dyn StepScript>>,
@@ -79,6 +81,7 @@ impl RunCell {
         RunCell {
             state: Mutex::new(state),
             deps: shared.deps.clone(),
+            payload_bytes_max: shared.payload_bytes_max,
             runtime: shared.runtime.clone(),
             script: shared.script.clone(),
             emitter: shared.emitter.clone(),

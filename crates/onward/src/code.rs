@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use onward_core::engine::{Advance, Draft, Fault};
 use onward_core::event::UpdateReceived;
 use onward_core::log::CommitHeader;
-use onward_core::{Event, Failure, Index, Name, Payload, Record, RunKey, Timestamp};
+use onward_core::{Event, Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp};
 
 use crate::cell::{Answerer, Deps, Emitter, RunCell, StepScript};
 use crate::ctx::Ctx;
@@ -22,12 +22,21 @@ pub(crate) type RunFuture = Pin<Box<dyn Future<Output = Result<Payload, Failure>
 pub(crate) type Handler = Arc<dyn Fn(Ctx, Payload) -> Result<RunFuture, Failure> + Send + Sync>;
 
 /// What all runs of a worker share.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Shared {
     pub deps: Arc<Deps>,
+    /// The largest payload that can be recorded.
+    pub payload_bytes_max: usize,
     pub runtime: Option<tokio::runtime::Handle>,
     pub script: Option<Arc<dyn StepScript>>,
     pub emitter: Option<Emitter>,
+}
+
+impl Default for Shared {
+    fn default() -> Shared {
+        let payload_bytes_max = onward_store::PAYLOAD_BYTES_MAX;
+        Shared { deps: Arc::default(), payload_bytes_max, runtime: None, script: None, emitter: None }
+    }
 }
 
 /// What the driver has to do.
@@ -167,6 +176,11 @@ impl Code {
 
     pub fn set_strict(&mut self) {
         self.cell.lock().engine.set_strict();
+    }
+
+    /// The store cannot take the result in flight of the step at `place`.
+    pub fn fail_reported(&mut self, place: &Place, failure: Failure) {
+        self.cell.lock().engine.fail_reported(place, failure);
     }
 
     /// The events of the commit in flight.

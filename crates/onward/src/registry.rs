@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::Result;
 use crate::cell::Deps;
 use crate::code::Handler;
-use crate::ctx::{Ctx, compensate, payload_or_failure};
+use crate::ctx::{Ctx, compensate, payload_or_failure, small};
 use crate::task::TaskCtx;
 
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Result<Payload>> + Send>>;
@@ -137,6 +137,7 @@ where
         let future = f(ctx.clone(), input);
         Ok(Box::pin(async move {
             let result = future.await.and_then(|output| payload_or_failure("the output", &output));
+            let result = result.and_then(|output| small(ctx.cell.payload_bytes_max, "the output", output));
             match result {
                 Ok(output) => Ok(output),
                 Err(failure) => Err(compensate(&ctx, failure).await),

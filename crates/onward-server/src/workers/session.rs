@@ -181,7 +181,8 @@ impl Session {
         (state.run_credit, state.task_credit) = (0, 0);
         let lease_ms = u64::try_from(self.runtime().options().lease.as_millis()).unwrap_or(u64::MAX);
         let (protocol, server) = (onward_wire::PROTOCOL, concat!("onward ", env!("CARGO_PKG_VERSION")).to_owned());
-        state.outgoing.push_back(ServerFrame::Welcome(wire::Welcome { protocol, lease_ms, server }));
+        let payload_bytes_max = u64::try_from(self.runtime().store().payload_bytes_max()).ok();
+        state.outgoing.push_back(ServerFrame::Welcome(wire::Welcome { protocol, lease_ms, server, payload_bytes_max }));
         let mut unknown: HashMap<RunKey, Epoch> = state.runs.clone();
         let mut stale = Vec::new();
         for held in &hello.runs {

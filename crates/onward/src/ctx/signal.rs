@@ -12,7 +12,7 @@ use onward_core::{Failure, Index, Name, Place, RunId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, Durable, Sleep, name_or_misuse, payload_or_misuse};
+use super::{Ctx, Durable, Sleep, name_or_misuse, payload_or_misuse, small};
 use crate::Result;
 use crate::cell::RunCell;
 use crate::names::{AnyType, SignalName, Typed};
@@ -32,14 +32,19 @@ impl Ctx {
     }
 
     /// Sends a signal to another run; it leaves with this activation's commit, once.
-    pub fn send_signal(&self, run: &str, name: &str, payload: &(impl Serialize + ?Sized)) {
+    ///
+    /// # Errors
+    /// If the payload is too large.
+    pub fn send_signal(&self, run: &str, name: &str, payload: &(impl Serialize + ?Sized)) -> Result<()> {
         let name = name_or_misuse(&self.cell, "signal", name);
         let payload = payload_or_misuse(&self.cell, "signal", payload);
+        let payload = small(self.cell.payload_bytes_max, &format!("signal `{name}` to run {run}"), payload)?;
         let mut state = self.cell.call("send_signal");
         match RunId::new(run) {
             Ok(to) => state.engine.send_signal(to, name, payload),
             Err(error) => state.engine.misuse(format!("send_signal: {error}")),
         }
+        Ok(())
     }
 }
 

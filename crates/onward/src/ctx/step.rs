@@ -14,7 +14,7 @@ use pin_project_lite::pin_project;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, Durable, name_or_misuse, payload_or_failure, payload_or_misuse};
+use super::{Ctx, Durable, name_or_misuse, payload_or_failure, payload_or_misuse, small};
 use crate::Result;
 use crate::cell::{RunCell, StepAttempt};
 use crate::code::panic_message;
@@ -103,6 +103,8 @@ where
                 InStep { call: &call, make: Some(move || f(attempt)), future: None, sleep: None }.await
             }
         };
+        let what = || format!("the result of step `{}`", call.name);
+        let result = result.and_then(|payload| small(call.cell.payload_bytes_max, &what(), payload));
         // In a test's virtual time a step takes none.
         let took_ms = if call.cell.script.is_some() { 0 } else { started.elapsed().as_millis() as u64 };
         call.cell.lock().engine.report_step(&call.place, result, took_ms);

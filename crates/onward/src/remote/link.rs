@@ -14,7 +14,7 @@
 mod stream;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use onward_core::run::{Commit, Committed};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, Record, RunKey};
 use onward_runtime::{Emitted, Inbox, Link, LinkFuture, Question, RuntimeError, WorkerProfile};
-use onward_store::{ClaimedRun, StoreError, StoreFuture, payloads};
+use onward_store::{ClaimedRun, PAYLOAD_BYTES_MAX, StoreError, StoreFuture, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
 use tokio::sync::{Notify, oneshot, watch};
@@ -59,6 +59,8 @@ struct Shared {
     state: Mutex<State>,
     /// How long we may be silent; unknown before the first welcome.
     lease: watch::Sender<Option<Duration>>,
+    /// As the server said last.
+    payload_bytes_max: AtomicUsize,
     /// There is something to send.
     outgoing: Notify,
     runs_came: Notify,
@@ -143,6 +145,7 @@ impl RemoteLink {
             next_request: AtomicU64::new(1),
             state: Mutex::default(),
             lease: watch::Sender::new(None),
+            payload_bytes_max: AtomicUsize::new(PAYLOAD_BYTES_MAX),
             outgoing: Notify::new(),
             runs_came: Notify::new(),
             tasks_came: Notify::new(),
@@ -254,6 +257,9 @@ impl Shared {
         }
         state.outgoing.extend(state.requests.values().map(|request| request.frame.clone()));
         drop(guard);
+        if let Some(max) = welcome.payload_bytes_max.and_then(|max| usize::try_from(max).ok()) {
+            self.payload_bytes_max.store(max, Ordering::Relaxed);
+        }
         self.lease.send_replace(Some(Duration::from_millis(welcome.lease_ms)));
         self.outgoing.notify_one();
     }
@@ -595,6 +601,10 @@ impl Link for RemoteLink {
                 over.notified().await;
             }
         })
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        self.shared.payload_bytes_max.load(Ordering::Relaxed)
     }
 
     fn emit(&self, key: &RunKey, emitted: Emitted) {

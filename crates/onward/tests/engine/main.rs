@@ -7,6 +7,7 @@ mod closing;
 mod counterexamples;
 mod guards;
 mod life;
+mod limits;
 mod namespaces;
 mod parallel;
 mod pausing;
@@ -16,6 +17,7 @@ mod signals;
 mod site;
 mod steps;
 mod talking;
+mod tight;
 mod timers;
 mod workers;
 

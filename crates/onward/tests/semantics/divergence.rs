@@ -164,7 +164,7 @@ fn a_recorded_step_that_was_removed_is_reported() {
 #[test]
 fn code_that_asks_for_more_than_was_recorded_is_reported_where_it_does() {
     let report = diverges(|ctx: Ctx, ()| async move {
-        ctx.state().set("phase", "begun");
+        ctx.state().set("phase", "begun")?;
         recorded(ctx, ()).await
     });
     assert_eq!(report.asked, r#"state `phase` = "begun" at 0"#);

@@ -244,7 +244,7 @@ fn a_run_that_looked_before_it_continued_saw_the_same_on_every_replay() {
                 none = async { 0 } => none,
             },
             _ => {
-                ctx.state().set("looked", &ctx.signal("s").has());
+                ctx.state().set("looked", &ctx.signal("s").has())?;
                 0
             }
         };

@@ -87,7 +87,7 @@ fn a_signal_of_the_wrong_type_is_an_error_of_the_code_that_reads_it_and_is_consu
 #[test]
 fn a_signal_leaves_for_another_run_once() {
     async fn sender(ctx: Ctx, _: ()) -> Result<()> {
-        ctx.send_signal("other", "hello", &1);
+        ctx.send_signal("other", "hello", &1)?;
         ctx.signal("end").recv::<()>().await
     }
     let mut world = World::new(sender, &());

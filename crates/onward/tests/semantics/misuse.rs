@@ -341,7 +341,7 @@ fn names_that_are_none_are_told_with_their_limit() {
     );
     says(
         &paused(|ctx, ()| async move {
-            ctx.state().set("", &1);
+            ctx.state().set("", &1)?;
             Ok(())
         }),
         &["state: a name must not be empty"],
@@ -362,11 +362,11 @@ fn a_float_that_is_not_a_number_is_told_wherever_the_code_passes_it() {
     let task = paused(|ctx, ()| async move { ctx.task("work", &f64::NAN).await });
     let child = paused(|ctx, ()| async move { ctx.child("work", &[f64::NAN]).await });
     let signal = paused(|ctx, ()| async move {
-        ctx.send_signal("other", "reading", &Some(f64::NAN));
+        ctx.send_signal("other", "reading", &Some(f64::NAN))?;
         Ok(())
     });
     let state = paused(|ctx, ()| async move {
-        ctx.state().set("mean", &(1, f64::NAN));
+        ctx.state().set("mean", &(1, f64::NAN))?;
         Ok(())
     });
     let continued = paused(|ctx, ()| async move { ctx.continue_as_new(&f64::NAN).await });
