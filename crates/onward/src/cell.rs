@@ -128,10 +128,10 @@ impl RunCell {
     pub fn foreign_await(&self) {
         let trace = Backtrace::force_capture().to_string();
         let mut state = self.lock();
-        let after = state.engine.last_call().map_or("at the start".to_owned(), |call| format!("after {call}"));
+        let place = state.engine.whereabouts();
         let (who, instead) = crate::foreign::explain(&trace);
         state.engine.set_fault(Fault::Misuse(format!(
-            "the workflow awaits something that cannot be replayed ({who}), {after}; {instead}"
+            "the workflow awaits something that cannot be replayed ({who}), {place}; {instead}"
         )));
     }
 }

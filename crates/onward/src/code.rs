@@ -132,12 +132,15 @@ impl Code {
 
     /// What a panic of the user's code means; the first thing that went wrong counts.
     fn panicked(&mut self, panic: &(dyn std::any::Any + Send)) -> Fault {
-        let fault = self.cell.lock().engine.take_fault();
+        let (fault, place) = {
+            let mut state = self.cell.lock();
+            (state.engine.take_fault(), state.engine.whereabouts())
+        };
         self.drop_code();
         fault.unwrap_or_else(|| {
             let message = panic_message(panic);
             let misuse = foreign::is_tokio_panic(&message);
-            if misuse { Fault::Misuse(foreign::TOKIO.to_owned()) } else { Fault::Panicked(message) }
+            if misuse { Fault::Misuse(foreign::tokio_without_runtime(&place)) } else { Fault::Panicked(message) }
         })
     }
 

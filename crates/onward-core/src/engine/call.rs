@@ -98,7 +98,6 @@ impl Engine {
             self.out.push(event);
             (self.out_batch, self.out.len() - 1)
         });
-        self.last_opened = Some((place.clone(), what.clone()));
         let call = Call { what, answer: Answer::Open, asked };
         self.calls.insert(place.clone(), call);
         self.cancel_new_call(&place);
@@ -107,7 +106,6 @@ impl Engine {
     /// Registers a call that is answered at once and asks for nothing. What it is answered with must follow from the code alone, so
     /// that a replay says the same.
     pub(super) fn open_refused(&mut self, place: Place, what: What, failure: Failure) {
-        self.last_opened = Some((place.clone(), what.clone()));
         let answer = Answer::Ready { index: self.delivered.unwrap_or_default(), result: Err(failure), signal: None };
         self.calls.insert(place, Call { what, answer, asked: None });
     }
@@ -139,8 +137,10 @@ impl Engine {
         }
         self.deferred_steps.remove(place);
         self.cancel.taken(place);
-        match self.calls.remove(place)?.answer {
-            Answer::Ready { result, signal, .. } => {
+        let Call { what, answer, .. } = self.calls.remove(place)?;
+        match answer {
+            Answer::Ready { index, result, signal } => {
+                self.last_finished = Some((place.clone(), what, index));
                 if let Some(signal) = signal {
                     self.consumed(place, &signal);
                 }

@@ -6,6 +6,7 @@
 mod cancellation;
 mod counterexamples;
 mod divergence;
+mod foreign;
 mod generated;
 mod generations;
 mod mailbox;

@@ -10,7 +10,7 @@ use crate::crash_and_pump;
 
 /// What the run is paused with when it runs `code`.
 #[track_caller]
-fn paused<F, Fut>(code: F) -> String
+pub fn paused<F, Fut>(code: F) -> String
 where
     F: Fn(Ctx, ()) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<()>> + Send + 'static,
@@ -23,7 +23,7 @@ where
 }
 
 #[track_caller]
-fn says(message: &str, parts: &[&str]) {
+pub fn says(message: &str, parts: &[&str]) {
     for part in parts {
         assert!(message.contains(part), "{part:?} is missing in: {message}");
     }
@@ -55,7 +55,16 @@ fn a_channel_names_signals_and_the_last_call_before_it() {
         receiver.recv().await;
         Ok(())
     });
-    says(&message, &["cannot be replayed", "mpsc", "semantics/misuse.rs:", "after step `look` at 0", "`ctx.signal(..)`"]);
+    says(
+        &message,
+        &[
+            "cannot be replayed",
+            "mpsc",
+            "semantics/misuse.rs:",
+            "after step `look` (#1, place 0), before the next call (place 1)",
+            "`ctx.signal(..)`",
+        ],
+    );
 }
 
 #[test]
