@@ -292,14 +292,14 @@ impl Builder {
                 let own = Channel::new(&url, &self.namespace, key.as_ref())?;
                 let link = Arc::new(RemoteLink::connect(own, profile, self.registry.offers()));
                 link.welcomed().await.map_err(|error| unreachable(&url, error))?;
-                let (worker, loops) = start_worker(link, self.registry, self.worker)?;
+                let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock)?;
                 return Ok(Onward::remote(Arc::new(RemoteDoor::new(channel)), self.namespace, worker, loops));
             }
         };
-        let runtime = Runtime::new(store, self.clock, self.options);
+        let runtime = Runtime::new(store, self.clock.clone(), self.options);
         let background = runtime.spawn();
         let link = Arc::new(runtime.join_worker(profile));
-        let (worker, loops) = start_worker(link, self.registry, self.worker)?;
+        let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock)?;
         Ok(Onward::new(runtime, self.namespace, worker, background, loops, opened))
     }
 }
@@ -317,11 +317,17 @@ fn unreachable(url: &str, error: onward_runtime::RuntimeError) -> Error {
 
 type Started = (Arc<Worker>, Vec<tokio::task::JoinHandle<()>>);
 
-fn start_worker(link: Arc<dyn Link>, registry: Registry, options: WorkerOptions) -> Result<Started, Error> {
+fn start_worker(
+    link: Arc<dyn Link>,
+    registry: Registry,
+    options: WorkerOptions,
+    clock: Arc<dyn Clock>,
+) -> Result<Started, Error> {
     let emits = link.clone();
     let shared = Shared {
         deps: Arc::new(registry.deps.clone()),
         payload_bytes_max: link.payload_bytes_max(),
+        clock: Some(clock),
         runtime: Some(tokio::runtime::Handle::current()),
         script: None,
         emitter: Some(Arc::new(move |key, emitted| emits.emit(key, emitted))),

@@ -12,10 +12,12 @@ use onward_core::engine::{Advance, Draft, Fault};
 use onward_core::event::UpdateReceived;
 use onward_core::log::CommitHeader;
 use onward_core::{Event, Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp};
+use onward_store::Clock;
 
 use crate::cell::{Answerer, Deps, Emitter, RunCell, StepScript};
 use crate::ctx::Ctx;
 use crate::foreign;
+use crate::stall::Stalls;
 use crate::wake::{BorrowedWaker, Polling};
 
 pub(crate) type RunFuture = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
@@ -27,6 +29,8 @@ pub(crate) struct Shared {
     pub deps: Arc<Deps>,
     /// The largest payload that can be recorded.
     pub payload_bytes_max: usize,
+    /// Says how long code holds its thread; nobody asks where there is none.
+    pub clock: Option<Arc<dyn Clock>>,
     pub runtime: Option<tokio::runtime::Handle>,
     pub script: Option<Arc<dyn StepScript>>,
     pub emitter: Option<Emitter>,
@@ -35,7 +39,7 @@ pub(crate) struct Shared {
 impl Default for Shared {
     fn default() -> Shared {
         let payload_bytes_max = onward_store::PAYLOAD_BYTES_MAX;
-        Shared { deps: Arc::default(), payload_bytes_max, runtime: None, script: None, emitter: None }
+        Shared { deps: Arc::default(), payload_bytes_max, clock: None, runtime: None, script: None, emitter: None }
     }
 }
 
@@ -52,11 +56,13 @@ pub(crate) struct Code {
     handler: Handler,
     input: Option<Payload>,
     future: Option<RunFuture>,
+    stalls: Stalls,
 }
 
 impl Code {
     pub fn new(key: RunKey, handler: Handler, shared: &Shared) -> Code {
-        Code { cell: Arc::new(RunCell::new(key, shared)), handler, input: None, future: None }
+        let stalls = Stalls::new(shared.clock.clone());
+        Code { cell: Arc::new(RunCell::new(key, shared)), handler, input: None, future: None, stalls }
     }
 
     pub fn feed(&mut self, record: Record) {
@@ -64,6 +70,7 @@ impl Code {
             && let Some(Event::RunStarted(started)) = record.events.first()
         {
             self.input = Some(started.input.clone());
+            self.stalls.kind = Some(started.kind.clone());
         }
         self.cell.lock().engine.feed(record);
     }
@@ -112,7 +119,9 @@ impl Code {
         }
         let cell = self.cell.clone();
         cell.lock().engine.poll_begins();
+        let began = self.stalls.now();
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll_future(&cell)));
+        self.stalls.look(began, &cell);
         match polled {
             Err(panic) => Err(self.panicked(&*panic)),
             Ok(result) => {

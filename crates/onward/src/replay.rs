@@ -29,7 +29,7 @@ pub(crate) fn replay_log(
     shared: &Shared,
     strict: bool,
 ) -> Result<Code, Fault> {
-    let shared = Shared { script: Some(Arc::new(NoSteps)), emitter: None, ..shared.clone() };
+    let shared = Shared { script: Some(Arc::new(NoSteps)), emitter: None, clock: None, ..shared.clone() };
     let mut code = Code::new(key.clone(), handler.clone(), &shared);
     if strict {
         code.set_strict();

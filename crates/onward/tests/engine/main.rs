@@ -15,6 +15,7 @@ mod questions;
 mod requests;
 mod signals;
 mod site;
+mod stalls;
 mod steps;
 mod talking;
 mod tight;
