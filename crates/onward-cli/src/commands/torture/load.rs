@@ -107,7 +107,7 @@ async fn look_and_receive(ctx: &Ctx, n: u64) -> Result<u64> {
 
 async fn with_child(ctx: &Ctx, n: u64) -> Result<u64> {
     let child = ctx.child::<u64>("child", &ForChild { parent: ctx.run_id().to_string(), n, round: 0 });
-    child.signal("go", &n);
+    child.signal("go", &n)?;
     let from_child: u64 = ctx.signal("from-child").recv().await?;
     Ok(from_child + child.await?)
 }
