@@ -201,6 +201,8 @@ pub struct Engine {
     last_matched: Option<matching::Matched>,
     /// The last call the code was given the answer of, and the event that answered it.
     last_finished: Option<(Place, call::What, Index)>,
+    /// The highest index among the answers that the code was given since the mark was set (see [`Engine::set_mark`]).
+    mark: Option<Index>,
     wakes: VecDeque<Wake>,
     fault: Option<Fault>,
     ended: bool,
@@ -250,6 +252,7 @@ impl Engine {
             out_batch: 0,
             last_matched: None,
             last_finished: None,
+            mark: None,
             wakes: VecDeque::new(),
             fault: None,
             ended: false,
@@ -527,6 +530,25 @@ impl Engine {
             )));
         }
         Advance::Idle
+    }
+
+    /// Begins to note which answers the code is given; returns what was noted so far, for [`Engine::take_mark`].
+    pub fn set_mark(&mut self) -> Option<Index> {
+        self.mark.take()
+    }
+
+    /// The highest index among the answers given since the mark was set: where in the log the code was led to what it does now. `None`
+    /// if it needed none. `before` goes on being noted by who had set a mark before.
+    pub fn take_mark(&mut self, before: Option<Index>) -> Option<Index> {
+        let mark = self.mark;
+        self.mark = mark.max(before);
+        mark
+    }
+
+    /// The code was given the answer to the call at `place`.
+    fn finished(&mut self, place: &Place, what: call::What, index: Index) {
+        self.mark = self.mark.max(Some(index));
+        self.last_finished = Some((place.clone(), what, index));
     }
 
     /// The shell polls the code from now on, for whatever reason.

@@ -140,7 +140,7 @@ impl Engine {
         let Call { what, answer, .. } = self.calls.remove(place)?;
         match answer {
             Answer::Ready { index, result, signal } => {
-                self.last_finished = Some((place.clone(), what, index));
+                self.finished(place, what, index);
                 if let Some(signal) = signal {
                     self.consumed(place, &signal);
                 }

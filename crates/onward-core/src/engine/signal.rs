@@ -123,7 +123,7 @@ impl Engine {
     pub(super) fn consumed(&mut self, place: &Place, signal: &Signal) {
         let event = SignalConsumed { place: place.clone(), name: signal.name.clone(), index: signal.index };
         self.out.push(event.into());
-        self.last_finished = Some((place.clone(), What::Signal { pattern: Pattern::Exactly(signal.name.clone()) }, signal.index));
+        self.finished(place, What::Signal { pattern: Pattern::Exactly(signal.name.clone()) }, signal.index);
     }
 
     /// How many such signals are there, as of the horizon.

@@ -6,6 +6,7 @@
 mod cancellation;
 mod counterexamples;
 mod divergence;
+mod failing;
 mod foreign;
 mod generated;
 mod generations;
