@@ -26,9 +26,9 @@ const FOREIGN: &[(&str, &str)] = &[
 
 /// Like the future of an HTTP client with a reactor of its own: it keeps the waker, and a thread would wake it.
 fn from_a_reactor() -> impl Future<Output = ()> {
-    let mut kept = None;
+    let mut kept: Vec<std::task::Waker> = Vec::new();
     std::future::poll_fn(move |cx| {
-        kept = Some(cx.waker().clone());
+        kept.push(cx.waker().clone());
         std::task::Poll::<()>::Pending
     })
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use onward::prelude::*;
 use onward::testing::World;
 use onward::{join, select};
-use onward_core::event::{ApprovalDecided, CancelRequested, ChildCompleted, TaskCompleted, UpdateReceived};
+use onward_core::event::{ApprovalDecided, CancelRequested, ChildCompleted, TaskCompleted, TaskFailed, UpdateReceived};
 use onward_core::{Event, Log, Name, Payload, Place, Status};
 
 use model::Model;
@@ -51,6 +51,18 @@ enum Op {
     /// Watches for a request to cancel, for a second.
     WatchOrSleep,
     Both(Vec<Op>, Vec<Op>),
+    /// Two tasks that may fail, a second in which they may be answered, and then both together.
+    Together(Combinator),
+    /// The first of two signals.
+    RaceSignals,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Combinator {
+    /// The first success.
+    Race,
+    /// Both, or the first failure.
+    JoinAll,
 }
 
 const CHANGES: [&str; 2] = ["change", "other-change"];
@@ -110,6 +122,21 @@ async fn step(ctx: &Ctx, build: &Build, id: String) -> Result<String> {
     text("step", step.await)
 }
 
+/// What is seen of a failure: who failed, where the failures of several could be confused.
+fn told(failure: Failure) -> String {
+    if failure.code == "failed" { format!("failed {}", failure.message) } else { failure.code }
+}
+
+async fn together(ctx: &Ctx, id: &str, combinator: Combinator) -> Result<String> {
+    let tasks = [ctx.task::<u64>("risky", id), ctx.task::<u64>("risky", id)];
+    let slept = text("slept", ctx.sleep(SECOND).await.map(|()| ""))?;
+    let outcome = match combinator {
+        Combinator::Race => race(tasks).await.map(|first| first.to_string()),
+        Combinator::JoinAll => join_all(tasks).await.map(|both| format!("{both:?}")),
+    };
+    Ok(format!("{combinator:?} {slept} {}", outcome.unwrap_or_else(told)))
+}
+
 type LineFuture = std::pin::Pin<Box<dyn Future<Output = Result<Seen>> + Send>>;
 
 fn line(ctx: Ctx, ops: Vec<Op>, build: Arc<Build>, updates: Updates, path: String) -> LineFuture {
@@ -166,6 +193,11 @@ fn line(ctx: Ctx, ops: Vec<Op>, build: Arc<Build>, updates: Updates, path: Strin
                     signal = ctx.signal(NAMES[name]).recv::<u64>() => text("select signal", signal)?,
                     nothing = async { "select nothing".to_owned() } => nothing,
                 }),
+                Op::Together(combinator) => seen.push(together(&ctx, &id, combinator).await?),
+                Op::RaceSignals => {
+                    let first = race(NAMES.map(|name| ctx.signal(name).recv::<u64>())).await;
+                    seen.push(format!("race {}", first.map_or_else(told, |value| value.to_string())));
+                }
                 Op::Both(left, right) => {
                     let (left, right) = join!(
                         line(ctx.clone(), left, build.clone(), updates.clone(), format!("{id}l")),
@@ -199,7 +231,7 @@ fn program(random: &mut Random, length: u64, nested: bool) -> Vec<Op> {
     (0..count)
         .map(|_| {
             let name = random.below(NAMES.len() as u64) as usize;
-            match random.below(if nested { 20 } else { 21 }) {
+            match random.below(if nested { 23 } else { 24 }) {
                 0 => Op::Task,
                 1 => Op::Step,
                 2 => Op::Sleep,
@@ -220,6 +252,9 @@ fn program(random: &mut Random, length: u64, nested: bool) -> Vec<Op> {
                 17 => Op::WatchOrSleep,
                 18 => Op::SignalOrNothing(name),
                 19 => Op::StepIfHas(name),
+                20 => Op::Together(Combinator::Race),
+                21 => Op::Together(Combinator::JoinAll),
+                22 => Op::RaceSignals,
                 _ => Op::Both(program(random, 3, true), program(random, 3, true)),
             }
         })
@@ -239,6 +274,8 @@ struct Outside {
 #[derive(Clone, Copy, PartialEq)]
 enum Owed {
     Task,
+    /// A task that may fail.
+    RiskyTask,
     Child,
     Decision,
 }
@@ -254,7 +291,10 @@ impl Outside {
         let mut owed = BTreeMap::new();
         for (_, event) in world.log().events() {
             match event {
-                Event::TaskScheduled(task) => drop(owed.insert(task.place.clone(), Owed::Task)),
+                Event::TaskScheduled(task) => {
+                    let owes = if task.kind.as_str() == "risky" { Owed::RiskyTask } else { Owed::Task };
+                    owed.insert(task.place.clone(), owes);
+                }
                 Event::ChildStarted(child) => drop(owed.insert(child.place.clone(), Owed::Child)),
                 Event::ApprovalRequested(approval) => drop(owed.insert(approval.place.clone(), Owed::Decision)),
                 // A question that has expired or was withdrawn has no answer; a task that was taken back may have one.
@@ -273,7 +313,10 @@ impl Outside {
         let output = Payload::json(&self.next_value).unwrap();
         let approved = self.next_value.is_multiple_of(2);
         let event: Event = match owed {
-            Owed::Task => TaskCompleted { place, output, attempts: 1 }.into(),
+            Owed::RiskyTask if self.next_value.is_multiple_of(2) => {
+                TaskFailed { place, failure: Failure::fatal(self.next_value.to_string()), attempts: 1 }.into()
+            }
+            Owed::Task | Owed::RiskyTask => TaskCompleted { place, output, attempts: 1 }.into(),
             Owed::Child => ChildCompleted { place, output }.into(),
             Owed::Decision => {
                 ApprovalDecided { place, approved, feedback: None, decided_by: None, decision_id: "d".to_owned() }.into()

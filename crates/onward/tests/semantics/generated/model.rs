@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use onward::prelude::*;
 use onward_core::{Event, Log, Name, Payload, Place};
 
-use super::{CHANGES, NAMES, Op, Seen, Updates, handle};
+use super::{CHANGES, Combinator, NAMES, Op, Seen, Updates, handle};
 
 /// A line, the name it waits for, and the signal promised to it: index and value.
 type Waiter = (usize, usize, Option<(u64, u64)>);
@@ -40,7 +40,39 @@ pub struct Line<'a> {
     /// What the operation that waits has seen before.
     saw: String,
     wait: Wait,
+    /// The two tasks of the operation that the line is at.
+    pair: Option<Pair>,
     parent: Option<usize>,
+}
+
+/// Two tasks that are asked for at once and awaited together, after a pause.
+#[derive(Debug)]
+struct Pair {
+    tasks: [Vec<u32>; 2],
+    /// What they were answered with, and by which event; `Err` is what is seen of the failure.
+    answers: [Option<(u64, Result<u64, String>)>; 2],
+    timer: Vec<u32>,
+    /// What was seen of the pause, once it is over.
+    slept: Option<&'static str>,
+}
+
+impl Pair {
+    /// What is seen of them together, once it is decided. Of several answers the one with the lower index counts.
+    fn outcome(&self, combinator: Combinator) -> Option<String> {
+        let mut answers: Vec<_> = self.answers.iter().flatten().collect();
+        answers.sort_by_key(|(index, _)| *index); // stable: the order of the list is next
+        let all = answers.len() == self.tasks.len();
+        let first =
+            |wanted: fn(&Result<u64, String>) -> bool| answers.iter().map(|(_, answer)| answer).find(|answer| wanted(answer));
+        match (combinator, first(Result::is_ok), first(Result::is_err)) {
+            (Combinator::Race, Some(Ok(value)), _) => Some(value.to_string()),
+            (Combinator::Race, _, _) => all.then(|| "all_failed".to_owned()),
+            (Combinator::JoinAll, _, Some(Err(failure))) => all.then(|| failure.clone()),
+            (Combinator::JoinAll, _, _) => {
+                all.then(|| format!("{:?}", self.answers.iter().flatten().flat_map(|(_, answer)| answer).collect::<Vec<_>>()))
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -54,6 +86,8 @@ enum Wait {
     SignalOr(Vec<u32>),
     /// For a request to cancel, or the call at this place.
     CancelOr(Vec<u32>),
+    /// For two tasks, or the pause before they are awaited.
+    Pair,
     /// For two lines.
     Lines(usize, usize),
     Done,
@@ -61,7 +95,7 @@ enum Wait {
 
 impl<'a> Line<'a> {
     fn new(ops: &'a [Op], branch: Vec<u32>, parent: Option<usize>) -> Line<'a> {
-        Line { ops, at: 0, branch, ordinal: 0, seen: Vec::new(), saw: String::new(), wait: Wait::None, parent }
+        Line { ops, at: 0, branch, ordinal: 0, seen: Vec::new(), saw: String::new(), wait: Wait::None, pair: None, parent }
     }
 }
 
@@ -139,6 +173,11 @@ impl<'a> Model<'a> {
                 self.run(0);
             }
             Event::SignalReceived(_) => self.hand_out(),
+            Event::TaskCompleted(event) if self.answer_pair(&path(&event.place), Ok(value(&event.output))) => {}
+            Event::TaskFailed(event) => {
+                self.answer_pair(&path(&event.place), Err(format!("failed {}", event.failure.message)));
+            }
+            Event::TimerFired(event) if self.end_pause(&path(&event.place)) => {}
             Event::TaskCompleted(event) => self.answer(&path(&event.place), &format!("task {}", value(&event.output))),
             Event::ChildCompleted(event) => self.answer(&path(&event.place), &format!("child {}", value(&event.output))),
             Event::StepCompleted(event) => self.answer(&path(&event.place), &format!("step {}", value(&event.output))),
@@ -147,6 +186,45 @@ impl<'a> Model<'a> {
             Event::UpdateReceived(event) => self.update(event.update_id.clone(), value(&event.payload)),
             Event::CancelRequested(_) => self.cancel(),
             _ => {}
+        }
+    }
+
+    /// One of two tasks was answered; returns whether anybody asked for it.
+    fn answer_pair(&mut self, place: &[u32], answer: Result<u64, String>) -> bool {
+        let asked = |line: &Line| line.pair.as_ref().and_then(|pair| pair.tasks.iter().position(|task| task == place));
+        let Some((line, task)) = self.lines.iter().enumerate().find_map(|(at, line)| Some((at, asked(line)?))) else {
+            return false;
+        };
+        if let Some(pair) = &mut self.lines[line].pair {
+            pair.answers[task].get_or_insert((self.delivered, answer));
+        }
+        self.settle_pair(line);
+        true
+    }
+
+    /// The pause before two tasks are awaited is over; returns whether this timer was one.
+    fn end_pause(&mut self, timer: &[u32]) -> bool {
+        let waits = |line: &Line| line.pair.as_ref().is_some_and(|pair| pair.slept.is_none() && pair.timer == timer);
+        let Some(line) = self.lines.iter().position(waits) else { return false };
+        self.await_pair(line, "slept");
+        self.settle_pair(line);
+        true
+    }
+
+    /// From here on the two tasks are awaited, which takes a place.
+    fn await_pair(&mut self, line: usize, slept: &'static str) {
+        self.next_place(line);
+        if let Some(pair) = &mut self.lines[line].pair {
+            pair.slept = Some(slept);
+        }
+    }
+
+    fn settle_pair(&mut self, line: usize) {
+        let Op::Together(combinator) = *self.op(line) else { unreachable!("only this operation has two tasks") };
+        let Some((slept, pair)) = self.lines[line].pair.as_ref().and_then(|pair| Some((pair.slept?, pair))) else { return };
+        if let Some(outcome) = pair.outcome(combinator) {
+            self.lines[line].pair = None;
+            self.go_on(line, format!("{combinator:?} {slept} {outcome}"));
         }
     }
 
@@ -166,7 +244,7 @@ impl<'a> Model<'a> {
         }
         let waiting = |line: &&usize, model: &Model| match &model.lines[**line].wait {
             Wait::Call(_) => !matches!(model.op(**line), Op::Step | Op::VersionedStep(_) | Op::StepIfHas(_)),
-            wait => matches!(wait, Wait::Signal | Wait::SignalOr(_)),
+            wait => matches!(wait, Wait::Signal | Wait::SignalOr(_) | Wait::Pair),
         };
         let lines: Vec<usize> = (0..self.lines.len()).collect();
         let watching: Vec<usize> =
@@ -176,14 +254,17 @@ impl<'a> Model<'a> {
         self.canceled = Some(met.is_empty());
         // Nobody waits any more: what was promised goes back before anybody goes on.
         for line in &met {
-            if let Some(position) = self.waiters.iter().position(|(waiter, ..)| waiter == line) {
-                let (_, name, promised) = self.waiters.remove(position);
-                if let Some((index, value)) = promised {
-                    self.place_signal(index, name, value);
-                }
-            }
+            self.stop_waiting(*line);
         }
         for line in met {
+            if self.lines[line].wait == Wait::Pair {
+                self.cancel_pair(line);
+                continue;
+            }
+            if matches!(self.op(line), Op::RaceSignals) {
+                self.go_on(line, "race all_failed".to_owned());
+                continue;
+            }
             let what = match self.op(line) {
                 Op::Task => "task",
                 Op::Sleep => "slept",
@@ -199,6 +280,28 @@ impl<'a> Model<'a> {
             self.go_on(line, format!("{what} canceled"));
         }
         self.hand_out();
+    }
+
+    /// The line waits for no signal any more: what was promised to it goes back.
+    fn stop_waiting(&mut self, line: usize) {
+        while let Some(position) = self.waiters.iter().position(|(waiter, ..)| *waiter == line) {
+            let (_, name, promised) = self.waiters.remove(position);
+            if let Some((index, value)) = promised {
+                self.place_signal(index, name, value);
+            }
+        }
+    }
+
+    /// Whatever the line still waits for is interrupted.
+    fn cancel_pair(&mut self, line: usize) {
+        let Some(pair) = &mut self.lines[line].pair else { unreachable!("it waits for two tasks") };
+        for answer in &mut pair.answers {
+            answer.get_or_insert((self.delivered, Err("canceled".to_owned())));
+        }
+        if pair.slept.is_none() {
+            self.await_pair(line, "slept canceled");
+        }
+        self.settle_pair(line);
     }
 
     /// Whether the request to cancel meets the call that is being made.
@@ -223,9 +326,11 @@ impl<'a> Model<'a> {
             let Some(position) = due.min_by_key(|(_, waiter)| waiter.2).map(|(position, _)| position) else { return };
             let (line, _, promised) = self.waiters.remove(position);
             let (_, value) = promised.unwrap();
+            self.stop_waiting(line); // for the other signal of a race
             let text = match self.lines[line].ops[self.lines[line].at] {
                 Op::RecvTimeout(_) => format!("recv_timeout Some({value})"),
                 Op::SignalOrTask(_) | Op::SignalOrSleep(_) => format!("select signal {value}"),
+                Op::RaceSignals => format!("race {value}"),
                 _ => format!("recv {value}"),
             };
             self.go_on(line, text);
@@ -422,6 +527,27 @@ impl<'a> Model<'a> {
                     return Ok("select signal canceled".to_owned());
                 }
                 Ok(self.take(*name).map_or("select nothing".to_owned(), |value| format!("select signal {value}")))
+            }
+            Op::Together(_) => {
+                let tasks = [self.next_place(line), self.next_place(line)];
+                // Of the three calls the first meets a request that is due.
+                let canceled = self.meets_cancel().then(|| (self.delivered, Err("canceled".to_owned())));
+                let timer = self.next_place(line);
+                self.lines[line].pair = Some(Pair { tasks, answers: [canceled, None], timer, slept: None });
+                Err(Wait::Pair)
+            }
+            Op::RaceSignals => {
+                (0..NAMES.len() + 1).for_each(|_| drop(self.next_place(line)));
+                let there = |model: &Model| model.mailbox.first().map(|(_, name, _)| *name);
+                // A request that is due meets who is answered first, or else who is asked first.
+                let canceled = self.meets_cancel().then(|| there(self).unwrap_or(0));
+                let left = (0..NAMES.len()).filter(|name| Some(*name) != canceled);
+                let next = self.mailbox.iter().find(|(_, name, _)| Some(*name) != canceled).map(|(_, name, _)| *name);
+                if let Some(value) = next.and_then(|name| self.take(name)) {
+                    return Ok(format!("race {value}"));
+                }
+                self.waiters.extend(left.map(|name| (line, name, None)));
+                Err(Wait::Signal)
             }
             Op::Both(left, right) => {
                 let place = self.next_place(line);
