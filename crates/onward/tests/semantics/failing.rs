@@ -24,7 +24,7 @@ fn join_all_fails_with_what_failed_first_in_the_log() {
     async fn hidden(ctx: Ctx, _: ()) -> Result<Vec<u32>> {
         let tasks: Vec<_> = (0..3).map(|n| ctx.task::<u32>("t", &n)).collect();
         ctx.signal("go").recv::<()>().await?;
-        join_all(tasks.into_iter().map(|task| async move { task.await })).await
+        join_all(tasks.into_iter().map(|task| async move { Ok(task.await? + 1) })).await
     }
     for mut world in [World::new(plain, &()), World::new(hidden, &())] {
         world.pump().unwrap();
