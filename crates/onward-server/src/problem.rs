@@ -126,6 +126,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "run_continued"
         | "run_busy"
         | "signal_lost"
+        | "id_taken"
         | "update_unanswered"
         | "lease_lost"
         | "hello_overtaken"

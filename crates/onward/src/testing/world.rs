@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use onward_core::engine::{Draft, Fault};
 use onward_core::event::{RunStarted, SignalReceived};
-use onward_core::run::{Admitted, CommitRefusal, END_REFUSALS_MAX, Effect, Input, Refusal, Wait};
+use onward_core::run::{Admitted, Again, CommitRefusal, END_REFUSALS_MAX, Effect, Input, Refusal, Wait};
 use onward_core::task::Task;
 use onward_core::{CommitId, Epoch, Event, Log, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp};
 use serde::Serialize;
@@ -176,8 +176,9 @@ impl World {
 
     pub(crate) fn append(&mut self, mut input: Input) -> Result<onward_core::Index, Refusal> {
         if let Some(once) = &input.once
-            && let Some((_, index)) = self.once.get(&once.key)
+            && let Some((token, index)) = self.once.get(&once.key)
         {
+            assert_eq!(once.again(token), Again::Repeated, "{} comes to the run twice, and not the same", once.describe());
             return Ok(*index);
         }
         let once = input.once.take();
