@@ -23,7 +23,10 @@ use crate::registry::{Registry, erase_task, erase_workflow};
 use crate::remote::{Channel, RemoteDoor, RemoteLink};
 use crate::task::TaskCtx;
 use crate::worker::{ReplayCheck, Worker, WorkerOptions, random_u64};
-use crate::{Error, Onward, Result, Task, Workflow};
+use crate::{Error, Onward, RegisterError, Result, Task, Workflow};
+
+/// The shortest lease: below, a worker that is alive loses its runs between two heartbeats.
+const LEASE_MIN: Duration = Duration::from_millis(100);
 
 enum Place {
     Directory(PathBuf),
@@ -215,8 +218,11 @@ impl Builder {
         self
     }
 
-    /// How long this process may be silent before its runs and tasks go to others; 30 seconds otherwise.
+    /// How long this process may be silent before its runs and tasks go to others; 30 seconds otherwise, 100 milliseconds at least.
     pub fn lease(mut self, span: Duration) -> Builder {
+        if span < LEASE_MIN {
+            self.registry.wrong(RegisterError::LeaseTooShort { lease: span, min: LEASE_MIN });
+        }
         self.options.lease = span;
         self
     }

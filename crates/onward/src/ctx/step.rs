@@ -215,7 +215,7 @@ pin_project! {
 }
 
 impl<F> Step<F> {
-    /// How often and when to try again; `.retry(5)` is five attempts in all. Pauses between attempts are durable.
+    /// How often and when to try again; `.retry(5)` is five attempts in all, and [`RetryPolicy::forever`] has no end. Pauses between attempts are durable.
     pub fn retry(self, policy: impl Into<RetryPolicy>) -> Self {
         self.call.cell.lock().engine.set_step_retry(&self.call.place, policy.into());
         self

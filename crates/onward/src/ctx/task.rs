@@ -59,7 +59,7 @@ impl<T> TaskCall<T> {
         self.option(|options| options.priority = priority)
     }
 
-    /// How often and when to try again; `.retry(5)` is five attempts in all.
+    /// How often and when to try again; `.retry(5)` is five attempts in all, and [`RetryPolicy::forever`] has no end.
     pub fn retry(self, policy: impl Into<RetryPolicy>) -> Self {
         let policy = policy.into();
         self.option(|options| options.retry = policy.clone())

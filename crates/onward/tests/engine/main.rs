@@ -20,6 +20,7 @@ mod steps;
 mod talking;
 mod tight;
 mod timers;
+mod traps;
 mod workers;
 
 use onward::{Builder, Onward, ReplayCheck};
