@@ -27,6 +27,7 @@ use crate::event::{
     CarriedSignal, ChildCompleted, ChildFailed, OnParentClose, ParentLink, RunStarted, SignalReceived, TerminateRequested,
     UpdateReceived,
 };
+use crate::external::ExternalHead;
 use crate::log::{CommitHeader, CommitId};
 use crate::task::{Task, TaskId};
 use crate::{Epoch, Event, Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp, message, numbered};
@@ -36,7 +37,7 @@ numbered! {
     pub enum Status {
         /// Has something to do and waits for a worker.
         0 => Pending,
-        /// A worker is at it. Never stored: a pending run whose lease somebody holds.
+        /// A worker is at it: a pending run whose lease somebody holds. Stored only of external runs, whose engines say so.
         1 => Running,
         /// Waits for an input.
         2 => Waiting,
@@ -108,6 +109,8 @@ message! {
         12 => updated_at: Timestamp,
         13 => ended_at: Option<Timestamp>,
         14 => paused_at: Option<Timestamp>,
+        /// Of a run whose log an outside engine keeps here; `None` for every other run.
+        20 => external: Option<ExternalHead>,
     }
 }
 
@@ -251,7 +254,13 @@ pub enum Refusal {
     OtherGeneration { key: RunKey },
     #[error("run {key} is not paused")]
     NotPaused { key: RunKey },
-    #[error("the commit to run {key} is malformed: {why}")]
+    #[error("run {key} belongs to an outside engine, which alone can do that")]
+    External { key: RunKey },
+    #[error("run {key} is not of an outside engine")]
+    NotExternal { key: RunKey },
+    #[error("the log of run {key} goes on at event {next}, not at {expected}")]
+    LogConflict { key: RunKey, expected: Index, next: Index },
+    #[error("what was to be appended to run {key} is malformed: {why}")]
     Malformed { key: RunKey, why: &'static str },
 }
 
@@ -365,7 +374,7 @@ impl RunHead {
             generation: started.generation,
             kind: started.kind.clone(),
             version: started.version.clone(),
-            status: Status::Pending,
+            status: if started.is_external { Status::Running } else { Status::Pending }, // X4
             next_index: Index(1),
             next_commit: 0,
             last_commit: None,
@@ -375,6 +384,7 @@ impl RunHead {
             updated_at: at,
             ended_at: None,
             paused_at: None,
+            external: started.is_external.then(ExternalHead::default),
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -385,6 +395,10 @@ impl RunHead {
         let Some(Event::RunStarted(started)) = first.events.first() else { return None };
         let (mut head, _) = RunHead::start(key, started.clone(), first.at);
         for record in rest {
+            if head.external.is_some() {
+                head.take_external(record);
+                continue;
+            }
             match record.commit {
                 Some(commit) => {
                     head.status = head.status_after(commit.horizon, &record.events, commit.waits);
@@ -405,6 +419,10 @@ impl RunHead {
     /// Decides about an input. On success the head has moved on.
     pub fn admit_input(&mut self, input: Input, at: Timestamp) -> Result<Admitted, Refusal> {
         let Input { event, generation, epoch, .. } = input;
+        self.check_form(&event)?;
+        if let Event::ExternalAppended(event) = event {
+            return self.admit_external(event, at);
+        }
         if self.status.is_closed() {
             return Err(Refusal::Closed { key: self.key.clone(), status: self.status }); // R4
         }
@@ -483,6 +501,9 @@ impl RunHead {
 
     fn check_commit(&self, commit: &Commit) -> Result<(), Refusal> {
         let key = || self.key.clone();
+        if self.external.is_some() {
+            return Err(Refusal::External { key: key() }); // X3
+        }
         if commit.generation != self.generation || commit.epoch != self.epoch || commit.n != self.next_commit {
             let (epoch, current, n, next) = (commit.epoch, self.epoch, commit.n, self.next_commit);
             return Err(Refusal::Fenced { key: key(), epoch, current, n, next }); // R1
@@ -562,6 +583,7 @@ impl RunHead {
             generation,
             mailbox: commit.carries.signals.clone(),
             cancel_reason: commit.carries.cancel_reason.clone(),
+            is_external: false,
         };
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }
@@ -638,6 +660,7 @@ impl RunHead {
                     generation: 0,
                     mailbox: Vec::new(),
                     cancel_reason: None,
+                    is_external: false,
                 };
                 let key = RunKey::new(self.key.namespace.clone(), event.child.clone());
                 effects.push(Effect::Send(Box::new(Delivery::Start(NewRun { key, started, signal: None }))));

@@ -99,6 +99,9 @@ impl StoreError {
                 Refusal::NotPaused { .. } => "run_not_paused",
                 Refusal::OtherGeneration { .. } => "run_continued",
                 Refusal::Malformed { .. } => "commit_malformed",
+                Refusal::External { .. } => "run_external",
+                Refusal::NotExternal { .. } => "run_not_external",
+                Refusal::LogConflict { .. } => "log_conflict",
             },
             StoreError::SignalLost { .. } => "signal_lost",
             StoreError::IdTaken { .. } => "id_taken",
@@ -160,6 +163,11 @@ impl StoreError {
                 "the run has begun a new log since; ask it again, in its current generation"
             }
             StoreError::Refused(Refusal::Malformed { .. }) => "the worker breaks the protocol: docs/protocol.md has its rules",
+            StoreError::Refused(Refusal::External { .. }) => "ask the engine that keeps its log here",
+            StoreError::Refused(Refusal::NotExternal { .. }) => {
+                "only an outside engine's run takes events at an index; this one has code here"
+            }
+            StoreError::Refused(Refusal::LogConflict { .. }) => "somebody else appended first: read on from there",
             StoreError::SignalLost { .. } => "the first answer stands; the run was not harmed",
             StoreError::WaitNotFound { .. } => "`onward approval list` shows the open questions",
             StoreError::IdTaken { .. } => "the first one stands; use another id for something else",
@@ -208,6 +216,9 @@ mod tests {
             Refusal::OtherGeneration { key: key() },
             Refusal::NotPaused { key: key() },
             Refusal::Malformed { key: key(), why: "x" },
+            Refusal::External { key: key() },
+            Refusal::NotExternal { key: key() },
+            Refusal::LogConflict { key: key(), expected: index, next: index },
         ];
         let errors = [
             StoreError::RunNotFound { key: key() },
