@@ -157,6 +157,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "listen_failed"
         | "key_file_unusable"
         | "key_file_not_written"
+        | "payload_unreadable"
         | "tls_files_unusable" => 500,
         "not_ready"
         | "no_compatible_worker"
