@@ -296,7 +296,7 @@ impl Builder {
             return Err(mistake.into());
         }
         if let Some(folder) = check::folder() {
-            return Err(Error::OnlyChecked { runs: check::check(&folder, &self.registry)? });
+            return Err(Error::OnlyChecked { runs: check::check(&folder, &self.registry, self.codec.as_ref())? });
         }
         // Runs that rest in memory must leave seats to those that have something to do.
         self.worker.cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::code::Shared;
+use crate::codec::Border;
 use crate::registry::Registry;
 use crate::replay::replay_log;
 
@@ -62,7 +63,7 @@ pub(crate) fn folder() -> Option<PathBuf> {
 }
 
 /// Writes a verdict on every run of the folder; returns on how many.
-pub(crate) fn check(folder: &Path, registry: &Registry) -> Result<u64, Error> {
+pub(crate) fn check(folder: &Path, registry: &Registry, codec: Option<&Border>) -> Result<u64, Error> {
     let shared = Shared { deps: Arc::new(registry.deps.clone()), ..Shared::default() };
     let unusable = |path: &Path, why: &dyn std::fmt::Display| Error::CheckFailed { why: format!("{}: {why}", path.display()) };
     let (from, to) = (folder.join(RUNS), folder.join(VERDICTS));
@@ -71,7 +72,11 @@ pub(crate) fn check(folder: &Path, registry: &Registry) -> Result<u64, Error> {
     let mut count = 0;
     for line in runs.lines() {
         let line = line.map_err(|error| unusable(&from, &error))?;
-        let run: RunToCheck = serde_json::from_str(&line).map_err(|error| unusable(&from, &error))?;
+        let mut run: RunToCheck = serde_json::from_str(&line).map_err(|error| unusable(&from, &error))?;
+        if let Some(border) = codec {
+            let decoded = run.records.iter_mut().try_for_each(|record| border.record_in(record, &run.run));
+            decoded.map_err(|error| unusable(&from, &format!("run {}: {error}", run.run.id)))?;
+        }
         let verdict = serde_json::to_string(&judge(run, registry, &shared)).map_err(|error| unusable(&to, &error))?;
         // Line by line, so that whoever waits sees how far it is, and which run it was when the program dies of one.
         writeln!(verdicts, "{verdict}").and_then(|()| verdicts.flush()).map_err(|error| unusable(&to, &error))?;

@@ -1,8 +1,8 @@
 //! The command as people and scripts meet it: a real process, its streams, its exit code.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod check;
 mod api;
+mod check;
 mod completions;
 mod config;
 mod crash;

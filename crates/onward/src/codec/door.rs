@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use onward_core::event::RunPaused;
 use onward_core::run::Wait;
+use onward_core::task::Task;
 use onward_core::view::RunView;
-use onward_core::{Failure, Index, Name, Payload, Record, RunHead, RunKey};
+use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
-    CallId, Changes, Decide, Door, DoorFuture, Emitted, Outcome, RuntimeError, SendSignal, StartRun, WhyPending,
+    CallId, Changes, Decide, Door, DoorFuture, Emitted, Outcome, RuntimeError, SendSignal, StartRun, WhyPending, WorkerInfo,
 };
-use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, WaitQuery};
+use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, TaskQuery, WaitQuery};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -223,6 +224,20 @@ impl Door for CodedDoor {
         Box::pin(async move {
             self.border.result(Way::Out, &mut result, &[Home::of(&call.run, "promise")]).map_err(told)?;
             self.inner.resolve_promise(call, result, resolution_id).await
+        })
+    }
+
+    fn list_workers(&self, namespace: Namespace) -> DoorFuture<'_, Vec<WorkerInfo>> {
+        self.inner.list_workers(namespace)
+    }
+
+    fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>> {
+        Box::pin(async move {
+            let mut tasks = self.inner.list_quarantined(query).await?;
+            for task in &mut tasks {
+                self.border.payload(Way::In, &mut task.input, &[Home::of(&task.id.run, "task")]).map_err(told)?;
+            }
+            Ok(tasks)
         })
     }
 }

@@ -20,7 +20,7 @@ impl Border {
     }
 
     /// Decodes a record of the run's log.
-    pub(super) fn record_in(&self, record: &mut Record, run: &RunKey) -> Passed {
+    pub(crate) fn record_in(&self, record: &mut Record, run: &RunKey) -> Passed {
         for event in &mut record.events {
             self.mask(event, run);
             self.event(Way::In, event, run, None)?;

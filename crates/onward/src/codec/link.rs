@@ -17,6 +17,9 @@ use super::{Border, CodecError, Home, Way};
 /// The code of a failure for a payload that no codec here can read.
 const UNREADABLE: &str = "payload_unreadable";
 
+/// What a codec may add to a payload: its header, a nonce, a tag.
+const CODEC_BYTES_MAX: usize = 1_024;
+
 pub(crate) struct CodedLink {
     inner: Arc<dyn Link>,
     border: Border,
@@ -195,6 +198,10 @@ impl Link for CodedLink {
         if self.border.payload(Way::Out, &mut emitted.value, &[Home::of(key, "emitted")]).is_ok() {
             self.inner.emit(key, emitted);
         }
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        self.inner.payload_bytes_max().saturating_sub(CODEC_BYTES_MAX)
     }
 
     fn leave(&self) -> LinkFuture<'_, ()> {

@@ -30,7 +30,7 @@ fn secret(what: &str) -> String {
 async fn child(ctx: Ctx, input: String) -> Result<String> {
     assert_eq!(input, secret("for the child"));
     let note: String = ctx.signal("note").recv().await?;
-    ctx.send_signal("all", "from-child", &note);
+    ctx.send_signal("all", "from-child", &note)?;
     Ok(secret("from the child"))
 }
 
@@ -56,10 +56,10 @@ async fn all(ctx: Ctx, (generation, input): (u32, String)) -> Result<String> {
     assert_eq!(work, secret("by the task"));
     let failed = ctx.task::<()>("fail", &secret("to fail")).await.unwrap_err();
     assert_eq!((failed.message, failed.code.as_str()), (secret("the task failed"), "sour"));
-    ctx.state().set("stage", &secret("state"));
-    ctx.emit("progress", &secret("emitted"));
+    ctx.state().set("stage", &secret("state"))?;
+    ctx.emit("progress", &secret("emitted"))?;
     let born = ctx.child::<String>("child", &secret("for the child")).id("kid");
-    born.signal("note", &secret("to the child"));
+    born.signal("note", &secret("to the child"))?;
     assert_eq!(born.await?, secret("from the child"));
     let back: String = ctx.signal("from-child").recv().await?;
     assert_eq!(back, secret("to the child"));
