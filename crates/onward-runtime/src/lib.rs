@@ -24,6 +24,7 @@ mod port;
 mod query;
 mod question;
 mod reading;
+mod replays;
 mod session;
 mod supply;
 mod update;
@@ -109,6 +110,11 @@ impl Runtime {
 
     pub fn options(&self) -> &Options {
         &self.shared.options
+    }
+
+    /// How many logs the workers of this runtime have replayed and found in agreement with their code, since it began.
+    pub fn replays_ok(&self) -> u64 {
+        self.hub().replays.count()
     }
 
     pub(crate) fn hub(&self) -> &Arc<Hub> {

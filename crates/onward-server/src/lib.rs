@@ -43,6 +43,7 @@ mod router;
 mod runs;
 mod serve;
 mod server;
+pub mod tls;
 pub mod trace;
 mod workers;
 
@@ -57,3 +58,4 @@ pub use route::{ROUTES, Route};
 pub use router::{router, router_with};
 pub use serve::serve;
 pub use server::{Options, Probe, Server};
+pub use tls::Tls;

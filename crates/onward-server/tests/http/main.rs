@@ -9,6 +9,8 @@ mod keys;
 mod limits;
 mod operations;
 mod questions;
+mod reflection;
 mod refusals;
 mod runs;
 mod site;
+mod tls;
