@@ -61,7 +61,7 @@ everywhere! {
         let first = run.signal_once("s", &1, "id-1").await.unwrap();
         let at_once = run.signal_once("s", &1, "id-1").await.unwrap();
         until_logged(&run, "signal_consumed", 1).await;
-        let later = run.signal_once("s", &7, "id-1").await.unwrap();
+        let later = run.signal_once("s", &1, "id-1").await.unwrap();
         for repeat in [at_once, later] {
             assert!(repeat.repeated && repeat.index == first.index, "{repeat:?}");
         }
