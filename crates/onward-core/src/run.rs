@@ -12,7 +12,8 @@
 //! - R5 (CE12): a run does not end over unread inputs unless the worker says it knows of them; it never continues as new over them,
 //!   because what its worker has not seen could not go along.
 //! - R6 (CE15): inputs are taken whatever the worker is doing.
-//! - R7: of a run that is paused, results of steps are taken and nothing else: what has happened is recorded, nothing new begins.
+//! - R7: of a run that is paused, results of steps are taken and nothing else: what has happened is recorded, nothing new begins, no
+//!   attempt of a task either (K4).
 //! - R8 (L7): what a worker says as the holder of a run is taken only with the current epoch, as a commit is.
 
 use std::fmt;
@@ -277,9 +278,12 @@ pub enum Effect {
     },
     /// To be handed to another run by an at-least-once courier; the receiver takes it once.
     Send(Box<Delivery>),
-    /// The run is paused: its timers keep their remaining time.
-    FreezeTimers,
-    ThawTimers {
+    /// The run is paused since `at`: its timers and tasks keep their remaining time, and no attempt of a task begins (K4).
+    Freeze {
+        at: Timestamp,
+    },
+    /// It goes on after it was paused for `shift`.
+    Thaw {
         shift: Duration,
     },
     /// Every timer, task and wait of the run goes, and each open child gets what its `on_parent_close` says.
@@ -446,10 +450,10 @@ impl RunHead {
             Event::ApprovalDecided(event) => close_wait(&event.place, &event.decision_id),
             Event::PromiseResolved(event) => close_wait(&event.place, &event.resolution_id),
             Event::TimerFired(event) => vec![Effect::CloseWait { place: event.place.clone(), token: "expired".to_owned() }],
-            Event::RunPaused(_) if self.paused_at.is_none() => vec![Effect::FreezeTimers],
+            Event::RunPaused(_) if self.paused_at.is_none() => vec![Effect::Freeze { at }],
             Event::RunResumed(_) => {
                 let shift = self.paused_at.map_or(Duration::ZERO, |paused| at.since(paused));
-                vec![Effect::ThawTimers { shift }]
+                vec![Effect::Thaw { shift }]
             }
             Event::TerminateRequested(event) => {
                 let failure = Failure { retryable: false, ..Failure::new("terminated", terminated(event)) };
@@ -570,7 +574,7 @@ impl RunHead {
         let mut effects = Vec::new();
         commit.events.iter().for_each(|event| self.event_effects(event, at, &mut effects));
         if let Some(paused_at) = self.paused_at {
-            freeze_new_timers(&mut effects, at.since(paused_at));
+            freeze_new_timers(&mut effects, paused_at, at);
         }
         effects
     }
@@ -697,15 +701,15 @@ impl RunHead {
 }
 
 /// A timer that begins while the run is paused keeps its whole time: thawing adds the whole pause to it, also what was over by now.
-fn freeze_new_timers(effects: &mut Vec<Effect>, paused_for: Duration) {
+fn freeze_new_timers(effects: &mut Vec<Effect>, paused_at: Timestamp, at: Timestamp) {
     let mut started = false;
     for effect in effects.iter_mut() {
         if let Effect::StartTimer { due_at, .. } = effect {
-            *due_at = due_at.before(paused_for);
+            *due_at = due_at.before(at.since(paused_at));
             started = true;
         }
     }
-    effects.extend(started.then_some(Effect::FreezeTimers));
+    effects.extend(started.then_some(Effect::Freeze { at: paused_at }));
 }
 
 fn close_wait(place: &Place, token: &str) -> Vec<Effect> {

@@ -9,6 +9,7 @@ use onward_core::task::{Task, TaskState};
 use rusqlite::{Connection, params};
 
 use crate::row::{due_number, seal, unseal};
+use crate::write::tasks::state_column;
 
 pub(crate) fn take_tasks_back(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let transaction = db.unchecked_transaction()?;
@@ -23,7 +24,7 @@ pub(crate) fn take_tasks_back(db: &Connection, now: Timestamp) -> rusqlite::Resu
         task.lose_worker(now);
         db.prepare_cached("UPDATE tasks SET state = ?2, visible = ?3, due = ?4, data = ?5 WHERE tk = ?1")?.execute(params![
             tk,
-            task.state.number(),
+            state_column(&task, now),
             due_number(task.visible_at),
             task.due_at().map(due_number),
             seal(&task),

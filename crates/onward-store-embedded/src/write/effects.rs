@@ -101,11 +101,15 @@ impl Writer<'_> {
             Effect::OpenWait(wait) => self.open_wait(owner.rk, *wait)?,
             Effect::CloseWait { place, token } => self.close_wait(owner, &place, &token)?,
             Effect::Send(delivery) => self.send(owner.root, *delivery)?,
-            Effect::FreezeTimers => {
+            Effect::Freeze { at } => {
                 db.prepare_cached("UPDATE timers SET due = due + ?2 WHERE rk = ?1 AND due < ?2")?
                     .execute(params![owner.rk, NEVER])?;
+                self.change_tasks(owner.rk, |task| task.freeze(at))?;
             }
-            Effect::ThawTimers { shift } => self.thaw_timers(owner.rk, shift)?,
+            Effect::Thaw { shift } => {
+                self.thaw_timers(owner.rk, shift)?;
+                self.change_tasks(owner.rk, |task| task.thaw(shift))?;
+            }
             Effect::EndRun => self.end_run(owner)?,
         }
         Ok(())

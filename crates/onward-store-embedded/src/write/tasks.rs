@@ -18,6 +18,17 @@ use crate::writer::Writer;
 
 /// The `state` of a queued task that is not visible yet; the other states are [`TaskState`]'s numbers.
 const DELAYED: u8 = 3;
+/// The `state` of a queued task whose run is paused.
+const PAUSED: u8 = 4;
+
+/// What stands in the `state` column.
+pub(crate) fn state_column(task: &Task, now: Timestamp) -> u8 {
+    match task.state {
+        TaskState::Queued if !task.waits_its_turn() => PAUSED,
+        TaskState::Queued if !task.may_be_claimed(now) => DELAYED,
+        state => state.number(),
+    }
+}
 
 /// The tasks of one namespace, queue and kind that may be claimed, in the order in which they are.
 pub(crate) const READY_TASKS: &str =
@@ -27,10 +38,11 @@ pub(crate) const READY_TASKS: &str =
 impl Writer<'_> {
     /// Writes a new task, or a changed one over itself, and tells who may want to know.
     pub(crate) fn put_task(&mut self, rk: i64, mut task: Task) -> Outcome<()> {
-        let visible = task.state == TaskState::Queued && task.visible_at <= self.batch.now;
-        if visible && self.batch.heard {
-            self.batch.news.push(News::TaskQueued { task: Box::new(task.clone()) });
-        } else if task.state == TaskState::Queued && !visible {
+        if task.may_be_claimed(self.batch.now) {
+            if self.batch.heard {
+                self.batch.news.push(News::TaskQueued { task: Box::new(task.clone()) });
+            }
+        } else if task.waits_its_turn() {
             self.announce_due(task.visible_at);
         }
         let due = task.due_at();
@@ -41,7 +53,7 @@ impl Writer<'_> {
         // Counted up before the old row is counted down, so that a shared blob stays.
         stash.write(self.db)?;
         let place = place_key(&task.id.place);
-        let state = if task.state == TaskState::Queued && !visible { DELAYED } else { task.state.number() };
+        let state = state_column(&task, self.batch.now);
         let old = self
             .db
             .prepare_cached("SELECT blobs FROM tasks WHERE rk = ?1 AND place = ?2")?
@@ -74,7 +86,20 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Lets tasks be claimed whose pause is over; returns them.
+    /// Changes every task of a run: it was paused or resumed.
+    pub(crate) fn change_tasks(&mut self, rk: i64, change: impl Fn(&mut Task)) -> Outcome<()> {
+        let mut statement = self.db.prepare_cached("SELECT tk, rk, data, blobs FROM tasks WHERE rk = ?1")?;
+        let rows = statement.query_map(params![rk], read_row)?.collect::<Result<Vec<_>, _>>()?;
+        for row in rows {
+            if let Ok(mut task) = self.read_task(&row) {
+                change(&mut task);
+                self.put_task(rk, task)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets tasks be claimed whose delay is over.
     pub(crate) fn show_delayed_tasks(&mut self) -> Outcome<()> {
         let mut statement = self
             .db
@@ -133,7 +158,7 @@ impl Writer<'_> {
             self.db.prepare_cached("UPDATE tasks SET state = 2, due = NULL WHERE tk = ?1")?.execute(params![tk])?;
             return Ok(None);
         };
-        if task.state != TaskState::Queued {
+        if !task.may_be_claimed(self.batch.now) {
             return Ok(None);
         }
         task.claim(&request.worker, request.lease, self.batch.now);
