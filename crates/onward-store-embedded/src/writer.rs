@@ -4,9 +4,9 @@
 //! listeners. What each operation does is in [`crate::write`].
 //!
 //! Invariants:
-//! - W1: nobody is answered, and no listener is called, before COMMIT has returned.
-//! - W2: a refused operation has written nothing; any other error undoes the whole batch, in the file and in memory.
-//! - W3: after a failed write or sync nothing is written again, whatever is asked (F7). A full disk is no failed write: SQLite
+//! - T1: nobody is answered, and no listener is called, before COMMIT has returned.
+//! - T2: a refused operation has written nothing; any other error undoes the whole batch, in the file and in memory.
+//! - T3: after a failed write or sync nothing is written again, whatever is asked (F7). A full disk is no failed write: SQLite
 //!   undoes the batch and later ones may succeed (F6).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -182,7 +182,7 @@ impl<'c> Writer<'c> {
         self.heads.trim(&self.shared.leases);
     }
 
-    /// The batch is durable: tells everybody, the waiters first (W1).
+    /// The batch is durable: tells everybody, the waiters first (T1).
     fn answer(&mut self, listeners: &[Arc<dyn onward_store::Listener>]) {
         failpoint::hit("before_reply");
         self.batch.pending.drain(..).for_each(|pending| pending.release());
@@ -192,7 +192,7 @@ impl<'c> Writer<'c> {
         }
     }
 
-    /// Takes back everything the batch did, and says so to everybody in it (W2, W3).
+    /// Takes back everything the batch did, and says so to everybody in it (T2, T3).
     fn fail_batch(&mut self, failure: Failure) {
         let undone = self.db.is_autocommit() || self.db.execute_batch("ROLLBACK").is_ok();
         self.heads.mark_stale();
@@ -221,7 +221,7 @@ impl<'c> Writer<'c> {
         pending.iter().for_each(|pending| pending.fail(StoreError::Stopped { why: why.to_owned() }));
     }
 
-    /// Refuses everything from now on; closing must not copy the log into the database either (W3).
+    /// Refuses everything from now on; closing must not copy the log into the database either (T3).
     fn write_no_more(&mut self, why: &str) {
         // Where this fails, the copy only holds what was synced before: untidy, not unsafe.
         let _ = self.db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
@@ -285,7 +285,7 @@ impl<'c> Writer<'c> {
         }?;
         failpoint::hit("after_operation");
         if refused && self.db.total_changes() != before {
-            return Err(Trouble::Panicked("an operation was refused after it had written".to_owned())); // W2
+            return Err(Trouble::Panicked("an operation was refused after it had written".to_owned())); // T2
         }
         Ok(())
     }
