@@ -388,22 +388,29 @@ impl RunHead {
         let (first, rest) = records.split_first()?;
         let Some(Event::RunStarted(started)) = first.events.first() else { return None };
         let (mut head, _) = RunHead::start(key, started.clone(), first.at);
-        for record in rest {
-            match record.commit {
-                Some(commit) => {
-                    head.status = head.status_after(commit.horizon, &record.events, commit.waits);
-                    head.next_commit = commit.n + 1;
-                    head.last_commit = Some(LastCommit::new(&commit, record.index, record.at));
-                }
-                None => head.take_input_status(&record.events[0], record.at),
-            }
-            head.next_index = record.next_index();
-            head.updated_at = record.at;
-            if head.status.is_closed() {
-                head.ended_at = Some(record.at);
-            }
-        }
+        rest.iter().for_each(|record| head.follow(record));
         Some(head)
+    }
+
+    /// Takes in a record that was admitted before.
+    pub(crate) fn follow(&mut self, record: &Record) {
+        match record.commit {
+            Some(commit) => {
+                self.status = self.status_after(commit.horizon, &record.events, commit.waits);
+                self.next_commit = commit.n + 1;
+                self.last_commit = Some(LastCommit::new(&commit, record.index, record.at));
+            }
+            None => record.events.iter().for_each(|event| self.take_input_status(event, record.at)),
+        }
+        self.advance(record);
+    }
+
+    /// What followed from a record, as the head was before it.
+    pub(crate) fn effects_of(&self, record: &Record) -> Vec<Effect> {
+        match record.commit {
+            Some(_) => self.commit_effects(&record.events, record.at),
+            None => record.events.iter().flat_map(|event| self.input_effects(event, record.at)).collect(),
+        }
     }
 
     /// Decides about an input. On success the head has moved on.
@@ -473,7 +480,7 @@ impl RunHead {
             return Err(CommitRefusal::Repeated(Committed { index: last.index, at: last.at, status: self.status })); // R2
         }
         self.check_commit(&commit)?;
-        let effects = self.commit_effects(&commit, at);
+        let effects = self.commit_effects(&commit.events, at);
         let successor = self.successor(&commit);
         self.status = self.status_after(commit.horizon, &commit.events, commit.waits);
         let index = self.next_index;
@@ -570,9 +577,9 @@ impl RunHead {
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }
 
-    fn commit_effects(&self, commit: &Commit, at: Timestamp) -> Vec<Effect> {
+    fn commit_effects(&self, events: &[Event], at: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
-        commit.events.iter().for_each(|event| self.event_effects(event, at, &mut effects));
+        events.iter().for_each(|event| self.event_effects(event, at, &mut effects));
         if let Some(paused_at) = self.paused_at {
             freeze_new_timers(&mut effects, paused_at, at);
         }

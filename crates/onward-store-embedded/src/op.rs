@@ -29,6 +29,8 @@ pub(crate) enum Op {
     Delete(Delete, To<u64>),
     /// Tells the listeners that something is due earlier than they know.
     Announce(Timestamp, To<()>),
+    /// A reader met damage that the writer may mend.
+    Mend(To<()>),
 }
 
 pub(crate) struct StartRun {
@@ -50,7 +52,8 @@ impl Op {
             | Op::Report(_, to)
             | Op::RetryTask(_, to)
             | Op::FinishDeliveries(_, to)
-            | Op::Announce(_, to) => to.clone(),
+            | Op::Announce(_, to)
+            | Op::Mend(to) => to.clone(),
             Op::ClaimTasks(_, to) => to.clone(),
             Op::Expire(_, to) => to.clone(),
             Op::Delete(_, to) => to.clone(),

@@ -6,6 +6,6 @@
 mod append;
 mod claim;
 mod delete;
-mod effects;
+pub(crate) mod effects;
 mod expire;
 pub(crate) mod tasks;

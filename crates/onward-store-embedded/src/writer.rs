@@ -12,16 +12,17 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use onward_core::{Epoch, RunKey, Timestamp};
 use onward_store::StoreError;
 use rusqlite::{Connection, Statement};
 
-use crate::error::{Failure, Outcome, Trouble};
+use crate::error::{Failure, Outcome, Trouble, may_be_mended};
 use crate::failpoint;
 use crate::heads::Heads;
 use crate::leases::Lease;
+use crate::mend;
 use crate::news::News;
 use crate::op::Op;
 use crate::ready::Ready;
@@ -41,8 +42,15 @@ pub(crate) struct Writer<'c> {
     pub insert_event: Statement<'c>,
     begin: Statement<'c>,
     commit: Statement<'c>,
+    /// Something that the log says too turned out to be damaged.
+    pub mend_wanted: bool,
+    /// When it was last looked after.
+    mended_at: Option<Instant>,
     pub batch: Batch,
 }
+
+/// How long the writer works before it mends again: what could not be mended is met again and again.
+const MEND_PAUSE: Duration = Duration::from_secs(60);
 
 /// What belongs to the batch at hand and is forgotten with it.
 #[derive(Default)]
@@ -75,8 +83,11 @@ impl Beginning {
         Ok(Beginning {
             boot,
             ready: Ready::load(db)?,
-            next_rk: next("SELECT coalesce(max(rk), 0) + 1 FROM runs")?,
-            next_delivery: next("SELECT coalesce(max(id), 0) + 1 FROM outbox")?,
+            // By the indexes, which cannot have lost a row without a word; a run's number is never used again while its log is there.
+            next_rk: next(
+                "SELECT max((SELECT coalesce(max(rk), 0) FROM runs), (SELECT coalesce(max(rk), 0) FROM events INDEXED BY events_run)) + 1",
+            )?,
+            next_delivery: next("SELECT coalesce(max(id), 0) + 1 FROM outbox INDEXED BY outbox_id")?,
         })
     }
 }
@@ -109,6 +120,9 @@ pub(crate) fn run(db: &Connection, shared: Arc<Shared>, beginning: Beginning, lo
         }
         Counters::add_span(&writer.shared.counters.idle_nanos, started.elapsed());
         writer.run_batch(&mut ops);
+        if std::mem::take(&mut writer.mend_wanted) {
+            writer.mend();
+        }
         let pages = log.pages.load(Ordering::Relaxed);
         if pages < log.checkpoint_pages {
             checkpoint_at = log.checkpoint_pages;
@@ -135,6 +149,8 @@ impl<'c> Writer<'c> {
                 .prepare("INSERT INTO events(rk, idx, at, n, last, crc, body, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?,
             begin: db.prepare("BEGIN IMMEDIATE")?,
             commit: db.prepare("COMMIT")?,
+            mend_wanted: false,
+            mended_at: None,
             batch: Batch::default(),
         })
     }
@@ -162,7 +178,10 @@ impl<'c> Writer<'c> {
         failpoint::hit("before_commit");
         let sql_done = Instant::now();
         let failure = match written {
-            Err(trouble) => Some(Failure::of(&trouble)),
+            Err(trouble) => {
+                self.mend_wanted |= trouble.may_be_mended();
+                Some(Failure::of(&trouble))
+            }
             Ok(()) => self.commit.raw_execute().err().map(|error| Failure::of_commit(&error)),
         };
         let sync_done = Instant::now();
@@ -200,6 +219,12 @@ impl<'c> Writer<'c> {
         undo.into_iter().rev().for_each(|undo| self.take_back(undo));
         self.shared.announced_due.store(u64::MAX, Ordering::Relaxed);
         let pending = std::mem::take(&mut self.batch.pending);
+        let failure = match failure {
+            Failure::Damaged(why) if undone && std::mem::take(&mut self.mend_wanted) && self.mend() => {
+                Failure::Busy(format!("damaged rows or indexes were made again, ask again: {why}"))
+            }
+            failure => failure,
+        };
         match failure {
             Failure::Full if undone => pending.iter().for_each(|pending| pending.fail(StoreError::DiskFull)),
             Failure::Busy(why) if undone => {
@@ -243,6 +268,28 @@ impl<'c> Writer<'c> {
         self.batch.undo.push(undo);
     }
 
+    /// Makes again what is damaged and can be; says whether anything was.
+    fn mend(&mut self) -> bool {
+        let too_soon = self.mended_at.is_some_and(|at| at.elapsed() < MEND_PAUSE);
+        if too_soon || self.shared.queue.stopped().is_some() {
+            return false;
+        }
+        self.mended_at = Some(Instant::now());
+        let mended = mend::mend(self.db, self.shared.clock.now()).unwrap_or_default();
+        if mended == 0 {
+            return false;
+        }
+        // There may be more of it, and what was mended may be met at once.
+        self.mended_at = None;
+        self.heads.mark_stale();
+        if let Ok(ready) = Ready::load(self.db) {
+            self.ready = ready;
+        }
+        self.shared.announced_due.store(u64::MAX, Ordering::Relaxed);
+        Counters::add(&self.shared.counters.mended, mended);
+        true
+    }
+
     /// Copies the write-ahead log into the database. Waiters have their answers by then.
     fn checkpoint(&mut self) {
         if self.shared.queue.stopped().is_some() {
@@ -266,7 +313,7 @@ impl<'c> Writer<'c> {
     fn execute(&mut self, op: Op) -> Outcome<()> {
         self.batch.pending.push(op.pending());
         let before = self.db.total_changes();
-        let refused = match op {
+        let settled = match op {
             Op::Commit(work, to) => settle(&to, guard(|| self.commit(work.0, work.1))),
             Op::Input(work, to) => settle(&to, guard(|| self.append_input(&work.0, work.1, work.2))),
             Op::Start(start, to) => settle(&to, guard(|| self.start_run(*start))),
@@ -278,29 +325,43 @@ impl<'c> Writer<'c> {
             Op::Expire(limit, to) => settle(&to, guard(|| self.expire(limit))),
             Op::FinishDeliveries(done, to) => settle(&to, guard(|| self.finish_deliveries(&done))),
             Op::Delete(delete, to) => settle(&to, guard(|| self.delete_runs(&delete))),
+            Op::Mend(to) => {
+                self.mend_wanted = true;
+                settle(&to, Ok(()))
+            }
             Op::Announce(at, to) => {
                 self.announce_due(at);
                 settle(&to, Ok(()))
             }
         }?;
         failpoint::hit("after_operation");
-        if refused && self.db.total_changes() != before {
+        self.mend_wanted |= settled == Settled::Damaged;
+        if settled != Settled::Done && self.db.total_changes() != before {
             return Err(Trouble::Panicked("an operation was refused after it had written".to_owned())); // T2
         }
         Ok(())
     }
 }
 
-/// Lays a value or a refusal down and says whether it was a refusal; anything else fails the batch.
-fn settle<T>(to: &Slot<T>, outcome: Outcome<T>) -> Outcome<bool> {
-    let answer = match outcome {
-        Ok(value) => Ok(value),
-        Err(Trouble::Refused(error)) => Err(error),
+/// What became of an operation that did not fail its batch.
+#[derive(PartialEq, Eq)]
+enum Settled {
+    Done,
+    Refused,
+    /// Refused because of something that mending may help.
+    Damaged,
+}
+
+/// Lays a value or a refusal down; anything else fails the batch.
+fn settle<T>(to: &Slot<T>, outcome: Outcome<T>) -> Outcome<Settled> {
+    let (answer, settled) = match outcome {
+        Ok(value) => (Ok(value), Settled::Done),
+        Err(Trouble::Refused(error)) if may_be_mended(&error) => (Err(error), Settled::Damaged),
+        Err(Trouble::Refused(error)) => (Err(error), Settled::Refused),
         Err(trouble) => return Err(trouble),
     };
-    let refused = answer.is_err();
     to.put(answer);
-    Ok(refused)
+    Ok(settled)
 }
 
 /// A broken invariant must not take the writer down: the batch is undone and the store goes on.

@@ -78,6 +78,12 @@ fn run_child(role: &str, directory: &Path, environment: &[(&str, &str)]) -> Ende
     Ended { status: child.wait().unwrap(), answered, last_line }
 }
 
+/// Opens a directory in another process, which is killed there.
+pub fn kill_at(point: &str, directory: &Path) {
+    let ended = run_child("tell", directory, &[("ONWARD_FAILPOINT", point)]);
+    assert_eq!(ended.status.signal(), Some(9), "{point}: {}", ended.last_line);
+}
+
 /// Not a test of its own: does nothing unless it is started by one of the tests below.
 #[test]
 fn the_other_process() {

@@ -1,10 +1,12 @@
 //! The embedded store: the suite every store passes, and what only a directory on a disk can go through.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod cells;
 mod conformance;
 mod crash;
 mod damage;
 mod directory;
+mod format;
 mod full;
 mod power;
 mod shim;
