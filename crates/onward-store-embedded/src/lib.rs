@@ -27,6 +27,7 @@ mod reply;
 mod row;
 mod schema;
 mod shared;
+mod shrink;
 mod store;
 mod takeover;
 mod write;

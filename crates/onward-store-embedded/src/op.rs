@@ -123,6 +123,10 @@ impl Queue {
         self.lock().ops.splice(0..0, ops);
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.lock().ops.is_empty()
+    }
+
     pub fn close(&self) {
         self.lock().closing = true;
         self.wake.notify_one();

@@ -54,6 +54,7 @@ pub(crate) struct Counters {
     pub checkpoints: AtomicU64,
     pub checkpoint_nanos: AtomicU64,
     pub mended: AtomicU64,
+    pub pages_returned: AtomicU64,
 }
 
 /// What the writer has done since the store was opened.
@@ -77,6 +78,8 @@ pub struct Stats {
     pub checkpoint: Duration,
     /// Indexes and rows that were found damaged and made again.
     pub mended: u64,
+    /// Pages that were given back to the disk.
+    pub pages_returned: u64,
 }
 
 impl Counters {
@@ -95,6 +98,7 @@ impl Counters {
             checkpoints: read(&self.checkpoints),
             checkpoint: span(&self.checkpoint_nanos),
             mended: read(&self.mended),
+            pages_returned: read(&self.pages_returned),
         }
     }
 

@@ -28,6 +28,7 @@ use crate::op::Op;
 use crate::ready::Ready;
 use crate::reply::{Pending, Slot};
 use crate::shared::{Counters, Shared};
+use crate::shrink::Shrinking;
 
 pub(crate) struct Writer<'c> {
     pub db: &'c Connection,
@@ -46,6 +47,9 @@ pub(crate) struct Writer<'c> {
     pub mend_wanted: bool,
     /// When it was last looked after.
     mended_at: Option<Instant>,
+    pub shrinking: Shrinking,
+    /// Pages were given back since the file was last cut.
+    cut_wanted: bool,
     pub batch: Batch,
 }
 
@@ -114,6 +118,9 @@ pub(crate) fn run(db: &Connection, shared: Arc<Shared>, beginning: Beginning, lo
     let mut ops = Vec::new();
     let mut checkpoint_at = log.checkpoint_pages;
     loop {
+        while writer.shrinking.is_due(writer.shared.queue.is_empty()) {
+            writer.shrink();
+        }
         let started = Instant::now();
         if !writer.shared.queue.take(&mut ops) {
             return Ok(());
@@ -151,6 +158,8 @@ impl<'c> Writer<'c> {
             commit: db.prepare("COMMIT")?,
             mend_wanted: false,
             mended_at: None,
+            shrinking: Shrinking::new(),
+            cut_wanted: false,
             batch: Batch::default(),
         })
     }
@@ -288,6 +297,29 @@ impl<'c> Writer<'c> {
         self.shared.announced_due.store(u64::MAX, Ordering::Relaxed);
         Counters::add(&self.shared.counters.mended, mended);
         true
+    }
+
+    /// Gives a slice of free pages back to the disk. The file is cut when the write-ahead log is copied into it.
+    fn shrink(&mut self) {
+        if self.shared.queue.stopped().is_some() {
+            return self.shrinking.give_up();
+        }
+        match self.shrinking.slice(self.db) {
+            Ok(0) if self.cut_wanted => {
+                self.cut_wanted = false;
+                self.checkpoint();
+            }
+            Ok(pages) => {
+                self.cut_wanted |= pages > 0;
+                Counters::add(&self.shared.counters.pages_returned, pages);
+            }
+            Err(error) => {
+                self.shrinking.give_up();
+                if let Failure::Io(why) = Failure::of_commit(&error) {
+                    self.write_no_more(&format!("giving space back failed: {why}"));
+                }
+            }
+        }
     }
 
     /// Copies the write-ahead log into the database. Waiters have their answers by then.

@@ -89,6 +89,7 @@ impl Writer<'_> {
         self.db.prepare_cached("DELETE FROM slots WHERE root = ?1")?.execute(params![root])?;
         self.remove_rows("DELETE FROM outbox WHERE root = ?1 RETURNING blobs", params![root])?;
         self.heads.remove(key);
+        self.shrinking.want();
         Ok(())
     }
 
