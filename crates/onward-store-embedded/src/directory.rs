@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use onward_store::StoreError;
 use rusqlite::Connection;
 
-use crate::{failpoint, migrate};
 use crate::schema::{self, DATABASE, FORMAT, Found, LOCK, UNFINISHED, io_error, unusable};
+use crate::{failpoint, migrate};
 
 /// What the names of a server's key file and what belongs to it begin with: keys may be there before the first run is.
 const KEYS: &str = "onward.keys.json";

@@ -30,6 +30,7 @@ mod shared;
 mod shrink;
 mod store;
 mod takeover;
+mod upkeep;
 mod write;
 mod writer;
 

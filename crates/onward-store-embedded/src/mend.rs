@@ -11,8 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::open::Open;
-use onward_core::{Event, Hash, Index, Place, RunHead, RunKey, Timestamp};
 use onward_core::run::Wait;
+use onward_core::{Event, Hash, Index, Place, RunHead, RunKey, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::is_malformed;
@@ -22,6 +22,14 @@ use crate::row::{NEVER, due_number, place_key, run_crc, seal, unseal};
 use crate::schema::INDEXES;
 use crate::write::effects::{put_timer, put_wait};
 use crate::write::tasks;
+
+/// Does something; if damage is in the way, mends it and does it again.
+pub(crate) fn mending<T>(db: &Connection, now: Timestamp, work: impl Fn() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    match work() {
+        Err(error) if is_malformed(&error) && mend(db, now)? > 0 => work(),
+        other => other,
+    }
+}
 
 /// Looks at everything but events and large payloads, and mends it in one transaction. Returns how much there was to mend.
 pub(crate) fn mend(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {

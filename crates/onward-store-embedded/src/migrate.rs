@@ -60,24 +60,14 @@ const TABLES: &[Table] = &[
         references: Some(8),
         insert: "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9",
     },
-    Table {
-        name: "outbox",
-        columns: "id, root, data, blobs",
-        references: Some(3),
-        insert: "?1, ?2, ?3, ?4",
-    },
+    Table { name: "outbox", columns: "id, root, data, blobs", references: Some(3), insert: "?1, ?2, ?3, ?4" },
     Table {
         name: "deleted",
         columns: "seq, ns, id, kind, reason, at",
         references: None,
         insert: "?1, ?2, ?3, ?4, ?5, ?6, row_crc(?2, ?3, ?4, ?5, ?6)",
     },
-    Table {
-        name: "blobs",
-        columns: "rowid, hash, refs",
-        references: None,
-        insert: "?1, ?2, ?3, row_crc(?2, ?3)",
-    },
+    Table { name: "blobs", columns: "rowid, hash, refs", references: None, insert: "?1, ?2, ?3, row_crc(?2, ?3)" },
     // The count and the bytes of a large payload were in one row.
     Table { name: "payloads", columns: "rowid, data", references: None, insert: "?1, ?2" },
 ];

@@ -15,6 +15,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use rusqlite::ffi::{self, sqlite3_file, sqlite3_io_methods, sqlite3_vfs};
 
@@ -81,6 +82,9 @@ pub(crate) fn take_damaged() -> Option<u64> {
     DAMAGED.take()
 }
 
+/// The VFS that everything is handed on to: the default at the time at which ours was made, whatever the default is later.
+static BENEATH: AtomicPtr<sqlite3_vfs> = AtomicPtr::new(std::ptr::null_mut());
+
 /// Makes the VFS known to SQLite.
 pub(crate) fn register() {
     static REGISTERED: OnceLock<()> = OnceLock::new();
@@ -91,6 +95,7 @@ pub(crate) fn register() {
         unsafe {
             let default = ffi::sqlite3_vfs_find(std::ptr::null());
             assert!(!default.is_null(), "SQLite has a default VFS");
+            BENEATH.store(default, Ordering::Release);
             let mut ours = *default;
             ours.zName = VFS.as_ptr();
             ours.pNext = std::ptr::null_mut();
@@ -121,9 +126,10 @@ unsafe extern "C" fn open(
     flags: c_int,
     out: *mut c_int,
 ) -> c_int {
-    // SAFETY: SQLite hands over memory of `szOsFile` bytes, which is enough for either layout, and the default VFS is there.
+    // SAFETY: SQLite hands over memory of `szOsFile` bytes, which is enough for either layout, and the VFS beneath is there for as long
+    // as the process lives.
     unsafe {
-        let default = ffi::sqlite3_vfs_find(std::ptr::null());
+        let default = BENEATH.load(Ordering::Acquire);
         let Some(open) = (*default).xOpen else { return ffi::SQLITE_ERROR };
         if flags & ffi::SQLITE_OPEN_MAIN_DB == 0 {
             return open(default, name, file, flags, out);
@@ -241,5 +247,60 @@ unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, amount:
         let sum = sum(number, &page);
         page[PAGE_BYTES - SUM_BYTES..].copy_from_slice(&sum);
         write_plain(file, page.as_ptr().cast(), amount, offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summed(number: u64) -> [u8; PAGE_BYTES] {
+        let mut page = [7; PAGE_BYTES];
+        let sum = sum(number, &page);
+        page[PAGE_BYTES - SUM_BYTES..].copy_from_slice(&sum);
+        page
+    }
+
+    #[test]
+    fn a_changed_byte_or_another_place_makes_a_page_wrong() {
+        for number in [1, 2, 900] {
+            let page = summed(number);
+            assert_eq!(check(number, &page), Sum::Right);
+            assert_eq!(check(number + 1, &page), Sum::Wrong);
+            for at in 0..PAGE_BYTES {
+                let mut changed = page;
+                changed[at] ^= 0x20;
+                let is_volatile = number == 1 && VOLATILE.iter().any(|range| range.contains(&at));
+                assert_eq!(
+                    check(number, &changed),
+                    if is_volatile { Sum::Right } else { Sum::Wrong },
+                    "byte {at} of page {number}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_without_a_checksum_is_none_of_ours() {
+        let mut page = summed(3);
+        page[PAGE_BYTES - SUM_BYTES..].fill(0);
+        assert_eq!(check(3, &page), Sum::Missing);
+    }
+
+    #[test]
+    fn a_new_database_has_checksums_in_all_pages_and_its_schema_in_the_first() {
+        register();
+        let directory = std::env::temp_dir().join(format!("onward-pages-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("onward.db");
+        crate::schema::create(&path, crate::schema::fill_empty).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+        // The schema is in the first page as a whole, so that no page of it is taken with a wrong checksum.
+        assert_eq!(bytes[100], TABLE_LEAF, "the schema does not fit into one page any more");
+        assert_eq!(usize::from(bytes[20]), SUM_BYTES);
+        for (number, page) in (1..).zip(bytes.chunks_exact(PAGE_BYTES)) {
+            assert_eq!(check(number, page), Sum::Right, "page {number}");
+        }
     }
 }

@@ -129,7 +129,9 @@ pub(crate) fn make_tables() -> String {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Nothing,
-    Ours { format: u32 },
+    Ours {
+        format: u32,
+    },
     /// Not ours, or not any more; the reason goes on from "its onward.db …".
     Foreign(String),
 }
@@ -201,7 +203,9 @@ pub(crate) fn create(path: &Path, fill: impl FnOnce(&Connection) -> Result<(), S
         let db = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), pages::VFS)?;
         reserve_bytes(&db)?;
         add_functions(&db)?;
-        db.execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = FULL;"))?;
+        db.execute_batch(&format!(
+            "PRAGMA page_size = {PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = FULL;"
+        ))?;
         db.pragma_update(None, "application_id", APPLICATION_ID)?;
         db.pragma_update(None, "user_version", FORMAT)?;
         db.execute_batch("BEGIN IMMEDIATE")?;
@@ -319,7 +323,10 @@ pub(crate) fn next_boot(db: &Connection) -> Result<u64, StoreError> {
 
 pub(crate) fn write_boot(db: &Connection, boot: i64) -> rusqlite::Result<()> {
     for seq in [1, 2] {
-        db.execute("INSERT OR REPLACE INTO meta(seq, key, value, crc) VALUES (?1, 'boot', ?2, row_crc('boot', ?2))", [seq, boot])?;
+        db.execute(
+            "INSERT OR REPLACE INTO meta(seq, key, value, crc) VALUES (?1, 'boot', ?2, row_crc('boot', ?2))",
+            [seq, boot],
+        )?;
     }
     Ok(())
 }

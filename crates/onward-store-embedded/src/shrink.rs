@@ -22,12 +22,14 @@ pub(crate) struct Shrinking {
     last: Option<Instant>,
 }
 
-impl Shrinking {
-    /// A process that was stopped in the middle of it left some.
-    pub fn new() -> Shrinking {
+/// A process that was stopped in the middle of it left some.
+impl Default for Shrinking {
+    fn default() -> Shrinking {
         Shrinking { wanted: true, last: None }
     }
+}
 
+impl Shrinking {
     /// Something was deleted.
     pub fn want(&mut self) {
         self.wanted = true;

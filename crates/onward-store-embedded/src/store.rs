@@ -16,13 +16,14 @@ use onward_store::{
 
 use crate::body::Body;
 use crate::directory::{self, Directory};
-use crate::error::{is_malformed, read_error};
+use crate::error::read_error;
 use crate::op::{Op, StartRun};
 use crate::reader::{self, Readers};
 use crate::reply::{Slot, Waiting};
 use crate::schema::{self, Found};
 use crate::shared::{Shared, Stats};
-use crate::writer::{self, Beginning, LogLength};
+use crate::upkeep::LogLength;
+use crate::writer::{self, Beginning};
 use crate::{failpoint, list, mend, takeover};
 
 /// How a store is opened.
@@ -78,17 +79,11 @@ impl EmbeddedStore {
         failpoint::hit("open_before_boot");
         let boot = schema::next_boot(&db)?;
         failpoint::hit("open_after_boot");
+        let now = options.clock.now();
         if options.workers_inside {
-            takeover::take_tasks_back(&db, options.clock.now()).map_err(schema::open_error)?;
+            mend::mending(&db, now, || takeover::take_tasks_back(&db, now)).map_err(schema::open_error)?;
         }
-        let beginning = Beginning::read(&db, boot).or_else(|error| {
-            if !is_malformed(&error) {
-                return Err(error);
-            }
-            mend::mend(&db, options.clock.now())?;
-            Beginning::read(&db, boot)
-        });
-        let beginning = beginning.map_err(read_error)?;
+        let beginning = mend::mending(&db, now, || Beginning::read(&db, boot)).map_err(read_error)?;
         let shared = Arc::new(Shared::new(options.clock));
         let asked = shared.clone();
         let ask_to_mend = Arc::new(move || asked.queue.submit(Op::Mend(Slot::new())));
@@ -122,7 +117,10 @@ impl EmbeddedStore {
         match directory::check(directory)? {
             Found::Ours { format: schema::FORMAT } => {}
             Found::Ours { format } => {
-                let why = format!("it has format {format} and must be opened for writing once, which makes it format {}", schema::FORMAT);
+                let why = format!(
+                    "it has format {format} and must be opened for writing once, which makes it format {}",
+                    schema::FORMAT
+                );
                 return Err(StoreError::DirectoryUnusable { path, why });
             }
             _ => return Err(StoreError::DirectoryForeign { path, why: "there is no database in it".to_owned() }),

@@ -11,8 +11,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use onward_core::{Epoch, RunKey, Timestamp};
 use onward_store::StoreError;
@@ -22,13 +22,12 @@ use crate::error::{Failure, Outcome, Trouble, may_be_mended};
 use crate::failpoint;
 use crate::heads::Heads;
 use crate::leases::Lease;
-use crate::mend;
 use crate::news::News;
 use crate::op::Op;
 use crate::ready::Ready;
 use crate::reply::{Pending, Slot};
 use crate::shared::{Counters, Shared};
-use crate::shrink::Shrinking;
+use crate::upkeep::{LogLength, Upkeep};
 
 pub(crate) struct Writer<'c> {
     pub db: &'c Connection,
@@ -45,16 +44,9 @@ pub(crate) struct Writer<'c> {
     commit: Statement<'c>,
     /// Something that the log says too turned out to be damaged.
     pub mend_wanted: bool,
-    /// When it was last looked after.
-    mended_at: Option<Instant>,
-    pub shrinking: Shrinking,
-    /// Pages were given back since the file was last cut.
-    cut_wanted: bool,
+    pub upkeep: Upkeep,
     pub batch: Batch,
 }
-
-/// How long the writer works before it mends again: what could not be mended is met again and again.
-const MEND_PAUSE: Duration = Duration::from_secs(60);
 
 /// What belongs to the batch at hand and is forgotten with it.
 #[derive(Default)]
@@ -96,31 +88,13 @@ impl Beginning {
     }
 }
 
-/// How long the write-ahead log is, in pages, as the last commit left it.
-pub(crate) struct LogLength {
-    pages: AtomicU64,
-    checkpoint_pages: u64,
-}
-
-impl LogLength {
-    pub fn new(checkpoint_pages: u64) -> LogLength {
-        LogLength { pages: AtomicU64::new(0), checkpoint_pages }
-    }
-
-    pub fn set(&self, pages: u64) {
-        self.pages.store(pages, Ordering::Relaxed);
-    }
-}
-
 /// Runs until the queue is closed.
 pub(crate) fn run(db: &Connection, shared: Arc<Shared>, beginning: Beginning, log: &LogLength) -> rusqlite::Result<()> {
     let mut writer = Writer::new(db, shared, beginning)?;
     let mut ops = Vec::new();
     let mut checkpoint_at = log.checkpoint_pages;
     loop {
-        while writer.shrinking.is_due(writer.shared.queue.is_empty()) {
-            writer.shrink();
-        }
+        writer.shrink_while_idle();
         let started = Instant::now();
         if !writer.shared.queue.take(&mut ops) {
             return Ok(());
@@ -130,7 +104,7 @@ pub(crate) fn run(db: &Connection, shared: Arc<Shared>, beginning: Beginning, lo
         if std::mem::take(&mut writer.mend_wanted) {
             writer.mend();
         }
-        let pages = log.pages.load(Ordering::Relaxed);
+        let pages = log.pages();
         if pages < log.checkpoint_pages {
             checkpoint_at = log.checkpoint_pages;
         } else if pages >= checkpoint_at {
@@ -157,9 +131,7 @@ impl<'c> Writer<'c> {
             begin: db.prepare("BEGIN IMMEDIATE")?,
             commit: db.prepare("COMMIT")?,
             mend_wanted: false,
-            mended_at: None,
-            shrinking: Shrinking::new(),
-            cut_wanted: false,
+            upkeep: Upkeep::default(),
             batch: Batch::default(),
         })
     }
@@ -256,7 +228,7 @@ impl<'c> Writer<'c> {
     }
 
     /// Refuses everything from now on; closing must not copy the log into the database either (T3).
-    fn write_no_more(&mut self, why: &str) {
+    pub fn write_no_more(&mut self, why: &str) {
         // Where this fails, the copy only holds what was synced before: untidy, not unsafe.
         let _ = self.db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         self.shared.queue.stop(why);
@@ -275,70 +247,6 @@ impl<'c> Writer<'c> {
 
     pub fn undo_later(&mut self, undo: Undo) {
         self.batch.undo.push(undo);
-    }
-
-    /// Makes again what is damaged and can be; says whether anything was.
-    fn mend(&mut self) -> bool {
-        let too_soon = self.mended_at.is_some_and(|at| at.elapsed() < MEND_PAUSE);
-        if too_soon || self.shared.queue.stopped().is_some() {
-            return false;
-        }
-        self.mended_at = Some(Instant::now());
-        let mended = mend::mend(self.db, self.shared.clock.now()).unwrap_or_default();
-        if mended == 0 {
-            return false;
-        }
-        // There may be more of it, and what was mended may be met at once.
-        self.mended_at = None;
-        self.heads.mark_stale();
-        if let Ok(ready) = Ready::load(self.db) {
-            self.ready = ready;
-        }
-        self.shared.announced_due.store(u64::MAX, Ordering::Relaxed);
-        Counters::add(&self.shared.counters.mended, mended);
-        true
-    }
-
-    /// Gives a slice of free pages back to the disk. The file is cut when the write-ahead log is copied into it.
-    fn shrink(&mut self) {
-        if self.shared.queue.stopped().is_some() {
-            return self.shrinking.give_up();
-        }
-        match self.shrinking.slice(self.db) {
-            Ok(0) if self.cut_wanted => {
-                self.cut_wanted = false;
-                self.checkpoint();
-            }
-            Ok(pages) => {
-                self.cut_wanted |= pages > 0;
-                Counters::add(&self.shared.counters.pages_returned, pages);
-            }
-            Err(error) => {
-                self.shrinking.give_up();
-                if let Failure::Io(why) = Failure::of_commit(&error) {
-                    self.write_no_more(&format!("giving space back failed: {why}"));
-                }
-            }
-        }
-    }
-
-    /// Copies the write-ahead log into the database. Waiters have their answers by then.
-    fn checkpoint(&mut self) {
-        if self.shared.queue.stopped().is_some() {
-            return;
-        }
-        failpoint::hit("before_checkpoint");
-        let started = Instant::now();
-        let done = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(0));
-        // A full disk is no harm: the log keeps everything and the next checkpoint tries again.
-        if let Err(error) = done
-            && let Failure::Io(why) = Failure::of_commit(&error)
-        {
-            self.write_no_more(&format!("a checkpoint failed: {why}"));
-        }
-        Counters::add(&self.shared.counters.checkpoints, 1);
-        Counters::add_span(&self.shared.counters.checkpoint_nanos, started.elapsed());
-        failpoint::hit("after_checkpoint");
     }
 
     /// Does one operation and lays its answer down.

@@ -147,7 +147,9 @@ impl StoreError {
             StoreError::DirectoryLocked { .. } => "stop the other process first; reading commands work meanwhile",
             StoreError::DirectoryNewer { .. } => "use the newer program; the directory was left untouched",
             StoreError::DirectoryForeign { .. } => "choose an empty directory or one that Onward made",
-            StoreError::DirectoryUnusable { .. } => "whoever runs this must be able to read and write the directory and all that is in it",
+            StoreError::DirectoryUnusable { .. } => {
+                "whoever runs this must be able to read and write the directory and all that is in it"
+            }
             StoreError::Corrupt { .. } => "copy the directory before anything else; then check the disk and restore a backup",
             StoreError::Stopped { .. } => "check the disk and restart; what was acknowledged is safe",
             StoreError::Elsewhere(elsewhere) => return elsewhere.hint,

@@ -89,7 +89,7 @@ impl Writer<'_> {
         self.db.prepare_cached("DELETE FROM slots WHERE root = ?1")?.execute(params![root])?;
         self.remove_rows("DELETE FROM outbox WHERE root = ?1 RETURNING blobs", params![root])?;
         self.heads.remove(key);
-        self.shrinking.want();
+        self.upkeep.shrinking.want();
         Ok(())
     }
 
@@ -146,7 +146,11 @@ impl Writer<'_> {
         let kinds: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
         for kind in kinds {
             if let Some(before) = self.kept_since(retention, &kind) {
-                self.db.prepare_cached("DELETE FROM deleted WHERE kind = ?1 AND at <= ?2 AND crc = row_crc(ns, id, kind, reason, at)")?.execute(params![kind, before])?;
+                self.db
+                    .prepare_cached(
+                        "DELETE FROM deleted WHERE kind = ?1 AND at <= ?2 AND crc = row_crc(ns, id, kind, reason, at)",
+                    )?
+                    .execute(params![kind, before])?;
             }
         }
         Ok(())

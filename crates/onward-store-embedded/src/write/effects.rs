@@ -133,8 +133,7 @@ impl Writer<'_> {
 
     /// What is moved must be right: a due time that is damaged would come out with a fresh checksum (I2).
     fn check_timers(&mut self, owner: Owner<'_>) -> Outcome<()> {
-        let mut wrong =
-            self.db.prepare_cached("SELECT 1 FROM timers WHERE rk = ?1 AND crc IS NOT row_crc(rk, place, due)")?;
+        let mut wrong = self.db.prepare_cached("SELECT 1 FROM timers WHERE rk = ?1 AND crc IS NOT row_crc(rk, place, due)")?;
         if wrong.exists(params![owner.rk])? {
             return Err(Trouble::Damaged(damaged_row(owner.key, "a timer")));
         }

@@ -88,9 +88,9 @@ impl Writer<'_> {
     }
 
     fn expire_tasks(&mut self, limit: usize) -> Outcome<(u64, bool)> {
-        let mut statement = self.db.prepare_cached(
-            &format!("SELECT {COLUMNS} FROM tasks WHERE due IS NOT NULL AND due <= ?1 ORDER BY due, tk LIMIT ?2"),
-        )?;
+        let mut statement = self.db.prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM tasks WHERE due IS NOT NULL AND due <= ?1 ORDER BY due, tk LIMIT ?2"
+        ))?;
         let params = params![self.batch.now.0 as i64, sql_limit(limit)];
         let mut due: Vec<TaskRow> = statement.query_map(params, read_row)?.collect::<Result<_, _>>()?;
         let more = due.len() > limit;

@@ -49,10 +49,10 @@ struct Outcome {
 }
 
 /// Goes through everything that can happen to the runs of a directory, until all of them have ended.
-fn live_on(directory: &Path, left: Timestamp, keys: &BTreeSet<RunKey>) -> Result<Outcome, StoreError> {
+fn live_on(directory: &Path, left: Timestamp, keys: &BTreeSet<RunKey>, workers_inside: bool) -> Result<Outcome, StoreError> {
     let clock = Arc::new(ManualClock::default());
     clock.set(left);
-    let options = Options { clock: clock.clone(), ..Options::default() };
+    let options = Options { clock: clock.clone(), workers_inside, ..Options::default() };
     let store = EmbeddedStore::open(directory, options)?;
     let mut life = Life { store: &store, refusals: Vec::new() };
     for round in 0..5 {
@@ -176,7 +176,8 @@ impl Life<'_> {
     fn end_runs(&mut self) {
         for _ in 0..2 {
             let knows = [("order", vec![None]), ("parcel", vec![None])].map(|(kind, versions)| (name(kind), versions));
-            let request = ClaimRuns { worker: worker(), namespace: Default::default(), knows: Arc::new(knows.into()), limit: 100 };
+            let request =
+                ClaimRuns { worker: worker(), namespace: Default::default(), knows: Arc::new(knows.into()), limit: 100 };
             let claimed = self.ask(|store| block_on(store.claim_runs(request.clone()))).unwrap_or_default();
             for head in claimed.into_iter().map(|claimed| claimed.head) {
                 let commit = Commit {
@@ -221,7 +222,13 @@ fn compare(what: &str, found: &Outcome, expected: &Outcome) -> BTreeSet<RunKey> 
 }
 
 /// A run may lack the end it should have had if somebody was told why by name: its slot, its news or those of its parent are gone.
-fn expect_told(what: &str, key: &RunKey, log: Option<&Result<Vec<Record>, StoreError>>, expected: &[Record], found: &Outcome) -> RunKey {
+fn expect_told(
+    what: &str,
+    key: &RunKey,
+    log: Option<&Result<Vec<Record>, StoreError>>,
+    expected: &[Record],
+    found: &Outcome,
+) -> RunKey {
     let told = found.refusals.iter().any(|error| matches!(error.code(), "log_corrupt" | "store_corrupt"));
     let is_shorter = match log {
         Some(Ok(log)) => log.len() < expected.len(),
@@ -261,7 +268,8 @@ fn changed(value: Value) -> Value {
 
 /// All columns of all tables.
 fn columns(db: &rusqlite::Connection) -> Vec<(String, String)> {
-    let sql = "SELECT t.name, c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table' ORDER BY 1, c.cid";
+    let sql =
+        "SELECT t.name, c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table' ORDER BY 1, c.cid";
     let mut statement = db.prepare(sql).unwrap();
     statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().collect::<Result<_, _>>().unwrap()
 }
@@ -271,7 +279,7 @@ fn a_changed_cell_of_any_table_is_mended_or_named_and_other_runs_go_on_to_their_
     let (original, left) = prepare();
     let keys = keys_of(original.path());
     let untouched = copy(original.path());
-    let expected = live_on(untouched.path(), left, &keys).unwrap();
+    let expected = live_on(untouched.path(), left, &keys, false).unwrap();
     assert!(expected.refusals.is_empty(), "{:?}", expected.refusals);
     assert!(expected.logs.values().flatten().all(|log| log.last().unwrap().events.last().unwrap().ends_log()));
     let db = rusqlite::Connection::open(original.path().join("onward.db")).unwrap();
@@ -289,7 +297,7 @@ fn a_changed_cell_of_any_table_is_mended_or_named_and_other_runs_go_on_to_their_
                 continue;
             }
             cases += 1;
-            let found = match live_on(directory.path(), left, &keys) {
+            let found = match live_on(directory.path(), left, &keys, false) {
                 Ok(found) => found,
                 Err(error) => panic!("{what}: one cell must not close the directory: {error}"),
             };
@@ -317,9 +325,10 @@ fn change_cell(directory: &Path, table: &str, column: &str, row: i64) -> bool {
 
 #[test]
 fn a_changed_byte_anywhere_in_the_file_is_mended_or_named_and_never_other_data() {
-    let seed = std::env::var("ONWARD_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
-    });
+    let seed = std::env::var("ONWARD_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or_else(|| std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64);
     println!("ONWARD_SEED={seed}");
     let mut state = seed;
     let mut random = || {
@@ -329,7 +338,7 @@ fn a_changed_byte_anywhere_in_the_file_is_mended_or_named_and_never_other_data()
     let (original, left) = prepare();
     let keys = keys_of(original.path());
     let untouched = copy(original.path());
-    let expected = live_on(untouched.path(), left, &keys).unwrap();
+    let expected = live_on(untouched.path(), left, &keys, true).unwrap();
     let length = std::fs::metadata(original.path().join("onward.db")).unwrap().len();
     let (mut refused, mut damaged, mut mended) = (0, 0, 0);
     const FLIPS: usize = 120;
@@ -341,7 +350,7 @@ fn a_changed_byte_anywhere_in_the_file_is_mended_or_named_and_never_other_data()
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[at as usize] ^= 1 << bit;
         std::fs::write(&path, bytes).unwrap();
-        match live_on(directory.path(), left, &keys) {
+        match live_on(directory.path(), left, &keys, true) {
             Ok(found) => {
                 damaged += compare(&what, &found, &expected).len();
                 mended += u64::from(found.mended > 0);

@@ -57,8 +57,10 @@ fn as_format_1(today: &Path) -> tempfile::TempDir {
     let today = Connection::open(today.join("onward.db")).unwrap();
     let path = directory.path().join("onward.db");
     let old = Connection::open(&path).unwrap();
-    old.execute_batch("PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA application_id = 0x4f6e7764; PRAGMA user_version = 1;")
-        .unwrap();
+    old.execute_batch(
+        "PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA application_id = 0x4f6e7764; PRAGMA user_version = 1;",
+    )
+    .unwrap();
     old.execute_batch(FORMAT_1).unwrap();
     old.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
     old.execute_batch("PRAGMA wal_autocheckpoint = 0").unwrap();

@@ -9,6 +9,7 @@ mod directory;
 mod format;
 mod full;
 mod power;
+mod reads;
 mod shim;
 mod size;
 mod story;

@@ -83,10 +83,8 @@ fn a_directory_gives_space_back_after_runs_were_deleted() {
     let full = length();
     let store = open(directory.path());
     let last = key("run-1999");
-    let deletes: Vec<_> = keys()
-        .filter(|key| *key != last)
-        .map(|key| store.delete_runs(Delete::Run { key, reason: String::new() }))
-        .collect();
+    let deletes: Vec<_> =
+        keys().filter(|key| *key != last).map(|key| store.delete_runs(Delete::Run { key, reason: String::new() })).collect();
     assert!(deletes.into_iter().all(|delete| block_on(delete).is_ok()));
     // It happens by itself, when nobody asks for anything.
     let given_up = std::time::Instant::now() + std::time::Duration::from_secs(60);

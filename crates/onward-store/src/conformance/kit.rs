@@ -15,8 +15,8 @@ use onward_core::{
 
 use super::{Factory, Subject, block_on};
 use crate::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Consequence, Expired, ManualClock, Started, Store, StoreError,
-    TaskQuery, WaitQuery,
+    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Consequence, Expired, ManualClock, Started, Store, StoreError, TaskQuery,
+    WaitQuery,
 };
 
 /// A store under test with its clock.

@@ -102,11 +102,8 @@ impl State {
 
     /// A retry became visible since somebody last looked.
     fn announce_visible_tasks(&mut self, now: Timestamp) {
-        let visible: Vec<QueuedTask> = self
-            .open_tasks()
-            .filter(|queued| !queued.announced && queued.task.may_be_claimed(now))
-            .cloned()
-            .collect();
+        let visible: Vec<QueuedTask> =
+            self.open_tasks().filter(|queued| !queued.announced && queued.task.may_be_claimed(now)).cloned().collect();
         visible.into_iter().for_each(|queued| self.put_task(queued, now));
     }
 
