@@ -23,6 +23,7 @@ use crate::codec::{DecodeError, Field, Reader};
 use crate::event::{
     CarriedSignal, ChildCompleted, ChildFailed, OnParentClose, ParentLink, RunStarted, SignalReceived, TerminateRequested,
 };
+use crate::external::ExternalHead;
 use crate::log::{CommitHeader, CommitId};
 use crate::task::{Task, TaskId};
 use crate::{Epoch, Event, Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp, message, numbered};
@@ -32,7 +33,7 @@ numbered! {
     pub enum Status {
         /// Has something to do and waits for a worker.
         0 => Pending,
-        /// A worker is at it. Never stored: a pending run whose lease somebody holds.
+        /// A worker is at it: a pending run whose lease somebody holds. Stored only of external runs, whose engines say so.
         1 => Running,
         /// Waits for an input.
         2 => Waiting,
@@ -104,6 +105,8 @@ message! {
         12 => updated_at: Timestamp,
         13 => ended_at: Option<Timestamp>,
         14 => paused_at: Option<Timestamp>,
+        /// Of a run whose log an outside engine keeps here; `None` for every other run.
+        20 => external: Option<ExternalHead>,
     }
 }
 
@@ -252,7 +255,13 @@ pub enum Refusal {
     OtherGeneration { key: RunKey },
     #[error("run {key} is not paused")]
     NotPaused { key: RunKey },
-    #[error("the commit to run {key} is malformed: {why}")]
+    #[error("run {key} belongs to an outside engine, which alone can do that")]
+    External { key: RunKey },
+    #[error("run {key} is not of an outside engine")]
+    NotExternal { key: RunKey },
+    #[error("the log of run {key} goes on at event {next}, not at {expected}")]
+    LogConflict { key: RunKey, expected: Index, next: Index },
+    #[error("what was to be appended to run {key} is malformed: {why}")]
     Malformed { key: RunKey, why: &'static str },
 }
 
@@ -369,7 +378,7 @@ impl RunHead {
             generation: started.generation,
             kind: started.kind.clone(),
             version: started.version.clone(),
-            status: Status::Pending,
+            status: if started.is_external { Status::Running } else { Status::Pending }, // X4
             next_index: Index(1),
             next_commit: 0,
             last_commit: None,
@@ -379,6 +388,7 @@ impl RunHead {
             updated_at: at,
             ended_at: None,
             paused_at: None,
+            external: started.is_external.then(ExternalHead::default),
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -394,6 +404,9 @@ impl RunHead {
 
     /// Takes in a record that was admitted before.
     pub(crate) fn follow(&mut self, record: &Record) {
+        if self.external.is_some() {
+            return self.take_external(record);
+        }
         match record.commit {
             Some(commit) => {
                 self.status = self.status_after(commit.horizon, &record.events, commit.waits);
@@ -408,6 +421,7 @@ impl RunHead {
     /// What followed from a record, as the head was before it.
     pub(crate) fn effects_of(&self, record: &Record) -> Vec<Effect> {
         match record.commit {
+            _ if self.external.is_some() => Vec::new(),
             Some(_) => self.commit_effects(&record.events, record.at),
             None => record.events.iter().flat_map(|event| self.input_effects(event, record.at)).collect(),
         }
@@ -416,6 +430,10 @@ impl RunHead {
     /// Decides about an input. On success the head has moved on.
     pub fn admit_input(&mut self, input: Input, at: Timestamp) -> Result<Admitted, Refusal> {
         let Input { event, generation, epoch, .. } = input;
+        self.check_form(&event)?;
+        if let Event::ExternalAppended(event) = event {
+            return self.admit_external(event, at);
+        }
         if self.status.is_closed() {
             return Err(Refusal::Closed { key: self.key.clone(), status: self.status }); // R4
         }
@@ -494,6 +512,9 @@ impl RunHead {
 
     fn check_commit(&self, commit: &Commit) -> Result<(), Refusal> {
         let key = || self.key.clone();
+        if self.external.is_some() {
+            return Err(Refusal::External { key: key() }); // X3
+        }
         if commit.generation != self.generation || commit.epoch != self.epoch || commit.n != self.next_commit {
             let (epoch, current, n, next) = (commit.epoch, self.epoch, commit.n, self.next_commit);
             return Err(Refusal::Fenced { key: key(), epoch, current, n, next }); // R1
@@ -573,6 +594,7 @@ impl RunHead {
             generation,
             mailbox: commit.carries.signals.clone(),
             cancel_reason: commit.carries.cancel_reason.clone(),
+            is_external: false,
         };
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }
@@ -649,6 +671,7 @@ impl RunHead {
                     generation: 0,
                     mailbox: Vec::new(),
                     cancel_reason: None,
+                    is_external: false,
                 };
                 let key = RunKey::new(self.key.namespace.clone(), event.child.clone());
                 effects.push(Effect::Send(Box::new(Delivery::Start(NewRun { key, started, signal: None }))));

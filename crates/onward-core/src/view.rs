@@ -321,8 +321,17 @@ mod tests {
     fn script(mailbox: Vec<CarriedSignal>) -> Script {
         let key = RunKey::new(Namespace::default(), RunId::new("order-1").unwrap());
         let (kind, input) = (name("order"), text("in"));
-        let started =
-            RunStarted { kind, version: None, input, seed: 1, parent: None, generation: 0, mailbox, cancel_reason: None };
+        let started = RunStarted {
+            kind,
+            version: None,
+            input,
+            seed: 1,
+            parent: None,
+            generation: 0,
+            mailbox,
+            cancel_reason: None,
+            is_external: false,
+        };
         let (head, first) = RunHead::start(key, started, Timestamp(1_000));
         Script { head, records: vec![first] }
     }

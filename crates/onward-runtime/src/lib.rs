@@ -14,6 +14,7 @@ mod courier;
 mod door;
 mod emits;
 mod error;
+mod external;
 mod held;
 mod housekeeping;
 mod hub;
@@ -23,6 +24,7 @@ mod port;
 mod query;
 mod question;
 mod reading;
+mod replays;
 mod session;
 mod supply;
 mod update;
@@ -40,6 +42,7 @@ pub use call_id::CallId;
 pub use door::{Changes, Door, DoorFuture, Outcome};
 pub use emits::Emitted;
 pub use error::RuntimeError;
+pub use external::{AppendExternal, AppendedExternal, ExternalRun};
 pub use housekeeping::{Did, Tick};
 pub use inbox::Inbox;
 pub use link::{Link, LinkFuture, Question};
@@ -107,6 +110,11 @@ impl Runtime {
 
     pub fn options(&self) -> &Options {
         &self.shared.options
+    }
+
+    /// How many logs the workers of this runtime have replayed and found in agreement with their code, since it began.
+    pub fn replays_ok(&self) -> u64 {
+        self.hub().replays.count()
     }
 
     pub(crate) fn hub(&self) -> &Arc<Hub> {

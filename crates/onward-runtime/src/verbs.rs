@@ -64,8 +64,17 @@ impl Runtime {
     pub async fn start_run(&self, start: StartRun) -> Result<Started, RuntimeError> {
         let StartRun { key, kind, version, input, seed, signal } = start;
         let signal = signal.map(SendSignal::into_input).transpose()?.map(Box::new);
-        let started =
-            RunStarted { kind, version, input, seed, parent: None, generation: 0, mailbox: Vec::new(), cancel_reason: None };
+        let started = RunStarted {
+            kind,
+            version,
+            input,
+            seed,
+            parent: None,
+            generation: 0,
+            mailbox: Vec::new(),
+            cancel_reason: None,
+            is_external: false,
+        };
         Ok(self.begin_run(NewRun { key, started, signal }).await?)
     }
 

@@ -24,6 +24,10 @@ pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> R
     if statuses == [Status::Running] {
         // Few are held and many may be pending: look at those that are held.
         found = held(db, leases, query, before.as_ref())?;
+        // Of external runs it is stored.
+        let external = scan_one(db, query, Some(Status::Running.number()), before.as_ref(), limit + 1)?;
+        found.extend(external.into_iter().map(|(_, head)| head));
+        found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
     } else {
         // One more than the page says whether there is another; what turns out to be of another status is passed over.
         while found.len() <= limit {
@@ -58,9 +62,9 @@ fn scan(
     before: Option<&Position>,
     wanted: usize,
 ) -> Result<Vec<(i64, RunHead)>, StoreError> {
+    let mut stored: Vec<u8> = statuses.iter().map(|status| status.number()).collect();
     // A held run is stored as pending.
-    let mut stored: Vec<u8> =
-        statuses.iter().map(|status| if *status == Status::Running { Status::Pending } else { *status }.number()).collect();
+    stored.extend(statuses.contains(&Status::Running).then_some(Status::Pending.number()));
     stored.sort_unstable();
     stored.dedup();
     if stored.is_empty() {
@@ -132,7 +136,6 @@ fn held(db: &Connection, leases: &Leases, query: &RunQuery, before: Option<&Posi
             found.push(head);
         }
     }
-    found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
     Ok(found)
 }
 
@@ -157,13 +160,15 @@ pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>
             rows.collect::<Result<Vec<_>, _>>()
         })
         .map_err(read_error)?;
-    let read = |data: Vec<u8>| -> Result<Wait, StoreError> {
+    let mut found = Vec::new();
+    for data in rows {
+        // A damaged question is never left out without a word; it is made again from its log, and then there are all.
         let mut wait: Wait = unseal("a wait", &data)?;
-        blobs::restore(db, &mut wait)?;
-        Ok(wait)
-    };
-    // A damaged question is never left out without a word; it is made again from its log, and then there are all.
-    rows.into_iter().map(read).collect()
+        if shows(blobs::restore(db, &mut wait), query.run.is_some())? {
+            found.push(wait);
+        }
+    }
+    Ok(found)
 }
 
 /// Goes through all open tasks: a verb for people, who ask seldom.
@@ -176,8 +181,7 @@ pub(crate) fn list_tasks(db: &Connection, query: &TaskQuery) -> Result<Vec<Task>
     {
         let data = row.get_ref(0).and_then(|data| Ok(data.as_blob()?)).map_err(read_error)?;
         let mut task = unseal::<Task>("a task", data)?;
-        if query.matches(&task) {
-            blobs::restore(db, &mut task)?;
+        if query.matches(&task) && shows(blobs::restore(db, &mut task), query.run.is_some())? {
             found.push(task);
         }
     }
@@ -216,6 +220,14 @@ pub(crate) fn list_deleted(db: &Connection, query: &DeletedQuery) -> Result<Vec<
             Ok(DeletedRun { key, kind, reason, deleted_at: Timestamp(at as u64) })
         })
         .collect()
+}
+
+/// Where a large payload is damaged, the log that has it is too, and whoever asks for the run is told; the others can be listed.
+fn shows(restored: Result<(), StoreError>, is_asked_for: bool) -> Result<bool, StoreError> {
+    match restored {
+        Err(StoreError::Corrupt { .. }) if !is_asked_for => Ok(false),
+        other => other.map(|()| true),
+    }
 }
 
 fn page(limit: usize) -> usize {

@@ -128,16 +128,26 @@ struct Seen {
     current: Option<i64>,
     status: Option<i64>,
     ended: Option<i64>,
+    /// Kind and version.
+    names: [Option<String>; 2],
 }
 
 fn read_seen(row: &Row<'_>) -> rusqlite::Result<Seen> {
     let number = |name: &str| Ok::<_, rusqlite::Error>(row.get_ref(name)?.as_i64().ok());
-    Ok(Seen { current: number("current")?, status: number("status")?, ended: number("ended")?, row: heads::read_row(row)? })
+    let text = |name: &str| Ok::<_, rusqlite::Error>(row.get_ref(name)?.as_str().ok().map(str::to_owned));
+    Ok(Seen {
+        current: number("current")?,
+        status: number("status")?,
+        ended: number("ended")?,
+        names: [text("kind")?, text("version")?],
+        row: heads::read_row(row)?,
+    })
 }
 
 /// The numbers of the runs whose rows are not as they were written.
 fn damaged_runs(db: &Connection) -> rusqlite::Result<Vec<i64>> {
-    let mut statement = db.prepare(&format!("SELECT {}, current, status, ended FROM runs NOT INDEXED", heads::COLUMNS))?;
+    let mut statement =
+        db.prepare(&format!("SELECT {}, current, status, ended, kind, version FROM runs NOT INDEXED", heads::COLUMNS))?;
     let newest = newest_generations(db)?;
     let mut damaged = Vec::new();
     let mut rows = statement.query([])?;
@@ -166,8 +176,10 @@ impl Seen {
     fn is_sound(&self, newest: &BTreeMap<RunKey, u32>) -> bool {
         let (Some(identity), Some(head)) = (&self.row.identity, &self.row.head) else { return false };
         let is_current = newest.get(&head.key).is_none_or(|newest| *newest == head.generation);
+        let version = head.version.as_ref().map_or("", |version| version.as_str());
         identity.key == head.key
             && identity.generation == head.generation
+            && self.names.each_ref().map(Option::as_deref) == [Some(head.kind.as_str()), Some(version)]
             && self.status == Some(i64::from(head.status.number()))
             && self.ended == head.ended_at.map(|at| at.0 as i64)
             && self.current == Some(i64::from(is_current))

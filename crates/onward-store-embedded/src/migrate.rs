@@ -33,7 +33,7 @@ const TABLES: &[Table] = &[
           parent_generation, input_hash, head",
         references: None,
         insert: "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
-          row_crc(?1, ?2, ?3, ?4, ?5, ?7, ?8, ?10, ?12, ?13, ?14, ?15)",
+          row_crc(?1, ?2, ?3, ?4, ?5, ?10, ?12, ?13, ?14, ?15)",
     },
     Table {
         name: "events",

@@ -57,7 +57,7 @@ impl EventRow<'_> {
 /// The checksum of what never changes in a row of `runs`, as SQL.
 macro_rules! run_crc {
     () => {
-        "row_crc(rk, root, ns, id, generation, kind, version, created, parent_ns, parent_id, parent_generation, input_hash)"
+        "row_crc(rk, root, ns, id, generation, created, parent_ns, parent_id, parent_generation, input_hash)"
     };
 }
 pub(crate) use run_crc;

@@ -46,6 +46,13 @@ impl LogLength {
     }
 }
 
+impl Upkeep {
+    /// What is damaged now stays so for a while.
+    pub fn mended_in_vain(&self) -> bool {
+        self.mended_at.is_some_and(|at| at.elapsed() < MEND_PAUSE)
+    }
+}
+
 impl Writer<'_> {
     /// Gives space back for as long as nobody asks for anything.
     pub fn shrink_while_idle(&mut self) {
@@ -56,8 +63,7 @@ impl Writer<'_> {
 
     /// Makes again what is damaged and can be; says whether anything was.
     pub fn mend(&mut self) -> bool {
-        let too_soon = self.upkeep.mended_at.is_some_and(|at| at.elapsed() < MEND_PAUSE);
-        if too_soon || self.shared.queue.stopped().is_some() {
+        if self.upkeep.mended_in_vain() || self.shared.queue.stopped().is_some() {
             return false;
         }
         self.upkeep.mended_at = Some(Instant::now());

@@ -35,6 +35,7 @@ impl Bench {
             generation: 0,
             mailbox: Vec::new(),
             cancel_reason: None,
+            is_external: false,
         };
         bench.input(started);
         bench
@@ -628,6 +629,7 @@ fn a_cancel_of_the_generation_before_interrupts_the_first_wait() {
         generation: 1,
         mailbox: Vec::new(),
         cancel_reason: Some(String::new()),
+        is_external: false,
     });
     bench.poll();
     assert!(bench.engine.is_canceled());

@@ -3,11 +3,14 @@
 
 mod attach;
 mod client;
+mod external;
 mod guard;
 mod keys;
 mod limits;
 mod operations;
 mod questions;
+mod reflection;
 mod refusals;
 mod runs;
 mod site;
+mod tls;

@@ -86,7 +86,7 @@ impl Writer<'_> {
                 "INSERT INTO runs(rk, root, ns, id, generation, current, kind, version, status, created, ended,
                    parent_ns, parent_id, parent_generation, input_hash, head, crc)
                  VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7, ?8, ?9, NULL, ?10, ?11, ?12, ?13, ?14,
-                   row_crc(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?9, ?10, ?11, ?12, ?13))",
+                   row_crc(?1, ?2, ?3, ?4, ?5, ?9, ?10, ?11, ?12, ?13))",
             )?
             .execute(params![
                 rk,
@@ -121,6 +121,7 @@ impl Writer<'_> {
             return self.find_run(run, found, input_hash, signal_body);
         }
         let (head, first) = RunHead::start(key.clone(), run.started, self.batch.now);
+        let claim = claim.filter(|_| head.status == Status::Pending);
         // Decided on a copy: a signal that is refused refuses the whole call, and nothing is written.
         if let Some(signal) = &run.signal {
             let mut trial = head.clone();
@@ -159,7 +160,7 @@ impl Writer<'_> {
 
     /// The run exists: the caller gets it, and its signal goes in.
     fn find_run(&mut self, run: NewRun, found: Loaded, input_hash: Hash, signal_body: Body) -> Outcome<Started> {
-        if found.head.kind != run.started.kind || found.input_hash != input_hash {
+        if !found.head.is_started_by(&run.started, || found.input_hash == input_hash)? {
             return Err(StoreError::RunExists { key: run.key }.into()); // L18
         }
         let signal = run.signal.map(|signal| self.append_input(&run.key, *signal, signal_body)).transpose()?;

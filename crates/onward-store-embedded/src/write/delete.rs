@@ -1,6 +1,6 @@
 //! Deleting whole runs (L20).
 
-use onward_core::{Name, RunKey, Status};
+use onward_core::{Name, RunHead, RunKey, Status};
 use onward_store::{Delete, Retention, StoreError};
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -15,7 +15,7 @@ const PASSED_OVER: usize = 16;
 /// A run as its row says it.
 struct Found {
     root: i64,
-    closed: bool,
+    may_go: bool,
     kind: String,
 }
 
@@ -23,10 +23,10 @@ impl Writer<'_> {
     pub(crate) fn delete_runs(&mut self, delete: &Delete) -> Outcome<u64> {
         match delete {
             Delete::Run { key, reason } => {
-                let Some(Found { root, closed, kind }) = self.find_root(key)? else {
+                let Some(Found { root, may_go, kind }) = self.find_root(key)? else {
                     return Err(StoreError::RunNotFound { key: key.clone() }.into());
                 };
-                if let Some(why) = self.busy(key, root, closed)? {
+                if let Some(why) = self.busy(key, root, may_go)? {
                     return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() }.into());
                 }
                 self.delete_run(key, root)?;
@@ -54,14 +54,16 @@ impl Writer<'_> {
         let Some((status, kind, row)) = found else { return Ok(None) };
         let is_same = |identity: &heads::Identity| identity.key == *key;
         let Some(identity) = row.identity.filter(is_same) else { return Err(damaged_row(key, "its own").into()) };
-        // Without a readable head the column is all there is: that a run is damaged must not keep it for ever.
-        let status = row.head.map_or(Status::from_number(u64::from(status)), |head| Some(head.status));
-        Ok(Some(Found { root: identity.root, closed: status.is_some_and(Status::is_closed), kind }))
+        // Without a readable head the log says it; and that a run is damaged altogether must not keep it for ever.
+        let head = row.head.or_else(|| heads::load(self.db, key, None).ok().flatten().map(|loaded| loaded.head));
+        let is_closed = Status::from_number(u64::from(status)).is_some_and(Status::is_closed);
+        let may_go = head.as_ref().map_or(is_closed, RunHead::may_be_deleted);
+        Ok(Some(Found { root: identity.root, may_go, kind: head.map_or(kind, |head| head.kind.as_str().to_owned()) }))
     }
 
     /// Why a run cannot go yet.
-    fn busy(&mut self, key: &RunKey, root: i64, closed: bool) -> Outcome<Option<&'static str>> {
-        if !closed {
+    fn busy(&mut self, key: &RunKey, root: i64, may_go: bool) -> Outcome<Option<&'static str>> {
+        if !may_go {
             return Ok(Some("it is not closed"));
         }
         if !self.open_children(key, None)?.is_empty() {
@@ -124,8 +126,8 @@ impl Writer<'_> {
                 }
                 // A damaged run is not in the way of the others: it is mended, or deleted by hand.
                 let Ok(Some(key)) = heads::key_of(self.db, rk) else { continue };
-                let Ok(Some(Found { root, closed, .. })) = self.find_root(&key) else { continue };
-                if self.busy(&key, root, closed)?.is_none() {
+                let Ok(Some(Found { root, may_go, .. })) = self.find_root(&key) else { continue };
+                if self.busy(&key, root, may_go)?.is_none() {
                     self.delete_run(&key, root)?;
                     deleted += 1;
                 }

@@ -55,7 +55,7 @@ impl Writer<'_> {
             // The row goes in the same write as the event comes: a timer fires once (L10).
             let key = match self.head_of(*rk) {
                 Ok(found) => found,
-                Err(Trouble::Refused(error)) if may_be_mended(&error) => {
+                Err(Trouble::Refused(error)) if may_be_mended(&error) && !self.upkeep.mended_in_vain() => {
                     self.mend_wanted = true;
                     continue;
                 }
@@ -101,9 +101,8 @@ impl Writer<'_> {
                     let fate = task.expire(self.batch.now);
                     self.seal_fate(row.rk, task, fate)?;
                 }
-                (_, Err(trouble @ (Trouble::Sql(_) | Trouble::Panicked(_)))) => return Err(trouble),
-                // Damaged, or its run is: the row is mended, or goes.
-                _ => self.mend_wanted = true,
+                (Err(error), Ok(_)) | (_, Err(Trouble::Refused(error))) => self.pass_over(row, &error)?,
+                (_, Err(trouble)) => return Err(trouble),
             }
         }
         Ok((due.len() as u64, more))

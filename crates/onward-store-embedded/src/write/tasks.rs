@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use onward_core::run::Input;
 use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport, TaskState};
-use onward_core::{Event, Name, Place, RunKey, Timestamp};
+use onward_core::{Event, Index, Name, Place, RunKey, Timestamp};
 use onward_store::{ClaimTasks, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::blobs::{self, Stash};
 use crate::body::Body;
-use crate::error::{Outcome, Trouble, damaged_row, read_error};
+use crate::error::{Outcome, Trouble, damaged_row, may_be_mended, read_error};
 use crate::heads;
 use crate::news::News;
 use crate::row::{due_number, place_key, seal, unseal};
@@ -79,9 +79,12 @@ impl Writer<'_> {
             .prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE state = 3 AND visible <= ?1 ORDER BY visible, tk"))?;
         let rows = statement.query_map(params![self.batch.now.0 as i64], read_row)?.collect::<Result<Vec<_>, _>>()?;
         for row in rows {
-            let Ok(task) = self.read_task(&row) else {
-                self.mend_wanted = true;
-                continue;
+            let task = match self.read_task(&row) {
+                Ok(task) => task,
+                Err(error) => {
+                    self.pass_over(&row, &error)?;
+                    continue;
+                }
             };
             self.db.prepare_cached("UPDATE tasks SET state = 0 WHERE tk = ?1")?.execute(params![row.tk])?;
             if self.batch.heard {
@@ -98,7 +101,10 @@ impl Writer<'_> {
         if rk != Some(row.rk) && heads::key_of(self.db, row.rk)?.as_ref() != Some(run) {
             return Err(damaged_row(run, "whose task it is"));
         }
-        blobs::restore(self.db, &mut task)?;
+        if let Err(StoreError::Corrupt { why }) = blobs::restore(self.db, &mut task) {
+            // The log has the same payload: it is damaged too.
+            return Err(StoreError::LogCorrupt { key: task.id.run, index: Index(0), why });
+        }
         Ok(task)
     }
 
@@ -131,9 +137,13 @@ impl Writer<'_> {
     fn claim_task(&mut self, tk: i64, request: &ClaimTasks) -> Outcome<Option<Task>> {
         let mut statement = self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE tk = ?1"))?;
         let row = statement.query_row(params![tk], read_row).optional()?;
-        let Some((row, mut task)) = row.and_then(|row| self.read_task(&row).ok().map(|task| (row, task))) else {
+        let Some(row) = row else {
             self.mend_wanted = true;
             return Ok(None);
+        };
+        let mut task = match self.read_task(&row) {
+            Ok(task) => task,
+            Err(error) => return self.pass_over(&row, &error).map(|()| None),
         };
         if !task.may_be_claimed(self.batch.now) {
             return Ok(None);
@@ -141,6 +151,20 @@ impl Writer<'_> {
         task.claim(&request.worker, request.lease, self.batch.now);
         self.put_task(row.rk, task.clone())?;
         Ok(Some(task))
+    }
+
+    /// A task that is damaged is not in the way of the others: it is mended. One of a run whose log is damaged goes; whoever asks for the
+    /// run is told.
+    pub(crate) fn pass_over(&mut self, row: &TaskRow, error: &StoreError) -> Outcome<()> {
+        match error {
+            StoreError::LogCorrupt { .. } if !may_be_mended(error) => {
+                self.remove_rows("DELETE FROM tasks WHERE tk = ?1 RETURNING blobs", params![row.tk]).map(drop)
+            }
+            _ => {
+                self.mend_wanted = true;
+                Ok(())
+            }
+        }
     }
 
     pub(crate) fn report_task(&mut self, id: &TaskId, claim: u32, report: TaskReport, lease: Duration) -> Outcome<()> {

@@ -83,6 +83,7 @@ fn server_frames() -> Vec<ServerFrame> {
         generation: 0,
         mailbox: Vec::new(),
         cancel_reason: None,
+        is_external: false,
     };
     let (head, record): (RunHead, Record) = RunHead::start(key(), started, Timestamp(1_000));
     vec![

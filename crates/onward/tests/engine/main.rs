@@ -11,6 +11,7 @@ mod namespaces;
 mod parallel;
 mod pausing;
 mod questions;
+mod replays;
 mod requests;
 mod signals;
 mod site;
