@@ -85,7 +85,11 @@ impl Site {
 
     /// Waits until the run has ended. A server that is away is waited for, once it has answered.
     pub async fn outcome(&self, key: &RunKey) -> Result<Result<Payload, Failure>, RuntimeError> {
-        while !self.door.read_head(key.clone()).await?.status.is_closed() && self.is_directory {
+        while self.is_directory {
+            let head = self.door.read_head(key.clone()).await?;
+            if head.status.is_closed() || head.external.is_some() {
+                break; // the door has the outcome, or says that there is none
+            }
             tokio::time::sleep(LOOK).await; // another process's writes ring no bell here
         }
         self.door.wait_for_outcome(key.clone()).await
