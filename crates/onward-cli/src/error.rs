@@ -151,6 +151,7 @@ pub fn exit_code(code: &str) -> u8 {
         | "run_busy"
         | "task_not_quarantined"
         | "signal_lost"
+        | "id_taken"
         | "key_ended"
         | "directory_locked" => CONFLICT,
         "name_invalid" | "id_invalid" | "id_reserved" | "text_too_long" | "call_id_invalid" | "cursor_invalid"

@@ -43,7 +43,7 @@ pub use call_id::CallId;
 pub use door::{Changes, Door, DoorFuture, Outcome};
 pub use emits::Emitted;
 pub use error::RuntimeError;
-pub use external::{AppendExternal, AppendedExternal, ExternalRun};
+pub use external::{AppendExternal, AppendedExternal, ExternalPlace, ExternalRun};
 pub use housekeeping::{Did, Tick};
 pub use inbox::Inbox;
 pub use link::{Link, LinkFuture, Question};

@@ -21,7 +21,10 @@ use crate::registry::{Registry, erase_task, erase_workflow};
 use crate::remote::{Channel, RemoteDoor, RemoteLink, Trust, parse_key};
 use crate::task::TaskCtx;
 use crate::worker::{ReplayCheck, Worker, WorkerOptions, random_u64};
-use crate::{Error, Onward, Result, Task, Workflow};
+use crate::{Error, Onward, RegisterError, Result, Task, Workflow};
+
+/// The shortest lease: below, a worker that is alive loses its runs between two heartbeats.
+const LEASE_MIN: Duration = Duration::from_millis(100);
 
 enum Place {
     Directory(PathBuf),
@@ -226,8 +229,11 @@ impl Builder {
         self
     }
 
-    /// How long this process may be silent before its runs and tasks go to others; 30 seconds otherwise.
+    /// How long this process may be silent before its runs and tasks go to others; 30 seconds otherwise, 100 milliseconds at least.
     pub fn lease(mut self, span: Duration) -> Builder {
+        if span < LEASE_MIN {
+            self.registry.wrong(RegisterError::LeaseTooShort { lease: span, min: LEASE_MIN });
+        }
         self.options.lease = span;
         self
     }
@@ -302,24 +308,31 @@ impl Builder {
                 let own = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
                 let link = Arc::new(RemoteLink::connect(own, profile, self.registry.offers()));
                 link.welcomed(&url).await?;
-                let (worker, loops) = start_worker(link, self.registry, self.worker)?;
+                let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock)?;
                 return Ok(Onward::remote(Arc::new(RemoteDoor::new(channel)), self.namespace, worker, loops));
             }
         };
-        let runtime = Runtime::new(store, self.clock, self.options);
+        let runtime = Runtime::new(store, self.clock.clone(), self.options);
         let background = runtime.spawn();
         let link = Arc::new(runtime.join_worker(profile));
-        let (worker, loops) = start_worker(link, self.registry, self.worker)?;
+        let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock)?;
         Ok(Onward::new(runtime, self.namespace, worker, background, loops, opened))
     }
 }
 
 type Started = (Arc<Worker>, Vec<tokio::task::JoinHandle<()>>);
 
-fn start_worker(link: Arc<dyn Link>, registry: Registry, options: WorkerOptions) -> Result<Started, Error> {
+fn start_worker(
+    link: Arc<dyn Link>,
+    registry: Registry,
+    options: WorkerOptions,
+    clock: Arc<dyn Clock>,
+) -> Result<Started, Error> {
     let emits = link.clone();
     let shared = Shared {
         deps: Arc::new(registry.deps.clone()),
+        payload_bytes_max: link.payload_bytes_max(),
+        clock: Some(clock),
         runtime: Some(tokio::runtime::Handle::current()),
         script: None,
         emitter: Some(Arc::new(move |key, emitted| emits.emit(key, emitted))),
