@@ -117,6 +117,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "log_unreadable"
         | "usage"
         | "key_invalid"
+        | "only_checked"
+        | "check_failed"
         | "listen_refused" => 400,
         "unauthenticated" => 401,
         "host_refused" | "origin_refused" | "not_a_decider" | "not_allowed" => 403,
@@ -155,6 +157,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "listen_failed"
         | "key_file_unusable"
         | "key_file_not_written"
+        | "payload_unreadable"
         | "tls_files_unusable" => 500,
         "not_ready"
         | "no_compatible_worker"

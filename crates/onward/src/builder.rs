@@ -7,14 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::{BoxError, Name, Namespace, WorkerId};
-use onward_runtime::{Link, Options, Runtime, WorkerProfile};
+use onward_runtime::{Door, Link, Options, Runtime, WorkerProfile};
 use onward_store::MemoryStore;
 use onward_store::{Clock, Store, SystemClock};
 use onward_store_embedded::EmbeddedStore;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::check;
 use crate::code::Shared;
+use crate::codec::door::CodedDoor;
+use crate::codec::link::CodedLink;
+use crate::codec::{Border, Codec};
 use crate::ctx::Ctx;
 use crate::registry::{Registry, erase_task, erase_workflow};
 #[cfg(feature = "remote")]
@@ -45,6 +49,7 @@ pub struct Builder {
     worker: WorkerOptions,
     runs_max: usize,
     queues: Vec<Option<Name>>,
+    codec: Option<Border>,
     /// The text of the key, checked by [`Builder::start`].
     #[cfg(feature = "remote")]
     key: Option<String>,
@@ -95,6 +100,7 @@ impl Builder {
             worker,
             runs_max: 10_000,
             queues: vec![None],
+            codec: None,
             #[cfg(feature = "remote")]
             key: None,
             #[cfg(feature = "remote")]
@@ -208,6 +214,13 @@ impl Builder {
         self.task(name.name(), task)
     }
 
+    /// Has every payload pass `codec` on its way out of this process and back: inputs, results, signals, state, failures. What keeps
+    /// the runs sees what the codec makes of them. All processes that work on the runs, or want to read them, need the same codec.
+    pub fn codec(mut self, codec: impl Codec + 'static) -> Builder {
+        self.codec = Some(Border::new(Arc::new(codec)));
+        self
+    }
+
     /// Shares something with all workflows and tasks: `ctx.dep::<T>()`.
     pub fn dep<T: Any + Send + Sync>(mut self, dep: T) -> Builder {
         self.registry.dep(dep);
@@ -282,6 +295,9 @@ impl Builder {
         if let Some(mistake) = self.registry.mistake {
             return Err(mistake.into());
         }
+        if let Some(folder) = check::folder() {
+            return Err(Error::OnlyChecked { runs: check::check(&folder, &self.registry, self.codec.as_ref())? });
+        }
         // Runs that rest in memory must leave seats to those that have something to do.
         self.worker.cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);
         let profile = WorkerProfile {
@@ -308,15 +324,24 @@ impl Builder {
                 let own = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
                 let link = Arc::new(RemoteLink::connect(own, profile, self.registry.offers()));
                 link.welcomed(&url).await?;
+                let (door, link) = behind(self.codec, Arc::new(RemoteDoor::new(channel)), link);
                 let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock)?;
-                return Ok(Onward::remote(Arc::new(RemoteDoor::new(channel)), self.namespace, worker, loops));
+                return Ok(Onward::remote(door, self.namespace, worker, loops));
             }
         };
         let runtime = Runtime::new(store, self.clock.clone(), self.options);
         let background = runtime.spawn();
-        let link = Arc::new(runtime.join_worker(profile));
+        let (door, link) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
         let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock)?;
-        Ok(Onward::new(runtime, self.namespace, worker, background, loops, opened))
+        Ok(Onward::new(door, runtime, self.namespace, worker, background, loops, opened))
+    }
+}
+
+/// Both ways out, behind the codec if there is one.
+fn behind(codec: Option<Border>, door: Arc<dyn Door>, link: Arc<dyn Link>) -> (Arc<dyn Door>, Arc<dyn Link>) {
+    match codec {
+        None => (door, link),
+        Some(border) => (Arc::new(CodedDoor::new(door, border.clone())), Arc::new(CodedLink::new(link, border))),
     }
 }
 

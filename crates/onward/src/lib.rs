@@ -6,8 +6,10 @@
 
 mod builder;
 mod cell;
+pub mod check;
 mod client;
 mod code;
+pub mod codec;
 pub mod combine;
 pub mod ctx;
 mod error;
@@ -26,6 +28,8 @@ mod worker;
 
 pub use builder::Builder;
 pub use client::{Attached, Onward, RunHandle, Start};
+#[cfg(feature = "encryption")]
+pub use codec::{Encryption, EncryptionKey};
 pub use combine::{join_all, join_all_settled, race};
 pub use ctx::Ctx;
 pub use error::{Error, RegisterError};

@@ -2,6 +2,7 @@
 
 mod api;
 mod approval;
+mod check;
 mod completions;
 mod config;
 mod demo;
@@ -39,6 +40,8 @@ pub enum Command {
     /// Answers that somebody outside owes a run
     #[command(subcommand)]
     Promise(promise::PromiseCommand),
+    /// Replay open runs against a new program, before it is deployed
+    Check(check::CheckArgs),
     /// Step through what a run recorded, forward and back
     Replay(replay::ReplayArgs),
     /// Who works for a server
@@ -81,6 +84,7 @@ pub async fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Run(command) => run::execute(command, &global).await,
         Command::Approval(command) => approval::execute(command, &global).await,
         Command::Promise(command) => promise::execute(command, &global).await,
+        Command::Check(args) => check::execute(args, &global).await,
         Command::Replay(args) => replay::execute(args, &global).await,
         Command::Worker(command) => worker::execute(command, &global).await,
         Command::Api(args) => api::execute(args, &global).await,

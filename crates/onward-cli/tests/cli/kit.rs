@@ -123,7 +123,7 @@ fn ages(line: &str) -> String {
 }
 
 /// A workflow that waits in every way.
-async fn order(ctx: Ctx, item: String) -> Result<String> {
+pub async fn order(ctx: Ctx, item: String) -> Result<String> {
     ctx.step("charge", async || Ok::<_, Failure>(42)).await?;
     ctx.state().set("stage", &"charged")?;
     let paid: u64 = ctx.signal("payment").recv().await?;
@@ -132,7 +132,7 @@ async fn order(ctx: Ctx, item: String) -> Result<String> {
 }
 
 /// The same order after somebody has changed its code.
-async fn changed_order(ctx: Ctx, _item: String) -> Result<String> {
+pub async fn changed_order(ctx: Ctx, _item: String) -> Result<String> {
     ctx.step("refund", async || Ok::<_, Failure>(42)).await?;
     Ok("changed".to_owned())
 }

@@ -14,6 +14,7 @@ mod pausing;
 mod questions;
 mod replays;
 mod requests;
+mod sealing;
 mod signals;
 mod site;
 mod stalls;

@@ -19,6 +19,7 @@ use clap::Subcommand;
 
 pub use act::answer;
 pub use payload::read_payload;
+pub use show::tell_pause;
 
 use crate::args::Global;
 

@@ -187,7 +187,7 @@ fn whole(payload: &onward_core::Payload) -> String {
 }
 
 /// Why the run stands still; a divergence is shown as recorded against asked.
-fn tell_pause(pause: &RunPaused) -> String {
+pub fn tell_pause(pause: &RunPaused) -> String {
     let mut table = Table::bare(2).indent("  ").wraps();
     table.row(vec!["why".into(), reason(pause).into()]);
     // The message of a divergence says in one line what the report says in several.
