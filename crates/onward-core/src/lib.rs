@@ -15,6 +15,7 @@ mod finite;
 pub mod hash;
 pub mod id;
 pub mod log;
+pub mod open;
 pub mod payload;
 pub mod random;
 pub mod run;
