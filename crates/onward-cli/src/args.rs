@@ -15,10 +15,10 @@ use crate::config::Config;
 use crate::error::{self, Mistake};
 use crate::output::{escape, print};
 
-/// Functions that survive crashes: look at runs, answer them, and see a demo.
 /// The version, and in release builds the commit it was built from.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("ONWARD_BUILT_FROM"));
 
+/// Functions that survive crashes: look at runs, answer them, and see a demo.
 #[derive(Debug, Parser)]
 #[command(name = "onward", version = VERSION, after_help = "New here? `onward demo` kills its own worker and loses nothing.")]
 pub struct Cli {

@@ -28,6 +28,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("approval decide what --approve", "call_id_invalid"),
     ("promise resolve what", "call_id_invalid"),
     ("promise reject order-1~0~9", "wait_not_found"),
+    ("check --run nope --save /dev/null", "run_not_found"),
     ("replay nope", "run_not_found"),
     ("worker list --server http://127.0.0.1:1", "server_unreachable"),
     ("api GET /v1/runs --server http://127.0.0.1:1", "server_unreachable"),

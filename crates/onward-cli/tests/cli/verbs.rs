@@ -265,3 +265,10 @@ fn a_reader_that_goes_away_is_no_error() {
 fn the_version_is_said() {
     ran(onward().arg("--version")).says(0, &format!("onward {}", env!("CARGO_PKG_VERSION")));
 }
+
+#[test]
+fn help_begins_with_what_this_is() {
+    let help = ran(onward().arg("--help"));
+    assert!(help.out.starts_with("Functions that survive crashes"), "{}", help.out);
+    assert!(help.code == 0 && help.err.is_empty());
+}
