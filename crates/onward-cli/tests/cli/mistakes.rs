@@ -31,8 +31,14 @@ fn what_is_not_there_is_4() {
 fn what_came_too_late_is_6() {
     let directory = one_order("order-1");
     let data = directory.path();
-    run(data, ["run", "delete", "order-1"]).says(6, "! error[run_busy]: run order-1 cannot be deleted: it is not closed");
-    run(data, ["run", "resume", "order-1"]).says(6, "! error[run_not_paused]: run order-1 is not paused");
+    run(data, ["run", "delete", "order-1"]).says(
+        6,
+        "! error[run_busy]: run order-1 cannot be deleted: it is not closed\n! hint: only a closed run is deleted: end it with `onward run terminate`, wait for its children, and try again",
+    );
+    run(data, ["run", "resume", "order-1"]).says(
+        6,
+        "! error[run_not_paused]: run order-1 is not paused\n! hint: only a paused run can be resumed; `onward run show` says where it stands",
+    );
     assert_eq!(run(data, ["run", "signal", "order-1", "payment", "1"]).code, 0);
     until(data, "order-1", "ship");
     run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "eve"])
@@ -104,7 +110,10 @@ fn what_cannot_be_meant_is_2() {
         2,
         "! error[call_id_invalid]: `what` is not the id of an approval, promise or task\n! hint: it looks like RUN~GENERATION~PLACE; `onward approval list` shows the open ones",
     );
-    run(data, ["run", "list", "--cursor", "?"]).says(2, "! error[cursor_invalid]: the page cursor `?` is not one of ours");
+    run(data, ["run", "list", "--cursor", "?"]).says(
+        2,
+        "! error[cursor_invalid]: the page cursor `?` is not one of ours\n! hint: begin again without a cursor; a cursor belongs to the query whose page gave it",
+    );
 }
 
 #[test]

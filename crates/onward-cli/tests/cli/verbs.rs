@@ -88,7 +88,7 @@ fn an_order_is_led_to_its_end_by_hand() {
     run(data, ["approval", "list"]).says(0, "ID SINCE DEADLINE WHO MAY QUESTION\norder-1~0~3 AGO ada, bob Ship a teapot?");
     run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "ada", "--feedback", "fine", "--decision-id", "d1"])
         .says(0, "order-1: approved at event #7; it goes on when a worker runs");
-    run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "ada", "--decision-id", "d1"])
+    run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "ada", "--feedback", "fine", "--decision-id", "d1"])
         .says(0, "order-1: approved at event #7, before: the first answer stands");
     until_end(data, "order-1");
     run(data, ["run", "wait", "order-1"]).says(0, "\"a teapot shipped for 7\"");

@@ -150,7 +150,7 @@ async fn a_certificate_that_does_not_fit_is_refused_by_the_client() {
         let url = format!("https://localhost:{}", site.address.port());
         let worker = Onward::connect(url).root_certificate(root.pem()).workflow("greet", async |_: Ctx, (): ()| Ok(()));
         let Err(error) = worker.start().await else { panic!("it was believed") };
-        assert_eq!(error.code(), "store_unavailable", "{error}");
+        assert_eq!(error.code(), "server_unreachable", "{error}");
         error.to_string()
     };
     let (wrong_authority, wrong_name, expired) = tokio::join!(
