@@ -85,14 +85,16 @@ impl Site {
 
     /// Waits until the run has ended. A server that is away is waited for, once it has answered.
     pub async fn outcome(&self, key: &RunKey) -> Result<Result<Payload, Failure>, RuntimeError> {
-        while self.is_directory {
-            let head = self.door.read_head(key.clone()).await?;
-            if head.status.is_closed() || head.external.is_some() {
-                break; // the door has the outcome, or says that there is none
-            }
+        while self.is_directory && !self.has_said_all(key).await? {
             tokio::time::sleep(LOOK).await; // another process's writes ring no bell here
         }
         self.door.wait_for_outcome(key.clone()).await
+    }
+
+    /// Whether the door knows how the run ended, or can say that it never will: a run of an outside engine has no outcome.
+    async fn has_said_all(&self, key: &RunKey) -> Result<bool, RuntimeError> {
+        let head = self.door.read_head(key.clone()).await?;
+        Ok(head.status.is_closed() || head.external.is_some())
     }
 
     /// Something to await until a run's log has grown.
