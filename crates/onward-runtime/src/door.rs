@@ -88,7 +88,7 @@ pub trait Door: Send + Sync {
 }
 
 /// The log of one generation, at least up to where its head says it ends.
-async fn read_records(door: &(impl Door + ?Sized), head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
+pub async fn read_records(door: &(impl Door + ?Sized), head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
     let mut records: Vec<Record> = Vec::new();
     loop {
         let from = records.last().map_or(Index(0), Record::next_index);

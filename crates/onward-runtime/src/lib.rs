@@ -40,7 +40,7 @@ use onward_store::{Clock, Retention, Store};
 
 pub use background::Background;
 pub use call_id::CallId;
-pub use door::{Changes, Door, DoorFuture, Outcome};
+pub use door::{Changes, Door, DoorFuture, Outcome, read_records};
 pub use emits::Emitted;
 pub use error::RuntimeError;
 pub use external::{AppendExternal, AppendedExternal, ExternalPlace, ExternalRun};

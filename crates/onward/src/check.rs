@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::code::Shared;
-use crate::codec::Border;
+use crate::codec::{Border, CodecError};
 use crate::registry::Registry;
 use crate::replay::replay_log;
 
@@ -55,6 +55,8 @@ pub enum Found {
     Pauses(Box<RunPaused>),
     /// The program has no code for this kind and version.
     NoCode,
+    /// The program's codec cannot read the log, for this reason.
+    Unreadable(String),
 }
 
 /// The folder, if the program was started to be checked.
@@ -72,12 +74,8 @@ pub(crate) fn check(folder: &Path, registry: &Registry, codec: Option<&Border>) 
     let mut count = 0;
     for line in runs.lines() {
         let line = line.map_err(|error| unusable(&from, &error))?;
-        let mut run: RunToCheck = serde_json::from_str(&line).map_err(|error| unusable(&from, &error))?;
-        if let Some(border) = codec {
-            let decoded = run.records.iter_mut().try_for_each(|record| border.record_in(record, &run.run));
-            decoded.map_err(|error| unusable(&from, &format!("run {}: {error}", run.run.id)))?;
-        }
-        let verdict = serde_json::to_string(&judge(run, registry, &shared)).map_err(|error| unusable(&to, &error))?;
+        let run: RunToCheck = serde_json::from_str(&line).map_err(|error| unusable(&from, &error))?;
+        let verdict = serde_json::to_string(&judge(run, registry, codec, &shared)).map_err(|error| unusable(&to, &error))?;
         // Line by line, so that whoever waits sees how far it is, and which run it was when the program dies of one.
         writeln!(verdicts, "{verdict}").and_then(|()| verdicts.flush()).map_err(|error| unusable(&to, &error))?;
         count += 1;
@@ -85,15 +83,25 @@ pub(crate) fn check(folder: &Path, registry: &Registry, codec: Option<&Border>) 
     Ok(count)
 }
 
-fn judge(checked: RunToCheck, registry: &Registry, shared: &Shared) -> Verdict {
-    let RunToCheck { run, kind, version, generation, records } = checked;
-    let found = match registry.handler(&kind, version.as_ref()) {
-        None => Found::NoCode,
-        Some(handler) => match replay_log(&run, &handler, &records, shared, false) {
-            Ok(_) => Found::Safe,
-            // Without a pause the lease would have been lost, and nobody has one of a log that is only replayed.
-            Err(fault) => fault.into_pause().map_or(Found::Safe, |pause| Found::Pauses(Box::new(pause))),
-        },
+fn judge(mut checked: RunToCheck, registry: &Registry, codec: Option<&Border>, shared: &Shared) -> Verdict {
+    let found = match decode(&mut checked, codec) {
+        Err(error) => Found::Unreadable(error.to_string()),
+        Ok(()) => replay(&checked, registry, shared),
     };
+    let RunToCheck { run, kind, version, generation, .. } = checked;
     Verdict { run, kind, version, generation, found }
+}
+
+fn decode(checked: &mut RunToCheck, codec: Option<&Border>) -> Result<(), CodecError> {
+    let Some(border) = codec else { return Ok(()) };
+    checked.records.iter_mut().try_for_each(|record| border.record_in(record, &checked.run))
+}
+
+fn replay(checked: &RunToCheck, registry: &Registry, shared: &Shared) -> Found {
+    let Some(handler) = registry.handler(&checked.kind, checked.version.as_ref()) else { return Found::NoCode };
+    match replay_log(&checked.run, &handler, &checked.records, shared, false) {
+        Ok(_) => Found::Safe,
+        // Without a pause the lease would have been lost, and nobody has one of a log that is only replayed.
+        Err(fault) => fault.into_pause().map_or(Found::Safe, |pause| Found::Pauses(Box::new(pause))),
+    }
 }

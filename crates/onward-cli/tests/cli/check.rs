@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use onward::{Builder, Onward};
+use onward::{Builder, Encryption, EncryptionKey, Onward};
 
-use crate::kit::{self, Ran, one_order, run};
+use crate::kit::{self, Ran, one_order, one_order_with, run};
 
 /// Not a test but the program that the tests below check: this binary, started once more.
 #[tokio::test]
@@ -19,12 +19,18 @@ async fn the_program_itself() {
             builder.workflow("order", async |_: onward::Ctx, _: String| -> onward::Result<String> { std::process::abort() })
         }
         "other" => builder.workflow("other", kit::order),
+        "sealed" => sealed(builder.workflow("order", kit::order), 7),
+        "sealed with another key" => sealed(builder.workflow("order", kit::order), 8),
         "idle" => panic!("this program starts nothing"),
         _ => unreachable!("{code}"),
     };
     let error = builder.start().await.err().expect("it only checks");
     assert_eq!(error.code(), "only_checked");
     println!("{error}");
+}
+
+fn sealed(builder: Builder, byte: u8) -> Builder {
+    builder.codec(Encryption::new([EncryptionKey::new("k", [byte; 32]).unwrap()]).unwrap())
 }
 
 /// `onward check … -- PROGRAM` with the code of that name.
@@ -40,7 +46,7 @@ fn check(directory: &Path, args: &[&str], code: &str) -> Ran {
 fn code_that_asks_for_what_is_recorded_is_safe() {
     let directory = one_order("order-1");
     let before = run(directory.path(), ["run", "events", "order-1"]).out;
-    check(directory.path(), &[], "same").says(0, "KIND VERSION SAFE DIVERGES NO CODE\norder 1 0 0");
+    check(directory.path(), &[], "same").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO CODE\norder 1 0 0 0");
     assert_eq!(run(directory.path(), ["run", "events", "order-1"]).out, before, "nothing was recorded");
 }
 
@@ -50,8 +56,8 @@ fn code_that_asks_for_something_else_is_shown_with_what_was_recorded() {
     check(directory.path(), &[], "changed").says(
         1,
         "
-KIND VERSION SAFE DIVERGES NO CODE
-order 0 1 0
+KIND VERSION SAFE PAUSES UNREADABLE NO CODE
+order 0 1 0 0
 
 run order-1 (order) would pause
   why the code asked for something the log does not say
@@ -76,7 +82,16 @@ fn verdicts_are_json_lines_for_programs() {
 #[test]
 fn a_run_that_the_program_has_no_code_for_is_counted_apart() {
     let directory = one_order("order-1");
-    check(directory.path(), &[], "other").says(0, "KIND VERSION SAFE DIVERGES NO CODE\norder 0 0 1");
+    check(directory.path(), &[], "other").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO CODE\norder 0 0 0 1");
+}
+
+#[test]
+fn sealed_runs_are_read_with_the_keys_of_the_program() {
+    let directory = one_order_with("order-1", |builder| sealed(builder, 7));
+    check(directory.path(), &[], "sealed").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO CODE\norder 1 0 0 0");
+    let other = check(directory.path(), &[], "sealed with another key");
+    assert_eq!(other.code, 1);
+    assert!(other.out.contains("run order-1 (order) cannot be read by the program"), "{}", other.out);
 }
 
 #[test]

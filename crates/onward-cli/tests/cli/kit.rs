@@ -189,8 +189,13 @@ fn with_code<T, F: Future<Output = T>>(builder: Builder, work: impl FnOnce(Onwar
 
 /// A directory with one order that waits for its payment.
 pub fn one_order(id: &str) -> tempfile::TempDir {
+    one_order_with(id, |builder| builder)
+}
+
+/// Like [`one_order`], of a worker that something more is said to.
+pub fn one_order_with(id: &str, more: impl FnOnce(Builder) -> Builder) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    with_worker(directory.path(), async |onward| {
+    with_code(more(builder(directory.path())), async |onward| {
         let run = onward.start::<String, _>("order", "a teapot").id(id).await.unwrap();
         until_waiting(&run, "payment").await;
     });

@@ -6,18 +6,18 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use onward::check::RunToCheck;
-use onward_core::{Index, Name, RunHead, RunKey, Status};
-use onward_runtime::RuntimeError;
+use onward_core::{Name, RunHead, Status};
+use onward_runtime::{RuntimeError, read_records};
 use onward_store::RunQuery;
 
 use super::CheckArgs;
 use crate::args::Global;
+use crate::commands::run::Pages;
 use crate::output::Progress;
 use crate::site::Site;
 
-/// How many runs and records are read at a time.
-const RUNS_PAGE: usize = 1_000;
-const RECORDS_PAGE: usize = 1_000;
+/// How many runs are read at a time.
+const PAGE: usize = 1_000;
 
 const OPEN: [Status; 4] = [Status::Pending, Status::Running, Status::Waiting, Status::Paused];
 
@@ -25,36 +25,44 @@ const OPEN: [Status; 4] = [Status::Pending, Status::Running, Status::Waiting, St
 pub async fn collect(args: &CheckArgs, global: &Global, to: &Path) -> Result<u64> {
     let site = Site::to_read(global)?;
     let mut file = BufWriter::new(File::create(to).with_context(|| format!("cannot write {}", to.display()))?);
-    let mut progress = Progress::new("runs", false);
-    let mut count = 0;
-    if !args.runs.is_empty() {
-        for id in &args.runs {
-            let head = site.read_head(site.key(id)?).await?;
-            count += write(&site, head, &mut file).await?;
+    let count = match args.runs.as_slice() {
+        [] => write_all(&site, query(args, &site)?, &mut file).await?,
+        ids => {
+            let mut count = 0;
+            for id in ids {
+                count += write(&site, site.read_head(site.key(id)?).await?, &mut file).await?;
+            }
+            count
         }
-        return Ok(count);
-    }
-    let statuses = if args.closed { Vec::new() } else { OPEN.to_vec() };
-    let kind = args.kind.as_deref().map(Name::new).transpose().map_err(RuntimeError::from)?;
-    let mut query = RunQuery { namespace: site.namespace.clone(), kind, statuses, limit: RUNS_PAGE, ..RunQuery::default() };
-    loop {
-        let page = site.list_runs(query.clone()).await?;
-        for head in page.runs {
-            count += write(&site, head, &mut file).await?;
-            progress.at(count);
-        }
-        match page.next {
-            Some(next) => query.cursor = Some(next),
-            None => break,
-        }
-    }
-    file.flush()?;
+    };
+    file.flush().with_context(|| format!("cannot write {}", to.display()))?;
     Ok(count)
 }
 
-/// Writes one run. One that was deleted meanwhile need not be checked.
+fn query(args: &CheckArgs, site: &Site) -> Result<RunQuery, RuntimeError> {
+    let statuses = if args.closed { Vec::new() } else { OPEN.to_vec() };
+    let kind = args.kind.as_deref().map(Name::new).transpose()?;
+    Ok(RunQuery { namespace: site.namespace.clone(), kind, statuses, limit: PAGE, ..RunQuery::default() })
+}
+
+async fn write_all(site: &Site, query: RunQuery, file: &mut impl Write) -> Result<u64> {
+    let (mut pages, mut count) = (Pages::new(query), 0);
+    let mut progress = Progress::new("runs", false);
+    while let Some(runs) = pages.next(site).await? {
+        for head in runs {
+            count += write(site, head, file).await?;
+            progress.at(count);
+        }
+    }
+    Ok(count)
+}
+
+/// Writes one run. One that was deleted meanwhile, or is an outside engine's, need not be checked.
 async fn write(site: &Site, head: RunHead, file: &mut impl Write) -> Result<u64> {
-    let records = match read(site, &head.key, head.generation).await {
+    if head.external.is_some() {
+        return Ok(0);
+    }
+    let records = match read_records(&**site, &head).await {
         Ok(records) => records,
         Err(error) if error.code() == "run_not_found" => return Ok(0),
         Err(error) => return Err(error).with_context(|| format!("cannot read the log of run {}", head.key.id)),
@@ -63,18 +71,6 @@ async fn write(site: &Site, head: RunHead, file: &mut impl Write) -> Result<u64>
     serde_json::to_writer(&mut *file, &RunToCheck { run, kind, version, generation, records })?;
     writeln!(file)?;
     Ok(1)
-}
-
-async fn read(site: &Site, key: &RunKey, generation: u32) -> Result<Vec<onward_core::Record>, RuntimeError> {
-    let mut records: Vec<onward_core::Record> = Vec::new();
-    loop {
-        let from = records.last().map_or(Index(0), onward_core::Record::next_index);
-        let page = site.read_log(key.clone(), Some(generation), from, RECORDS_PAGE).await?;
-        if page.is_empty() {
-            return Ok(records);
-        }
-        records.extend(page);
-    }
 }
 
 /// Takes the runs of a file that was saved before; returns how many.

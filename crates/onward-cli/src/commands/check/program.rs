@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use onward::check::{FOLDER, RUNS, RunToCheck, VERDICTS, Verdict};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::time::{Instant, timeout};
 
 use crate::output::{Progress, say};
@@ -47,15 +47,11 @@ pub async fn check(program: &str, arguments: &[String], folder: &Path, count: u6
             return if found.len() as u64 == count { Ok(found) } else { Err(ended(&status?, &found, folder)) };
         }
         if Instant::now() > deadline {
-            stop(&mut child).await;
+            drop(child.kill().await); // it may have ended in this moment
             let done = found.len();
             bail!("{program} took longer than {} s; it has checked {done} of {count} runs", limit.as_secs());
         }
     }
-}
-
-async fn stop(child: &mut Child) {
-    drop(child.kill().await); // it may have ended in this moment
 }
 
 /// The verdicts so far. The last line may be on its way.

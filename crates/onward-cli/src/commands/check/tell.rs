@@ -12,6 +12,7 @@ use crate::output::{Cell, Style, Table, print};
 struct Count {
     safe: u64,
     pauses: u64,
+    unreadable: u64,
     no_code: u64,
 }
 
@@ -26,10 +27,11 @@ pub fn tell(verdicts: &[Verdict]) -> Result<()> {
         match &verdict.found {
             Found::Safe => count.safe += 1,
             Found::Pauses(_) => count.pauses += 1,
+            Found::Unreadable(_) => count.unreadable += 1,
             Found::NoCode => count.no_code += 1,
         }
     }
-    let mut table = Table::new(&["KIND", "VERSION", "SAFE", "DIVERGES", "NO CODE"]);
+    let mut table = Table::new(&["KIND", "VERSION", "SAFE", "PAUSES", "UNREADABLE", "NO CODE"]);
     for ((kind, version), count) in &counts {
         let painted = |count: u64, paint: fn(Style, &str) -> String| match count {
             0 => Cell::new("0"),
@@ -40,13 +42,16 @@ pub fn tell(verdicts: &[Verdict]) -> Result<()> {
             (*version).into(),
             painted(count.safe, Style::green),
             painted(count.pauses, Style::red),
+            painted(count.unreadable, Style::red),
             painted(count.no_code, Style::yellow),
         ]);
     }
     print(&table.take())?;
-    for verdict in verdicts {
-        if let Found::Pauses(pause) = &verdict.found {
-            print(&format!("\nrun {} ({}) would pause\n{}", verdict.run.id, verdict.kind, tell_pause(pause)))?;
+    for Verdict { run, kind, found, .. } in verdicts {
+        match found {
+            Found::Pauses(pause) => print(&format!("\nrun {} ({kind}) would pause\n{}", run.id, tell_pause(pause)))?,
+            Found::Unreadable(why) => print(&format!("\nrun {} ({kind}) cannot be read by the program: {why}\n", run.id))?,
+            Found::Safe | Found::NoCode => {}
         }
     }
     Ok(())

@@ -164,17 +164,18 @@ async fn print_all_json(site: &Site, query: RunQuery) -> Result<()> {
     Ok(print("],\"next\":null}")?)
 }
 
-struct Pages {
+/// All pages of a query, one after the other.
+pub struct Pages {
     query: RunQuery,
     over: bool,
 }
 
 impl Pages {
-    fn new(query: RunQuery) -> Pages {
+    pub fn new(query: RunQuery) -> Pages {
         Pages { query, over: false }
     }
 
-    async fn next(&mut self, site: &Site) -> Result<Option<Vec<RunHead>>> {
+    pub async fn next(&mut self, site: &Site) -> Result<Option<Vec<RunHead>>> {
         if self.over {
             return Ok(None);
         }

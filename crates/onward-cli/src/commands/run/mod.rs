@@ -18,6 +18,7 @@ use anyhow::Result;
 use clap::Subcommand;
 
 pub use act::answer;
+pub use list::Pages;
 pub use payload::read_payload;
 pub use show::tell_pause;
 
