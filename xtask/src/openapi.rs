@@ -36,9 +36,11 @@ pub fn fuzz(repository: &Repository) -> Result<()> {
 fn install(repository: &Repository) -> Result<PathBuf> {
     let folder = repository.target().join("openapi");
     let requirements = repository.root.join(REQUIREMENTS);
-    let wanted = std::fs::read(&requirements).with_context(|| format!("cannot read {}", requirements.display()))?;
+    let wanted = std::fs::read_to_string(&requirements).with_context(|| format!("cannot read {}", requirements.display()))?;
+    // What is installed knows where it lies: a folder that was moved is of no use.
+    let wanted = format!("{}\n{wanted}", folder.display());
     let stamp = folder.join("installed.txt");
-    if std::fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
+    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(folder);
     }
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
