@@ -16,7 +16,7 @@ fn example(name: &str) -> PathBuf {
 #[track_caller]
 fn output_of(name: &str) -> String {
     let spawned = Command::new(example(name)).stdout(Stdio::piped()).spawn();
-    let mut child = spawned.expect("cargo has built the example");
+    let mut child = spawned.expect("`cargo build --examples` comes first, as in `cargo xtask test`");
     let mut stdout = child.stdout.take().expect("stdout is a pipe");
     let reader = std::thread::spawn(move || {
         let mut text = String::new();

@@ -67,17 +67,7 @@ async fn commits(store: Arc<dyn Store>, number: u32, stop: Arc<AtomicBool>, coun
     let (kind, name) = (Name::new("bench")?, Name::new("step")?);
     for round in 0u64.. {
         let key = RunKey::new(Namespace::default(), RunId::new(format!("raw-{number}-{round}"))?);
-        let started = RunStarted {
-            kind: kind.clone(),
-            version: None,
-            input: Payload::null(),
-            seed: 1,
-            parent: None,
-            generation: 0,
-            mailbox: Vec::new(),
-            cancel_reason: None,
-            is_external: false,
-        };
+        let started = RunStarted::new(kind.clone(), Payload::null(), 1);
         let run = NewRun { key: key.clone(), started, signal: None };
         let claimed = store.start_run(run, Some(WorkerId::new("bench")?)).await?.claimed;
         let epoch = claimed.map(|claimed| claimed.head.epoch).unwrap_or_default();

@@ -213,6 +213,23 @@ message! {
     }
 }
 
+impl RunStarted {
+    /// A run by itself: the first generation, without a version, a parent or anything it was handed over.
+    pub fn new(kind: Name, input: Payload, seed: u64) -> RunStarted {
+        RunStarted {
+            kind,
+            version: None,
+            input,
+            seed,
+            parent: None,
+            generation: 0,
+            mailbox: Vec::new(),
+            cancel_reason: None,
+            is_external: false,
+        }
+    }
+}
+
 message! {
     pub struct SignalReceived {
         1 => name: Name,

@@ -4,9 +4,9 @@
 //! again at any time. The head alone comes from the store, because only a store knows who holds the lease.
 //!
 //! Invariants:
-//! - V1: a fold stops where its head stops, so a view is the run at one moment, however fast its log grows.
-//! - V2 (L13): of a closed run, every signal it took was consumed, was carried into the next generation, or is undelivered.
-//! - V3: a closed run awaits nothing.
+//! - VI1: a fold stops where its head stops, so a view is the run at one moment, however fast its log grows.
+//! - VI2 (L13): of a closed run, every signal it took was consumed, was carried into the next generation, or is undelivered.
+//! - VI3: a closed run awaits nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -95,7 +95,7 @@ impl RunView {
         let end = head.next_index;
         let mut fold = Fold::new(head);
         for record in records.iter().take_while(|record| record.index < end) {
-            fold.take_record(record); // V1
+            fold.take_record(record); // VI1
         }
         fold.finish()
     }
@@ -282,9 +282,9 @@ impl Fold {
     fn finish(self) -> RunView {
         let mut view = self.view;
         if view.outcome.is_some() {
-            view.undelivered = self.mailbox; // V2
+            view.undelivered = self.mailbox; // VI2
         } else if !self.continued {
-            view.awaiting = self.open.into_values().chain(self.updates.into_values()).collect(); // V3
+            view.awaiting = self.open.into_values().chain(self.updates.into_values()).collect(); // VI3
             view.awaiting.sort_by_key(|awaited| awaited.since);
         }
         view
@@ -321,17 +321,7 @@ mod tests {
     fn script(mailbox: Vec<CarriedSignal>) -> Script {
         let key = RunKey::new(Namespace::default(), RunId::new("order-1").unwrap());
         let (kind, input) = (name("order"), text("in"));
-        let started = RunStarted {
-            kind,
-            version: None,
-            input,
-            seed: 1,
-            parent: None,
-            generation: 0,
-            mailbox,
-            cancel_reason: None,
-            is_external: false,
-        };
+        let started = RunStarted { mailbox, ..RunStarted::new(kind, input, 1) };
         let (head, first) = RunHead::start(key, started, Timestamp(1_000));
         Script { head, records: vec![first] }
     }

@@ -74,17 +74,7 @@ mod tests {
 
     fn head(next_commit: u64, epoch: u64) -> RunHead {
         let key = RunKey::new(Namespace::default(), RunId::new("a").expect("a name"));
-        let started = onward_core::event::RunStarted {
-            kind: Name::new("k").expect("a name"),
-            version: None,
-            input: Payload::null(),
-            seed: 0,
-            parent: None,
-            generation: 0,
-            mailbox: Vec::new(),
-            cancel_reason: None,
-            is_external: false,
-        };
+        let started = onward_core::event::RunStarted::new(Name::new("k").expect("a name"), Payload::null(), 0);
         let (head, _) = RunHead::start(key, started, Timestamp(0));
         RunHead { next_commit, epoch: Epoch(epoch), ..head }
     }

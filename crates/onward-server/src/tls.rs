@@ -4,8 +4,8 @@
 //! seconds and nothing runs while nobody comes.
 //!
 //! Invariants:
-//! - T1: files that are not usable stop a server from starting; they never make it serve without TLS.
-//! - T2: files that become unusable later, half of a renewal for instance, change nothing: the certificate before stays in use.
+//! - TL1: files that are not usable stop a server from starting; they never make it serve without TLS.
+//! - TL2: files that become unusable later, half of a renewal for instance, change nothing: the certificate before stays in use.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,7 +54,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// The certificate in `cert`, with its chain, and the key in `key`, both PEM; they must be usable now (T1).
+    /// The certificate in `cert`, with its chain, and the key in `key`, both PEM; they must be usable now (TL1).
     pub fn open(cert: &Path, key: &Path, trace: Trace) -> Result<Tls, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let files = Files { cert: cert.to_owned(), key: key.to_owned() };
@@ -157,7 +157,7 @@ impl Followed {
                 self.trace.say(Level::Info, "certificate read again", &[]);
             }
             Err(error) => {
-                // T2. Told once per reason: it is looked at every second.
+                // TL2. Told once per reason: it is looked at every second.
                 let why = error.to_string();
                 if known.trouble.as_ref() != Some(&why) {
                     self.trace.say(Level::Error, "the certificate before stays in use", &[("error", &why)]);

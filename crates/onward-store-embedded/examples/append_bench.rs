@@ -81,17 +81,7 @@ impl Load {
         let key = RunKey::new(Namespace::default(), RunId::new(id).unwrap());
         let input = Payload::from_json_text("{\"order\":42}");
         let kind = Name::new("order").unwrap();
-        let started = RunStarted {
-            kind,
-            version: None,
-            input,
-            seed: 1,
-            parent: None,
-            generation: 0,
-            mailbox: Vec::new(),
-            cancel_reason: None,
-            is_external: false,
-        };
+        let started = RunStarted::new(kind, input, 1);
         let run = NewRun { key: key.clone(), started, signal: None };
         let held = self.store.start_run(run, Some(WorkerId::new("bench").unwrap())).await.unwrap().claimed.unwrap().head;
         self.appends.fetch_add(1, Ordering::Relaxed);

@@ -26,17 +26,7 @@ impl Bench {
     fn new() -> Bench {
         let key = RunKey::new(Namespace::default(), RunId::new("run").unwrap());
         let mut bench = Bench { engine: Engine::new(key), log: Log::default() };
-        let started = RunStarted {
-            kind: name("k"),
-            version: None,
-            input: Payload::null(),
-            seed: 1,
-            parent: None,
-            generation: 0,
-            mailbox: Vec::new(),
-            cancel_reason: None,
-            is_external: false,
-        };
+        let started = RunStarted::new(name("k"), Payload::null(), 1);
         bench.input(started);
         bench
     }
@@ -621,15 +611,9 @@ fn a_cancel_of_the_generation_before_interrupts_the_first_wait() {
     let key = RunKey::new(Namespace::default(), RunId::new("run").unwrap());
     let mut bench = Bench { engine: Engine::new(key), log: Log::default() };
     bench.input(RunStarted {
-        kind: name("k"),
-        version: None,
-        input: Payload::null(),
-        seed: 1,
-        parent: None,
         generation: 1,
-        mailbox: Vec::new(),
         cancel_reason: Some(String::new()),
-        is_external: false,
+        ..RunStarted::new(name("k"), Payload::null(), 1)
     });
     bench.poll();
     assert!(bench.engine.is_canceled());

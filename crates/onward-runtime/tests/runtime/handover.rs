@@ -208,17 +208,7 @@ async fn a_start_that_comes_through_late_is_worked_on_all_the_same() {
     kit.store.fail_once("start_run", When::Before);
     refused(kit.runtime.start_run(start("r")).await, "store_unavailable");
     assert!(waits(worker.next_runs(1)).await);
-    let started = onward_core::event::RunStarted {
-        kind: name("order"),
-        version: None,
-        input: text("in"),
-        seed: 7,
-        parent: None,
-        generation: 0,
-        mailbox: Vec::new(),
-        cancel_reason: None,
-        is_external: false,
-    };
+    let started = onward_core::event::RunStarted::new(name("order"), text("in"), 7);
     let late = onward_core::run::NewRun { key: key("r"), started, signal: None };
     kit.store.memory.start_run(late, Some(worker.id().clone())).await.unwrap();
     assert_eq!(worker.next_runs(1).await[0].head.key, key("r"));

@@ -57,17 +57,7 @@ impl Site {
     }
 
     async fn start(&self, of: &str) {
-        let started = RunStarted {
-            kind: Name::new("order").expect("a constant name"),
-            version: None,
-            input: Payload::null(),
-            seed: 0,
-            parent: None,
-            generation: 0,
-            mailbox: Vec::new(),
-            cancel_reason: None,
-            is_external: false,
-        };
+        let started = RunStarted::new(Name::new("order").expect("a constant name"), Payload::null(), 0);
         let run = NewRun { key: key(of), started, signal: None };
         self.store().start_run(run, None).await.expect("a run is started");
     }

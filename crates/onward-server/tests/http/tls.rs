@@ -175,7 +175,7 @@ async fn shown(address: SocketAddr, root: &str) -> Vec<u8> {
     stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
 }
 
-/// T2, and what is open goes on.
+/// TL2, and what is open goes on.
 #[tokio::test]
 async fn a_renewed_certificate_is_shown_without_a_restart() {
     let authority = Authority::new();
@@ -201,7 +201,7 @@ async fn a_renewed_certificate_is_shown_without_a_restart() {
     assert!(healthz(&mut open).await.contains("200 OK"));
 }
 
-/// T1.
+/// TL1.
 #[test]
 fn files_that_are_no_certificate_and_key_are_refused_with_a_reason() {
     let authority = Authority::new();

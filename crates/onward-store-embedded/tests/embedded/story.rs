@@ -47,17 +47,7 @@ pub fn json(text: impl Into<String>) -> Payload {
 
 pub fn new_run(id: &str) -> NewRun {
     let (kind, input) = (name("order"), json("{}"));
-    let started = RunStarted {
-        kind,
-        version: None,
-        input,
-        seed: 7,
-        parent: None,
-        generation: 0,
-        mailbox: Vec::new(),
-        cancel_reason: None,
-        is_external: false,
-    };
+    let started = RunStarted::new(kind, input, 7);
     NewRun { key: key(id), started, signal: None }
 }
 

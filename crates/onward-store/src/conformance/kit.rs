@@ -63,17 +63,7 @@ pub fn new_run(id: &str) -> NewRun {
 }
 
 pub fn new_run_of(kind: &str, id: &str) -> NewRun {
-    let started = onward_core::event::RunStarted {
-        kind: name(kind),
-        version: None,
-        input: json("{}"),
-        seed: 7,
-        parent: None,
-        generation: 0,
-        mailbox: Vec::new(),
-        cancel_reason: None,
-        is_external: false,
-    };
+    let started = onward_core::event::RunStarted::new(name(kind), json("{}"), 7);
     NewRun { key: key(id), started, signal: None }
 }
 

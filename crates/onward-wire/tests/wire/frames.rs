@@ -74,17 +74,7 @@ fn worker_frames() -> Vec<WorkerFrame> {
 }
 
 fn server_frames() -> Vec<ServerFrame> {
-    let started = RunStarted {
-        kind: name("pay"),
-        version: None,
-        input: Payload::json("order").unwrap(),
-        seed: 7,
-        parent: None,
-        generation: 0,
-        mailbox: Vec::new(),
-        cancel_reason: None,
-        is_external: false,
-    };
+    let started = RunStarted::new(name("pay"), Payload::json("order").unwrap(), 7);
     let (head, record): (RunHead, Record) = RunHead::start(key(), started, Timestamp(1_000));
     vec![
         ServerFrame::Welcome(Welcome {

@@ -185,7 +185,7 @@ mod tests {
         Payload::json(text).unwrap()
     }
 
-    /// X1.
+    /// CO1.
     #[test]
     fn a_payload_is_read_at_home_and_nowhere_else() {
         let encryption = Encryption::new([key("k1", 1)]).unwrap();
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(hash, plain, "beside a plain payload it was never hidden");
     }
 
-    /// X2.
+    /// CO2.
     #[test]
     fn what_is_not_sealed_passes() {
         let encryption = Encryption::new([key("k1", 1)]).unwrap();

@@ -6,8 +6,8 @@
 //! are made of plain payloads, inside.
 //!
 //! Invariants:
-//! - X1: `decode(encode(payload))` is the payload, in the home it was encoded for and in no other.
-//! - X2: what a codec did not make passes as it is, so that callers without the codec can be heard and logs from before can be read.
+//! - CO1: `decode(encode(payload))` is the payload, in the home it was encoded for and in no other.
+//! - CO2: what a codec did not make passes as it is, so that callers without the codec can be heard and logs from before can be read.
 
 pub(crate) mod door;
 #[cfg(feature = "encryption")]
@@ -69,7 +69,7 @@ pub trait Codec: Send + Sync {
     /// What is sent and stored instead. `homes` are all the places where it may be decoded.
     fn encode(&self, payload: &Payload, homes: &[Home]) -> Result<Payload, CodecError>;
 
-    /// The payload again. Must pass what `encode` did not make (X2), and refuse what was made for other homes.
+    /// The payload again. Must pass what `encode` did not make (CO2), and refuse what was made for other homes.
     fn decode(&self, payload: &Payload, home: &Home) -> Result<Payload, CodecError>;
 
     /// Hides the hash of an input that is recorded beside `encoded`, or shows it again: the same call twice changes nothing. A codec

@@ -65,17 +65,7 @@ impl World {
 
     pub(super) fn with_handler(key: RunKey, handler: Handler, input: Payload, shared: Shared, seed: u64) -> World {
         let now = Timestamp(1_700_000_000_000);
-        let started = RunStarted {
-            kind: Name::new("test").expect("a constant name"),
-            version: None,
-            input,
-            seed,
-            parent: None,
-            generation: 0,
-            mailbox: Vec::new(),
-            cancel_reason: None,
-            is_external: false,
-        };
+        let started = RunStarted::new(Name::new("test").expect("a constant name"), input, seed);
         let (mut head, record) = RunHead::start(key, started, now);
         head.epoch = Epoch(1);
         let mut log = Log::default();
