@@ -21,6 +21,7 @@ pub mod run;
 pub mod schema;
 pub mod task;
 pub mod time;
+pub mod trace;
 pub mod view;
 
 pub use event::Event;

@@ -331,6 +331,7 @@ mod tests {
             mailbox,
             cancel_reason: None,
             is_external: false,
+            trace: None,
         };
         let (head, first) = RunHead::start(key, started, Timestamp(1_000));
         Script { head, records: vec![first] }

@@ -84,6 +84,7 @@ mod tests {
             mailbox: Vec::new(),
             cancel_reason: None,
             is_external: false,
+            trace: None,
         };
         let (head, _) = RunHead::start(key, started, Timestamp(0));
         RunHead { next_commit, epoch: Epoch(epoch), ..head }

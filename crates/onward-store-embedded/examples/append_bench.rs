@@ -91,6 +91,7 @@ impl Load {
             mailbox: Vec::new(),
             cancel_reason: None,
             is_external: false,
+            trace: None,
         };
         let run = NewRun { key: key.clone(), started, signal: None };
         let held = self.store.start_run(run, Some(WorkerId::new("bench").unwrap())).await.unwrap().claimed.unwrap().head;

@@ -67,6 +67,7 @@ impl Site {
             mailbox: Vec::new(),
             cancel_reason: None,
             is_external: false,
+            trace: None,
         };
         let run = NewRun { key: key(of), started, signal: None };
         self.store().start_run(run, None).await.expect("a run is started");

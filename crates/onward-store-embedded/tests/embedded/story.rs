@@ -55,6 +55,7 @@ pub fn new_run(id: &str) -> NewRun {
         mailbox: Vec::new(),
         cancel_reason: None,
         is_external: false,
+        trace: None,
     };
     NewRun { key: key(id), started, signal: None }
 }

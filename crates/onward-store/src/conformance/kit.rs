@@ -71,6 +71,7 @@ pub fn new_run_of(kind: &str, id: &str) -> NewRun {
         mailbox: Vec::new(),
         cancel_reason: None,
         is_external: false,
+        trace: None,
     };
     NewRun { key: key(id), started, signal: None }
 }

@@ -84,6 +84,7 @@ fn server_frames() -> Vec<ServerFrame> {
         mailbox: Vec::new(),
         cancel_reason: None,
         is_external: false,
+        trace: None,
     };
     let (head, record): (RunHead, Record) = RunHead::start(key(), started, Timestamp(1_000));
     vec![

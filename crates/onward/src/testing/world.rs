@@ -75,6 +75,7 @@ impl World {
             mailbox: Vec::new(),
             cancel_reason: None,
             is_external: false,
+            trace: None,
         };
         let (mut head, record) = RunHead::start(key, started, now);
         head.epoch = Epoch(1);
