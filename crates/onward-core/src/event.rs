@@ -210,6 +210,9 @@ message! {
         /// An outside engine keeps its log here.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         12 => is_external: bool,
+        /// The trace that whoever started the run stood in, as a `traceparent`; only in the first generation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        13 => trace: Option<String>,
     }
 }
 
@@ -226,6 +229,7 @@ impl RunStarted {
             mailbox: Vec::new(),
             cancel_reason: None,
             is_external: false,
+            trace: None,
         }
     }
 }

@@ -91,6 +91,7 @@ impl NewRun {
             mailbox: Vec::new(),
             cancel_reason: None,
             is_external: true,
+            trace: None,
         };
         let once = append_id.map(|id| Once { key: format!("append:{id}"), token: String::new() });
         NewRun { key, started, signal: Some(Box::new(Input { once, ..Input::new(appended) })) }

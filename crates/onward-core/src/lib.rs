@@ -22,6 +22,7 @@ pub mod run;
 pub mod schema;
 pub mod task;
 pub mod time;
+pub mod trace;
 pub mod view;
 
 pub use event::Event;

@@ -595,6 +595,7 @@ impl RunHead {
             mailbox: commit.carries.signals.clone(),
             cancel_reason: commit.carries.cancel_reason.clone(),
             is_external: false,
+            trace: None,
         };
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }
@@ -672,6 +673,7 @@ impl RunHead {
                     mailbox: Vec::new(),
                     cancel_reason: None,
                     is_external: false,
+                    trace: None,
                 };
                 let key = RunKey::new(self.key.namespace.clone(), event.child.clone());
                 effects.push(Effect::Send(Box::new(Delivery::Start(NewRun { key, started, signal: None }))));

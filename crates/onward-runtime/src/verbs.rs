@@ -8,6 +8,7 @@ use std::sync::Arc;
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
 use onward_core::run::{Input, NewRun, Wait, WaitKind};
 use onward_core::task::{Task, TaskId, TaskState};
+use onward_core::trace::TraceContext;
 use onward_core::{Event, Name, Payload, RunKey};
 use onward_store::{
     Appended, ClaimedRun, Consequence, Delete, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, StoreError, TaskQuery,
@@ -35,6 +36,8 @@ pub struct StartRun {
     pub seed: u64,
     /// Delivered with the start, in one write, also when the run exists already.
     pub signal: Option<SendSignal>,
+    /// The trace that the caller stands in, as a `traceparent`. What is none is ignored.
+    pub trace: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -62,7 +65,8 @@ impl Runtime {
     ///
     /// May be dropped at any time: the run is then started or not, and worked on if it is.
     pub async fn start_run(&self, start: StartRun) -> Result<Started, RuntimeError> {
-        let StartRun { key, kind, version, input, seed, signal } = start;
+        let StartRun { key, kind, version, input, seed, signal, trace } = start;
+        let trace = trace.filter(|trace| TraceContext::parse(trace).is_some());
         let signal = signal.map(SendSignal::into_input).transpose()?.map(Box::new);
         let started = RunStarted {
             kind,
@@ -74,6 +78,7 @@ impl Runtime {
             mailbox: Vec::new(),
             cancel_reason: None,
             is_external: false,
+            trace,
         };
         Ok(self.begin_run(NewRun { key, started, signal }).await?)
     }

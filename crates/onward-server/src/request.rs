@@ -22,6 +22,11 @@ pub(crate) use query::Query;
 
 pub use onward_wire::grpc::NAMESPACE;
 
+/// The trace that a caller stands in, if its headers say so.
+pub(crate) fn trace(headers: &HeaderMap) -> Option<String> {
+    headers.get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
 pub(crate) struct Request {
     pub server: Server,
     pub namespace: Namespace,

@@ -51,6 +51,8 @@ message! {
         5 => seed: u64,
         /// Delivered with the start, in one write, also when the run exists already.
         6 => signal: Option<Signal>,
+        /// The trace that the caller stands in, as a `traceparent`; otherwise the header of this name.
+        7 => trace: Option<String>,
     }
 }
 

@@ -24,6 +24,7 @@ use crate::registry::{Registry, erase_task, erase_workflow};
 #[cfg(feature = "remote")]
 use crate::remote::{Channel, RemoteDoor, RemoteLink, Trust, parse_key};
 use crate::task::TaskCtx;
+use crate::trace::Tracing;
 use crate::worker::{ReplayCheck, Worker, WorkerOptions, random_u64};
 use crate::{Error, Onward, RegisterError, Result, Task, Workflow};
 
@@ -55,6 +56,8 @@ pub struct Builder {
     key: Option<String>,
     #[cfg(feature = "remote")]
     trust: Trust,
+    #[cfg(feature = "remote")]
+    otlp: Option<crate::Otlp>,
 }
 
 impl Onward {
@@ -105,6 +108,8 @@ impl Builder {
             key: None,
             #[cfg(feature = "remote")]
             trust: Trust::default(),
+            #[cfg(feature = "remote")]
+            otlp: None,
         }
     }
 
@@ -124,6 +129,14 @@ impl Builder {
     #[cfg(feature = "remote")]
     pub fn key(mut self, key: impl Into<String>) -> Builder {
         self.key = Some(key.into());
+        self
+    }
+
+    /// Tells a collector of what happens here: a span for each run, activation, step, task and child. Otherwise where the standard
+    /// variables of the environment say ([`crate::Otlp::from_env`]), and nowhere without them.
+    #[cfg(feature = "remote")]
+    pub fn otlp(mut self, otlp: crate::Otlp) -> Builder {
+        self.otlp = Some(otlp);
         self
     }
 
@@ -298,6 +311,10 @@ impl Builder {
         if let Some(folder) = check::folder() {
             return Err(Error::OnlyChecked { runs: check::check(&folder, &self.registry, self.codec.as_ref())? });
         }
+        #[cfg(feature = "remote")]
+        let tracing = self.otlp.take().or_else(crate::Otlp::from_env).map(Tracing::start).transpose()?;
+        #[cfg(not(feature = "remote"))]
+        let tracing = None;
         // Runs that rest in memory must leave seats to those that have something to do.
         self.worker.cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);
         let profile = WorkerProfile {
@@ -325,14 +342,14 @@ impl Builder {
                 let link = Arc::new(RemoteLink::connect(own, profile, self.registry.offers()));
                 link.welcomed(&url).await?;
                 let (door, link) = behind(self.codec, Arc::new(RemoteDoor::new(channel)), link);
-                let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock)?;
+                let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, tracing)?;
                 return Ok(Onward::remote(door, self.namespace, worker, loops));
             }
         };
         let runtime = Runtime::new(store, self.clock.clone(), self.options);
         let background = runtime.spawn();
         let (door, link) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
-        let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock)?;
+        let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, tracing)?;
         Ok(Onward::new(door, runtime, self.namespace, worker, background, loops, opened))
     }
 }
@@ -352,6 +369,7 @@ fn start_worker(
     registry: Registry,
     options: WorkerOptions,
     clock: Arc<dyn Clock>,
+    tracing: Option<Tracing>,
 ) -> Result<Started, Error> {
     let emits = link.clone();
     let shared = Shared {
@@ -361,6 +379,8 @@ fn start_worker(
         runtime: Some(tokio::runtime::Handle::current()),
         script: None,
         emitter: Some(Arc::new(move |key, emitted| emits.emit(key, emitted))),
+        tracing,
+        origin: None,
     };
     Worker::start(link, Arc::new(registry), shared, options).map_err(Error::Threads)
 }

@@ -12,6 +12,7 @@ use onward_core::engine::{Engine, Fault, Wake};
 use onward_core::{Failure, Name, Payload, Place, RunKey};
 use onward_runtime::Emitted;
 
+use crate::trace::Origin;
 use crate::wake::{Arms, polling};
 
 /// Shared dependencies by type.
@@ -33,6 +34,8 @@ pub(crate) struct RunCell {
     /// Scripted step results in tests, asked before a closure runs.
     pub script: Option<Arc<dyn StepScript>>,
     pub emitter: Option<Emitter>,
+    /// Where the run stands in its trace.
+    pub origin: Option<Origin>,
 }
 
 /// Answers steps in place of their closures.
@@ -85,6 +88,7 @@ impl RunCell {
             runtime: shared.runtime.clone(),
             script: shared.script.clone(),
             emitter: shared.emitter.clone(),
+            origin: shared.origin,
         }
     }
 

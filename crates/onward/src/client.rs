@@ -25,6 +25,9 @@ use crate::{Error, Result};
 /// How many records are read at once.
 const PAGE: usize = 1_000;
 
+/// How long a shutdown waits for the collector of its spans.
+const FLUSH_MAX: Duration = Duration::from_secs(5);
+
 /// How long a shutdown waits for its own threads and tasks to let the store go.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
@@ -94,6 +97,7 @@ impl Onward {
             id: None,
             input: Payload::json(input),
             signal: None,
+            trace: None,
             output: PhantomData,
         }
     }
@@ -175,6 +179,9 @@ impl Onward {
     pub async fn shutdown(self) {
         self.inner.loops.iter().for_each(JoinHandle::abort);
         self.inner.worker.drain().await;
+        if let Some(tracing) = &self.inner.worker.shared.tracing {
+            tracing.flush(FLUSH_MAX).await;
+        }
         let background = self.inner.background.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(background) = background {
             background.stop().await;
@@ -210,6 +217,7 @@ pub struct Start<O> {
     id: Option<String>,
     input: Result<Payload, serde_json::Error>,
     signal: Option<Result<StartSignal, serde_json::Error>>,
+    trace: Option<String>,
     output: PhantomData<fn() -> O>,
 }
 
@@ -223,6 +231,12 @@ impl<O> Start<O> {
     /// The version of the code the run is pinned to; the one registered as current otherwise.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());
+        self
+    }
+
+    /// The trace that the run is a part of, as the header `traceparent` says it. What is none is ignored.
+    pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
+        self.trace = Some(traceparent.into());
         self
     }
 
@@ -256,7 +270,7 @@ impl<O> Start<O> {
         let id = self.id.unwrap_or_else(new_run_id);
         let key = self.onward.key(&id)?;
         let input = self.input.map_err(convert("the input"))?;
-        let start = StartRun { key: key.clone(), kind, version, input, seed: random_u64(), signal };
+        let start = StartRun { key: key.clone(), kind, version, input, seed: random_u64(), signal, trace: self.trace };
         let (_, outcome) = inner.door.start_and_watch(start).await?;
         Ok(RunHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })
     }

@@ -18,6 +18,7 @@ use crate::cell::{Answerer, Deps, Emitter, RunCell, StepScript};
 use crate::ctx::Ctx;
 use crate::foreign;
 use crate::stall::Stalls;
+use crate::trace::{Origin, Tracing};
 use crate::wake::{BorrowedWaker, Polling};
 
 pub(crate) type RunFuture = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
@@ -34,12 +35,25 @@ pub(crate) struct Shared {
     pub runtime: Option<tokio::runtime::Handle>,
     pub script: Option<Arc<dyn StepScript>>,
     pub emitter: Option<Emitter>,
+    /// Who is told of what happens; `None` where nobody asked.
+    pub tracing: Option<Tracing>,
+    /// Where the run stands in its trace; of one run, and only while somebody is told.
+    pub origin: Option<Origin>,
 }
 
 impl Default for Shared {
     fn default() -> Shared {
         let payload_bytes_max = onward_store::PAYLOAD_BYTES_MAX;
-        Shared { deps: Arc::default(), payload_bytes_max, clock: None, runtime: None, script: None, emitter: None }
+        Shared {
+            deps: Arc::default(),
+            payload_bytes_max,
+            clock: None,
+            runtime: None,
+            script: None,
+            emitter: None,
+            tracing: None,
+            origin: None,
+        }
     }
 }
 

@@ -23,6 +23,8 @@ mod replay;
 mod stall;
 pub mod task;
 pub mod testing;
+#[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "nobody is told without a network"))]
+mod trace;
 mod wake;
 mod worker;
 
@@ -38,6 +40,7 @@ pub use onward_core::engine::{CancelOutcome, Decision};
 pub use onward_core::event::Event;
 pub use onward_core::event::OnParentClose;
 pub use onward_core::task::RetryPolicy;
+pub use onward_core::trace::TraceContext;
 pub use onward_core::view::RunView;
 pub use onward_core::{Failure, Index, Log, Payload, Record, Status, Timestamp};
 pub use onward_runtime::{CallId, Decide, Emitted, WhyPending};
@@ -45,6 +48,8 @@ pub use onward_store::{Appended, DeletedRun, RunQuery};
 #[cfg(feature = "remote")]
 pub use remote::{HttpAnswer, HttpDoor, connect_door, connect_http};
 pub use task::TaskCtx;
+#[cfg(feature = "remote")]
+pub use trace::Otlp;
 pub use worker::ReplayCheck;
 
 /// What workflows, steps and tasks return.

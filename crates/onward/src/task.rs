@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use onward_core::Payload;
+use onward_core::trace::TraceContext;
 use serde::Serialize;
 
 use crate::cell::Deps;
@@ -18,6 +19,7 @@ pub struct TaskCtx {
 struct Inner {
     attempt: u32,
     idempotency_key: String,
+    trace: Option<TraceContext>,
     deps: Arc<Deps>,
     canceled: AtomicBool,
     progress: Mutex<Option<Payload>>,
@@ -25,10 +27,11 @@ struct Inner {
 }
 
 impl TaskCtx {
-    pub(crate) fn new(attempt: u32, idempotency_key: String, deps: Arc<Deps>) -> TaskCtx {
+    pub(crate) fn new(attempt: u32, idempotency_key: String, trace: Option<TraceContext>, deps: Arc<Deps>) -> TaskCtx {
         let inner = Inner {
             attempt,
             idempotency_key,
+            trace,
             deps,
             canceled: AtomicBool::new(false),
             progress: Mutex::default(),
@@ -45,6 +48,12 @@ impl TaskCtx {
     /// The same for every attempt of this task; hand it to whoever must not act twice.
     pub fn idempotency_key(&self) -> &str {
         &self.inner.idempotency_key
+    }
+
+    /// The attempt's place in the trace of its run, for whoever is called from here: `to_string()` is the header `traceparent`. `None`
+    /// in processes that trace nothing.
+    pub fn trace(&self) -> Option<TraceContext> {
+        self.inner.trace
     }
 
     /// A dependency that was given to the builder with `.dep(..)`.

@@ -11,7 +11,7 @@ use tonic::Status;
 
 use super::Asker;
 use super::problem::of_runtime;
-use crate::{Server, WAIT_MAX};
+use crate::{Server, WAIT_MAX, request};
 
 type Answer<T> = Result<T, Status>;
 
@@ -44,8 +44,9 @@ fn signal(signal: api::Signal) -> SendSignal {
 }
 
 pub(super) async fn start_run(server: Server, asker: Asker, request: api::StartRequest) -> Answer<api::StartReply> {
-    let api::StartRequest { run, kind, version, input, seed, signal: with } = request;
-    let start = StartRun { key: own(&asker, run)?, kind, version, input, seed, signal: with.map(signal) };
+    let api::StartRequest { run, kind, version, input, seed, signal: with, trace } = request;
+    let trace = trace.or_else(|| request::trace(&asker.pass.headers));
+    let start = StartRun { key: own(&asker, run)?, kind, version, input, seed, signal: with.map(signal), trace };
     let started = server.runtime().start_run(start).await.map_err(told)?;
     Ok(api::StartReply { created: started.created, head: started.head, signal: started.signal.map(appended) })
 }

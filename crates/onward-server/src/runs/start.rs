@@ -13,7 +13,7 @@ use crate::answer::json;
 use crate::document::{Answer, Run, StartedRun};
 use crate::new_id;
 use crate::problem::Problem;
-use crate::request::{Request, payload};
+use crate::request::{self, Request, payload};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,6 +36,7 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
         input: payload(body.input),
         seed: new_id::random_u64(),
         signal: body.signal.map(SignalBody::read).transpose()?,
+        trace: request::trace(&request.headers),
     };
     let started = runtime.start_run(start).await?;
     let id = &started.head.key.id;

@@ -19,6 +19,7 @@ mod update;
 use std::any::{Any, TypeId, type_name};
 use std::sync::Arc;
 
+use onward_core::trace::{TraceContext, run_span};
 use onward_core::{Failure, Name, Payload, RunId, RunKey};
 use onward_runtime::Emitted;
 use serde::Serialize;
@@ -70,6 +71,13 @@ impl Ctx {
         let dep = self.cell.deps.get(&TypeId::of::<T>()).cloned();
         let dep = dep.and_then(|dep| dep.downcast::<T>().ok());
         dep.unwrap_or_else(|| panic!("no dependency of type `{}`: give it to the builder with `.dep(..)`", type_name::<T>()))
+    }
+
+    /// The run's place in its trace, for whoever is called from here: `to_string()` is the header `traceparent`. Hand it on, do not record
+    /// it: `None` in processes that trace nothing. A step has its own: [`Attempt::trace`].
+    pub fn trace(&self) -> Option<TraceContext> {
+        let key = self.cell.lock().engine.key().clone();
+        self.cell.origin.map(|origin| origin.context(run_span(&key)))
     }
 
     /// Tells whoever watches the run right now. Not in the log, and not repeated on replay.

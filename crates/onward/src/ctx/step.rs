@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use onward_core::engine::StepPoll;
 use onward_core::task::{RetryPolicy, idempotency_key};
+use onward_core::trace::{TraceContext, step_span};
 use onward_core::{BoxError, Failure, Hash, Index, Name, Payload, Place};
 use pin_project_lite::pin_project;
 use serde::Serialize;
@@ -33,6 +34,13 @@ impl Attempt {
     pub fn idempotency_key(&self) -> String {
         let state = self.call.cell.lock();
         idempotency_key(state.engine.key(), state.engine.generation(), &self.call.place)
+    }
+
+    /// The attempt's place in the run's trace, for whoever is called from here; `None` in processes that trace nothing.
+    pub fn trace(&self) -> Option<TraceContext> {
+        let state = self.call.cell.lock();
+        let span = step_span(state.engine.key(), state.engine.generation(), &self.call.place, self.number);
+        self.call.cell.origin.map(|origin| origin.context(span))
     }
 }
 

@@ -116,8 +116,8 @@ fn appended(reply: api::AppendReply) -> Appended {
 impl Door for RemoteDoor {
     fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
         Box::pin(async move {
-            let StartRun { key, kind, version, input, seed, signal: with } = start;
-            let request = api::StartRequest { run: key.clone(), kind, version, input, seed, signal: with.map(signal) };
+            let StartRun { key, kind, version, input, seed, signal: with, trace } = start;
+            let request = api::StartRequest { run: key.clone(), kind, version, input, seed, signal: with.map(signal), trace };
             let api::StartReply { created, head, signal } = self.channel.call::<api::StartRun>(request).await?;
             let started = Started { created, head, signal: signal.map(appended), claimed: None };
             Ok((started, Arc::new(RemoteOutcome { ends: self.ends.clone(), key }) as Arc<dyn Outcome>))

@@ -12,7 +12,8 @@ pub(super) async fn answer(worker: &Worker, question: Question) {
     let Ok(records) = read_all(&*worker.link, &run, None, Index(0)).await else { return };
     let Some(Event::RunStarted(started)) = records.first().and_then(|record| record.events.first()) else { return };
     let Some(handler) = worker.registry.handler(&started.kind, started.version.as_ref()) else { return };
-    let said: Option<Result<Payload, Failure>> = match replay_log(&run, &handler, &records, &worker.shared, false) {
+    let shared = worker.shared_with(&run, &records).await;
+    let said: Option<Result<Payload, Failure>> = match replay_log(&run, &handler, &records, &shared, false) {
         Ok(code) => code.query(&name, input),
         Err(fault) => {
             let message = fault.into_pause().map_or("the run cannot be replayed".to_owned(), |pause| pause.message);

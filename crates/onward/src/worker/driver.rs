@@ -18,8 +18,9 @@ use onward_store::{ClaimedRun, Consequence, StoreError, payloads};
 
 use super::inbox::{News, RunInbox};
 use super::{ReplayCheck, Worker, read_all};
-use crate::code::{Code, Handler, Need};
+use crate::code::{Code, Handler, Need, Shared};
 use crate::replay::replay_log;
+use crate::trace::Traced;
 
 /// The code of the refusal to end a run over inputs it has not seen.
 const UNREAD: &str = "inputs_unread";
@@ -36,7 +37,9 @@ pub(super) struct Driver {
     generation: u32,
     epoch: Epoch,
     handler: Handler,
+    shared: Shared,
     code: Code,
+    traced: Traced,
     /// The log is being read: the whole of it at first, or what an inbox missed.
     reading: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
     in_flight: Option<(CommitHeader, BoxFuture<Result<Committed, StoreError>>)>,
@@ -57,10 +60,11 @@ enum Turn {
 }
 
 impl Driver {
-    pub fn new(worker: Arc<Worker>, claimed: ClaimedRun, inbox: Arc<RunInbox>) -> Driver {
+    pub fn new(worker: Arc<Worker>, claimed: ClaimedRun, inbox: Arc<RunInbox>, shared: Shared) -> Driver {
         let head = claimed.head;
         let handler = worker.registry.handler(&head.kind, head.version.as_ref()).expect("only known kinds are claimed");
-        let mut code = Code::new(head.key.clone(), handler.clone(), &worker.shared);
+        let mut code = Code::new(head.key.clone(), handler.clone(), &shared);
+        let traced = Traced::new(&shared, &head);
         let whole = claimed.records.is_some();
         claimed.records.into_iter().flatten().for_each(|record| code.feed(record));
         let mut driver = Driver {
@@ -69,7 +73,9 @@ impl Driver {
             generation: head.generation,
             epoch: head.epoch,
             handler,
+            shared,
             code,
+            traced,
             reading: None,
             in_flight: None,
             carries: Carries::default(),
@@ -110,6 +116,7 @@ impl Driver {
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Turn {
+        self.traced.begin();
         if self.take_news(cx.waker()) {
             // Lost, as far as we know; giving it back does no harm to whoever has it now.
             return self.leave(true);
@@ -131,6 +138,7 @@ impl Driver {
             self.in_flight = None;
             match answer {
                 Ok(committed) => {
+                    self.traced.tell(); // O1
                     if committed.status.is_closed() {
                         return self.leave(false);
                     }
@@ -166,6 +174,7 @@ impl Driver {
         let mut commit = draft.into_commit(self.key.clone(), self.generation, self.epoch, self.worker.commit_id());
         commit.end_over_unread = self.refusals >= END_REFUSALS_MAX;
         self.carries = commit.carries.clone();
+        self.traced.commit(&commit);
         self.in_flight = Some((commit.header(), self.worker.link.commit(commit)));
     }
 
@@ -239,7 +248,7 @@ impl Driver {
         self.refusals += 1;
         if !self.code.retry_continue() {
             // The code has returned without having seen what came meanwhile: it starts over and sees it.
-            self.code = Code::new(self.key.clone(), self.handler.clone(), &self.worker.shared);
+            self.code = Code::new(self.key.clone(), self.handler.clone(), &self.shared);
         }
         self.read();
         Turn::Again
@@ -258,6 +267,9 @@ impl Driver {
             drop(answer.send(self.code.query(&name, input)));
         }
         let busy = self.in_flight.is_some() || self.checking.is_some() || self.code.has_running_steps();
+        if !busy {
+            self.traced.rest();
+        }
         if self.code.is_paused() && !busy {
             // Its steps are recorded: whoever takes the run when it is resumed finds everything in the log.
             return self.leave(true);
@@ -319,7 +331,7 @@ impl Driver {
     fn poll_check(&mut self, cx: &mut Context<'_>) -> Option<Turn> {
         let Poll::Ready(records) = self.checking.as_mut()?.as_mut().poll(cx) else { return None };
         self.checking = None;
-        let fault = replay_log(&self.key, &self.handler, &records.ok()?, &self.worker.shared, true).err()?;
+        let fault = replay_log(&self.key, &self.handler, &records.ok()?, &self.shared, true).err()?;
         Some(self.pause(fault))
     }
 }

@@ -144,12 +144,21 @@ impl Worker {
         self.hot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn drive(self: &Arc<Worker>, claimed: ClaimedRun) {
+    /// What a run's code is given, with its place in its trace where somebody is told of it.
+    async fn shared_with(&self, run: &RunKey, records: &[Record]) -> Shared {
+        let origin = match &self.shared.tracing {
+            Some(tracing) => tracing.origin(&*self.link, run, records).await,
+            None => None,
+        };
+        Shared { origin, ..self.shared.clone() }
+    }
+
+    fn drive(self: &Arc<Worker>, claimed: ClaimedRun, shared: Shared) {
         let key = claimed.head.key.clone();
         let inbox = Arc::new(RunInbox::default());
         self.lock_hot().insert(key.clone(), inbox.clone());
         self.link.open_inbox(&key, claimed.head.epoch, inbox.clone());
-        self.executor.spawn(Driver::new(self.clone(), claimed, inbox));
+        self.executor.spawn(Driver::new(self.clone(), claimed, inbox, shared));
     }
 
     /// The run is no longer in memory.
@@ -171,7 +180,9 @@ impl Worker {
 async fn claim_runs(worker: Arc<Worker>) {
     loop {
         for claimed in worker.link.next_runs(RUNS_AT_ONCE).await {
-            worker.drive(claimed);
+            let records = claimed.records.as_deref().unwrap_or_default();
+            let shared = worker.shared_with(&claimed.head.key, records).await;
+            worker.drive(claimed, shared);
         }
     }
 }

@@ -14,6 +14,7 @@ use super::Worker;
 use crate::Result;
 use crate::code::panic_message;
 use crate::task::TaskCtx;
+use crate::trace::Tried;
 
 /// How long to wait before a report is tried again that failed for now.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -41,7 +42,8 @@ pub(super) async fn work(worker: Arc<Worker>) {
 }
 
 async fn attempt(worker: &Worker, task: Task) {
-    let ctx = TaskCtx::new(task.attempt, task.idempotency_key(), worker.shared.deps.clone());
+    let tried = Tried::begin(worker.shared.tracing.as_ref(), &*worker.link, &task).await;
+    let ctx = TaskCtx::new(task.attempt, task.idempotency_key(), tried.context(), worker.shared.deps.clone());
     let (id, claim) = (task.id.clone(), task.claim);
     let mut stopping = worker.stopping.subscribe();
     let run = run(worker, task, ctx.clone());
@@ -66,6 +68,7 @@ async fn attempt(worker: &Worker, task: Task) {
             return;
         }
     };
+    let failed = result.as_ref().err().map(|failure| failure.code.clone());
     let mut report = match result {
         Ok(output) => TaskReport::Completed(output),
         Err(failure) => TaskReport::Failed(failure),
@@ -77,8 +80,9 @@ async fn attempt(worker: &Worker, task: Task) {
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
                 report = TaskReport::Failed(Failure::fatal(format!("{error}{hint}")).with_code(error.code()));
             }
-            // Taken, or too late: either way the engine knows better now.
-            _ => return,
+            Ok(()) => return tried.tell(failed), // O1
+            // Too late: the engine knows better now.
+            Err(_) => return,
         }
     }
 }

@@ -1,0 +1,160 @@
+//! Where a run stands in a distributed trace: contexts as W3C writes them, and span ids that follow from what is recorded.
+//!
+//! A run outlives processes, so nobody holds its spans: whoever records something can say which span it is, and says the same again
+//! after a crash. Must never depend on anything that is not in the log.
+
+use crate::task::TaskId;
+use crate::{Hash, Place, RunKey};
+
+/// A place in a trace, to be handed on: `traceparent` in its version 00.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TraceContext {
+    pub trace_id: [u8; 16],
+    pub span_id: [u8; 8],
+    /// Whether whoever began the trace wants it recorded.
+    pub sampled: bool,
+}
+
+impl TraceContext {
+    /// Reads a `traceparent`. Later versions may say more behind; all zeros stand for nothing.
+    pub fn parse(text: &str) -> Option<TraceContext> {
+        let mut parts = text.split('-');
+        let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let [version] = hex::<1>(version)?;
+        if version == 0xff || (version == 0 && parts.next().is_some()) {
+            return None;
+        }
+        let (trace_id, span_id, [flags]) = (hex::<16>(trace)?, hex::<8>(span)?, hex::<1>(flags)?);
+        (trace_id != [0; 16] && span_id != [0; 8]).then_some(TraceContext { trace_id, span_id, sampled: flags & 1 == 1 })
+    }
+
+    /// The same trace, at another span.
+    pub fn at(self, span_id: [u8; 8]) -> TraceContext {
+        TraceContext { span_id, ..self }
+    }
+}
+
+/// The text of the header `traceparent`.
+impl std::fmt::Display for TraceContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("00-")?;
+        self.trace_id.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str("-")?;
+        self.span_id.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str(if self.sampled { "-01" } else { "-00" })
+    }
+}
+
+/// Lower case only, as the standard says.
+fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    if text.len() != 2 * N || !text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)) {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (position, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[position * 2..position * 2 + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// The trace of a run that nobody began one for.
+pub fn trace_of(run: &RunKey, seed: u64) -> [u8; 16] {
+    Hash::of_parts(&[b"trace", run.namespace.as_str().as_bytes(), run.id.as_str().as_bytes(), &seed.to_le_bytes()]).0
+}
+
+/// The span of the whole run, through all its generations.
+pub fn run_span(run: &RunKey) -> [u8; 8] {
+    span(run, b"run", &[])
+}
+
+/// The span of the activation that made commit `n`.
+pub fn activation_span(run: &RunKey, generation: u32, n: u64) -> [u8; 8] {
+    span(run, b"activation", &[&generation.to_le_bytes(), &n.to_le_bytes()])
+}
+
+/// The span of a task or child that the code asked for.
+pub fn call_span(run: &RunKey, generation: u32, place: &Place) -> [u8; 8] {
+    span(run, b"call", &[&generation.to_le_bytes(), place.to_string().as_bytes()])
+}
+
+/// The span of one attempt of a step.
+pub fn step_span(run: &RunKey, generation: u32, place: &Place, attempt: u32) -> [u8; 8] {
+    span(run, b"step", &[&generation.to_le_bytes(), place.to_string().as_bytes(), &attempt.to_le_bytes()])
+}
+
+/// The span of one claim of a task.
+pub fn task_span(task: &TaskId, claim: u32) -> [u8; 8] {
+    let place = task.place.to_string();
+    span(&task.run, b"task", &[&task.generation.to_le_bytes(), place.as_bytes(), &claim.to_le_bytes()])
+}
+
+fn span(run: &RunKey, what: &[u8], parts: &[&[u8]]) -> [u8; 8] {
+    let mut all: Vec<&[u8]> = vec![b"span", run.namespace.as_str().as_bytes(), run.id.as_str().as_bytes(), what];
+    all.extend(parts);
+    let mut id = [0; 8];
+    id.copy_from_slice(&Hash::of_parts(&all).0[..8]);
+    // All zeros would stand for no span; it happens once in the life of a universe.
+    if id == [0; 8] { [1; 8] } else { id }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Namespace, RunId};
+
+    #[test]
+    fn a_context_reads_back_from_its_text() {
+        let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let context = TraceContext::parse(text).unwrap();
+        assert!(context.sampled);
+        assert_eq!(context.to_string(), text);
+        assert!(!TraceContext::parse(&text.replace("-01", "-00")).unwrap().sampled);
+        assert!(
+            TraceContext::parse(&(text.replacen("00", "cc", 1) + "-what-comes-later")).is_some(),
+            "later versions may say more"
+        );
+    }
+
+    #[test]
+    fn what_is_no_context_is_none() {
+        for text in [
+            "",
+            "00",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+            "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more",
+            "00-0af7651916cd43dd8448eb211c80319-b7ad6b7169203331-01",
+            "00-ä0af7651916cd43dd8448eb211c8031-b7ad6b7169203331-01",
+        ] {
+            assert_eq!(TraceContext::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_span_of_a_run_has_an_id_of_its_own() {
+        let key = |id: &str| RunKey::new(Namespace::default(), RunId::new(id).unwrap());
+        let (run, place) = (key("a"), Place::root(1));
+        let task = TaskId { run: run.clone(), generation: 0, place: place.clone() };
+        let mut ids = vec![
+            run_span(&run),
+            run_span(&key("b")),
+            activation_span(&run, 0, 1),
+            activation_span(&run, 0, 2),
+            activation_span(&run, 1, 1),
+            call_span(&run, 0, &place),
+            call_span(&run, 1, &place),
+            step_span(&run, 0, &place, 1),
+            step_span(&run, 0, &place, 2),
+            task_span(&task, 1),
+            task_span(&task, 2),
+        ];
+        assert_eq!(run_span(&run), ids[0], "and the same one each time");
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+    }
+}

@@ -1,0 +1,188 @@
+//! Sends spans to a collector, a batch at a time, and gives up on what it does not take.
+
+use std::time::Duration;
+
+use bytes::{Buf, BufMut};
+use tokio::sync::{mpsc, oneshot};
+use tonic::Status;
+use tonic::client::Grpc;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::metadata::{Ascii, AsciiMetadataKey, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+
+use super::spans::Span;
+use super::{Otlp, message};
+use crate::Error;
+use crate::remote::Trust;
+
+const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+
+/// How many spans wait; more are dropped.
+const WAITING_MAX: usize = 8_192;
+
+/// How many go in one message, and how long the first of them may wait for the others.
+const BATCH_MAX: usize = 512;
+const BATCH_DELAY: Duration = Duration::from_millis(500);
+
+/// How long a collector may take, and how often it is asked.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+const TRIES: u32 = 4;
+const RETRY_DELAY: Duration = Duration::from_millis(250);
+
+enum Work {
+    Span(Box<Span>),
+    Flush(oneshot::Sender<()>),
+}
+
+#[derive(Clone)]
+pub(super) struct Exporter {
+    work: mpsc::Sender<Work>,
+}
+
+impl Exporter {
+    pub fn start(otlp: Otlp) -> Result<Exporter, Error> {
+        let sender = Sender::new(otlp)?;
+        let (work, waiting) = mpsc::channel(WAITING_MAX);
+        tokio::spawn(run(sender, waiting));
+        Ok(Exporter { work })
+    }
+
+    pub fn tell(&self, span: Span) {
+        drop(self.work.try_send(Work::Span(Box::new(span)))); // a collector that is slow must not slow the work
+    }
+
+    pub async fn flush(&self, patience: Duration) {
+        let (sender, done) = oneshot::channel();
+        let flushed = async {
+            if self.work.send(Work::Flush(sender)).await.is_ok() {
+                drop(done.await);
+            }
+        };
+        drop(tokio::time::timeout(patience, flushed).await);
+    }
+}
+
+/// Collects until there are enough, or the first has waited long enough, or somebody waits for it.
+async fn run(sender: Sender, mut waiting: mpsc::Receiver<Work>) {
+    while let Some(first) = waiting.recv().await {
+        let mut batch = Vec::new();
+        let mut flushed = None;
+        let deadline = tokio::time::Instant::now() + BATCH_DELAY;
+        let mut next = Some(first);
+        while let Some(work) = next {
+            match work {
+                Work::Span(span) => batch.push(*span),
+                Work::Flush(done) => {
+                    flushed = Some(done);
+                    break;
+                }
+            }
+            if batch.len() == BATCH_MAX {
+                break;
+            }
+            next = tokio::time::timeout_at(deadline, waiting.recv()).await.ok().flatten();
+        }
+        if !batch.is_empty() {
+            sender.send(&batch).await;
+        }
+        if let Some(done) = flushed {
+            let _ = done.send(()); // who waited may have gone
+        }
+    }
+}
+
+struct Sender {
+    channel: Channel,
+    service: String,
+    headers: Vec<(AsciiMetadataKey, MetadataValue<Ascii>)>,
+}
+
+impl Sender {
+    fn new(otlp: Otlp) -> Result<Sender, Error> {
+        let Otlp { endpoint: url, service, headers } = otlp;
+        let wrong = |why: String| Error::ServerUrl { url: url.clone(), why };
+        let endpoint = Endpoint::from_shared(url.clone()).map_err(|error| wrong(error.to_string()))?;
+        let endpoint = match endpoint.uri().scheme_str() {
+            Some("http") => endpoint,
+            Some("https") => Trust::default().apply(endpoint).map_err(wrong)?,
+            _ => return Err(wrong("it has to begin with http:// or https://".to_owned())),
+        };
+        let header = |(name, value): (String, String)| -> Result<(AsciiMetadataKey, MetadataValue<Ascii>), Error> {
+            let key =
+                AsciiMetadataKey::from_bytes(name.as_bytes()).map_err(|error| wrong(format!("header `{name}`: {error}")))?;
+            let mut value = MetadataValue::try_from(value).map_err(|error| wrong(format!("header `{name}`: {error}")))?;
+            value.set_sensitive(true);
+            Ok((key, value))
+        };
+        let headers = headers.into_iter().map(header).collect::<Result<Vec<_>, Error>>()?;
+        let channel = endpoint.connect_timeout(EXPORT_TIMEOUT).timeout(EXPORT_TIMEOUT).connect_lazy();
+        Ok(Sender { channel, service, headers })
+    }
+
+    /// Tries a few times; spans are not worth more.
+    async fn send(&self, spans: &[Span]) {
+        let message = message::request(&self.service, spans);
+        for attempt in 0..TRIES {
+            match self.export(message.clone()).await {
+                Ok(()) => return,
+                Err(status) if !may_pass(status.code()) => return,
+                Err(_) => tokio::time::sleep(RETRY_DELAY * 2u32.pow(attempt)).await,
+            }
+        }
+    }
+
+    async fn export(&self, message: Vec<u8>) -> Result<(), Status> {
+        let mut grpc = Grpc::new(self.channel.clone());
+        grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+        let mut request = tonic::Request::new(message);
+        for (name, value) in &self.headers {
+            request.metadata_mut().insert(name.clone(), value.clone());
+        }
+        grpc.unary(request, PathAndQuery::from_static(EXPORT), Plain).await.map(drop)
+    }
+}
+
+/// The statuses after which OTLP says to try again.
+fn may_pass(code: tonic::Code) -> bool {
+    use tonic::Code::{Aborted, Cancelled, DataLoss, DeadlineExceeded, OutOfRange, ResourceExhausted, Unavailable};
+    matches!(code, Cancelled | DeadlineExceeded | Aborted | OutOfRange | Unavailable | DataLoss | ResourceExhausted)
+}
+
+/// Bytes as they are.
+struct Plain;
+
+impl Codec for Plain {
+    type Encode = Vec<u8>;
+    type Decode = ();
+    type Encoder = Plain;
+    type Decoder = Plain;
+
+    fn encoder(&mut self) -> Plain {
+        Plain
+    }
+
+    fn decoder(&mut self) -> Plain {
+        Plain
+    }
+}
+
+impl Encoder for Plain {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, item: Vec<u8>, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        out.put_slice(&item);
+        Ok(())
+    }
+}
+
+impl Decoder for Plain {
+    type Item = ();
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<()>, Status> {
+        from.advance(from.remaining()); // how many spans were refused changes nothing
+        Ok(Some(()))
+    }
+}

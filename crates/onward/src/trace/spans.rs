@@ -1,0 +1,127 @@
+//! From what was recorded to spans.
+
+use std::time::{Duration, SystemTime};
+
+use onward_core::run::Commit;
+use onward_core::task::Task;
+use onward_core::trace::{activation_span, call_span, run_span, step_span, task_span};
+use onward_core::{Event, Failure, Name, Place, RunKey, Timestamp};
+
+use super::Origin;
+
+/// How a span relates to its parent, by OTLP's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Internal = 1,
+    /// Something was put where others take it.
+    Producer = 4,
+    Consumer = 5,
+}
+
+/// One thing that happened, with its times.
+#[derive(Debug, Clone)]
+pub(crate) struct Span {
+    pub trace_id: [u8; 16],
+    pub span_id: [u8; 8],
+    pub parent: Option<[u8; 8]>,
+    pub name: String,
+    pub kind: Kind,
+    pub start: SystemTime,
+    pub end: SystemTime,
+    pub attributes: Vec<(&'static str, String)>,
+    /// The code of the failure it ended with. Messages may hold what is nobody's business.
+    pub failed: Option<String>,
+}
+
+/// What a commit says, to be told once it is taken.
+pub(crate) struct Activation {
+    origin: Origin,
+    key: RunKey,
+    generation: u32,
+    n: u64,
+    kind: Name,
+    created_at: Timestamp,
+    began: SystemTime,
+    events: Vec<Event>,
+}
+
+impl Activation {
+    /// Keeps what the commit says. Its payloads are told to nobody.
+    pub fn of(origin: Origin, commit: &Commit, kind: &Name, created_at: Timestamp, began: SystemTime) -> Activation {
+        let (key, generation, n) = (commit.key.clone(), commit.generation, commit.n);
+        Activation { origin, key, generation, n, kind: kind.clone(), created_at, began, events: commit.events.clone() }
+    }
+
+    /// The spans, now that the commit was taken.
+    pub fn spans(self, now: SystemTime) -> Vec<Span> {
+        let activation = activation_span(&self.key, self.generation, self.n);
+        let mut earliest = self.began.min(now);
+        let mut spans = Vec::new();
+        for event in &self.events {
+            if let Some(span) = self.span_of(event, activation, now) {
+                earliest = earliest.min(span.start);
+                spans.push(span);
+            }
+        }
+        spans.push(self.span(activation, Some(run_span(&self.key)), format!("activation {}", self.kind), (earliest, now)));
+        if let Some(end) = self.events.last().filter(|event| event.ends_log() && !matches!(event, Event::RunContinued(_))) {
+            let start = SystemTime::UNIX_EPOCH + Duration::from_millis(self.created_at.0);
+            let run = self.span(run_span(&self.key), self.origin.parent, format!("run {}", self.kind), (start.min(now), now));
+            let failed = match end {
+                Event::RunFailed(event) => code(&event.failure),
+                Event::RunCanceled(event) => code(&event.failure),
+                _ => None,
+            };
+            spans.push(Span { failed, kind: Kind::Consumer, ..run });
+        }
+        spans
+    }
+
+    fn span_of(&self, event: &Event, activation: [u8; 8], now: SystemTime) -> Option<Span> {
+        let step = |place: &Place, name: &Name, attempt: u32, took_ms: u64, failed: Option<String>| {
+            let id = step_span(&self.key, self.generation, place, attempt);
+            let start = now.checked_sub(Duration::from_millis(took_ms)).unwrap_or(now);
+            let span = self.span(id, Some(activation), format!("step {name}"), (start, now));
+            let attributes =
+                [span.attributes, vec![("onward.place", place.to_string()), ("onward.attempt", attempt.to_string())]];
+            Span { attributes: attributes.concat(), failed, ..span }
+        };
+        let call = |place: &Place, name: String| {
+            let span = self.span(call_span(&self.key, self.generation, place), Some(activation), name, (now, now));
+            let attributes = [span.attributes, vec![("onward.place", place.to_string())]].concat();
+            Span { kind: Kind::Producer, attributes, ..span }
+        };
+        match event {
+            Event::StepCompleted(event) => Some(step(&event.place, &event.name, event.attempt, event.took_ms, None)),
+            Event::StepFailed(event) => Some(step(&event.place, &event.name, event.attempt, event.took_ms, code(&event.failure))),
+            Event::TaskScheduled(event) => Some(call(&event.place, format!("schedule {}", event.kind))),
+            Event::ChildStarted(event) => Some(call(&event.place, format!("start {}", event.kind))),
+            _ => None,
+        }
+    }
+
+    fn span(&self, span_id: [u8; 8], parent: Option<[u8; 8]>, name: String, (start, end): (SystemTime, SystemTime)) -> Span {
+        let attributes = about(&self.key, &self.kind);
+        let (trace_id, kind, failed) = (self.origin.trace_id, Kind::Internal, None);
+        Span { trace_id, span_id, parent, name, kind, start, end, attributes, failed }
+    }
+}
+
+fn about(run: &RunKey, kind: &Name) -> Vec<(&'static str, String)> {
+    vec![("onward.namespace", run.namespace.to_string()), ("onward.run", run.id.to_string()), ("onward.kind", kind.to_string())]
+}
+
+fn code(failure: &Failure) -> Option<String> {
+    Some(failure.code.clone())
+}
+
+/// The attempt of a task that was just reported.
+pub(crate) fn attempt(origin: Origin, task: &Task, failed: Option<String>, start: SystemTime, end: SystemTime) -> Span {
+    let mut attributes = about(&task.id.run, &task.kind);
+    attributes.push(("onward.place", task.id.place.to_string()));
+    attributes.push(("onward.attempt", task.attempt.to_string()));
+    let parent = Some(call_span(&task.id.run, task.id.generation, &task.id.place));
+    let (trace_id, span_id) = (origin.trace_id, task_span(&task.id, task.claim));
+    let (name, kind, start) = (format!("task {}", task.kind), Kind::Consumer, start.min(end));
+    Span { trace_id, span_id, parent, name, kind, start, end, attributes, failed }
+}

@@ -1,0 +1,84 @@
+//! What a worker notes on its way, to tell it when it is recorded.
+
+use std::time::SystemTime;
+
+use onward_core::run::Commit;
+use onward_core::task::Task;
+use onward_core::trace::{TraceContext, task_span};
+use onward_core::{Name, RunHead, Timestamp};
+use onward_runtime::Link;
+
+use super::spans::{self, Activation};
+use super::{Origin, Tracing};
+use crate::code::Shared;
+
+/// One run that is being worked on. Does nothing where nobody is told.
+pub(crate) struct Traced {
+    to: Option<(Tracing, Origin)>,
+    kind: Name,
+    created_at: Timestamp,
+    /// When the code began to move.
+    began: Option<SystemTime>,
+    /// What the commit in flight says.
+    in_flight: Option<Activation>,
+}
+
+impl Traced {
+    pub fn new(shared: &Shared, head: &RunHead) -> Traced {
+        let to = shared.tracing.clone().zip(shared.origin).filter(|(_, origin)| origin.sampled);
+        Traced { to, kind: head.kind.clone(), created_at: head.created_at, began: None, in_flight: None }
+    }
+
+    /// The code is about to move, if it does not already.
+    pub fn begin(&mut self) {
+        if self.to.is_some() {
+            self.began.get_or_insert_with(SystemTime::now);
+        }
+    }
+
+    /// Nothing moves until something comes.
+    pub fn rest(&mut self) {
+        self.began = None;
+    }
+
+    pub fn commit(&mut self, commit: &Commit) {
+        if let Some((_, origin)) = &self.to {
+            let began = self.began.take().unwrap_or_else(SystemTime::now);
+            self.in_flight = Some(Activation::of(*origin, commit, &self.kind, self.created_at, began));
+        }
+    }
+
+    /// The commit in flight was taken.
+    pub fn tell(&mut self) {
+        if let (Some((tracing, _)), Some(activation)) = (&self.to, self.in_flight.take()) {
+            tracing.tell(activation.spans(SystemTime::now()));
+        }
+    }
+}
+
+/// One attempt of a task. Holds nothing where nobody is told.
+pub(crate) struct Tried {
+    to: Option<(Tracing, Origin, Task)>,
+    began: SystemTime,
+}
+
+impl Tried {
+    pub async fn begin(tracing: Option<&Tracing>, link: &dyn Link, task: &Task) -> Tried {
+        let to = match tracing {
+            Some(tracing) => tracing.origin(link, &task.id.run, &[]).await.map(|origin| (tracing.clone(), origin, task.clone())),
+            None => None,
+        };
+        Tried { to, began: SystemTime::now() }
+    }
+
+    pub fn context(&self) -> Option<TraceContext> {
+        self.to.as_ref().map(|(_, origin, task)| origin.context(task_span(&task.id, task.claim)))
+    }
+
+    /// The report was taken; `failed` is the code of the failure it told.
+    pub fn tell(self, failed: Option<String>) {
+        if let Some((tracing, origin, task)) = self.to.filter(|(_, origin, _)| origin.sampled) {
+            tracing.tell(vec![spans::attempt(origin, &task, failed, self.began, SystemTime::now())]);
+        }
+    }
+}
