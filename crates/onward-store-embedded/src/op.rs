@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Input, NewRun};
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Hash, RunKey, Timestamp, WorkerId};
+use onward_core::{Epoch, Hash, KindSchemas, RunKey, Timestamp, WorkerId};
 use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeliveryId, Expired, Started, StoreError};
 
 use crate::body::Body;
@@ -27,6 +27,7 @@ pub(crate) enum Op {
     Expire(usize, To<Expired>),
     FinishDeliveries(Vec<DeliveryId>, To<()>),
     Delete(Delete, To<u64>),
+    RegisterKinds(Vec<KindSchemas>, To<()>),
     /// Tells the listeners that something is due earlier than they know.
     Announce(Timestamp, To<()>),
 }
@@ -50,6 +51,7 @@ impl Op {
             | Op::Report(_, to)
             | Op::RetryTask(_, to)
             | Op::FinishDeliveries(_, to)
+            | Op::RegisterKinds(_, to)
             | Op::Announce(_, to) => to.clone(),
             Op::ClaimTasks(_, to) => to.clone(),
             Op::Expire(_, to) => to.clone(),

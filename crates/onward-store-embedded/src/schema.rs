@@ -75,6 +75,17 @@ CREATE TABLE IF NOT EXISTS deleted(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, id
   reason TEXT NOT NULL, at INTEGER NOT NULL);
 ";
 
+/// Came later too. What is not there is the empty text, as in `runs`.
+const KINDS: &str = "
+CREATE TABLE IF NOT EXISTS kinds(ns TEXT NOT NULL, task INTEGER NOT NULL, kind TEXT NOT NULL, version TEXT NOT NULL,
+  data BLOB NOT NULL, PRIMARY KEY(ns, task, kind, version)) WITHOUT ROWID;
+";
+
+/// Whether there is a table of kinds: not in a directory that was made without it and is only read.
+pub(crate) fn remembers_kinds(db: &Connection) -> rusqlite::Result<bool> {
+    db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'kinds'")?.exists([])
+}
+
 /// Whether there is a table of deleted runs: not in a directory that was made without it and is only read.
 pub(crate) fn remembers_deleted(db: &Connection) -> rusqlite::Result<bool> {
     db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'deleted'")?.exists([])
@@ -122,7 +133,7 @@ pub(crate) fn create(path: &Path) -> Result<(), StoreError> {
         db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = FULL;")?;
         db.pragma_update(None, "application_id", APPLICATION_ID)?;
         db.pragma_update(None, "user_version", FORMAT)?;
-        db.execute_batch(&format!("BEGIN IMMEDIATE; {TABLES} {DELETED} COMMIT;"))?;
+        db.execute_batch(&format!("BEGIN IMMEDIATE; {TABLES} {DELETED} {KINDS} COMMIT;"))?;
         db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         db.close().map_err(|(_, error)| error)
     };
@@ -195,6 +206,7 @@ fn count_no_memory() {
 /// Raises the boot counter, durably: every epoch of this life is above every epoch of the lives before.
 pub(crate) fn next_boot(db: &Connection) -> Result<u64, StoreError> {
     db.execute_batch(DELETED).map_err(open_error)?;
+    db.execute_batch(KINDS).map_err(open_error)?;
     let boot =
         db.query_row("UPDATE meta SET value = value + 1 WHERE key = 'boot' RETURNING value", [], |row| row.get::<_, i64>(0));
     boot.map(|boot| boot as u64).map_err(open_error)

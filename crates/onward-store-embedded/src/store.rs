@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Hash, Index, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
     PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock, TaskQuery, WaitQuery, payloads,
@@ -23,7 +23,7 @@ use crate::reply::{Slot, Waiting};
 use crate::schema::{self, Found};
 use crate::shared::{Shared, Stats};
 use crate::writer::{self, Beginning, LogLength};
-use crate::{failpoint, list, takeover};
+use crate::{failpoint, kinds, list, takeover};
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -259,6 +259,17 @@ impl Store for EmbeddedStore {
 
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
         self.readers.read(move |db| list::list_deleted(db, &query))
+    }
+
+    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
+        if let Err(error) = payloads::check_kinds(&kinds, self.payload_bytes_max) {
+            return refuse(error);
+        }
+        self.write(|to| Op::RegisterKinds(kinds, to))
+    }
+
+    fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
+        self.readers.read(move |db| kinds::list(db, &namespace))
     }
 
     fn subscribe(&self, listener: Arc<dyn Listener>) {

@@ -8,4 +8,5 @@ mod claim;
 mod delete;
 mod effects;
 mod expire;
+mod kinds;
 pub(crate) mod tasks;

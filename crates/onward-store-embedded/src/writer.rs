@@ -278,6 +278,7 @@ impl<'c> Writer<'c> {
             Op::Expire(limit, to) => settle(&to, guard(|| self.expire(limit))),
             Op::FinishDeliveries(done, to) => settle(&to, guard(|| self.finish_deliveries(&done))),
             Op::Delete(delete, to) => settle(&to, guard(|| self.delete_runs(&delete))),
+            Op::RegisterKinds(kinds, to) => settle(&to, guard(|| self.register_kinds(kinds))),
             Op::Announce(at, to) => {
                 self.announce_due(at);
                 settle(&to, Ok(()))

@@ -266,6 +266,11 @@ suite! { $
     versions {
         a_worker_gets_only_versions_it_knows,
     }
+    kinds {
+        what_a_kind_takes_is_kept_for_its_namespace_kind_and_version,
+        the_newest_word_about_a_kind_counts,
+        a_schema_over_the_limit_writes_nothing,
+    }
     lists {
         runs_are_listed_newest_first_in_pages,
         runs_are_filtered_by_kind_status_and_time,

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait, WaitKind};
 use onward_core::task::{Task, TaskId, TaskReport, TaskState};
-use onward_core::{Epoch, Index, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 pub use clock::{ManualClock, SystemClock};
 pub use error::{Consequence, Elsewhere, StoreError};
@@ -127,6 +127,12 @@ pub trait Store: Send + Sync {
     /// Runs that were deleted one by one, with the reasons that were given, newest first. Each is remembered for as long as a closed run
     /// of its kind is kept: [`Delete::Expired`] forgets it.
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>>;
+
+    /// Keeps what kinds take and give. Each entry replaces the one of its namespace, kind and version; one without schemas removes it.
+    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()>;
+
+    /// The kinds of one namespace that have schemas: workflows, then tasks, by name and version; the one without a version first.
+    fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>>;
 
     /// Asks to be told of every change, after it is durable. Hints only: a lost one costs time, never correctness.
     fn subscribe(&self, listener: Arc<dyn Listener>);

@@ -5,6 +5,7 @@
 //! only then changes anything, so a refusal (or a panic) leaves the state as it was.
 
 mod due;
+mod kinds;
 mod lease;
 mod query;
 mod state;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Index, Record, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 
 use crate::{
     Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
@@ -163,6 +164,18 @@ impl Store for MemoryStore {
 
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
         Box::pin(async move { Ok(self.read(|state| state.list_deleted(&query))) })
+    }
+
+    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            payloads::check_kinds(&kinds, self.payload_bytes_max)?;
+            self.write(|state, now| state.register_kinds(kinds, now));
+            Ok(())
+        })
+    }
+
+    fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
+        Box::pin(async move { Ok(self.read(|state| state.list_kinds(&namespace))) })
     }
 
     fn subscribe(&self, listener: Arc<dyn Listener>) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Index, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
     MemoryStore, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery,
@@ -180,6 +180,12 @@ impl Store for FaultyStore {
     }
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
         self.through("list_deleted", self.memory.list_deleted(query))
+    }
+    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
+        self.through("register_kinds", self.memory.register_kinds(kinds))
+    }
+    fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
+        self.through("list_kinds", self.memory.list_kinds(namespace))
     }
     fn subscribe(&self, listener: Arc<dyn Listener>) {
         self.memory.subscribe(Arc::new(Ear { deaf: self.deaf.clone(), listener }));

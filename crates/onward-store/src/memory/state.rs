@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Delivery, Effect, Input, NewRun, Once, Wait, wait_key};
 use onward_core::task::Task;
-use onward_core::{Event, Hash, Index, Place, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{Event, Hash, Index, KindSchemas, Place, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 use super::Answer;
 use super::due::Timer;
@@ -25,6 +25,8 @@ pub struct State {
     pub deliveries: BTreeMap<DeliveryId, (RunKey, Delivery)>,
     /// Oldest first.
     pub deleted: Vec<DeletedRun>,
+    /// In the order of lists.
+    pub kinds: Vec<KindSchemas>,
     /// What the listeners have not heard yet.
     pub news: Vec<News>,
     /// The earliest moment that listeners know of.
