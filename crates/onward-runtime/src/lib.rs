@@ -4,7 +4,7 @@
 //! under the store's lock. It has no transport and no clock of its own: [`onward_store::Clock`] says what time it is, tokio only waits.
 //!
 //! Reading order: [`Runtime`], [`verbs`] (what a caller may ask), [`door`] (the same, wherever the runtime is), [`port`] (how a worker gets runs and tasks), [`inbox`] (how inputs
-//! reach a run that is being worked on), [`housekeeping`] (what happens because time passes), [`courier`] (news between runs).
+//! reach a run that is being worked on), [`housekeeping`] (what happens because time passes), [`courier`] (news between runs), [`kinds`] (what kinds take and give).
 
 mod alarm;
 mod background;
@@ -18,6 +18,7 @@ mod held;
 mod housekeeping;
 mod hub;
 mod inbox;
+mod kinds;
 mod link;
 mod port;
 mod query;
@@ -42,6 +43,7 @@ pub use emits::Emitted;
 pub use error::RuntimeError;
 pub use housekeeping::{Did, Tick};
 pub use inbox::Inbox;
+pub use kinds::{KindVersion, KindView, Violation};
 pub use link::{Link, LinkFuture, Question};
 pub use port::WorkerPort;
 pub use question::Decide;
@@ -85,6 +87,7 @@ pub(crate) struct Shared {
     pub hub: Arc<Hub>,
     /// Held while somebody keeps house, so that two ticks do not do the same work twice.
     pub house: tokio::sync::Mutex<housekeeping::House>,
+    pub kinds: kinds::Kinds,
 }
 
 impl Runtime {
@@ -94,7 +97,7 @@ impl Runtime {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: Options) -> Runtime {
         let hub = Arc::new(Hub::default());
         store.subscribe(hub.clone());
-        Runtime { shared: Arc::new(Shared { store, clock, options, hub, house: Default::default() }) }
+        Runtime { shared: Arc::new(Shared { store, clock, options, hub, house: Default::default(), kinds: Default::default() }) }
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

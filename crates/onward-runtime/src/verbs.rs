@@ -63,6 +63,7 @@ impl Runtime {
     /// May be dropped at any time: the run is then started or not, and worked on if it is.
     pub async fn start_run(&self, start: StartRun) -> Result<Started, RuntimeError> {
         let StartRun { key, kind, version, input, seed, signal } = start;
+        self.check_input(&key, (false, kind.clone(), version.clone()), &input).await?;
         let signal = signal.map(SendSignal::into_input).transpose()?.map(Box::new);
         let started =
             RunStarted { kind, version, input, seed, parent: None, generation: 0, mailbox: Vec::new(), cancel_reason: None };
