@@ -28,6 +28,7 @@ pub mod escape;
 mod grpc;
 mod guard;
 pub mod keys;
+mod kinds;
 mod limits;
 mod log_page;
 pub mod metrics;

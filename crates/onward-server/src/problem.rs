@@ -5,7 +5,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use onward_core::NameError;
-use onward_runtime::RuntimeError;
+use onward_runtime::{RuntimeError, Violation};
 use serde::Serialize;
 
 /// A mistake in how something was asked, found before anything was done.
@@ -45,6 +45,8 @@ pub enum RequestError {
     HelloOvertaken { worker: String },
     #[error("worker `{worker}` has no connection here; it begins with hello")]
     HelloMissing { worker: String },
+    #[error("there is no kind `{kind}`")]
+    KindNotFound { kind: String },
     #[error("the server cannot serve now: {why}")]
     NotReady { why: String },
 }
@@ -70,6 +72,7 @@ impl RequestError {
             RequestError::ProtocolUnsupported { .. } => "protocol_unsupported",
             RequestError::HelloOvertaken { .. } => "hello_overtaken",
             RequestError::HelloMissing { .. } => "hello_missing",
+            RequestError::KindNotFound { .. } => "kind_not_found",
             RequestError::NotReady { .. } => "not_ready",
         }
     }
@@ -83,6 +86,7 @@ impl RequestError {
             RequestError::HostRefused { .. } => "call it by localhost or its address; a server on loopback knows no other name",
             RequestError::Unauthenticated => "send the one header `Authorization: Bearer onw_…`; `onward key create` makes keys",
             RequestError::ProtocolUnsupported { .. } => "use an SDK of the server's version",
+            RequestError::KindNotFound { .. } => "GET /v1/kinds lists what has schemas or workers here",
             RequestError::OriginRefused { .. } => "browsers may act only from pages of this very server",
             _ => return None,
         })
@@ -109,6 +113,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "call_id_invalid"
         | "cursor_invalid"
         | "register_invalid"
+        | "input_invalid"
+        | "schema_invalid"
         | "server_url_invalid"
         | "store_unsupported"
         | "key_invalid"
@@ -116,7 +122,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         "unauthenticated" => 401,
         "host_refused" | "origin_refused" | "not_a_decider" | "not_allowed" => 403,
         "route_not_found" | "run_not_found" | "wait_not_found" | "unknown_query" | "unknown_kind" | "directory_missing"
-        | "key_not_found" => 404,
+        | "key_not_found" | "kind_not_found" => 404,
         "method_not_allowed" => 405,
         "body_too_slow" => 408,
         "run_exists"
@@ -163,6 +169,8 @@ pub struct Problem {
     pub code: &'static str,
     pub detail: String,
     pub hint: Option<&'static str>,
+    /// What is wrong with an input, each with its place.
+    pub violations: Vec<Violation>,
 }
 
 #[derive(Serialize)]
@@ -173,21 +181,32 @@ struct Document<'a> {
     detail: &'a str,
     code: &'a str,
     hint: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    violations: Vec<ViolationDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct ViolationDocument<'a> {
+    path: &'a str,
+    keyword: &'a str,
+    message: &'a str,
 }
 
 impl Problem {
     /// A problem with one of the documented codes.
     pub fn new(code: &'static str, detail: String, hint: Option<&'static str>) -> Problem {
         let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Problem { status, code, detail, hint }
+        Problem { status, code, detail, hint, violations: Vec::new() }
     }
 
     /// The document, also for an event stream.
     pub fn to_json(&self) -> String {
-        let Problem { status, code, ref detail, hint } = *self;
+        let Problem { status, code, ref detail, hint, ref violations } = *self;
+        let violations =
+            violations.iter().map(|Violation { path, keyword, message }| ViolationDocument { path, keyword, message });
         let title = code.replace('_', " ");
-        let document =
-            Document { r#type: format!("urn:onward:error:{code}"), title, status: status.as_u16(), detail, code, hint };
+        let (r#type, status) = (format!("urn:onward:error:{code}"), status.as_u16());
+        let document = Document { r#type, title, status, detail, code, hint, violations: violations.collect() };
         serde_json::to_string(&document).expect("texts and numbers are plain data")
     }
 }
@@ -209,7 +228,11 @@ impl From<RuntimeError> for Problem {
             }
             source = cause.source();
         }
-        Problem::new(error.code(), detail, error.hint())
+        let problem = Problem::new(error.code(), detail, error.hint());
+        match error {
+            RuntimeError::InputInvalid { violations, .. } => Problem { violations, ..problem },
+            _ => problem,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use axum::routing::MethodFilter;
 use crate::auth::Scope;
 use crate::problem::Problem;
 use crate::request::Request;
-use crate::{approvals, operations, promises, runs, workers};
+use crate::{approvals, kinds, operations, promises, runs, workers};
 
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
 type Handler = fn(Request) -> HandlerFuture;
@@ -226,6 +226,12 @@ pub static ROUTES: &[Route] = &[
     })
     .body("Resolve")
     .answers(ANSWERED),
+    route(Verb::Get, "/v1/kinds", Some(Scope::Read), "List kinds: what they take and give, who has code for them", |request| {
+        Box::pin(kinds::list(request))
+    })
+    .answers(&[answer(200, "The kinds that have schemas or workers", &[(JSON, "Kinds")])]),
+    route(Verb::Get, "/v1/kinds/{id}", Some(Scope::Read), "Show one kind", |request| Box::pin(kinds::show(request)))
+        .answers(&[answer(200, "The workflow and the task of that name", &[(JSON, "Kinds")])]),
     route(
         Verb::Post,
         "/v1/workers/{id}/frames",

@@ -5,6 +5,7 @@
 //! Must never decide about a run, and never wait for a worker: a queue that grows too long ends the connection.
 
 mod inbox;
+mod kinds;
 mod poll;
 mod session;
 #[cfg(test)]
@@ -57,6 +58,12 @@ impl Sessions {
                 }
             }
         }
+    }
+
+    /// Whether the worker has a session that is not over.
+    fn knows(&self, namespace: &Namespace, worker: &WorkerId) -> bool {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&(namespace.clone(), worker.clone())).is_some_and(|session| !session.is_over())
     }
 
     fn session(&self, runtime: &Runtime, namespace: &Namespace, hello: &Hello) -> Result<Arc<Session>, Problem> {

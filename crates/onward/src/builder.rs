@@ -1,5 +1,7 @@
 //! Setting up: where runs are kept, which code there is, and how a worker behaves.
 
+mod schema;
+
 use std::any::Any;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -18,7 +20,7 @@ use serde::de::DeserializeOwned;
 
 use crate::code::Shared;
 use crate::ctx::Ctx;
-use crate::registry::{Registry, erase_task, erase_workflow};
+use crate::registry::{Latest, Registry, erase_task, erase_workflow};
 #[cfg(feature = "remote")]
 use crate::remote::{Channel, RemoteDoor, RemoteLink};
 use crate::task::TaskCtx;
@@ -38,8 +40,8 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     namespace: Namespace,
     registry: Registry,
-    /// The workflow that `.version(..)` and `.previous(..)` are about.
-    latest: Option<Name>,
+    /// What `.version(..)`, `.previous(..)` and `.schema(..)` are about.
+    latest: Option<Latest>,
     options: Options,
     worker: WorkerOptions,
     runs_max: usize,
@@ -135,13 +137,13 @@ impl Builder {
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
-        self.latest = self.registry.workflow(name, erase_workflow(workflow));
+        self.latest = self.registry.workflow(name, erase_workflow(workflow)).map(|name| Latest::Workflow(name, None));
         self
     }
 
     /// Names the version of the workflow just registered: new runs are pinned to it.
     pub fn version(mut self, version: &str) -> Builder {
-        self.registry.version(self.latest.clone().as_ref(), version);
+        self.registry.version(self.latest_workflow().as_ref(), version);
         self
     }
 
@@ -153,8 +155,17 @@ impl Builder {
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
-        self.registry.previous(self.latest.clone().as_ref(), version, erase_workflow(workflow));
+        let name = self.latest_workflow();
+        let version = self.registry.previous(name.as_ref(), version, erase_workflow(workflow));
+        self.latest = name.map(|name| Latest::Workflow(name, version));
         self
+    }
+
+    fn latest_workflow(&self) -> Option<Name> {
+        match &self.latest {
+            Some(Latest::Workflow(name, _)) => Some(name.clone()),
+            _ => None,
+        }
     }
 
     /// Registers a task under a name.
@@ -178,7 +189,7 @@ impl Builder {
         F: Fn(TaskCtx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O, E>> + Send + 'static,
     {
-        self.registry.task(name, erase_task(task));
+        self.latest = self.registry.task(name, erase_task(task)).map(Latest::Task);
         self
     }
 
@@ -290,13 +301,15 @@ impl Builder {
                 let channel = Channel::new(&url, &self.namespace, key.as_ref())?;
                 // A connection of its own: calls that wait for a run's end must not keep the worker from coming back.
                 let own = Channel::new(&url, &self.namespace, key.as_ref())?;
-                let link = Arc::new(RemoteLink::connect(own, profile, self.registry.offers()));
+                let (kinds, task_schemas) = self.registry.offers();
+                let link = Arc::new(RemoteLink::connect(own, profile, kinds, task_schemas));
                 link.welcomed().await.map_err(|error| unreachable(&url, error))?;
                 let (worker, loops) = start_worker(link, self.registry, self.worker)?;
                 return Ok(Onward::remote(Arc::new(RemoteDoor::new(channel)), self.namespace, worker, loops));
             }
         };
         let runtime = Runtime::new(store, self.clock, self.options);
+        runtime.register_kinds(&self.namespace, self.registry.kind_schemas()).await?;
         let background = runtime.spawn();
         let link = Arc::new(runtime.join_worker(profile));
         let (worker, loops) = start_worker(link, self.registry, self.worker)?;

@@ -36,6 +36,7 @@ pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
     let (server, sessions) = (&request.server, request.server.sessions());
     let connection = match brought.next_if(|frame| matches!(frame, WorkerFrame::Hello(_))) {
         Some(WorkerFrame::Hello(hello)) if hello.worker == worker => {
+            sessions.register(server.runtime(), &request.namespace, &hello).await?;
             sessions.open_polled(server.runtime(), &request.namespace, hello)?
         }
         Some(_) => return Err(RequestError::JsonInvalid { why: "hello names another worker than the path".to_owned() }.into()),

@@ -27,13 +27,21 @@ fn hello(runs: Vec<HeldRun>) -> Hello {
         protocol: onward_wire::PROTOCOL,
         connection: 1,
         worker: WorkerId::new("w").expect("a constant name"),
-        kinds: vec![KindOffer { kind, versions: vec![String::new()], current: None, input_schema: None, output_schema: None }],
+        kinds: vec![KindOffer {
+            kind,
+            versions: vec![String::new()],
+            current: None,
+            input_schema: None,
+            output_schema: None,
+            version_schemas: Vec::new(),
+        }],
         task_kinds: Vec::new(),
         queues: vec![String::new()],
         runs_max: 10,
         runs,
         tasks: Vec::new(),
         sdk: String::new(),
+        task_schemas: Vec::new(),
     }
 }
 

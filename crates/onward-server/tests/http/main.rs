@@ -5,6 +5,7 @@ mod attach;
 mod client;
 mod guard;
 mod keys;
+mod kinds;
 mod limits;
 mod operations;
 mod questions;

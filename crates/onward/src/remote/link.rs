@@ -55,6 +55,7 @@ pub(crate) struct RemoteLink {
 struct Shared {
     profile: WorkerProfile,
     kinds: Vec<wire::KindOffer>,
+    task_schemas: Vec<wire::TaskSchemas>,
     next_request: AtomicU64,
     state: Mutex<State>,
     /// How long we may be silent; unknown before the first welcome.
@@ -136,10 +137,16 @@ enum To {
 }
 
 impl RemoteLink {
-    pub fn connect(channel: Channel, profile: WorkerProfile, kinds: Vec<wire::KindOffer>) -> RemoteLink {
+    pub fn connect(
+        channel: Channel,
+        profile: WorkerProfile,
+        kinds: Vec<wire::KindOffer>,
+        task_schemas: Vec<wire::TaskSchemas>,
+    ) -> RemoteLink {
         let shared = Arc::new(Shared {
             profile,
             kinds,
+            task_schemas,
             next_request: AtomicU64::new(1),
             state: Mutex::default(),
             lease: watch::Sender::new(None),
@@ -239,6 +246,7 @@ impl Shared {
             tasks: state.held_tasks.keys().map(|(task, claim)| wire::HeldTask { task: task.clone(), claim: *claim }).collect(),
             sdk: concat!("onward-rust ", env!("CARGO_PKG_VERSION")).to_owned(),
             connection: state.connection,
+            task_schemas: self.task_schemas.clone(),
         }
     }
 

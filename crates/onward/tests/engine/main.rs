@@ -12,6 +12,7 @@ mod parallel;
 mod pausing;
 mod questions;
 mod requests;
+mod schemas;
 mod signals;
 mod site;
 mod steps;
