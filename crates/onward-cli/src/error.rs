@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use onward_runtime::RuntimeError;
+use onward_server::hooks::HookFileError;
 use onward_server::keys::KeyFileError;
 use onward_store::StoreError;
 
@@ -97,6 +98,8 @@ fn told(error: &anyhow::Error) -> Told {
         (error.code(), error.hint())
     } else if let Some(error) = error.downcast_ref::<KeyFileError>() {
         (error.code(), error.hint())
+    } else if let Some(error) = error.downcast_ref::<HookFileError>() {
+        (error.code(), error.hint())
     } else if error.downcast_ref::<std::io::Error>().is_some() {
         ("io", None)
     } else {
@@ -107,18 +110,26 @@ fn told(error: &anyhow::Error) -> Told {
 
 fn exit_code(code: &str) -> u8 {
     match code {
-        "run_not_found" | "wait_not_found" | "key_not_found" => NOT_FOUND,
+        "run_not_found" | "wait_not_found" | "key_not_found" | "hook_not_found" => NOT_FOUND,
         "run_closed"
         | "run_paused"
         | "run_not_paused"
+        | "run_is_task"
         | "run_continued"
         | "run_exists"
         | "run_busy"
         | "task_not_quarantined"
         | "signal_lost"
         | "key_ended"
+        | "hook_exists"
         | "directory_locked" => CONFLICT,
-        "name_invalid" | "id_invalid" | "id_reserved" | "text_too_long" | "call_id_invalid" | "cursor_invalid" => USAGE,
+        "name_invalid"
+        | "id_invalid"
+        | "id_reserved"
+        | "text_too_long"
+        | "call_id_invalid"
+        | "cursor_invalid"
+        | "hook_secret_invalid" => USAGE,
         _ => FAILURE,
     }
 }

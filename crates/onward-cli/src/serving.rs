@@ -15,9 +15,10 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use onward_runtime::{Background, Runtime};
+use onward_server::hooks::{HOOKS, HookFileError};
 use onward_server::keys::{KEYS, KeyFileError};
 use onward_server::trace::{Format, Level, Trace};
-use onward_server::{Hosts, Keys, Options, Server, grpc, router_with, serve};
+use onward_server::{Hooks, Hosts, Keys, Options, Server, grpc, router_with, serve};
 use onward_store::SystemClock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
@@ -98,6 +99,32 @@ impl KeysArgs {
     }
 }
 
+#[derive(Debug, Args)]
+pub struct HooksArgs {
+    /// The hook file; otherwise onward.hooks.json in the data directory, if there is one
+    #[arg(long, value_name = "FILE")]
+    hooks: Option<PathBuf>,
+}
+
+impl HooksArgs {
+    /// The webhooks that are taken in. Memory has none of its own.
+    pub fn open(&self, place: &Place, trace: &Trace) -> Result<Option<Arc<Hooks>>, HookFileError> {
+        let path = match (&self.hooks, place) {
+            (Some(file), _) => file.clone(),
+            (None, Place::Directory(path)) => path.join(HOOKS),
+            (None, Place::Memory) => return Ok(None),
+        };
+        Ok(Some(Arc::new(Hooks::open(&path, trace.clone())?)))
+    }
+}
+
+/// Who and what is let in.
+#[derive(Default)]
+pub struct Admission {
+    pub keys: Option<Arc<Keys>>,
+    pub hooks: Option<Arc<Hooks>>,
+}
+
 /// A server that is ready.
 pub struct Serving {
     pub url: String,
@@ -109,7 +136,8 @@ pub struct Serving {
 
 impl Serving {
     /// Whoever calls this has seen to it that an address others can reach has keys (S1).
-    pub async fn start(address: SocketAddr, place: Place, keys: Option<Arc<Keys>>, trace: Trace) -> Result<Serving> {
+    pub async fn start(address: SocketAddr, place: Place, admission: Admission, trace: Trace) -> Result<Serving> {
+        let Admission { keys, hooks } = admission;
         raise_file_limit();
         let listener = listen(address).await?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -118,7 +146,7 @@ impl Serving {
         let background = runtime.spawn();
         // A foreign page that calls us by a name of its own has no key; without keys the name must tell it from us.
         let hosts = if keys.as_ref().is_some_and(|keys| keys.has_usable()) { Hosts::Any } else { Hosts::Loopback };
-        let mut options = Options { hosts, trace, probe: opened.probe.clone(), ..Options::default() };
+        let mut options = Options { hosts, trace, hooks, probe: opened.probe.clone(), ..Options::default() };
         if let Some(keys) = keys {
             options.auth = keys;
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{DecodeError, Field, Raw, Reader, put_nested, put_number};
-use crate::event::{Event, TaskCompleted, TaskFailed};
+use crate::event::{Event, RunCompleted, RunFailed, TaskCompleted, TaskFailed};
 use crate::schema::{FieldLine, Proto, Schema};
 use crate::time::millis;
 use crate::{Failure, Hash, Name, Payload, Place, RunKey, Timestamp, WorkerId, message, numbered};
@@ -156,6 +156,9 @@ message! {
         16 => first_started_at: Option<Timestamp>,
         /// The latest progress its worker told.
         17 => progress: Option<Payload>,
+        /// A standalone task: its end is the end of its run (R9).
+        #[serde(default)]
+        18 => ends_run: bool,
     }
 }
 
@@ -252,6 +255,7 @@ impl Task {
             last_failure: None,
             first_started_at: None,
             progress: None,
+            ends_run: false,
         }
     }
 
@@ -282,7 +286,10 @@ impl Task {
         Ok(match report {
             TaskReport::Completed(output) => {
                 let (place, attempts) = (self.id.place.clone(), self.attempt);
-                TaskFate::Ended(Box::new(TaskCompleted { place, output, attempts }.into()))
+                TaskFate::Ended(Box::new(match self.ends_run {
+                    true => RunCompleted { output, attempts: Some(attempts) }.into(),
+                    false => TaskCompleted { place, output, attempts }.into(),
+                }))
             }
             TaskReport::Failed(failure) => self.fail(failure.bounded(), now),
             TaskReport::Released => {
@@ -385,7 +392,10 @@ impl Task {
 
     fn end(&self, failure: Failure) -> TaskFate {
         let (place, attempts) = (self.id.place.clone(), self.attempt);
-        TaskFate::Ended(Box::new(TaskFailed { place, failure, attempts }.into()))
+        TaskFate::Ended(Box::new(match self.ends_run {
+            true => RunFailed { failure, attempts: Some(attempts) }.into(),
+            false => TaskFailed { place, failure, attempts }.into(),
+        }))
     }
 }
 

@@ -163,6 +163,10 @@ impl Fold {
                 self.view.input = event.input.clone();
                 self.view.cancel_reason.clone_from(&event.cancel_reason);
                 event.mailbox.iter().for_each(|signal| self.receive(index, at, signal.clone()));
+                if let Some(task) = &event.task {
+                    self.view.counts.tasks_scheduled += 1;
+                    self.open(AwaitedKind::Task, &Place::root(0), Some(&task.kind), at, None);
+                }
             }
             Event::SignalReceived(event) => {
                 self.view.counts.signals_received += 1;
@@ -321,8 +325,17 @@ mod tests {
     fn script(mailbox: Vec<CarriedSignal>) -> Script {
         let key = RunKey::new(Namespace::default(), RunId::new("order-1").unwrap());
         let (kind, input) = (name("order"), text("in"));
-        let started =
-            RunStarted { kind, version: None, input, seed: 1, parent: None, generation: 0, mailbox, cancel_reason: None };
+        let started = RunStarted {
+            kind,
+            version: None,
+            input,
+            seed: 1,
+            parent: None,
+            generation: 0,
+            mailbox,
+            cancel_reason: None,
+            task: None,
+        };
         let (head, first) = RunHead::start(key, started, Timestamp(1_000));
         Script { head, records: vec![first] }
     }
@@ -370,7 +383,7 @@ mod tests {
     }
 
     fn completed() -> Event {
-        RunCompleted { output: text("out") }.into()
+        RunCompleted { output: text("out"), attempts: None }.into()
     }
 
     #[test]

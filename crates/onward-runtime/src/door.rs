@@ -15,7 +15,7 @@ use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Starte
 use tokio::sync::broadcast;
 
 use crate::watch::{OutcomeWatch, RunWatch};
-use crate::{CallId, Decide, Emitted, Runtime, RuntimeError, SendSignal, StartRun, WhyPending};
+use crate::{CallId, Decide, Emitted, Runtime, RuntimeError, SendSignal, StartRun, StartTask, TaskView, WhyPending};
 
 pub type DoorFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RuntimeError>> + Send + 'a>>;
 
@@ -37,6 +37,9 @@ pub trait Changes: Send {
 /// The verbs.
 pub trait Door: Send + Sync {
     fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)>;
+    fn start_task(&self, start: StartTask) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)>;
+    fn read_task(&self, key: RunKey) -> DoorFuture<'_, TaskView>;
+    fn cancel_task(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
     fn wait_for_outcome(&self, key: RunKey) -> DoorFuture<'_, Result<Payload, Failure>>;
     fn watch_run(&self, key: RunKey) -> DoorFuture<'_, Box<dyn Changes>>;
     fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead>;
@@ -87,6 +90,21 @@ impl Door for Runtime {
             let (started, watch) = Runtime::start_and_watch(self, start).await?;
             Ok((started, Arc::new(watch) as Arc<dyn Outcome>))
         })
+    }
+
+    fn start_task(&self, start: StartTask) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
+        Box::pin(async move {
+            let (started, watch) = Runtime::start_task_and_watch(self, start).await?;
+            Ok((started, Arc::new(watch) as Arc<dyn Outcome>))
+        })
+    }
+
+    fn read_task(&self, key: RunKey) -> DoorFuture<'_, TaskView> {
+        Box::pin(async move { Runtime::read_task(self, &key).await })
+    }
+
+    fn cancel_task(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::cancel_task(self, &key, &reason).await })
     }
 
     fn wait_for_outcome(&self, key: RunKey) -> DoorFuture<'_, Result<Payload, Failure>> {

@@ -33,6 +33,10 @@ pub enum RuntimeError {
     InputInvalid { kind: Name, violations: Vec<Violation> },
     #[error("the {which} schema of `{kind}` is not usable: {why}")]
     SchemaInvalid { kind: Name, which: &'static str, why: String },
+    #[error("there is no standalone task {key}")]
+    TaskNotFound { key: RunKey },
+    #[error("`{kind}` is a name for standalone tasks")]
+    KindReserved { kind: Name },
     #[error("nobody answered the query `{name}` of run {key}")]
     Unanswered { key: RunKey, name: Name },
 }
@@ -52,6 +56,8 @@ impl RuntimeError {
             RuntimeError::NoCompatibleWorker { .. } => "no_compatible_worker",
             RuntimeError::InputInvalid { .. } => "input_invalid",
             RuntimeError::SchemaInvalid { .. } => "schema_invalid",
+            RuntimeError::TaskNotFound { .. } => "task_not_found",
+            RuntimeError::KindReserved { .. } => "kind_reserved",
             RuntimeError::Unanswered { .. } => "query_unanswered",
         }
     }
@@ -78,6 +84,8 @@ impl RuntimeError {
             RuntimeError::NoCompatibleWorker { .. } => "start a worker that has it; the run waits meanwhile and nothing is lost",
             RuntimeError::InputInvalid { .. } => "GET /v1/kinds/KIND shows what it takes",
             RuntimeError::SchemaInvalid { .. } => "docs/guide/schemas.md says which schemas are taken",
+            RuntimeError::TaskNotFound { .. } => "a task of a workflow is seen in its run",
+            RuntimeError::KindReserved { .. } => "POST /v1/tasks starts them; kinds of workflows do not begin with `task:`",
             RuntimeError::Unanswered { .. } => "ask again: its worker left while it was asked",
         })
     }

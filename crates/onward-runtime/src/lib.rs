@@ -3,7 +3,7 @@
 //! This crate touches the world and never decides: what may be appended and what follows from it is decided in `onward-core`,
 //! under the store's lock. It has no transport and no clock of its own: [`onward_store::Clock`] says what time it is, tokio only waits.
 //!
-//! Reading order: [`Runtime`], [`verbs`] (what a caller may ask), [`door`] (the same, wherever the runtime is), [`port`] (how a worker gets runs and tasks), [`inbox`] (how inputs
+//! Reading order: [`Runtime`], [`verbs`] (what a caller may ask), [`door`] (the same, wherever the runtime is), [`port`] (how a worker gets runs and tasks), [`driving`] (how one very run is taken), [`inbox`] (how inputs
 //! reach a run that is being worked on), [`housekeeping`] (what happens because time passes), [`courier`] (news between runs), [`kinds`] (what kinds take and give).
 
 mod alarm;
@@ -12,6 +12,7 @@ mod by_run;
 mod call_id;
 mod courier;
 mod door;
+mod driving;
 mod emits;
 mod error;
 mod held;
@@ -25,6 +26,7 @@ mod query;
 mod question;
 mod reading;
 mod session;
+mod standalone;
 mod supply;
 mod update;
 mod verbs;
@@ -39,6 +41,7 @@ use onward_store::{Clock, Retention, Store};
 pub use background::Background;
 pub use call_id::CallId;
 pub use door::{Changes, Door, DoorFuture, Outcome};
+pub use driving::Delivery;
 pub use emits::Emitted;
 pub use error::RuntimeError;
 pub use housekeeping::{Did, Tick};
@@ -48,6 +51,7 @@ pub use link::{Link, LinkFuture, Question};
 pub use port::WorkerPort;
 pub use question::Decide;
 pub use reading::WhyPending;
+pub use standalone::{StartTask, TASK_KIND_PREFIX, TaskView, TaskWord};
 pub use update::UpdateWatch;
 pub use verbs::{SendSignal, StartRun};
 pub use watch::{OutcomeWatch, RunWatch};

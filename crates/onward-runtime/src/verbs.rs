@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
-use onward_core::run::{Input, NewRun, Wait, WaitKind};
+use onward_core::run::{Input, NewRun, Refusal, Wait, WaitKind};
 use onward_core::task::{Task, TaskId, TaskState};
 use onward_core::{Event, Name, Payload, RunKey};
 use onward_store::{
@@ -16,6 +16,7 @@ use onward_store::{
 
 use crate::by_run::lock;
 use crate::inbox::Ticket;
+use crate::standalone::TASK_KIND_PREFIX;
 use crate::worker::{Orphan, Worker};
 use crate::{CallId, Runtime, RuntimeError};
 
@@ -48,7 +49,7 @@ pub struct SendSignal {
 }
 
 impl SendSignal {
-    fn into_input(self) -> Result<Input, RuntimeError> {
+    pub(crate) fn into_input(self) -> Result<Input, RuntimeError> {
         let SendSignal { name, payload, signal_id, sender } = self;
         if let Some(id) = &signal_id {
             check_id("signal id", id)?;
@@ -63,10 +64,22 @@ impl Runtime {
     /// May be dropped at any time: the run is then started or not, and worked on if it is.
     pub async fn start_run(&self, start: StartRun) -> Result<Started, RuntimeError> {
         let StartRun { key, kind, version, input, seed, signal } = start;
+        if kind.as_str().starts_with(TASK_KIND_PREFIX) {
+            return Err(RuntimeError::KindReserved { kind });
+        }
         self.check_input(&key, (false, kind.clone(), version.clone()), &input).await?;
         let signal = signal.map(SendSignal::into_input).transpose()?.map(Box::new);
-        let started =
-            RunStarted { kind, version, input, seed, parent: None, generation: 0, mailbox: Vec::new(), cancel_reason: None };
+        let started = RunStarted {
+            kind,
+            version,
+            input,
+            seed,
+            parent: None,
+            generation: 0,
+            mailbox: Vec::new(),
+            cancel_reason: None,
+            task: None,
+        };
         Ok(self.begin_run(NewRun { key, started, signal }).await?)
     }
 
@@ -103,10 +116,13 @@ impl Runtime {
         self.append(key, signal.into_input()?).await
     }
 
-    /// Asks the run to stop; its code may compensate first.
+    /// Asks the run to stop; its code may compensate first. A standalone task has none and ends at once.
     pub async fn cancel_run(&self, key: &RunKey, reason: &str) -> Result<Appended, RuntimeError> {
         check_text("reason", reason)?;
-        self.append(key, Input::new(CancelRequested { reason: reason.to_owned() })).await
+        match self.append(key, Input::new(CancelRequested { reason: reason.to_owned() })).await {
+            Err(RuntimeError::Store(StoreError::Refused(Refusal::IsTask { .. }))) => self.end_task(key, reason).await,
+            answer => answer,
+        }
     }
 
     /// Ends the run at once; its code is not asked.

@@ -45,6 +45,10 @@ pub enum RequestError {
     HelloOvertaken { worker: String },
     #[error("worker `{worker}` has no connection here; it begins with hello")]
     HelloMissing { worker: String },
+    #[error("there is no such hook, or the request is not signed for it")]
+    HookRefused,
+    #[error("the body has no text and no whole number at {pointer}")]
+    HookUnroutable { pointer: String },
     #[error("there is no kind `{kind}`")]
     KindNotFound { kind: String },
     #[error("the server cannot serve now: {why}")]
@@ -72,6 +76,8 @@ impl RequestError {
             RequestError::ProtocolUnsupported { .. } => "protocol_unsupported",
             RequestError::HelloOvertaken { .. } => "hello_overtaken",
             RequestError::HelloMissing { .. } => "hello_missing",
+            RequestError::HookRefused => "hook_refused",
+            RequestError::HookUnroutable { .. } => "hook_unroutable",
             RequestError::KindNotFound { .. } => "kind_not_found",
             RequestError::NotReady { .. } => "not_ready",
         }
@@ -86,6 +92,8 @@ impl RequestError {
             RequestError::HostRefused { .. } => "call it by localhost or its address; a server on loopback knows no other name",
             RequestError::Unauthenticated => "send the one header `Authorization: Bearer onw_…`; `onward key create` makes keys",
             RequestError::ProtocolUnsupported { .. } => "use an SDK of the server's version",
+            RequestError::HookRefused => "docs/operations.md says how hooks are made and signed",
+            RequestError::HookUnroutable { .. } => "`onward hook list` shows where the hook looks for it",
             RequestError::KindNotFound { .. } => "GET /v1/kinds lists what has schemas or workers here",
             RequestError::OriginRefused { .. } => "browsers may act only from pages of this very server",
             _ => return None,
@@ -115,20 +123,23 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "register_invalid"
         | "input_invalid"
         | "schema_invalid"
+        | "kind_reserved"
         | "server_url_invalid"
         | "store_unsupported"
         | "key_invalid"
+        | "hook_secret_invalid"
         | "listen_refused" => 400,
-        "unauthenticated" => 401,
+        "unauthenticated" | "hook_refused" => 401,
         "host_refused" | "origin_refused" | "not_a_decider" | "not_allowed" => 403,
         "route_not_found" | "run_not_found" | "wait_not_found" | "unknown_query" | "unknown_kind" | "directory_missing"
-        | "key_not_found" | "kind_not_found" => 404,
+        | "key_not_found" | "kind_not_found" | "hook_not_found" | "task_not_found" => 404,
         "method_not_allowed" => 405,
         "body_too_slow" => 408,
         "run_exists"
         | "run_closed"
         | "run_paused"
         | "run_not_paused"
+        | "run_is_task"
         | "run_continued"
         | "run_busy"
         | "signal_lost"
@@ -140,10 +151,11 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "task_attempt_over"
         | "task_not_quarantined"
         | "key_ended"
+        | "hook_exists"
         | "directory_locked" => 409,
         "body_too_large" | "payload_too_large" => 413,
         "content_type_unsupported" => 415,
-        "run_failed" | "answer_failed" | "commit_malformed" => 422,
+        "run_failed" | "answer_failed" | "commit_malformed" | "hook_unroutable" => 422,
         "log_corrupt"
         | "store_corrupt"
         | "directory_newer"
@@ -151,7 +163,9 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "worker_not_started"
         | "listen_failed"
         | "key_file_unusable"
-        | "key_file_not_written" => 500,
+        | "key_file_not_written"
+        | "hook_file_unusable"
+        | "hook_file_not_written" => 500,
         "not_ready" | "no_compatible_worker" | "query_unanswered" | "store_stopped" | "store_unavailable" | "store_read_only" => {
             503
         }

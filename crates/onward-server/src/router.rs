@@ -133,7 +133,11 @@ async fn prepare(
 fn refused(route: &Route, id: Option<&str>, refusal: Refusal) -> Problem {
     let (Refusal::Namespace { namespace }, Some(id)) = (&refusal, id) else { return refusal.into() };
     let run = match route.path.split('/').nth(2) {
-        Some("runs") => RunId::new(id).map(|id| RunKey::new(namespace.clone(), id)).map_err(RuntimeError::from),
+        Some("runs" | "drive") => RunId::new(id).map(|id| RunKey::new(namespace.clone(), id)).map_err(RuntimeError::from),
+        Some("tasks") => {
+            let key = RunId::new(id).map(|id| RunKey::new(namespace.clone(), id));
+            return key.map_or_else(Problem::from, |key| RuntimeError::TaskNotFound { key }.into());
+        }
         Some("kinds") => return RequestError::KindNotFound { kind: id.to_owned() }.into(),
         _ => CallId::parse(namespace, id).map(|call| call.run),
     };

@@ -8,6 +8,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::auth::{Authenticate, Open};
 use crate::guard::Hosts;
+use crate::hooks::Hooks;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::trace::Trace;
@@ -52,13 +53,22 @@ pub struct Options {
     /// The names it answers to.
     pub hosts: Hosts,
     pub auth: Arc<dyn Authenticate>,
+    /// The webhooks it takes in.
+    pub hooks: Option<Arc<Hooks>>,
     pub trace: Trace,
     pub probe: Option<Arc<dyn Probe>>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { limits: Limits::default(), hosts: Hosts::Loopback, auth: Arc::new(Open), trace: Trace::silent(), probe: None }
+        Options {
+            limits: Limits::default(),
+            hosts: Hosts::Loopback,
+            auth: Arc::new(Open),
+            hooks: None,
+            trace: Trace::silent(),
+            probe: None,
+        }
     }
 }
 

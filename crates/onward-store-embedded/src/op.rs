@@ -8,7 +8,7 @@ use std::time::Duration;
 use onward_core::run::{Commit, Committed, Input, NewRun};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Hash, KindSchemas, RunKey, Timestamp, WorkerId};
-use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeliveryId, Expired, Started, StoreError};
+use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeliveryId, Expired, Started, StoreError};
 
 use crate::body::Body;
 use crate::reply::{Pending, Slot};
@@ -20,6 +20,7 @@ pub(crate) enum Op {
     Start(Box<StartRun>, To<Started>),
     Input(Box<(RunKey, Input, Body)>, To<Appended>),
     ClaimRuns(ClaimRuns, To<Vec<ClaimedRun>>),
+    ClaimRun(Box<(RunKey, WorkerId, Option<(Input, Body)>)>, To<ClaimedOne>),
     Release(RunKey, Epoch, To<()>),
     ClaimTasks(ClaimTasks, To<Vec<Task>>),
     Report(Box<(TaskId, u32, TaskReport, Duration)>, To<()>),
@@ -47,6 +48,7 @@ impl Op {
             Op::Start(_, to) => to.clone(),
             Op::Input(_, to) => to.clone(),
             Op::ClaimRuns(_, to) => to.clone(),
+            Op::ClaimRun(_, to) => to.clone(),
             Op::Release(_, _, to)
             | Op::Report(_, to)
             | Op::RetryTask(_, to)

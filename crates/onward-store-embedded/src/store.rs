@@ -10,8 +10,9 @@ use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
-    PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock, TaskQuery, WaitQuery, payloads,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
+    Listener, PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock, TaskQuery, WaitQuery,
+    payloads,
 };
 
 use crate::body::Body;
@@ -177,6 +178,17 @@ impl Store for EmbeddedStore {
 
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
         self.write(|to| Op::ClaimRuns(request, to))
+    }
+
+    fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
+        if let Some(Err(error)) = input.as_ref().map(|input| payloads::check_input(input, self.payload_bytes_max)) {
+            return refuse(error);
+        }
+        let input = input.map(|input| {
+            let body = Body::of_input(&input);
+            (input, body)
+        });
+        self.write(|to| Op::ClaimRun(Box::new((run, worker, input)), to))
     }
 
     fn commit(&self, mut commit: Commit) -> StoreFuture<'static, Committed> {

@@ -271,6 +271,7 @@ impl<'c> Writer<'c> {
             Op::Input(work, to) => settle(&to, guard(|| self.append_input(&work.0, work.1, work.2))),
             Op::Start(start, to) => settle(&to, guard(|| self.start_run(*start))),
             Op::ClaimRuns(request, to) => settle(&to, guard(|| self.claim_runs(&request))),
+            Op::ClaimRun(work, to) => settle(&to, guard(|| self.claim_run(&work.0, &work.1, work.2))),
             Op::Release(key, epoch, to) => settle(&to, guard(|| self.release_run(&key, epoch))),
             Op::ClaimTasks(request, to) => settle(&to, guard(|| self.claim_tasks(&request))),
             Op::Report(work, to) => settle(&to, guard(|| self.report_task(&work.0, work.1, work.2, work.3))),

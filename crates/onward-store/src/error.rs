@@ -29,6 +29,8 @@ pub enum StoreError {
     TaskNotQuarantined { task: Box<TaskId> },
     #[error("run {key} cannot be deleted: {why}")]
     RunBusy { key: RunKey, why: String },
+    #[error("run {key} is being worked on by somebody else")]
+    RunHeld { key: RunKey },
     /// Recorded bytes do not have the checksum they were written with (L2).
     #[error("the log of run {key} is damaged at event {index}: {why}")]
     LogCorrupt { key: RunKey, index: Index, why: String },
@@ -94,6 +96,7 @@ impl StoreError {
                 Refusal::Unread { .. } => "inputs_unread",
                 Refusal::Paused { .. } => "run_paused",
                 Refusal::NotPaused { .. } => "run_not_paused",
+                Refusal::IsTask { .. } => "run_is_task",
                 Refusal::OtherGeneration { .. } => "run_continued",
                 Refusal::Malformed { .. } => "commit_malformed",
             },
@@ -101,7 +104,7 @@ impl StoreError {
             StoreError::WaitNotFound { .. } => "wait_not_found",
             StoreError::TaskAttemptOver(_) => "task_attempt_over",
             StoreError::TaskNotQuarantined { .. } => "task_not_quarantined",
-            StoreError::RunBusy { .. } => "run_busy",
+            StoreError::RunBusy { .. } | StoreError::RunHeld { .. } => "run_busy",
             StoreError::LogCorrupt { .. } => "log_corrupt",
             StoreError::Corrupt { .. } => "store_corrupt",
             StoreError::PayloadTooLarge { .. } => "payload_too_large",
@@ -135,9 +138,13 @@ impl StoreError {
             StoreError::RunNotFound { .. } => "`onward run list` shows the runs of this store",
             StoreError::RunExists { .. } => "use another id, or start it with the same input to get the existing run",
             StoreError::Refused(Refusal::Closed { .. }) => "a closed run takes no more inputs; start a new one",
+            StoreError::Refused(Refusal::IsTask { .. }) => {
+                "POST /v1/tasks/ID/cancel ends it; signals and the like are for workflows"
+            }
             StoreError::Refused(Refusal::Paused { .. }) => "`onward run show` says why it is paused",
             StoreError::SignalLost { .. } => "the first answer stands; the run was not harmed",
             StoreError::WaitNotFound { .. } => "`onward approval list` shows the open questions",
+            StoreError::RunHeld { .. } => "who works on it gets what is sent to it; drive it again when it waits",
             StoreError::LogCorrupt { .. } => "the other runs are unharmed; restore this one from a backup or delete it",
             StoreError::PayloadTooLarge { .. } => "keep large data elsewhere and pass a reference",
             StoreError::DiskFull => "free some space; writes go on by themselves",

@@ -70,6 +70,10 @@ pub trait Store: Send + Sync {
     /// other namespaces neither is leased nor delays it (S6).
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>>;
 
+    /// Takes one very run, whatever its kind: appends `input`, if there is one, and leases the run to `worker` if it has something to do.
+    /// Both or neither: a run that anybody holds is `RunHeld`, and an input that is refused leaves the run unclaimed.
+    fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne>;
+
     /// Appends what a worker decided, unless somebody has claimed the run since: the epoch alone fences (L3, L7). The worker keeps
     /// its lease until it releases it, falls silent, or the run closes or continues as new; while the run is paused it may bring
     /// results of steps and nothing else. Epochs only grow, and none is given twice: not over generations, and not to a run that was
@@ -165,6 +169,17 @@ pub struct ClaimedRun {
     pub head: RunHead,
     /// The whole log, when the store has it at hand.
     pub records: Option<Vec<Record>>,
+}
+
+/// The answer to [`Store::claim_run`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClaimedOne {
+    /// The answer to the input that came along.
+    pub appended: Option<Appended>,
+    /// The run as it stands after it.
+    pub head: RunHead,
+    /// The lease; none when the run waits, is paused or closed.
+    pub claimed: Option<ClaimedRun>,
 }
 
 #[derive(Debug, Clone)]

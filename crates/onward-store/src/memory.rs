@@ -19,8 +19,8 @@ use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 
 use crate::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
-    PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery, payloads,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
+    Listener, PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery, payloads,
 };
 use state::State;
 
@@ -87,6 +87,13 @@ impl Store for MemoryStore {
 
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
         Box::pin(async move { Ok(self.write(|state, now| state.claim_runs(&request, now))) })
+    }
+
+    fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
+        Box::pin(async move {
+            input.as_ref().map_or(Ok(()), |input| payloads::check_input(input, self.payload_bytes_max))?;
+            self.write(|state, now| state.claim_one(&run, &worker, input, now))
+        })
     }
 
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {

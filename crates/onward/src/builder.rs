@@ -3,6 +3,7 @@
 mod schema;
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub struct Builder {
     worker: WorkerOptions,
     runs_max: usize,
     queues: Vec<Option<Name>>,
+    /// Works on runs only when told to.
+    on_demand: bool,
     /// The text of the key, checked by [`Builder::start`].
     #[cfg(feature = "remote")]
     key: Option<String>,
@@ -94,6 +97,7 @@ impl Builder {
             worker,
             runs_max: 10_000,
             queues: vec![None],
+            on_demand: false,
             #[cfg(feature = "remote")]
             key: None,
         }
@@ -241,6 +245,13 @@ impl Builder {
         self
     }
 
+    /// Lets this process work on a run only while [`Onward::drive`] is told to: it takes no runs and no tasks by itself. For hosts that
+    /// live for a request.
+    pub fn on_demand(mut self) -> Builder {
+        self.on_demand = true;
+        self
+    }
+
     /// How many threads poll workflow code; half the cores otherwise.
     pub fn threads(mut self, count: usize) -> Builder {
         self.worker.threads = count;
@@ -281,8 +292,8 @@ impl Builder {
         let profile = WorkerProfile {
             id: WorkerId::new(format!("{}-{:016x}", std::process::id(), random_u64()))?,
             namespace: self.namespace.clone(),
-            knows: Arc::new(self.registry.knows()),
-            task_kinds: Arc::new(self.registry.tasks.keys().cloned().collect()),
+            knows: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.knows() }),
+            task_kinds: Arc::new(if self.on_demand { Vec::new() } else { self.registry.tasks.keys().cloned().collect() }),
             queues: self.queues,
             runs_max: self.runs_max,
             is_remote: false,
@@ -301,10 +312,10 @@ impl Builder {
                 let channel = Channel::new(&url, &self.namespace, key.as_ref())?;
                 // A connection of its own: calls that wait for a run's end must not keep the worker from coming back.
                 let own = Channel::new(&url, &self.namespace, key.as_ref())?;
-                let (kinds, task_schemas) = self.registry.offers();
-                let link = Arc::new(RemoteLink::connect(own, profile, kinds, task_schemas));
+                let (kinds, task_schemas) = if self.on_demand { Default::default() } else { self.registry.offers() };
+                let link = Arc::new(RemoteLink::connect(own, profile, kinds, task_schemas, self.on_demand));
                 link.welcomed().await.map_err(|error| unreachable(&url, error))?;
-                let (worker, loops) = start_worker(link, self.registry, self.worker)?;
+                let (worker, loops) = start_worker(link, self.registry, self.worker, self.on_demand)?;
                 return Ok(Onward::remote(Arc::new(RemoteDoor::new(channel)), self.namespace, worker, loops));
             }
         };
@@ -312,7 +323,7 @@ impl Builder {
         runtime.register_kinds(&self.namespace, self.registry.kind_schemas()).await?;
         let background = runtime.spawn();
         let link = Arc::new(runtime.join_worker(profile));
-        let (worker, loops) = start_worker(link, self.registry, self.worker)?;
+        let (worker, loops) = start_worker(link, self.registry, self.worker, self.on_demand)?;
         Ok(Onward::new(runtime, self.namespace, worker, background, loops, opened))
     }
 }
@@ -330,7 +341,7 @@ fn unreachable(url: &str, error: onward_runtime::RuntimeError) -> Error {
 
 type Started = (Arc<Worker>, Vec<tokio::task::JoinHandle<()>>);
 
-fn start_worker(link: Arc<dyn Link>, registry: Registry, options: WorkerOptions) -> Result<Started, Error> {
+fn start_worker(link: Arc<dyn Link>, registry: Registry, options: WorkerOptions, on_demand: bool) -> Result<Started, Error> {
     let emits = link.clone();
     let shared = Shared {
         deps: Arc::new(registry.deps.clone()),
@@ -338,7 +349,7 @@ fn start_worker(link: Arc<dyn Link>, registry: Registry, options: WorkerOptions)
         script: None,
         emitter: Some(Arc::new(move |key, emitted| emits.emit(key, emitted))),
     };
-    Worker::start(link, Arc::new(registry), shared, options).map_err(Error::Threads)
+    Worker::start(link, Arc::new(registry), shared, options, on_demand).map_err(Error::Threads)
 }
 
 async fn open_embedded(directory: PathBuf, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Error> {

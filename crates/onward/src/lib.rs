@@ -24,7 +24,7 @@ mod wake;
 mod worker;
 
 pub use builder::Builder;
-pub use client::{Attached, Onward, RunHandle, Start};
+pub use client::{Attached, Bring, Driven, Onward, RunHandle, Start, StartTask, TaskHandle};
 pub use combine::{join_all, join_all_settled, race};
 pub use ctx::Ctx;
 pub use error::{Error, RegisterError};
@@ -35,7 +35,7 @@ pub use onward_core::event::OnParentClose;
 pub use onward_core::task::RetryPolicy;
 pub use onward_core::view::RunView;
 pub use onward_core::{Failure, Index, Log, Payload, Record, Status, Timestamp};
-pub use onward_runtime::{CallId, Decide, Emitted, WhyPending};
+pub use onward_runtime::{CallId, Decide, Emitted, TaskView, TaskWord, WhyPending};
 pub use onward_store::{Appended, DeletedRun, RunQuery};
 pub use task::TaskCtx;
 pub use worker::ReplayCheck;

@@ -3,6 +3,7 @@
 mod approval;
 mod demo;
 mod dev;
+mod hook;
 mod key;
 mod run;
 mod server;
@@ -32,6 +33,9 @@ pub enum Command {
     /// The keys a server asks for
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Signed webhooks that a server takes in
+    #[command(subcommand)]
+    Hook(hook::HookCommand),
     /// The process that works on the demo's order, to be killed
     #[command(hide = true)]
     DemoWorker(demo::WorkerArgs),
@@ -56,6 +60,7 @@ pub async fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Run(command) => run::execute(command, &global).await,
         Command::Approval(command) => approval::execute(command, &global).await,
         Command::Key(command) => key::execute(command, &global),
+        Command::Hook(command) => hook::execute(command, &global),
         Command::DemoWorker(args) => demo::work(args, &global).await,
         Command::TortureWorker(args) => torture::work(args, &global).await,
     }

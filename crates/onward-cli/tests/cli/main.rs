@@ -4,6 +4,7 @@
 mod crash;
 mod demo;
 mod dev;
+mod hooks;
 mod keys;
 mod kit;
 mod mistakes;

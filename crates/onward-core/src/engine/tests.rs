@@ -35,6 +35,7 @@ impl Bench {
             generation: 0,
             mailbox: Vec::new(),
             cancel_reason: None,
+            task: None,
         };
         bench.input(started);
         bench
@@ -398,7 +399,7 @@ fn a_commit_of_somebody_else_means_the_lease_is_lost() {
     let header =
         CommitHeader { n: 1, epoch: Epoch(2), commit_id: CommitId(99), horizon: Index(1), waits: true, is_standing: false };
     let index = bench.log.next_index();
-    let events = vec![RunCompleted { output: json("0") }.into()];
+    let events = vec![RunCompleted { output: json("0"), attempts: None }.into()];
     bench.engine.feed(Record { index, at: Timestamp(5_000), commit: Some(header), events });
     assert_eq!(bench.engine.advance(), Err(Fault::LeaseLost));
 }
@@ -628,6 +629,7 @@ fn a_cancel_of_the_generation_before_interrupts_the_first_wait() {
         generation: 1,
         mailbox: Vec::new(),
         cancel_reason: Some(String::new()),
+        task: None,
     });
     bench.poll();
     assert!(bench.engine.is_canceled());

@@ -9,8 +9,8 @@ use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, Change, ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
-    MemoryStore, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery,
+    Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
+    Listener, MemoryStore, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery,
 };
 use tokio::sync::Notify;
 
@@ -132,6 +132,9 @@ impl Store for FaultyStore {
     }
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
         self.through("claim_runs", self.memory.claim_runs(request))
+    }
+    fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
+        self.through("claim_run", self.memory.claim_run(run, worker, input))
     }
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
         self.memory.commit(commit)

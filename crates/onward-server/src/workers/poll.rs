@@ -59,7 +59,7 @@ pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
 }
 
 impl Sessions {
-    fn open_polled(&self, runtime: &Runtime, namespace: &Namespace, hello: Hello) -> Result<Arc<Connection>, Problem> {
+    pub(super) fn open_polled(&self, runtime: &Runtime, namespace: &Namespace, hello: Hello) -> Result<Arc<Connection>, Problem> {
         let key = (namespace.clone(), hello.worker.clone());
         let connection = Arc::new(self.greet(runtime, namespace, hello)?);
         let mut polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +76,7 @@ impl Sessions {
         known.ok_or_else(|| RequestError::HelloMissing { worker: worker.to_string() })
     }
 
-    fn close_polled(&self, namespace: &Namespace, worker: &WorkerId, connection: &Arc<Connection>) {
+    pub(super) fn close_polled(&self, namespace: &Namespace, worker: &WorkerId, connection: &Arc<Connection>) {
         let mut polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (namespace.clone(), worker.clone());
         if polled.get(&key).is_some_and(|known| Arc::ptr_eq(known, connection)) {

@@ -74,6 +74,7 @@ impl Site {
             generation: 0,
             mailbox: Vec::new(),
             cancel_reason: None,
+            task: None,
         };
         let run = NewRun { key: key(of), started, signal: None };
         self.store().start_run(run, None).await.expect("a run is started");

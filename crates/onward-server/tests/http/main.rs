@@ -3,7 +3,9 @@
 
 mod attach;
 mod client;
+mod drive;
 mod guard;
+mod hooks;
 mod keys;
 mod kinds;
 mod limits;
@@ -12,3 +14,4 @@ mod questions;
 mod refusals;
 mod runs;
 mod site;
+mod tasks;

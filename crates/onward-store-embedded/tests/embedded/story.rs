@@ -44,8 +44,17 @@ pub fn json(text: impl Into<String>) -> Payload {
 
 pub fn new_run(id: &str) -> NewRun {
     let (kind, input) = (name("order"), json("{}"));
-    let started =
-        RunStarted { kind, version: None, input, seed: 7, parent: None, generation: 0, mailbox: Vec::new(), cancel_reason: None };
+    let started = RunStarted {
+        kind,
+        version: None,
+        input,
+        seed: 7,
+        parent: None,
+        generation: 0,
+        mailbox: Vec::new(),
+        cancel_reason: None,
+        task: None,
+    };
     NewRun { key: key(id), started, signal: None }
 }
 
@@ -88,7 +97,7 @@ impl Teller {
             7 => block_on(store.expire(100)).map(drop),
             8 => self.commit(store, vec![step_completed(7, large(step)), to_child(&id), to_other(&id)]),
             9 => self.deliver(store),
-            _ => self.commit(store, vec![RunCompleted { output: json("\"done\"") }.into()]),
+            _ => self.commit(store, vec![RunCompleted { output: json("\"done\""), attempts: None }.into()]),
         }
     }
 

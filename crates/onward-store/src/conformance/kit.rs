@@ -70,6 +70,7 @@ pub fn new_run_of(kind: &str, id: &str) -> NewRun {
         generation: 0,
         mailbox: Vec::new(),
         cancel_reason: None,
+        task: None,
     };
     NewRun { key: key(id), started, signal: None }
 }
@@ -130,7 +131,7 @@ pub fn decision(generation: u32, ordinal: u32, decision_id: &str) -> Input {
 }
 
 pub fn completed() -> Event {
-    onward_core::event::RunCompleted { output: json("\"done\"") }.into()
+    onward_core::event::RunCompleted { output: json("\"done\""), attempts: None }.into()
 }
 
 pub fn terminate() -> Input {

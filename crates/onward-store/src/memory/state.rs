@@ -167,8 +167,10 @@ impl State {
         let judged = run.signal.map(|signal| judge(&fresh, *signal, now)).transpose()?;
 
         let signal = judged.as_ref().map(Judged::answer);
-        self.news.push(News::Appended { head: fresh.head().clone(), record: first });
+        let effects = fresh.head().start_effects(&first);
+        self.news.push(News::Appended { head: fresh.head().clone(), record: first.clone() });
         self.runs.insert(key.clone(), fresh);
+        effects.into_iter().for_each(|effect| self.carry_out(&key, effect, &first));
         self.apply_parent_close(&key);
         if let Some(judged) = judged {
             self.take_input(&key, judged);

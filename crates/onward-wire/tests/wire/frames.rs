@@ -85,6 +85,7 @@ fn server_frames() -> Vec<ServerFrame> {
         generation: 0,
         mailbox: Vec::new(),
         cancel_reason: None,
+        task: None,
     };
     let (head, record): (RunHead, Record) = RunHead::start(key(), started, Timestamp(1_000));
     vec![

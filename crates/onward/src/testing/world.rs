@@ -74,6 +74,7 @@ impl World {
             generation: 0,
             mailbox: Vec::new(),
             cancel_reason: None,
+            task: None,
         };
         let (mut head, record) = RunHead::start(key(), started, now);
         head.epoch = Epoch(1);

@@ -7,7 +7,7 @@ mod list;
 mod revoke;
 mod rotate;
 mod shown;
-mod span;
+pub mod span;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Index, Record, RunKey};
+use onward_core::{Epoch, Index, Record, RunKey, WorkerId};
 use onward_runtime::{Inbox, Question, RuntimeError, WorkerProfile};
 use onward_store::{ClaimedRun, StoreError, payloads};
 use onward_wire::worker as wire;
@@ -52,6 +52,8 @@ pub(super) struct State {
     pub held: HashMap<RunKey, Held>,
     pub held_tasks: BTreeMap<(TaskId, u32), Arc<Notify>>,
     pub runs: VecDeque<ClaimedRun>,
+    /// Runs that were asked for by name, and who waits for them.
+    pub driving: HashMap<RunKey, oneshot::Sender<ClaimedRun>>,
     pub tasks: VecDeque<Task>,
     pub questions: VecDeque<Question>,
     /// What was asked for and has not come (Y3).
@@ -119,6 +121,10 @@ impl Shared {
             questions_came: Notify::new(),
             greeted: Notify::new(),
         }
+    }
+
+    pub fn worker(&self) -> &WorkerId {
+        &self.profile.id
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
