@@ -77,6 +77,7 @@ async fn commits(store: Arc<dyn Store>, number: u32, stop: Arc<AtomicBool>, coun
             mailbox: Vec::new(),
             cancel_reason: None,
             task: None,
+            is_external: false,
         };
         let run = NewRun { key: key.clone(), started, signal: None };
         let claimed = store.start_run(run, Some(WorkerId::new("bench")?)).await?.claimed;

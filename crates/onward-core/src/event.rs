@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::codec::{DecodeError, Field, Message, Raw, Reader, put_nested};
+use crate::external::ExternalAppended;
 use crate::schema::{FieldLine, Proto, Schema};
 use crate::task::TaskOptions;
 use crate::{Failure, Hash, Index, Name, Payload, Place, RunId, RunKey, Timestamp, message, numbered};
@@ -86,6 +87,7 @@ events! {
     12 => TerminateRequested / "terminate_requested",
     14 => RunPaused / "run_paused",
     15 => RunResumed / "run_resumed",
+    24 => ExternalAppended / "external_appended",
     32 => StepCompleted / "step_completed",
     33 => StepFailed / "step_failed",
     34 => TaskScheduled / "task_scheduled",
@@ -142,6 +144,7 @@ impl Event {
                 | TerminateRequested(_)
                 | RunPaused(_)
                 | RunResumed(_)
+                | ExternalAppended(_)
         )
     }
 
@@ -207,6 +210,9 @@ message! {
         /// The run is a standalone task: no code of a workflow, but this one task, whose end is the run's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         9 => task: Option<StandaloneTask>,
+        /// An outside engine keeps its log here.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        12 => is_external: bool,
     }
 }
 

@@ -24,6 +24,7 @@ use crate::codec::{DecodeError, Field, Reader};
 use crate::event::{
     CarriedSignal, ChildCompleted, ChildFailed, OnParentClose, ParentLink, RunStarted, SignalReceived, TerminateRequested,
 };
+use crate::external::ExternalHead;
 use crate::log::{CommitHeader, CommitId};
 use crate::task::{Task, TaskId};
 use crate::{Epoch, Event, Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp, message, numbered};
@@ -33,7 +34,7 @@ numbered! {
     pub enum Status {
         /// Has something to do and waits for a worker.
         0 => Pending,
-        /// A worker is at it. Never stored: a pending run whose lease somebody holds.
+        /// A worker is at it: a pending run whose lease somebody holds. Stored only of external runs, whose engines say so.
         1 => Running,
         /// Waits for an input.
         2 => Waiting,
@@ -108,6 +109,8 @@ message! {
         /// The run is a standalone task.
         #[serde(default)]
         15 => is_task: bool,
+        /// Of a run whose log an outside engine keeps here; `None` for every other run.
+        20 => external: Option<ExternalHead>,
     }
 }
 
@@ -258,7 +261,13 @@ pub enum Refusal {
     NotPaused { key: RunKey },
     #[error("run {key} is a standalone task, which only runs to its end or is canceled")]
     IsTask { key: RunKey },
-    #[error("the commit to run {key} is malformed: {why}")]
+    #[error("run {key} belongs to an outside engine, which alone can do that")]
+    External { key: RunKey },
+    #[error("run {key} is not of an outside engine")]
+    NotExternal { key: RunKey },
+    #[error("the log of run {key} goes on at event {next}, not at {expected}")]
+    LogConflict { key: RunKey, expected: Index, next: Index },
+    #[error("what was to be appended to run {key} is malformed: {why}")]
     Malformed { key: RunKey, why: &'static str },
 }
 
@@ -372,7 +381,11 @@ impl RunHead {
             generation: started.generation,
             kind: started.kind.clone(),
             version: started.version.clone(),
-            status: if started.task.is_some() { Status::Waiting } else { Status::Pending }, // R9
+            status: match &started {
+                RunStarted { is_external: true, .. } => Status::Running, // X4
+                RunStarted { task: Some(_), .. } => Status::Waiting,     // R9
+                _ => Status::Pending,
+            },
             next_index: Index(1),
             next_commit: 0,
             last_commit: None,
@@ -383,6 +396,7 @@ impl RunHead {
             ended_at: None,
             paused_at: None,
             is_task: started.task.is_some(),
+            external: started.is_external.then(ExternalHead::default),
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -401,6 +415,10 @@ impl RunHead {
         let Some(Event::RunStarted(started)) = first.events.first() else { return None };
         let (mut head, _) = RunHead::start(key, started.clone(), first.at);
         for record in rest {
+            if head.external.is_some() {
+                head.take_external(record);
+                continue;
+            }
             match record.commit {
                 Some(commit) => {
                     head.status = head.status_after(commit.horizon, &record.events, commit.waits);
@@ -421,6 +439,10 @@ impl RunHead {
     /// Decides about an input. On success the head has moved on.
     pub fn admit_input(&mut self, input: Input, at: Timestamp) -> Result<Admitted, Refusal> {
         let Input { event, generation, epoch, .. } = input;
+        self.check_form(&event)?;
+        if let Event::ExternalAppended(event) = event {
+            return self.admit_external(event, at);
+        }
         if self.status.is_closed() {
             return Err(Refusal::Closed { key: self.key.clone(), status: self.status }); // R4
         }
@@ -511,6 +533,9 @@ impl RunHead {
 
     fn check_commit(&self, commit: &Commit) -> Result<(), Refusal> {
         let key = || self.key.clone();
+        if self.external.is_some() {
+            return Err(Refusal::External { key: key() }); // X3
+        }
         if commit.generation != self.generation || commit.epoch != self.epoch || commit.n != self.next_commit {
             let (epoch, current, n, next) = (commit.epoch, self.epoch, commit.n, self.next_commit);
             return Err(Refusal::Fenced { key: key(), epoch, current, n, next }); // R1
@@ -591,6 +616,7 @@ impl RunHead {
             mailbox: commit.carries.signals.clone(),
             cancel_reason: commit.carries.cancel_reason.clone(),
             task: None,
+            is_external: false,
         };
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }
@@ -668,6 +694,7 @@ impl RunHead {
                     mailbox: Vec::new(),
                     cancel_reason: None,
                     task: None,
+                    is_external: false,
                 };
                 let key = RunKey::new(self.key.namespace.clone(), event.child.clone());
                 effects.push(Effect::Send(Box::new(Delivery::Start(NewRun { key, started, signal: None }))));

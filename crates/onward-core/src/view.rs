@@ -335,6 +335,7 @@ mod tests {
             mailbox,
             cancel_reason: None,
             task: None,
+            is_external: false,
         };
         let (head, first) = RunHead::start(key, started, Timestamp(1_000));
         Script { head, records: vec![first] }

@@ -15,6 +15,7 @@ mod door;
 mod driving;
 mod emits;
 mod error;
+mod external;
 mod held;
 mod housekeeping;
 mod hub;
@@ -25,6 +26,7 @@ mod port;
 mod query;
 mod question;
 mod reading;
+mod replays;
 mod session;
 mod standalone;
 mod supply;
@@ -44,6 +46,7 @@ pub use door::{Changes, Door, DoorFuture, Outcome};
 pub use driving::Delivery;
 pub use emits::Emitted;
 pub use error::RuntimeError;
+pub use external::{AppendExternal, AppendedExternal, ExternalRun};
 pub use housekeeping::{Did, Tick};
 pub use inbox::Inbox;
 pub use kinds::{KindVersion, KindView, Violation};
@@ -114,6 +117,11 @@ impl Runtime {
 
     pub fn options(&self) -> &Options {
         &self.shared.options
+    }
+
+    /// How many logs the workers of this runtime have replayed and found in agreement with their code, since it began.
+    pub fn replays_ok(&self) -> u64 {
+        self.hub().replays.count()
     }
 
     pub(crate) fn hub(&self) -> &Arc<Hub> {

@@ -116,6 +116,7 @@ impl Runtime {
             mailbox: Vec::new(),
             cancel_reason: None,
             task: Some(StandaloneTask { kind, options }),
+            is_external: false,
         };
         Ok(self.store().start_run(NewRun { key, started, signal: None }, None).await?)
     }

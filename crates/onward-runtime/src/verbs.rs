@@ -79,6 +79,7 @@ impl Runtime {
             mailbox: Vec::new(),
             cancel_reason: None,
             task: None,
+            is_external: false,
         };
         Ok(self.begin_run(NewRun { key, started, signal }).await?)
     }

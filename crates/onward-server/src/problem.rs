@@ -5,7 +5,9 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use onward_core::NameError;
+use onward_core::run::Refusal;
 use onward_runtime::{RuntimeError, Violation};
+use onward_store::StoreError;
 use serde::Serialize;
 
 /// A mistake in how something was asked, found before anything was done.
@@ -142,6 +144,9 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "run_is_task"
         | "run_continued"
         | "run_busy"
+        | "run_external"
+        | "run_not_external"
+        | "log_conflict"
         | "signal_lost"
         | "update_unanswered"
         | "lease_lost"
@@ -165,7 +170,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "key_file_unusable"
         | "key_file_not_written"
         | "hook_file_unusable"
-        | "hook_file_not_written" => 500,
+        | "hook_file_not_written"
+        | "tls_files_unusable" => 500,
         "not_ready" | "no_compatible_worker" | "query_unanswered" | "store_stopped" | "store_unavailable" | "store_read_only" => {
             503
         }
@@ -185,6 +191,8 @@ pub struct Problem {
     pub hint: Option<&'static str>,
     /// What is wrong with an input, each with its place.
     pub violations: Vec<Violation>,
+    /// Where the log of an outside engine goes on, when it is not where its engine believed.
+    pub next_index: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -195,6 +203,8 @@ struct Document<'a> {
     detail: &'a str,
     code: &'a str,
     hint: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_index: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     violations: Vec<ViolationDocument<'a>>,
 }
@@ -210,17 +220,17 @@ impl Problem {
     /// A problem with one of the documented codes.
     pub fn new(code: &'static str, detail: String, hint: Option<&'static str>) -> Problem {
         let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Problem { status, code, detail, hint, violations: Vec::new() }
+        Problem { status, code, detail, hint, violations: Vec::new(), next_index: None }
     }
 
     /// The document, also for an event stream.
     pub fn to_json(&self) -> String {
-        let Problem { status, code, ref detail, hint, ref violations } = *self;
+        let Problem { status, code, ref detail, hint, ref violations, next_index } = *self;
         let violations =
             violations.iter().map(|Violation { path, keyword, message }| ViolationDocument { path, keyword, message });
         let title = code.replace('_', " ");
         let (r#type, status) = (format!("urn:onward:error:{code}"), status.as_u16());
-        let document = Document { r#type, title, status, detail, code, hint, violations: violations.collect() };
+        let document = Document { r#type, title, status, detail, code, hint, next_index, violations: violations.collect() };
         serde_json::to_string(&document).expect("texts and numbers are plain data")
     }
 }
@@ -245,6 +255,9 @@ impl From<RuntimeError> for Problem {
         let problem = Problem::new(error.code(), detail, error.hint());
         match error {
             RuntimeError::InputInvalid { violations, .. } => Problem { violations, ..problem },
+            RuntimeError::Store(StoreError::Refused(Refusal::LogConflict { next, .. })) => {
+                Problem { next_index: Some(next.0), ..problem }
+            }
             _ => problem,
         }
     }

@@ -133,7 +133,9 @@ async fn prepare(
 fn refused(route: &Route, id: Option<&str>, refusal: Refusal) -> Problem {
     let (Refusal::Namespace { namespace }, Some(id)) = (&refusal, id) else { return refusal.into() };
     let run = match route.path.split('/').nth(2) {
-        Some("runs" | "drive") => RunId::new(id).map(|id| RunKey::new(namespace.clone(), id)).map_err(RuntimeError::from),
+        Some("runs" | "drive" | "external") => {
+            RunId::new(id).map(|id| RunKey::new(namespace.clone(), id)).map_err(RuntimeError::from)
+        }
         Some("tasks") => {
             let key = RunId::new(id).map(|id| RunKey::new(namespace.clone(), id));
             return key.map_or_else(Problem::from, |key| RuntimeError::TaskNotFound { key }.into());

@@ -12,7 +12,7 @@ mod update;
 
 pub(crate) use act::{ReasonBody, cancel, pause, resume, terminate};
 pub(crate) use delete::delete;
-pub(crate) use events::events;
+pub(crate) use events::{events, last_event_id, wants_stream};
 pub(crate) use list::list;
 pub(crate) use result::result;
 pub(crate) use show::show;

@@ -11,6 +11,7 @@ use crate::guard::Hosts;
 use crate::hooks::Hooks;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
+use crate::tls::Tls;
 use crate::trace::Trace;
 use crate::workers::Sessions;
 
@@ -57,6 +58,8 @@ pub struct Options {
     pub hooks: Option<Arc<Hooks>>,
     pub trace: Trace,
     pub probe: Option<Arc<dyn Probe>>,
+    /// With a certificate, nothing but TLS is spoken.
+    pub tls: Option<Tls>,
 }
 
 impl Default for Options {
@@ -68,6 +71,7 @@ impl Default for Options {
             hooks: None,
             trace: Trace::silent(),
             probe: None,
+            tls: None,
         }
     }
 }

@@ -91,6 +91,7 @@ impl Load {
             mailbox: Vec::new(),
             cancel_reason: None,
             task: None,
+            is_external: false,
         };
         let run = NewRun { key: key.clone(), started, signal: None };
         let held = self.store.start_run(run, Some(WorkerId::new("bench").unwrap())).await.unwrap().claimed.unwrap().head;

@@ -99,6 +99,9 @@ impl StoreError {
                 Refusal::IsTask { .. } => "run_is_task",
                 Refusal::OtherGeneration { .. } => "run_continued",
                 Refusal::Malformed { .. } => "commit_malformed",
+                Refusal::External { .. } => "run_external",
+                Refusal::NotExternal { .. } => "run_not_external",
+                Refusal::LogConflict { .. } => "log_conflict",
             },
             StoreError::SignalLost { .. } => "signal_lost",
             StoreError::WaitNotFound { .. } => "wait_not_found",
@@ -142,6 +145,8 @@ impl StoreError {
                 "POST /v1/tasks/ID/cancel ends it; signals and the like are for workflows"
             }
             StoreError::Refused(Refusal::Paused { .. }) => "`onward run show` says why it is paused",
+            StoreError::Refused(Refusal::External { .. }) => "ask the engine that keeps its log here",
+            StoreError::Refused(Refusal::LogConflict { .. }) => "somebody else appended first: read on from there",
             StoreError::SignalLost { .. } => "the first answer stands; the run was not harmed",
             StoreError::WaitNotFound { .. } => "`onward approval list` shows the open questions",
             StoreError::RunHeld { .. } => "who works on it gets what is sent to it; drive it again when it waits",

@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use crate::args::Global;
 use crate::directory::own_command;
 use crate::output::{Style, escape, print_json, say};
-use crate::serving::{Admission, HooksArgs, KeysArgs, PORT, Place, Serving, TraceArgs, told_to_stop};
+use crate::serving::{HooksArgs, KeysArgs, PORT, Place, Protection, Serving, TraceArgs, told_to_stop};
 
 /// How long a child may take to end after it was asked to.
 const CHILD_PATIENCE: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let trace = args.trace.trace();
     let keys = args.keys.open(&place, &trace)?;
     let hooks = args.hooks.open(&place, &trace)?;
-    let serving = Serving::start(address, place.clone(), Admission { keys, hooks }, trace).await?;
+    let serving = Serving::start(address, place.clone(), Protection { keys, hooks, tls: None }, trace).await?;
     let url = serving.url.clone();
     let told = told_to_stop();
     if global.json {

@@ -11,6 +11,7 @@ use crate::kit::{onward, ran, run, steady};
 /// A server in a process of its own; killed if a test leaves it.
 pub struct Served {
     pub child: Child,
+    pub url: String,
     pub address: String,
 }
 
@@ -32,8 +33,9 @@ pub fn serve(command: &mut Command) -> Served {
         panic!("it did not become ready: {said}");
     }
     let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
-    let address = ready["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
-    Served { child, address }
+    let url = ready["url"].as_str().unwrap().to_owned();
+    let address = url.split_once("://").unwrap().1.to_owned();
+    Served { child, url, address }
 }
 
 pub fn dev(directory: &Path) -> Served {

@@ -8,4 +8,5 @@ mod hooks;
 mod keys;
 mod kit;
 mod mistakes;
+mod tls;
 mod verbs;

@@ -36,6 +36,7 @@ impl Bench {
             mailbox: Vec::new(),
             cancel_reason: None,
             task: None,
+            is_external: false,
         };
         bench.input(started);
         bench
@@ -630,6 +631,7 @@ fn a_cancel_of_the_generation_before_interrupts_the_first_wait() {
         mailbox: Vec::new(),
         cancel_reason: Some(String::new()),
         task: None,
+        is_external: false,
     });
     bench.poll();
     assert!(bench.engine.is_canceled());

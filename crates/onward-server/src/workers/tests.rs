@@ -75,6 +75,7 @@ impl Site {
             mailbox: Vec::new(),
             cancel_reason: None,
             task: None,
+            is_external: false,
         };
         let run = NewRun { key: key(of), started, signal: None };
         self.store().start_run(run, None).await.expect("a run is started");

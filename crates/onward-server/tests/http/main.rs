@@ -4,6 +4,7 @@
 mod attach;
 mod client;
 mod drive;
+mod external;
 mod guard;
 mod hooks;
 mod keys;
@@ -11,7 +12,9 @@ mod kinds;
 mod limits;
 mod operations;
 mod questions;
+mod reflection;
 mod refusals;
 mod runs;
 mod site;
 mod tasks;
+mod tls;

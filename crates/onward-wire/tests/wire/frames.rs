@@ -86,6 +86,7 @@ fn server_frames() -> Vec<ServerFrame> {
         mailbox: Vec::new(),
         cancel_reason: None,
         task: None,
+        is_external: false,
     };
     let (head, record): (RunHead, Record) = RunHead::start(key(), started, Timestamp(1_000));
     vec![

@@ -75,6 +75,7 @@ impl World {
             mailbox: Vec::new(),
             cancel_reason: None,
             task: None,
+            is_external: false,
         };
         let (mut head, record) = RunHead::start(key(), started, now);
         head.epoch = Epoch(1);

@@ -12,6 +12,7 @@ mod namespaces;
 mod parallel;
 mod pausing;
 mod questions;
+mod replays;
 mod requests;
 mod schemas;
 mod signals;

@@ -9,7 +9,6 @@ use onward_server::hooks::{Custom, Encoding, Format, IdAt, Named, NewHook, Point
 
 use super::{HooksArgs, SecretArgs, shown};
 use crate::args::Global;
-use crate::error::Mistake;
 use crate::output::time;
 
 #[derive(Debug, Args)]
@@ -105,7 +104,7 @@ pub fn execute(args: CreateArgs, global: &Global) -> Result<ExitCode> {
         FormatWord::Stripe => Format::stripe(),
         FormatWord::Custom => args.custom.format(),
     };
-    let (secret, target) = (args.secret.read()?, args.target.target()?);
+    let (secret, target) = (args.secret.read()?, args.target.target());
     let given = secret.is_some();
     let wanted = NewHook { name: args.name, namespace: args.namespace, format, target, secret };
     let made = args.hooks.file(global).create(wanted, time::now())?;
@@ -114,12 +113,12 @@ pub fn execute(args: CreateArgs, global: &Global) -> Result<ExitCode> {
 }
 
 impl TargetArgs {
-    fn target(self) -> Result<Target, Mistake> {
+    fn target(self) -> Target {
         let TargetArgs { start, version, signal, signal_at, run_id } = self;
         match (start, signal.map(Named::Name).or(signal_at.map(Named::Pointer)), run_id) {
-            (Some(kind), _, run_id) => Ok(Target::Start { kind, version, run_id }),
-            (None, Some(signal), Some(run_id)) => Ok(Target::Signal { run_id, signal }),
-            _ => Err(Mistake::usage("usage", "a hook starts or signals", "`--start KIND`, or `--signal NAME --run-id POINTER`")),
+            (Some(kind), _, run_id) => Target::Start { kind, version, run_id },
+            (None, Some(signal), Some(run_id)) => Target::Signal { run_id, signal },
+            _ => unreachable!("the grammar asks for a start, or for a signal and its run"),
         }
     }
 }
