@@ -120,6 +120,7 @@ fn exit_code(code: &str) -> u8 {
         | "run_busy"
         | "task_not_quarantined"
         | "signal_lost"
+        | "id_taken"
         | "key_ended"
         | "hook_exists"
         | "directory_locked" => CONFLICT,

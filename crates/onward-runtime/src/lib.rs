@@ -46,7 +46,7 @@ pub use door::{Changes, Door, DoorFuture, Outcome};
 pub use driving::Delivery;
 pub use emits::Emitted;
 pub use error::RuntimeError;
-pub use external::{AppendExternal, AppendedExternal, ExternalRun};
+pub use external::{AppendExternal, AppendedExternal, ExternalPlace, ExternalRun};
 pub use housekeeping::{Did, Tick};
 pub use inbox::Inbox;
 pub use kinds::{KindVersion, KindView, Violation};

@@ -83,6 +83,7 @@ mod tests {
             generation: 0,
             mailbox: Vec::new(),
             cancel_reason: None,
+            task: None,
             is_external: false,
         };
         let (head, _) = RunHead::start(key, started, Timestamp(0));

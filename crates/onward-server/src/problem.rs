@@ -148,6 +148,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "run_not_external"
         | "log_conflict"
         | "signal_lost"
+        | "id_taken"
         | "update_unanswered"
         | "lease_lost"
         | "hello_overtaken"

@@ -284,6 +284,10 @@ impl Store for EmbeddedStore {
         self.readers.read(move |db| kinds::list(db, &namespace))
     }
 
+    fn payload_bytes_max(&self) -> usize {
+        self.payload_bytes_max
+    }
+
     fn subscribe(&self, listener: Arc<dyn Listener>) {
         self.shared.subscribe(listener);
     }

@@ -138,6 +138,11 @@ pub trait Store: Send + Sync {
     /// The kinds of one namespace that have schemas: workflows, then tasks, by name and version; the one without a version first.
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>>;
 
+    /// The largest payload that is taken. Whoever makes payloads can say so before the store refuses them.
+    fn payload_bytes_max(&self) -> usize {
+        PAYLOAD_BYTES_MAX
+    }
+
     /// Asks to be told of every change, after it is durable. Hints only: a lost one costs time, never correctness.
     fn subscribe(&self, listener: Arc<dyn Listener>);
 }

@@ -26,7 +26,10 @@ use crate::registry::{Latest, Registry, erase_task, erase_workflow};
 use crate::remote::{Channel, RemoteDoor, RemoteLink, Trust};
 use crate::task::TaskCtx;
 use crate::worker::{ReplayCheck, Worker, WorkerOptions, random_u64};
-use crate::{Error, Onward, Result, Task, Workflow};
+use crate::{Error, Onward, RegisterError, Result, Task, Workflow};
+
+/// The shortest lease: below, a worker that is alive loses its runs between two heartbeats.
+const LEASE_MIN: Duration = Duration::from_millis(100);
 
 enum Place {
     Directory(PathBuf),
@@ -243,8 +246,11 @@ impl Builder {
         self
     }
 
-    /// How long this process may be silent before its runs and tasks go to others; 30 seconds otherwise.
+    /// How long this process may be silent before its runs and tasks go to others; 30 seconds otherwise, 100 milliseconds at least.
     pub fn lease(mut self, span: Duration) -> Builder {
+        if span < LEASE_MIN {
+            self.registry.wrong(RegisterError::LeaseTooShort { lease: span, min: LEASE_MIN });
+        }
         self.options.lease = span;
         self
     }
@@ -328,15 +334,15 @@ impl Builder {
                 let (kinds, task_schemas) = if self.on_demand { Default::default() } else { self.registry.offers() };
                 let link = Arc::new(RemoteLink::connect(own, profile, kinds, task_schemas, self.on_demand));
                 link.welcomed().await.map_err(|error| unreachable(&url, error))?;
-                let (worker, loops) = start_worker(link, self.registry, self.worker, self.on_demand)?;
+                let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, self.on_demand)?;
                 return Ok(Onward::remote(Arc::new(RemoteDoor::new(channel)), self.namespace, worker, loops));
             }
         };
-        let runtime = Runtime::new(store, self.clock, self.options);
+        let runtime = Runtime::new(store, self.clock.clone(), self.options);
         runtime.register_kinds(&self.namespace, self.registry.kind_schemas()).await?;
         let background = runtime.spawn();
         let link = Arc::new(runtime.join_worker(profile));
-        let (worker, loops) = start_worker(link, self.registry, self.worker, self.on_demand)?;
+        let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, self.on_demand)?;
         Ok(Onward::new(runtime, self.namespace, worker, background, loops, opened))
     }
 }
@@ -354,10 +360,18 @@ fn unreachable(url: &str, error: onward_runtime::RuntimeError) -> Error {
 
 type Started = (Arc<Worker>, Vec<tokio::task::JoinHandle<()>>);
 
-fn start_worker(link: Arc<dyn Link>, registry: Registry, options: WorkerOptions, on_demand: bool) -> Result<Started, Error> {
+fn start_worker(
+    link: Arc<dyn Link>,
+    registry: Registry,
+    options: WorkerOptions,
+    clock: Arc<dyn Clock>,
+    on_demand: bool,
+) -> Result<Started, Error> {
     let emits = link.clone();
     let shared = Shared {
         deps: Arc::new(registry.deps.clone()),
+        payload_bytes_max: link.payload_bytes_max(),
+        clock: Some(clock),
         runtime: Some(tokio::runtime::Handle::current()),
         script: None,
         emitter: Some(Arc::new(move |key, emitted| emits.emit(key, emitted))),

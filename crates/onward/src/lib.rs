@@ -18,6 +18,7 @@ mod registry;
 #[cfg(feature = "remote")]
 mod remote;
 mod replay;
+mod stall;
 pub mod task;
 pub mod testing;
 mod wake;

@@ -115,7 +115,7 @@ fn ages(line: &str) -> String {
 /// A workflow that waits in every way.
 async fn order(ctx: Ctx, item: String) -> Result<String> {
     ctx.step("charge", async || Ok::<_, Failure>(42)).await?;
-    ctx.state().set("stage", &"charged");
+    ctx.state().set("stage", &"charged")?;
     let paid: u64 = ctx.signal("payment").recv().await?;
     let ship = ctx.approval("ship", format!("Ship {item}?")).deciders(["ada", "bob"]).await?;
     if ship.approved { Ok(format!("{item} shipped for {paid}")) } else { Err(Failure::fatal("rejected").with_code("rejected")) }

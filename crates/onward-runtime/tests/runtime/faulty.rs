@@ -190,6 +190,10 @@ impl Store for FaultyStore {
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
         self.through("list_kinds", self.memory.list_kinds(namespace))
     }
+    fn payload_bytes_max(&self) -> usize {
+        self.memory.payload_bytes_max()
+    }
+
     fn subscribe(&self, listener: Arc<dyn Listener>) {
         self.memory.subscribe(Arc::new(Ear { deaf: self.deaf.clone(), listener }));
     }

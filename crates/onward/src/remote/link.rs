@@ -18,6 +18,7 @@ mod taken;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use onward_core::event::RunPaused;
@@ -213,6 +214,10 @@ impl Link for RemoteLink {
                 over.notified().await;
             }
         })
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        self.shared.payload_bytes_max.load(Ordering::Relaxed)
     }
 
     fn emit(&self, key: &RunKey, emitted: Emitted) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use onward_core::engine::{Draft, Fault};
 use onward_core::event::{RunStarted, SignalReceived};
-use onward_core::run::{Admitted, CommitRefusal, END_REFUSALS_MAX, Effect, Input, Refusal, Wait};
+use onward_core::run::{Admitted, Again, CommitRefusal, END_REFUSALS_MAX, Effect, Input, Refusal, Wait};
 use onward_core::task::Task;
 use onward_core::{CommitId, Epoch, Event, Log, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp};
 use serde::Serialize;
@@ -45,8 +45,8 @@ pub struct World {
     found: Option<Fault>,
 }
 
-/// The name under which a test's workflow runs.
-pub(crate) fn key() -> RunKey {
+/// The run that a test's workflow is, unless the test names another.
+pub(super) fn default_key() -> RunKey {
     RunKey::new(Namespace::default(), RunId::new("test").expect("a constant name"))
 }
 
@@ -60,10 +60,10 @@ impl World {
         Fut: Future<Output = crate::Result<O>> + Send + 'static,
     {
         let input = Payload::json(input).expect("a test's input can be written as JSON");
-        World::with_handler(erase_workflow(workflow), input, Shared::default(), 7)
+        World::with_handler(default_key(), erase_workflow(workflow), input, Shared::default(), 7)
     }
 
-    pub(crate) fn with_handler(handler: Handler, input: Payload, shared: Shared, seed: u64) -> World {
+    pub(super) fn with_handler(key: RunKey, handler: Handler, input: Payload, shared: Shared, seed: u64) -> World {
         let now = Timestamp(1_700_000_000_000);
         let started = RunStarted {
             kind: Name::new("test").expect("a constant name"),
@@ -77,7 +77,7 @@ impl World {
             task: None,
             is_external: false,
         };
-        let (mut head, record) = RunHead::start(key(), started, now);
+        let (mut head, record) = RunHead::start(key, started, now);
         head.epoch = Epoch(1);
         let mut log = Log::default();
         log.push(record).expect("a log begins with its start");
@@ -178,8 +178,9 @@ impl World {
 
     pub(crate) fn append(&mut self, mut input: Input) -> Result<onward_core::Index, Refusal> {
         if let Some(once) = &input.once
-            && let Some((_, index)) = self.once.get(&once.key)
+            && let Some((token, index)) = self.once.get(&once.key)
         {
+            assert_eq!(once.again(token), Again::Repeated, "{} comes to the run twice, and not the same", once.describe());
             return Ok(*index);
         }
         let once = input.once.take();
@@ -205,7 +206,7 @@ impl World {
         }
         let mut code = match self.code.take() {
             Some(code) => code,
-            None => Code::new(key(), self.handler.clone(), &self.shared),
+            None => Code::new(self.head.key.clone(), self.handler.clone(), &self.shared),
         };
         let fed = self.log.records().partition_point(|record| record.index < code.next_feed());
         for record in &self.log.records()[fed..] {
@@ -223,7 +224,7 @@ impl World {
     pub fn commit(&mut self, draft: Draft) -> bool {
         let commit_id = CommitId(self.next_id);
         self.next_id += 1;
-        let mut commit = draft.into_commit(key(), self.head.generation, self.head.epoch, commit_id);
+        let mut commit = draft.into_commit(self.head.key.clone(), self.head.generation, self.head.epoch, commit_id);
         commit.end_over_unread = self.refusals >= END_REFUSALS_MAX;
         let header = commit.header();
         match self.head.admit_commit(commit, self.now) {
@@ -368,8 +369,12 @@ impl World {
 
     /// The next timer that is due, if the run is not paused.
     pub fn next_timer(&self) -> Option<(Place, Timestamp)> {
-        let timers = self.timers.iter().filter(|_| !self.frozen);
-        timers.min_by_key(|(place, due)| (**due, (*place).clone())).map(|(place, due)| (place.clone(), *due))
+        self.due_timers().min_by_key(|(place, due)| (*due, (*place).clone())).map(|(place, due)| (place.clone(), due))
+    }
+
+    /// The timers that run, each with its time; none while the run is paused.
+    pub(super) fn due_timers(&self) -> impl Iterator<Item = (&Place, Timestamp)> {
+        self.timers.iter().filter(|_| !self.frozen).map(|(place, due)| (place, *due))
     }
 
     /// Fires the timer at `place`, moving the clock to its time.
@@ -382,7 +387,7 @@ impl World {
 
     /// Replays a whole log in a fresh engine and insists on every byte.
     fn shadow_replay(&mut self, log: &Log) {
-        let code = replay_log(&key(), &self.handler, log.records(), &self.shared, true);
+        let code = replay_log(&self.head.key, &self.handler, log.records(), &self.shared, true);
         self.shadow_replays += 1;
         match code {
             Ok(_) => {}
