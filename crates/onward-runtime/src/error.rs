@@ -39,6 +39,9 @@ pub enum RuntimeError {
     KindReserved { kind: Name },
     #[error("nobody answered the query `{name}` of run {key}")]
     Unanswered { key: RunKey, name: Name },
+    /// Only a codec on the caller's side says this.
+    #[error("a payload cannot be encoded or decoded: {why}")]
+    PayloadUnreadable { why: String },
 }
 
 impl RuntimeError {
@@ -59,6 +62,7 @@ impl RuntimeError {
             RuntimeError::TaskNotFound { .. } => "task_not_found",
             RuntimeError::KindReserved { .. } => "kind_reserved",
             RuntimeError::Unanswered { .. } => "query_unanswered",
+            RuntimeError::PayloadUnreadable { .. } => "payload_unreadable",
         }
     }
 
@@ -86,6 +90,7 @@ impl RuntimeError {
             RuntimeError::SchemaInvalid { .. } => "docs/guide/schemas.md says which schemas are taken",
             RuntimeError::TaskNotFound { .. } => "a task of a workflow is seen in its run",
             RuntimeError::KindReserved { .. } => "POST /v1/tasks starts them; kinds of workflows do not begin with `task:`",
+            RuntimeError::PayloadUnreadable { .. } => "keys that sealed something have to stay until nobody reads it any more",
             RuntimeError::Unanswered { .. } => "ask again: its worker left while it was asked",
         })
     }

@@ -7,10 +7,7 @@ use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey, Status};
 use onward_store::StoreError;
 
 use crate::external::refuse_external;
-use crate::{Runtime, RuntimeError};
-
-/// How many records are read at a time.
-const PAGE: usize = 1_000;
+use crate::{Door, Runtime, RuntimeError};
 
 /// Why a run that has something to do is not being worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,16 +47,7 @@ impl Runtime {
 
     /// The run's current generation as its log tells it.
     pub async fn read_run(&self, key: &RunKey) -> Result<RunView, RuntimeError> {
-        loop {
-            let head = self.read_head(key).await?;
-            let records = self.read_records(&head).await?;
-            let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
-            let same = records.first().is_some_and(|record| record.at == head.created_at);
-            if covered && same {
-                return Ok(RunView::fold(head, &records));
-            }
-            // The run was deleted and started anew while it was read: begin again.
-        }
+        Door::read_run(self, key.clone()).await
     }
 
     /// What the store knows of the run without reading its log.
@@ -89,21 +77,5 @@ impl Runtime {
         let last = Index(head.next_index.0 - 1);
         let records = self.store().read_log(key.clone(), Some(head.generation), last, 1).await?;
         Ok(records.last().and_then(outcome))
-    }
-
-    /// The log of one generation, at least up to where its head says it ends.
-    async fn read_records(&self, head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
-        let mut records: Vec<Record> = Vec::new();
-        loop {
-            let from = records.last().map_or(Index(0), Record::next_index);
-            if from >= head.next_index {
-                return Ok(records);
-            }
-            let page = self.store().read_log(head.key.clone(), Some(head.generation), from, PAGE).await?;
-            if page.is_empty() {
-                return Ok(records);
-            }
-            records.extend(page);
-        }
     }
 }

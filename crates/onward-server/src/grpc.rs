@@ -5,6 +5,7 @@
 
 mod calls;
 mod drive;
+mod ends;
 mod health;
 pub(crate) mod problem;
 mod public;
@@ -19,7 +20,7 @@ use axum::extract::Request as HttpRequest;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, post};
 use onward_wire::api;
-use onward_wire::grpc::{CONNECT, LISTEN, Wire};
+use onward_wire::grpc::{AWAIT_ENDS, CONNECT, LISTEN, Wire};
 use tonic::{Request, Status};
 
 use crate::Server;
@@ -83,10 +84,17 @@ pub static METHODS: &[Method] = &[
     unary!(DriveRun, Work, drive::drive_run),
     unary!(DecideApproval, Approve, decide_approval),
     unary!(ResolvePromise, Signal, resolve_promise),
+    unary!(ListWorkers, Read, list_workers),
+    unary!(ListQuarantined, Read, list_quarantined),
     Method {
         path: LISTEN,
         scope: Scope::Read,
         serve: |server, scope| post(move |request: HttpRequest| stream::listen(server.clone(), scope, request)),
+    },
+    Method {
+        path: AWAIT_ENDS,
+        scope: Scope::Read,
+        serve: |server, scope| post(move |request: HttpRequest| ends::await_ends(server.clone(), scope, request)),
     },
     Method {
         path: CONNECT,

@@ -128,8 +128,13 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "kind_reserved"
         | "server_url_invalid"
         | "store_unsupported"
+        | "config_invalid"
+        | "log_unreadable"
+        | "usage"
         | "key_invalid"
         | "hook_secret_invalid"
+        | "only_checked"
+        | "check_failed"
         | "listen_refused" => 400,
         "unauthenticated" | "hook_refused" => 401,
         "host_refused" | "origin_refused" | "not_a_decider" | "not_allowed" => 403,
@@ -172,10 +177,15 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "key_file_not_written"
         | "hook_file_unusable"
         | "hook_file_not_written"
+        | "payload_unreadable"
         | "tls_files_unusable" => 500,
-        "not_ready" | "no_compatible_worker" | "query_unanswered" | "store_stopped" | "store_unavailable" | "store_read_only" => {
-            503
-        }
+        "not_ready"
+        | "no_compatible_worker"
+        | "query_unanswered"
+        | "store_stopped"
+        | "store_unavailable"
+        | "server_unreachable"
+        | "store_read_only" => 503,
         "wait_timed_out" => 504,
         "disk_full" => 507,
         _ => return None,
@@ -226,14 +236,21 @@ impl Problem {
 
     /// The document, also for an event stream.
     pub fn to_json(&self) -> String {
-        let Problem { status, code, ref detail, hint, ref violations, next_index } = *self;
-        let violations =
-            violations.iter().map(|Violation { path, keyword, message }| ViolationDocument { path, keyword, message });
-        let title = code.replace('_', " ");
-        let (r#type, status) = (format!("urn:onward:error:{code}"), status.as_u16());
-        let document = Document { r#type, title, status, detail, code, hint, next_index, violations: violations.collect() };
-        serde_json::to_string(&document).expect("texts and numbers are plain data")
+        document(self.code, &self.detail, self.hint, self.next_index, &self.violations)
     }
+}
+
+/// The document of a problem with any code, for doors that speak of errors in the same way.
+pub fn to_json(code: &str, detail: &str, hint: Option<&str>) -> String {
+    document(code, detail, hint, None, &[])
+}
+
+fn document(code: &str, detail: &str, hint: Option<&str>, next_index: Option<u64>, violations: &[Violation]) -> String {
+    let violations = violations.iter().map(|Violation { path, keyword, message }| ViolationDocument { path, keyword, message });
+    let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR).as_u16();
+    let (r#type, title) = (format!("urn:onward:error:{code}"), code.replace('_', " "));
+    let document = Document { r#type, title, status, detail, code, hint, next_index, violations: violations.collect() };
+    serde_json::to_string(&document).expect("texts and numbers are plain data")
 }
 
 impl From<RequestError> for Problem {

@@ -1,9 +1,10 @@
 //! What callers ask about runs, one message per verb.
 
 use onward_core::run::Wait;
-use onward_core::task::TaskOptions;
+use onward_core::task::{Task, TaskOptions};
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey, Status, Timestamp, WorkerId, message};
 
+use crate::Problem;
 use crate::grpc::service;
 
 service! {
@@ -20,7 +21,7 @@ service! {
         WhyPending: RunRequest => WhyPendingReply,
         ListDeleted: DeletedRequest => DeletedReply,
         ReadLog: LogRequest => LogReply,
-        /// Waits until a run has grown or ended, or the time is over.
+        /// Waits until a run has grown or ended, or the time is over. Whoever waits for the ends of many uses AwaitEnds.
         WatchRun: WatchRequest => WatchReply,
         ListRuns: ListRequest => ListReply,
         SignalRun: SignalRequest => AppendReply,
@@ -39,6 +40,10 @@ service! {
         DriveRun: DriveRequest => DriveReply,
         DecideApproval: DecideRequest => AppendReply,
         ResolvePromise: ResolveRequest => AppendReply,
+        /// The workers of a namespace.
+        ListWorkers: NamespaceRequest => WorkersReply,
+        /// Tasks that worker after worker vanished over.
+        ListQuarantined: WaitsRequest => TasksReply,
     }
 }
 
@@ -179,8 +184,6 @@ message! {
         /// What the caller knows already: anything past it is news.
         2 => generation: u32,
         3 => next_index: Index,
-        /// Only the end is of interest.
-        4 => for_end: bool,
         /// How long to wait for news.
         5 => wait_ms: u64,
     }
@@ -193,6 +196,31 @@ message! {
         3 => status: Status,
         /// Present once the run is closed.
         4 => outcome: Option<Result<Payload, Failure>>,
+    }
+}
+
+message! {
+    /// Whose ends the caller of AwaitEnds awaits from now on, and whose no more. A run may be named again.
+    #[derive(Default)]
+    pub struct AwaitFrame {
+        1 => runs: Vec<RunKey>,
+        2 => forget: Vec<RunKey>,
+    }
+}
+
+message! {
+    pub struct EndsFrame {
+        1 => ends: Vec<End>,
+    }
+}
+
+message! {
+    /// How one awaited run ended, or why that cannot be said. It is awaited no more.
+    pub struct End {
+        1 => run: RunKey,
+        /// Absent where there is a problem.
+        2 => outcome: Option<Result<Payload, Failure>>,
+        3 => problem: Option<Problem>,
     }
 }
 
@@ -316,5 +344,48 @@ message! {
         3 => result: Result<Payload, Failure>,
         /// The same id again is the same answer; another one has lost.
         4 => resolution_id: String,
+    }
+}
+
+message! {
+    pub struct NamespaceRequest {
+        1 => namespace: Namespace,
+    }
+}
+
+message! {
+    pub struct WorkersReply {
+        1 => workers: Vec<WorkerLine>,
+    }
+}
+
+message! {
+    /// A worker as others see it.
+    pub struct WorkerLine {
+        1 => id: WorkerId,
+        2 => kinds: Vec<KnownKind>,
+        3 => task_kinds: Vec<Name>,
+        /// The queues it works on besides the default one.
+        4 => queues: Vec<Name>,
+        /// It works on the default queue too.
+        5 => default_queue: bool,
+        6 => runs: u64,
+        7 => runs_max: u64,
+        /// Absent for a worker in the server's own process.
+        8 => heard_at: Option<Timestamp>,
+    }
+}
+
+message! {
+    /// A workflow and a version that a worker has code for.
+    pub struct KnownKind {
+        1 => kind: Name,
+        2 => version: Option<Name>,
+    }
+}
+
+message! {
+    pub struct TasksReply {
+        1 => tasks: Vec<Task>,
     }
 }

@@ -10,20 +10,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::{BoxError, Name, Namespace, WorkerId};
-use onward_runtime::{Link, Options, Runtime, WorkerProfile};
+use onward_runtime::{Door, Link, Options, Runtime, WorkerProfile};
 use onward_store::MemoryStore;
 use onward_store::{Clock, Store, SystemClock};
 use onward_store_embedded::EmbeddedStore;
-#[cfg(feature = "remote")]
-use onward_wire::ApiKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::check;
 use crate::code::Shared;
+use crate::codec::door::CodedDoor;
+use crate::codec::link::CodedLink;
+use crate::codec::{Border, Codec};
 use crate::ctx::Ctx;
 use crate::registry::{Latest, Registry, erase_task, erase_workflow};
 #[cfg(feature = "remote")]
-use crate::remote::{Channel, RemoteDoor, RemoteLink, Trust};
+use crate::remote::{Channel, RemoteDoor, RemoteLink, Trust, parse_key};
 use crate::task::TaskCtx;
 use crate::worker::{ReplayCheck, Worker, WorkerOptions, random_u64};
 use crate::{Error, Onward, RegisterError, Result, Task, Workflow};
@@ -52,6 +54,7 @@ pub struct Builder {
     queues: Vec<Option<Name>>,
     /// Works on runs only when told to.
     on_demand: bool,
+    codec: Option<Border>,
     /// The text of the key, checked by [`Builder::start`].
     #[cfg(feature = "remote")]
     key: Option<String>,
@@ -103,6 +106,7 @@ impl Builder {
             runs_max: 10_000,
             queues: vec![None],
             on_demand: false,
+            codec: None,
             #[cfg(feature = "remote")]
             key: None,
             #[cfg(feature = "remote")]
@@ -225,6 +229,13 @@ impl Builder {
         self.task(name.name(), task)
     }
 
+    /// Has every payload pass `codec` on its way out of this process and back: inputs, results, signals, state, failures. What keeps
+    /// the runs sees what the codec makes of them. All processes that work on the runs, or want to read them, need the same codec.
+    pub fn codec(mut self, codec: impl Codec + 'static) -> Builder {
+        self.codec = Some(Border::new(Arc::new(codec)));
+        self
+    }
+
     /// Shares something with all workflows and tasks: `ctx.dep::<T>()`.
     pub fn dep<T: Any + Send + Sync>(mut self, dep: T) -> Builder {
         self.registry.dep(dep);
@@ -306,6 +317,9 @@ impl Builder {
         if let Some(mistake) = self.registry.mistake {
             return Err(mistake.into());
         }
+        if let Some(folder) = check::folder() {
+            return Err(Error::OnlyChecked { runs: check::check(&folder, &self.registry, self.codec.as_ref())? });
+        }
         // Runs that rest in memory must leave seats to those that have something to do.
         self.worker.cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);
         let profile = WorkerProfile {
@@ -326,35 +340,32 @@ impl Builder {
             #[cfg(feature = "remote")]
             Place::Server(url) => {
                 let key = self.key.or_else(|| std::env::var("ONWARD_KEY").ok().filter(|key| !key.is_empty()));
-                let key = key.map(|text| ApiKey::parse(text.trim())).transpose();
-                let key = key.map_err(|error| Error::KeyInvalid { why: error.to_string() })?;
+                let key = parse_key(key.as_deref())?;
                 let channel = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
                 // A connection of its own: calls that wait for a run's end must not keep the worker from coming back.
                 let own = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
                 let (kinds, task_schemas) = if self.on_demand { Default::default() } else { self.registry.offers() };
                 let link = Arc::new(RemoteLink::connect(own, profile, kinds, task_schemas, self.on_demand));
-                link.welcomed().await.map_err(|error| unreachable(&url, error))?;
+                link.welcomed(&url).await?;
+                let (door, link) = behind(self.codec, Arc::new(RemoteDoor::new(channel)), link);
                 let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, self.on_demand)?;
-                return Ok(Onward::remote(Arc::new(RemoteDoor::new(channel)), self.namespace, worker, loops));
+                return Ok(Onward::remote(door, self.namespace, worker, loops));
             }
         };
         let runtime = Runtime::new(store, self.clock.clone(), self.options);
         runtime.register_kinds(&self.namespace, self.registry.kind_schemas()).await?;
         let background = runtime.spawn();
-        let link = Arc::new(runtime.join_worker(profile));
+        let (door, link) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
         let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, self.on_demand)?;
-        Ok(Onward::new(runtime, self.namespace, worker, background, loops, opened))
+        Ok(Onward::new(door, runtime, self.namespace, worker, background, loops, opened))
     }
 }
 
-/// Says which server it was.
-#[cfg(feature = "remote")]
-fn unreachable(url: &str, error: onward_runtime::RuntimeError) -> Error {
-    match error {
-        onward_runtime::RuntimeError::Store(onward_store::StoreError::Unavailable { why }) => {
-            onward_store::StoreError::Unavailable { why: format!("no server at {url}: {why}") }.into()
-        }
-        refused => refused.into(),
+/// Both ways out, behind the codec if there is one.
+fn behind(codec: Option<Border>, door: Arc<dyn Door>, link: Arc<dyn Link>) -> (Arc<dyn Door>, Arc<dyn Link>) {
+    match codec {
+        None => (door, link),
+        Some(border) => (Arc::new(CodedDoor::new(door, border.clone())), Arc::new(CodedLink::new(link, border))),
     }
 }
 

@@ -28,6 +28,10 @@ pub enum Error {
     ServerUrl { url: String, why: String },
     #[error("the key is not usable: {why}")]
     KeyInvalid { why: String },
+    #[error("the code was checked against {runs} recorded runs; that is all that was asked for")]
+    OnlyChecked { runs: u64 },
+    #[error("recorded runs could not be held against the code: {why}")]
+    CheckFailed { why: String },
     #[error("the worker's threads could not be started")]
     Threads(#[source] std::io::Error),
 }
@@ -45,6 +49,8 @@ impl Error {
             Error::Convert { .. } => "value_invalid",
             Error::ServerUrl { .. } => "server_url_invalid",
             Error::KeyInvalid { .. } => "key_invalid",
+            Error::OnlyChecked { .. } => "only_checked",
+            Error::CheckFailed { .. } => "check_failed",
             Error::Threads(_) => "worker_not_started",
         }
     }
@@ -58,6 +64,7 @@ impl Error {
                 "register it on the builder with `.register(&NAME, function)` or `.workflow(\"name\", function)`"
             }
             Error::UnknownQuery { .. } => "the workflow offers it with `ctx.query(name, ..)` once it has come that far",
+            Error::OnlyChecked { .. } | Error::CheckFailed { .. } => "unset `ONWARD_CHECK` to let the program work",
             Error::RunFailed { .. } => {
                 "`onward run events` shows what led to it; `error.failure()` has its code, causes and details"
             }

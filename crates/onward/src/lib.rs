@@ -6,8 +6,10 @@
 
 mod builder;
 mod cell;
+pub mod check;
 mod client;
 mod code;
+pub mod codec;
 pub mod combine;
 pub mod ctx;
 mod error;
@@ -26,6 +28,8 @@ mod worker;
 
 pub use builder::Builder;
 pub use client::{Attached, Bring, Driven, Onward, RunHandle, Start, StartTask, TaskHandle};
+#[cfg(feature = "encryption")]
+pub use codec::{Encryption, EncryptionKey};
 pub use combine::{join_all, join_all_settled, race};
 pub use ctx::Ctx;
 pub use error::{Error, RegisterError};
@@ -38,6 +42,8 @@ pub use onward_core::view::RunView;
 pub use onward_core::{Failure, Index, Log, Payload, Record, Status, Timestamp};
 pub use onward_runtime::{CallId, Decide, Emitted, TaskView, TaskWord, WhyPending};
 pub use onward_store::{Appended, DeletedRun, RunQuery};
+#[cfg(feature = "remote")]
+pub use remote::{HttpAnswer, HttpDoor, connect_door, connect_http};
 pub use task::TaskCtx;
 pub use worker::ReplayCheck;
 

@@ -32,6 +32,7 @@ use onward_wire::worker::{Said, WorkerFrame};
 use tokio::task::JoinHandle;
 
 use super::Channel;
+use super::problem::unreachable;
 use shared::{Greeting, Shared, To};
 
 /// How long the first connection may take before whoever starts the worker is told; it goes on being tried.
@@ -66,7 +67,7 @@ impl RemoteLink {
     }
 
     /// Waits until the server has welcomed the worker for the first time, or says why it does not.
-    pub async fn welcomed(&self) -> Result<(), RuntimeError> {
+    pub async fn welcomed(&self, url: &str) -> Result<(), RuntimeError> {
         if self.connection.is_none() {
             return Ok(());
         }
@@ -79,8 +80,8 @@ impl RemoteLink {
         let mut state = self.shared.lock();
         match std::mem::replace(&mut state.greeting, Greeting::Welcomed) {
             Greeting::Awaited => {
-                let why = state.trouble.take().unwrap_or_else(|| "it does not answer".to_owned());
-                Err(StoreError::Unavailable { why }.into())
+                let why = state.trouble.take();
+                Err(unreachable(why.unwrap_or_else(|| format!("no server answers at {url}"))))
             }
             Greeting::Welcomed => Ok(()),
             Greeting::Refused(error) => Err(error),

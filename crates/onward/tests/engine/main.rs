@@ -16,6 +16,7 @@ mod questions;
 mod replays;
 mod requests;
 mod schemas;
+mod sealing;
 mod signals;
 mod site;
 mod stalls;

@@ -9,8 +9,8 @@ use onward_core::Name;
 
 use super::{HooksArgs, SecretArgs, shown};
 use crate::args::Global;
-use crate::commands::key::span;
 use crate::output::{say, time};
+use crate::span;
 
 #[derive(Debug, Args)]
 pub struct RotateArgs {
