@@ -16,6 +16,7 @@ pub mod hash;
 pub mod id;
 mod kind;
 pub mod log;
+pub mod open;
 pub mod payload;
 pub mod random;
 pub mod run;

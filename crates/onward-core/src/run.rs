@@ -12,7 +12,8 @@
 //! - R5 (CE12): a run does not end over unread inputs unless the worker says it knows of them; it never continues as new over them,
 //!   because what its worker has not seen could not go along.
 //! - R6 (CE15): inputs are taken whatever the worker is doing.
-//! - R7: of a run that is paused, results of steps are taken and nothing else: what has happened is recorded, nothing new begins.
+//! - R7: of a run that is paused, results of steps are taken and nothing else: what has happened is recorded, nothing new begins, no
+//!   attempt of a task either (K4).
 //! - R8 (L7): what a worker says as the holder of a run is taken only with the current epoch, as a commit is.
 //! - R9: a run that is a standalone task waits for it and takes nothing but its end, a cancellation and a termination, each of which
 //!   closes it in the same write.
@@ -293,9 +294,12 @@ pub enum Effect {
     },
     /// To be handed to another run by an at-least-once courier; the receiver takes it once.
     Send(Box<Delivery>),
-    /// The run is paused: its timers keep their remaining time.
-    FreezeTimers,
-    ThawTimers {
+    /// The run is paused since `at`: its timers and tasks keep their remaining time, and no attempt of a task begins (K4).
+    Freeze {
+        at: Timestamp,
+    },
+    /// It goes on after it was paused for `shift`.
+    Thaw {
         shift: Duration,
     },
     /// Every timer, task and wait of the run goes, and each open child gets what its `on_parent_close` says.
@@ -414,26 +418,33 @@ impl RunHead {
         let (first, rest) = records.split_first()?;
         let Some(Event::RunStarted(started)) = first.events.first() else { return None };
         let (mut head, _) = RunHead::start(key, started.clone(), first.at);
-        for record in rest {
-            if head.external.is_some() {
-                head.take_external(record);
-                continue;
-            }
-            match record.commit {
-                Some(commit) => {
-                    head.status = head.status_after(commit.horizon, &record.events, commit.waits);
-                    head.next_commit = commit.n + 1;
-                    head.last_commit = Some(LastCommit::new(&commit, record.index, record.at));
-                }
-                None => head.take_input_status(&record.events[0], record.at),
-            }
-            head.next_index = record.next_index();
-            head.updated_at = record.at;
-            if head.status.is_closed() {
-                head.ended_at = Some(record.at);
-            }
-        }
+        rest.iter().for_each(|record| head.follow(record));
         Some(head)
+    }
+
+    /// Takes in a record that was admitted before.
+    pub(crate) fn follow(&mut self, record: &Record) {
+        if self.external.is_some() {
+            return self.take_external(record);
+        }
+        match record.commit {
+            Some(commit) => {
+                self.status = self.status_after(commit.horizon, &record.events, commit.waits);
+                self.next_commit = commit.n + 1;
+                self.last_commit = Some(LastCommit::new(&commit, record.index, record.at));
+            }
+            None => record.events.iter().for_each(|event| self.take_input_status(event, record.at)),
+        }
+        self.advance(record);
+    }
+
+    /// What followed from a record, as the head was before it.
+    pub(crate) fn effects_of(&self, record: &Record) -> Vec<Effect> {
+        match record.commit {
+            _ if self.external.is_some() => Vec::new(),
+            Some(_) => self.commit_effects(&record.events, record.at),
+            None => record.events.iter().flat_map(|event| self.input_effects(event, record.at)).collect(),
+        }
     }
 
     /// Decides about an input. On success the head has moved on.
@@ -493,10 +504,10 @@ impl RunHead {
             Event::ApprovalDecided(event) => close_wait(&event.place, &event.decision_id),
             Event::PromiseResolved(event) => close_wait(&event.place, &event.resolution_id),
             Event::TimerFired(event) => vec![Effect::CloseWait { place: event.place.clone(), token: "expired".to_owned() }],
-            Event::RunPaused(_) if self.paused_at.is_none() => vec![Effect::FreezeTimers],
+            Event::RunPaused(_) if self.paused_at.is_none() => vec![Effect::Freeze { at }],
             Event::RunResumed(_) => {
                 let shift = self.paused_at.map_or(Duration::ZERO, |paused| at.since(paused));
-                vec![Effect::ThawTimers { shift }]
+                vec![Effect::Thaw { shift }]
             }
             Event::TerminateRequested(event) => {
                 let failure = Failure { retryable: false, ..Failure::new("terminated", terminated(event)) };
@@ -519,7 +530,7 @@ impl RunHead {
             return Err(CommitRefusal::Repeated(Committed { index: last.index, at: last.at, status: self.status })); // R2
         }
         self.check_commit(&commit)?;
-        let effects = self.commit_effects(&commit, at);
+        let effects = self.commit_effects(&commit.events, at);
         let successor = self.successor(&commit);
         self.status = self.status_after(commit.horizon, &commit.events, commit.waits);
         let index = self.next_index;
@@ -621,11 +632,11 @@ impl RunHead {
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }
 
-    fn commit_effects(&self, commit: &Commit, at: Timestamp) -> Vec<Effect> {
+    fn commit_effects(&self, events: &[Event], at: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
-        commit.events.iter().for_each(|event| self.event_effects(event, at, &mut effects));
+        events.iter().for_each(|event| self.event_effects(event, at, &mut effects));
         if let Some(paused_at) = self.paused_at {
-            freeze_new_timers(&mut effects, at.since(paused_at));
+            freeze_new_timers(&mut effects, paused_at, at);
         }
         effects
     }
@@ -759,15 +770,15 @@ fn ends_task_run(event: &Event) -> bool {
 }
 
 /// A timer that begins while the run is paused keeps its whole time: thawing adds the whole pause to it, also what was over by now.
-fn freeze_new_timers(effects: &mut Vec<Effect>, paused_for: Duration) {
+fn freeze_new_timers(effects: &mut Vec<Effect>, paused_at: Timestamp, at: Timestamp) {
     let mut started = false;
     for effect in effects.iter_mut() {
         if let Effect::StartTimer { due_at, .. } = effect {
-            *due_at = due_at.before(paused_for);
+            *due_at = due_at.before(at.since(paused_at));
             started = true;
         }
     }
-    effects.extend(started.then_some(Effect::FreezeTimers));
+    effects.extend(started.then_some(Effect::Freeze { at: paused_at }));
 }
 
 fn close_wait(place: &Place, token: &str) -> Vec<Effect> {

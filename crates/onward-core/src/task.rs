@@ -7,6 +7,8 @@
 //! - K1 (L8): a task has at most one terminal outcome; a report for another attempt changes nothing.
 //! - K2 (L9): a leased task is not offered again before its lease ends.
 //! - K3: a lost worker does not burn an attempt, but a task whose workers keep vanishing is quarantined until a person lets it go.
+//! - K4: while its run is paused no attempt of a task begins, and whatever it waits for (its turn, the next attempt, all of them
+//!   together) keeps its remaining time. An attempt that runs goes on, with its own timeouts.
 
 use std::time::Duration;
 
@@ -160,9 +162,13 @@ message! {
         16 => first_started_at: Option<Timestamp>,
         /// The latest progress its worker told.
         17 => progress: Option<Payload>,
+        /// Since when its run is paused, if it is.
+        18 => paused_at: Option<Timestamp>,
+        /// How long its run was paused before, since the task was scheduled.
+        19 => paused_ms: u64,
         /// A standalone task: its end is the end of its run (R9).
         #[serde(default)]
-        18 => ends_run: bool,
+        20 => ends_run: bool,
     }
 }
 
@@ -259,6 +265,8 @@ impl Task {
             last_failure: None,
             first_started_at: None,
             progress: None,
+            paused_at: None,
+            paused_ms: 0,
             ends_run: false,
         }
     }
@@ -268,11 +276,21 @@ impl Task {
         self.options.idempotency_key.clone().unwrap_or_else(|| idempotency_key(&self.id.run, self.id.generation, &self.id.place))
     }
 
+    /// Whether an attempt may begin at `now`.
+    pub fn may_be_claimed(&self, now: Timestamp) -> bool {
+        self.waits_its_turn() && self.visible_at <= now
+    }
+
+    /// Queued, and time brings its next attempt nearer.
+    pub fn waits_its_turn(&self) -> bool {
+        self.state == TaskState::Queued && self.paused_at.is_none() // K4
+    }
+
     /// Gives the task to `worker` for `lease`.
     ///
-    /// The caller has checked that the task is queued and visible.
+    /// The caller has checked that it may be claimed.
     pub fn claim(&mut self, worker: &WorkerId, lease: Duration, now: Timestamp) {
-        assert_eq!(self.state, TaskState::Queued, "K2");
+        assert!(self.may_be_claimed(now), "K2, K4");
         self.state = TaskState::Leased;
         self.worker = Some(worker.clone());
         self.claim += 1;
@@ -297,7 +315,7 @@ impl Task {
             }
             TaskReport::Failed(failure) => self.fail(failure.bounded(), now),
             TaskReport::Released => {
-                self.queue_again(now);
+                self.queue_again(now, now);
                 TaskFate::Open
             }
             TaskReport::Heartbeat { progress } => {
@@ -315,10 +333,10 @@ impl Task {
     pub fn due_at(&self) -> Option<Timestamp> {
         let options = &self.options;
         let after = |start: Option<Timestamp>, span: Option<u64>| Some(start?.after(Duration::from_millis(span?)));
-        let total = after(Some(self.scheduled_at), options.total_timeout_ms);
+        let total = self.timeout_since_scheduled(options.total_timeout_ms);
         let own = match self.state {
             TaskState::Quarantined => None,
-            TaskState::Queued if self.first_started_at.is_none() => after(Some(self.scheduled_at), options.queued_timeout_ms),
+            TaskState::Queued if self.first_started_at.is_none() => self.timeout_since_scheduled(options.queued_timeout_ms),
             TaskState::Queued => None,
             TaskState::Leased => [
                 Some(self.lease_until),
@@ -332,6 +350,26 @@ impl Task {
         [total, own].into_iter().flatten().min()
     }
 
+    /// When a timeout that counts from the scheduling ends; never while the run is paused (K4).
+    fn timeout_since_scheduled(&self, span: Option<u64>) -> Option<Timestamp> {
+        let counted = Duration::from_millis(span?.saturating_add(self.paused_ms));
+        self.paused_at.is_none().then(|| self.scheduled_at.after(counted))
+    }
+
+    /// The run stands still from `at` on; a pause upon a pause changes nothing.
+    pub fn freeze(&mut self, at: Timestamp) {
+        self.paused_at.get_or_insert(at);
+    }
+
+    /// The run goes on after it was paused for `shift`.
+    pub fn thaw(&mut self, shift: Duration) {
+        let Some(paused_at) = self.paused_at.take() else { return };
+        self.paused_ms = self.paused_ms.saturating_add(millis(shift));
+        if self.state == TaskState::Queued && self.visible_at > paused_at {
+            self.visible_at = self.visible_at.after(shift);
+        }
+    }
+
     /// Does what has become due by `now`: timeouts end or retry the attempt, a lost lease gives the task back.
     pub fn expire(&mut self, now: Timestamp) -> TaskFate {
         if self.due_at().is_none_or(|due| due > now) {
@@ -340,7 +378,7 @@ impl Task {
         let passed =
             |start: Timestamp, span: Option<u64>| span.is_some_and(|span| start.after(Duration::from_millis(span)) <= now);
         let options = &self.options;
-        if passed(self.scheduled_at, options.total_timeout_ms) {
+        if self.timeout_since_scheduled(options.total_timeout_ms).is_some_and(|due| due <= now) {
             return self.end(Failure { retryable: false, ..Failure::timed_out("the task, in all its attempts,") });
         }
         if self.state == TaskState::Queued {
@@ -359,7 +397,7 @@ impl Task {
     /// The worker is gone: the same attempt goes to another one (K3).
     pub fn lose_worker(&mut self, now: Timestamp) {
         self.lost_workers += 1;
-        self.queue_again(now);
+        self.queue_again(now, now);
         if self.lost_workers > LOST_WORKERS_MAX {
             self.state = TaskState::Quarantined;
         }
@@ -371,15 +409,16 @@ impl Task {
             return Err(NotQuarantined);
         }
         self.lost_workers = 0;
-        self.queue_again(now);
+        self.queue_again(now, now);
         Ok(())
     }
 
-    fn queue_again(&mut self, visible_at: Timestamp) {
+    /// A delay that begins while the run is paused keeps its whole time: thawing adds the whole pause, also what was over by now.
+    fn queue_again(&mut self, visible_at: Timestamp, now: Timestamp) {
         self.state = TaskState::Queued;
         self.worker = None;
         self.started_at = None;
-        self.visible_at = visible_at;
+        self.visible_at = visible_at.before(self.paused_at.map_or(Duration::ZERO, |paused_at| now.since(paused_at)));
     }
 
     fn fail(&mut self, failure: Failure, now: Timestamp) -> TaskFate {
@@ -388,7 +427,7 @@ impl Task {
             Some(at) => {
                 self.attempt += 1;
                 self.last_failure = Some(failure);
-                self.queue_again(at);
+                self.queue_again(at, now);
                 TaskFate::Open
             }
         }
@@ -472,13 +511,14 @@ mod tests {
     fn a_lost_worker_burns_no_attempt_but_many_lost_workers_quarantine() {
         let mut task = task(TaskOptions::default());
         for lost in 1..=LOST_WORKERS_MAX + 1 {
-            task.claim(&worker(), LEASE, Timestamp(1_000));
-            assert_eq!(task.expire(Timestamp(1_000).after(LEASE)), TaskFate::Open);
+            let now = Timestamp(u64::from(lost) * 100_000);
+            task.claim(&worker(), LEASE, now);
+            assert_eq!(task.expire(now.after(LEASE)), TaskFate::Open);
             assert_eq!((task.attempt, task.lost_workers), (1, lost));
         }
         assert_eq!(task.state, TaskState::Quarantined);
-        task.retry(Timestamp(9_000)).unwrap();
-        assert_eq!((task.state, task.attempt, task.lost_workers, task.visible_at), (TaskState::Queued, 1, 0, Timestamp(9_000)));
+        task.retry(Timestamp(900_000)).unwrap();
+        assert_eq!((task.state, task.attempt, task.lost_workers, task.visible_at), (TaskState::Queued, 1, 0, Timestamp(900_000)));
         assert_eq!(task.retry(Timestamp(9_000)), Err(NotQuarantined));
         assert_eq!(task.due_at(), None);
     }
@@ -493,6 +533,37 @@ mod tests {
         task.claim(&worker(), LEASE, Timestamp(40_000));
         assert_eq!(task.report(1, done(), LEASE, Timestamp(40_001)), Err(StaleReport));
         assert!(task.report(2, done(), LEASE, Timestamp(40_001)).is_ok());
+    }
+
+    #[test]
+    fn a_paused_task_begins_no_attempt_and_keeps_its_remaining_time() {
+        let options = TaskOptions {
+            retry: RetryPolicy::attempts(3),
+            queued_timeout_ms: Some(100),
+            total_timeout_ms: Some(10_000),
+            ..Default::default()
+        };
+        let mut task = task(options);
+        task.freeze(Timestamp(1_040));
+        task.freeze(Timestamp(1_050));
+        assert_eq!((task.may_be_claimed(Timestamp(1_060)), task.due_at()), (false, None));
+        assert_eq!(task.expire(Timestamp(99_000)), TaskFate::Open);
+        task.thaw(Duration::from_millis(500));
+        assert_eq!((task.may_be_claimed(Timestamp(1_540)), task.due_at()), (true, Some(Timestamp(1_600))));
+
+        // An attempt that runs when the run is paused ends as any other; its retry waits from the resume on.
+        task.claim(&worker(), LEASE, Timestamp(1_550));
+        task.freeze(Timestamp(2_000));
+        assert_eq!(task.due_at(), Some(Timestamp(1_550).after(LEASE)));
+        task.report(1, TaskReport::Failed(Failure::retryable("busy")), LEASE, Timestamp(2_300)).unwrap();
+        assert_eq!((task.attempt, task.may_be_claimed(Timestamp(9_000)), task.due_at()), (2, false, None));
+        task.thaw(Duration::from_millis(700));
+        assert_eq!((task.visible_at, task.due_at()), (Timestamp(3_700), Some(Timestamp(12_200))));
+
+        // A retry that was set before the pause keeps what was left of its delay.
+        task.freeze(Timestamp(3_000));
+        task.thaw(Duration::from_millis(1_000));
+        assert_eq!(task.visible_at, Timestamp(4_700));
     }
 
     #[test]

@@ -171,6 +171,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "store_corrupt"
         | "directory_newer"
         | "directory_foreign"
+        | "directory_unusable"
         | "worker_not_started"
         | "listen_failed"
         | "key_file_unusable"

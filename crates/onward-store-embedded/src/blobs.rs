@@ -1,6 +1,6 @@
 //! Large payloads, kept once by content.
 //!
-//! Owns the `blobs` table and its reference counts, and the stubs that stand for large payloads in rows. Whoever writes a row with
+//! Owns the tables `blobs` (reference counts) and `payloads` (bytes, apart so that counting does not move them), and the stubs that stand for large payloads in rows. Whoever writes a row with
 //! stubs lists their hashes in the row's `blobs` column and counts them; whoever removes the row counts them down. Must never
 //! return data whose hash is not the one asked for.
 //!
@@ -12,10 +12,10 @@ use onward_core::run::{Delivery, NewRun, Wait};
 use onward_core::task::Task;
 use onward_core::{Event, Failure, Hash, Payload};
 use onward_store::{INLINE_BYTES_MAX, StoreError};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::error::{damaged, read_error};
-use crate::row::{hashes, read_stub, stub};
+use crate::error::{damaged, leave_damaged, read_error};
+use crate::row::{hashes, read_stub, seal_bytes, stub};
 
 /// Something with payloads in it.
 pub(crate) trait Carrier {
@@ -51,37 +51,56 @@ impl Stash {
 
     /// What goes into the row's `blobs` column.
     pub fn column(&self) -> Option<Vec<u8>> {
-        (!self.blobs.is_empty()).then(|| self.blobs.iter().flat_map(|(hash, _)| hash.0).collect())
+        (!self.blobs.is_empty()).then(|| seal_bytes(self.blobs.iter().flat_map(|(hash, _)| hash.0).collect()))
     }
 
     /// Writes the blobs, or counts them up where they are there already.
     pub fn write(&self, db: &Connection) -> rusqlite::Result<()> {
         for (hash, data) in &self.blobs {
-            let mut known = db.prepare_cached("UPDATE blobs SET refs = refs + 1 WHERE hash = ?1")?;
+            // A count that is damaged stays so, and its blob is never counted down to nothing.
+            let mut known = db.prepare_cached(
+                "UPDATE blobs SET refs = refs + 1, crc = row_crc(hash, refs + 1) WHERE hash = ?1 AND crc = row_crc(hash, refs)",
+            )?;
             if known.execute(params![&hash.0])? == 0 {
-                db.prepare_cached("INSERT INTO blobs(hash, refs, data) VALUES (?1, 1, ?2)")?
-                    .execute(params![&hash.0, &data[..]])?;
+                let made = db
+                    .prepare_cached(
+                        "INSERT INTO blobs(hash, refs, crc) VALUES (?1, 1, row_crc(?1, 1)) ON CONFLICT(hash) DO NOTHING RETURNING seq",
+                    )?
+                    .query_row(params![&hash.0], |row| row.get::<_, i64>(0))
+                    .optional()?;
+                if let Some(seq) = made {
+                    db.prepare_cached("INSERT INTO payloads(seq, data) VALUES (?1, ?2)")?.execute(params![seq, &data[..]])?;
+                }
             }
         }
         Ok(())
     }
 }
 
+/// The `blobs` column of a row that is going, which is the first one asked for. One of another type names nothing.
+pub(crate) fn read_column(row: &Row<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
+    Ok(row.get_ref(0)?.as_blob_or_null().ok().flatten().map(<[u8]>::to_vec))
+}
+
 /// Counts down what a removed row referred to.
 pub(crate) fn drop_references(db: &Connection, column: Option<&[u8]>) -> rusqlite::Result<()> {
     for hash in hashes(column) {
         let left = db
-            .prepare_cached("UPDATE blobs SET refs = refs - 1 WHERE hash = ?1 RETURNING refs")?
-            .query_row(params![&hash], |row| row.get::<_, i64>(0))
+            .prepare_cached(
+                "UPDATE blobs SET refs = refs - 1, crc = row_crc(hash, refs - 1) WHERE hash = ?1 AND crc = row_crc(hash, refs)
+                 RETURNING seq, refs",
+            )?
+            .query_row(params![&hash], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
             .optional()?;
-        if left.is_some_and(|left| left <= 0) {
-            db.prepare_cached("DELETE FROM blobs WHERE hash = ?1")?.execute(params![&hash])?;
+        if let Some((seq, _)) = left.filter(|(_, left)| *left <= 0) {
+            db.prepare_cached("DELETE FROM blobs WHERE seq = ?1")?.execute(params![seq])?;
+            leave_damaged(db.prepare_cached("DELETE FROM payloads WHERE seq = ?1")?.execute(params![seq]))?;
         }
     }
     Ok(())
 }
 
-/// Puts large payloads back in the place of their stubs. Only for rows whose `blobs` column is not null.
+/// Puts large payloads back in the place of their stubs.
 pub(crate) fn restore(db: &Connection, carrier: &mut impl Carrier) -> Result<(), StoreError> {
     carrier.payloads(&mut |payload| {
         if !is_stub(payload) {
@@ -89,7 +108,7 @@ pub(crate) fn restore(db: &Connection, carrier: &mut impl Carrier) -> Result<(),
         }
         let (hash, length) = read_stub(payload.data()).ok_or_else(|| damaged("a stub", "not readable"))?;
         let found: Option<Vec<u8>> = db
-            .prepare_cached("SELECT data FROM blobs WHERE hash = ?1")
+            .prepare_cached("SELECT data FROM blobs JOIN payloads USING (seq) WHERE hash = ?1")
             .and_then(|mut statement| statement.query_row(params![&hash], |row| row.get(0)).optional())
             .map_err(read_error)?;
         let data = found.filter(|data| data.len() == length && Hash::of_parts(&[data]).0 == hash);

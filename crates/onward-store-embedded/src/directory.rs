@@ -7,9 +7,10 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
 use onward_store::StoreError;
+use rusqlite::Connection;
 
-use crate::failpoint;
-use crate::schema::{self, DATABASE, FORMAT, Found, LOCK, UNFINISHED, io_error};
+use crate::schema::{self, DATABASE, FORMAT, Found, LOCK, UNFINISHED, io_error, unusable};
+use crate::{failpoint, migrate};
 
 /// What the names of a server's key file and what belongs to it begin with: keys may be there before the first run is.
 const KEYS: &str = "onward.keys.json";
@@ -27,8 +28,13 @@ impl Directory {
         make_directory(path)?;
         let lock = lock(path)?;
         // Somebody may have written while we waited for nothing but the lock.
-        if check(path)? == Found::Nothing {
-            make_database(path)?;
+        match check(path)? {
+            Found::Nothing => make_database(path, schema::fill_empty)?,
+            Found::Ours { format: 1 } => {
+                let old = migrate::open_format_1(path)?;
+                make_database(path, move |new| migrate::copy_format_1(&old, new))?;
+            }
+            _ => {}
         }
         Ok(Directory { path: path.to_owned(), _lock: lock })
     }
@@ -42,8 +48,8 @@ pub(crate) fn check(path: &Path) -> Result<Found, StoreError> {
             Err(StoreError::DirectoryNewer { path: path.to_owned(), found: format, supported: FORMAT })
         }
         Found::Ours { .. } => Ok(found),
-        Found::Foreign => {
-            let why = format!("its {DATABASE} was made by another program");
+        Found::Foreign(why) => {
+            let why = format!("its {DATABASE} {why}");
             Err(StoreError::DirectoryForeign { path: path.to_owned(), why })
         }
         Found::Nothing => {
@@ -61,7 +67,7 @@ fn refuse_strangers(path: &Path) -> Result<(), StoreError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
             return Err(StoreError::DirectoryForeign { path: path.to_owned(), why: "it is a file".to_owned() });
         }
-        Err(error) => return Err(io_error(path, &error)),
+        Err(error) => return Err(unusable(path, &error)),
     };
     for entry in entries {
         let name = entry.map_err(|error| io_error(path, &error))?.file_name();
@@ -82,14 +88,14 @@ fn make_directory(path: &Path) -> Result<(), StoreError> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path).map_err(|error| io_error(path, &error))?;
+    builder.create(path).map_err(|error| unusable(path, &error))?;
     path.parent().map_or(Ok(()), sync_directory)
 }
 
 fn lock(path: &Path) -> Result<File, StoreError> {
     let name = path.join(LOCK);
     let file =
-        OpenOptions::new().create(true).truncate(false).write(true).open(&name).map_err(|error| io_error(&name, &error))?;
+        OpenOptions::new().create(true).truncate(false).write(true).open(&name).map_err(|error| unusable(&name, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::DirectoryLocked { path: path.to_owned() }),
@@ -98,7 +104,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
 }
 
 /// Makes the database under another name and renames it: it is there as a whole or not at all.
-fn make_database(path: &Path) -> Result<(), StoreError> {
+fn make_database(path: &Path, fill: impl FnOnce(&Connection) -> Result<(), StoreError>) -> Result<(), StoreError> {
     let unfinished = path.join(UNFINISHED);
     for leftover in ["", "-journal", "-wal", "-shm"] {
         match std::fs::remove_file(path.join(format!("{UNFINISHED}{leftover}"))) {
@@ -106,7 +112,7 @@ fn make_database(path: &Path) -> Result<(), StoreError> {
             _ => {}
         }
     }
-    schema::create(&unfinished)?;
+    schema::create(&unfinished, fill)?;
     failpoint::hit("create_before_rename");
     std::fs::rename(&unfinished, schema::database(path)).map_err(|error| io_error(&unfinished, &error))?;
     sync_directory(path)?;

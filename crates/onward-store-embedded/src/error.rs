@@ -5,8 +5,11 @@
 
 use onward_core::run::Refusal;
 use onward_core::task::StaleReport;
+use onward_core::{Index, RunKey};
 use onward_store::StoreError;
 use rusqlite::ffi;
+
+use crate::pages;
 
 /// Why an operation of the writer did not happen.
 #[derive(Debug)]
@@ -15,8 +18,21 @@ pub(crate) enum Trouble {
     Refused(StoreError),
     /// SQLite failed, maybe in the middle of it; the whole batch is rolled back.
     Sql(rusqlite::Error),
+    /// A row turned out to be damaged in the middle of it; the whole batch is rolled back.
+    Damaged(StoreError),
     /// The code panicked, maybe in the middle of it; the whole batch is rolled back.
     Panicked(String),
+}
+
+impl Trouble {
+    /// Whether mending may help.
+    pub fn may_be_mended(&self) -> bool {
+        match self {
+            Trouble::Refused(error) | Trouble::Damaged(error) => may_be_mended(error),
+            Trouble::Sql(error) => is_malformed(error),
+            Trouble::Panicked(_) => false,
+        }
+    }
 }
 
 pub(crate) type Outcome<T> = Result<T, Trouble>;
@@ -66,7 +82,7 @@ impl Failure {
                 Failure::Full
             }
             Trouble::Sql(error) => Failure::of_commit(error),
-            Trouble::Refused(error) => Failure::Damaged(error.to_string()),
+            Trouble::Refused(error) | Trouble::Damaged(error) => Failure::Damaged(error.to_string()),
             Trouble::Panicked(message) => Failure::Damaged(format!("an operation broke an invariant: {message}")),
         }
     }
@@ -95,8 +111,44 @@ pub(crate) fn read_error(error: rusqlite::Error) -> StoreError {
         rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_BUSY => {
             StoreError::Unavailable { why: error.to_string() }
         }
-        _ => StoreError::Corrupt { why: error.to_string() },
+        _ => {
+            let page = pages::take_damaged().map(|page| format!(": page {page} does not have the checksum it was written with"));
+            StoreError::Corrupt { why: format!("{error}{}", page.unwrap_or_default()) }
+        }
     }
+}
+
+/// Why a row is not used. What the log says too is made again from it, soon.
+const DAMAGED_ROW: &str = "a row of the store about it is damaged";
+
+/// A row of a run that was changed by nobody of ours.
+pub(crate) fn damaged_row(key: &RunKey, what: &str) -> StoreError {
+    StoreError::LogCorrupt { key: key.clone(), index: Index(0), why: format!("{DAMAGED_ROW}: {what}") }
+}
+
+/// Whether mending may help: something else than a record of a log is damaged.
+pub(crate) fn may_be_mended(error: &StoreError) -> bool {
+    match error {
+        StoreError::Corrupt { .. } => true,
+        StoreError::LogCorrupt { why, .. } => why.starts_with(DAMAGED_ROW) || why.starts_with(MALFORMED),
+        _ => false,
+    }
+}
+
+/// How SQLite says that it cannot make sense of a page.
+const MALFORMED: &str = "database disk image is malformed";
+
+/// What cannot be removed because its pages are damaged stays, to nobody's use.
+pub(crate) fn leave_damaged(removed: rusqlite::Result<usize>) -> rusqlite::Result<()> {
+    match removed {
+        Err(error) if is_malformed(&error) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// SQLite says that a page or an index is damaged.
+pub(crate) fn is_malformed(error: &rusqlite::Error) -> bool {
+    matches!(error, rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_CORRUPT)
 }
 
 /// Data that was written by us and cannot be read back.

@@ -12,10 +12,10 @@ use onward_core::{Epoch, Hash, Index, Namespace, Record, RunHead, RunId, RunKey,
 use onward_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::error::{Outcome, damaged, read_error};
+use crate::error::{Outcome, damaged, damaged_row, read_error};
 use crate::leases::Leases;
 use crate::reader::read_records;
-use crate::row::{EventRow, unseal};
+use crate::row::{EventRow, run_crc, unseal};
 
 /// How many heads of runs that nobody holds stay cached.
 const IDLE_MAX: usize = 8192;
@@ -136,14 +136,57 @@ impl Heads {
     }
 }
 
-const COLUMNS: &str = "rk, root, input_hash, head";
+/// What [`read_row`] reads.
+pub(crate) const COLUMNS: &str = concat!("rk, head, root, input_hash, ns, id, generation, crc IS ", run_crc!(), " AS is_sound");
+
+/// A row of a run, as far as its checksums are right. The identity and the head have one each, because only the head changes.
+pub(crate) struct RunRow {
+    pub rk: i64,
+    pub identity: Option<Identity>,
+    pub head: Option<RunHead>,
+}
+
+/// What never changes in a row of a run.
+pub(crate) struct Identity {
+    pub root: i64,
+    /// Of the input that the run was first started with.
+    pub input_hash: Hash,
+    pub key: RunKey,
+    pub generation: u32,
+}
+
+pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
+    let identity = if row.get::<_, bool>("is_sound")? { read_identity(row)? } else { None };
+    let head = row.get_ref("head")?.as_blob().ok().and_then(|head| unseal::<RunHead>("a run's row", head).ok());
+    Ok(RunRow { rk: row.get("rk")?, identity, head })
+}
+
+fn read_identity(row: &Row<'_>) -> rusqlite::Result<Option<Identity>> {
+    let names = (Namespace::new(row.get::<_, String>("ns")?), RunId::new(row.get::<_, String>("id")?));
+    let (Ok(namespace), Ok(id)) = names else { return Ok(None) };
+    let input_hash = Hash(row.get::<_, [u8; 16]>("input_hash")?);
+    let (root, generation) = (row.get("root")?, row.get("generation")?);
+    Ok(Some(Identity { root, input_hash, key: RunKey::new(namespace, id), generation }))
+}
+
+impl RunRow {
+    /// The run's key, by whichever copy of it is right.
+    pub fn key(&self) -> Option<&RunKey> {
+        self.identity.as_ref().map(|identity| &identity.key).or(self.head.as_ref().map(|head| &head.key))
+    }
+
+    fn is_of(&self, head: &RunHead) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.key == head.key && identity.generation == head.generation)
+    }
+}
 
 /// Reads a run's current generation, or an earlier one.
 pub(crate) fn load(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<Loaded>, StoreError> {
     read_run_row(db, key, generation)?.map(|row| finish(db, row)).transpose()
 }
 
-fn read_run_row(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<RawRow>, StoreError> {
+/// The row of a run, which is really that run's (I2).
+fn read_run_row(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<RunRow>, StoreError> {
     let (id, namespace) = (key.id.as_str(), key.namespace.as_str());
     let found = match generation {
         None => db
@@ -153,26 +196,33 @@ fn read_run_row(db: &Connection, key: &RunKey, generation: Option<u32>) -> Resul
             .prepare_cached(&format!("SELECT {COLUMNS} FROM runs WHERE id = ?1 AND ns = ?2 AND generation = ?3"))
             .and_then(|mut statement| statement.query_row(params![id, namespace, generation], read_row).optional()),
     };
+    let Some(row) = found.map_err(read_error)? else { return Ok(None) };
+    match &row.identity {
+        Some(identity) if identity.key == *key => Ok(Some(row)),
+        _ => Err(damaged_row(key, "its own")),
+    }
+}
+
+fn row_by_number(db: &Connection, rk: i64) -> Result<Option<RunRow>, StoreError> {
+    let found = db
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM runs WHERE rk = ?1"))
+        .and_then(|mut statement| statement.query_row(params![rk], read_row).optional());
     found.map_err(read_error)
 }
 
 pub(crate) fn load_by_rk(db: &Connection, rk: i64) -> Result<Option<RunHead>, StoreError> {
-    let found = db
-        .prepare_cached(&format!("SELECT {COLUMNS} FROM runs WHERE rk = ?1"))
-        .and_then(|mut statement| statement.query_row(params![rk], read_row).optional());
-    Ok(found.map_err(read_error)?.and_then(|row| finish_leniently(db, row)).map(|(_, head)| head))
+    Ok(row_by_number(db, rk)?.and_then(|row| finish_leniently(db, row)).map(|(_, head)| head))
 }
 
-type RawRow = (i64, i64, Vec<u8>, Vec<u8>);
-
-pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<RawRow> {
-    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-}
-
-pub(crate) fn finish(db: &Connection, (rk, root, input_hash, head): RawRow) -> Result<Loaded, StoreError> {
-    let input_hash = input_hash.try_into().map(Hash).map_err(|_| damaged("a run's row", "its input hash has another length"))?;
-    let Ok(mut head) = unseal::<RunHead>("a run's row", &head) else {
-        return Ok(Loaded { rk, root, input_hash, head: rebuild(db, rk)? });
+pub(crate) fn finish(db: &Connection, mut row: RunRow) -> Result<Loaded, StoreError> {
+    let head = row.head.take().filter(|head| row.is_of(head));
+    let rk = row.rk;
+    let Some(Identity { root, input_hash, key, .. }) = row.identity else {
+        let unreadable = || damaged("a run's row", format!("nothing of number {rk} can be read"));
+        return Err(head.map_or_else(unreadable, |head| damaged_row(&head.key, "its own")));
+    };
+    let Some(mut head) = head else {
+        return Ok(Loaded { rk, root, input_hash, head: rebuild(db, rk, key)? });
     };
     // Nothing follows the end: the row of a closed run is exact, but for one whose engine may say more (X5).
     if !head.status.is_closed() || head.external.is_some() {
@@ -182,15 +232,14 @@ pub(crate) fn finish(db: &Connection, (rk, root, input_hash, head): RawRow) -> R
 }
 
 /// The row is damaged, but it is only a view: the log says all of it (L16).
-fn rebuild(db: &Connection, rk: i64) -> Result<RunHead, StoreError> {
-    let key = key_of(db, rk)?.ok_or_else(|| damaged("a run's row", "it has no key"))?;
+pub(crate) fn rebuild(db: &Connection, rk: i64, key: RunKey) -> Result<RunHead, StoreError> {
     let records = read_records(db, &key, rk, Index(0), usize::MAX)?;
     RunHead::rebuild(key, &records).ok_or_else(|| damaged("a run's row", "neither it nor its log can be read"))
 }
 
 /// Like [`finish`], but a damaged log does not hide the run, and a run that cannot be read at all does not hide the others.
-pub(crate) fn finish_leniently(db: &Connection, row: RawRow) -> Option<(i64, RunHead)> {
-    let (rk, said) = (row.0, unseal::<RunHead>("a run's row", &row.3).ok());
+pub(crate) fn finish_leniently(db: &Connection, row: RunRow) -> Option<(i64, RunHead)> {
+    let (rk, said) = (row.rk, row.head.clone());
     finish(db, row).map(|loaded| loaded.head).ok().or(said).map(|head| (rk, head))
 }
 
@@ -202,9 +251,8 @@ pub(crate) struct Whereabouts {
 
 /// Finds a run without looking into its log.
 pub(crate) fn find(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<Whereabouts>, StoreError> {
-    let Some((rk, _, _, head)) = read_run_row(db, key, generation)? else { return Ok(None) };
-    let known = unseal::<RunHead>("a run's row", &head).map_or(Index(0), |head| head.next_index);
-    Ok(Some(Whereabouts { rk, next_index: known }))
+    let Some(row) = read_run_row(db, key, generation)? else { return Ok(None) };
+    Ok(Some(Whereabouts { rk: row.rk, next_index: row.head.map_or(Index(0), |head| head.next_index) }))
 }
 
 /// Brings a head up to the end of its log.
@@ -279,17 +327,17 @@ pub(crate) fn log_error(key: &RunKey, index: Index, error: rusqlite::Error) -> S
     }
 }
 
+/// The key of a run by whichever copy of it is right: its row may be damaged and is mended later.
+pub(crate) fn either_key(db: &Connection, rk: i64) -> Option<RunKey> {
+    row_by_number(db, rk).ok().flatten().and_then(|row| row.key().cloned())
+}
+
 /// The key of a run, for those who only know its number.
 pub(crate) fn key_of(db: &Connection, rk: i64) -> Result<Option<RunKey>, StoreError> {
-    let found = db
-        .prepare_cached("SELECT ns, id FROM runs WHERE rk = ?1")
-        .and_then(|mut statement| {
-            statement.query_row(params![rk], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))).optional()
-        })
-        .map_err(read_error)?;
-    let Some((namespace, id)) = found else { return Ok(None) };
-    match (Namespace::new(namespace), RunId::new(id)) {
-        (Ok(namespace), Ok(id)) => Ok(Some(RunKey::new(namespace, id))),
-        _ => Err(damaged("a run's row", "its key is not readable")),
+    let Some(row) = row_by_number(db, rk)? else { return Ok(None) };
+    match (row.identity, row.head) {
+        (Some(identity), _) => Ok(Some(identity.key)),
+        (None, Some(head)) => Err(damaged_row(&head.key, "its own")),
+        (None, None) => Err(damaged("a run's row", format!("nothing of number {rk} can be read"))),
     }
 }

@@ -4,7 +4,8 @@
 //! transaction with one sync, and answers when the sync has returned. A few threads read. Leases are in memory only. The format and
 //! the argument why a crash at any point is safe are in `docs/design/store.md`.
 //!
-//! Reading order: `schema` (what is on disk), `directory` (who may open it), `writer` (the batch), `write` (what each operation does),
+//! Reading order: `schema` (what is on disk), `pages` and `row` (how damage is found) and `mend` (what is done about it), `directory`
+//! (who may open it) and `migrate`, `writer` (the batch), `write` (what each operation does),
 //! `heads` (from rows to a run's head), `leases` and `ready` (what is in memory), `reader` and `list`.
 
 mod blobs;
@@ -16,16 +17,21 @@ mod heads;
 mod kinds;
 mod leases;
 mod list;
+mod mend;
+mod migrate;
 mod news;
 mod op;
+mod pages;
 mod reader;
 mod ready;
 mod reply;
 mod row;
 mod schema;
 mod shared;
+mod shrink;
 mod store;
 mod takeover;
+mod upkeep;
 mod write;
 mod writer;
 

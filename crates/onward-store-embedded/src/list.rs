@@ -13,7 +13,6 @@ use crate::error::{damaged, read_error};
 use crate::heads;
 use crate::leases::Leases;
 use crate::row::{cursor, parse_cursor, unseal};
-use crate::schema;
 
 pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> Result<RunPage, StoreError> {
     let limit = page(query.limit);
@@ -88,7 +87,7 @@ fn scan_one(
     before: Option<&Position>,
     wanted: usize,
 ) -> Result<Vec<(i64, RunHead)>, StoreError> {
-    let mut sql = "SELECT rk, root, input_hash, head FROM runs WHERE current = 1 AND ns = ?".to_owned();
+    let mut sql = format!("SELECT {} FROM runs WHERE current = 1 AND ns = ?", heads::COLUMNS);
     let mut params: Vec<Box<dyn ToSql>> = vec![Box::new(query.namespace.as_str().to_owned())];
     let mut also = |text: &str, value: Box<dyn ToSql>| {
         sql.push_str(text);
@@ -141,7 +140,7 @@ fn held(db: &Connection, leases: &Leases, query: &RunQuery, before: Option<&Posi
 }
 
 pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>, StoreError> {
-    let mut sql = "SELECT data, blobs FROM waits WHERE ns = ?".to_owned();
+    let mut sql = "SELECT data FROM waits WHERE ns = ?".to_owned();
     let mut params: Vec<Box<dyn ToSql>> = vec![Box::new(query.namespace.as_str().to_owned())];
     if let Some(kind) = query.kind {
         sql.push_str(" AND kind = ?");
@@ -157,36 +156,32 @@ pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>
     let rows = db
         .prepare_cached(&sql)
         .and_then(|mut statement| {
-            let rows = statement.query_map(rusqlite::params_from_iter(params.iter()), |row| {
-                Ok((row.get::<_, Vec<u8>>(0)?, row.get_ref(1)?.as_blob_or_null()?.is_some()))
-            })?;
+            let rows = statement.query_map(rusqlite::params_from_iter(params.iter()), |row| row.get::<_, Vec<u8>>(0))?;
             rows.collect::<Result<Vec<_>, _>>()
         })
         .map_err(read_error)?;
-    let read = |(data, has_blobs): (Vec<u8>, bool)| -> Result<Wait, StoreError> {
+    let mut found = Vec::new();
+    for data in rows {
+        // A damaged question is never left out without a word; it is made again from its log, and then there are all.
         let mut wait: Wait = unseal("a wait", &data)?;
-        if has_blobs {
-            blobs::restore(db, &mut wait)?;
+        if shows(blobs::restore(db, &mut wait), query.run.is_some())? {
+            found.push(wait);
         }
-        Ok(wait)
-    };
-    // A damaged question cannot be asked; it is no reason to hide the others.
-    Ok(rows.into_iter().filter_map(|row| read(row).ok()).collect())
+    }
+    Ok(found)
 }
 
 /// Goes through all open tasks: a verb for people, who ask seldom.
 pub(crate) fn list_tasks(db: &Connection, query: &TaskQuery) -> Result<Vec<Task>, StoreError> {
-    let mut statement = db.prepare_cached("SELECT data, blobs FROM tasks ORDER BY tk").map_err(read_error)?;
+    let mut statement = db.prepare_cached("SELECT data FROM tasks INDEXED BY tasks_run ORDER BY tk").map_err(read_error)?;
     let mut rows = statement.query([]).map_err(read_error)?;
     let (mut found, limit) = (Vec::new(), page(query.limit));
     while found.len() < limit
         && let Some(row) = rows.next().map_err(read_error)?
     {
         let data = row.get_ref(0).and_then(|data| Ok(data.as_blob()?)).map_err(read_error)?;
-        // A damaged task cannot be shown; it is no reason to hide the others.
-        let Ok(mut task) = unseal::<Task>("a task", data) else { continue };
-        let has_blobs = row.get_ref(1).and_then(|blobs| Ok(blobs.as_blob_or_null()?)).map_err(read_error)?.is_some();
-        if query.matches(&task) && (!has_blobs || blobs::restore(db, &mut task).is_ok()) {
+        let mut task = unseal::<Task>("a task", data)?;
+        if query.matches(&task) && shows(blobs::restore(db, &mut task), query.run.is_some())? {
             found.push(task);
         }
     }
@@ -194,12 +189,9 @@ pub(crate) fn list_tasks(db: &Connection, query: &TaskQuery) -> Result<Vec<Task>
 }
 
 pub(crate) fn list_deleted(db: &Connection, query: &DeletedQuery) -> Result<Vec<DeletedRun>, StoreError> {
-    if !schema::remembers_deleted(db).map_err(read_error)? {
-        return Ok(Vec::new());
-    }
     let mut statement = db
         .prepare_cached(
-            "SELECT ns, id, kind, reason, at FROM deleted WHERE ns = ?1 AND (?2 IS NULL OR (ns = ?3 AND id = ?2))
+            "SELECT ns, id, kind, reason, at, crc IS row_crc(ns, id, kind, reason, at) FROM deleted WHERE ns = ?1 AND (?2 IS NULL OR (ns = ?3 AND id = ?2))
              ORDER BY seq DESC LIMIT ?4",
         )
         .map_err(read_error)?;
@@ -211,12 +203,16 @@ pub(crate) fn list_deleted(db: &Connection, query: &DeletedQuery) -> Result<Vec<
         number(page(query.limit) as u64),
     ];
     let rows = statement.query_map(params, |row| {
+        if !row.get::<_, bool>(5)? {
+            return Ok(None);
+        }
         let text = |column| row.get::<_, String>(column);
-        Ok((text(0)?, text(1)?, text(2)?, text(3)?, row.get::<_, i64>(4)?))
+        Ok(Some((text(0)?, text(1)?, text(2)?, text(3)?, row.get::<_, i64>(4)?)))
     });
     let rows = rows.and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>).map_err(read_error)?;
     rows.into_iter()
-        .map(|(namespace, id, kind, reason, at)| {
+        .map(|row| {
+            let (namespace, id, kind, reason, at) = row.ok_or_else(|| damaged("a deleted run's row", "wrong checksum"))?;
             let unreadable = |_| damaged("a deleted run's row", "its names are not readable");
             let namespace = Namespace::new(namespace).map_err(unreadable)?;
             let key = RunKey::new(namespace, RunId::new(id).map_err(unreadable)?);
@@ -224,6 +220,14 @@ pub(crate) fn list_deleted(db: &Connection, query: &DeletedQuery) -> Result<Vec<
             Ok(DeletedRun { key, kind, reason, deleted_at: Timestamp(at as u64) })
         })
         .collect()
+}
+
+/// Where a large payload is damaged, the log that has it is too, and whoever asks for the run is told; the others can be listed.
+fn shows(restored: Result<(), StoreError>, is_asked_for: bool) -> Result<bool, StoreError> {
+    match restored {
+        Err(StoreError::Corrupt { .. }) if !is_asked_for => Ok(false),
+        other => other.map(|()| true),
+    }
 }
 
 fn page(limit: usize) -> usize {

@@ -31,6 +31,8 @@ pub(crate) enum Op {
     RegisterKinds(Vec<KindSchemas>, To<()>),
     /// Tells the listeners that something is due earlier than they know.
     Announce(Timestamp, To<()>),
+    /// A reader met damage that the writer may mend.
+    Mend(To<()>),
 }
 
 pub(crate) struct StartRun {
@@ -54,7 +56,8 @@ impl Op {
             | Op::RetryTask(_, to)
             | Op::FinishDeliveries(_, to)
             | Op::RegisterKinds(_, to)
-            | Op::Announce(_, to) => to.clone(),
+            | Op::Announce(_, to)
+            | Op::Mend(to) => to.clone(),
             Op::ClaimTasks(_, to) => to.clone(),
             Op::Expire(_, to) => to.clone(),
             Op::Delete(_, to) => to.clone(),
@@ -122,6 +125,10 @@ impl Queue {
     /// Puts operations that were not begun back in front.
     pub fn put_back(&self, ops: impl Iterator<Item = Op>) {
         self.lock().ops.splice(0..0, ops);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lock().ops.is_empty()
     }
 
     pub fn close(&self) {

@@ -15,7 +15,7 @@ use onward_store::{DeliveryId, StoreError, StoreFuture};
 use rusqlite::{Connection, params};
 
 use crate::blobs;
-use crate::error::{damaged, read_error};
+use crate::error::{damaged, may_be_mended, read_error};
 use crate::heads::{self, EVENT_COLUMNS, event_row, log_error};
 use crate::leases::Leases;
 use crate::reply::{Pending, Slot, Waiting};
@@ -52,10 +52,14 @@ impl Jobs {
 pub(crate) struct Readers {
     jobs: Arc<Jobs>,
     threads: Vec<JoinHandle<()>>,
+    /// Called when a read met something that mending may help.
+    on_damage: OnDamage,
 }
 
+type OnDamage = Arc<dyn Fn() + Send + Sync>;
+
 impl Readers {
-    pub fn start(directory: &Path, count: usize) -> Result<Readers, StoreError> {
+    pub fn start(directory: &Path, count: usize, on_damage: OnDamage) -> Result<Readers, StoreError> {
         let jobs = Arc::new(Jobs::default());
         let mut threads = Vec::new();
         for _ in 0..count {
@@ -69,7 +73,7 @@ impl Readers {
             let thread = std::thread::Builder::new().name("onward-reader".to_owned()).spawn(work);
             threads.push(thread.map_err(|error| StoreError::Unavailable { why: error.to_string() })?);
         }
-        Ok(Readers { jobs, threads })
+        Ok(Readers { jobs, threads, on_damage })
     }
 
     /// Reads on one of the threads, at one moment of the file.
@@ -80,9 +84,14 @@ impl Readers {
     {
         let slot = Slot::new();
         let to = slot.clone();
+        let on_damage = self.on_damage.clone();
         let job: Job = Box::new(move |db| {
             let answer = catch_unwind(AssertUnwindSafe(|| at_one_moment(db, read)));
-            to.put(answer.unwrap_or_else(|_| Err(damaged("a read", "it panicked"))));
+            let answer = answer.unwrap_or_else(|_| Err(damaged("a read", "it panicked")));
+            if answer.as_ref().err().is_some_and(may_be_mended) {
+                on_damage();
+            }
+            to.put(answer);
             to.release();
         });
         self.jobs.lock().0.push_back(job);
@@ -158,9 +167,7 @@ pub(crate) fn read_records(db: &Connection, key: &RunKey, rk: i64, from: Index, 
                 let why = "it is missing".to_owned();
                 return Ok(Err(StoreError::LogCorrupt { key: key.clone(), index: expected, why }));
             }
-            if row.get_ref(7)?.as_blob_or_null()?.is_some()
-                && let Err(error) = blobs::restore(db, &mut record.events)
-            {
+            if let Err(error) = blobs::restore(db, &mut record.events) {
                 return Ok(Err(StoreError::LogCorrupt { key: key.clone(), index: record.index, why: error.to_string() }));
             }
             expected = record.next_index();
@@ -177,23 +184,47 @@ pub(crate) fn read_records(db: &Connection, key: &RunKey, rk: i64, from: Index, 
 
 pub(crate) fn read_deliveries(db: &Connection, limit: usize) -> Result<Vec<(DeliveryId, Delivery)>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = db
-        .prepare_cached("SELECT id, data, blobs FROM outbox ORDER BY id LIMIT ?1")
-        .and_then(|mut statement| {
-            let rows = statement.query_map(params![limit], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?, row.get_ref(2)?.as_blob_or_null()?.is_some()))
-            })?;
-            rows.collect::<Result<Vec<_>, _>>()
-        })
+    let mut rows = db
+        .prepare_cached("SELECT id, root, data FROM outbox INDEXED BY outbox_id WHERE id > ?1 ORDER BY id LIMIT ?2")
         .map_err(read_error)?;
-    let read = |(id, data, has_blobs): (i64, Vec<u8>, bool)| -> Result<_, StoreError> {
-        let mut delivery =
-            Delivery::from_bytes(unseal_bytes("a delivery", &data)?).map_err(|error| damaged("a delivery", error))?;
-        if has_blobs {
-            blobs::restore(db, &mut delivery)?;
+    let (mut found, mut after, mut trouble) = (Vec::new(), 0, None);
+    while found.is_empty() {
+        let page = rows
+            .query_map(params![after, limit], |row| {
+                let data = row.get_ref(2)?.as_blob().map(<[u8]>::to_vec).unwrap_or_default();
+                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1).unwrap_or_default(), data))
+            })
+            .and_then(|rows| rows.collect::<Result<Vec<_>, _>>())
+            .map_err(read_error)?;
+        let Some((last, ..)) = page.last() else { break };
+        after = *last;
+        for (id, root, data) in page {
+            match read_delivery(db, &data) {
+                Ok(delivery) => found.push((DeliveryId(id as u64), delivery)),
+                Err(error) => trouble = trouble.or(Some(lost_news(db, root, error))),
+            }
         }
-        Ok((DeliveryId(id as u64), delivery))
-    };
-    // Damaged news cannot be told; those behind them can.
-    Ok(rows.into_iter().filter_map(|row| read(row).ok()).collect())
+    }
+    // Damaged news cannot be told; those behind them can. When nothing else is left they are spoken of, again and again.
+    match trouble {
+        Some(error) if found.is_empty() => Err(error),
+        _ => Ok(found),
+    }
+}
+
+fn read_delivery(db: &Connection, data: &[u8]) -> Result<Delivery, StoreError> {
+    let mut delivery = Delivery::from_bytes(unseal_bytes("a delivery", data)?).map_err(|error| damaged("a delivery", error))?;
+    blobs::restore(db, &mut delivery)?;
+    Ok(delivery)
+}
+
+/// Names the run whose news are damaged.
+fn lost_news(db: &Connection, root: i64, error: StoreError) -> StoreError {
+    match heads::key_of(db, root) {
+        Ok(Some(key)) => {
+            let why = format!("its news for another run cannot be delivered: {error}");
+            StoreError::LogCorrupt { key, index: Index(0), why }
+        }
+        _ => error,
+    }
 }

@@ -1,10 +1,14 @@
 //! How values stand in rows: checksums, places, sealed messages.
 //!
 //! Must never return bytes that were not written: everything here carries a checksum and checks it.
+//!
+//! Invariants:
+//! - I2: whatever is read of a row was checked: by the row's own checksum, or by the seal of a blob in it that says the same.
 
 use onward_core::codec::{DecodeError, Message, Reader, put_varint};
 use onward_core::{Index, Place, Record, RunKey, Timestamp};
 use onward_store::StoreError;
+use rusqlite::types::ValueRef;
 
 use crate::error::damaged;
 
@@ -35,6 +39,11 @@ pub(crate) fn event_crc(rk: i64, index: Index, at: Timestamp, commit_count: u64,
 }
 
 impl EventRow<'_> {
+    /// Whether the row would be right if it were run `rk`'s.
+    pub fn is_of(&self, rk: i64) -> bool {
+        self.crc == event_crc(rk, self.index, self.at, self.commit_count, self.last_commit, self.body)
+    }
+
     pub fn decode(&self, key: &RunKey) -> Result<Record, StoreError> {
         let corrupt = |why: String| StoreError::LogCorrupt { key: key.clone(), index: self.index, why };
         let crc = event_crc(self.rk, self.index, self.at, self.commit_count, self.last_commit, self.body);
@@ -43,6 +52,39 @@ impl EventRow<'_> {
         }
         Record::decode_body(self.index, self.at, self.body).map_err(|error| corrupt(error.to_string()))
     }
+}
+
+/// The checksum of what never changes in a row of `runs`, as SQL.
+macro_rules! run_crc {
+    () => {
+        "row_crc(rk, root, ns, id, generation, created, parent_ns, parent_id, parent_generation, input_hash)"
+    };
+}
+pub(crate) use run_crc;
+
+/// The checksum of the values of a row, as SQLite has them.
+pub(crate) fn row_crc<'a>(values: impl Iterator<Item = ValueRef<'a>>) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    for value in values {
+        let number;
+        let (kind, bytes): (u8, &[u8]) = match value {
+            ValueRef::Null => (0, &[]),
+            ValueRef::Integer(value) => {
+                number = value.to_le_bytes();
+                (1, &number)
+            }
+            ValueRef::Real(value) => {
+                number = value.to_le_bytes();
+                (2, &number)
+            }
+            ValueRef::Text(text) => (3, text),
+            ValueRef::Blob(blob) => (4, blob),
+        };
+        hasher.update(&[kind]);
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    }
+    hasher.finalize()
 }
 
 /// A message and its checksum.
@@ -107,9 +149,10 @@ pub(crate) fn due_number(at: Timestamp) -> i64 {
 /// Dues from here on are frozen: the run is paused. Half of what an `i64` holds.
 pub(crate) const NEVER: i64 = 1 << 61;
 
-/// A list of 16-byte hashes, or nothing.
+/// The hashes in a sealed list; a damaged one names nothing, so that what it named is kept rather than lost.
 pub(crate) fn hashes(bytes: Option<&[u8]>) -> impl Iterator<Item = [u8; 16]> + '_ {
-    bytes.unwrap_or_default().chunks_exact(16).map(|chunk| <[u8; 16]>::try_from(chunk).unwrap_or_default())
+    let list = bytes.and_then(|bytes| unseal_bytes("references", bytes).ok());
+    list.unwrap_or_default().chunks_exact(16).map(|chunk| <[u8; 16]>::try_from(chunk).unwrap_or_default())
 }
 
 /// Two numbers as bytes, for a stub that stands for a large payload.

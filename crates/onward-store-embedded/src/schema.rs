@@ -8,12 +8,18 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use onward_store::StoreError;
+use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags, ffi};
 
 use crate::error::{damaged, read_error};
+use crate::pages::{self, PAGE_BYTES};
+use crate::row::row_crc;
 
 /// What this program writes. A program reads its own format and older ones.
-pub const FORMAT: u32 = 1;
+///
+/// - 1: without checksums of pages, and without those of the rows of timers, slots, deleted runs and counts.
+/// - 2: with them.
+pub const FORMAT: u32 = 2;
 
 /// "Onwd": marks the SQLite file as ours.
 pub(crate) const APPLICATION_ID: u32 = 0x4f6e_7764;
@@ -26,59 +32,45 @@ pub(crate) const UNFINISHED: &str = "onward.db.new";
 /// The oldest SQLite without the race that could lose a checkpoint.
 const SQLITE_VERSION_MIN: i32 = 3_053_000;
 
-const PAGE_BYTES: u64 = 8192;
-
 /// Rows are appended in the order they come, whatever run they belong to: one page takes many appends. `events_run` finds them
 /// again and is a second guard against two events with one index.
 ///
 /// `events.n` is the number of commits in the run's log up to this row and `last` the index of the latest of them, so that a run's
 /// head is found from its last row. Versions and queues that are absent are the empty text, which no name can be.
-pub(crate) const TABLES: &str = "
-CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+///
+/// Every row has a checksum (I2): in `crc`, or in a sealed blob that says all that the columns say (but for `outbox.root`, which only
+/// delays the end of a run). All tables have row ids and all
+/// indexes have names, so that an index can be made again from its table.
+const TABLES: &str = "
+CREATE TABLE meta(seq INTEGER PRIMARY KEY, key TEXT NOT NULL, value INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE runs(rk INTEGER PRIMARY KEY, root INTEGER NOT NULL, ns TEXT NOT NULL, id TEXT NOT NULL, generation INTEGER NOT NULL,
   current INTEGER NOT NULL, kind TEXT NOT NULL, version TEXT NOT NULL, status INTEGER NOT NULL, created INTEGER NOT NULL,
-  ended INTEGER, parent_ns TEXT, parent_id TEXT, parent_generation INTEGER, input_hash BLOB NOT NULL, head BLOB NOT NULL);
-CREATE UNIQUE INDEX runs_key ON runs(id, ns, generation);
-CREATE INDEX runs_created ON runs(ns, created) WHERE current = 1;
-CREATE INDEX runs_kind ON runs(ns, kind, created) WHERE current = 1;
-CREATE INDEX runs_status ON runs(ns, status, created) WHERE current = 1;
-CREATE INDEX runs_pending ON runs(ns, kind, version, rk) WHERE status = 0;
-CREATE INDEX runs_ended ON runs(kind, ended) WHERE current = 1 AND ended IS NOT NULL;
-CREATE INDEX runs_parent ON runs(parent_id, parent_ns) WHERE parent_id IS NOT NULL;
+  ended INTEGER, parent_ns TEXT, parent_id TEXT, parent_generation INTEGER, input_hash BLOB NOT NULL, head BLOB NOT NULL,
+  crc INTEGER NOT NULL);
 CREATE TABLE events(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, idx INTEGER NOT NULL, at INTEGER NOT NULL, n INTEGER NOT NULL,
   last INTEGER, crc INTEGER NOT NULL, body BLOB NOT NULL, blobs BLOB);
-CREATE UNIQUE INDEX events_run ON events(rk, idx);
-CREATE TABLE slots(root INTEGER NOT NULL, key TEXT NOT NULL, token TEXT NOT NULL, idx INTEGER NOT NULL, at INTEGER NOT NULL,
-  PRIMARY KEY(root, key)) WITHOUT ROWID;
-CREATE TABLE timers(rk INTEGER NOT NULL, place BLOB NOT NULL, due INTEGER NOT NULL, PRIMARY KEY(rk, place)) WITHOUT ROWID;
-CREATE INDEX timers_due ON timers(due, rk, place);
+CREATE TABLE slots(seq INTEGER PRIMARY KEY, root INTEGER NOT NULL, key TEXT NOT NULL, token TEXT NOT NULL, idx INTEGER NOT NULL,
+  at INTEGER NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE timers(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, place BLOB NOT NULL, due INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE tasks(tk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, place BLOB NOT NULL, ns TEXT NOT NULL, queue TEXT NOT NULL,
   kind TEXT NOT NULL, priority INTEGER NOT NULL, state INTEGER NOT NULL, visible INTEGER NOT NULL, due INTEGER,
   data BLOB NOT NULL, blobs BLOB);
-CREATE UNIQUE INDEX tasks_run ON tasks(rk, place);
-CREATE INDEX tasks_ready ON tasks(ns, queue, kind, priority DESC, visible, tk) WHERE state = 0;
-CREATE INDEX tasks_delayed ON tasks(visible, tk) WHERE state = 3;
-CREATE INDEX tasks_due ON tasks(due, tk) WHERE due IS NOT NULL;
 CREATE TABLE waits(wk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, place BLOB NOT NULL, ns TEXT NOT NULL, id TEXT NOT NULL,
   kind INTEGER NOT NULL, requested INTEGER NOT NULL, data BLOB NOT NULL, blobs BLOB);
-CREATE UNIQUE INDEX waits_run ON waits(rk, place);
-CREATE INDEX waits_list ON waits(ns, requested, id, place);
 CREATE TABLE outbox(id INTEGER PRIMARY KEY, root INTEGER NOT NULL, data BLOB NOT NULL, blobs BLOB);
-CREATE INDEX outbox_root ON outbox(root);
-CREATE TABLE blobs(hash BLOB PRIMARY KEY, refs INTEGER NOT NULL, data BLOB NOT NULL);
-INSERT INTO meta VALUES ('boot', 0);
+CREATE TABLE deleted(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, reason TEXT NOT NULL,
+  at INTEGER NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE blobs(seq INTEGER PRIMARY KEY, hash BLOB NOT NULL, refs INTEGER NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE payloads(seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE kinds(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, task INTEGER NOT NULL, kind TEXT NOT NULL, version TEXT NOT NULL,
+  data BLOB NOT NULL);
 ";
 
-/// Came later: a directory that was made without it gets it when it is opened for writing. Older programs do not look at it.
-const DELETED: &str = "
-CREATE TABLE IF NOT EXISTS deleted(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL,
-  reason TEXT NOT NULL, at INTEGER NOT NULL);
-";
-
-/// Came later too. What is not there is the empty text, as in `runs`.
+/// Came later: a directory that was made without it gets it when it is opened for writing.
 const KINDS: &str = "
-CREATE TABLE IF NOT EXISTS kinds(ns TEXT NOT NULL, task INTEGER NOT NULL, kind TEXT NOT NULL, version TEXT NOT NULL,
-  data BLOB NOT NULL, PRIMARY KEY(ns, task, kind, version)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS kinds(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, task INTEGER NOT NULL, kind TEXT NOT NULL,
+  version TEXT NOT NULL, data BLOB NOT NULL);
+CREATE UNIQUE INDEX IF NOT EXISTS kinds_key ON kinds(ns, task, kind, version);
 ";
 
 /// Whether there is a table of kinds: not in a directory that was made without it and is only read.
@@ -86,35 +78,126 @@ pub(crate) fn remembers_kinds(db: &Connection) -> rusqlite::Result<bool> {
     db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'kinds'")?.exists([])
 }
 
-/// Whether there is a table of deleted runs: not in a directory that was made without it and is only read.
-pub(crate) fn remembers_deleted(db: &Connection) -> rusqlite::Result<bool> {
-    db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'deleted'")?.exists([])
+/// An index: what it is called, of which table, over which columns, and of which rows.
+pub(crate) struct Index {
+    pub name: &'static str,
+    pub table: &'static str,
+    pub is_unique: bool,
+    columns: &'static str,
+    only: &'static str,
+}
+
+const fn unique(name: &'static str, table: &'static str, columns: &'static str) -> Index {
+    Index { name, table, is_unique: true, columns, only: "" }
+}
+
+const fn plain(name: &'static str, table: &'static str, columns: &'static str, only: &'static str) -> Index {
+    Index { name, table, is_unique: false, columns, only }
+}
+
+pub(crate) const INDEXES: &[Index] = &[
+    unique("runs_key", "runs", "id, ns, generation"),
+    plain("runs_created", "runs", "ns, created", "current = 1"),
+    plain("runs_kind", "runs", "ns, kind, created", "current = 1"),
+    plain("runs_status", "runs", "ns, status, created", "current = 1"),
+    plain("runs_pending", "runs", "ns, kind, version, rk", "status = 0"),
+    plain("runs_ended", "runs", "kind, ended", "current = 1 AND ended IS NOT NULL"),
+    plain("runs_parent", "runs", "parent_id, parent_ns", "parent_id IS NOT NULL"),
+    unique("events_run", "events", "rk, idx"),
+    unique("slots_key", "slots", "root, key"),
+    unique("timers_run", "timers", "rk, place"),
+    plain("timers_due", "timers", "due, rk, place", ""),
+    unique("tasks_run", "tasks", "rk, place"),
+    plain("tasks_ready", "tasks", "ns, queue, kind, priority DESC, visible, tk", "state = 0"),
+    plain("tasks_delayed", "tasks", "visible, tk", "state = 3"),
+    plain("tasks_due", "tasks", "due, tk", "due IS NOT NULL"),
+    unique("waits_run", "waits", "rk, place"),
+    plain("waits_list", "waits", "ns, requested, id, place", ""),
+    unique("outbox_id", "outbox", "id"),
+    plain("outbox_root", "outbox", "root", ""),
+    unique("blobs_hash", "blobs", "hash"),
+    unique("kinds_key", "kinds", "ns, task, kind, version"),
+];
+
+impl Index {
+    pub fn create(&self) -> String {
+        let Index { name, table, columns, only, .. } = self;
+        let unique = if self.is_unique { "UNIQUE " } else { "" };
+        let only = if only.is_empty() { String::new() } else { format!(" WHERE {only}") };
+        format!("CREATE {unique}INDEX {name} ON {table}({columns}){only};")
+    }
+
+    /// Reads every page of the index and nothing else.
+    pub fn scan(&self) -> String {
+        let only = if self.only.is_empty() { "1" } else { self.only };
+        format!("SELECT total(rowid) FROM {} INDEXED BY {} WHERE {only}", self.table, self.name)
+    }
+}
+
+/// All that is made in an empty database.
+pub(crate) fn make_tables() -> String {
+    let indexes: String = INDEXES.iter().map(Index::create).collect();
+    format!("{TABLES}{indexes}")
 }
 
 /// What the first bytes of a database file say.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Nothing,
-    Ours { format: u32 },
-    Foreign,
+    Ours {
+        format: u32,
+    },
+    /// Not ours, or not any more; the reason goes on from "its onward.db …".
+    Foreign(String),
 }
 
 /// Looks at a database file without opening it as one.
 ///
 /// Format and application id are in the file itself and never only in its write-ahead log: [`create`] closes the file before anybody
-/// can use it, and a change of format must do the same.
+/// can use it, and a change of format makes another file.
 pub(crate) fn inspect(path: &Path) -> Result<Found, StoreError> {
+    let foreign = |why: &str| Ok(Found::Foreign(why.to_owned()));
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Found::Nothing),
-        Err(error) => return Err(io_error(path, &error)),
+        Err(error) => return Err(unusable(path, &error)),
     };
-    let mut header = [0; 100];
-    if file.read_exact(&mut header).is_err() || !header.starts_with(b"SQLite format 3\0") {
-        return Ok(Found::Foreign);
+    let kind = file.metadata().map_err(|error| unusable(path, &error))?;
+    if !kind.is_file() {
+        return foreign("is not a file");
     }
-    let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    Ok(if number(68) == APPLICATION_ID { Found::Ours { format: number(60) } } else { Found::Foreign })
+    let mut page = Vec::with_capacity(PAGE_BYTES);
+    file.by_ref().take(PAGE_BYTES as u64).read_to_end(&mut page).map_err(|error| unusable(path, &error))?;
+    if page.is_empty() {
+        return foreign("is empty: if it never held runs, remove it, else restore a backup");
+    }
+    if !page.starts_with(b"SQLite format 3\0") {
+        return foreign("was made by another program, or its beginning was overwritten");
+    }
+    if page.len() < HEADER_BYTES {
+        return foreign("is cut off: restore a backup");
+    }
+    let number = |at: usize| u32::from_be_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]]);
+    if number(68) != APPLICATION_ID {
+        return foreign("was made by another program");
+    }
+    let summed = usize::from(page[RESERVED_AT]) == pages::SUM_BYTES;
+    if page.len() == PAGE_BYTES && summed && pages::check(1, &page) == pages::Sum::Wrong {
+        return Err(damaged(&path.display().to_string(), "its first page does not have the checksum it was written with"));
+    }
+    Ok(Found::Ours { format: number(60) })
+}
+
+/// How long the header of a database is, and where it says how many bytes of each page SQLite leaves free.
+const HEADER_BYTES: usize = 100;
+const RESERVED_AT: usize = 20;
+
+/// What cannot be read or written for reasons that will not go away by themselves.
+pub(crate) fn unusable(path: &Path, error: &std::io::Error) -> StoreError {
+    match error.kind() {
+        ErrorKind::StorageFull => StoreError::DiskFull,
+        _ => StoreError::DirectoryUnusable { path: path.to_owned(), why: error.to_string() },
+    }
 }
 
 pub(crate) fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
@@ -124,43 +207,77 @@ pub(crate) fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
     }
 }
 
-/// Makes an empty database at `path`, complete and synced when this returns.
-pub(crate) fn create(path: &Path) -> Result<(), StoreError> {
-    count_no_memory();
-    let make = || -> rusqlite::Result<()> {
-        let db = Connection::open(path)?;
-        db.execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES};"))?;
-        db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = FULL;")?;
+/// Makes a database at `path`, complete and synced when this returns; `fill` puts into it what it begins with.
+pub(crate) fn create(path: &Path, fill: impl FnOnce(&Connection) -> Result<(), StoreError>) -> Result<(), StoreError> {
+    prepare_sqlite();
+    let failed = |error: rusqlite::Error| match crate::error::Failure::of_commit(&error) {
+        crate::error::Failure::Full => StoreError::DiskFull,
+        _ => StoreError::Unavailable { why: format!("{}: {error}", path.display()) },
+    };
+    let make = || -> rusqlite::Result<Connection> {
+        let db = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), pages::VFS)?;
+        reserve_bytes(&db)?;
+        add_functions(&db)?;
+        db.execute_batch(&format!(
+            "PRAGMA page_size = {PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = FULL;"
+        ))?;
         db.pragma_update(None, "application_id", APPLICATION_ID)?;
         db.pragma_update(None, "user_version", FORMAT)?;
-        db.execute_batch(&format!("BEGIN IMMEDIATE; {TABLES} {DELETED} {KINDS} COMMIT;"))?;
+        db.execute_batch("BEGIN IMMEDIATE")?;
+        db.execute_batch(&make_tables())?;
+        Ok(db)
+    };
+    let db = make().map_err(failed)?;
+    fill(&db)?;
+    let finish = || -> rusqlite::Result<()> {
+        db.execute_batch("COMMIT")?;
         db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         db.close().map_err(|(_, error)| error)
     };
-    make().map_err(|error| match crate::error::Failure::of_commit(&error) {
-        crate::error::Failure::Full => StoreError::DiskFull,
-        _ => StoreError::Unavailable { why: format!("{}: {error}", path.display()) },
-    })?;
+    finish().map_err(failed)?;
     File::open(path).and_then(|file| file.sync_all()).map_err(|error| io_error(path, &error))
+}
+
+/// What an empty database begins with: nobody has opened it yet.
+pub(crate) fn fill_empty(db: &Connection) -> Result<(), StoreError> {
+    write_boot(db, 0).map_err(open_error)
+}
+
+/// Leaves the end of each page to checksums. Only before the first page is written.
+fn reserve_bytes(db: &Connection) -> rusqlite::Result<()> {
+    let mut bytes = pages::SUM_BYTES as std::ffi::c_int;
+    // SAFETY: the handle is open, and the file control takes a pointer to one int, which it reads and writes.
+    let code = unsafe {
+        let bytes: *mut std::ffi::c_int = &mut bytes;
+        ffi::sqlite3_file_control(db.handle(), c"main".as_ptr(), ffi::SQLITE_FCNTL_RESERVE_BYTES, bytes.cast())
+    };
+    if code == ffi::SQLITE_OK { Ok(()) } else { Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)) }
+}
+
+/// `row_crc(..)`: the checksum of the values of a row.
+fn add_functions(db: &Connection) -> rusqlite::Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
+    db.create_scalar_function("row_crc", -1, flags, |context| {
+        Ok(i64::from(row_crc((0..context.len()).map(|at| context.get_raw(at)))))
+    })
 }
 
 /// Opens the connection that writes.
 pub(crate) fn open_writer(directory: &Path) -> Result<Connection, StoreError> {
-    count_no_memory();
+    prepare_sqlite();
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
         return Err(damaged("SQLite is too old", rusqlite::version()));
     }
     let open = || -> rusqlite::Result<Connection> {
-        let db = Connection::open_with_flags(
-            database(directory),
-            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-        )?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags_and_vfs(database(directory), flags, pages::VFS)?;
         db.execute_batch(
             "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;
              PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY;
              PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1; PRAGMA cell_size_check = 1;",
         )?;
         keep_plans(&db)?;
+        add_functions(&db)?;
         db.set_prepared_statement_cache_capacity(128);
         Ok(db)
     };
@@ -169,19 +286,21 @@ pub(crate) fn open_writer(directory: &Path) -> Result<Connection, StoreError> {
 
 /// Makes SQLite say that the disk is full at `bytes`.
 pub(crate) fn limit_size(db: &Connection, bytes: u64) -> Result<(), StoreError> {
-    let pages = i64::try_from(bytes / PAGE_BYTES).unwrap_or(i64::MAX).max(1);
+    let pages = i64::try_from(bytes / PAGE_BYTES as u64).unwrap_or(i64::MAX).max(1);
     db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(read_error)
 }
 
 /// Opens a connection that only reads.
 pub(crate) fn open_reader(directory: &Path) -> Result<Connection, StoreError> {
+    prepare_sqlite();
     let open = || -> rusqlite::Result<Connection> {
-        let db =
-            Connection::open_with_flags(database(directory), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags_and_vfs(database(directory), flags, pages::VFS)?;
         db.execute_batch(
             "PRAGMA busy_timeout = 5000; PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = 1;",
         )?;
         keep_plans(&db)?;
+        add_functions(&db)?;
         db.set_prepared_statement_cache_capacity(64);
         Ok(db)
     };
@@ -193,23 +312,39 @@ fn keep_plans(db: &Connection) -> rusqlite::Result<()> {
     db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
-/// Lets SQLite allocate without counting under one lock for the whole process. Without effect once somebody has opened a database.
-fn count_no_memory() {
+/// What must happen before the first connection: SQLite allocates without counting under one lock for the whole process (without
+/// effect once somebody has opened a database), and knows our VFS.
+fn prepare_sqlite() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     // SAFETY: the call takes one int; where SQLite is in use already it refuses and changes nothing. Concurrent first opens of our
     // own wait for each other here.
     ONCE.call_once(|| unsafe {
         ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0 as std::ffi::c_int);
     });
+    pages::register();
 }
 
 /// Raises the boot counter, durably: every epoch of this life is above every epoch of the lives before.
+///
+/// It is there twice, because no log says it: one of the two is enough, and without either nobody may open the directory.
 pub(crate) fn next_boot(db: &Connection) -> Result<u64, StoreError> {
-    db.execute_batch(DELETED).map_err(open_error)?;
     db.execute_batch(KINDS).map_err(open_error)?;
-    let boot =
-        db.query_row("UPDATE meta SET value = value + 1 WHERE key = 'boot' RETURNING value", [], |row| row.get::<_, i64>(0));
-    boot.map(|boot| boot as u64).map_err(open_error)
+    let read = "SELECT max(value) FROM meta WHERE key = 'boot' AND crc = row_crc(key, value)";
+    let last: Option<i64> = db.query_row(read, [], |row| row.get(0)).map_err(open_error)?;
+    let boot = last.ok_or_else(|| damaged("the boot counter", "neither of its two rows has the right checksum"))? + 1;
+    let transaction = db.unchecked_transaction().map_err(open_error)?;
+    write_boot(db, boot).and_then(|()| transaction.commit()).map_err(open_error)?;
+    Ok(boot as u64)
+}
+
+pub(crate) fn write_boot(db: &Connection, boot: i64) -> rusqlite::Result<()> {
+    for seq in [1, 2] {
+        db.execute(
+            "INSERT OR REPLACE INTO meta(seq, key, value, crc) VALUES (?1, 'boot', ?2, row_crc('boot', ?2))",
+            [seq, boot],
+        )?;
+    }
+    Ok(())
 }
 
 /// A write at opening that failed.

@@ -53,6 +53,8 @@ pub(crate) struct Counters {
     pub reply_nanos: AtomicU64,
     pub checkpoints: AtomicU64,
     pub checkpoint_nanos: AtomicU64,
+    pub mended: AtomicU64,
+    pub pages_returned: AtomicU64,
 }
 
 /// What the writer has done since the store was opened.
@@ -74,6 +76,10 @@ pub struct Stats {
     pub reply: Duration,
     pub checkpoints: u64,
     pub checkpoint: Duration,
+    /// Indexes and rows that were found damaged and made again.
+    pub mended: u64,
+    /// Pages that were given back to the disk.
+    pub pages_returned: u64,
 }
 
 impl Counters {
@@ -91,6 +97,8 @@ impl Counters {
             reply: span(&self.reply_nanos),
             checkpoints: read(&self.checkpoints),
             checkpoint: span(&self.checkpoint_nanos),
+            mended: read(&self.mended),
+            pages_returned: read(&self.pages_returned),
         }
     }
 

@@ -23,8 +23,9 @@ use crate::reader::{self, Readers};
 use crate::reply::{Slot, Waiting};
 use crate::schema::{self, Found};
 use crate::shared::{Shared, Stats};
-use crate::writer::{self, Beginning, LogLength};
-use crate::{failpoint, kinds, list, takeover};
+use crate::upkeep::LogLength;
+use crate::writer::{self, Beginning};
+use crate::{failpoint, kinds, list, mend, takeover};
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -79,12 +80,15 @@ impl EmbeddedStore {
         failpoint::hit("open_before_boot");
         let boot = schema::next_boot(&db)?;
         failpoint::hit("open_after_boot");
+        let now = options.clock.now();
         if options.workers_inside {
-            takeover::take_tasks_back(&db, options.clock.now()).map_err(schema::open_error)?;
+            mend::mending(&db, now, || takeover::take_tasks_back(&db, now)).map_err(schema::open_error)?;
         }
-        let beginning = Beginning::read(&db, boot).map_err(read_error)?;
-        let readers = Readers::start(&directory.path, options.readers.max(1))?;
+        let beginning = mend::mending(&db, now, || Beginning::read(&db, boot)).map_err(read_error)?;
         let shared = Arc::new(Shared::new(options.clock));
+        let asked = shared.clone();
+        let ask_to_mend = Arc::new(move || asked.queue.submit(Op::Mend(Slot::new())));
+        let readers = Readers::start(&directory.path, options.readers.max(1), ask_to_mend)?;
         let log = Arc::new(LogLength::new(options.checkpoint_pages));
         let counted = log.clone();
         db.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
@@ -110,12 +114,20 @@ impl EmbeddedStore {
     /// Looks into a directory that another process may have open. Every write is refused; leases of others are not seen.
     pub fn open_read_only(directory: impl AsRef<Path>) -> Result<EmbeddedStore, StoreError> {
         let directory = directory.as_ref();
-        if directory::check(directory)? == Found::Nothing {
-            let why = "there is no database in it".to_owned();
-            return Err(StoreError::DirectoryForeign { path: directory.to_owned(), why });
+        let path = directory.to_owned();
+        match directory::check(directory)? {
+            Found::Ours { format: schema::FORMAT } => {}
+            Found::Ours { format } => {
+                let why = format!(
+                    "it has format {format} and must be opened for writing once, which makes it format {}",
+                    schema::FORMAT
+                );
+                return Err(StoreError::DirectoryUnusable { path, why });
+            }
+            _ => return Err(StoreError::DirectoryForeign { path, why: "there is no database in it".to_owned() }),
         }
         let options = Options::default();
-        let readers = Readers::start(directory, 1)?;
+        let readers = Readers::start(directory, 1, Arc::new(|| ()))?;
         let shared = Arc::new(Shared::new(options.clock));
         Ok(EmbeddedStore { shared, payload_bytes_max: options.payload_bytes_max, readers, writer: None, _directory: None })
     }

@@ -5,25 +5,24 @@
 //! is counted, so that a task that keeps killing its process is quarantined as anywhere else (K3).
 
 use onward_core::Timestamp;
-use onward_core::task::{Task, TaskState};
+use onward_core::task::TaskState;
 use rusqlite::{Connection, params};
 
-use crate::row::{due_number, seal, unseal};
+use crate::row::{due_number, seal};
+use crate::write::tasks::{COLUMNS, read_row, state_column};
 
 pub(crate) fn take_tasks_back(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let transaction = db.unchecked_transaction()?;
-    let mut statement = db.prepare("SELECT tk, data FROM tasks WHERE due IS NOT NULL AND state = ?1")?;
-    let leased = statement
-        .query_map(params![TaskState::Leased.number()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))?
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut statement = db.prepare(&format!("SELECT {COLUMNS} FROM tasks WHERE due IS NOT NULL AND state = ?1"))?;
+    let leased = statement.query_map(params![TaskState::Leased.number()], read_row)?.collect::<Result<Vec<_>, _>>()?;
     drop(statement);
-    for (tk, data) in leased {
-        // A damaged task is told of when somebody claims it. Large payloads stay where they are: the row's references do not change.
-        let Ok(mut task) = unseal::<Task>("a task", &data) else { continue };
+    for row in leased {
+        // A damaged task is met again when its lease ends. Large payloads stay where they are: the row's references do not change.
+        let (tk, Ok(mut task)) = (row.tk, row.task()) else { continue };
         task.lose_worker(now);
         db.prepare_cached("UPDATE tasks SET state = ?2, visible = ?3, due = ?4, data = ?5 WHERE tk = ?1")?.execute(params![
             tk,
-            task.state.number(),
+            state_column(&task, now),
             due_number(task.visible_at),
             task.due_at().map(due_number),
             seal(&task),

@@ -1,12 +1,12 @@
 //! What each write does to the tables. Everything here runs inside a transaction of the writer.
 //!
 //! Must never decide: what may be appended and what follows is asked of `onward-core`. Each operation asks first and writes then, so
-//! that a refusal has written nothing (W2).
+//! that a refusal has written nothing (T2).
 
 mod append;
 mod claim;
 mod delete;
-mod effects;
+pub(crate) mod effects;
 mod expire;
 mod kinds;
 pub(crate) mod tasks;

@@ -4,21 +4,21 @@
 //! listeners. What each operation does is in [`crate::write`].
 //!
 //! Invariants:
-//! - W1: nobody is answered, and no listener is called, before COMMIT has returned.
-//! - W2: a refused operation has written nothing; any other error undoes the whole batch, in the file and in memory.
-//! - W3: after a failed write or sync nothing is written again, whatever is asked (F7). A full disk is no failed write: SQLite
+//! - T1: nobody is answered, and no listener is called, before COMMIT has returned.
+//! - T2: a refused operation has written nothing; any other error undoes the whole batch, in the file and in memory.
+//! - T3: after a failed write or sync nothing is written again, whatever is asked (F7). A full disk is no failed write: SQLite
 //!   undoes the batch and later ones may succeed (F6).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use onward_core::{Epoch, RunKey, Timestamp};
 use onward_store::StoreError;
 use rusqlite::{Connection, Statement};
 
-use crate::error::{Failure, Outcome, Trouble};
+use crate::error::{Failure, Outcome, Trouble, may_be_mended};
 use crate::failpoint;
 use crate::heads::Heads;
 use crate::leases::Lease;
@@ -27,6 +27,7 @@ use crate::op::Op;
 use crate::ready::Ready;
 use crate::reply::{Pending, Slot};
 use crate::shared::{Counters, Shared};
+use crate::upkeep::{LogLength, Upkeep};
 
 pub(crate) struct Writer<'c> {
     pub db: &'c Connection,
@@ -41,6 +42,9 @@ pub(crate) struct Writer<'c> {
     pub insert_event: Statement<'c>,
     begin: Statement<'c>,
     commit: Statement<'c>,
+    /// Something that the log says too turned out to be damaged.
+    pub mend_wanted: bool,
+    pub upkeep: Upkeep,
     pub batch: Batch,
 }
 
@@ -75,25 +79,12 @@ impl Beginning {
         Ok(Beginning {
             boot,
             ready: Ready::load(db)?,
-            next_rk: next("SELECT coalesce(max(rk), 0) + 1 FROM runs")?,
-            next_delivery: next("SELECT coalesce(max(id), 0) + 1 FROM outbox")?,
+            // By the indexes, which cannot have lost a row without a word; a run's number is never used again while its log is there.
+            next_rk: next(
+                "SELECT max((SELECT coalesce(max(rk), 0) FROM runs), (SELECT coalesce(max(rk), 0) FROM events INDEXED BY events_run)) + 1",
+            )?,
+            next_delivery: next("SELECT coalesce(max(id), 0) + 1 FROM outbox INDEXED BY outbox_id")?,
         })
-    }
-}
-
-/// How long the write-ahead log is, in pages, as the last commit left it.
-pub(crate) struct LogLength {
-    pages: AtomicU64,
-    checkpoint_pages: u64,
-}
-
-impl LogLength {
-    pub fn new(checkpoint_pages: u64) -> LogLength {
-        LogLength { pages: AtomicU64::new(0), checkpoint_pages }
-    }
-
-    pub fn set(&self, pages: u64) {
-        self.pages.store(pages, Ordering::Relaxed);
     }
 }
 
@@ -103,13 +94,17 @@ pub(crate) fn run(db: &Connection, shared: Arc<Shared>, beginning: Beginning, lo
     let mut ops = Vec::new();
     let mut checkpoint_at = log.checkpoint_pages;
     loop {
+        writer.shrink_while_idle();
         let started = Instant::now();
         if !writer.shared.queue.take(&mut ops) {
             return Ok(());
         }
         Counters::add_span(&writer.shared.counters.idle_nanos, started.elapsed());
         writer.run_batch(&mut ops);
-        let pages = log.pages.load(Ordering::Relaxed);
+        if std::mem::take(&mut writer.mend_wanted) {
+            writer.mend();
+        }
+        let pages = log.pages();
         if pages < log.checkpoint_pages {
             checkpoint_at = log.checkpoint_pages;
         } else if pages >= checkpoint_at {
@@ -135,6 +130,8 @@ impl<'c> Writer<'c> {
                 .prepare("INSERT INTO events(rk, idx, at, n, last, crc, body, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?,
             begin: db.prepare("BEGIN IMMEDIATE")?,
             commit: db.prepare("COMMIT")?,
+            mend_wanted: false,
+            upkeep: Upkeep::default(),
             batch: Batch::default(),
         })
     }
@@ -162,7 +159,10 @@ impl<'c> Writer<'c> {
         failpoint::hit("before_commit");
         let sql_done = Instant::now();
         let failure = match written {
-            Err(trouble) => Some(Failure::of(&trouble)),
+            Err(trouble) => {
+                self.mend_wanted |= trouble.may_be_mended();
+                Some(Failure::of(&trouble))
+            }
             Ok(()) => self.commit.raw_execute().err().map(|error| Failure::of_commit(&error)),
         };
         let sync_done = Instant::now();
@@ -182,7 +182,7 @@ impl<'c> Writer<'c> {
         self.heads.trim(&self.shared.leases);
     }
 
-    /// The batch is durable: tells everybody, the waiters first (W1).
+    /// The batch is durable: tells everybody, the waiters first (T1).
     fn answer(&mut self, listeners: &[Arc<dyn onward_store::Listener>]) {
         failpoint::hit("before_reply");
         self.batch.pending.drain(..).for_each(|pending| pending.release());
@@ -192,7 +192,7 @@ impl<'c> Writer<'c> {
         }
     }
 
-    /// Takes back everything the batch did, and says so to everybody in it (W2, W3).
+    /// Takes back everything the batch did, and says so to everybody in it (T2, T3).
     fn fail_batch(&mut self, failure: Failure) {
         let undone = self.db.is_autocommit() || self.db.execute_batch("ROLLBACK").is_ok();
         self.heads.mark_stale();
@@ -200,6 +200,12 @@ impl<'c> Writer<'c> {
         undo.into_iter().rev().for_each(|undo| self.take_back(undo));
         self.shared.announced_due.store(u64::MAX, Ordering::Relaxed);
         let pending = std::mem::take(&mut self.batch.pending);
+        let failure = match failure {
+            Failure::Damaged(why) if undone && std::mem::take(&mut self.mend_wanted) && self.mend() => {
+                Failure::Busy(format!("damaged rows or indexes were made again, ask again: {why}"))
+            }
+            failure => failure,
+        };
         match failure {
             Failure::Full if undone => pending.iter().for_each(|pending| pending.fail(StoreError::DiskFull)),
             Failure::Busy(why) if undone => {
@@ -221,8 +227,8 @@ impl<'c> Writer<'c> {
         pending.iter().for_each(|pending| pending.fail(StoreError::Stopped { why: why.to_owned() }));
     }
 
-    /// Refuses everything from now on; closing must not copy the log into the database either (W3).
-    fn write_no_more(&mut self, why: &str) {
+    /// Refuses everything from now on; closing must not copy the log into the database either (T3).
+    pub fn write_no_more(&mut self, why: &str) {
         // Where this fails, the copy only holds what was synced before: untidy, not unsafe.
         let _ = self.db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         self.shared.queue.stop(why);
@@ -243,30 +249,11 @@ impl<'c> Writer<'c> {
         self.batch.undo.push(undo);
     }
 
-    /// Copies the write-ahead log into the database. Waiters have their answers by then.
-    fn checkpoint(&mut self) {
-        if self.shared.queue.stopped().is_some() {
-            return;
-        }
-        failpoint::hit("before_checkpoint");
-        let started = Instant::now();
-        let done = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(0));
-        // A full disk is no harm: the log keeps everything and the next checkpoint tries again.
-        if let Err(error) = done
-            && let Failure::Io(why) = Failure::of_commit(&error)
-        {
-            self.write_no_more(&format!("a checkpoint failed: {why}"));
-        }
-        Counters::add(&self.shared.counters.checkpoints, 1);
-        Counters::add_span(&self.shared.counters.checkpoint_nanos, started.elapsed());
-        failpoint::hit("after_checkpoint");
-    }
-
     /// Does one operation and lays its answer down.
     fn execute(&mut self, op: Op) -> Outcome<()> {
         self.batch.pending.push(op.pending());
         let before = self.db.total_changes();
-        let refused = match op {
+        let settled = match op {
             Op::Commit(work, to) => settle(&to, guard(|| self.commit(work.0, work.1))),
             Op::Input(work, to) => settle(&to, guard(|| self.append_input(&work.0, work.1, work.2))),
             Op::Start(start, to) => settle(&to, guard(|| self.start_run(*start))),
@@ -280,29 +267,43 @@ impl<'c> Writer<'c> {
             Op::FinishDeliveries(done, to) => settle(&to, guard(|| self.finish_deliveries(&done))),
             Op::Delete(delete, to) => settle(&to, guard(|| self.delete_runs(&delete))),
             Op::RegisterKinds(kinds, to) => settle(&to, guard(|| self.register_kinds(kinds))),
+            Op::Mend(to) => {
+                self.mend_wanted = true;
+                settle(&to, Ok(()))
+            }
             Op::Announce(at, to) => {
                 self.announce_due(at);
                 settle(&to, Ok(()))
             }
         }?;
         failpoint::hit("after_operation");
-        if refused && self.db.total_changes() != before {
-            return Err(Trouble::Panicked("an operation was refused after it had written".to_owned())); // W2
+        self.mend_wanted |= settled == Settled::Damaged;
+        if settled != Settled::Done && self.db.total_changes() != before {
+            return Err(Trouble::Panicked("an operation was refused after it had written".to_owned())); // T2
         }
         Ok(())
     }
 }
 
-/// Lays a value or a refusal down and says whether it was a refusal; anything else fails the batch.
-fn settle<T>(to: &Slot<T>, outcome: Outcome<T>) -> Outcome<bool> {
-    let answer = match outcome {
-        Ok(value) => Ok(value),
-        Err(Trouble::Refused(error)) => Err(error),
+/// What became of an operation that did not fail its batch.
+#[derive(PartialEq, Eq)]
+enum Settled {
+    Done,
+    Refused,
+    /// Refused because of something that mending may help.
+    Damaged,
+}
+
+/// Lays a value or a refusal down; anything else fails the batch.
+fn settle<T>(to: &Slot<T>, outcome: Outcome<T>) -> Outcome<Settled> {
+    let (answer, settled) = match outcome {
+        Ok(value) => (Ok(value), Settled::Done),
+        Err(Trouble::Refused(error)) if may_be_mended(&error) => (Err(error), Settled::Damaged),
+        Err(Trouble::Refused(error)) => (Err(error), Settled::Refused),
         Err(trouble) => return Err(trouble),
     };
-    let refused = answer.is_err();
     to.put(answer);
-    Ok(refused)
+    Ok(settled)
 }
 
 /// A broken invariant must not take the writer down: the batch is undone and the store goes on.

@@ -215,6 +215,8 @@ suite! { $
         a_paused_run_whose_holder_falls_silent_stays_paused,
         a_standing_commit_that_comes_after_the_resume_is_taken,
         a_retry_that_is_set_while_the_run_is_paused_keeps_its_time,
+        a_paused_run_begins_no_attempt_of_a_task,
+        the_timeouts_of_a_paused_task_keep_their_remaining_time,
     }
     children {
         a_child_answers_its_parent_once,

@@ -49,6 +49,8 @@ pub enum StoreError {
     DirectoryNewer { path: PathBuf, found: u32, supported: u32 },
     #[error("{path} is not an Onward directory: {why}")]
     DirectoryForeign { path: PathBuf, why: String },
+    #[error("{path} cannot be used: {why}")]
+    DirectoryUnusable { path: PathBuf, why: String },
     /// A sync failed: what was not acknowledged may or may not be there, and nothing more is written.
     #[error("the store has stopped taking writes: {why}")]
     Stopped { why: String },
@@ -119,6 +121,7 @@ impl StoreError {
             StoreError::DirectoryLocked { .. } => "directory_locked",
             StoreError::DirectoryNewer { .. } => "directory_newer",
             StoreError::DirectoryForeign { .. } => "directory_foreign",
+            StoreError::DirectoryUnusable { .. } => "directory_unusable",
             StoreError::Stopped { .. } => "store_stopped",
             StoreError::ReadOnly => "store_read_only",
             StoreError::CursorInvalid { .. } => "cursor_invalid",
@@ -194,6 +197,9 @@ impl StoreError {
             StoreError::DirectoryLocked { .. } => "stop the other process first; reading commands work meanwhile",
             StoreError::DirectoryNewer { .. } => "use the newer program; the directory was left untouched",
             StoreError::DirectoryForeign { .. } => "choose an empty directory or one that Onward made",
+            StoreError::DirectoryUnusable { .. } => {
+                "whoever runs this must be able to read and write the directory and all that is in it"
+            }
             StoreError::Stopped { .. } => "check the disk and restart; what was acknowledged is safe",
             StoreError::ReadOnly => "open it for writing, in the one process that may",
             StoreError::CursorInvalid { .. } => "begin again without a cursor; a cursor belongs to the query whose page gave it",

@@ -6,7 +6,7 @@ use onward_store::{Appended, Started, StoreError};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 
 use crate::body::Body;
-use crate::error::{Outcome, read_error};
+use crate::error::{Outcome, damaged_row, read_error};
 use crate::heads::{self, Loaded, Seat};
 use crate::news::News;
 use crate::op::StartRun;
@@ -85,8 +85,9 @@ impl Writer<'_> {
         self.db
             .prepare_cached(
                 "INSERT INTO runs(rk, root, ns, id, generation, current, kind, version, status, created, ended,
-                   parent_ns, parent_id, parent_generation, input_hash, head)
-                 VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7, ?8, ?9, NULL, ?10, ?11, ?12, ?13, ?14)",
+                   parent_ns, parent_id, parent_generation, input_hash, head, crc)
+                 VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7, ?8, ?9, NULL, ?10, ?11, ?12, ?13, ?14,
+                   row_crc(?1, ?2, ?3, ?4, ?5, ?9, ?10, ?11, ?12, ?13))",
             )?
             .execute(params![
                 rk,
@@ -207,7 +208,7 @@ impl Writer<'_> {
         let key = &hot.head.key;
         let before = hot.head.status;
         if let Some(once) = &input.once
-            && let Some((token, index, at)) = read_slot(self.db, hot.root, &once.key)?
+            && let Some((token, index, at)) = read_slot(self.db, key, hot.root, &once.key)?
         {
             let (index, at) = (onward_core::Index(index as u64), onward_core::Timestamp(at as u64));
             StoreError::of_slot(key, once, &token, index)?;
@@ -265,11 +266,19 @@ fn insert_event(
     Ok(())
 }
 
-fn read_slot(db: &Connection, root: i64, key: &str) -> Outcome<Option<(String, i64, i64)>> {
-    let found = db.prepare_cached("SELECT token, idx, at FROM slots WHERE root = ?1 AND key = ?2").and_then(|mut statement| {
-        statement.query_row(params![root, key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()
-    });
-    Ok(found.map_err(read_error)?)
+/// Who filled a slot: `None` if nobody did.
+fn read_slot(db: &Connection, run: &RunKey, root: i64, key: &str) -> Outcome<Option<(String, i64, i64)>> {
+    let sql = "SELECT token, idx, at, crc IS row_crc(root, key, token, idx, at) FROM slots WHERE root = ?1 AND key = ?2";
+    let read = |row: &rusqlite::Row<'_>| match row.get(3)? {
+        true => Ok(Some((row.get(0)?, row.get(1)?, row.get(2)?))),
+        false => Ok(None),
+    };
+    let found = db.prepare_cached(sql).and_then(|mut statement| statement.query_row(params![root, key], read).optional());
+    match found.map_err(read_error)? {
+        None => Ok(None),
+        Some(Some(slot)) => Ok(Some(slot)),
+        Some(None) => Err(damaged_row(run, "who answered or signaled first").into()),
+    }
 }
 
 fn wait_exists(db: &Connection, rk: i64, place: &[u8]) -> Outcome<bool> {

@@ -5,7 +5,7 @@ use onward_core::{Epoch, RunKey, Status, WorkerId};
 use onward_store::{ClaimRuns, ClaimedOne, ClaimedRun, SESSION_DEFAULT, StoreError};
 
 use crate::body::Body;
-use crate::error::{Outcome, Trouble};
+use crate::error::{Outcome, Trouble, may_be_mended};
 use crate::heads::{self, Seat};
 use crate::writer::{Undo, Writer};
 
@@ -38,15 +38,22 @@ impl Writer<'_> {
         if self.shared.leases.is_held(rk) {
             return Ok(None);
         }
-        let Some(key) = self.key_of(rk)? else { return Ok(None) };
-        let seat = match self.heads.get(self.db, &self.shared.leases, &key) {
-            Ok(seat) => seat,
+        let found = self.key_of(rk).and_then(|key| {
+            let seat = key.as_ref().map(|key| self.heads.get(self.db, &self.shared.leases, key)).transpose()?;
+            Ok(key.zip(seat.flatten()))
+        });
+        let (key, seat) = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(None),
             // A damaged run is left alone; the others are not to wait for it.
-            Err(Trouble::Refused(StoreError::LogCorrupt { .. } | StoreError::Corrupt { .. })) => return Ok(None),
+            Err(Trouble::Refused(error @ (StoreError::LogCorrupt { .. } | StoreError::Corrupt { .. }))) => {
+                self.mend_wanted |= may_be_mended(&error);
+                return Ok(None);
+            }
             Err(trouble) => return Err(trouble),
         };
         let claimable = |seat: &Seat| self.heads[*seat].rk == rk && self.heads[*seat].head.status == Status::Pending;
-        let Some(seat) = seat.filter(claimable) else { return Ok(None) };
+        let Some(seat) = Some(seat).filter(claimable) else { return Ok(None) };
         self.grant(&key, rk, worker);
         let hot = &mut self.heads[seat];
         hot.head.epoch = self.last_epoch; // L7

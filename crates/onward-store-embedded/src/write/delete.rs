@@ -2,11 +2,11 @@
 
 use onward_core::{Name, RunHead, RunKey, Status};
 use onward_store::{Delete, Retention, StoreError};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, Row, params};
 
-use crate::error::{Outcome, read_error};
+use crate::error::{Outcome, damaged_row, is_malformed, leave_damaged, read_error};
 use crate::heads;
-use crate::row::unseal;
+use crate::row::unseal_bytes;
 use crate::writer::Writer;
 
 /// How many runs that are too busy to go are passed over in one call, per run that may go.
@@ -31,7 +31,7 @@ impl Writer<'_> {
                 }
                 self.delete_run(key, root)?;
                 self.db
-                    .prepare_cached("INSERT INTO deleted(ns, id, kind, reason, at) VALUES (?1, ?2, ?3, ?4, ?5)")?
+                    .prepare_cached("INSERT INTO deleted(ns, id, kind, reason, at, crc) VALUES (?1, ?2, ?3, ?4, ?5, row_crc(?1, ?2, ?3, ?4, ?5))")?
                     .execute(params![key.namespace.as_str(), key.id.as_str(), kind, reason, self.batch.now.0 as i64])?;
                 Ok(1)
             }
@@ -41,25 +41,24 @@ impl Writer<'_> {
 
     /// Reads the row without its log: a damaged run can be deleted.
     fn find_root(&self, key: &RunKey) -> Outcome<Option<Found>> {
+        let sql = format!(
+            "SELECT status, kind, {} FROM runs WHERE id = ?1 AND ns = ?2 ORDER BY generation DESC LIMIT 1",
+            heads::COLUMNS
+        );
+        let read = |row: &Row<'_>| Ok((row.get::<_, u8>(0)?, row.get::<_, String>(1)?, heads::read_row(row)?));
         let found = self
             .db
-            .prepare_cached(
-                "SELECT root, status, kind, head FROM runs WHERE id = ?1 AND ns = ?2 ORDER BY generation DESC LIMIT 1",
-            )
-            .and_then(|mut statement| {
-                let params = params![key.id.as_str(), key.namespace.as_str()];
-                statement
-                    .query_row(params, |row| Ok((row.get(0)?, row.get::<_, u8>(1)?, row.get(2)?, row.get::<_, Vec<u8>>(3)?)))
-                    .optional()
-            })
+            .prepare_cached(&sql)
+            .and_then(|mut statement| statement.query_row(params![key.id.as_str(), key.namespace.as_str()], read).optional())
             .map_err(read_error)?;
-        let is_closed = |status: u8| Status::from_number(u64::from(status)).is_some_and(Status::is_closed);
-        let may_go = |row: &[u8]| {
-            let head = unseal::<RunHead>("a run's row", row).ok();
-            let head = head.or_else(|| heads::load(self.db, key, None).ok().flatten().map(|loaded| loaded.head));
-            head.is_some_and(|head| head.may_be_deleted())
-        };
-        Ok(found.map(|(root, status, kind, head)| Found { root, may_go: is_closed(status) || may_go(&head), kind }))
+        let Some((status, kind, row)) = found else { return Ok(None) };
+        let is_same = |identity: &heads::Identity| identity.key == *key;
+        let Some(identity) = row.identity.filter(is_same) else { return Err(damaged_row(key, "its own").into()) };
+        // Without a readable head the log says it; and that a run is damaged altogether must not keep it for ever.
+        let head = row.head.or_else(|| heads::load(self.db, key, None).ok().flatten().map(|loaded| loaded.head));
+        let is_closed = Status::from_number(u64::from(status)).is_some_and(Status::is_closed);
+        let may_go = head.as_ref().map_or(is_closed, RunHead::may_be_deleted);
+        Ok(Some(Found { root: identity.root, may_go, kind: head.map_or(kind, |head| head.kind.as_str().to_owned()) }))
     }
 
     /// Why a run cannot go yet.
@@ -70,8 +69,13 @@ impl Writer<'_> {
         if !self.open_children(key, None)?.is_empty() {
             return Ok(Some("it has an open child"));
         }
-        if self.db.prepare_cached("SELECT 1 FROM outbox WHERE root = ?1")?.exists(params![root])? {
-            return Ok(Some("it has news for other runs that are not delivered yet"));
+        let mut statement = self.db.prepare_cached("SELECT data FROM outbox WHERE root = ?1")?;
+        let mut news = statement.query(params![root])?;
+        while let Some(row) = news.next()? {
+            // Damaged news are never delivered and go with their run.
+            if row.get_ref(0)?.as_blob().is_ok_and(|data| unseal_bytes("a delivery", data).is_ok()) {
+                return Ok(Some("it has news for other runs that are not delivered yet"));
+            }
         }
         Ok(None)
     }
@@ -81,12 +85,28 @@ impl Writer<'_> {
         let params = params![key.id.as_str(), key.namespace.as_str()];
         let generations: Vec<i64> = statement.query_map(params, |row| row.get(0))?.collect::<Result<_, _>>()?;
         for rk in generations {
-            self.remove_rows("SELECT blobs FROM events WHERE rk = ?1 AND blobs IS NOT NULL", params![rk])?;
-            self.db.prepare_cached("DELETE FROM events WHERE rk = ?1")?.execute(params![rk])?;
+            self.delete_log(rk)?;
             self.db.prepare_cached("DELETE FROM runs WHERE rk = ?1")?.execute(params![rk])?;
         }
         self.db.prepare_cached("DELETE FROM slots WHERE root = ?1")?.execute(params![root])?;
+        self.remove_rows("DELETE FROM outbox WHERE root = ?1 RETURNING blobs", params![root])?;
         self.heads.remove(key);
+        self.upkeep.shrinking.want();
+        Ok(())
+    }
+
+    /// Event by event where one of them cannot be removed as a whole.
+    fn delete_log(&mut self, rk: i64) -> Outcome<()> {
+        self.remove_rows("SELECT blobs FROM events WHERE rk = ?1 AND blobs IS NOT NULL", params![rk])?;
+        match self.db.prepare_cached("DELETE FROM events WHERE rk = ?1")?.execute(params![rk]) {
+            Err(error) if is_malformed(&error) => {}
+            other => return Ok(other.map(drop)?),
+        }
+        let mut statement = self.db.prepare_cached("SELECT seq FROM events INDEXED BY events_run WHERE rk = ?1")?;
+        let rows: Vec<i64> = statement.query_map(params![rk], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        for seq in rows {
+            leave_damaged(self.db.prepare_cached("DELETE FROM events WHERE seq = ?1")?.execute(params![seq]))?;
+        }
         Ok(())
     }
 
@@ -104,8 +124,9 @@ impl Writer<'_> {
                 if deleted == limit as u64 {
                     return Ok(deleted);
                 }
-                let Some(key) = heads::key_of(self.db, rk)? else { continue };
-                let Some(Found { root, may_go, .. }) = self.find_root(&key)? else { continue };
+                // A damaged run is not in the way of the others: it is mended, or deleted by hand.
+                let Ok(Some(key)) = heads::key_of(self.db, rk) else { continue };
+                let Ok(Some(Found { root, may_go, .. })) = self.find_root(&key) else { continue };
                 if self.busy(&key, root, may_go)?.is_none() {
                     self.delete_run(&key, root)?;
                     deleted += 1;
@@ -127,7 +148,11 @@ impl Writer<'_> {
         let kinds: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
         for kind in kinds {
             if let Some(before) = self.kept_since(retention, &kind) {
-                self.db.prepare_cached("DELETE FROM deleted WHERE kind = ?1 AND at <= ?2")?.execute(params![kind, before])?;
+                self.db
+                    .prepare_cached(
+                        "DELETE FROM deleted WHERE kind = ?1 AND at <= ?2 AND crc = row_crc(ns, id, kind, reason, at)",
+                    )?
+                    .execute(params![kind, before])?;
             }
         }
         Ok(())

@@ -6,10 +6,10 @@ use std::time::Duration;
 use onward_core::run::{Delivery, Effect, Wait, wait_key};
 use onward_core::{Index, Place, Record, RunHead, RunKey, Status, Timestamp};
 use onward_store::DeliveryId;
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 use crate::blobs::{self, Stash};
-use crate::error::Outcome;
+use crate::error::{Outcome, Trouble, damaged_row};
 use crate::heads::Seat;
 use crate::news::News;
 use crate::row::{NEVER, due_number, place_key, seal, seal_bytes, unseal};
@@ -105,11 +105,7 @@ impl Writer<'_> {
         let db = self.db;
         match effect {
             Effect::StartTimer { place, due_at } => {
-                db.prepare_cached("INSERT OR REPLACE INTO timers(rk, place, due) VALUES (?1, ?2, ?3)")?.execute(params![
-                    owner.rk,
-                    place_key(&place),
-                    due_number(due_at)
-                ])?;
+                put_timer(db, owner.rk, &place, due_number(due_at))?;
                 self.announce_due(due_at);
             }
             Effect::StopTimer { place } => {
@@ -118,14 +114,22 @@ impl Writer<'_> {
             }
             Effect::AddTask(task) => self.put_task(owner.rk, *task)?,
             Effect::CancelTask { place } => self.remove_task(owner.rk, &place)?,
-            Effect::OpenWait(wait) => self.open_wait(owner.rk, *wait)?,
+            Effect::OpenWait(wait) => put_wait(db, owner.rk, *wait)?,
             Effect::CloseWait { place, token } => self.close_wait(owner, &place, &token)?,
             Effect::Send(delivery) => self.send(owner.root, *delivery)?,
-            Effect::FreezeTimers => {
-                db.prepare_cached("UPDATE timers SET due = due + ?2 WHERE rk = ?1 AND due < ?2")?
-                    .execute(params![owner.rk, NEVER])?;
+            Effect::Freeze { at } => {
+                self.check_timers(owner)?;
+                db.prepare_cached(
+                    "UPDATE timers SET due = due + ?2, crc = row_crc(rk, place, due + ?2) WHERE rk = ?1 AND due < ?2",
+                )?
+                .execute(params![owner.rk, NEVER])?;
+                self.change_tasks(owner.rk, |task| task.freeze(at))?;
             }
-            Effect::ThawTimers { shift } => self.thaw_timers(owner.rk, shift)?,
+            Effect::Thaw { shift } => {
+                self.check_timers(owner)?;
+                self.thaw_timers(owner.rk, shift)?;
+                self.change_tasks(owner.rk, |task| task.thaw(shift))?;
+            }
             Effect::EndRun => self.end_run(owner)?,
         }
         Ok(())
@@ -134,7 +138,10 @@ impl Writer<'_> {
     fn thaw_timers(&mut self, rk: i64, shift: Duration) -> Outcome<()> {
         let shift = due_number(Timestamp(0).after(shift));
         self.db
-            .prepare_cached("UPDATE timers SET due = min(due - ?2 + ?3, ?2 - 1) WHERE rk = ?1 AND due >= ?2")?
+            .prepare_cached(
+                "UPDATE timers SET due = min(due - ?2 + ?3, ?2 - 1), crc = row_crc(rk, place, min(due - ?2 + ?3, ?2 - 1))
+                 WHERE rk = ?1 AND due >= ?2",
+            )?
             .execute(params![rk, NEVER, shift])?;
         let mut earliest = self.db.prepare_cached("SELECT min(due) FROM timers WHERE rk = ?1")?;
         if let Some(due) = earliest.query_row(params![rk], |row| row.get::<_, Option<i64>>(0))? {
@@ -144,23 +151,12 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn open_wait(&mut self, rk: i64, mut wait: Wait) -> Outcome<()> {
-        let stash = Stash::take(&mut wait);
-        stash.write(self.db)?;
-        self.db
-            .prepare_cached(
-                "INSERT OR REPLACE INTO waits(rk, place, ns, id, kind, requested, data, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            )?
-            .execute(params![
-                rk,
-                place_key(&wait.place),
-                wait.run.namespace.as_str(),
-                wait.run.id.as_str(),
-                wait.kind.number(),
-                wait.requested_at.0 as i64,
-                seal(&wait),
-                stash.column(),
-            ])?;
+    /// What is moved must be right: a due time that is damaged would come out with a fresh checksum (I2).
+    fn check_timers(&mut self, owner: Owner<'_>) -> Outcome<()> {
+        let mut wrong = self.db.prepare_cached("SELECT 1 FROM timers WHERE rk = ?1 AND crc IS NOT row_crc(rk, place, due)")?;
+        if wrong.exists(params![owner.rk])? {
+            return Err(Trouble::Damaged(damaged_row(owner.key, "a timer")));
+        }
         Ok(())
     }
 
@@ -177,7 +173,10 @@ impl Writer<'_> {
 
     pub(crate) fn fill_slot(&mut self, root: i64, key: &str, token: &str, index: Index) -> Outcome<()> {
         self.db
-            .prepare_cached("INSERT OR IGNORE INTO slots(root, key, token, idx, at) VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .prepare_cached(
+                "INSERT OR IGNORE INTO slots(root, key, token, idx, at, crc)
+                 VALUES (?1, ?2, ?3, ?4, ?5, row_crc(?1, ?2, ?3, ?4, ?5))",
+            )?
             .execute(params![root, key, token, index.0 as i64, self.batch.now.0 as i64])?;
         Ok(())
     }
@@ -185,7 +184,7 @@ impl Writer<'_> {
     /// Deletes rows and counts their blobs down; returns how many rows went.
     pub(crate) fn remove_rows(&mut self, sql: &str, params: &[&dyn rusqlite::ToSql]) -> Outcome<usize> {
         let mut statement = self.db.prepare_cached(sql)?;
-        let columns = statement.query_map(params, |row| row.get::<_, Option<Vec<u8>>>(0))?;
+        let columns = statement.query_map(params, blobs::read_column)?;
         let columns: Vec<Option<Vec<u8>>> = columns.collect::<Result<_, _>>()?;
         for column in columns.iter().flatten() {
             blobs::drop_references(self.db, Some(column))?;
@@ -237,9 +236,9 @@ impl Writer<'_> {
         )?;
         let params = params![parent.id.as_str(), parent.namespace.as_str(), generation];
         let rows = statement.query_map(params, |row| row.get::<_, Vec<u8>>(0))?;
-        // Where its log stands does not matter here; and a child whose row is damaged can be told nothing anyway.
-        let heads = rows.map(|row| Ok(unseal::<RunHead>("a run's row", &row?).ok()));
-        Ok(heads.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect())
+        // Where its log stands does not matter here. A child whose row is damaged must not be forgotten: it is mended first.
+        let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+        rows.iter().map(|row| unseal::<RunHead>("a child's row", row).map_err(Trouble::Damaged)).collect()
     }
 
     /// Tells the listeners, if this is earlier than anything they know of.
@@ -251,4 +250,29 @@ impl Writer<'_> {
             }
         }
     }
+}
+
+pub(crate) fn put_timer(db: &Connection, rk: i64, place: &Place, due: i64) -> rusqlite::Result<()> {
+    db.prepare_cached("INSERT OR REPLACE INTO timers(rk, place, due, crc) VALUES (?1, ?2, ?3, row_crc(?1, ?2, ?3))")?
+        .execute(params![rk, place_key(place), due])
+        .map(drop)
+}
+
+pub(crate) fn put_wait(db: &Connection, rk: i64, mut wait: Wait) -> rusqlite::Result<()> {
+    let stash = Stash::take(&mut wait);
+    stash.write(db)?;
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO waits(rk, place, ns, id, kind, requested, data, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?
+    .execute(params![
+        rk,
+        place_key(&wait.place),
+        wait.run.namespace.as_str(),
+        wait.run.id.as_str(),
+        wait.kind.number(),
+        wait.requested_at.0 as i64,
+        seal(&wait),
+        stash.column(),
+    ])
+    .map(drop)
 }

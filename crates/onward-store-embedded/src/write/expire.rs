@@ -7,8 +7,8 @@ use onward_core::event::TimerFired;
 use onward_store::Expired;
 use rusqlite::params;
 
-use super::tasks::{TaskRow, read_row};
-use crate::error::{Outcome, Trouble};
+use super::tasks::{COLUMNS, TaskRow, read_row};
+use crate::error::{Outcome, Trouble, may_be_mended};
 use crate::row::{NEVER, read_place};
 use crate::writer::Writer;
 
@@ -18,8 +18,10 @@ impl Writer<'_> {
         let (tasks_expired, more_tasks) = self.expire_tasks(limit)?;
         let (free, workers_lost, more_workers) = self.shared.leases.end_sessions(self.batch.now, limit);
         for rk in free {
-            if let Some(key) = self.key_of(rk)? {
-                self.settle_free(&key)?;
+            match self.key_of(rk) {
+                Ok(Some(key)) => self.settle_free(&key)?,
+                Err(trouble @ (Trouble::Sql(_) | Trouble::Panicked(_))) => return Err(trouble),
+                _ => self.mend_wanted = true,
             }
         }
         self.show_delayed_tasks()?;
@@ -33,7 +35,10 @@ impl Writer<'_> {
     fn settle_free(&mut self, key: &onward_core::RunKey) -> Outcome<()> {
         match self.heads.get(self.db, &self.shared.leases, key) {
             Ok(Some(seat)) => self.settle_run(seat, false),
-            Ok(None) | Err(Trouble::Refused(_)) => Ok(()),
+            Ok(None) | Err(Trouble::Refused(_)) => {
+                self.mend_wanted = true;
+                Ok(())
+            }
             Err(trouble) => Err(trouble),
         }
     }
@@ -50,10 +55,16 @@ impl Writer<'_> {
             // The row goes in the same write as the event comes: a timer fires once (L10).
             let key = match self.head_of(*rk) {
                 Ok(found) => found,
+                Err(Trouble::Refused(error)) if may_be_mended(&error) && !self.upkeep.mended_in_vain() => {
+                    self.mend_wanted = true;
+                    continue;
+                }
                 Err(Trouble::Refused(_)) => {
                     // The run is damaged: its timer is put to sleep, so that it does not hold the others up for ever.
-                    db.prepare_cached("UPDATE timers SET due = due + ?3 WHERE rk = ?1 AND place = ?2")?
-                        .execute(params![rk, place, NEVER])?;
+                    db.prepare_cached(
+                        "UPDATE timers SET due = due + ?3, crc = row_crc(rk, place, due + ?3) WHERE rk = ?1 AND place = ?2",
+                    )?
+                    .execute(params![rk, place, NEVER])?;
                     continue;
                 }
                 Err(trouble) => return Err(trouble),
@@ -77,9 +88,9 @@ impl Writer<'_> {
     }
 
     fn expire_tasks(&mut self, limit: usize) -> Outcome<(u64, bool)> {
-        let mut statement = self.db.prepare_cached(
-            "SELECT tk, rk, data, blobs FROM tasks WHERE due IS NOT NULL AND due <= ?1 ORDER BY due, tk LIMIT ?2",
-        )?;
+        let mut statement = self.db.prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM tasks WHERE due IS NOT NULL AND due <= ?1 ORDER BY due, tk LIMIT ?2"
+        ))?;
         let params = params![self.batch.now.0 as i64, sql_limit(limit)];
         let mut due: Vec<TaskRow> = statement.query_map(params, read_row)?.collect::<Result<_, _>>()?;
         let more = due.len() > limit;
@@ -90,11 +101,8 @@ impl Writer<'_> {
                     let fate = task.expire(self.batch.now);
                     self.seal_fate(row.rk, task, fate)?;
                 }
-                (_, Err(trouble @ (Trouble::Sql(_) | Trouble::Panicked(_)))) => return Err(trouble),
-                // Damaged, or its run is: nothing more becomes of it by itself.
-                _ => {
-                    self.db.prepare_cached("UPDATE tasks SET state = 2, due = NULL WHERE tk = ?1")?.execute(params![row.tk])?;
-                }
+                (Err(error), Ok(_)) | (_, Err(Trouble::Refused(error))) => self.pass_over(row, &error)?,
+                (_, Err(trouble)) => return Err(trouble),
             }
         }
         Ok((due.len() as u64, more))

@@ -5,19 +5,34 @@ use std::time::Duration;
 
 use onward_core::run::Input;
 use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport, TaskState};
-use onward_core::{Event, Name, Place, RunKey, Timestamp};
+use onward_core::{Event, Index, Name, Place, RunKey, Timestamp};
 use onward_store::{ClaimTasks, StoreError};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::blobs::{self, Stash};
 use crate::body::Body;
-use crate::error::{Outcome, Trouble, read_error};
+use crate::error::{Outcome, Trouble, damaged_row, may_be_mended, read_error};
+use crate::heads;
 use crate::news::News;
 use crate::row::{due_number, place_key, seal, unseal};
 use crate::writer::Writer;
 
 /// The `state` of a queued task that is not visible yet; the other states are [`TaskState`]'s numbers.
 const DELAYED: u8 = 3;
+/// The `state` of a queued task whose run is paused.
+const PAUSED: u8 = 4;
+
+/// What [`read_row`] reads.
+pub(crate) const COLUMNS: &str = "tk, rk, data, place, ns, queue, kind, priority, state, visible, due";
+
+/// What stands in the `state` column.
+pub(crate) fn state_column(task: &Task, now: Timestamp) -> u8 {
+    match task.state {
+        TaskState::Queued if !task.waits_its_turn() => PAUSED,
+        TaskState::Queued if !task.may_be_claimed(now) => DELAYED,
+        state => state.number(),
+    }
+}
 
 /// The tasks of one namespace, queue and kind that may be claimed, in the order in which they are.
 pub(crate) const READY_TASKS: &str =
@@ -26,47 +41,18 @@ pub(crate) const READY_TASKS: &str =
 
 impl Writer<'_> {
     /// Writes a new task, or a changed one over itself, and tells who may want to know.
-    pub(crate) fn put_task(&mut self, rk: i64, mut task: Task) -> Outcome<()> {
-        let visible = task.state == TaskState::Queued && task.visible_at <= self.batch.now;
-        if visible && self.batch.heard {
-            self.batch.news.push(News::TaskQueued { task: Box::new(task.clone()) });
-        } else if task.state == TaskState::Queued && !visible {
+    pub(crate) fn put_task(&mut self, rk: i64, task: Task) -> Outcome<()> {
+        if task.may_be_claimed(self.batch.now) {
+            if self.batch.heard {
+                self.batch.news.push(News::TaskQueued { task: Box::new(task.clone()) });
+            }
+        } else if task.waits_its_turn() {
             self.announce_due(task.visible_at);
         }
-        let due = task.due_at();
-        if let Some(due) = due {
+        if let Some(due) = task.due_at() {
             self.announce_due(due);
         }
-        let stash = Stash::take(&mut task);
-        // Counted up before the old row is counted down, so that a shared blob stays.
-        stash.write(self.db)?;
-        let place = place_key(&task.id.place);
-        let state = if task.state == TaskState::Queued && !visible { DELAYED } else { task.state.number() };
-        let old = self
-            .db
-            .prepare_cached("SELECT blobs FROM tasks WHERE rk = ?1 AND place = ?2")?
-            .query_row(params![rk, place], |row| row.get::<_, Option<Vec<u8>>>(0))
-            .optional()?;
-        self.db
-            .prepare_cached(
-                "INSERT INTO tasks(rk, place, ns, queue, kind, priority, state, visible, due, data, blobs)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
-                 ON CONFLICT(rk, place) DO UPDATE SET state = ?7, visible = ?8, due = ?9, data = ?10, blobs = ?11",
-            )?
-            .execute(params![
-                rk,
-                place,
-                task.id.run.namespace.as_str(),
-                task.options.queue.as_ref().map_or("", Name::as_str),
-                task.kind.as_str(),
-                task.options.priority,
-                state,
-                due_number(task.visible_at),
-                due.map(due_number),
-                seal(&task),
-                stash.column(),
-            ])?;
-        Ok(blobs::drop_references(self.db, old.flatten().as_deref())?)
+        Ok(put_row(self.db, rk, task, self.batch.now)?)
     }
 
     pub(crate) fn remove_task(&mut self, rk: i64, place: &Place) -> Outcome<()> {
@@ -74,17 +60,34 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Lets tasks be claimed whose pause is over; returns them.
+    /// Changes every task of a run: it was paused or resumed.
+    pub(crate) fn change_tasks(&mut self, rk: i64, change: impl Fn(&mut Task)) -> Outcome<()> {
+        let mut statement = self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE rk = ?1"))?;
+        let rows = statement.query_map(params![rk], read_row)?.collect::<Result<Vec<_>, _>>()?;
+        for row in rows {
+            let mut task = self.read_task(&row).map_err(Trouble::Damaged)?;
+            change(&mut task);
+            self.put_task(rk, task)?;
+        }
+        Ok(())
+    }
+
+    /// Lets tasks be claimed whose delay is over.
     pub(crate) fn show_delayed_tasks(&mut self) -> Outcome<()> {
         let mut statement = self
             .db
-            .prepare_cached("SELECT tk, rk, data, blobs FROM tasks WHERE state = 3 AND visible <= ?1 ORDER BY visible, tk")?;
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE state = 3 AND visible <= ?1 ORDER BY visible, tk"))?;
         let rows = statement.query_map(params![self.batch.now.0 as i64], read_row)?.collect::<Result<Vec<_>, _>>()?;
         for row in rows {
+            let task = match self.read_task(&row) {
+                Ok(task) => task,
+                Err(error) => {
+                    self.pass_over(&row, &error)?;
+                    continue;
+                }
+            };
             self.db.prepare_cached("UPDATE tasks SET state = 0 WHERE tk = ?1")?.execute(params![row.tk])?;
-            if self.batch.heard
-                && let Ok(task) = self.read_task(&row)
-            {
+            if self.batch.heard {
                 self.batch.news.push(News::TaskQueued { task: Box::new(task) });
             }
         }
@@ -92,9 +95,15 @@ impl Writer<'_> {
     }
 
     pub(crate) fn read_task(&self, row: &TaskRow) -> Result<Task, StoreError> {
-        let mut task: Task = unseal("a task", &row.data)?;
-        if row.has_blobs {
-            blobs::restore(self.db, &mut task)?;
+        let mut task = row.task()?;
+        let run = &task.id.run;
+        let rk = self.heads.cached(run).filter(|hot| hot.head.generation == task.id.generation).map(|hot| hot.rk);
+        if rk != Some(row.rk) && heads::key_of(self.db, row.rk)?.as_ref() != Some(run) {
+            return Err(damaged_row(run, "whose task it is"));
+        }
+        if let Err(StoreError::Corrupt { why }) = blobs::restore(self.db, &mut task) {
+            // The log has the same payload: it is damaged too.
+            return Err(StoreError::LogCorrupt { key: task.id.run, index: Index(0), why });
         }
         Ok(task)
     }
@@ -126,19 +135,36 @@ impl Writer<'_> {
     }
 
     fn claim_task(&mut self, tk: i64, request: &ClaimTasks) -> Outcome<Option<Task>> {
-        let mut statement = self.db.prepare_cached("SELECT tk, rk, data, blobs FROM tasks WHERE tk = ?1")?;
-        let row = statement.query_row(params![tk], read_row)?;
-        let Ok(mut task) = self.read_task(&row) else {
-            // Damaged: off the queue, so that it does not stand in the way of the others.
-            self.db.prepare_cached("UPDATE tasks SET state = 2, due = NULL WHERE tk = ?1")?.execute(params![tk])?;
+        let mut statement = self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE tk = ?1"))?;
+        let row = statement.query_row(params![tk], read_row).optional()?;
+        let Some(row) = row else {
+            self.mend_wanted = true;
             return Ok(None);
         };
-        if task.state != TaskState::Queued {
+        let mut task = match self.read_task(&row) {
+            Ok(task) => task,
+            Err(error) => return self.pass_over(&row, &error).map(|()| None),
+        };
+        if !task.may_be_claimed(self.batch.now) {
             return Ok(None);
         }
         task.claim(&request.worker, request.lease, self.batch.now);
         self.put_task(row.rk, task.clone())?;
         Ok(Some(task))
+    }
+
+    /// A task that is damaged is not in the way of the others: it is mended. One of a run whose log is damaged goes; whoever asks for the
+    /// run is told.
+    pub(crate) fn pass_over(&mut self, row: &TaskRow, error: &StoreError) -> Outcome<()> {
+        match error {
+            StoreError::LogCorrupt { .. } if !may_be_mended(error) => {
+                self.remove_rows("DELETE FROM tasks WHERE tk = ?1 RETURNING blobs", params![row.tk]).map(drop)
+            }
+            _ => {
+                self.mend_wanted = true;
+                Ok(())
+            }
+        }
     }
 
     pub(crate) fn report_task(&mut self, id: &TaskId, claim: u32, report: TaskReport, lease: Duration) -> Outcome<()> {
@@ -164,7 +190,7 @@ impl Writer<'_> {
         let rk = hot.rk;
         let row = self
             .db
-            .prepare_cached("SELECT tk, rk, data, blobs FROM tasks WHERE rk = ?1 AND place = ?2")
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE rk = ?1 AND place = ?2"))
             .and_then(|mut statement| statement.query_row(params![rk, place_key(&id.place)], read_row).optional())
             .map_err(read_error)?;
         Ok(row.map(|row| self.read_task(&row)).transpose()?.map(|task| (rk, task)))
@@ -199,13 +225,83 @@ impl Writer<'_> {
     }
 }
 
+/// A row of a task. The sealed task says all that the columns say.
 pub(crate) struct TaskRow {
     pub tk: i64,
     pub rk: i64,
-    pub data: Vec<u8>,
-    pub has_blobs: bool,
+    data: Vec<u8>,
+    place: Vec<u8>,
+    names: [String; 3],
+    priority: i64,
+    state: i64,
+    visible: i64,
+    due: Option<i64>,
 }
 
+/// A value of another type than was written is damage of this row, and no reason to read no other.
 pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
-    Ok(TaskRow { tk: row.get(0)?, rk: row.get(1)?, data: row.get(2)?, has_blobs: row.get_ref(3)?.as_blob_or_null()?.is_some() })
+    let bytes = |at: usize| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_blob().map(<[u8]>::to_vec).unwrap_or_default());
+    let text = |at: usize| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_str().unwrap_or("?").to_owned());
+    let number = |at: usize| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_i64().unwrap_or(i64::MIN));
+    Ok(TaskRow {
+        tk: row.get(0)?,
+        rk: number(1)?,
+        data: bytes(2)?,
+        place: bytes(3)?,
+        names: [text(4)?, text(5)?, text(6)?],
+        priority: number(7)?,
+        state: number(8)?,
+        visible: number(9)?,
+        due: row.get_ref(10)?.as_i64_or_null().unwrap_or(Some(i64::MIN)),
+    })
+}
+
+impl TaskRow {
+    /// The task without its large payloads, if the row is right in itself (I2).
+    pub fn task(&self) -> Result<Task, StoreError> {
+        let task: Task = unseal("a task", &self.data)?;
+        let queue = task.options.queue.as_ref().map_or("", Name::as_str);
+        let names = [task.id.run.namespace.as_str(), queue, task.kind.as_str()];
+        let is_delayed = self.state == i64::from(DELAYED) && task.waits_its_turn();
+        // Whether a queued task is visible depends on the time at which its row was written.
+        let state = if is_delayed { DELAYED } else { state_column(&task, Timestamp(u64::MAX)) };
+        let is_sound = self.place == place_key(&task.id.place)
+            && self.names == names
+            && self.priority == i64::from(task.options.priority)
+            && self.state == i64::from(state)
+            && self.visible == due_number(task.visible_at)
+            && self.due == task.due_at().map(due_number);
+        if is_sound { Ok(task) } else { Err(damaged_row(&task.id.run, "a task")) }
+    }
+}
+
+/// Writes a task over its row, or into a new one.
+pub(crate) fn put_row(db: &Connection, rk: i64, mut task: Task, now: Timestamp) -> rusqlite::Result<()> {
+    let stash = Stash::take(&mut task);
+    // Counted up before the old row is counted down, so that a shared blob stays.
+    stash.write(db)?;
+    let place = place_key(&task.id.place);
+    let old = db
+        .prepare_cached("SELECT blobs FROM tasks WHERE rk = ?1 AND place = ?2")?
+        .query_row(params![rk, place], blobs::read_column)
+        .optional()?;
+    db.prepare_cached(
+        "INSERT INTO tasks(rk, place, ns, queue, kind, priority, state, visible, due, data, blobs)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+         ON CONFLICT(rk, place) DO UPDATE SET state = ?7, visible = ?8, due = ?9, data = ?10, blobs = ?11",
+    )?
+    .execute(params![
+        rk,
+        place,
+        task.id.run.namespace.as_str(),
+        task.options.queue.as_ref().map_or("", Name::as_str),
+        task.kind.as_str(),
+        task.options.priority,
+        state_column(&task, now),
+        due_number(task.visible_at),
+        task.due_at().map(due_number),
+        seal(&task),
+        stash.column(),
+    ])?;
+    blobs::drop_references(db, old.flatten().as_deref())
 }

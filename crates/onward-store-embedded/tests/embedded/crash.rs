@@ -52,20 +52,22 @@ impl Runner {
     }
 }
 
-struct Ended {
-    status: ExitStatus,
+pub struct Ended {
+    pub status: ExitStatus,
     /// How many steps were answered.
     answered: u64,
-    last_line: String,
+    pub last_line: String,
+    /// What it said about single runs.
+    pub said: Vec<String>,
 }
 
 /// Runs the other process to its end.
-fn run_child(role: &str, directory: &Path, environment: &[(&str, &str)]) -> Ended {
+pub fn run_child(role: &str, directory: &Path, environment: &[(&str, &str)]) -> Ended {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "crash::the_other_process", "--nocapture", "--test-threads=1"]);
     command.env(ROLE, role).env("ONWARD_TEST_DIRECTORY", directory).envs(environment.iter().copied());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let (mut answered, mut last_line) = (0, String::new());
+    let (mut answered, mut last_line, mut said) = (0, String::new(), Vec::new());
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let Ok(line) = line else { break };
         if let Some(step) = line.strip_prefix("answered ") {
@@ -73,9 +75,17 @@ fn run_child(role: &str, directory: &Path, environment: &[(&str, &str)]) -> Ende
         }
         if line.starts_with("child ") {
             last_line = line;
+        } else if let Some(line) = line.strip_prefix("said ") {
+            said.push(line.to_owned());
         }
     }
-    Ended { status: child.wait().unwrap(), answered, last_line }
+    Ended { status: child.wait().unwrap(), answered, last_line, said }
+}
+
+/// Opens a directory in another process, which is killed there.
+pub fn kill_at(point: &str, directory: &Path) {
+    let ended = run_child("tell", directory, &[("ONWARD_FAILPOINT", point)]);
+    assert_eq!(ended.status.signal(), Some(9), "{point}: {}", ended.last_line);
 }
 
 /// Not a test of its own: does nothing unless it is started by one of the tests below.
@@ -97,6 +107,9 @@ fn the_other_process() {
     }
     if role == "crowd" {
         return tell_in_a_crowd(&store);
+    }
+    if role == "ask" {
+        return crate::reads::ask_everything(&store);
     }
     for step in 0..STEPS {
         match teller.tell(&store, step) {

@@ -46,6 +46,8 @@ fn a_newer_format_is_refused_and_left_untouched() {
     let path = directory.path().join("onward.db");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[60..64].copy_from_slice(&(FORMAT + 1).to_be_bytes());
+    // A newer program would have its own checksum there.
+    bytes[8184..8192].fill(0);
     std::fs::write(&path, bytes).unwrap();
     std::fs::remove_file(directory.path().join("onward.lock")).unwrap();
     let before = contents(directory.path());
@@ -70,6 +72,67 @@ fn what_is_not_ours_is_refused_and_left_untouched() {
     }
     let file = tempfile::NamedTempFile::new().unwrap();
     assert_eq!(refusal(file.path()).code(), "directory_foreign");
+}
+
+#[test]
+fn a_database_that_is_none_is_refused_with_what_is_wrong_with_it_and_left_untouched() {
+    let whole = tempfile::tempdir().unwrap();
+    drop(open(whole.path()));
+    let whole = std::fs::read(whole.path().join("onward.db")).unwrap();
+    let cases: [(&[u8], &str); 4] = [
+        (b"", "is empty: if it never held runs, remove it, else restore a backup"),
+        (&whole[..60], "is cut off: restore a backup"),
+        (b"\0\0\0\0", "was made by another program, or its beginning was overwritten"),
+        (&foreign_database(), "was made by another program"),
+    ];
+    for (bytes, why) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("onward.db"), bytes).unwrap();
+        let before = contents(directory.path());
+        for error in [refusal(directory.path()), EmbeddedStore::open_read_only(directory.path()).unwrap_err()] {
+            assert_eq!(error.code(), "directory_foreign");
+            assert!(error.to_string().ends_with(&format!("its onward.db {why}")), "{error}");
+            assert!(error.hint().is_some());
+        }
+        assert_eq!(contents(directory.path()), before);
+    }
+}
+
+#[test]
+fn a_database_that_is_a_directory_or_cannot_be_read_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("onward.db");
+    std::fs::create_dir(&path).unwrap();
+    let error = refusal(directory.path());
+    assert_eq!((error.code(), error.hint().is_some()), ("directory_foreign", true));
+    assert!(error.to_string().ends_with("its onward.db is not a file"), "{error}");
+    std::fs::remove_dir(&path).unwrap();
+    // What nobody can open, whatever their rights: a link to itself.
+    std::os::unix::fs::symlink("onward.db", &path).unwrap();
+    for error in [refusal(directory.path()), EmbeddedStore::open_read_only(directory.path()).unwrap_err()] {
+        assert_eq!((error.code(), error.hint().is_some()), ("directory_unusable", true), "{error}");
+        assert!(error.to_string().contains("onward.db"), "{error}");
+    }
+}
+
+#[test]
+fn a_database_that_lost_its_end_is_named_as_damaged() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    block_on(store.start_run(new_run("r"), None)).unwrap();
+    drop(store);
+    let path = directory.path().join("onward.db");
+    let length = std::fs::metadata(&path).unwrap().len();
+    for kept in [length - 1, length / 2, 8_192, 5_000] {
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(kept).unwrap();
+        let code = match EmbeddedStore::open(directory.path(), Options::default()) {
+            Err(error) => error.code(),
+            Ok(store) => block_on(store.read_log(crate::story::key("r"), None, onward_core::Index(0), 10))
+                .map_or_else(|error| error.code(), |_| "read"),
+        };
+        assert!(["store_corrupt", "log_corrupt", "directory_foreign", "read"].contains(&code), "{kept} of {length}: {code}");
+        assert!(code != "read" || kept == length - 1, "{kept} of {length}");
+    }
 }
 
 fn foreign_database() -> Vec<u8> {

@@ -1,12 +1,15 @@
 //! The embedded store: the suite every store passes, and what only a directory on a disk can go through.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod cells;
 mod conformance;
 mod crash;
 mod damage;
 mod directory;
+mod format;
 mod full;
 mod power;
+mod reads;
 mod shim;
 mod size;
 mod story;

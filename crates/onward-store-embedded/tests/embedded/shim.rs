@@ -2,7 +2,8 @@
 //!
 //! Compiled by the test with `cc`. `SHIM_SYNC_FAILS=n` makes the n-th sync of a database file fail with EIO (and the later ones
 //! succeed, as a kernel does that has dropped the dirty pages). `SHIM_TEAR=n` writes half of the n-th page into the write-ahead log and
-//! kills the process.
+//! kills the process. `SHIM_READ_FAILS=n` makes the n-th read of a page of the database fail with EIO, `SHIM_READ_BROKEN=n` that one and
+//! all later ones, and `SHIM_READ_SHORT=n` ends the n-th in the middle of the page.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -64,6 +65,42 @@ ssize_t pwrite64(int fd, const void *bytes, size_t length, off_t at) {
 }
 
 ssize_t pwrite(int fd, const void *bytes, size_t length, off_t at) { return pwrite64(fd, bytes, length, at); }
+
+static long reads;
+static __thread int cut;
+
+/* 0: as it is, 1: EIO, 2: half of it, 3: nothing. */
+static int read_fault(int fd, size_t length) {
+  const char *fails = getenv("SHIM_READ_FAILS"), *broken = getenv("SHIM_READ_BROKEN"), *shorter = getenv("SHIM_READ_SHORT");
+  if ((!fails && !broken && !shorter) || length < 4096 || !is_ours(fd, ".db")) return 0;
+  if (cut) { cut = 0; return 3; }
+  long number = __atomic_add_fetch(&reads, 1, __ATOMIC_SEQ_CST);
+  if ((fails && number == atol(fails)) || (broken && number >= atol(broken))) return 1;
+  if (shorter && number == atol(shorter)) { cut = 1; return 2; }
+  return 0;
+}
+
+ssize_t pread64(int fd, void *bytes, size_t length, off_t at) {
+  ssize_t (*real)(int, void *, size_t, off_t) = dlsym(RTLD_NEXT, "pread64");
+  switch (read_fault(fd, length)) {
+    case 1: errno = EIO; return -1;
+    case 2: return real(fd, bytes, length / 2, at);
+    case 3: return 0;
+  }
+  return real(fd, bytes, length, at);
+}
+
+ssize_t pread(int fd, void *bytes, size_t length, off_t at) { return pread64(fd, bytes, length, at); }
+
+ssize_t read(int fd, void *bytes, size_t length) {
+  ssize_t (*real)(int, void *, size_t) = dlsym(RTLD_NEXT, "read");
+  switch (read_fault(fd, length)) {
+    case 1: errno = EIO; return -1;
+    case 2: return real(fd, bytes, length / 2);
+    case 3: return 0;
+  }
+  return real(fd, bytes, length);
+}
 "#;
 
 /// The path of the compiled library.

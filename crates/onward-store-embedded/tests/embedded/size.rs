@@ -63,6 +63,42 @@ fn every_pending_run_is_claimed_once_however_many_there_are_and_also_after_a_res
 }
 
 #[test]
+fn a_directory_gives_space_back_after_runs_were_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let length = || std::fs::metadata(directory.path().join("onward.db")).unwrap().len();
+    let starts: Vec<_> = (0..2_000)
+        .map(|number| {
+            let mut run = new_run(&format!("run-{number}"));
+            run.started.input = Payload::binary("text/plain", vec![7; 8_000]);
+            store.start_run(run, None)
+        })
+        .collect();
+    starts.into_iter().for_each(|start| drop(block_on(start).unwrap()));
+    let keys = || (0..2_000).map(|number| key(&format!("run-{number}")));
+    let end = || onward_core::run::Input::new(onward_core::event::TerminateRequested { reason: String::new() });
+    let ends: Vec<_> = keys().map(|key| store.append_input(key, end())).collect();
+    assert!(ends.into_iter().all(|end| block_on(end).is_ok()));
+    drop(store);
+    let full = length();
+    let store = open(directory.path());
+    let last = key("run-1999");
+    let deletes: Vec<_> =
+        keys().filter(|key| *key != last).map(|key| store.delete_runs(Delete::Run { key, reason: String::new() })).collect();
+    assert!(deletes.into_iter().all(|delete| block_on(delete).is_ok()));
+    // It happens by itself, when nobody asks for anything.
+    let given_up = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while length() > full / 4 && std::time::Instant::now() < given_up {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(length() <= full / 4, "{} of {full} bytes are left, {:?}", length(), store.stats());
+    assert!(store.stats().pages_returned * 8_192 > full / 2);
+    drop(store);
+    assert!(length() <= full / 4);
+    assert_eq!(block_on(open(directory.path()).read_log(last, None, onward_core::Index(0), 10)).unwrap().len(), 2);
+}
+
+#[test]
 fn a_large_payload_is_stored_once_and_goes_with_its_last_run() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());

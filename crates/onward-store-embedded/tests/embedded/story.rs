@@ -25,6 +25,8 @@ use onward_store_embedded::{EmbeddedStore, Options};
 
 /// How many steps one run of the story takes.
 pub const STEPS_PER_RUN: u64 = 12;
+/// The step of it that is an outside engine's.
+pub const OUTSIDE: u64 = 10;
 const START: Timestamp = Timestamp(1_800_000_000_000);
 
 pub fn name(text: &str) -> Name {
@@ -99,7 +101,7 @@ impl Teller {
             7 => block_on(store.expire(100)).map(drop),
             8 => self.commit(store, vec![step_completed(7, large(step)), to_child(&id), to_other(&id)]),
             9 => self.deliver(store),
-            10 => block_on(store.start_run(outside(step / STEPS_PER_RUN), None)).map(drop),
+            OUTSIDE => block_on(store.start_run(outside(step / STEPS_PER_RUN), None)).map(drop),
             _ => self.commit(store, vec![RunCompleted { output: json("\"done\""), attempts: None }.into()]),
         }
     }
@@ -199,7 +201,7 @@ fn large(step: u64) -> Payload {
 }
 
 /// The next append of an outside engine: an event, and what it says of its run.
-fn outside(index: u64) -> NewRun {
+pub fn outside(index: u64) -> NewRun {
     let state = ExternalState { kind: name("pipeline"), version: None, status: Status::Waiting, data: json(index.to_string()) };
     let appended = ExternalAppended { expected: Some(Index(index)), events: vec![json("{}")], state: Some(state) };
     NewRun::external(key("outside"), appended, Some(&format!("a-{index}")))

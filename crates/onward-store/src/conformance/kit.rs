@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::event::{ApprovalRequested, RunSuspended, SignalReceived, SuspendReason, TaskScheduled, TimerStarted};
+use onward_core::open::Open;
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun};
 use onward_core::task::{Task, TaskOptions};
 use onward_core::{
@@ -14,7 +15,8 @@ use onward_core::{
 
 use super::{Factory, Subject, block_on};
 use crate::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Consequence, Expired, ManualClock, Started, Store, StoreError, WaitQuery,
+    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Consequence, Expired, ManualClock, Started, Store, StoreError, TaskQuery,
+    WaitQuery,
 };
 
 /// A store under test with its clock.
@@ -329,9 +331,28 @@ impl Kit {
         let head = self.head_of(key).await;
         let records = self.store().read_log(key.clone(), None, Index(0), usize::MAX).await.unwrap();
         assert_eq!(RunHead::rebuild(key.clone(), &records), Some(by_log(head.clone())), "L16 of {key}");
+        self.check_open(key, &records).await;
         let log = Log::load(records).expect("L1");
         assert_eq!(log.next_index(), head.next_index, "L1 of {key}");
         log
+    }
+
+    /// Checks that the run's tasks and waits are what its log leaves open (L16).
+    async fn check_open(&self, key: &RunKey, records: &[Record]) {
+        let (_, mut open) = Open::of(key.clone(), records).expect("a log begins with its run");
+        let (namespace, run) = (key.namespace.clone(), Some(key.clone()));
+        let waits = WaitQuery { namespace: namespace.clone(), run: run.clone(), limit: usize::MAX, kind: None };
+        let mut waits = self.store().list_waits(waits).await.unwrap();
+        waits.sort_by(|a, b| a.place.cmp(&b.place));
+        assert_eq!(waits, open.waits.into_values().collect::<Vec<_>>(), "L16 of {key}");
+        let tasks = TaskQuery { namespace, run, limit: usize::MAX, state: None };
+        for task in self.store().list_tasks(tasks).await.unwrap() {
+            let by_log = open.tasks.remove(&task.id.place).unwrap_or_else(|| panic!("L16: {} is not in its log", task.id));
+            let known = |task: &Task| (task.scheduled_at, task.paused_at, task.paused_ms, task.due_at().is_none());
+            let comparable = task.attempt == 1 && task.claim == 0;
+            assert!(!comparable || known(&task) == known(&by_log), "L16: {task:?} is not {by_log:?}");
+        }
+        assert!(open.tasks.is_empty(), "L16 of {key}: {:?} are missing", open.tasks.keys());
     }
 
     /// Plays the courier until there is nothing to deliver, and says how many there were.

@@ -2,9 +2,10 @@
 
 use onward_core::event::{StepCompleted, StepFailed};
 use onward_core::run::Commit;
+use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, Status};
 
-use super::kit::{Held, Kit, completed, json, key, name, pause, place, refused, resume, seconds, settled, signal, timer, worker};
+use super::kit::{Held, Kit, completed, json, key, name, pause, place, refused, resume, seconds, settled, signal, task, timer, worker};
 
 
 pub async fn a_paused_run_takes_inputs_but_no_commits_and_no_claims(mut kit: Kit) {
@@ -145,6 +146,60 @@ pub async fn a_retry_that_is_set_while_the_run_is_paused_keeps_its_time(mut kit:
     assert_eq!(kit.expire().await.next_due, Some(due));
     kit.clock.set(due);
     assert_eq!(kit.expire().await.timers_fired, 1);
+}
+
+pub async fn a_paused_run_begins_no_attempt_of_a_task(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.store().heartbeat(worker("w"), seconds(1_000)).await.unwrap();
+    let options = || TaskOptions { retry: RetryPolicy::attempts(2).delay(seconds(10)), ..TaskOptions::default() };
+    kit.commit(&mut held, vec![task(0, options()), task(1, options()), task(2, options())]).await;
+    let [done, fails]: [Task; 2] = kit.claim_tasks("t", 2).await.try_into().unwrap();
+    kit.append("r", pause()).await.unwrap();
+    kit.reopen();
+    assert_eq!(kit.claim_tasks("t", 10).await, [], "K4: not a first attempt");
+
+    // What runs may end; its retry is not handed out either, and its delay begins when the run goes on.
+    let reports = [(done, TaskReport::Completed(json("1"))), (fails, TaskReport::Failed(Failure::retryable("busy")))];
+    for (task, report) in reports {
+        kit.store().report_task(task.id, task.claim, report, seconds(30)).await.unwrap();
+    }
+    kit.pass(seconds(60));
+    let expired = kit.expire().await;
+    assert_eq!((expired.tasks_expired, kit.claim_tasks("t", 10).await), (0, vec![]), "K4: nor a second one");
+    kit.append("r", resume()).await.unwrap();
+    kit.reopen();
+    let places = |tasks: Vec<Task>| tasks.into_iter().map(|task| task.id.place).collect::<Vec<_>>();
+    assert_eq!(places(kit.claim_tasks("t", 10).await), [place(2)]);
+    kit.pass(seconds(9));
+    assert_eq!(kit.claim_tasks("t", 10).await, []);
+    kit.pass(seconds(1));
+    assert_eq!(places(kit.claim_tasks("t", 10).await), [place(1)]);
+    assert_eq!(kit.log("r").await.last(), Some(&"run_resumed"));
+}
+
+pub async fn the_timeouts_of_a_paused_task_keep_their_remaining_time(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.store().heartbeat(worker("w"), seconds(100_000)).await.unwrap();
+    let queued = TaskOptions { queued_timeout_ms: Some(10_000), ..TaskOptions::default() };
+    let total = TaskOptions { total_timeout_ms: Some(20_000), ..TaskOptions::default() };
+    kit.commit(&mut held, vec![task(0, queued), task(1, total)]).await;
+    kit.pass(seconds(4));
+    for span in [1_000, 2_000] {
+        kit.append("r", pause()).await.unwrap();
+        kit.reopen();
+        kit.pass(seconds(span));
+        assert_eq!(kit.expire().await.tasks_expired, 0);
+        kit.append("r", resume()).await.unwrap();
+    }
+    kit.reopen();
+    kit.store().heartbeat(worker("w"), seconds(100_000)).await.unwrap();
+    assert_eq!(kit.expire().await.next_due, Some(kit.now().after(seconds(6))));
+    kit.pass(seconds(6));
+    assert_eq!(kit.expire().await.tasks_expired, 1);
+    kit.pass(seconds(9));
+    assert_eq!(kit.expire().await.tasks_expired, 0);
+    kit.pass(seconds(1));
+    assert_eq!(kit.expire().await.tasks_expired, 1);
 }
 
 fn step(ordinal: u32) -> Event {

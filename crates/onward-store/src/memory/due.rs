@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use onward_core::event::TimerFired;
-use onward_core::task::TaskState;
 use onward_core::{Place, RunKey, Timestamp, WorkerId};
 
 use super::state::{News, Run, State};
@@ -23,15 +22,22 @@ impl State {
         self.announce_due(due_at);
     }
 
-    pub fn freeze_timers(&mut self, key: &RunKey) {
-        self.run_mut(key).timers.values_mut().for_each(|timer| timer.frozen = true);
+    pub fn freeze(&mut self, key: &RunKey, at: Timestamp) {
+        let run = self.run_mut(key);
+        run.timers.values_mut().for_each(|timer| timer.frozen = true);
+        run.tasks.values_mut().for_each(|queued| queued.task.freeze(at));
     }
 
-    pub fn thaw_timers(&mut self, key: &RunKey, shift: Duration) {
+    pub fn thaw(&mut self, key: &RunKey, shift: Duration, now: Timestamp) {
         let timers = &mut self.run_mut(key).timers;
         timers.values_mut().for_each(|timer| *timer = Timer { due_at: timer.due_at.after(shift), frozen: false });
         if let Some(due) = timers.values().map(|timer| timer.due_at).min() {
             self.announce_due(due);
+        }
+        let tasks: Vec<QueuedTask> = self.run(key).tasks.values().cloned().collect();
+        for mut queued in tasks {
+            queued.task.thaw(shift);
+            self.put_task(queued, now);
         }
     }
 
@@ -96,11 +102,8 @@ impl State {
 
     /// A retry became visible since somebody last looked.
     fn announce_visible_tasks(&mut self, now: Timestamp) {
-        let visible: Vec<QueuedTask> = self
-            .open_tasks()
-            .filter(|queued| !queued.announced && queued.task.state == TaskState::Queued && queued.task.visible_at <= now)
-            .cloned()
-            .collect();
+        let visible: Vec<QueuedTask> =
+            self.open_tasks().filter(|queued| !queued.announced && queued.task.may_be_claimed(now)).cloned().collect();
         visible.into_iter().for_each(|queued| self.put_task(queued, now));
     }
 
@@ -109,7 +112,7 @@ impl State {
         let tasks = self.open_tasks().filter_map(|queued| queued.task.due_at());
         let visible = self
             .open_tasks()
-            .filter(|queued| queued.task.state == TaskState::Queued && queued.task.visible_at > now)
+            .filter(|queued| queued.task.waits_its_turn() && queued.task.visible_at > now)
             .map(|queued| queued.task.visible_at);
         timers.chain(tasks).chain(visible).chain(self.sessions.values().copied()).min()
     }

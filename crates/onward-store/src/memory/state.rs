@@ -296,8 +296,8 @@ impl State {
             }
             Effect::CloseWait { place, token } => self.close_wait(key, &place, token, record),
             Effect::Send(delivery) => self.send(key.clone(), *delivery),
-            Effect::FreezeTimers => self.freeze_timers(key),
-            Effect::ThawTimers { shift } => self.thaw_timers(key, shift),
+            Effect::Freeze { at } => self.freeze(key, at),
+            Effect::Thaw { shift } => self.thaw(key, shift, record.at),
             Effect::EndRun => self.end_run(key),
         }
     }

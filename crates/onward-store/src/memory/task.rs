@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use onward_core::Timestamp;
-use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport, TaskState};
+use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport};
 
 use super::Answer;
 use super::query::page;
@@ -30,10 +30,10 @@ impl State {
     /// Keeps a task that is still open, and tells who may want to know.
     pub fn put_task(&mut self, mut queued: QueuedTask, now: Timestamp) {
         let task = &queued.task;
-        queued.announced = task.state == TaskState::Queued && task.visible_at <= now;
+        queued.announced = task.may_be_claimed(now);
         if queued.announced {
             self.news.push(News::TaskQueued { task: Box::new(task.clone()) });
-        } else if task.state == TaskState::Queued {
+        } else if task.waits_its_turn() {
             self.announce_due(task.visible_at);
         }
         if let Some(due) = task.due_at() {
@@ -49,8 +49,7 @@ impl State {
             .flat_map(|run| run.tasks.values())
             .filter(|queued| {
                 let task = &queued.task;
-                task.state == TaskState::Queued
-                    && task.visible_at <= now
+                task.may_be_claimed(now)
                     && task.id.run.namespace == request.namespace // S6
                     && request.kinds.contains(&task.kind)
                     && request.queues.contains(&task.options.queue)

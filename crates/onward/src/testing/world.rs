@@ -338,8 +338,8 @@ impl World {
                 self.waits.remove(&place);
             }
             Effect::Send(delivery) => self.sent.push(*delivery),
-            Effect::FreezeTimers => self.frozen = true,
-            Effect::ThawTimers { shift } => {
+            Effect::Freeze { .. } => self.frozen = true,
+            Effect::Thaw { shift } => {
                 self.frozen = false;
                 self.timers.values_mut().for_each(|due| *due = due.after(shift));
             }

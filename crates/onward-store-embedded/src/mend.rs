@@ -1,0 +1,323 @@
+//! Making again what is damaged and can be: indexes from their tables, rows from their seals or from the log.
+//!
+//! Owns the look at all small tables after damage was met. The log is the truth (L16): the row of a run has a sealed head and a log, so
+//! that either of the two brings it back; timers, tasks and waits come from the logs of the open runs. Slots and news are nowhere else
+//! and stay as they are: whoever needs them is told. Must never touch an event, nor free a page of what is damaged: its neighbors in the
+//! file may be somebody else's.
+//!
+//! Invariants:
+//! - I3: what is made again says exactly what was written, or, for a task, what its log says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onward_core::open::Open;
+use onward_core::run::Wait;
+use onward_core::{Event, Hash, Index, Place, RunHead, RunKey, Timestamp};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::error::is_malformed;
+use crate::heads::{self, RunRow};
+use crate::reader::read_records;
+use crate::row::{NEVER, due_number, place_key, run_crc, seal, unseal};
+use crate::schema::INDEXES;
+use crate::write::effects::{put_timer, put_wait};
+use crate::write::tasks;
+
+/// Does something; if damage is in the way, mends it and does it again.
+pub(crate) fn mending<T>(db: &Connection, now: Timestamp, work: impl Fn() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    match work() {
+        Err(error) if is_malformed(&error) && mend(db, now)? > 0 => work(),
+        other => other,
+    }
+}
+
+/// Looks at everything but events and large payloads, and mends it in one transaction. Returns how much there was to mend.
+pub(crate) fn mend(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {
+    let runs = damaged_runs(db)?;
+    let views = damaged_views(db)?;
+    let mut doomed: BTreeSet<&str> = BTreeSet::new();
+    for index in INDEXES {
+        // The entries of a row that was changed beneath it cannot be found again.
+        let beneath = (index.table == "runs" && !runs.is_empty()) || views.contains_key(index.table);
+        if beneath || !is_readable(db, &index.scan())? {
+            doomed.insert(index.name);
+        }
+    }
+    let count = doomed.len() + runs.len() + views.values().map(Vec::len).sum::<usize>();
+    if count == 0 {
+        return Ok(0);
+    }
+    db.execute_batch("BEGIN IMMEDIATE")?;
+    let done = mend_all(db, &doomed, &runs, &views, now).and_then(|()| db.execute_batch("COMMIT"));
+    if done.is_err() && !db.is_autocommit() {
+        db.execute_batch("ROLLBACK")?;
+    }
+    done.map(|()| count as u64)
+}
+
+fn mend_all(
+    db: &Connection,
+    doomed: &BTreeSet<&str>,
+    runs: &[i64],
+    views: &BTreeMap<&str, Vec<i64>>,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    forget_indexes(db, doomed)?;
+    let (of_events, others): (Vec<_>, Vec<_>) =
+        INDEXES.iter().filter(|index| doomed.contains(index.name)).partition(|index| index.table == "events");
+    // First the way to the logs, which the rows are made from.
+    if !of_events.is_empty() {
+        return_events(db)?;
+    }
+    of_events.iter().try_for_each(|index| db.execute_batch(&index.create()))?;
+    runs.iter().try_for_each(|rk| mend_run(db, *rk))?;
+    for (table, rows) in views {
+        let mut delete = db.prepare(&format!("DELETE FROM {table} WHERE rowid = ?1"))?;
+        rows.iter().try_for_each(|row| delete.execute([row]).map(drop))?;
+    }
+    others.iter().try_for_each(|index| db.execute_batch(&index.create()))?;
+    if views.is_empty() { Ok(()) } else { restore_views(db, now) }
+}
+
+fn is_readable(db: &Connection, sql: &str) -> rusqlite::Result<bool> {
+    let read = db.prepare(sql).and_then(|mut statement| statement.query_row([], |_| Ok(())));
+    match read {
+        Err(error) if is_malformed(&error) => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+/// Takes indexes out of the schema and leaves their pages where they are, to nobody's use.
+fn forget_indexes(db: &Connection, names: &BTreeSet<&str>) -> rusqlite::Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    db.execute_batch("PRAGMA writable_schema = ON")?;
+    let forgotten = || -> rusqlite::Result<()> {
+        let mut forget = db.prepare("DELETE FROM sqlite_schema WHERE type = 'index' AND name = ?1")?;
+        names.iter().try_for_each(|name| forget.execute([name]).map(drop))
+    };
+    let forgotten = forgotten();
+    db.execute_batch("PRAGMA writable_schema = RESET")?;
+    forgotten
+}
+
+/// Gives events back to the runs they were taken from: an event whose run was changed has the right checksum with one run only. Others
+/// that are damaged stay where they are and are met there.
+fn return_events(db: &Connection) -> rusqlite::Result<()> {
+    let runs: Vec<i64> =
+        db.prepare("SELECT rk FROM runs NOT INDEXED")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let mut statement = db.prepare(&format!("SELECT {}, seq FROM events NOT INDEXED", heads::EVENT_COLUMNS))?;
+    let mut rows = statement.query([])?;
+    let mut strays = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Ok(event) = heads::event_row(row) else { continue };
+        if !event.is_of(event.rk)
+            && let Some(rk) = runs.iter().find(|rk| event.is_of(**rk))
+        {
+            strays.push((row.get::<_, i64>("seq")?, *rk));
+        }
+    }
+    let mut give_back = db.prepare("UPDATE events SET rk = ?2 WHERE seq = ?1")?;
+    strays.iter().try_for_each(|(seq, rk)| give_back.execute(params![seq, rk]).map(drop))
+}
+
+/// A row of a run with the columns that follow from its head.
+struct Seen {
+    row: RunRow,
+    current: Option<i64>,
+    status: Option<i64>,
+    ended: Option<i64>,
+    /// Kind and version.
+    names: [Option<String>; 2],
+}
+
+fn read_seen(row: &Row<'_>) -> rusqlite::Result<Seen> {
+    let number = |name: &str| Ok::<_, rusqlite::Error>(row.get_ref(name)?.as_i64().ok());
+    let text = |name: &str| Ok::<_, rusqlite::Error>(row.get_ref(name)?.as_str().ok().map(str::to_owned));
+    Ok(Seen {
+        current: number("current")?,
+        status: number("status")?,
+        ended: number("ended")?,
+        names: [text("kind")?, text("version")?],
+        row: heads::read_row(row)?,
+    })
+}
+
+/// The numbers of the runs whose rows are not as they were written.
+fn damaged_runs(db: &Connection) -> rusqlite::Result<Vec<i64>> {
+    let mut statement =
+        db.prepare(&format!("SELECT {}, current, status, ended, kind, version FROM runs NOT INDEXED", heads::COLUMNS))?;
+    let newest = newest_generations(db)?;
+    let mut damaged = Vec::new();
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let seen = read_seen(row)?;
+        if !seen.is_sound(&newest) {
+            damaged.push(seen.row.rk);
+        }
+    }
+    Ok(damaged)
+}
+
+/// The newest generation of each run that has more than one.
+fn newest_generations(db: &Connection) -> rusqlite::Result<BTreeMap<RunKey, u32>> {
+    let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED WHERE generation > 0", heads::COLUMNS))?;
+    let mut newest = BTreeMap::new();
+    for row in statement.query_map([], heads::read_row)? {
+        let Some(head) = row?.head else { continue };
+        let known = newest.entry(head.key).or_insert(0);
+        *known = head.generation.max(*known);
+    }
+    Ok(newest)
+}
+
+impl Seen {
+    fn is_sound(&self, newest: &BTreeMap<RunKey, u32>) -> bool {
+        let (Some(identity), Some(head)) = (&self.row.identity, &self.row.head) else { return false };
+        let is_current = newest.get(&head.key).is_none_or(|newest| *newest == head.generation);
+        let version = head.version.as_ref().map_or("", |version| version.as_str());
+        identity.key == head.key
+            && identity.generation == head.generation
+            && self.names.each_ref().map(Option::as_deref) == [Some(head.kind.as_str()), Some(version)]
+            && self.status == Some(i64::from(head.status.number()))
+            && self.ended == head.ended_at.map(|at| at.0 as i64)
+            && self.current == Some(i64::from(is_current))
+    }
+}
+
+/// Brings the row of a run back from its head, or from its log. A row of which neither copy of the key is left stays as it is.
+fn mend_run(db: &Connection, rk: i64) -> rusqlite::Result<()> {
+    let sql = format!("SELECT {} FROM runs WHERE rk = ?1", heads::COLUMNS);
+    let Some(mut row) = db.query_row(&sql, [rk], heads::read_row).optional()? else { return Ok(()) };
+    let Some(key) = row.key().cloned() else { return Ok(()) };
+    let head = row.head.take().filter(|head| head.key == key);
+    let Some(head) = head.or_else(|| heads::rebuild(db, rk, key).ok()) else { return Ok(()) };
+    let Some((root, input_hash)) = origin(db, &head, rk)? else { return Ok(()) };
+    let later = "SELECT 1 FROM runs NOT INDEXED WHERE id = ?1 AND ns = ?2 AND generation > ?3 AND rk <> ?4";
+    let (id, namespace) = (head.key.id.as_str(), head.key.namespace.as_str());
+    let is_current = !db.prepare_cached(later)?.exists(params![id, namespace, head.generation, rk])?;
+    let parent = head.parent.as_ref();
+    db.prepare_cached(
+        "UPDATE runs SET root = ?2, ns = ?3, id = ?4, generation = ?5, current = ?6, kind = ?7, version = ?8, status = ?9,
+           created = ?10, ended = ?11, parent_ns = ?12, parent_id = ?13, parent_generation = ?14, input_hash = ?15, head = ?16
+         WHERE rk = ?1",
+    )?
+    .execute(params![
+        rk,
+        root,
+        namespace,
+        id,
+        head.generation,
+        is_current,
+        head.kind.as_str(),
+        head.version.as_ref().map_or("", |version| version.as_str()),
+        head.status.number(),
+        head.created_at.0 as i64,
+        head.ended_at.map(|at| at.0 as i64),
+        parent.map(|parent| parent.run.namespace.as_str()),
+        parent.map(|parent| parent.run.id.as_str()),
+        parent.map(|parent| parent.generation),
+        &input_hash.0[..],
+        seal(&head),
+    ])?;
+    db.prepare_cached(concat!("UPDATE runs SET crc = ", run_crc!(), " WHERE rk = ?1"))?.execute([rk]).map(drop)
+}
+
+/// The number of the run's first generation and the hash of the input it was started with.
+fn origin(db: &Connection, head: &RunHead, rk: i64) -> rusqlite::Result<Option<(i64, Hash)>> {
+    let root = match head.generation {
+        0 => Some(rk),
+        _ => db
+            .prepare_cached("SELECT rk FROM runs NOT INDEXED WHERE id = ?1 AND ns = ?2 AND generation = 0")?
+            .query_row(params![head.key.id.as_str(), head.key.namespace.as_str()], |row| row.get(0))
+            .optional()?,
+    };
+    let Some(root) = root else { return Ok(None) };
+    let first = read_records(db, &head.key, root, Index(0), 1).unwrap_or_default();
+    let event = first.into_iter().next().and_then(|record| record.events.into_iter().next());
+    Ok(match event {
+        Some(Event::RunStarted(started)) => Some((root, Hash::of(&started.input))),
+        _ => None,
+    })
+}
+
+/// The rows of timers, tasks and waits that are not as they were written, by table.
+fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec<i64>>> {
+    let mut damaged = BTreeMap::new();
+    let mut note = |table, row: i64| damaged.entry(table).or_insert_with(Vec::new).push(row);
+    let mut timers = db.prepare("SELECT seq FROM timers NOT INDEXED WHERE crc IS NOT row_crc(rk, place, due)")?;
+    for row in timers.query_map([], |row| row.get(0))? {
+        note("timers", row?);
+    }
+    let mut statement = db.prepare(&format!("SELECT {} FROM tasks NOT INDEXED", tasks::COLUMNS))?;
+    for row in statement.query_map([], tasks::read_row)? {
+        let row = row?;
+        let run = row.task().ok().map(|task| task.id.run);
+        if run.is_none() || heads::either_key(db, row.rk) != run {
+            note("tasks", row.tk);
+        }
+    }
+    let mut statement = db.prepare("SELECT wk, rk, place, ns, id, kind, requested, data FROM waits NOT INDEXED")?;
+    for row in statement.query_map([], |row| Ok((row.get(0)?, wait_is_sound(db, row)?)))? {
+        let (wk, is_sound) = row?;
+        if !is_sound {
+            note("waits", wk);
+        }
+    }
+    Ok(damaged)
+}
+
+fn wait_is_sound(db: &Connection, row: &Row<'_>) -> rusqlite::Result<bool> {
+    let Some(wait) = row.get_ref(7)?.as_blob().ok().and_then(|data| unseal::<Wait>("a wait", data).ok()) else {
+        return Ok(false);
+    };
+    let run = row.get_ref(1)?.as_i64().ok().and_then(|rk| heads::either_key(db, rk));
+    Ok(run.as_ref() == Some(&wait.run)
+        && row.get_ref(2)?.as_blob() == Ok(&place_key(&wait.place))
+        && row.get_ref(3)?.as_str() == Ok(wait.run.namespace.as_str())
+        && row.get_ref(4)?.as_str() == Ok(wait.run.id.as_str())
+        && row.get_ref(5)?.as_i64() == Ok(i64::from(wait.kind.number()))
+        && row.get_ref(6)?.as_i64() == Ok(wait.requested_at.0 as i64))
+}
+
+/// Puts back what the logs of the open runs leave open and the tables do not have.
+fn restore_views(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    let mut open = db.prepare("SELECT rk FROM runs NOT INDEXED WHERE status < 4 AND current = 1")?;
+    let open: Vec<i64> = open.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    for rk in open {
+        // A run whose log is damaged is told of by whoever asks for it.
+        let Ok(Some(key)) = heads::key_of(db, rk) else { continue };
+        let Ok(records) = read_records(db, &key, rk, Index(0), usize::MAX) else { continue };
+        if let Some((_, open)) = Open::of(key, &records) {
+            restore_run(db, rk, open, now)?;
+        }
+    }
+    Ok(())
+}
+
+fn restore_run(db: &Connection, rk: i64, open: Open, now: Timestamp) -> rusqlite::Result<()> {
+    let is_missing = |table: &str, place: &Place| {
+        let mut row = db.prepare_cached(&format!("SELECT 1 FROM {table} WHERE rk = ?1 AND place = ?2"))?;
+        row.exists(params![rk, place_key(place)]).map(|exists| !exists)
+    };
+    for (place, timer) in open.timers {
+        if is_missing("timers", &place)? {
+            let due = due_number(timer.due_at);
+            put_timer(db, rk, &place, if timer.frozen { due + NEVER } else { due })?;
+        }
+    }
+    for (place, wait) in open.waits {
+        if is_missing("waits", &place)? {
+            put_wait(db, rk, wait)?;
+        }
+    }
+    for (place, mut task) in open.tasks {
+        if is_missing("tasks", &place)? {
+            // Above the number of every claim there was: whoever holds the task from before is refused (K1).
+            task.claim = (now.0 / 1000) as u32;
+            tasks::put_row(db, rk, task, now)?;
+        }
+    }
+    Ok(())
+}

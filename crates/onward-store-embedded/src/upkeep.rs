@@ -1,0 +1,126 @@
+//! What the writer does between batches: copying the write-ahead log into the database, giving space back, mending.
+//!
+//! Owns when these happen. None of it is inside a batch, and whoever waits for an answer has it by then. Must never write after a write
+//! or a sync has failed (T3).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::Failure;
+use crate::failpoint;
+use crate::mend;
+use crate::ready::Ready;
+use crate::shared::Counters;
+use crate::shrink::Shrinking;
+use crate::writer::Writer;
+
+/// How long the writer works before it mends again: what could not be mended is met again and again.
+const MEND_PAUSE: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+pub(crate) struct Upkeep {
+    /// When damage was last looked after to no avail.
+    mended_at: Option<Instant>,
+    pub shrinking: Shrinking,
+    /// Pages were given back since the file was last cut.
+    cut_wanted: bool,
+}
+
+/// How long the write-ahead log is, in pages, as the last commit left it.
+pub(crate) struct LogLength {
+    pages: AtomicU64,
+    pub checkpoint_pages: u64,
+}
+
+impl LogLength {
+    pub fn new(checkpoint_pages: u64) -> LogLength {
+        LogLength { pages: AtomicU64::new(0), checkpoint_pages }
+    }
+
+    pub fn pages(&self) -> u64 {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    pub fn set(&self, pages: u64) {
+        self.pages.store(pages, Ordering::Relaxed);
+    }
+}
+
+impl Upkeep {
+    /// What is damaged now stays so for a while.
+    pub fn mended_in_vain(&self) -> bool {
+        self.mended_at.is_some_and(|at| at.elapsed() < MEND_PAUSE)
+    }
+}
+
+impl Writer<'_> {
+    /// Gives space back for as long as nobody asks for anything.
+    pub fn shrink_while_idle(&mut self) {
+        while self.upkeep.shrinking.is_due(self.shared.queue.is_empty()) {
+            self.shrink();
+        }
+    }
+
+    /// Makes again what is damaged and can be; says whether anything was.
+    pub fn mend(&mut self) -> bool {
+        if self.upkeep.mended_in_vain() || self.shared.queue.stopped().is_some() {
+            return false;
+        }
+        self.upkeep.mended_at = Some(Instant::now());
+        let mended = mend::mend(self.db, self.shared.clock.now()).unwrap_or_default();
+        if mended == 0 {
+            return false;
+        }
+        // There may be more of it, and what was mended may be met at once.
+        self.upkeep.mended_at = None;
+        self.heads.mark_stale();
+        if let Ok(ready) = Ready::load(self.db) {
+            self.ready = ready;
+        }
+        self.shared.announced_due.store(u64::MAX, Ordering::Relaxed);
+        Counters::add(&self.shared.counters.mended, mended);
+        true
+    }
+
+    /// Gives a slice of free pages back to the disk. The file is cut when the write-ahead log is copied into it.
+    fn shrink(&mut self) {
+        if self.shared.queue.stopped().is_some() {
+            return self.upkeep.shrinking.give_up();
+        }
+        match self.upkeep.shrinking.slice(self.db) {
+            Ok(0) if self.upkeep.cut_wanted => {
+                self.upkeep.cut_wanted = false;
+                self.checkpoint();
+            }
+            Ok(pages) => {
+                self.upkeep.cut_wanted |= pages > 0;
+                Counters::add(&self.shared.counters.pages_returned, pages);
+            }
+            Err(error) => {
+                self.upkeep.shrinking.give_up();
+                if let Failure::Io(why) = Failure::of_commit(&error) {
+                    self.write_no_more(&format!("giving space back failed: {why}"));
+                }
+            }
+        }
+    }
+
+    /// Copies the write-ahead log into the database. Waiters have their answers by then.
+    pub fn checkpoint(&mut self) {
+        if self.shared.queue.stopped().is_some() {
+            return;
+        }
+        failpoint::hit("before_checkpoint");
+        let started = Instant::now();
+        let done = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(0));
+        // A full disk is no harm: the log keeps everything and the next checkpoint tries again.
+        if let Err(error) = done
+            && let Failure::Io(why) = Failure::of_commit(&error)
+        {
+            self.write_no_more(&format!("a checkpoint failed: {why}"));
+        }
+        Counters::add(&self.shared.counters.checkpoints, 1);
+        Counters::add_span(&self.shared.counters.checkpoint_nanos, started.elapsed());
+        failpoint::hit("after_checkpoint");
+    }
+}
