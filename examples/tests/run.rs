@@ -102,3 +102,14 @@ fn runs_stay_with_the_code_they_began_with() {
         ["invoice-Monday: v1 with discount version 1: 119", "invoice-Tuesday: v1 with discount version 2: 107", "v2: 96"];
     check("versions", &expected);
 }
+
+#[test]
+fn a_host_without_a_worker_drives_a_run_with_each_request() {
+    let expected = [
+        "POST /orders/42: waits for payment",
+        "POST /orders/42: waits for payment",
+        "POST /orders/42/payment: order 42 is paid",
+        "POST /orders/43/payment: run_not_found",
+    ];
+    check("drive", &expected);
+}

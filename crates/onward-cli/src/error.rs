@@ -10,6 +10,7 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use onward_runtime::RuntimeError;
+use onward_server::hooks::HookFileError;
 use onward_server::keys::KeyFileError;
 use onward_server::problem;
 use onward_store::StoreError;
@@ -129,6 +130,8 @@ fn told(error: &anyhow::Error) -> Told {
         (error.code(), error.hint())
     } else if let Some(error) = error.downcast_ref::<KeyFileError>() {
         (error.code(), error.hint())
+    } else if let Some(error) = error.downcast_ref::<HookFileError>() {
+        (error.code(), error.hint())
     } else if error.downcast_ref::<std::io::Error>().is_some() {
         ("io", None)
     } else {
@@ -140,12 +143,13 @@ fn told(error: &anyhow::Error) -> Told {
 /// The exit code that belongs to an error's code.
 pub fn exit_code(code: &str) -> u8 {
     match code {
-        "run_not_found" | "wait_not_found" | "key_not_found" | "unknown_query" => NOT_FOUND,
+        "run_not_found" | "wait_not_found" | "key_not_found" | "unknown_query" | "hook_not_found" => NOT_FOUND,
         "server_unreachable" | "not_ready" => UNREACHABLE,
         "unauthenticated" | "not_allowed" | "key_invalid" => NOT_ALLOWED,
         "run_closed"
         | "run_paused"
         | "run_not_paused"
+        | "run_is_task"
         | "run_continued"
         | "run_exists"
         | "run_busy"
@@ -153,9 +157,16 @@ pub fn exit_code(code: &str) -> u8 {
         | "signal_lost"
         | "id_taken"
         | "key_ended"
+        | "hook_exists"
         | "directory_locked" => CONFLICT,
-        "name_invalid" | "id_invalid" | "id_reserved" | "text_too_long" | "call_id_invalid" | "cursor_invalid"
-        | "server_url_invalid" => USAGE,
+        "name_invalid"
+        | "id_invalid"
+        | "id_reserved"
+        | "text_too_long"
+        | "call_id_invalid"
+        | "cursor_invalid"
+        | "server_url_invalid"
+        | "hook_secret_invalid" => USAGE,
         _ => FAILURE,
     }
 }

@@ -17,9 +17,10 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use onward_runtime::{Background, Runtime};
+use onward_server::hooks::{HOOKS, HookFileError};
 use onward_server::keys::{KEYS, KeyFileError};
 use onward_server::trace::{Format, Level, Trace};
-use onward_server::{Hosts, Keys, Limits, Options, Server, Tls, grpc, router_with, serve};
+use onward_server::{Hooks, Hosts, Keys, Limits, Options, Server, Tls, grpc, router_with, serve};
 use onward_store::SystemClock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
@@ -116,6 +117,25 @@ fn word<T: ValueEnum>(text: &str) -> Result<T, String> {
 }
 
 #[derive(Debug, Args)]
+pub struct HooksArgs {
+    /// The hook file; otherwise onward.hooks.json in the data directory, if there is one
+    #[arg(long, value_name = "FILE")]
+    hooks: Option<PathBuf>,
+}
+
+impl HooksArgs {
+    /// The webhooks that are taken in. Memory has none of its own.
+    pub fn open(&self, place: &Place, trace: &Trace) -> Result<Option<Arc<Hooks>>, HookFileError> {
+        let path = match (&self.hooks, place) {
+            (Some(file), _) => file.clone(),
+            (None, Place::Directory(path)) => path.join(HOOKS),
+            (None, Place::Memory) => return Ok(None),
+        };
+        Ok(Some(Arc::new(Hooks::open(&path, trace.clone())?)))
+    }
+}
+
+#[derive(Debug, Args)]
 pub struct TlsArgs {
     /// The server's certificate with its chain, PEM; otherwise ONWARD_TLS_CERT
     #[arg(long, value_name = "FILE")]
@@ -152,6 +172,7 @@ impl TlsArgs {
 #[derive(Default)]
 pub struct Protection {
     pub keys: Option<Arc<Keys>>,
+    pub hooks: Option<Arc<Hooks>>,
     pub tls: Option<Tls>,
 }
 
@@ -176,7 +197,7 @@ impl Serving {
         trace: Trace,
     ) -> Result<Serving> {
         raise_file_limit();
-        let Protection { keys, tls } = protection;
+        let Protection { keys, hooks, tls } = protection;
         let listener = listen(address).await?;
         let url = format!("{}://{}", if tls.is_some() { "https" } else { "http" }, listener.local_addr()?);
         let opened = Opened::open(place.clone()).await?;
@@ -185,7 +206,7 @@ impl Serving {
         let background = runtime.spawn();
         // A foreign page that calls us by a name of its own has no key; without keys the name must tell it from us.
         let hosts = if keys.as_ref().is_some_and(|keys| keys.has_usable()) { Hosts::Any } else { Hosts::Loopback };
-        let mut options = Options { limits, hosts, trace, probe: opened.probe.clone(), tls, ..Options::default() };
+        let mut options = Options { limits, hosts, trace, hooks, probe: opened.probe.clone(), tls, ..Options::default() };
         if let Some(keys) = keys {
             options.auth = keys;
         }

@@ -207,6 +207,9 @@ message! {
         /// Why the run is to stop, when the generation before was asked to and its code had not seen it when it continued as new.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         8 => cancel_reason: Option<String>,
+        /// The run is a standalone task: no code of a workflow, but this one task, whose end is the run's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        9 => task: Option<StandaloneTask>,
         /// An outside engine keeps its log here.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         12 => is_external: bool,
@@ -228,9 +231,18 @@ impl RunStarted {
             generation: 0,
             mailbox: Vec::new(),
             cancel_reason: None,
+            task: None,
             is_external: false,
             trace: None,
         }
+    }
+}
+
+message! {
+    /// What a standalone task is besides its input.
+    pub struct StandaloneTask {
+        1 => kind: Name,
+        2 => options: TaskOptions,
     }
 }
 
@@ -528,12 +540,18 @@ message! {
 message! {
     pub struct RunCompleted {
         1 => output: Payload,
+        /// Of a standalone task: how many attempts it took.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        2 => attempts: Option<u32>,
     }
 }
 
 message! {
     pub struct RunFailed {
         1 => failure: Failure,
+        /// Of a standalone task: how many attempts were made.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        2 => attempts: Option<u32>,
     }
 }
 

@@ -90,6 +90,7 @@ impl NewRun {
             generation: 0,
             mailbox: Vec::new(),
             cancel_reason: None,
+            task: None,
             is_external: true,
             trace: None,
         };

@@ -188,6 +188,12 @@ impl Log {
         Ok(log)
     }
 
+    /// Whether this is the log of a standalone task.
+    fn is_task(&self) -> bool {
+        let first = self.records.first().and_then(|record| record.events.first());
+        matches!(first, Some(Event::RunStarted(started)) if started.task.is_some())
+    }
+
     pub fn push(&mut self, record: Record) -> Result<(), LogError> {
         let expected = self.next_index();
         if record.index != expected {
@@ -200,7 +206,9 @@ impl Log {
         if starts != self.records.is_empty() {
             return Err(LogError::NoStart); // H2
         }
-        if record.events.iter().any(|event| event.is_input() == record.commit.is_some()) {
+        // The end of a standalone task comes from outside (R9).
+        let is_input = |event: &Event| event.is_input() || (self.is_task() && event.ends_log());
+        if record.events.iter().any(|event| is_input(event) == record.commit.is_some()) {
             return Err(LogError::Mixed { index: record.index });
         }
         if let Some(commit) = record.commit {

@@ -15,6 +15,8 @@
 //! - R7: of a run that is paused, results of steps are taken and nothing else: what has happened is recorded, nothing new begins, no
 //!   attempt of a task either (K4).
 //! - R8 (L7): what a worker says as the holder of a run is taken only with the current epoch, as a commit is.
+//! - R9: a run that is a standalone task waits for it and takes nothing but its end, a cancellation and a termination, each of which
+//!   closes it in the same write.
 
 mod once;
 
@@ -110,6 +112,9 @@ message! {
         12 => updated_at: Timestamp,
         13 => ended_at: Option<Timestamp>,
         14 => paused_at: Option<Timestamp>,
+        /// The run is a standalone task.
+        #[serde(default)]
+        15 => is_task: bool,
         /// Of a run whose log an outside engine keeps here; `None` for every other run.
         20 => external: Option<ExternalHead>,
     }
@@ -255,6 +260,8 @@ pub enum Refusal {
     OtherGeneration { key: RunKey },
     #[error("run {key} is not paused")]
     NotPaused { key: RunKey },
+    #[error("run {key} is a standalone task, which only runs to its end or is canceled")]
+    IsTask { key: RunKey },
     #[error("run {key} belongs to an outside engine, which alone can do that")]
     External { key: RunKey },
     #[error("run {key} is not of an outside engine")]
@@ -378,7 +385,11 @@ impl RunHead {
             generation: started.generation,
             kind: started.kind.clone(),
             version: started.version.clone(),
-            status: if started.is_external { Status::Running } else { Status::Pending }, // X4
+            status: match &started {
+                RunStarted { is_external: true, .. } => Status::Running, // X4
+                RunStarted { task: Some(_), .. } => Status::Waiting,     // R9
+                _ => Status::Pending,
+            },
             next_index: Index(1),
             next_commit: 0,
             last_commit: None,
@@ -388,9 +399,18 @@ impl RunHead {
             updated_at: at,
             ended_at: None,
             paused_at: None,
+            is_task: started.task.is_some(),
             external: started.is_external.then(ExternalHead::default),
         };
         (head, Record::input(Index(0), at, started.into()))
+    }
+
+    /// What follows from the first record of a log: a standalone task is scheduled with it.
+    pub fn start_effects(&self, first: &Record) -> Vec<Effect> {
+        let Some(Event::RunStarted(RunStarted { task: Some(task), input, .. })) = first.events.first() else { return Vec::new() };
+        let id = TaskId { run: self.key.clone(), generation: self.generation, place: Place::root(0) };
+        let task = Task::new(id, task.kind.clone(), input.clone(), task.options.clone(), first.at);
+        vec![Effect::AddTask(Box::new(Task { ends_run: true, ..task }))]
     }
 
     /// Rebuilds the head from a log, the epoch apart (L16).
@@ -444,6 +464,12 @@ impl RunHead {
             let (current, next) = (self.epoch, self.next_commit);
             return Err(Refusal::Fenced { key: self.key.clone(), epoch, current, n: next, next }); // R8
         }
+        if self.is_task && !ends_task_run(&event) {
+            return Err(Refusal::IsTask { key: self.key.clone() }); // R9
+        }
+        if !self.is_task && !event.is_input() {
+            return Err(Refusal::Malformed { key: self.key.clone(), why: "it is not an input" });
+        }
         if matches!(event, Event::RunResumed(_)) && self.status != Status::Paused {
             return Err(Refusal::NotPaused { key: self.key.clone() });
         }
@@ -465,6 +491,9 @@ impl RunHead {
                 self.paused_at = None;
             }
             Event::TerminateRequested(_) => self.status = Status::Terminated,
+            Event::RunCompleted(_) => self.status = Status::Completed,
+            Event::RunFailed(_) => self.status = Status::Failed,
+            Event::RunCanceled(_) => self.status = Status::Canceled,
             _ if self.status == Status::Waiting => self.status = Status::Pending,
             _ => {}
         }
@@ -484,6 +513,9 @@ impl RunHead {
                 let failure = Failure { retryable: false, ..Failure::new("terminated", terminated(event)) };
                 self.end_effects(Err(failure))
             }
+            Event::RunCompleted(event) => self.end_effects(Ok(event.output.clone())),
+            Event::RunFailed(event) => self.end_effects(Err(event.failure.clone())),
+            Event::RunCanceled(event) => self.end_effects(Err(event.failure.clone())),
             _ => Vec::new(),
         }
     }
@@ -594,6 +626,7 @@ impl RunHead {
             generation,
             mailbox: commit.carries.signals.clone(),
             cancel_reason: commit.carries.cancel_reason.clone(),
+            task: None,
             is_external: false,
             trace: None,
         };
@@ -672,6 +705,7 @@ impl RunHead {
                     generation: 0,
                     mailbox: Vec::new(),
                     cancel_reason: None,
+                    task: None,
                     is_external: false,
                     trace: None,
                 };
@@ -730,6 +764,11 @@ impl RunHead {
         };
         Some(Delivery::Input { to: self.key.clone(), input })
     }
+}
+
+/// Whether the event ends a run that is a standalone task (R9).
+fn ends_task_run(event: &Event) -> bool {
+    matches!(event, Event::RunCompleted(_) | Event::RunFailed(_) | Event::RunCanceled(_) | Event::TerminateRequested(_))
 }
 
 /// A timer that begins while the run is paused keeps its whole time: thawing adds the whole pause to it, also what was over by now.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{DecodeError, Field, Raw, Reader, put_nested, put_number};
-use crate::event::{Event, TaskCompleted, TaskFailed};
+use crate::event::{Event, RunCompleted, RunFailed, TaskCompleted, TaskFailed};
 use crate::schema::{FieldLine, Proto, Schema};
 use crate::time::millis;
 use crate::{Failure, Hash, Name, Payload, Place, RunKey, Timestamp, WorkerId, message, numbered};
@@ -166,6 +166,9 @@ message! {
         18 => paused_at: Option<Timestamp>,
         /// How long its run was paused before, since the task was scheduled.
         19 => paused_ms: u64,
+        /// A standalone task: its end is the end of its run (R9).
+        #[serde(default)]
+        20 => ends_run: bool,
     }
 }
 
@@ -264,6 +267,7 @@ impl Task {
             progress: None,
             paused_at: None,
             paused_ms: 0,
+            ends_run: false,
         }
     }
 
@@ -304,7 +308,10 @@ impl Task {
         Ok(match report {
             TaskReport::Completed(output) => {
                 let (place, attempts) = (self.id.place.clone(), self.attempt);
-                TaskFate::Ended(Box::new(TaskCompleted { place, output, attempts }.into()))
+                TaskFate::Ended(Box::new(match self.ends_run {
+                    true => RunCompleted { output, attempts: Some(attempts) }.into(),
+                    false => TaskCompleted { place, output, attempts }.into(),
+                }))
             }
             TaskReport::Failed(failure) => self.fail(failure.bounded(), now),
             TaskReport::Released => {
@@ -428,7 +435,10 @@ impl Task {
 
     fn end(&self, failure: Failure) -> TaskFate {
         let (place, attempts) = (self.id.place.clone(), self.attempt);
-        TaskFate::Ended(Box::new(TaskFailed { place, failure, attempts }.into()))
+        TaskFate::Ended(Box::new(match self.ends_run {
+            true => RunFailed { failure, attempts: Some(attempts) }.into(),
+            false => TaskFailed { place, failure, attempts }.into(),
+        }))
     }
 }
 

@@ -163,6 +163,10 @@ impl Fold {
                 self.view.input = event.input.clone();
                 self.view.cancel_reason.clone_from(&event.cancel_reason);
                 event.mailbox.iter().for_each(|signal| self.receive(index, at, signal.clone()));
+                if let Some(task) = &event.task {
+                    self.view.counts.tasks_scheduled += 1;
+                    self.open(AwaitedKind::Task, &Place::root(0), Some(&task.kind), at, None);
+                }
             }
             Event::SignalReceived(event) => {
                 self.view.counts.signals_received += 1;
@@ -369,7 +373,7 @@ mod tests {
     }
 
     fn completed() -> Event {
-        RunCompleted { output: text("out") }.into()
+        RunCompleted { output: text("out"), attempts: None }.into()
     }
 
     #[test]

@@ -16,7 +16,7 @@ use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Starte
 use tokio::sync::broadcast;
 
 use crate::watch::{OutcomeWatch, RunWatch};
-use crate::{CallId, Decide, Emitted, Runtime, RuntimeError, SendSignal, StartRun, WhyPending, WorkerInfo};
+use crate::{CallId, Decide, Emitted, Runtime, RuntimeError, SendSignal, StartRun, StartTask, TaskView, WhyPending, WorkerInfo};
 
 /// How many records are read at a time.
 const PAGE: usize = 1_000;
@@ -41,6 +41,9 @@ pub trait Changes: Send {
 /// The verbs.
 pub trait Door: Send + Sync {
     fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)>;
+    fn start_task(&self, start: StartTask) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)>;
+    fn read_task(&self, key: RunKey) -> DoorFuture<'_, TaskView>;
+    fn cancel_task(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
     fn wait_for_outcome(&self, key: RunKey) -> DoorFuture<'_, Result<Payload, Failure>>;
     fn watch_run(&self, key: RunKey) -> DoorFuture<'_, Box<dyn Changes>>;
     fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead>;
@@ -125,6 +128,21 @@ impl Door for Runtime {
             let (started, watch) = Runtime::start_and_watch(self, start).await?;
             Ok((started, Arc::new(watch) as Arc<dyn Outcome>))
         })
+    }
+
+    fn start_task(&self, start: StartTask) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
+        Box::pin(async move {
+            let (started, watch) = Runtime::start_task_and_watch(self, start).await?;
+            Ok((started, Arc::new(watch) as Arc<dyn Outcome>))
+        })
+    }
+
+    fn read_task(&self, key: RunKey) -> DoorFuture<'_, TaskView> {
+        Box::pin(async move { Runtime::read_task(self, &key).await })
+    }
+
+    fn cancel_task(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::cancel_task(self, &key, &reason).await })
     }
 
     fn wait_for_outcome(&self, key: RunKey) -> DoorFuture<'_, Result<Payload, Failure>> {

@@ -5,7 +5,7 @@
 use onward_core::{Name, NameError, RunKey};
 use onward_store::{Consequence, StoreError};
 
-use crate::CallId;
+use crate::{CallId, Violation};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -29,6 +29,14 @@ pub enum RuntimeError {
     UpdateUnanswered { key: RunKey, update_id: String },
     #[error("no worker has code for `{kind}`{}", version.as_ref().map(|version| format!(" in version `{version}`")).unwrap_or_default())]
     NoCompatibleWorker { kind: Name, version: Option<Name> },
+    #[error("the input does not fit `{kind}`: {}", list(violations))]
+    InputInvalid { kind: Name, violations: Vec<Violation> },
+    #[error("the {which} schema of `{kind}` is not usable: {why}")]
+    SchemaInvalid { kind: Name, which: &'static str, why: String },
+    #[error("there is no standalone task {key}")]
+    TaskNotFound { key: RunKey },
+    #[error("`{kind}` is a name for standalone tasks")]
+    KindReserved { kind: Name },
     #[error("nobody answered the query `{name}` of run {key}")]
     Unanswered { key: RunKey, name: Name },
     /// Only a codec on the caller's side says this.
@@ -49,6 +57,10 @@ impl RuntimeError {
             RuntimeError::NotADecider { .. } => "not_a_decider",
             RuntimeError::UpdateUnanswered { .. } => "update_unanswered",
             RuntimeError::NoCompatibleWorker { .. } => "no_compatible_worker",
+            RuntimeError::InputInvalid { .. } => "input_invalid",
+            RuntimeError::SchemaInvalid { .. } => "schema_invalid",
+            RuntimeError::TaskNotFound { .. } => "task_not_found",
+            RuntimeError::KindReserved { .. } => "kind_reserved",
             RuntimeError::Unanswered { .. } => "query_unanswered",
             RuntimeError::PayloadUnreadable { .. } => "payload_unreadable",
         }
@@ -74,8 +86,25 @@ impl RuntimeError {
             RuntimeError::NotADecider { .. } => "the approval names who may decide it",
             RuntimeError::UpdateUnanswered { .. } => "`onward run show` says how the run ended",
             RuntimeError::NoCompatibleWorker { .. } => "start a worker that has it; the run waits meanwhile and nothing is lost",
+            RuntimeError::InputInvalid { .. } => "GET /v1/kinds/KIND shows what it takes",
+            RuntimeError::SchemaInvalid { .. } => "docs/guide/schemas.md says which schemas are taken",
+            RuntimeError::TaskNotFound { .. } => "a task of a workflow is seen in its run",
+            RuntimeError::KindReserved { .. } => "POST /v1/tasks starts them; kinds of workflows do not begin with `task:`",
             RuntimeError::PayloadUnreadable { .. } => "keys that sealed something have to stay until nobody reads it any more",
             RuntimeError::Unanswered { .. } => "ask again: its worker left while it was asked",
         })
     }
+}
+
+/// How many violations a sentence tells.
+const TOLD_MAX: usize = 3;
+
+fn list(violations: &[Violation]) -> String {
+    let told = violations.iter().take(TOLD_MAX).map(|Violation { path, message, .. }| match path.as_str() {
+        "" => message.clone(),
+        path => format!("{path}: {message}"),
+    });
+    let more = violations.len().saturating_sub(TOLD_MAX);
+    let rest = (more > 0).then(|| format!("and {more} more"));
+    told.chain(rest).collect::<Vec<_>>().join("; ")
 }

@@ -3,8 +3,8 @@
 //! This crate touches the world and never decides: what may be appended and what follows from it is decided in `onward-core`,
 //! under the store's lock. It has no transport and no clock of its own: [`onward_store::Clock`] says what time it is, tokio only waits.
 //!
-//! Reading order: [`Runtime`], [`verbs`] (what a caller may ask), [`door`] (the same, wherever the runtime is), [`port`] (how a worker gets runs and tasks), [`inbox`] (how inputs
-//! reach a run that is being worked on), [`housekeeping`] (what happens because time passes), [`courier`] (news between runs).
+//! Reading order: [`Runtime`], [`verbs`] (what a caller may ask), [`door`] (the same, wherever the runtime is), [`port`] (how a worker gets runs and tasks), [`driving`] (how one very run is taken), [`inbox`] (how inputs
+//! reach a run that is being worked on), [`housekeeping`] (what happens because time passes), [`courier`] (news between runs), [`kinds`] (what kinds take and give).
 
 mod alarm;
 mod background;
@@ -12,6 +12,7 @@ mod by_run;
 mod call_id;
 mod courier;
 mod door;
+mod driving;
 mod emits;
 mod error;
 mod external;
@@ -19,6 +20,7 @@ mod held;
 mod housekeeping;
 mod hub;
 mod inbox;
+mod kinds;
 mod link;
 mod port;
 mod query;
@@ -27,6 +29,7 @@ mod reading;
 mod replays;
 mod roster;
 mod session;
+mod standalone;
 mod supply;
 mod update;
 mod verbs;
@@ -41,16 +44,19 @@ use onward_store::{Clock, Retention, Store};
 pub use background::Background;
 pub use call_id::CallId;
 pub use door::{Changes, Door, DoorFuture, Outcome, read_records};
+pub use driving::Delivery;
 pub use emits::Emitted;
 pub use error::RuntimeError;
 pub use external::{AppendExternal, AppendedExternal, ExternalPlace, ExternalRun};
 pub use housekeeping::{Did, Tick};
 pub use inbox::Inbox;
+pub use kinds::{KindVersion, KindView, Violation};
 pub use link::{Link, LinkFuture, Question};
 pub use port::WorkerPort;
 pub use question::Decide;
 pub use reading::WhyPending;
 pub use roster::WorkerInfo;
+pub use standalone::{StartTask, TASK_KIND_PREFIX, TaskView, TaskWord};
 pub use update::UpdateWatch;
 pub use verbs::{SendSignal, StartRun};
 pub use watch::{OutcomeWatch, RunWatch};
@@ -90,6 +96,7 @@ pub(crate) struct Shared {
     pub hub: Arc<Hub>,
     /// Held while somebody keeps house, so that two ticks do not do the same work twice.
     pub house: tokio::sync::Mutex<housekeeping::House>,
+    pub kinds: kinds::Kinds,
 }
 
 impl Runtime {
@@ -99,7 +106,7 @@ impl Runtime {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: Options) -> Runtime {
         let hub = Arc::new(Hub::default());
         store.subscribe(hub.clone());
-        Runtime { shared: Arc::new(Shared { store, clock, options, hub, house: Default::default() }) }
+        Runtime { shared: Arc::new(Shared { store, clock, options, hub, house: Default::default(), kinds: Default::default() }) }
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

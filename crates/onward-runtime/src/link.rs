@@ -11,12 +11,13 @@ use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Failure, Index, Name, Payload, Record, RunKey};
-use onward_store::{ClaimedRun, StoreFuture};
+use onward_store::{ClaimedOne, ClaimedRun, StoreFuture};
 use tokio::sync::oneshot;
 
 use crate::emits::Emitted;
 use crate::inbox::Inbox;
 use crate::port::WorkerPort;
+use crate::{Delivery, RuntimeError};
 
 pub type LinkFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -33,6 +34,7 @@ pub struct Question {
 /// A worker's link to its runtime. The methods are those of [`WorkerPort`], which says what they promise.
 pub trait Link: Send + Sync {
     fn next_runs(&self, limit: usize) -> LinkFuture<'_, Vec<ClaimedRun>>;
+    fn claim_run(&self, key: RunKey, delivery: Delivery) -> LinkFuture<'_, Result<ClaimedOne, RuntimeError>>;
     fn next_tasks(&self, limit: usize) -> LinkFuture<'_, Vec<Task>>;
     fn next_questions(&self) -> LinkFuture<'_, Vec<Question>>;
     fn open_inbox(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>);
@@ -52,6 +54,10 @@ pub trait Link: Send + Sync {
 impl Link for WorkerPort {
     fn next_runs(&self, limit: usize) -> LinkFuture<'_, Vec<ClaimedRun>> {
         Box::pin(WorkerPort::next_runs(self, limit))
+    }
+
+    fn claim_run(&self, key: RunKey, delivery: Delivery) -> LinkFuture<'_, Result<ClaimedOne, RuntimeError>> {
+        Box::pin(async move { WorkerPort::claim_run(self, &key, delivery).await })
     }
 
     fn next_tasks(&self, limit: usize) -> LinkFuture<'_, Vec<Task>> {

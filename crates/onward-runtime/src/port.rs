@@ -182,6 +182,11 @@ impl WorkerPort {
         give_back(self.runtime(), runs, tasks).await;
     }
 
+    /// Room for so many runs, or for fewer (W2).
+    pub(crate) fn take_seats(&self, count: usize) -> Vec<Seat> {
+        self.worker().take_seats(count)
+    }
+
     fn worker(&self) -> &Arc<Worker> {
         &self.membership.worker
     }

@@ -31,6 +31,12 @@ pub struct Decide {
 impl Runtime {
     /// Decides an approval. Fails with `signal_lost` when another decision, or the deadline, came first.
     pub async fn decide_approval(&self, call: &CallId, decide: Decide) -> Result<Appended, RuntimeError> {
+        let input = self.decision(call, decide).await?;
+        self.append(&call.run, input).await
+    }
+
+    /// The input that a decision is, checked.
+    pub(crate) async fn decision(&self, call: &CallId, decide: Decide) -> Result<Input, RuntimeError> {
         let Decide { approved, feedback, decided_by, decision_id } = decide;
         check_answer_id("decision id", &decision_id)?;
         check_text("feedback", feedback.as_deref().unwrap_or_default())?;
@@ -41,7 +47,7 @@ impl Runtime {
         }
         let place = call.place.clone();
         let event = ApprovalDecided { place, approved, feedback, decided_by, decision_id: decision_id.clone() };
-        self.append(&call.run, Input::answer(event, call.generation, &call.place, &decision_id)).await
+        Ok(Input::answer(event, call.generation, &call.place, &decision_id))
     }
 
     /// Resolves a promise. Fails with `signal_lost` when another resolution, or the deadline, came first.

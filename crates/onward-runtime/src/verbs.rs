@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
-use onward_core::run::{Input, NewRun, Wait, WaitKind};
+use onward_core::run::{Input, NewRun, Refusal, Wait, WaitKind};
 use onward_core::task::{Task, TaskId, TaskState};
 use onward_core::trace::TraceContext;
 use onward_core::{Event, Name, Payload, RunKey};
@@ -17,6 +17,7 @@ use onward_store::{
 
 use crate::by_run::lock;
 use crate::inbox::Ticket;
+use crate::standalone::TASK_KIND_PREFIX;
 use crate::worker::{Orphan, Worker};
 use crate::{CallId, Runtime, RuntimeError};
 
@@ -51,7 +52,7 @@ pub struct SendSignal {
 }
 
 impl SendSignal {
-    fn into_input(self) -> Result<Input, RuntimeError> {
+    pub(crate) fn into_input(self) -> Result<Input, RuntimeError> {
         let SendSignal { name, payload, signal_id, sender } = self;
         if let Some(id) = &signal_id {
             check_id("signal id", id)?;
@@ -66,6 +67,10 @@ impl Runtime {
     /// May be dropped at any time: the run is then started or not, and worked on if it is.
     pub async fn start_run(&self, start: StartRun) -> Result<Started, RuntimeError> {
         let StartRun { key, kind, version, input, seed, signal, trace } = start;
+        if kind.as_str().starts_with(TASK_KIND_PREFIX) {
+            return Err(RuntimeError::KindReserved { kind });
+        }
+        self.check_input(&key, (false, kind.clone(), version.clone()), &input).await?;
         let trace = trace.filter(|trace| TraceContext::parse(trace).is_some());
         let signal = signal.map(SendSignal::into_input).transpose()?.map(Box::new);
         let started = RunStarted {
@@ -77,6 +82,7 @@ impl Runtime {
             generation: 0,
             mailbox: Vec::new(),
             cancel_reason: None,
+            task: None,
             is_external: false,
             trace,
         };
@@ -116,10 +122,13 @@ impl Runtime {
         self.append(key, signal.into_input()?).await
     }
 
-    /// Asks the run to stop; its code may compensate first.
+    /// Asks the run to stop; its code may compensate first. A standalone task has none and ends at once.
     pub async fn cancel_run(&self, key: &RunKey, reason: &str) -> Result<Appended, RuntimeError> {
         check_text("reason", reason)?;
-        self.append(key, Input::new(CancelRequested { reason: reason.to_owned() })).await
+        match self.append(key, Input::new(CancelRequested { reason: reason.to_owned() })).await {
+            Err(RuntimeError::Store(StoreError::Refused(Refusal::IsTask { .. }))) => self.end_task(key, reason).await,
+            answer => answer,
+        }
     }
 
     /// Ends the run at once; its code is not asked.

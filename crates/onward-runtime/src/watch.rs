@@ -193,6 +193,11 @@ impl Runtime {
         Ok((started, OutcomeWatch { hung, older }))
     }
 
+    /// Hears how the run ends that is about to be started.
+    pub(crate) fn watch_outcome(&self, key: &RunKey) -> OutcomeWatch {
+        OutcomeWatch { hung: Hung::new(self, key, false), older: false }
+    }
+
     /// Waits until the run is closed, through all its generations.
     pub async fn wait_for_end(&self, key: &RunKey) -> Result<RunView, RuntimeError> {
         let _outcome = self.wait_for_outcome(key).await?;
@@ -201,6 +206,6 @@ impl Runtime {
 
     /// Waits until the run is closed and returns its result, without reading its log.
     pub async fn wait_for_outcome(&self, key: &RunKey) -> Result<Result<Payload, Failure>, RuntimeError> {
-        OutcomeWatch { hung: Hung::new(self, key, false), older: false }.outcome().await
+        self.watch_outcome(key).outcome().await
     }
 }

@@ -4,12 +4,14 @@
 //! details of the status. Health and reflection are there too, for everybody. Must never decide.
 
 mod calls;
+mod drive;
 mod ends;
 mod health;
 pub(crate) mod problem;
 mod public;
 mod reflection;
 mod stream;
+mod tasks;
 
 use std::sync::Arc;
 
@@ -47,10 +49,13 @@ pub struct Method {
 
 macro_rules! unary {
     ($method:ident, $scope:ident, $call:ident) => {
+        unary!($method, $scope, calls::$call)
+    };
+    ($method:ident, $scope:ident, $module:ident :: $call:ident) => {
         Method {
             path: <api::$method as onward_wire::grpc::Method>::PATH,
             scope: Scope::$scope,
-            serve: |server, scope| unary::<api::$method, _>(server, scope, calls::$call),
+            serve: |server, scope| unary::<api::$method, _>(server, scope, $module::$call),
         }
     };
 }
@@ -59,6 +64,9 @@ macro_rules! unary {
 pub static METHODS: &[Method] = &[
     unary!(StartRun, Start, start_run),
     unary!(ReadRun, Read, read_run),
+    unary!(StartTask, Start, tasks::start_task),
+    unary!(ReadTask, Read, tasks::read_task),
+    unary!(CancelTask, Operate, tasks::cancel_task),
     unary!(WhyPending, Read, why_pending),
     unary!(ListDeleted, Read, list_deleted),
     unary!(ReadLog, Read, read_log),
@@ -73,6 +81,7 @@ pub static METHODS: &[Method] = &[
     unary!(UpdateRun, Signal, update_run),
     unary!(QueryRun, Read, query_run),
     unary!(ListApprovals, Read, list_approvals),
+    unary!(DriveRun, Work, drive::drive_run),
     unary!(DecideApproval, Approve, decide_approval),
     unary!(ResolvePromise, Signal, resolve_promise),
     unary!(ListWorkers, Read, list_workers),

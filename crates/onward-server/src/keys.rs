@@ -29,6 +29,7 @@ use tokio::time::Instant;
 
 use crate::auth::{Ask, AuthFuture, Authenticate, Caller, Refusal};
 use crate::trace::{Level, Trace};
+use crate::whole_file::Stamp;
 use used::Used;
 
 pub use entry::{Digest, KeyEntry, Reach};
@@ -49,7 +50,7 @@ pub struct Keys {
 struct Known {
     keys: Arc<Found>,
     /// What the file looked like when it was read.
-    stamp: Option<file::Stamp>,
+    stamp: Option<Stamp>,
     looked: Instant,
 }
 
@@ -79,7 +80,7 @@ impl Keys {
         }
     }
 
-    fn new(file: KeyFile, found: Found, stamp: Option<file::Stamp>, clock: Arc<dyn Clock>, trace: Trace) -> Keys {
+    fn new(file: KeyFile, found: Found, stamp: Option<Stamp>, clock: Arc<dyn Clock>, trace: Trace) -> Keys {
         let used = Used::read(&file);
         Keys { file, clock, trace, known: Mutex::new(Known { keys: Arc::new(found), stamp, looked: Instant::now() }), used }
     }

@@ -6,7 +6,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use onward_core::NameError;
 use onward_core::run::Refusal;
-use onward_runtime::RuntimeError;
+use onward_runtime::{RuntimeError, Violation};
 use onward_store::StoreError;
 use serde::Serialize;
 
@@ -47,6 +47,12 @@ pub enum RequestError {
     HelloOvertaken { worker: String },
     #[error("worker `{worker}` has no connection here; it begins with hello")]
     HelloMissing { worker: String },
+    #[error("there is no such hook, or the request is not signed for it")]
+    HookRefused,
+    #[error("the body has no text and no whole number at {pointer}")]
+    HookUnroutable { pointer: String },
+    #[error("there is no kind `{kind}`")]
+    KindNotFound { kind: String },
     #[error("the server cannot serve now: {why}")]
     NotReady { why: String },
 }
@@ -72,6 +78,9 @@ impl RequestError {
             RequestError::ProtocolUnsupported { .. } => "protocol_unsupported",
             RequestError::HelloOvertaken { .. } => "hello_overtaken",
             RequestError::HelloMissing { .. } => "hello_missing",
+            RequestError::HookRefused => "hook_refused",
+            RequestError::HookUnroutable { .. } => "hook_unroutable",
+            RequestError::KindNotFound { .. } => "kind_not_found",
             RequestError::NotReady { .. } => "not_ready",
         }
     }
@@ -85,6 +94,9 @@ impl RequestError {
             RequestError::HostRefused { .. } => "call it by localhost or its address; a server on loopback knows no other name",
             RequestError::Unauthenticated => "send the one header `Authorization: Bearer onw_…`; `onward key create` makes keys",
             RequestError::ProtocolUnsupported { .. } => "use an SDK of the server's version",
+            RequestError::HookRefused => "docs/operations.md says how hooks are made and signed",
+            RequestError::HookUnroutable { .. } => "`onward hook list` shows where the hook looks for it",
+            RequestError::KindNotFound { .. } => "GET /v1/kinds lists what has schemas or workers here",
             RequestError::OriginRefused { .. } => "browsers may act only from pages of this very server",
             _ => return None,
         })
@@ -111,25 +123,30 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "call_id_invalid"
         | "cursor_invalid"
         | "register_invalid"
+        | "input_invalid"
+        | "schema_invalid"
+        | "kind_reserved"
         | "server_url_invalid"
         | "store_unsupported"
         | "config_invalid"
         | "log_unreadable"
         | "usage"
         | "key_invalid"
+        | "hook_secret_invalid"
         | "only_checked"
         | "check_failed"
         | "listen_refused" => 400,
-        "unauthenticated" => 401,
+        "unauthenticated" | "hook_refused" => 401,
         "host_refused" | "origin_refused" | "not_a_decider" | "not_allowed" => 403,
         "route_not_found" | "run_not_found" | "wait_not_found" | "unknown_query" | "unknown_kind" | "directory_missing"
-        | "key_not_found" => 404,
+        | "key_not_found" | "kind_not_found" | "hook_not_found" | "task_not_found" => 404,
         "method_not_allowed" => 405,
         "body_too_slow" => 408,
         "run_exists"
         | "run_closed"
         | "run_paused"
         | "run_not_paused"
+        | "run_is_task"
         | "run_continued"
         | "run_busy"
         | "run_external"
@@ -145,10 +162,11 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "task_attempt_over"
         | "task_not_quarantined"
         | "key_ended"
+        | "hook_exists"
         | "directory_locked" => 409,
         "body_too_large" | "payload_too_large" => 413,
         "content_type_unsupported" => 415,
-        "run_failed" | "answer_failed" | "commit_malformed" => 422,
+        "run_failed" | "answer_failed" | "commit_malformed" | "hook_unroutable" => 422,
         "log_corrupt"
         | "store_corrupt"
         | "directory_newer"
@@ -158,6 +176,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "listen_failed"
         | "key_file_unusable"
         | "key_file_not_written"
+        | "hook_file_unusable"
+        | "hook_file_not_written"
         | "payload_unreadable"
         | "tls_files_unusable" => 500,
         "not_ready"
@@ -181,6 +201,8 @@ pub struct Problem {
     pub code: &'static str,
     pub detail: String,
     pub hint: Option<&'static str>,
+    /// What is wrong with an input, each with its place.
+    pub violations: Vec<Violation>,
     /// Where the log of an outside engine goes on, when it is not where its engine believed.
     pub next_index: Option<u64>,
 }
@@ -195,30 +217,40 @@ struct Document<'a> {
     hint: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_index: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    violations: Vec<ViolationDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct ViolationDocument<'a> {
+    path: &'a str,
+    keyword: &'a str,
+    message: &'a str,
 }
 
 impl Problem {
     /// A problem with one of the documented codes.
     pub fn new(code: &'static str, detail: String, hint: Option<&'static str>) -> Problem {
         let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Problem { status, code, detail, hint, next_index: None }
+        Problem { status, code, detail, hint, violations: Vec::new(), next_index: None }
     }
 
     /// The document, also for an event stream.
     pub fn to_json(&self) -> String {
-        document(self.code, &self.detail, self.hint, self.next_index)
+        document(self.code, &self.detail, self.hint, self.next_index, &self.violations)
     }
 }
 
 /// The document of a problem with any code, for doors that speak of errors in the same way.
 pub fn to_json(code: &str, detail: &str, hint: Option<&str>) -> String {
-    document(code, detail, hint, None)
+    document(code, detail, hint, None, &[])
 }
 
-fn document(code: &str, detail: &str, hint: Option<&str>, next_index: Option<u64>) -> String {
+fn document(code: &str, detail: &str, hint: Option<&str>, next_index: Option<u64>, violations: &[Violation]) -> String {
+    let violations = violations.iter().map(|Violation { path, keyword, message }| ViolationDocument { path, keyword, message });
     let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR).as_u16();
     let (r#type, title) = (format!("urn:onward:error:{code}"), code.replace('_', " "));
-    let document = Document { r#type, title, status, detail, code, hint, next_index };
+    let document = Document { r#type, title, status, detail, code, hint, next_index, violations: violations.collect() };
     serde_json::to_string(&document).expect("texts and numbers are plain data")
 }
 
@@ -239,11 +271,14 @@ impl From<RuntimeError> for Problem {
             }
             source = cause.source();
         }
-        let next_index = match &error {
-            RuntimeError::Store(StoreError::Refused(Refusal::LogConflict { next, .. })) => Some(next.0),
-            _ => None,
-        };
-        Problem { next_index, ..Problem::new(error.code(), detail, error.hint()) }
+        let problem = Problem::new(error.code(), detail, error.hint());
+        match error {
+            RuntimeError::InputInvalid { violations, .. } => Problem { violations, ..problem },
+            RuntimeError::Store(StoreError::Refused(Refusal::LogConflict { next, .. })) => {
+                Problem { next_index: Some(next.0), ..problem }
+            }
+            _ => problem,
+        }
     }
 }
 

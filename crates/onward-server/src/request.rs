@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::HeaderMap;
+use bytes::Bytes;
 use onward_core::{Namespace, Payload, RunId, RunKey};
 use onward_runtime::CallId;
 use serde::de::DeserializeOwned;
@@ -18,6 +19,7 @@ use crate::auth::{Caller, Pass};
 use crate::problem::{Problem, RequestError};
 use crate::server::Server;
 
+pub(crate) use body::parse;
 pub(crate) use query::Query;
 
 pub use onward_wire::grpc::NAMESPACE;
@@ -58,6 +60,11 @@ impl Request {
     pub async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
         let bytes = self.read_body().await?;
         Ok(body::parse(&bytes)?)
+    }
+
+    /// The body as it came, of any type: signatures are over bytes. At most `max` of them, and no more than the server takes.
+    pub async fn raw_body(&mut self, max: usize) -> Result<Bytes, Problem> {
+        Ok(self.read_bytes(max.min(self.server.limits().body_bytes_max)).await?)
     }
 
     /// Like [`Request::json`], where no body at all means the default.

@@ -11,7 +11,7 @@ use axum::routing::MethodFilter;
 use crate::auth::Scope;
 use crate::problem::Problem;
 use crate::request::Request;
-use crate::{approvals, external, operations, promises, runs, workers};
+use crate::{approvals, drive, external, hooks, kinds, operations, promises, runs, tasks, workers};
 
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
 type Handler = fn(Request) -> HandlerFuture;
@@ -122,6 +122,9 @@ impl Route {
     }
 }
 
+const PROBLEM: &str = "application/problem+json";
+/// The input does not fit, or the request is wrong in another way.
+const UNFIT: Answer = answer(400, "The input does not fit the schema of its kind", &[(PROBLEM, "InputProblem")]);
 const APPENDED: &[Answer] = &[answer(202, "Recorded; the run takes note of it", &[(JSON, "Appended")])];
 const ANSWERED: &[Answer] = &[answer(200, "Recorded, now or before", &[(JSON, "Appended")])];
 const WAIT: Parameter = Parameter::new("wait_ms", "WaitMs", "How long to wait for it, at most 60000");
@@ -140,6 +143,7 @@ pub static ROUTES: &[Route] = &[
     .answers(&[
         answer(201, "Started", &[(JSON, "StartedRun")]),
         answer(200, "The same run was started before", &[(JSON, "StartedRun")]),
+        UNFIT,
     ]),
     route(Verb::Get, "/v1/runs", Some(Scope::Read), "List runs, newest first", |request| Box::pin(runs::list(request)))
         .query(&[
@@ -216,6 +220,27 @@ pub static ROUTES: &[Route] = &[
             answer(200, "It has ended", &[(JSON, "RunResult")]),
             answer(202, "It has not ended yet", &[(JSON, "RunResult")]),
         ]),
+    route(Verb::Post, "/v1/tasks", Some(Scope::Start), "Queue a task without a workflow, or find it by its id", |request| {
+        Box::pin(tasks::start(request))
+    })
+    .body("StartTask")
+    .answers(&[
+        answer(201, "Queued", &[(JSON, "StartedTask")]),
+        answer(200, "The same task was queued before", &[(JSON, "StartedTask")]),
+        UNFIT,
+    ]),
+    route(Verb::Get, "/v1/tasks/{id}", Some(Scope::Read), "Show a standalone task", |request| Box::pin(tasks::show(request)))
+        .answers(&[answer(200, "The task as it stands", &[(JSON, "TaskView")])]),
+    route(Verb::Get, "/v1/tasks/{id}/result", Some(Scope::Read), "How a standalone task ended", |request| {
+        Box::pin(tasks::result(request))
+    })
+    .query(&[WAIT])
+    .answers(&[answer(200, "It has ended", &[(JSON, "RunResult")]), answer(202, "It has not ended yet", &[(JSON, "RunResult")])]),
+    route(Verb::Post, "/v1/tasks/{id}/cancel", Some(Scope::Operate), "Take a standalone task back", |request| {
+        Box::pin(tasks::cancel(request))
+    })
+    .body_or_none("Reason")
+    .answers(APPENDED),
     route(Verb::Get, "/v1/approvals", Some(Scope::Read), "List open approvals, oldest first", |request| {
         Box::pin(approvals::list(request))
     })
@@ -234,6 +259,26 @@ pub static ROUTES: &[Route] = &[
     })
     .body("Resolve")
     .answers(ANSWERED),
+    route(Verb::Post, "/v1/hooks/{id}", None, "Take in a signed webhook; the signature is the credential", |request| {
+        Box::pin(hooks::receive(request))
+    })
+    .body("Any")
+    .answers(&[answer(202, "Taken, now or before", &[(JSON, "HookTaken")])]),
+    route(Verb::Get, "/v1/kinds", Some(Scope::Read), "List kinds: what they take and give, who has code for them", |request| {
+        Box::pin(kinds::list(request))
+    })
+    .answers(&[answer(200, "The kinds that have schemas or workers", &[(JSON, "Kinds")])]),
+    route(Verb::Get, "/v1/kinds/{id}", Some(Scope::Read), "Show one kind", |request| Box::pin(kinds::show(request)))
+        .answers(&[answer(200, "The workflow and the task of that name", &[(JSON, "Kinds")])]),
+    route(
+        Verb::Post,
+        "/v1/drive/{id}",
+        Some(Scope::Work),
+        "Become the worker of one run, with a signal or a decision for it",
+        |request| Box::pin(drive::drive(request)),
+    )
+    .body_or_none("Drive")
+    .answers(&[answer(200, "The run to work on, or how it stands", &[(JSON, "Driven")])]),
     route(Verb::Put, "/v1/external/{id}", Some(Scope::Work), "Set the state of an outside engine's run", |request| {
         Box::pin(external::set_state(request))
     })

@@ -10,12 +10,12 @@ mod signal;
 mod start;
 mod update;
 
-pub(crate) use act::{cancel, pause, resume, terminate};
+pub(crate) use act::{ReasonBody, cancel, pause, resume, terminate};
 pub(crate) use delete::delete;
 pub(crate) use events::{events, last_event_id, wants_stream};
 pub(crate) use list::list;
 pub(crate) use result::result;
 pub(crate) use show::show;
-pub(crate) use signal::signal;
+pub(crate) use signal::{SignalBody, signal};
 pub(crate) use start::start;
 pub(crate) use update::update;

@@ -8,6 +8,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::auth::{Authenticate, Open};
 use crate::guard::Hosts;
+use crate::hooks::Hooks;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::tls::Tls;
@@ -53,6 +54,8 @@ pub struct Options {
     /// The names it answers to.
     pub hosts: Hosts,
     pub auth: Arc<dyn Authenticate>,
+    /// The webhooks it takes in.
+    pub hooks: Option<Arc<Hooks>>,
     pub trace: Trace,
     pub probe: Option<Arc<dyn Probe>>,
     /// With a certificate, nothing but TLS is spoken.
@@ -61,8 +64,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        let (limits, hosts, auth) = (Limits::default(), Hosts::Loopback, Arc::new(Open));
-        Options { limits, hosts, auth, trace: Trace::silent(), probe: None, tls: None }
+        Options {
+            limits: Limits::default(),
+            hosts: Hosts::Loopback,
+            auth: Arc::new(Open),
+            hooks: None,
+            trace: Trace::silent(),
+            probe: None,
+            tls: None,
+        }
     }
 }
 

@@ -4,7 +4,9 @@
 //! worker waits in a queue that a connection empties. A worker that comes back within its lease goes on where it was.
 //! Must never decide about a run, and never wait for a worker: a queue that grows too long ends the connection.
 
+mod drive;
 mod inbox;
+mod kinds;
 mod poll;
 mod session;
 #[cfg(test)]
@@ -57,6 +59,16 @@ impl Sessions {
                 }
             }
         }
+    }
+
+    /// Whether the worker has a session that is not over.
+    fn knows(&self, namespace: &Namespace, worker: &WorkerId) -> bool {
+        self.find(namespace, worker).is_some()
+    }
+
+    fn find(&self, namespace: &Namespace, worker: &WorkerId) -> Option<Arc<Session>> {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&(namespace.clone(), worker.clone())).filter(|session| !session.is_over()).cloned()
     }
 
     fn session(&self, runtime: &Runtime, namespace: &Namespace, hello: &Hello) -> Result<Arc<Session>, Problem> {

@@ -91,7 +91,7 @@ impl Load {
         for n in 0..=self.steps_per_run {
             let (place, name, output) = (Place::root(n as u32), name.clone(), output.clone());
             let event = match n == self.steps_per_run {
-                true => RunCompleted { output }.into(),
+                true => RunCompleted { output, attempts: None }.into(),
                 false => StepCompleted { place, name, input_hash: None, output, attempt: 1, took_ms: 3 }.into(),
             };
             let commit = Commit {

@@ -14,6 +14,7 @@ mod directory;
 mod error;
 mod failpoint;
 mod heads;
+mod kinds;
 mod leases;
 mod list;
 mod mend;

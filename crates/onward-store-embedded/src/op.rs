@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Input, NewRun};
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Hash, RunKey, Timestamp, WorkerId};
-use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeliveryId, Expired, Started, StoreError};
+use onward_core::{Epoch, Hash, KindSchemas, RunKey, Timestamp, WorkerId};
+use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeliveryId, Expired, Started, StoreError};
 
 use crate::body::Body;
 use crate::reply::{Pending, Slot};
@@ -20,6 +20,7 @@ pub(crate) enum Op {
     Start(Box<StartRun>, To<Started>),
     Input(Box<(RunKey, Input, Body)>, To<Appended>),
     ClaimRuns(ClaimRuns, To<Vec<ClaimedRun>>),
+    ClaimRun(Box<(RunKey, WorkerId, Option<(Input, Body)>)>, To<ClaimedOne>),
     Release(RunKey, Epoch, To<()>),
     ClaimTasks(ClaimTasks, To<Vec<Task>>),
     Report(Box<(TaskId, u32, TaskReport, Duration)>, To<()>),
@@ -27,6 +28,7 @@ pub(crate) enum Op {
     Expire(usize, To<Expired>),
     FinishDeliveries(Vec<DeliveryId>, To<()>),
     Delete(Delete, To<u64>),
+    RegisterKinds(Vec<KindSchemas>, To<()>),
     /// Tells the listeners that something is due earlier than they know.
     Announce(Timestamp, To<()>),
     /// A reader met damage that the writer may mend.
@@ -48,10 +50,12 @@ impl Op {
             Op::Start(_, to) => to.clone(),
             Op::Input(_, to) => to.clone(),
             Op::ClaimRuns(_, to) => to.clone(),
+            Op::ClaimRun(_, to) => to.clone(),
             Op::Release(_, _, to)
             | Op::Report(_, to)
             | Op::RetryTask(_, to)
             | Op::FinishDeliveries(_, to)
+            | Op::RegisterKinds(_, to)
             | Op::Announce(_, to)
             | Op::Mend(to) => to.clone(),
             Op::ClaimTasks(_, to) => to.clone(),

@@ -62,7 +62,21 @@ CREATE TABLE deleted(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, id TEXT NOT NULL
   at INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE blobs(seq INTEGER PRIMARY KEY, hash BLOB NOT NULL, refs INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE payloads(seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE kinds(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, task INTEGER NOT NULL, kind TEXT NOT NULL, version TEXT NOT NULL,
+  data BLOB NOT NULL);
 ";
+
+/// Came later: a directory that was made without it gets it when it is opened for writing.
+const KINDS: &str = "
+CREATE TABLE IF NOT EXISTS kinds(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, task INTEGER NOT NULL, kind TEXT NOT NULL,
+  version TEXT NOT NULL, data BLOB NOT NULL);
+CREATE UNIQUE INDEX IF NOT EXISTS kinds_key ON kinds(ns, task, kind, version);
+";
+
+/// Whether there is a table of kinds: not in a directory that was made without it and is only read.
+pub(crate) fn remembers_kinds(db: &Connection) -> rusqlite::Result<bool> {
+    db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'kinds'")?.exists([])
+}
 
 /// An index: what it is called, of which table, over which columns, and of which rows.
 pub(crate) struct Index {
@@ -102,6 +116,7 @@ pub(crate) const INDEXES: &[Index] = &[
     unique("outbox_id", "outbox", "id"),
     plain("outbox_root", "outbox", "root", ""),
     unique("blobs_hash", "blobs", "hash"),
+    unique("kinds_key", "kinds", "ns, task, kind, version"),
 ];
 
 impl Index {
@@ -313,6 +328,7 @@ fn prepare_sqlite() {
 ///
 /// It is there twice, because no log says it: one of the two is enough, and without either nobody may open the directory.
 pub(crate) fn next_boot(db: &Connection) -> Result<u64, StoreError> {
+    db.execute_batch(KINDS).map_err(open_error)?;
     let read = "SELECT max(value) FROM meta WHERE key = 'boot' AND crc = row_crc(key, value)";
     let last: Option<i64> = db.query_row(read, [], |row| row.get(0)).map_err(open_error)?;
     let boot = last.ok_or_else(|| damaged("the boot counter", "neither of its two rows has the right checksum"))? + 1;

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Hash, Index, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
-    PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock, TaskQuery, WaitQuery, payloads,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
+    Listener, PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock, TaskQuery, WaitQuery,
+    payloads,
 };
 
 use crate::body::Body;
@@ -24,7 +25,7 @@ use crate::schema::{self, Found};
 use crate::shared::{Shared, Stats};
 use crate::upkeep::LogLength;
 use crate::writer::{self, Beginning};
-use crate::{failpoint, list, mend, takeover};
+use crate::{failpoint, kinds, list, mend, takeover};
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -191,6 +192,17 @@ impl Store for EmbeddedStore {
         self.write(|to| Op::ClaimRuns(request, to))
     }
 
+    fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
+        if let Some(Err(error)) = input.as_ref().map(|input| payloads::check_input(input, self.payload_bytes_max)) {
+            return refuse(error);
+        }
+        let input = input.map(|input| {
+            let body = Body::of_input(&input);
+            (input, body)
+        });
+        self.write(|to| Op::ClaimRun(Box::new((run, worker, input)), to))
+    }
+
     fn commit(&self, mut commit: Commit) -> StoreFuture<'static, Committed> {
         if let Err(error) = payloads::check_commit(&commit, self.payload_bytes_max) {
             return refuse(error);
@@ -271,6 +283,17 @@ impl Store for EmbeddedStore {
 
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
         self.readers.read(move |db| list::list_deleted(db, &query))
+    }
+
+    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
+        if let Err(error) = payloads::check_kinds(&kinds, self.payload_bytes_max) {
+            return refuse(error);
+        }
+        self.write(|to| Op::RegisterKinds(kinds, to))
+    }
+
+    fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
+        self.readers.read(move |db| kinds::list(db, &namespace))
     }
 
     fn payload_bytes_max(&self) -> usize {

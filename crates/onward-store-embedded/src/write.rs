@@ -8,4 +8,5 @@ mod claim;
 mod delete;
 pub(crate) mod effects;
 mod expire;
+mod kinds;
 pub(crate) mod tasks;

@@ -258,6 +258,7 @@ impl<'c> Writer<'c> {
             Op::Input(work, to) => settle(&to, guard(|| self.append_input(&work.0, work.1, work.2))),
             Op::Start(start, to) => settle(&to, guard(|| self.start_run(*start))),
             Op::ClaimRuns(request, to) => settle(&to, guard(|| self.claim_runs(&request))),
+            Op::ClaimRun(work, to) => settle(&to, guard(|| self.claim_run(&work.0, &work.1, work.2))),
             Op::Release(key, epoch, to) => settle(&to, guard(|| self.release_run(&key, epoch))),
             Op::ClaimTasks(request, to) => settle(&to, guard(|| self.claim_tasks(&request))),
             Op::Report(work, to) => settle(&to, guard(|| self.report_task(&work.0, work.1, work.2, work.3))),
@@ -265,6 +266,7 @@ impl<'c> Writer<'c> {
             Op::Expire(limit, to) => settle(&to, guard(|| self.expire(limit))),
             Op::FinishDeliveries(done, to) => settle(&to, guard(|| self.finish_deliveries(&done))),
             Op::Delete(delete, to) => settle(&to, guard(|| self.delete_runs(&delete))),
+            Op::RegisterKinds(kinds, to) => settle(&to, guard(|| self.register_kinds(kinds))),
             Op::Mend(to) => {
                 self.mend_wanted = true;
                 settle(&to, Ok(()))

@@ -143,6 +143,12 @@ suite! { $
         an_epoch_never_goes_back,
         what_a_holder_says_is_refused_after_another_claim,
     }
+    driving {
+        a_run_is_taken_by_its_name_with_what_is_brought,
+        a_run_that_somebody_holds_is_busy_and_takes_nothing,
+        a_run_with_nothing_to_do_is_not_leased,
+        of_many_who_want_a_run_one_gets_it,
+    }
     inputs {
         the_same_signal_id_is_one_input,
         the_same_id_with_something_else_to_say_is_refused,
@@ -182,6 +188,14 @@ suite! { $
         a_result_for_a_closed_run_is_stale,
         a_quarantined_task_is_listed_and_can_be_retried,
         tasks_are_listed_in_the_order_they_were_scheduled,
+    }
+    standalone {
+        a_standalone_task_is_queued_by_its_start,
+        its_result_closes_its_run_in_the_same_write,
+        its_last_failure_fails_its_run_and_its_attempts_are_counted,
+        a_canceled_or_terminated_one_is_nobodys_work,
+        it_takes_nothing_that_is_for_workflows,
+        the_same_start_is_the_same_task,
     }
     timers {
         a_timer_fires_once_at_its_time_and_not_before,
@@ -284,6 +298,11 @@ suite! { $
     }
     versions {
         a_worker_gets_only_versions_it_knows,
+    }
+    kinds {
+        what_a_kind_takes_is_kept_for_its_namespace_kind_and_version,
+        the_newest_word_about_a_kind_counts,
+        a_schema_over_the_limit_writes_nothing,
     }
     lists {
         runs_are_listed_newest_first_in_pages,

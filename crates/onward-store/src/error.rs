@@ -32,6 +32,8 @@ pub enum StoreError {
     TaskNotQuarantined { task: Box<TaskId> },
     #[error("run {key} cannot be deleted: {why}")]
     RunBusy { key: RunKey, why: String },
+    #[error("run {key} is being worked on by somebody else")]
+    RunHeld { key: RunKey },
     /// Recorded bytes do not have the checksum they were written with (L2).
     #[error("the log of run {key} is damaged at event {index}: {why}")]
     LogCorrupt { key: RunKey, index: Index, why: String },
@@ -99,6 +101,7 @@ impl StoreError {
                 Refusal::Unread { .. } => "inputs_unread",
                 Refusal::Paused { .. } => "run_paused",
                 Refusal::NotPaused { .. } => "run_not_paused",
+                Refusal::IsTask { .. } => "run_is_task",
                 Refusal::OtherGeneration { .. } => "run_continued",
                 Refusal::Malformed { .. } => "commit_malformed",
                 Refusal::External { .. } => "run_external",
@@ -110,7 +113,7 @@ impl StoreError {
             StoreError::WaitNotFound { .. } => "wait_not_found",
             StoreError::TaskAttemptOver(_) => "task_attempt_over",
             StoreError::TaskNotQuarantined { .. } => "task_not_quarantined",
-            StoreError::RunBusy { .. } => "run_busy",
+            StoreError::RunBusy { .. } | StoreError::RunHeld { .. } => "run_busy",
             StoreError::LogCorrupt { .. } => "log_corrupt",
             StoreError::Corrupt { .. } => "store_corrupt",
             StoreError::PayloadTooLarge { .. } => "payload_too_large",
@@ -154,6 +157,9 @@ impl StoreError {
             StoreError::RunNotFound { .. } => "`onward run list` shows the runs of this store",
             StoreError::RunExists { .. } => "use another id, or start it with the same input to get the existing run",
             StoreError::Refused(Refusal::Closed { .. }) => "a closed run takes no more inputs; start a new one",
+            StoreError::Refused(Refusal::IsTask { .. }) => {
+                "POST /v1/tasks/ID/cancel ends it; signals and the like are for workflows"
+            }
             StoreError::Refused(Refusal::Paused { .. }) => {
                 "`onward run show` says why it is paused; `onward run resume` lets it go on"
             }
@@ -173,6 +179,7 @@ impl StoreError {
             StoreError::Refused(Refusal::LogConflict { .. }) => "somebody else appended first: read on from there",
             StoreError::SignalLost { .. } => "the first answer stands; the run was not harmed",
             StoreError::WaitNotFound { .. } => "`onward approval list` shows the open questions",
+            StoreError::RunHeld { .. } => "who works on it gets what is sent to it; drive it again when it waits",
             StoreError::IdTaken { .. } => "the first one stands; use another id for something else",
             StoreError::TaskAttemptOver(_) => "stop the attempt; another result counts, or another worker has the task",
             StoreError::TaskNotQuarantined { .. } => {

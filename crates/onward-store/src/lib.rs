@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait, WaitKind};
 use onward_core::task::{Task, TaskId, TaskReport, TaskState};
-use onward_core::{Epoch, Index, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 pub use clock::{ManualClock, SystemClock};
 pub use error::{Consequence, Elsewhere, StoreError};
@@ -69,6 +69,10 @@ pub trait Store: Send + Sync {
     /// Leases up to `limit` pending runs of one namespace that nobody holds, oldest first, each with a raised epoch. What waits in
     /// other namespaces neither is leased nor delays it (S6).
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>>;
+
+    /// Takes one very run, whatever its kind: appends `input`, if there is one, and leases the run to `worker` if it has something to do.
+    /// Both or neither: a run that anybody holds is `RunHeld`, and an input that is refused leaves the run unclaimed.
+    fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne>;
 
     /// Appends what a worker decided, unless somebody has claimed the run since: the epoch alone fences (L3, L7). The worker keeps
     /// its lease until it releases it, falls silent, or the run closes or continues as new; while the run is paused it may bring
@@ -128,6 +132,12 @@ pub trait Store: Send + Sync {
     /// of its kind is kept: [`Delete::Expired`] forgets it.
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>>;
 
+    /// Keeps what kinds take and give. Each entry replaces the one of its namespace, kind and version; one without schemas removes it.
+    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()>;
+
+    /// The kinds of one namespace that have schemas: workflows, then tasks, by name and version; the one without a version first.
+    fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>>;
+
     /// The largest payload that is taken. Whoever makes payloads can say so before the store refuses them.
     fn payload_bytes_max(&self) -> usize {
         PAYLOAD_BYTES_MAX
@@ -164,6 +174,17 @@ pub struct ClaimedRun {
     pub head: RunHead,
     /// The whole log, when the store has it at hand.
     pub records: Option<Vec<Record>>,
+}
+
+/// The answer to [`Store::claim_run`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClaimedOne {
+    /// The answer to the input that came along.
+    pub appended: Option<Appended>,
+    /// The run as it stands after it.
+    pub head: RunHead,
+    /// The lease; none when the run waits, is paused or closed.
+    pub claimed: Option<ClaimedRun>,
 }
 
 #[derive(Debug, Clone)]

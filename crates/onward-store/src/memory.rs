@@ -5,6 +5,7 @@
 //! only then changes anything, so a refusal (or a panic) leaves the state as it was.
 
 mod due;
+mod kinds;
 mod lease;
 mod query;
 mod state;
@@ -15,11 +16,11 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Index, Record, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 
 use crate::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
-    PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery, payloads,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
+    Listener, PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery, payloads,
 };
 use state::State;
 
@@ -86,6 +87,13 @@ impl Store for MemoryStore {
 
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
         Box::pin(async move { Ok(self.write(|state, now| state.claim_runs(&request, now))) })
+    }
+
+    fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
+        Box::pin(async move {
+            input.as_ref().map_or(Ok(()), |input| payloads::check_input(input, self.payload_bytes_max))?;
+            self.write(|state, now| state.claim_one(&run, &worker, input, now))
+        })
     }
 
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
@@ -163,6 +171,18 @@ impl Store for MemoryStore {
 
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
         Box::pin(async move { Ok(self.read(|state| state.list_deleted(&query))) })
+    }
+
+    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            payloads::check_kinds(&kinds, self.payload_bytes_max)?;
+            self.write(|state, now| state.register_kinds(kinds, now));
+            Ok(())
+        })
+    }
+
+    fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
+        Box::pin(async move { Ok(self.read(|state| state.list_kinds(&namespace))) })
     }
 
     fn payload_bytes_max(&self) -> usize {

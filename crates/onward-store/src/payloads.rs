@@ -5,7 +5,7 @@
 use onward_core::event::{CarriedSignal, RunStarted};
 use onward_core::run::{Commit, Input, NewRun};
 use onward_core::task::TaskReport;
-use onward_core::{Event, Failure, Payload, Record};
+use onward_core::{Event, Failure, KindSchemas, Payload, Record};
 
 use crate::StoreError;
 
@@ -121,6 +121,10 @@ pub fn check_report(report: &TaskReport, max: usize) -> Result<(), StoreError> {
         TaskReport::Heartbeat { progress } => progress.iter().for_each(visit),
         TaskReport::Released => {}
     })
+}
+
+pub fn check_kinds(kinds: &[KindSchemas], max: usize) -> Result<(), StoreError> {
+    check(max, |visit| kinds.iter().flat_map(|kind| [&kind.input, &kind.output]).flatten().for_each(visit))
 }
 
 fn check<'a>(max: usize, walk: impl FnOnce(&mut dyn FnMut(&'a Payload))) -> Result<(), StoreError> {

@@ -1,7 +1,7 @@
 //! What callers ask about runs, one message per verb.
 
 use onward_core::run::Wait;
-use onward_core::task::Task;
+use onward_core::task::{Task, TaskOptions};
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey, Status, Timestamp, WorkerId, message};
 
 use crate::Problem;
@@ -12,6 +12,11 @@ service! {
         /// Starts a run, or finds it: the same id with the same kind and input is the same run.
         StartRun: StartRequest => StartReply,
         ReadRun: RunRequest => RunReply,
+        /// Queues a task without a workflow, or finds it: the same id with the same kind and input is the same task.
+        StartTask: StartTaskRequest => StartReply,
+        ReadTask: RunRequest => TaskReply,
+        /// Takes a standalone task back; it ends at once.
+        CancelTask: ReasonRequest => AppendReply,
         /// Why a pending run is not being worked on.
         WhyPending: RunRequest => WhyPendingReply,
         ListDeleted: DeletedRequest => DeletedReply,
@@ -31,6 +36,8 @@ service! {
         /// Asks a run's code; nothing is recorded.
         QueryRun: AskRequest => AnswerReply,
         ListApprovals: WaitsRequest => WaitsReply,
+        /// Gives one very run to a worker that has a connection, with what is brought to it; the run comes over the connection.
+        DriveRun: DriveRequest => DriveReply,
         DecideApproval: DecideRequest => AppendReply,
         ResolvePromise: ResolveRequest => AppendReply,
         /// The workers of a namespace.
@@ -53,6 +60,34 @@ message! {
         6 => signal: Option<Signal>,
         /// The trace that the caller stands in, as a `traceparent`; otherwise the header of this name.
         7 => trace: Option<String>,
+    }
+}
+
+message! {
+    pub struct StartTaskRequest {
+        /// The task's id is that of a run.
+        1 => task: RunKey,
+        2 => kind: Name,
+        3 => input: Payload,
+        4 => options: TaskOptions,
+        /// The trace that the caller stands in, as a `traceparent`; otherwise the header of this name.
+        5 => trace: Option<String>,
+    }
+}
+
+message! {
+    /// A standalone task as it stands.
+    pub struct TaskReply {
+        1 => head: RunHead,
+        2 => kind: Name,
+        3 => input: Payload,
+        4 => options: TaskOptions,
+        /// `queued`, `running`, `quarantined`, `completed`, `failed`, `canceled` or `terminated`.
+        5 => state: String,
+        6 => attempts: u32,
+        7 => last_failure: Option<Failure>,
+        8 => progress: Option<Payload>,
+        9 => outcome: Option<Result<Payload, Failure>>,
     }
 }
 
@@ -281,6 +316,27 @@ message! {
         5 => decided_by: Option<String>,
         /// The same id again is the same decision; another one has lost.
         6 => decision_id: String,
+    }
+}
+
+message! {
+    pub struct DriveRequest {
+        1 => run: RunKey,
+        /// Who drives it, as its `hello` says.
+        2 => worker: WorkerId,
+        3 => signal: Option<Signal>,
+        /// The decision of one of the run's approvals.
+        4 => decision: Option<DecideRequest>,
+    }
+}
+
+message! {
+    pub struct DriveReply {
+        1 => head: RunHead,
+        /// The run is on its way to the worker. Otherwise it has nothing to do.
+        2 => is_given: bool,
+        /// The answer to what was brought.
+        3 => appended: Option<AppendReply>,
     }
 }
 

@@ -96,6 +96,9 @@ message! {
         9 => sdk: String,
         /// Counts the worker's connections from 1; a hello that was overtaken by a later one is refused. 0 does not count.
         11 => connection: u64,
+        /// What the task kinds take and give; those that are not here have no schemas.
+        #[serde(default)]
+        12 => task_schemas: Vec<TaskSchemas>,
     }
 }
 
@@ -107,9 +110,28 @@ message! {
         2 => versions: Vec<String>,
         /// The version that new runs are pinned to.
         3 => current: Option<Name>,
-        /// JSON schemas, as JSON.
+        /// JSON schemas, as JSON: for the current version, and for runs without one.
         4 => input_schema: Option<Payload>,
         5 => output_schema: Option<Payload>,
+        /// Those of other versions; versions that are not here have none.
+        #[serde(default)]
+        6 => version_schemas: Vec<VersionSchemas>,
+    }
+}
+
+message! {
+    pub struct VersionSchemas {
+        1 => version: Name,
+        2 => input_schema: Option<Payload>,
+        3 => output_schema: Option<Payload>,
+    }
+}
+
+message! {
+    pub struct TaskSchemas {
+        1 => kind: Name,
+        2 => input_schema: Option<Payload>,
+        3 => output_schema: Option<Payload>,
     }
 }
 

@@ -1,6 +1,9 @@
 //! Setting up: where runs are kept, which code there is, and how a worker behaves.
 
+mod schema;
+
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +23,7 @@ use crate::codec::door::CodedDoor;
 use crate::codec::link::CodedLink;
 use crate::codec::{Border, Codec};
 use crate::ctx::Ctx;
-use crate::registry::{Registry, erase_task, erase_workflow};
+use crate::registry::{Latest, Registry, erase_task, erase_workflow};
 #[cfg(feature = "remote")]
 use crate::remote::{Channel, RemoteDoor, RemoteLink, Trust, parse_key};
 use crate::task::TaskCtx;
@@ -44,12 +47,14 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     namespace: Namespace,
     registry: Registry,
-    /// The workflow that `.version(..)` and `.previous(..)` are about.
-    latest: Option<Name>,
+    /// What `.version(..)`, `.previous(..)` and `.schema(..)` are about.
+    latest: Option<Latest>,
     options: Options,
     worker: WorkerOptions,
     runs_max: usize,
     queues: Vec<Option<Name>>,
+    /// Works on runs only when told to.
+    on_demand: bool,
     codec: Option<Border>,
     /// The text of the key, checked by [`Builder::start`].
     #[cfg(feature = "remote")]
@@ -103,6 +108,7 @@ impl Builder {
             worker,
             runs_max: 10_000,
             queues: vec![None],
+            on_demand: false,
             codec: None,
             #[cfg(feature = "remote")]
             key: None,
@@ -168,13 +174,13 @@ impl Builder {
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
-        self.latest = self.registry.workflow(name, erase_workflow(workflow));
+        self.latest = self.registry.workflow(name, erase_workflow(workflow)).map(|name| Latest::Workflow(name, None));
         self
     }
 
     /// Names the version of the workflow just registered: new runs are pinned to it.
     pub fn version(mut self, version: &str) -> Builder {
-        self.registry.version(self.latest.clone().as_ref(), version);
+        self.registry.version(self.latest_workflow().as_ref(), version);
         self
     }
 
@@ -186,8 +192,17 @@ impl Builder {
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
-        self.registry.previous(self.latest.clone().as_ref(), version, erase_workflow(workflow));
+        let name = self.latest_workflow();
+        let version = self.registry.previous(name.as_ref(), version, erase_workflow(workflow));
+        self.latest = name.map(|name| Latest::Workflow(name, version));
         self
+    }
+
+    fn latest_workflow(&self) -> Option<Name> {
+        match &self.latest {
+            Some(Latest::Workflow(name, _)) => Some(name.clone()),
+            _ => None,
+        }
     }
 
     /// Registers a task under a name.
@@ -211,7 +226,7 @@ impl Builder {
         F: Fn(TaskCtx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O, E>> + Send + 'static,
     {
-        self.registry.task(name, erase_task(task));
+        self.latest = self.registry.task(name, erase_task(task)).map(Latest::Task);
         self
     }
 
@@ -273,6 +288,13 @@ impl Builder {
         self
     }
 
+    /// Lets this process work on a run only while [`Onward::drive`] is told to: it takes no runs and no tasks by itself. For hosts that
+    /// live for a request.
+    pub fn on_demand(mut self) -> Builder {
+        self.on_demand = true;
+        self
+    }
+
     /// How many threads poll workflow code; half the cores otherwise.
     pub fn threads(mut self, count: usize) -> Builder {
         self.worker.threads = count;
@@ -320,8 +342,8 @@ impl Builder {
         let profile = WorkerProfile {
             id: WorkerId::new(format!("{}-{:016x}", std::process::id(), random_u64()))?,
             namespace: self.namespace.clone(),
-            knows: Arc::new(self.registry.knows()),
-            task_kinds: Arc::new(self.registry.tasks.keys().cloned().collect()),
+            knows: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.knows() }),
+            task_kinds: Arc::new(if self.on_demand { Vec::new() } else { self.registry.tasks.keys().cloned().collect() }),
             queues: self.queues,
             runs_max: self.runs_max,
             is_remote: false,
@@ -339,17 +361,19 @@ impl Builder {
                 let channel = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
                 // A connection of its own: calls that wait for a run's end must not keep the worker from coming back.
                 let own = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
-                let link = Arc::new(RemoteLink::connect(own, profile, self.registry.offers()));
+                let (kinds, task_schemas) = if self.on_demand { Default::default() } else { self.registry.offers() };
+                let link = Arc::new(RemoteLink::connect(own, profile, kinds, task_schemas, self.on_demand));
                 link.welcomed(&url).await?;
                 let (door, link) = behind(self.codec, Arc::new(RemoteDoor::new(channel)), link);
-                let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, tracing)?;
+                let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
                 return Ok(Onward::remote(door, self.namespace, worker, loops));
             }
         };
         let runtime = Runtime::new(store, self.clock.clone(), self.options);
+        runtime.register_kinds(&self.namespace, self.registry.kind_schemas()).await?;
         let background = runtime.spawn();
         let (door, link) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
-        let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, tracing)?;
+        let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
         Ok(Onward::new(door, runtime, self.namespace, worker, background, loops, opened))
     }
 }
@@ -370,6 +394,7 @@ fn start_worker(
     options: WorkerOptions,
     clock: Arc<dyn Clock>,
     tracing: Option<Tracing>,
+    on_demand: bool,
 ) -> Result<Started, Error> {
     let emits = link.clone();
     let shared = Shared {
@@ -382,7 +407,7 @@ fn start_worker(
         tracing,
         origin: None,
     };
-    Worker::start(link, Arc::new(registry), shared, options).map_err(Error::Threads)
+    Worker::start(link, Arc::new(registry), shared, options, on_demand).map_err(Error::Threads)
 }
 
 async fn open_embedded(directory: PathBuf, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Error> {

@@ -2,6 +2,9 @@
 //!
 //! Every verb is the runtime's; what is durable when it returns is what the store promises: everything.
 
+mod drive;
+mod task;
+
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -21,6 +24,9 @@ use tokio::task::JoinHandle;
 use crate::names::{SignalName, WorkflowName};
 use crate::worker::{Worker, random_u64};
 use crate::{Error, Result};
+
+pub use drive::{Bring, Driven};
+pub use task::{StartTask, TaskHandle};
 
 /// How many records are read at once.
 const PAGE: usize = 1_000;

@@ -29,7 +29,7 @@ mod wake;
 mod worker;
 
 pub use builder::Builder;
-pub use client::{Attached, Onward, RunHandle, Start};
+pub use client::{Attached, Bring, Driven, Onward, RunHandle, Start, StartTask, TaskHandle};
 #[cfg(feature = "encryption")]
 pub use codec::{Encryption, EncryptionKey};
 pub use combine::{join_all, join_all_settled, race};
@@ -43,7 +43,7 @@ pub use onward_core::task::RetryPolicy;
 pub use onward_core::trace::TraceContext;
 pub use onward_core::view::RunView;
 pub use onward_core::{Failure, Index, Log, Payload, Record, Status, Timestamp};
-pub use onward_runtime::{CallId, Decide, Emitted, WhyPending};
+pub use onward_runtime::{CallId, Decide, Emitted, TaskView, TaskWord, WhyPending};
 pub use onward_store::{Appended, DeletedRun, RunQuery};
 #[cfg(feature = "remote")]
 pub use remote::{HttpAnswer, HttpDoor, connect_door, connect_http};

@@ -1,5 +1,7 @@
 //! What a worker can do: workflows by kind and version, tasks by kind, and the dependencies they share.
 
+mod schemas;
+
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,6 +19,8 @@ use crate::code::Handler;
 use crate::ctx::{Ctx, compensate, payload_or_failure, small};
 use crate::task::TaskCtx;
 
+pub(crate) use schemas::{Latest, Schemas};
+
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Result<Payload>> + Send>>;
 pub(crate) type TaskHandler = Arc<dyn Fn(TaskCtx, Payload) -> TaskFuture + Send + Sync>;
 
@@ -31,6 +35,7 @@ pub(crate) struct Kind {
 pub(crate) struct Registry {
     pub workflows: BTreeMap<Name, Kind>,
     pub tasks: BTreeMap<Name, TaskHandler>,
+    pub schemas: BTreeMap<Latest, Schemas>,
     pub deps: Deps,
     /// The first mistake made while registering; told at start.
     pub mistake: Option<RegisterError>,
@@ -45,6 +50,8 @@ pub enum RegisterError {
     Twice { what: &'static str, name: String },
     #[error("`.{call}(..)` must follow the workflow it is about")]
     NoWorkflow { call: &'static str },
+    #[error("`.{call}(..)` must follow the workflow or task it is about")]
+    NothingBefore { call: &'static str },
     #[error("workflow `{workflow}` has two versions at once: `{first}` and `{second}`")]
     TwoVersions { workflow: String, first: String, second: String },
     #[error("a lease of {lease:?} is shorter than {min:?}")]
@@ -58,6 +65,7 @@ impl RegisterError {
             RegisterError::Name(_) => "1 to 255 bytes of UTF-8 without control characters",
             RegisterError::Twice { .. } => "register each name once; an earlier version of a workflow goes with `.previous(..)`",
             RegisterError::NoWorkflow { .. } => "write it right behind `.workflow(..)` or `.register(..)`",
+            RegisterError::NothingBefore { .. } => "write it right behind the workflow, earlier version or task it is about",
             RegisterError::TwoVersions { .. } => {
                 "`.version(..)` once, for the code just registered; keep older code with `.previous(..)`"
             }
@@ -94,21 +102,24 @@ impl Registry {
     }
 
     /// Keeps an earlier version callable.
-    pub fn previous(&mut self, workflow: Option<&Name>, version: &str, handler: Handler) {
-        let Some(version) = self.name(version) else { return };
+    pub fn previous(&mut self, workflow: Option<&Name>, version: &str, handler: Handler) -> Option<Name> {
+        let version = self.name(version)?;
         let Some(kind) = workflow.and_then(|name| self.workflows.get_mut(name)) else {
-            return self.wrong(RegisterError::NoWorkflow { call: "previous" });
+            self.wrong(RegisterError::NoWorkflow { call: "previous" });
+            return None;
         };
         if kind.versions.insert(Some(version.clone()), handler).is_some() {
             self.wrong(RegisterError::Twice { what: "version", name: version.to_string() });
         }
+        Some(version)
     }
 
-    pub fn task(&mut self, name: &str, handler: TaskHandler) {
-        let Some(name) = self.name(name) else { return };
+    pub fn task(&mut self, name: &str, handler: TaskHandler) -> Option<Name> {
+        let name = self.name(name)?;
         if self.tasks.insert(name.clone(), handler).is_some() {
             self.wrong(RegisterError::Twice { what: "task", name: name.to_string() });
         }
+        Some(name)
     }
 
     pub fn dep<T: Any + Send + Sync>(&mut self, dep: T) {
@@ -122,20 +133,6 @@ impl Registry {
     /// The kinds and versions, as claims name them.
     pub fn knows(&self) -> BTreeMap<Name, Vec<Option<Name>>> {
         self.workflows.iter().map(|(name, kind)| (name.clone(), kind.versions.keys().cloned().collect())).collect()
-    }
-
-    /// The kinds and versions, as a worker offers them to a server.
-    #[cfg(feature = "remote")]
-    pub fn offers(&self) -> Vec<onward_wire::worker::KindOffer> {
-        let version = |version: &Option<Name>| version.as_ref().map(Name::to_string).unwrap_or_default();
-        let offer = |(kind, known): (&Name, &Kind)| onward_wire::worker::KindOffer {
-            kind: kind.clone(),
-            versions: known.versions.keys().map(version).collect(),
-            current: known.current.clone(),
-            input_schema: None,
-            output_schema: None,
-        };
-        self.workflows.iter().map(offer).collect()
     }
 
     fn name(&mut self, name: &str) -> Option<Name> {

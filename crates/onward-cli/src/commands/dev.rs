@@ -15,7 +15,7 @@ use crate::args::Global;
 use crate::directory::own_command;
 use crate::output::{Style, escape, print_json, say};
 use crate::serving::limits::limits;
-use crate::serving::{KeysArgs, PORT, Place, Protection, Serving, TraceArgs, told_to_stop};
+use crate::serving::{HooksArgs, KeysArgs, PORT, Place, Protection, Serving, TraceArgs, told_to_stop};
 
 /// How long a child may take to end after it was asked to.
 const CHILD_PATIENCE: Duration = Duration::from_secs(5);
@@ -34,6 +34,8 @@ pub struct DevArgs {
     #[command(flatten)]
     keys: KeysArgs,
     #[command(flatten)]
+    hooks: HooksArgs,
+    #[command(flatten)]
     trace: TraceArgs,
     /// A program to run with ONWARD_URL set; the server ends with it
     #[arg(last = true, value_name = "COMMAND")]
@@ -49,7 +51,8 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let address = SocketAddr::from(([127, 0, 0, 1], port.unwrap_or(PORT)));
     let trace = args.trace.trace(config)?;
     let keys = args.keys.open(&place, &trace, config)?;
-    let protection = Protection { keys, tls: None };
+    let hooks = args.hooks.open(&place, &trace)?;
+    let protection = Protection { keys, hooks, tls: None };
     let serving = Serving::start(address, place.clone(), protection, limits(config)?, trace).await?;
     let url = serving.url.clone();
     let told = told_to_stop();

@@ -8,6 +8,7 @@ mod config;
 mod demo;
 mod dev;
 mod doctor;
+mod hook;
 mod key;
 mod promise;
 mod replay;
@@ -50,6 +51,9 @@ pub enum Command {
     /// The keys a server asks for
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Signed webhooks that a server takes in
+    #[command(subcommand)]
+    Hook(hook::HookCommand),
     /// Ask any route of a server
     Api(api::ApiArgs),
     /// Find out what is wrong, and what to do about it
@@ -90,6 +94,7 @@ pub async fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Api(args) => api::execute(args, &global).await,
         Command::Doctor(args) => doctor::execute(args, &global).await,
         Command::Key(command) => key::execute(command, &global),
+        Command::Hook(command) => hook::execute(command, &global),
         Command::Config(command) => config::execute(command, &global),
         Command::Completions(args) => completions::execute(&args),
         Command::DemoWorker(args) => demo::work(args, &global).await,

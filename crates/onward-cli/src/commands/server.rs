@@ -14,7 +14,7 @@ use crate::args::Global;
 use crate::error::Mistake;
 use crate::output::print_json;
 use crate::serving::limits::limits;
-use crate::serving::{KeysArgs, PORT, Place, Protection, Serving, TlsArgs, TraceArgs, told_to_stop};
+use crate::serving::{HooksArgs, KeysArgs, PORT, Place, Protection, Serving, TlsArgs, TraceArgs, told_to_stop};
 
 #[derive(Debug, Args)]
 pub struct ServerArgs {
@@ -26,6 +26,8 @@ pub struct ServerArgs {
     store: Option<String>,
     #[command(flatten)]
     keys: KeysArgs,
+    #[command(flatten)]
+    hooks: HooksArgs,
     #[command(flatten)]
     tls: TlsArgs,
     #[command(flatten)]
@@ -44,6 +46,7 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
     let listen = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], PORT)));
     let trace = args.trace.trace(config)?;
     let keys = args.keys.open(&place, &trace, config)?;
+    let hooks = args.hooks.open(&place, &trace)?;
     let tls = args.tls.open(&trace, config)?;
     if !listen.ip().is_loopback() {
         if !keys.as_ref().is_some_and(|keys| keys.has_usable()) {
@@ -59,7 +62,7 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
             );
         }
     }
-    let protection = Protection { keys, tls };
+    let protection = Protection { keys, hooks, tls };
     let serving = Serving::start(listen, place.clone(), protection, limits(config)?, trace.clone()).await?;
     let told = told_to_stop();
     trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &place)]);

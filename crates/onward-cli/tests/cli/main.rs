@@ -9,6 +9,7 @@ mod crash;
 mod demo;
 mod dev;
 mod doctor;
+mod hooks;
 mod json;
 mod keys;
 mod kit;

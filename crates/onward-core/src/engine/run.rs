@@ -15,9 +15,9 @@ impl Engine {
         self.ended = true;
         self.detached = true;
         let event: Event = match result.map_err(Failure::bounded) {
-            Ok(output) => RunCompleted { output }.into(),
+            Ok(output) => RunCompleted { output, attempts: None }.into(),
             Err(failure) if failure.is_canceled() && self.is_canceled() => RunCanceled { failure }.into(),
-            Err(failure) => RunFailed { failure }.into(),
+            Err(failure) => RunFailed { failure, attempts: None }.into(),
         };
         self.out.push(event);
     }

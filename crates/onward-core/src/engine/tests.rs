@@ -389,7 +389,7 @@ fn a_commit_of_somebody_else_means_the_lease_is_lost() {
     let header =
         CommitHeader { n: 1, epoch: Epoch(2), commit_id: CommitId(99), horizon: Index(1), waits: true, is_standing: false };
     let index = bench.log.next_index();
-    let events = vec![RunCompleted { output: json("0") }.into()];
+    let events = vec![RunCompleted { output: json("0"), attempts: None }.into()];
     bench.engine.feed(Record { index, at: Timestamp(5_000), commit: Some(header), events });
     assert_eq!(bench.engine.advance(), Err(Fault::LeaseLost));
 }

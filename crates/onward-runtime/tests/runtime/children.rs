@@ -72,7 +72,7 @@ async fn a_child_that_fails_or_is_terminated_fails_its_call() {
             kit.runtime.terminate_run(&key("c"), "").await.unwrap();
         } else {
             let mut child = take_child(&kit).await;
-            kit.commit(&mut child, vec![RunFailed { failure: Failure::fatal("no") }.into()]).await;
+            kit.commit(&mut child, vec![RunFailed { failure: Failure::fatal("no"), attempts: None }.into()]).await;
         }
         kit.settle().await;
         assert_eq!(kit.log("p").await, ["run_started", "child_started", "child_failed"]);

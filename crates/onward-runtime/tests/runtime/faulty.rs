@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Index, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, Change, ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
-    MemoryStore, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery,
+    Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
+    Listener, MemoryStore, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery,
 };
 use tokio::sync::Notify;
 
@@ -133,6 +133,9 @@ impl Store for FaultyStore {
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
         self.through("claim_runs", self.memory.claim_runs(request))
     }
+    fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
+        self.through("claim_run", self.memory.claim_run(run, worker, input))
+    }
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
         self.memory.commit(commit)
     }
@@ -180,6 +183,12 @@ impl Store for FaultyStore {
     }
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
         self.through("list_deleted", self.memory.list_deleted(query))
+    }
+    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
+        self.through("register_kinds", self.memory.register_kinds(kinds))
+    }
+    fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
+        self.through("list_kinds", self.memory.list_kinds(namespace))
     }
     fn payload_bytes_max(&self) -> usize {
         self.memory.payload_bytes_max()

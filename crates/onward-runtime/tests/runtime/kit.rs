@@ -219,7 +219,7 @@ pub fn signal(text: &str) -> SendSignal {
 }
 
 pub fn completed() -> Event {
-    RunCompleted { output: text("out") }.into()
+    RunCompleted { output: text("out"), attempts: None }.into()
 }
 
 pub fn continued() -> Event {

@@ -13,7 +13,7 @@ use super::Asker;
 use super::problem::of_runtime;
 use crate::{Server, WAIT_MAX, request};
 
-type Answer<T> = Result<T, Status>;
+pub(super) type Answer<T> = Result<T, Status>;
 
 /// How many records a page of a log has at most.
 const PAGE_MAX: usize = 1_000;
@@ -21,24 +21,24 @@ const PAGE_MAX: usize = 1_000;
 /// Behind so many bytes of payloads a page of a log ends.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-fn told(error: RuntimeError) -> Status {
+pub(super) fn told(error: RuntimeError) -> Status {
     of_runtime(&error)
 }
 
 /// The key, if it is of the namespace that the caller may see; otherwise there is no such run (S6).
-fn own(asker: &Asker, key: RunKey) -> Answer<RunKey> {
+pub(super) fn own(asker: &Asker, key: RunKey) -> Answer<RunKey> {
     if key.namespace == asker.namespace {
         return Ok(key);
     }
     Err(told(StoreError::RunNotFound { key }.into()))
 }
 
-fn appended(appended: Appended) -> api::AppendReply {
+pub(super) fn appended(appended: Appended) -> api::AppendReply {
     let Appended { index, at, repeated, woke } = appended;
     api::AppendReply { index, at, repeated, woke }
 }
 
-fn signal(signal: api::Signal) -> SendSignal {
+pub(super) fn signal(signal: api::Signal) -> SendSignal {
     let api::Signal { name, payload, signal_id } = signal;
     SendSignal { name, payload, signal_id, sender: None }
 }

@@ -53,6 +53,8 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
             let Some(WorkerFrame::Hello(hello)) = frames.next() else {
                 return Err(Status::invalid_argument("the first frame must be hello"));
             };
+            let registered = server.sessions().register(server.runtime(), &asker.namespace, &hello).await;
+            registered.map_err(|problem| status_of(&problem))?;
             let greeted = server.sessions().greet(server.runtime(), &asker.namespace, hello);
             let connection = greeted.map_err(|problem| status_of(&problem))?;
             let (sender, receiver) = mpsc::channel(MESSAGES_MAX);

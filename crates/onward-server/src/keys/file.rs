@@ -1,12 +1,6 @@
-//! The key file: read as a whole, changed as a whole.
-//!
-//! A change is written under another name, synced and renamed, so that a reader sees the old file or the new one. Who changes it holds
-//! the lock file beside it, so that of two changes none is lost (G5).
+//! The key file: read as a whole, changed as a whole, by one at a time (G5).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,15 +11,13 @@ use serde::{Deserialize, Serialize};
 use super::entry::{Digest, KeyEntry, Reach};
 use super::used;
 use crate::auth::Scope;
+use crate::whole_file::{FileTrouble, Stamp, WholeFile};
 
 /// The name of the file in a data directory.
 pub const KEYS: &str = "onward.keys.json";
 
 /// The only version there is.
 const VERSION: u32 = 1;
-
-/// Thousands of keys; what is longer is no key file.
-const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Why keys cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
@@ -90,48 +82,24 @@ struct Document {
     keys: Vec<KeyEntry>,
 }
 
-/// By what a change of the file is noticed. A changed file is another file, because it was renamed into its place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(file: &std::fs::Metadata) -> Stamp {
-        Stamp {
-            device: file.dev(),
-            inode: file.ino(),
-            size: file.size(),
-            modified: (file.mtime(), file.mtime_nsec()),
-            changed: (file.ctime(), file.ctime_nsec()),
-        }
-    }
-}
-
 /// Where keys are kept.
 #[derive(Debug, Clone)]
 pub struct KeyFile {
-    path: PathBuf,
+    file: WholeFile,
 }
 
 impl KeyFile {
     pub fn at(path: impl Into<PathBuf>) -> KeyFile {
-        KeyFile { path: path.into() }
+        KeyFile { file: WholeFile::at(path) }
     }
 
     pub fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
     }
 
     /// The path with something behind its name.
     pub(super) fn beside(&self, suffix: &str) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
-        name.push(suffix);
-        name.into()
+        self.file.beside(suffix)
     }
 
     pub fn read(&self) -> Result<Vec<KeyEntry>, KeyFileError> {
@@ -144,27 +112,12 @@ impl KeyFile {
     }
 
     pub(super) fn stamp(&self) -> Result<Stamp, KeyFileError> {
-        std::fs::metadata(&self.path).map(|file| Stamp::of(&file)).map_err(|error| self.unreadable(&error))
+        self.file.stamp().map_err(|trouble| self.told(trouble))
     }
 
     pub(super) fn read_with_stamp(&self) -> Result<(Vec<KeyEntry>, Stamp), KeyFileError> {
-        // What is not a plain file may never end, or never begin.
-        let metadata = std::fs::metadata(&self.path).map_err(|error| self.unreadable(&error))?;
-        if !metadata.is_file() {
-            return Err(self.unusable("it is not a file"));
-        }
-        let mut file = File::open(&self.path).map_err(|error| self.unreadable(&error))?;
-        let metadata = file.metadata().map_err(|error| self.unreadable(&error))?;
-        // Who can write it can make keys.
-        if metadata.mode() & 0o022 != 0 {
-            return Err(self.unusable("others may write it; chmod 600 says who may"));
-        }
-        if metadata.size() > FILE_BYTES_MAX {
-            return Err(self.unusable("it is too large"));
-        }
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(|error| self.unreadable(&error))?;
-        Ok((self.parse(&bytes)?, Stamp::of(&metadata)))
+        let (bytes, stamp) = self.file.read().map_err(|trouble| self.told(trouble))?;
+        Ok((self.parse(&bytes)?, stamp))
     }
 
     fn parse(&self, bytes: &[u8]) -> Result<Vec<KeyEntry>, KeyFileError> {
@@ -229,15 +182,7 @@ impl KeyFile {
         may_make: bool,
         change: impl FnOnce(&mut Vec<KeyEntry>) -> Result<T, KeyFileError>,
     ) -> Result<T, KeyFileError> {
-        let not_written = |source| KeyFileError::NotWritten { path: self.path.clone(), source };
-        if may_make {
-            make_directory(&self.path).map_err(not_written)?;
-        } else {
-            self.stamp()?;
-        }
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(self.beside(".lock"));
-        let lock = lock.map_err(not_written)?;
-        lock.lock().map_err(not_written)?;
+        let _lock = self.file.lock(may_make).map_err(|trouble| self.told(trouble))?;
         let mut keys = match self.read() {
             Ok(entries) => entries,
             Err(error) if may_make && error.is_missing() => Vec::new(),
@@ -245,18 +190,20 @@ impl KeyFile {
         };
         let changed = change(&mut keys)?;
         let text = serde_json::to_string_pretty(&Document { version: VERSION, keys }).expect("keys are plain data") + "\n";
-        write_whole(&self.path, &self.beside(".new"), text.as_bytes()).map_err(not_written)?;
+        self.file.write(text.as_bytes()).map_err(|trouble| self.told(trouble))?;
         Ok(changed)
     }
 
     fn unusable(&self, why: &str) -> KeyFileError {
-        KeyFileError::Unusable { path: self.path.clone(), why: why.to_owned(), missing: false }
+        self.told(FileTrouble::unusable(why))
     }
 
-    fn unreadable(&self, error: &std::io::Error) -> KeyFileError {
-        let missing = error.kind() == ErrorKind::NotFound;
-        let why = if missing { "it is not there".to_owned() } else { error.to_string() };
-        KeyFileError::Unusable { path: self.path.clone(), why, missing }
+    fn told(&self, trouble: FileTrouble) -> KeyFileError {
+        let path = self.path().to_owned();
+        match trouble {
+            FileTrouble::Unusable { why, missing } => KeyFileError::Unusable { path, why, missing },
+            FileTrouble::NotWritten(source) => KeyFileError::NotWritten { path, source },
+        }
     }
 }
 
@@ -284,34 +231,10 @@ fn make(wanted: NewKey, now: Timestamp) -> Made {
     Made { key, entry }
 }
 
-fn make_directory(file: &Path) -> std::io::Result<()> {
-    let directory = directory_of(file);
-    if directory.is_dir() {
-        return Ok(());
-    }
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)
-}
-
-fn directory_of(file: &Path) -> &Path {
-    file.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Replaces a file by another, whole and durable.
-pub(super) fn write_whole(path: &Path, unfinished: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // One that a crash left may have another mode.
-    match std::fs::remove_file(unfinished) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(unfinished)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(unfinished, path)?;
-    File::open(directory_of(path))?.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp(1_800_000_000_000);

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use onward_core::Timestamp;
 
-use super::file::{KeyFile, write_whole};
+use super::file::KeyFile;
+use crate::whole_file::write_whole;
 
 /// How exact it is, and so how often it is written for one key at most.
 const COARSE_MS: u64 = 60_000;

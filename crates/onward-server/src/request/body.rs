@@ -19,17 +19,21 @@ const DRAIN_BYTES_MAX: usize = 16 * 1024 * 1024;
 impl Request {
     /// The whole body. Empty if there is none; then its type does not matter.
     pub(super) async fn read_body(&mut self) -> Result<Bytes, RequestError> {
-        let timeout = self.server.limits().body_timeout;
-        let too_slow = RequestError::BodyTooSlow { seconds: timeout.as_secs() };
-        let bytes = tokio::time::timeout(timeout, self.collect()).await.map_err(|_| too_slow)??;
+        let bytes = self.read_bytes(self.server.limits().body_bytes_max).await?;
         if !bytes.is_empty() {
             self.check_content_type()?;
         }
         Ok(bytes)
     }
 
-    async fn collect(&mut self) -> Result<Bytes, RequestError> {
-        let max = self.server.limits().body_bytes_max;
+    /// The whole body, whatever it is.
+    pub(super) async fn read_bytes(&mut self, max: usize) -> Result<Bytes, RequestError> {
+        let timeout = self.server.limits().body_timeout;
+        let too_slow = RequestError::BodyTooSlow { seconds: timeout.as_secs() };
+        tokio::time::timeout(timeout, self.collect(max)).await.map_err(|_| too_slow)?
+    }
+
+    async fn collect(&mut self, max: usize) -> Result<Bytes, RequestError> {
         let declared = usize::try_from(self.body.size_hint().lower()).unwrap_or(usize::MAX);
         if declared > max {
             // Who asks first has not sent it yet, and need not.
@@ -77,7 +81,7 @@ impl Request {
 }
 
 /// Depth first, with a counter and no recursion; only then the parser, which follows the nesting.
-pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RequestError> {
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RequestError> {
     if let Some((line, column)) = depth::too_deep(bytes, JSON_DEPTH_MAX) {
         return Err(RequestError::JsonTooDeep { max: JSON_DEPTH_MAX, line, column });
     }

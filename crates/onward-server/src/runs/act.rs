@@ -14,8 +14,8 @@ use crate::request::Request;
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-struct ReasonBody {
-    reason: Option<String>,
+pub(crate) struct ReasonBody {
+    pub reason: Option<String>,
 }
 
 #[derive(Deserialize, Default)]

@@ -14,7 +14,7 @@ use crate::request::{Request, payload};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SignalBody {
+pub(crate) struct SignalBody {
     name: String,
     payload: Option<Box<RawValue>>,
     signal_id: Option<String>,

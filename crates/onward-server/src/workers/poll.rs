@@ -36,6 +36,7 @@ pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
     let (server, sessions) = (&request.server, request.server.sessions());
     let connection = match brought.next_if(|frame| matches!(frame, WorkerFrame::Hello(_))) {
         Some(WorkerFrame::Hello(hello)) if hello.worker == worker => {
+            sessions.register(server.runtime(), &request.namespace, &hello).await?;
             sessions.open_polled(server.runtime(), &request.namespace, hello)?
         }
         Some(_) => return Err(RequestError::JsonInvalid { why: "hello names another worker than the path".to_owned() }.into()),
@@ -58,7 +59,7 @@ pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
 }
 
 impl Sessions {
-    fn open_polled(&self, runtime: &Runtime, namespace: &Namespace, hello: Hello) -> Result<Arc<Connection>, Problem> {
+    pub(super) fn open_polled(&self, runtime: &Runtime, namespace: &Namespace, hello: Hello) -> Result<Arc<Connection>, Problem> {
         let key = (namespace.clone(), hello.worker.clone());
         let connection = Arc::new(self.greet(runtime, namespace, hello)?);
         let mut polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +76,7 @@ impl Sessions {
         known.ok_or_else(|| RequestError::HelloMissing { worker: worker.to_string() })
     }
 
-    fn close_polled(&self, namespace: &Namespace, worker: &WorkerId, connection: &Arc<Connection>) {
+    pub(super) fn close_polled(&self, namespace: &Namespace, worker: &WorkerId, connection: &Arc<Connection>) {
         let mut polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (namespace.clone(), worker.clone());
         if polled.get(&key).is_some_and(|known| Arc::ptr_eq(known, connection)) {

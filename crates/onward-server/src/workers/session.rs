@@ -127,6 +127,15 @@ impl Session {
         self.lock().over
     }
 
+    /// Whether the worker has a connection.
+    pub fn is_served(&self) -> bool {
+        self.lock().served.is_some()
+    }
+
+    pub fn port(&self) -> &WorkerPort {
+        &self.port
+    }
+
     /// The server ends: nothing more is given or taken. What the worker holds is lost with its lease.
     pub fn stop(&self) {
         self.lock().over = true;

@@ -3,9 +3,12 @@
 
 mod attach;
 mod client;
+mod drive;
 mod external;
 mod guard;
+mod hooks;
 mod keys;
+mod kinds;
 mod limits;
 mod operations;
 mod questions;
@@ -13,4 +16,5 @@ mod reflection;
 mod refusals;
 mod runs;
 mod site;
+mod tasks;
 mod tls;

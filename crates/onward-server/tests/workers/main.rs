@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod conversations;
+mod drive;
 mod over_http;
 mod raw;
 mod sessions;

@@ -89,8 +89,14 @@ pub fn key(run: &str) -> RunKey {
 
 pub fn hello(connection: u64) -> Hello {
     let kind = |kind: &str| Name::new(kind).unwrap();
-    let offer =
-        KindOffer { kind: kind("pay"), versions: vec![String::new()], current: None, input_schema: None, output_schema: None };
+    let offer = KindOffer {
+        kind: kind("pay"),
+        versions: vec![String::new()],
+        current: None,
+        input_schema: None,
+        output_schema: None,
+        version_schemas: Vec::new(),
+    };
     Hello {
         protocol: onward_wire::PROTOCOL,
         worker: WorkerId::new("w").unwrap(),
@@ -102,6 +108,7 @@ pub fn hello(connection: u64) -> Hello {
         tasks: Vec::new(),
         sdk: "test".to_owned(),
         connection,
+        task_schemas: Vec::new(),
     }
 }
 

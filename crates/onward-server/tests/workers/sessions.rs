@@ -37,7 +37,7 @@ fn commit(request: u64, run: &Run, events: Vec<Event>) -> WorkerFrame {
 }
 
 fn completed() -> Event {
-    RunCompleted { output: Payload::null() }.into()
+    RunCompleted { output: Payload::null(), attempts: None }.into()
 }
 
 fn held(run: &Run) -> HeldRun {

@@ -12,6 +12,7 @@ use crate::news::News;
 use crate::op::StartRun;
 use crate::row::{event_crc, place_key, seal};
 use crate::shared::Counters;
+use crate::write::effects::Owner;
 use crate::writer::Writer;
 
 /// What an input would do, decided before anything is changed.
@@ -106,11 +107,15 @@ impl Writer<'_> {
             ])?;
         insert_event(&mut self.insert_event, self.db, rk, &head, &first, body)?;
         self.count_event(body);
+        let effects = head.start_effects(&first);
+        let key = head.key.clone();
+        let owner = Owner { rk, root, key: &key, generation: head.generation, index: first.index };
         if self.batch.heard {
             self.batch.news.push(News::Appended { head: head.clone(), record: first });
         }
         let seat = self.heads.insert(rk, root, head);
-        self.heads[seat].is_bare = true;
+        self.heads[seat].is_bare = effects.is_empty();
+        effects.into_iter().try_for_each(|effect| self.carry_out(owner, effect))?;
         self.settle_run(seat, false)
     }
 

@@ -1,8 +1,10 @@
 //! Claims and releases. They write nothing: leases live in memory.
 
+use onward_core::run::Input;
 use onward_core::{Epoch, RunKey, Status, WorkerId};
-use onward_store::{ClaimRuns, ClaimedRun, SESSION_DEFAULT, StoreError};
+use onward_store::{ClaimRuns, ClaimedOne, ClaimedRun, SESSION_DEFAULT, StoreError};
 
+use crate::body::Body;
 use crate::error::{Outcome, Trouble, may_be_mended};
 use crate::heads::{self, Seat};
 use crate::writer::{Undo, Writer};
@@ -17,6 +19,18 @@ impl Writer<'_> {
             }
         }
         Ok(claimed)
+    }
+
+    /// Hands an input to a run that nobody holds, and leases it if it has something to do.
+    pub(crate) fn claim_run(&mut self, key: &RunKey, worker: &WorkerId, input: Option<(Input, Body)>) -> Outcome<ClaimedOne> {
+        let seat = self.heads.require(self.db, &self.shared.leases, key)?;
+        let rk = self.heads[seat].rk;
+        if self.shared.leases.is_held(rk) {
+            return Err(StoreError::RunHeld { key: key.clone() }.into());
+        }
+        let appended = input.map(|(input, body)| self.append_input(key, input, body)).transpose()?;
+        let claimed = self.claim_entry(rk, worker)?;
+        Ok(ClaimedOne { appended, head: self.shown(key)?, claimed })
     }
 
     /// Leases the run of a queue's entry, if it is still pending and nobody's.

@@ -101,7 +101,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn carry_out(&mut self, owner: Owner<'_>, effect: Effect) -> Outcome<()> {
+    pub(super) fn carry_out(&mut self, owner: Owner<'_>, effect: Effect) -> Outcome<()> {
         let db = self.db;
         match effect {
             Effect::StartTimer { place, due_at } => {

@@ -195,7 +195,7 @@ impl Life<'_> {
                     n: head.next_commit,
                     commit_id: CommitId(head.next_commit + 1),
                     horizon: Index(head.next_index.0 - 1),
-                    events: vec![RunCompleted { output: json("\"done\"") }.into()],
+                    events: vec![RunCompleted { output: json("\"done\""), attempts: None }.into()],
                     waits: false,
                     end_over_unread: false,
                     is_standing: false,

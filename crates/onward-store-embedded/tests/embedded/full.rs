@@ -153,7 +153,7 @@ fn a_store_at_its_size_limit_refuses_writes_until_runs_are_deleted() {
     for _ in 0..200 {
         old.step(&store, 2_000).unwrap();
     }
-    let end = onward_core::event::RunCompleted { output: json("1") };
+    let end = onward_core::event::RunCompleted { output: json("1"), attempts: None };
     old.commit(&store, end.into()).unwrap();
     let mut filler = Filler::start(&store, "r").unwrap();
     filler.fill(&store);
@@ -180,7 +180,7 @@ fn a_paused_run_keeps_its_holder_over_a_batch_that_is_undone() {
     for _ in 0..100 {
         old.step(&store, 2_000).unwrap();
     }
-    old.commit(&store, onward_core::event::RunCompleted { output: json("1") }.into()).unwrap();
+    old.commit(&store, onward_core::event::RunCompleted { output: json("1"), attempts: None }.into()).unwrap();
     Filler::start(&store, "filler").unwrap().fill(&store);
 
     assert_eq!(paused.step(&store, 100_000).unwrap_err().code(), "disk_full");

@@ -91,7 +91,7 @@ impl Teller {
             8 => self.commit(store, vec![step_completed(7, large(step)), to_child(&id), to_other(&id)]),
             9 => self.deliver(store),
             OUTSIDE => block_on(store.start_run(outside(step / STEPS_PER_RUN), None)).map(drop),
-            _ => self.commit(store, vec![RunCompleted { output: json("\"done\"") }.into()]),
+            _ => self.commit(store, vec![RunCompleted { output: json("\"done\""), attempts: None }.into()]),
         }
     }
 

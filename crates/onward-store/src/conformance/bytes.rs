@@ -31,7 +31,7 @@ pub async fn bytes_in_are_bytes_out(mut kit: Kit) {
         kit.commit(&mut held, vec![event.into()]).await;
     }
     let failure = Failure::fatal("no").with_details(payloads[7].clone());
-    kit.commit(&mut held, vec![RunFailed { failure }.into()]).await;
+    kit.commit(&mut held, vec![RunFailed { failure, attempts: None }.into()]).await;
     kit.reopen();
     let records = kit.store().read_log(key("r"), None, Index(0), 1_000).await.unwrap();
     let mut found = Vec::new();
@@ -59,7 +59,7 @@ pub async fn a_payload_over_the_limit_writes_nothing(kit: Kit) {
     refused(kit.append("r", large.clone()).await, "payload_too_large");
     refused(store.start_run(NewRun { signal: Some(large.into()), ..new_run("r") }, None).await, "payload_too_large");
     let failure = Failure::fatal("no").with_details(huge.clone());
-    refused(store.commit(held.commit(vec![RunFailed { failure }.into()])).await, "payload_too_large");
+    refused(store.commit(held.commit(vec![RunFailed { failure, attempts: None }.into()])).await, "payload_too_large");
     let claimed = kit.claim_tasks("t", 1).await.remove(0);
     let report = store.report_task(claimed.id.clone(), claimed.claim, TaskReport::Completed(huge), seconds(30)).await;
     refused(report, "payload_too_large");

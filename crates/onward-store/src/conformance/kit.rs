@@ -123,7 +123,7 @@ pub fn decision(generation: u32, ordinal: u32, decision_id: &str) -> Input {
 }
 
 pub fn completed() -> Event {
-    onward_core::event::RunCompleted { output: json("\"done\"") }.into()
+    onward_core::event::RunCompleted { output: json("\"done\""), attempts: None }.into()
 }
 
 pub fn terminate() -> Input {

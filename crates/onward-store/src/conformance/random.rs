@@ -428,7 +428,7 @@ impl World {
     fn end(&mut self) -> Event {
         match self.below(3) {
             0 => completed(),
-            1 => RunFailed { failure: Failure::fatal("no") }.into(),
+            1 => RunFailed { failure: Failure::fatal("no"), attempts: None }.into(),
             _ => RunContinued { input: json("4") }.into(),
         }
     }

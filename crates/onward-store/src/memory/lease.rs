@@ -4,10 +4,12 @@
 
 use std::time::Duration;
 
+use onward_core::run::Input;
 use onward_core::{Epoch, RunKey, Status, Timestamp, WorkerId};
 
+use super::Answer;
 use super::state::State;
-use crate::{ClaimRuns, ClaimedRun, SESSION_DEFAULT};
+use crate::{ClaimRuns, ClaimedOne, ClaimedRun, SESSION_DEFAULT, StoreError};
 
 impl State {
     pub fn claim_runs(&mut self, request: &ClaimRuns, now: Timestamp) -> Vec<ClaimedRun> {
@@ -28,6 +30,18 @@ impl State {
             self.settle(&key);
         }
         claimed
+    }
+
+    /// Hands an input to a run that nobody holds, and leases it if it has something to do.
+    pub fn claim_one(&mut self, key: &RunKey, worker: &WorkerId, input: Option<Input>, now: Timestamp) -> Answer<ClaimedOne> {
+        let run = self.runs.get(key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
+        if run.lease.is_some() {
+            return Err(StoreError::RunHeld { key: key.clone() });
+        }
+        let appended = input.map(|input| self.append_input(key, input, now)).transpose()?;
+        let claimed = self.claim_run(key, worker, now);
+        self.settle(key);
+        Ok(ClaimedOne { appended, head: self.run(key).shown_head(), claimed })
     }
 
     /// Leases a run that is pending and that nobody holds; the caller settles it.

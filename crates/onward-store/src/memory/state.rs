@@ -9,7 +9,7 @@ use onward_core::run::{
     Admitted, Commit, CommitRefusal, Committed, Delivery, Effect, Input, NewRun, Once, Refusal, Wait, wait_key,
 };
 use onward_core::task::Task;
-use onward_core::{Event, Hash, Index, Place, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{Event, Hash, Index, KindSchemas, Place, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 use super::Answer;
 use super::due::Timer;
@@ -27,6 +27,8 @@ pub struct State {
     pub deliveries: BTreeMap<DeliveryId, (RunKey, Delivery)>,
     /// Oldest first.
     pub deleted: Vec<DeletedRun>,
+    /// In the order of lists.
+    pub kinds: Vec<KindSchemas>,
     /// What the listeners have not heard yet.
     pub news: Vec<News>,
     /// The earliest moment that listeners know of.
@@ -165,8 +167,10 @@ impl State {
         let judged = run.signal.map(|signal| judge(&fresh, *signal, now)).transpose()?;
 
         let signal = judged.as_ref().map(Judged::answer);
-        self.news.push(News::Appended { head: fresh.head().clone(), record: first });
+        let effects = fresh.head().start_effects(&first);
+        self.news.push(News::Appended { head: fresh.head().clone(), record: first.clone() });
         self.runs.insert(key.clone(), fresh);
+        effects.into_iter().for_each(|effect| self.carry_out(&key, effect, &first));
         self.apply_parent_close(&key);
         if let Some(judged) = judged {
             self.take_input(&key, judged);

@@ -8,7 +8,8 @@ use onward_core::task::Task;
 use onward_core::view::RunView;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
-    CallId, Changes, Decide, Door, DoorFuture, Emitted, Outcome, RuntimeError, SendSignal, StartRun, WhyPending, WorkerInfo,
+    CallId, Changes, Decide, Door, DoorFuture, Emitted, Outcome, RuntimeError, SendSignal, StartRun, StartTask, TaskView,
+    WhyPending, WorkerInfo,
 };
 use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, TaskQuery, WaitQuery};
 use tokio::sync::broadcast;
@@ -60,6 +61,16 @@ fn view_in(border: &Border, view: &mut RunView) -> Passed {
     view.pause.as_mut().map_or(Ok(()), |pause| border.pause(Way::In, &key, pause))
 }
 
+fn task_in(border: &Border, view: &mut TaskView) -> Passed {
+    let key = view.head.key.clone();
+    border.payload(Way::In, &mut view.input, &[Home::of(&key, "input")])?;
+    border.maybe(Way::In, &mut view.progress, &[Home::of(&key, "report")])?;
+    if let Some(failure) = &mut view.last_failure {
+        border.failure(Way::In, failure, &[Home::of(&key, "report")])?;
+    }
+    view.outcome.as_mut().map_or(Ok(()), |outcome| border.result(Way::In, outcome, &[Home::of(&key, "outcome")]))
+}
+
 /// Waits for a run's end and decodes how it ended.
 struct CodedOutcome {
     inner: Arc<dyn Outcome>,
@@ -84,6 +95,29 @@ impl Door for CodedDoor {
             let (started, inner) = self.inner.start_and_watch(start).await?;
             Ok((started, Arc::new(CodedOutcome { inner, border: self.border.clone(), key }) as Arc<dyn Outcome>))
         })
+    }
+
+    fn start_task(&self, mut start: StartTask) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
+        Box::pin(async move {
+            let key = start.key.clone();
+            // Read by whoever looks at the run, and by the worker that does the task.
+            let homes = [Home::of(&key, "input"), Home::of(&key, "task")];
+            self.border.payload(Way::Out, &mut start.input, &homes).map_err(told)?;
+            let (started, inner) = self.inner.start_task(start).await?;
+            Ok((started, Arc::new(CodedOutcome { inner, border: self.border.clone(), key }) as Arc<dyn Outcome>))
+        })
+    }
+
+    fn read_task(&self, key: RunKey) -> DoorFuture<'_, TaskView> {
+        Box::pin(async move {
+            let mut view = self.inner.read_task(key).await?;
+            task_in(&self.border, &mut view).map_err(told)?;
+            Ok(view)
+        })
+    }
+
+    fn cancel_task(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended> {
+        self.inner.cancel_task(key, reason)
     }
 
     fn wait_for_outcome(&self, key: RunKey) -> DoorFuture<'_, Result<Payload, Failure>> {

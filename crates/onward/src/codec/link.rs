@@ -1,14 +1,14 @@
 //! The border on a worker's side.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::run::{Commit, Committed};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Failure, Index, Record, RunKey};
-use onward_runtime::{Emitted, Inbox, Link, LinkFuture, Question};
-use onward_store::{ClaimedRun, StoreError, StoreFuture};
+use onward_runtime::{Delivery, Emitted, Inbox, Link, LinkFuture, Question, RuntimeError};
+use onward_store::{ClaimedOne, ClaimedRun, StoreError, StoreFuture};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -25,16 +25,28 @@ pub(crate) struct CodedLink {
     border: Border,
     /// The calls that runs in memory answer, with the claim that told.
     parents: Mutex<HashMap<RunKey, (Epoch, ParentLink)>>,
+    /// The standalone tasks in memory: what becomes of them is also how their runs end.
+    standalone: Mutex<BTreeSet<TaskId>>,
     tokio: Handle,
 }
 
 impl CodedLink {
     pub fn new(inner: Arc<dyn Link>, border: Border) -> CodedLink {
-        CodedLink { inner, border, parents: Mutex::default(), tokio: Handle::current() }
+        CodedLink { inner, border, parents: Mutex::default(), standalone: Mutex::default(), tokio: Handle::current() }
     }
 
     fn parents(&self) -> std::sync::MutexGuard<'_, HashMap<RunKey, (Epoch, ParentLink)>> {
         self.parents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn standalone(&self) -> std::sync::MutexGuard<'_, BTreeSet<TaskId>> {
+        self.standalone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a report may be read: as the answer to the call, or as the end of the run.
+    fn report_homes(&self, id: &TaskId) -> Vec<Home> {
+        let ends = self.standalone().contains(id).then(|| Home::of(&id.run, "outcome"));
+        [Home::of(&id.run, "report")].into_iter().chain(ends).collect()
     }
 
     fn forget(&self, key: &RunKey, epoch: Epoch) {
@@ -55,6 +67,9 @@ impl CodedLink {
     /// Decodes a task's input; a task whose input is not readable here has failed here.
     async fn take_in_task(&self, mut task: Task) -> Option<Task> {
         let home = [Home::of(&task.id.run, "task")];
+        if task.ends_run {
+            self.standalone().insert(task.id.clone());
+        }
         let Err(error) = self.border.payload(Way::In, &mut task.input, &home) else { return Some(task) };
         let report = TaskReport::Failed(unreadable(&error));
         // Where it is not heard, the lease ends and the task is offered again.
@@ -107,6 +122,18 @@ impl Link for CodedLink {
             let mut runs = self.inner.next_runs(limit).await;
             runs.iter_mut().for_each(|run| self.take_in(run));
             runs
+        })
+    }
+
+    fn claim_run(&self, key: RunKey, mut delivery: Delivery) -> LinkFuture<'_, Result<ClaimedOne, RuntimeError>> {
+        Box::pin(async move {
+            if let Delivery::Signal(signal) = &mut delivery {
+                let passed = self.border.payload(Way::Out, &mut signal.payload, &[Home::of(&key, "signal")]);
+                passed.map_err(|error| RuntimeError::PayloadUnreadable { why: error.to_string() })?;
+            }
+            let mut one = self.inner.claim_run(key, delivery).await?;
+            one.claimed.iter_mut().for_each(|run| self.take_in(run));
+            Ok(one)
         })
     }
 
@@ -176,7 +203,7 @@ impl Link for CodedLink {
     }
 
     fn report_task(&self, id: TaskId, claim: u32, mut report: TaskReport) -> StoreFuture<'_, ()> {
-        let home = [Home::of(&id.run, "report")];
+        let home = self.report_homes(&id);
         let encoded = match &mut report {
             TaskReport::Completed(output) => self.border.payload(Way::Out, output, &home),
             TaskReport::Failed(failure) => self.border.failure(Way::Out, failure, &home),
@@ -190,7 +217,10 @@ impl Link for CodedLink {
     }
 
     fn task_over(&self, id: TaskId, claim: u32) -> LinkFuture<'_, ()> {
-        self.inner.task_over(id, claim)
+        Box::pin(async move {
+            self.inner.task_over(id.clone(), claim).await;
+            self.standalone().remove(&id);
+        })
     }
 
     fn emit(&self, key: &RunKey, mut emitted: Emitted) {

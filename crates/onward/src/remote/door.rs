@@ -7,7 +7,8 @@ use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
-    CallId, Changes, Decide, Door, DoorFuture, Emitted, Outcome, RuntimeError, SendSignal, StartRun, WhyPending, WorkerInfo,
+    CallId, Changes, Decide, Door, DoorFuture, Emitted, Outcome, RuntimeError, SendSignal, StartRun, StartTask, TaskView,
+    TaskWord, WhyPending, WorkerInfo,
 };
 use onward_store::{Appended, Consequence, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, TaskQuery, WaitQuery};
 use onward_wire::api;
@@ -122,6 +123,30 @@ impl Door for RemoteDoor {
             let started = Started { created, head, signal: signal.map(appended), claimed: None };
             Ok((started, Arc::new(RemoteOutcome { ends: self.ends.clone(), key }) as Arc<dyn Outcome>))
         })
+    }
+
+    fn start_task(&self, start: StartTask) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
+        Box::pin(async move {
+            let StartTask { key, kind, input, options, trace } = start;
+            let request = api::StartTaskRequest { task: key.clone(), kind, input, options, trace };
+            let api::StartReply { created, head, .. } = self.channel.call::<api::StartTask>(request).await?;
+            let started = Started { created, head, signal: None, claimed: None };
+            Ok((started, Arc::new(RemoteOutcome { ends: self.ends.clone(), key }) as Arc<dyn Outcome>))
+        })
+    }
+
+    fn read_task(&self, key: RunKey) -> DoorFuture<'_, TaskView> {
+        Box::pin(async move {
+            let reply = self.channel.call::<api::ReadTask>(api::RunRequest { run: key }).await?;
+            let api::TaskReply { head, kind, input, options, state, attempts, last_failure, progress, outcome } = reply;
+            // A newer server may have a word more.
+            let state = TaskWord::from_word(&state).unwrap_or(TaskWord::Queued);
+            Ok(TaskView { head, kind, input, options, state, attempts, last_failure, progress, outcome })
+        })
+    }
+
+    fn cancel_task(&self, run: RunKey, reason: String) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { self.channel.call::<api::CancelTask>(api::ReasonRequest { run, reason }).await.map(appended) })
     }
 
     fn wait_for_outcome(&self, key: RunKey) -> DoorFuture<'_, Result<Payload, Failure>> {

@@ -11,6 +11,7 @@
 //! - Y5: what is not awaited by anybody (emitted values, answers to questions) goes to the connection it belongs to or nowhere; it
 //!   never piles up.
 
+mod drive;
 mod shared;
 mod stream;
 mod taken;
@@ -24,8 +25,8 @@ use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, Record, RunKey};
-use onward_runtime::{Emitted, Inbox, Link, LinkFuture, Question, RuntimeError, WorkerProfile};
-use onward_store::{ClaimedRun, StoreError, StoreFuture, payloads};
+use onward_runtime::{Delivery, Emitted, Inbox, Link, LinkFuture, Question, RuntimeError, WorkerProfile};
+use onward_store::{ClaimedOne, ClaimedRun, StoreError, StoreFuture, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, WorkerFrame};
 use tokio::task::JoinHandle;
@@ -47,14 +48,22 @@ pub(crate) struct RemoteLink {
     shared: Arc<Shared>,
     /// None for a process that offers nothing: it only asks, and needs no stream.
     connection: Option<JoinHandle<()>>,
+    /// For what is asked beside the stream.
+    channel: Channel,
 }
 
 impl RemoteLink {
-    pub fn connect(channel: Channel, profile: WorkerProfile, kinds: Vec<wire::KindOffer>) -> RemoteLink {
-        let works = !kinds.is_empty() || !profile.task_kinds.is_empty();
-        let shared = Arc::new(Shared::new(profile, kinds));
-        let connection = works.then(|| tokio::spawn(stream::keep_open(channel, shared.clone())));
-        RemoteLink { shared, connection }
+    pub fn connect(
+        channel: Channel,
+        profile: WorkerProfile,
+        kinds: Vec<wire::KindOffer>,
+        task_schemas: Vec<wire::TaskSchemas>,
+        on_demand: bool,
+    ) -> RemoteLink {
+        let works = on_demand || !kinds.is_empty() || !profile.task_kinds.is_empty();
+        let shared = Arc::new(Shared::new(profile, kinds, task_schemas));
+        let connection = works.then(|| tokio::spawn(stream::keep_open(channel.clone(), shared.clone())));
+        RemoteLink { shared, connection, channel }
     }
 
     /// Waits until the server has welcomed the worker for the first time, or says why it does not.
@@ -94,6 +103,10 @@ impl Link for RemoteLink {
             let want = || self.shared.want(limit, 0);
             self.shared.next(&self.shared.runs_came, want, |state| take(&mut state.runs, limit)).await
         })
+    }
+
+    fn claim_run(&self, key: RunKey, delivery: Delivery) -> LinkFuture<'_, Result<ClaimedOne, RuntimeError>> {
+        Box::pin(async move { drive::claim_run(&self.shared, &self.channel, key, delivery).await })
     }
 
     fn next_tasks(&self, limit: usize) -> LinkFuture<'_, Vec<Task>> {

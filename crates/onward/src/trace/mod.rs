@@ -5,8 +5,8 @@
 //! nothing. Must never slow the work: what the collector does not take in time is dropped.
 //!
 //! Invariants:
-//! - O1: a span is told after the commit or report it stands for was taken, and once.
-//! - O2: without an endpoint nothing of this runs.
+//! - SP1: a span is told after the commit or report it stands for was taken, and once.
+//! - SP2: without an endpoint nothing of this runs.
 
 #[cfg(feature = "remote")]
 mod exporter;

@@ -81,6 +81,7 @@ impl Worker {
         registry: Arc<Registry>,
         shared: Shared,
         options: WorkerOptions,
+        on_demand: bool,
     ) -> std::io::Result<(Arc<Worker>, Vec<JoinHandle<()>>)> {
         let worker = Arc::new(Worker {
             link,
@@ -96,6 +97,9 @@ impl Worker {
             tokio: tokio::runtime::Handle::current(),
             next_commit_id: AtomicU64::new(random_u64()),
         });
+        if on_demand {
+            return Ok((worker, Vec::new()));
+        }
         let runs = tokio::spawn(claim_runs(worker.clone()));
         let tasks = tokio::spawn(tasks::work(worker.clone()));
         let questions = tokio::spawn(answer_questions(worker.clone()));
@@ -153,12 +157,29 @@ impl Worker {
         Shared { origin, ..self.shared.clone() }
     }
 
-    fn drive(self: &Arc<Worker>, claimed: ClaimedRun, shared: Shared) {
+    /// Works on a run until it rests or ends, and lets it go. Whoever waits may be dropped: the run goes on until then.
+    pub async fn drive_to_rest(self: &Arc<Worker>, claimed: ClaimedRun) {
+        let key = claimed.head.key.clone();
+        let shared = self.shared_with(&key, claimed.records.as_deref().unwrap_or_default()).await;
+        let inbox = self.drive(claimed, shared);
+        inbox.evict(); // as soon as it rests
+        loop {
+            let mut idle = std::pin::pin!(self.idle.notified());
+            idle.as_mut().enable();
+            if !self.lock_hot().get(&key).is_some_and(|current| Arc::ptr_eq(current, &inbox)) {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    fn drive(self: &Arc<Worker>, claimed: ClaimedRun, shared: Shared) -> Arc<RunInbox> {
         let key = claimed.head.key.clone();
         let inbox = Arc::new(RunInbox::default());
         self.lock_hot().insert(key.clone(), inbox.clone());
         self.link.open_inbox(&key, claimed.head.epoch, inbox.clone());
-        self.executor.spawn(Driver::new(self.clone(), claimed, inbox, shared));
+        self.executor.spawn(Driver::new(self.clone(), claimed, inbox.clone(), shared));
+        inbox
     }
 
     /// The run is no longer in memory.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Index, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
-    MemoryStore, RunPage, RunQuery, Started, Store, StoreFuture, TaskQuery, WaitQuery, payloads,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
+    Listener, MemoryStore, RunPage, RunQuery, Started, Store, StoreFuture, TaskQuery, WaitQuery, payloads,
 };
 
 pub struct TightStore {
@@ -47,7 +47,10 @@ impl Store for TightStore {
         start_run(run: NewRun, claim: Option<WorkerId>) -> Started;
         append_input(run: RunKey, input: Input) -> Appended;
         claim_runs(request: ClaimRuns) -> Vec<ClaimedRun>;
+        claim_run(run: RunKey, worker: WorkerId, input: Option<Input>) -> ClaimedOne;
         release_run(run: RunKey, epoch: Epoch) -> ();
+        register_kinds(kinds: Vec<KindSchemas>) -> ();
+        list_kinds(namespace: Namespace) -> Vec<KindSchemas>;
         claim_tasks(request: ClaimTasks) -> Vec<Task>;
         report_task(task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> ();
         retry_task(task: TaskId) -> ();

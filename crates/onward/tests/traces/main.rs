@@ -82,7 +82,7 @@ fn one<'a>(told: &'a [Told], name: &str) -> &'a Told {
     found[0]
 }
 
-/// O1: no id twice, one trace, and no span ends before it begins.
+/// SP1: no id twice, one trace, and no span ends before it begins.
 fn check(told: &[Told], caller: TraceContext) {
     let ids: BTreeSet<&[u8]> = told.iter().map(|span| &span.span_id[..]).collect();
     assert_eq!(ids.len(), told.len(), "no span is told twice: {:?}", told.iter().map(|span| &span.name).collect::<Vec<_>>());
@@ -156,7 +156,7 @@ async fn slow(ctx: Ctx, (): ()) -> Result<u32> {
     Ok(one + two)
 }
 
-/// O1: what was told before a crash is not told again by the replay after it, and the ids fit together.
+/// SP1: what was told before a crash is not told again by the replay after it, and the ids fit together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replay_tells_nothing_twice() {
     let collector = Collector::start().await;
@@ -203,7 +203,7 @@ async fn what_the_caller_does_not_want_sampled_is_not_told() {
     assert!(one(&told, "run kid").parent.is_empty());
 }
 
-/// O2, and a collector that is not there harms nobody.
+/// SP2, and a collector that is not there harms nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_do_not_need_a_collector() {
     async fn look(ctx: Ctx, (): ()) -> Result<bool> {

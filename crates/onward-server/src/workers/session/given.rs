@@ -73,6 +73,15 @@ impl Session {
 
     /// The run is the worker's and on its way to it in one step, so that no hello comes in between. Nobody there: it goes back.
     async fn give_run(self: &Arc<Session>, claimed: ClaimedRun) {
+        self.give_claimed(claimed, 1).await;
+    }
+
+    /// A run that the worker has asked for by name: no credit is used up.
+    pub async fn give_asked(self: &Arc<Session>, claimed: ClaimedRun) {
+        self.give_claimed(claimed, 0).await;
+    }
+
+    async fn give_claimed(self: &Arc<Session>, claimed: ClaimedRun, credit: u32) {
         let ClaimedRun { head, records } = claimed;
         let (run, epoch) = (head.key.clone(), head.epoch);
         let small = |records: &Vec<Record>| {
@@ -80,7 +89,7 @@ impl Session {
         };
         let log = records.filter(small).map(|records| wire::Log { records, more: false });
         let given = self.give(|state| {
-            state.run_credit = state.run_credit.saturating_sub(1);
+            state.run_credit = state.run_credit.saturating_sub(credit);
             state.runs.insert(run.clone(), epoch);
             ServerFrame::Run(wire::Run { head, log })
         });

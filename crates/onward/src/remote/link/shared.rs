@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Index, Record, RunKey};
+use onward_core::{Epoch, Index, Record, RunKey, WorkerId};
 use onward_runtime::{Inbox, Question, RuntimeError, WorkerProfile};
 use onward_store::{ClaimedRun, PAYLOAD_BYTES_MAX, StoreError, payloads};
 use onward_wire::worker as wire;
@@ -23,6 +23,7 @@ const FRAME_BYTES_MAX: usize = 60 * 1024 * 1024;
 pub(super) struct Shared {
     profile: WorkerProfile,
     kinds: Vec<wire::KindOffer>,
+    task_schemas: Vec<wire::TaskSchemas>,
     next_request: AtomicU64,
     state: Mutex<State>,
     /// How long we may be silent; unknown before the first welcome.
@@ -53,6 +54,8 @@ pub(super) struct State {
     pub held: HashMap<RunKey, Held>,
     pub held_tasks: BTreeMap<(TaskId, u32), Arc<Notify>>,
     pub runs: VecDeque<ClaimedRun>,
+    /// Runs that were asked for by name, and who waits for them.
+    pub driving: HashMap<RunKey, oneshot::Sender<ClaimedRun>>,
     pub tasks: VecDeque<Task>,
     pub questions: VecDeque<Question>,
     /// What was asked for and has not come (Y3).
@@ -108,10 +111,11 @@ pub(super) enum To {
 }
 
 impl Shared {
-    pub fn new(profile: WorkerProfile, kinds: Vec<wire::KindOffer>) -> Shared {
+    pub fn new(profile: WorkerProfile, kinds: Vec<wire::KindOffer>, task_schemas: Vec<wire::TaskSchemas>) -> Shared {
         Shared {
             profile,
             kinds,
+            task_schemas,
             next_request: AtomicU64::new(1),
             state: Mutex::default(),
             lease: watch::Sender::new(None),
@@ -122,6 +126,10 @@ impl Shared {
             questions_came: Notify::new(),
             greeted: Notify::new(),
         }
+    }
+
+    pub fn worker(&self) -> &WorkerId {
+        &self.profile.id
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
@@ -178,6 +186,7 @@ impl Shared {
             tasks: state.held_tasks.keys().map(|(task, claim)| wire::HeldTask { task: task.clone(), claim: *claim }).collect(),
             sdk: concat!("onward-rust ", env!("CARGO_PKG_VERSION")).to_owned(),
             connection: state.connection,
+            task_schemas: self.task_schemas.clone(),
         }
     }
 

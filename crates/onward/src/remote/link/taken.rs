@@ -51,9 +51,25 @@ impl Shared {
         let held = Held { generation: head.generation, epoch: head.epoch, next, to: To::Kept(Vec::new()) };
         let mut state = self.lock();
         let before = state.held.insert(head.key.clone(), held);
-        state.runs_asked = state.runs_asked.saturating_sub(1);
-        state.runs.push_back(ClaimedRun { head, records });
+        let claimed = ClaimedRun { head, records };
+        // Somebody may have asked for this very run, and no credit was used up then.
+        let unwanted = match state.driving.remove(&claimed.head.key) {
+            Some(asked) => asked.send(claimed).err(),
+            None => {
+                state.runs_asked = state.runs_asked.saturating_sub(1);
+                state.runs.push_back(claimed);
+                None
+            }
+        };
+        if let Some(ClaimedRun { head, .. }) = &unwanted {
+            state.held.remove(&head.key);
+        }
         drop(state);
+        if let Some(ClaimedRun { head, .. }) = unwanted {
+            // Who asked for it has gone.
+            let (run, epoch) = (head.key, head.epoch);
+            drop(self.ask(|request| WorkerFrame::Release(wire::ReleaseRun { request, run, epoch })));
+        }
         if let Some(Held { to: To::Inbox(inbox), .. }) = before {
             inbox.lost(); // we had lost it, and have it again
         }

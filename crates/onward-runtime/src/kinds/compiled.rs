@@ -1,0 +1,78 @@
+//! A schema in the form in which inputs are compared with it.
+
+use jsonschema::{PatternOptions, Validator};
+use onward_core::Payload;
+use serde_json::Value;
+
+use super::{Violation, budget, limits};
+
+/// How many violations are told.
+const VIOLATIONS_MAX: usize = 100;
+
+/// How large one pattern may become when it is compiled.
+const PATTERN_BYTES_MAX: usize = 256 * 1024;
+
+pub struct Compiled {
+    validator: Validator,
+}
+
+/// What came of a check.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Checked {
+    Done(Vec<Violation>),
+    /// It would take more than it may.
+    TooLong,
+}
+
+impl Compiled {
+    /// Takes a while: milliseconds for a large schema.
+    pub fn new(schema: &Payload) -> Result<Compiled, String> {
+        let bytes = schema.data().len();
+        if bytes > limits::SCHEMA_BYTES_MAX {
+            return Err(format!("it has {bytes} bytes, more than {}", limits::SCHEMA_BYTES_MAX));
+        }
+        let schema: Value = schema.read().map_err(|error| format!("it is not JSON: {error}"))?;
+        let metered = limits::metered(schema.clone())?;
+        // Before it is changed, so that its author finds the places.
+        jsonschema::meta::validate(&schema).map_err(|error| format!("at `{}`: {}", error.instance_path(), short(&error)))?;
+        // Linear in the length of the text, whatever the pattern; so no look-around and no back references.
+        let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
+        let options = jsonschema::options()
+            .with_keyword(budget::METER, budget::meter)
+            .with_pattern_options(patterns)
+            .should_validate_formats(false)
+            .offline();
+        let validator = options.build(&metered).map_err(|error| short(&error))?;
+        Ok(Compiled { validator })
+    }
+
+    /// What is wrong with the input; nothing when it fits.
+    pub fn check(&self, input: &Payload, budget: u64) -> Checked {
+        let Ok(value) = input.read::<Value>() else {
+            return Checked::Done(vec![violation(String::new(), "type", "it cannot be read as JSON".to_owned())]);
+        };
+        let checked = budget::within(budget, || {
+            if self.validator.is_valid(&value) {
+                return Vec::new();
+            }
+            let errors = self.validator.iter_errors(&value).take(VIOLATIONS_MAX);
+            // Masked: a problem must never tell a payload.
+            let told = |error: jsonschema::ValidationError<'_>| {
+                violation(error.instance_path().to_string(), error.kind().keyword(), error.masked().to_string())
+            };
+            errors.map(told).collect()
+        });
+        checked.map_or(Checked::TooLong, Checked::Done)
+    }
+}
+
+fn short(error: &jsonschema::ValidationError<'_>) -> String {
+    error.to_string().chars().take(500).collect()
+}
+
+fn violation(path: String, keyword: &str, message: String) -> Violation {
+    Violation { path, keyword: keyword.to_owned(), message }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! Which schemas are taken: small, shallow, without references to elsewhere, and metered in every subschema.
+//!
+//! Walks a schema by the keywords that hold subschemas. What a reference may name is what this walk has seen, so that nothing is
+//! evaluated that is not metered (J3).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+use super::budget::METER;
+
+pub const SCHEMA_BYTES_MAX: usize = 64 * 1024;
+
+/// How deep a schema may nest.
+const DEPTH_MAX: usize = 64;
+
+/// Keywords whose value is a subschema, or (`items` of old) a list of them.
+const ONE: [&str; 12] = [
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "contentSchema",
+    "else",
+    "if",
+    "items",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
+/// `dependencies` of old also has lists of names, which are left alone.
+const MAPS: [&str; 6] = ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
+
+/// What would let a schema reach out of itself, or into what was not looked at.
+const REFUSED: [&str; 4] = ["$dynamicRef", "$recursiveRef", "$vocabulary", METER];
+
+const DRAFTS: [&str; 4] = ["draft/2020-12/schema", "draft/2019-09/schema", "draft-07/schema", "draft-06/schema"];
+
+/// The schema with a meter before every subschema, or why it is not taken.
+///
+/// Each subschema `S` becomes `{"allOf": [meter, S]}`: the library runs keywords in an order of its own, but a list in its order. So the
+/// places move, and references with them.
+pub fn metered(schema: Value) -> Result<Value, String> {
+    let draft = schema.get("$schema").cloned();
+    let name = draft.as_ref().map_or(Some(DRAFTS[0]), Value::as_str).unwrap_or_default();
+    if !DRAFTS.iter().any(|known| name.trim_end_matches('#').ends_with(known)) {
+        return Err("`$schema` names a draft that is not known here".to_owned());
+    }
+    let mut walk = Walk::default();
+    let mut schema = walk.visit(schema, "#", "#", 0)?;
+    if let Some(reference) = walk.references.iter().find(|reference| !walk.moved.contains_key(*reference)) {
+        return Err(format!("the reference `{}` names no subschema of it", shown(reference)));
+    }
+    walk.point(&mut schema);
+    if let (Some(draft), Some(fields)) = (draft, schema.as_object_mut()) {
+        fields.insert("$schema".to_owned(), draft);
+    }
+    Ok(schema)
+}
+
+#[derive(Default)]
+struct Walk {
+    /// Where the subschemas are now, by where they were.
+    moved: BTreeMap<String, String>,
+    references: BTreeSet<String>,
+}
+
+impl Walk {
+    fn visit(&mut self, schema: Value, old: &str, new: &str, depth: usize) -> Result<Value, String> {
+        if depth > DEPTH_MAX {
+            return Err(format!("it nests deeper than {DEPTH_MAX} levels"));
+        }
+        self.moved.insert(old.to_owned(), new.to_owned());
+        let mut fields = match schema {
+            Value::Object(fields) => fields,
+            Value::Bool(_) => return Ok(schema),
+            _ => return Err(format!("`{}` is not a schema", shown(old))),
+        };
+        self.look(&fields, old)?;
+        fields.remove("$schema");
+        fields.remove("$id");
+        let mut weight = 1;
+        for (keyword, value) in fields.iter_mut() {
+            let (old, new) = (format!("{old}/{}", escaped(keyword)), format!("{new}/allOf/1/{}", escaped(keyword)));
+            weight += match (keyword.as_str(), value) {
+                (keyword, Value::Array(items)) if LISTS.contains(&keyword) || keyword == "items" => {
+                    for (number, item) in items.iter_mut().enumerate() {
+                        *item = self.visit(item.take(), &format!("{old}/{number}"), &format!("{new}/{number}"), depth + 1)?;
+                    }
+                    items.len() as u64
+                }
+                (keyword, Value::Object(map)) if MAPS.contains(&keyword) => {
+                    for (name, item) in map.iter_mut().filter(|(_, item)| !item.is_array()) {
+                        let name = escaped(name);
+                        *item = self.visit(item.take(), &format!("{old}/{name}"), &format!("{new}/{name}"), depth + 1)?;
+                    }
+                    if keyword == "patternProperties" { map.len() as u64 } else { 1 }
+                }
+                (keyword, value) if ONE.contains(&keyword) => {
+                    *value = self.visit(value.take(), &old, &new, depth + 1)?;
+                    1
+                }
+                (_, value) => size(value, depth)?,
+            };
+        }
+        Ok(json!({"allOf": [{METER: weight}, fields]}))
+    }
+
+    /// Lets references name where things are now.
+    fn point(&self, schema: &mut Value) {
+        let Some(fields) = schema.pointer_mut("/allOf/1").and_then(Value::as_object_mut) else { return };
+        for (keyword, value) in fields.iter_mut() {
+            match (keyword.as_str(), value) {
+                ("$ref", value) => {
+                    let now = value.as_str().and_then(|reference| self.moved.get(&decoded(reference)));
+                    *value = now.map_or(Value::Null, |now| Value::String(encoded(now)));
+                }
+                (keyword, Value::Array(items)) if LISTS.contains(&keyword) || keyword == "items" => {
+                    items.iter_mut().for_each(|item| self.point(item));
+                }
+                (keyword, Value::Object(map)) if MAPS.contains(&keyword) => map.values_mut().for_each(|item| self.point(item)),
+                (keyword, value) if ONE.contains(&keyword) => self.point(value),
+                _ => {}
+            }
+        }
+    }
+
+    fn look(&mut self, fields: &Map<String, Value>, pointer: &str) -> Result<(), String> {
+        if let Some(keyword) = REFUSED.iter().find(|keyword| fields.contains_key(**keyword)) {
+            return Err(format!("`{keyword}` is not taken"));
+        }
+        let is_root = pointer == "#";
+        if !is_root && (fields.contains_key("$id") || fields.contains_key("$schema")) {
+            return Err("`$id` and `$schema` are for the whole schema, not for a part of it".to_owned());
+        }
+        match fields.get("$ref") {
+            None => {}
+            Some(Value::String(reference)) if reference == "#" || reference.starts_with("#/") => {
+                self.references.insert(decoded(reference));
+            }
+            Some(reference) => {
+                return Err(format!("the reference `{}` leaves it; only `#/…` is taken", shown(&reference.to_string())));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many values there are in it.
+fn size(value: &Value, depth: usize) -> Result<u64, String> {
+    if depth > DEPTH_MAX {
+        return Err(format!("it nests deeper than {DEPTH_MAX} levels"));
+    }
+    Ok(match value {
+        Value::Array(items) => items.iter().try_fold(1, |sum, item| Ok::<_, String>(sum + size(item, depth + 1)?))?,
+        Value::Object(fields) => fields.values().try_fold(1, |sum, item| Ok::<_, String>(sum + size(item, depth + 1)?))?,
+        Value::String(text) => 1 + text.len() as u64 / 32,
+        _ => 1,
+    })
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// The pointer that a reference means; what is percent-encoded is read as it is meant.
+fn decoded(reference: &str) -> String {
+    let mut bytes = Vec::with_capacity(reference.len());
+    let mut rest = reference.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let digits = tail.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.filter(|_| *first == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A pointer as a reference: names may have characters that a fragment has not.
+fn encoded(pointer: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"#/~$-._".contains(&byte);
+    pointer.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(200).collect()
+}

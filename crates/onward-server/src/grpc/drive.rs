@@ -1,0 +1,36 @@
+//! Driving one run over gRPC: the run itself travels on the worker's stream.
+
+use onward_runtime::{CallId, Decide, Delivery};
+use onward_wire::api;
+
+use super::Asker;
+use super::calls::{Answer, appended, own, signal, told};
+use super::problem::status_of;
+use crate::Server;
+use crate::drive::scope_of;
+use crate::problem::RequestError;
+
+pub(super) async fn drive_run(server: Server, asker: Asker, request: api::DriveRequest) -> Answer<api::DriveReply> {
+    let api::DriveRequest { run, worker, signal: with, decision } = request;
+    let key = own(&asker, run)?;
+    let delivery = match (with, decision) {
+        (None, None) => Delivery::Nothing,
+        (Some(with), None) => Delivery::Signal(signal(with)),
+        (None, Some(api::DecideRequest { approval, approved, feedback, decided_by, decision_id, .. })) => {
+            let call = CallId::parse(&asker.namespace, &approval).map_err(told)?;
+            // Where a credential has a name, it says who decides (S8).
+            let decided_by = asker.caller.name.clone().or(decided_by);
+            Delivery::Decision(call, Decide { approved, feedback, decided_by, decision_id })
+        }
+        _ => return Err(tonic::Status::invalid_argument("a signal or a decision, not both")),
+    };
+    // What is brought needs its own scope, as if it came alone (S7).
+    if let Some(scope) = scope_of(&delivery) {
+        let pass = crate::auth::Pass { scope, ..asker.pass.clone() };
+        pass.check(&server).await.map_err(|refusal| status_of(&refusal.into()))?;
+    }
+    let session = server.sessions().connected(&asker.namespace, &worker);
+    let session = session.ok_or_else(|| status_of(&RequestError::HelloMissing { worker: worker.to_string() }.into()))?;
+    let taken = session.drive(&key, delivery).await.map_err(told)?;
+    Ok(api::DriveReply { is_given: taken.is_given, head: taken.head, appended: taken.appended.map(appended) })
+}

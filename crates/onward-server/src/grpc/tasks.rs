@@ -1,0 +1,28 @@
+//! Standalone tasks over gRPC.
+
+use onward_runtime::{StartTask, TaskView};
+use onward_wire::api;
+
+use super::Asker;
+use super::calls::{Answer, appended, own, told};
+use crate::{Server, request};
+
+pub(super) async fn start_task(server: Server, asker: Asker, request: api::StartTaskRequest) -> Answer<api::StartReply> {
+    let api::StartTaskRequest { task, kind, input, options, trace } = request;
+    let trace = trace.or_else(|| request::trace(&asker.pass.headers));
+    let start = StartTask { key: own(&asker, task)?, kind, input, options, trace };
+    let started = server.runtime().start_task(start).await.map_err(told)?;
+    Ok(api::StartReply { created: started.created, head: started.head, signal: None })
+}
+
+pub(super) async fn read_task(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::TaskReply> {
+    let view = server.runtime().read_task(&own(&asker, request.run)?).await.map_err(told)?;
+    let TaskView { head, kind, input, options, state, attempts, last_failure, progress, outcome } = view;
+    let state = state.as_str().to_owned();
+    Ok(api::TaskReply { head, kind, input, options, state, attempts, last_failure, progress, outcome })
+}
+
+pub(super) async fn cancel_task(server: Server, asker: Asker, request: api::ReasonRequest) -> Answer<api::AppendReply> {
+    let key = own(&asker, request.run)?;
+    server.runtime().cancel_task(&key, &request.reason).await.map(appended).map_err(told)
+}

@@ -1,0 +1,62 @@
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+const NOW: Timestamp = Timestamp(1_800_000_000_000);
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn wanted(name: &str, format: Format) -> NewHook {
+    let target = Target::Start { kind: Name::new("order").unwrap(), version: None, run_id: None };
+    NewHook { name: Name::new(name).unwrap(), namespace: Namespace::default(), format, target, secret: None }
+}
+
+#[test]
+fn a_hook_is_made_rotated_and_deleted_in_a_file_of_its_owner() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = HookFile::at(directory.path().join("new/hooks.json"));
+    let name = Name::new("pay").unwrap();
+    let made = file.create(wanted("pay", Format::Standard), NOW).unwrap();
+    assert_eq!(std::fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(made.secrets[0].secret.reveal().starts_with("whsec_"));
+    assert!(!format!("{made:?}").contains(made.secrets[0].secret.reveal()), "N4");
+    assert_eq!(file.create(wanted("pay", Format::github()), NOW).unwrap_err().code(), "hook_exists");
+    let rotated = file.rotate(&name, None, DAY, NOW).unwrap();
+    let ends: Vec<Option<Timestamp>> = rotated.secrets.iter().map(|secret| secret.expires_at).collect();
+    assert_eq!(ends, [Some(NOW.after(DAY)), None]);
+    assert_ne!(rotated.secrets[0].secret, rotated.secrets[1].secret);
+    let again = file.rotate(&name, None, DAY, NOW.after(2 * DAY)).unwrap();
+    assert_eq!(again.secrets.len(), 2, "what has ended is forgotten");
+    assert_eq!(file.read().unwrap(), [again]);
+    file.delete(&name).unwrap();
+    assert_eq!(file.delete(&name).unwrap_err().code(), "hook_not_found");
+    assert_eq!(file.read().unwrap(), []);
+}
+
+#[test]
+fn a_secret_of_the_sender_must_be_usable_and_not_guessable() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = HookFile::at(directory.path().join(HOOKS));
+    let with = |format: Format, secret: &str| NewHook { secret: Some(Secret::new(secret)), ..wanted("a", format) };
+    for (format, secret) in [(Format::Standard, "whsec_!"), (Format::Standard, "whsec_AAAA"), (Format::github(), "short")] {
+        assert_eq!(file.create(with(format, secret), NOW).unwrap_err().code(), "hook_secret_invalid", "{secret}");
+    }
+    let made = file.create(with(Format::stripe(), "whsec_0123456789abcdef"), NOW).unwrap();
+    assert_eq!(made.secrets[0].secret.reveal(), "whsec_0123456789abcdef");
+}
+
+/// N2, N4.
+#[test]
+fn what_is_not_a_hook_file_is_refused_without_telling_what_is_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = HookFile::at(directory.path().join(HOOKS));
+    assert!(file.read().unwrap_err().is_missing());
+    file.create(wanted("a", Format::Standard), NOW).unwrap();
+    let whole = std::fs::read_to_string(file.path()).unwrap();
+    let unknown = whole.replace("\"version\": 1", "\"version\": 1, \"whsec_SECRET\": 1");
+    for text in ["", "{}", &whole[..whole.len() / 2], &whole.replace("\"version\": 1", "\"version\": 2"), &unknown] {
+        std::fs::write(file.path(), text).unwrap();
+        let error = file.read().unwrap_err();
+        assert!(error.code() == "hook_file_unusable" && !error.to_string().contains("SECRET"), "{error}");
+        assert!(file.create(wanted("b", Format::Standard), NOW).is_err(), "a broken file is not overwritten");
+    }
+}

@@ -1,0 +1,161 @@
+//! Whether a request is signed with a hook's secret, and which request it is.
+//!
+//! Compares in constant time, and always with every secret (S3).
+
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use onward_core::{Name, Timestamp};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::entry::{HookEntry, Secret};
+use super::format::{Custom, Encoding, Format, IdAt, TimestampAt};
+
+/// How far the time of a signature may be from ours, either way (S31).
+pub const WINDOW: Duration = Duration::from_secs(300);
+
+/// How many signatures of one request are looked at: one for each secret in a rotation, and some.
+const SIGNATURES_MAX: usize = 16;
+
+const STANDARD_ID: &str = "webhook-id";
+
+/// What stands before a secret of Standard Webhooks.
+pub const WHSEC: &str = "whsec_";
+
+/// A request before it is believed.
+pub struct Signed<'a> {
+    pub headers: &'a HeaderMap,
+    pub body: &'a [u8],
+}
+
+/// The id of a request that one of the hook's secrets has signed, in time; `None` otherwise, whatever the reason.
+pub fn verify(hook: &HookEntry, request: &Signed<'_>, now: Timestamp) -> Option<String> {
+    let parts = match &hook.format {
+        Format::Standard => standard(request),
+        Format::Custom(custom) => custom_parts(custom, request),
+    };
+    // The work is done also where it is known to be in vain.
+    let unreadable = parts.is_none();
+    let Parts { signatures, timestamp, content } = parts.unwrap_or_default();
+    let mut signed = false;
+    for secret in hook.usable_secrets(now) {
+        let key = key_of(&hook.format, secret);
+        for signature in signatures.iter().take(SIGNATURES_MAX) {
+            signed |= matches(key.as_deref().unwrap_or_default(), &content, signature) && key.is_some();
+        }
+        if signatures.is_empty() {
+            std::hint::black_box(matches(key.as_deref().unwrap_or_default(), &content, &[0; 32]));
+        }
+    }
+    let in_time = timestamp.is_none_or(|at| at.since(now) <= WINDOW && now.since(at) <= WINDOW);
+    if !signed || !in_time || unreadable {
+        return None;
+    }
+    // A name has limits, and the id becomes part of one.
+    id_of(&hook.format, request).filter(|id| Name::new(id).is_ok())
+}
+
+/// The id of a request that is believed.
+fn id_of(format: &Format, request: &Signed<'_>) -> Option<String> {
+    let at = match format {
+        Format::Standard => return one(request.headers, STANDARD_ID).map(str::to_owned),
+        Format::Custom(custom) => &custom.id,
+    };
+    match at {
+        IdAt::Header(name) => one(request.headers, name).map(str::to_owned),
+        IdAt::Pointer(pointer) => text_at(&serde_json::from_slice(request.body).ok()?, pointer.as_str()),
+        IdAt::Body => Some(Sha256::digest(request.body).iter().map(|byte| format!("{byte:02x}")).collect()),
+    }
+}
+
+#[derive(Default)]
+struct Parts {
+    signatures: Vec<Vec<u8>>,
+    timestamp: Option<Timestamp>,
+    /// What was signed.
+    content: Vec<u8>,
+}
+
+fn standard(request: &Signed<'_>) -> Option<Parts> {
+    let id = one(request.headers, STANDARD_ID)?;
+    let seconds = one(request.headers, "webhook-timestamp")?;
+    let signatures = one(request.headers, "webhook-signature")?;
+    let signatures = signatures.split(' ').filter_map(|text| STANDARD.decode(text.trim().strip_prefix("v1,")?).ok());
+    let content = [id.as_bytes(), b".", seconds.as_bytes(), b".", request.body].concat();
+    Some(Parts { signatures: signatures.collect(), timestamp: Some(time(seconds)?), content })
+}
+
+fn custom_parts(custom: &Custom, request: &Signed<'_>) -> Option<Parts> {
+    let header = one(request.headers, &custom.signature_header)?;
+    let fields = || header.split(',').map(str::trim);
+    let decode = |text: &str| match custom.encoding {
+        Encoding::Hex => hex(text),
+        Encoding::Base64 => STANDARD.decode(text).ok(),
+    };
+    let signatures = fields().filter_map(|field| decode(field.strip_prefix(custom.prefix.as_str())?)).collect();
+    let seconds = match &custom.timestamp {
+        None => None,
+        Some(TimestampAt::Header(name)) => Some(one(request.headers, name)?),
+        Some(TimestampAt::Field(word)) => Some(fields().find_map(|field| field.strip_prefix(word.as_str()))?),
+    };
+    let content = match seconds {
+        None => request.body.to_vec(),
+        Some(seconds) => [seconds.as_bytes(), b".", request.body].concat(),
+    };
+    let timestamp = match seconds {
+        None => None,
+        Some(seconds) => Some(time(seconds)?),
+    };
+    Some(Parts { signatures, timestamp, content })
+}
+
+/// The text or whole number at a place of a document.
+pub fn text_at(document: &Value, pointer: &str) -> Option<String> {
+    match document.pointer(pointer)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) if number.is_u64() || number.is_i64() => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// The one header of that name.
+fn one<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut given = headers.get_all(name).iter();
+    let (Some(value), None) = (given.next(), given.next()) else { return None };
+    value.to_str().ok()
+}
+
+fn time(seconds: &str) -> Option<Timestamp> {
+    let digits = !seconds.is_empty() && seconds.len() <= 12 && seconds.bytes().all(|byte| byte.is_ascii_digit());
+    let seconds: u64 = seconds.parse().ok().filter(|_| digits)?;
+    Some(Timestamp(seconds * 1_000))
+}
+
+fn hex(text: &str) -> Option<Vec<u8>> {
+    if text.len() % 2 != 0 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
+}
+
+/// The bytes that a secret stands for; `None` for one that this format cannot use.
+pub fn key_of(format: &Format, secret: &Secret) -> Option<Vec<u8>> {
+    let text = secret.reveal();
+    match format {
+        Format::Standard => STANDARD.decode(text.strip_prefix(WHSEC).unwrap_or(text)).ok(),
+        Format::Custom(_) => Some(text.as_bytes().to_vec()),
+    }
+}
+
+fn matches(key: &[u8], content: &[u8], signature: &[u8]) -> bool {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key may have any length");
+    mac.update(content);
+    mac.verify_slice(signature).is_ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! A small file that is read as a whole and changed as a whole.
+//!
+//! A change is written under another name, synced and renamed, so that a reader sees the old file or the new one. Who changes it holds
+//! the lock file beside it, so that of two changes none is lost. Nobody else may write it, and it is made for its owner alone.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// What is longer is not one of ours.
+const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Why the file cannot be used.
+#[derive(Debug)]
+pub(crate) enum FileTrouble {
+    Unusable { why: String, missing: bool },
+    NotWritten(std::io::Error),
+}
+
+impl FileTrouble {
+    pub fn unusable(why: impl Into<String>) -> FileTrouble {
+        FileTrouble::Unusable { why: why.into(), missing: false }
+    }
+
+    fn unreadable(error: &std::io::Error) -> FileTrouble {
+        let missing = error.kind() == ErrorKind::NotFound;
+        let why = if missing { "it is not there".to_owned() } else { error.to_string() };
+        FileTrouble::Unusable { why, missing }
+    }
+}
+
+/// By what a change of the file is noticed. A changed file is another file, because it was renamed into its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(file: &std::fs::Metadata) -> Stamp {
+        Stamp {
+            device: file.dev(),
+            inode: file.ino(),
+            size: file.size(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct WholeFile {
+    path: PathBuf,
+}
+
+impl WholeFile {
+    pub fn at(path: impl Into<PathBuf>) -> WholeFile {
+        WholeFile { path: path.into() }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path with something behind its name.
+    pub fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(suffix);
+        name.into()
+    }
+
+    pub fn stamp(&self) -> Result<Stamp, FileTrouble> {
+        std::fs::metadata(&self.path).map(|file| Stamp::of(&file)).map_err(|error| FileTrouble::unreadable(&error))
+    }
+
+    pub fn read(&self) -> Result<(Vec<u8>, Stamp), FileTrouble> {
+        let unreadable = |error| FileTrouble::unreadable(&error);
+        // What is not a plain file may never end, or never begin.
+        if !std::fs::metadata(&self.path).map_err(unreadable)?.is_file() {
+            return Err(FileTrouble::unusable("it is not a file"));
+        }
+        let mut file = File::open(&self.path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        // Who can write it can let themselves in.
+        if metadata.mode() & 0o022 != 0 {
+            return Err(FileTrouble::unusable("others may write it; chmod 600 says who may"));
+        }
+        if metadata.size() > FILE_BYTES_MAX {
+            return Err(FileTrouble::unusable("it is too large"));
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(unreadable)?;
+        Ok((bytes, Stamp::of(&metadata)))
+    }
+
+    /// Waits until nobody else changes it; until the lock is dropped, nobody does. With `may_make`, the file need not be there.
+    pub fn lock(&self, may_make: bool) -> Result<File, FileTrouble> {
+        if may_make {
+            make_directory(&self.path).map_err(FileTrouble::NotWritten)?;
+        } else {
+            self.stamp()?;
+        }
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(self.beside(".lock"));
+        let lock = lock.map_err(FileTrouble::NotWritten)?;
+        lock.lock().map_err(FileTrouble::NotWritten)?;
+        Ok(lock)
+    }
+
+    /// Replaces the file, whole and durable. The caller holds the lock.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), FileTrouble> {
+        write_whole(&self.path, &self.beside(".new"), bytes).map_err(FileTrouble::NotWritten)
+    }
+}
+
+fn make_directory(file: &Path) -> std::io::Result<()> {
+    let directory = directory_of(file);
+    if directory.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+fn directory_of(file: &Path) -> &Path {
+    file.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Replaces a file by another, whole and durable.
+pub(crate) fn write_whole(path: &Path, unfinished: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    // One that a crash left may have another mode.
+    match std::fs::remove_file(unfinished) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(unfinished)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(unfinished, path)?;
+    File::open(directory_of(path))?.sync_all()
+}

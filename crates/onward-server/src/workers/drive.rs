@@ -1,0 +1,84 @@
+//! A run that its worker has asked for by name.
+
+use std::sync::Arc;
+
+use onward_core::{Namespace, RunHead, RunKey, WorkerId};
+use onward_runtime::{Delivery, Runtime, RuntimeError};
+use onward_store::{Appended, ClaimedOne, StoreError};
+use onward_wire::worker::{Hello, ServerFrame};
+
+use super::Sessions;
+use super::session::Session;
+use crate::Problem;
+
+/// What came of it.
+pub(crate) struct Driven {
+    pub head: RunHead,
+    /// The run is on its way to the worker.
+    pub is_given: bool,
+    pub appended: Option<Appended>,
+}
+
+impl Sessions {
+    /// The session of a worker that has a connection.
+    pub fn connected(&self, namespace: &Namespace, worker: &WorkerId) -> Option<Arc<Session>> {
+        self.find(namespace, worker).filter(|session| session.is_served())
+    }
+}
+
+impl Sessions {
+    /// Makes a worker for one run, which comes with requests, and gives it the run. When there is nothing to do, or the run is
+    /// somebody else's, there is no such worker; otherwise the frames are the beginning of its connection.
+    pub async fn drive_polled(
+        &self,
+        runtime: &Runtime,
+        worker: WorkerId,
+        run: &RunKey,
+        delivery: Delivery,
+    ) -> Result<(Driven, Vec<ServerFrame>), Problem> {
+        let namespace = &run.namespace;
+        let connection = self.open_polled(runtime, namespace, hello(worker.clone()))?;
+        let driven = match self.find(namespace, &worker) {
+            Some(session) => session.drive(run, delivery).await,
+            None => Err(RuntimeError::from(StoreError::Unavailable { why: "the server is closing".to_owned() })),
+        };
+        let frames = match &driven {
+            Ok(Driven { is_given: true, .. }) => connection.next().await,
+            _ => None,
+        };
+        if frames.is_none() {
+            connection.end().await;
+            self.close_polled(namespace, &worker, &connection);
+        }
+        Ok((driven?, frames.unwrap_or_default()))
+    }
+}
+
+/// A worker that has code for nothing by itself.
+fn hello(worker: WorkerId) -> Hello {
+    Hello {
+        protocol: onward_wire::PROTOCOL,
+        worker,
+        kinds: Vec::new(),
+        task_kinds: Vec::new(),
+        queues: Vec::new(),
+        runs_max: 1,
+        runs: Vec::new(),
+        tasks: Vec::new(),
+        sdk: "drive".to_owned(),
+        connection: 1,
+        task_schemas: Vec::new(),
+    }
+}
+
+impl Session {
+    /// Gives the worker this very run, if it has something to do; asking for it is the credit for it (Q1).
+    pub async fn drive(self: &Arc<Session>, run: &RunKey, delivery: Delivery) -> Result<Driven, RuntimeError> {
+        let ClaimedOne { appended, head, claimed } = self.port().claim_run(run, delivery).await?;
+        let is_given = claimed.is_some();
+        if let Some(claimed) = claimed {
+            self.give_asked(claimed).await;
+        }
+        Ok(Driven { head, is_given, appended })
+    }
+}

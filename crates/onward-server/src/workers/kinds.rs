@@ -1,0 +1,60 @@
+//! What a worker says of its kinds when it begins.
+
+use onward_core::{KindSchemas, Name, Namespace, Payload, Timestamp};
+use onward_runtime::Runtime;
+use onward_wire::worker::Hello;
+
+use super::Sessions;
+use crate::Problem;
+
+/// How many kinds with schemas one worker may have; each is compiled once to see whether it can be.
+const SCHEMAS_MAX: usize = 1_000;
+
+impl Sessions {
+    /// Registers what the kinds of a worker take and give, when it comes for the first time: a connection that is lost and made again
+    /// must not overrule a newer worker.
+    pub async fn register(&self, runtime: &Runtime, namespace: &Namespace, hello: &Hello) -> Result<(), Problem> {
+        if self.knows(namespace, &hello.worker) {
+            return Ok(());
+        }
+        let said = said(namespace, hello)?;
+        if said.iter().filter(|kind| kind.says_something()).count() > SCHEMAS_MAX {
+            let detail = format!("the worker has schemas for more than {SCHEMAS_MAX} kinds");
+            return Err(Problem::new("schema_invalid", detail, None));
+        }
+        Ok(runtime.register_kinds(namespace, said).await?)
+    }
+}
+
+/// A word about every kind and version of the worker, also where it says nothing.
+fn said(namespace: &Namespace, hello: &Hello) -> Result<Vec<KindSchemas>, Problem> {
+    let entry = |is_task: bool, kind: &Name, version: Option<Name>, schemas: (&Option<Payload>, &Option<Payload>)| KindSchemas {
+        namespace: namespace.clone(),
+        is_task,
+        kind: kind.clone(),
+        version,
+        input: schemas.0.clone(),
+        output: schemas.1.clone(),
+        registered_at: Timestamp(0),
+    };
+    let mut all = Vec::new();
+    for offer in &hello.kinds {
+        for version in &offer.versions {
+            let version = if version.is_empty() { None } else { Some(Name::new(version)?) };
+            let is_current = version.is_none() || version == offer.current;
+            let own = offer.version_schemas.iter().find(|own| Some(&own.version) == version.as_ref());
+            let schemas = match own {
+                Some(own) => (&own.input_schema, &own.output_schema),
+                None if is_current => (&offer.input_schema, &offer.output_schema),
+                None => (&None, &None),
+            };
+            all.push(entry(false, &offer.kind, version, schemas));
+        }
+    }
+    for kind in &hello.task_kinds {
+        let own = hello.task_schemas.iter().find(|own| own.kind == *kind);
+        let schemas = own.map_or((&None, &None), |own| (&own.input_schema, &own.output_schema));
+        all.push(entry(true, kind, None, schemas));
+    }
+    Ok(all)
+}

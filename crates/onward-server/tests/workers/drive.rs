@@ -1,0 +1,147 @@
+//! A host that knows nothing but HTTP and JSON, and works on one run while somebody asks it to.
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::raw::{LEASE, Site, key};
+
+async fn post(site: &Site, path: &str, body: Value) -> (u16, Value) {
+    let address = site.url.strip_prefix("http://").unwrap();
+    let body = body.to_string();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head[9..12].parse().unwrap(), serde_json::from_str(body).unwrap())
+}
+
+async fn drive(site: &Site, run: &str, body: Value) -> Value {
+    let (status, driven) = post(site, &format!("/v1/drive/{run}"), body).await;
+    assert_eq!(status, 200, "{driven}");
+    driven
+}
+
+/// Brings one frame and returns what is said to it.
+async fn say(site: &Site, worker: &Value, frame: Value) -> Value {
+    let path = format!("/v1/workers/{}/frames?wait_ms=5000", worker.as_str().unwrap());
+    let mut bring = json!([frame]);
+    loop {
+        let (status, answer) = post(site, &path, json!({"frames": bring})).await;
+        assert_eq!(status, 200, "{answer}");
+        let found = answer["frames"].as_array().unwrap().iter().find_map(|frame| frame.get("reply").cloned());
+        if let Some(reply) = found {
+            return reply["said"].clone();
+        }
+        bring = json!([]);
+    }
+}
+
+fn run_of(driven: &Value) -> Value {
+    driven["frames"].as_array().unwrap().iter().find_map(|frame| frame.get("run").cloned()).expect("the run comes along")
+}
+
+fn commit(run: &Value, events: Value, waits: bool) -> Value {
+    let head = &run["head"];
+    let n = head["next_commit"].as_u64().unwrap();
+    json!({"commit": {"request": 1 + n, "commit": {
+        "key": head["key"], "generation": 0, "epoch": head["epoch"], "n": n, "commit_id": 100 + n,
+        "horizon": head["next_index"].as_u64().unwrap() - 1, "events": events, "waits": waits, "end_over_unread": false,
+        "is_standing": false, "carries": {"signals": [], "cancel_reason": null},
+    }}})
+}
+
+fn leave() -> Value {
+    json!({"leave": {"request": 99}})
+}
+
+#[tokio::test]
+async fn a_host_drives_a_run_from_its_start_to_its_end_in_three_requests_of_others() {
+    let site = Site::new().await;
+    site.start("r", "pay").await;
+    let driven = drive(&site, "r", json!({})).await;
+    assert_eq!((&driven["status"], &driven["delivered"]), (&json!("running"), &Value::Null));
+    let (worker, run) = (&driven["worker"], run_of(&driven));
+    assert_eq!(run["log"]["records"][0]["events"][0]["type"], "run_started");
+    let ask = json!([
+        {"type": "approval_requested", "place": "0", "name": "ship", "title": "Ship?", "description": null, "show": null,
+         "deciders": ["ada"], "deadline": null},
+    ]);
+    assert_eq!(say(&site, worker, commit(&run, ask, true)).await["committed"]["status"], "waiting");
+    say(&site, worker, leave()).await;
+
+    // Nothing to do: how it stands, and no worker.
+    let driven = drive(&site, "r", json!({})).await;
+    assert_eq!((&driven["status"], &driven["worker"]), (&json!("waiting"), &Value::Null));
+    assert_eq!((&driven["awaiting"][0]["kind"], &driven["frames"]), (&json!("approval"), &json!([])));
+    let approval = driven["awaiting"][0]["id"].clone();
+
+    let decide = json!({"approval": {"id": approval, "approved": true, "decided_by": "ada", "decision_id": "d"}});
+    let driven = drive(&site, "r", decide.clone()).await;
+    assert_eq!(driven["delivered"]["repeated"], false);
+    let (worker, run) = (&driven["worker"], run_of(&driven));
+    let last = run["log"]["records"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["events"][0]["type"], &last["events"][0]["decided_by"]), (&json!("approval_decided"), &json!("ada")));
+    let end = json!([{"type": "run_completed", "output": {"json": 7}}]);
+    assert_eq!(say(&site, worker, commit(&run, end, false)).await["committed"]["status"], "completed");
+    say(&site, worker, leave()).await;
+
+    let driven = drive(&site, "r", decide).await;
+    assert_eq!((&driven["status"], &driven["outcome"]["output"]["json"]), (&json!("completed"), &json!(7)));
+    assert_eq!(driven["delivered"]["repeated"], true, "the same decision again is the same");
+}
+
+/// Of two hosts one wins; the other is told, and what it brought is not recorded.
+#[tokio::test]
+async fn a_run_that_a_host_drives_is_busy_until_the_host_lets_go_or_dies() {
+    let site = Site::new().await;
+    site.start("r", "pay").await;
+    let signal = |id: &str| json!({"signal": {"name": "s", "payload": 1, "signal_id": id}});
+    let ((first, one), (second, two)) =
+        tokio::join!(post(&site, "/v1/drive/r", signal("a")), post(&site, "/v1/drive/r", signal("b")));
+    let ((winner, loser), mut statuses) = (if first == 200 { (one, two) } else { (two, one) }, [first, second]);
+    statuses.sort_unstable();
+    assert_eq!((statuses, &loser["code"]), ([200, 409], &json!("run_busy")));
+    let log = site.runtime.read_log(&key("r"), None, onward_core::Index(0), 10).await.unwrap();
+    assert_eq!(log.len(), 2, "the loser's signal is not there: {log:?}");
+
+    // The host dies: its lease ends by itself, and nothing that it says later is taken.
+    site.pass(LEASE * 2).await;
+    let path = format!("/v1/workers/{}/frames", winner["worker"].as_str().unwrap());
+    let (status, said) = post(&site, &path, json!({"frames": []})).await;
+    assert_eq!((status, said["frames"][0]["run_lost"]["run"]["id"].as_str()), (200, Some("r")), "{said}");
+    let (status, problem) = post(&site, &path, json!({"frames": [commit(&run_of(&winner), json!([]), true)]})).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("hello_missing")));
+    let again = drive(&site, "r", signal("a")).await;
+    assert!(run_of(&again)["head"]["epoch"].as_u64() > run_of(&winner)["head"]["epoch"].as_u64());
+    assert_eq!(again["delivered"]["repeated"], true);
+}
+
+#[tokio::test]
+async fn what_cannot_be_driven_is_told_and_nothing_is_written() {
+    let site = Site::new().await;
+    site.start("r", "pay").await;
+    let code = async |run: &str, body: Value| post(&site, &format!("/v1/drive/{run}"), body).await.1["code"].clone();
+    assert_eq!(code("nobody", json!({})).await, "run_not_found");
+    assert_eq!(code("r", json!({"signal": {"name": ""}})).await, "name_invalid");
+    assert_eq!(code("r", json!({"approval": {"id": "r~0~9", "approved": true, "decision_id": "d"}})).await, "wait_not_found");
+    assert_eq!(
+        code("r", json!({"approval": {"id": "other~0~9", "approved": true, "decision_id": "d"}})).await,
+        "call_id_invalid"
+    );
+    assert_eq!(
+        code("r", json!({"signal": {"name": "s"}, "approval": {"id": "r~0~9", "approved": true, "decision_id": "d"}})).await,
+        "json_invalid"
+    );
+    assert_eq!(code("r", json!({"lease": 1})).await, "json_invalid");
+    site.terminate("r").await;
+    assert_eq!(code("r", json!({"signal": {"name": "s"}})).await, "run_closed");
+    let log = site.runtime.read_log(&key("r"), None, onward_core::Index(0), 10).await.unwrap();
+    assert_eq!(log.len(), 2);
+}

@@ -1,0 +1,61 @@
+//! One very run is taken, with what is brought to it, by one at a time.
+
+use onward_core::Status;
+
+use super::kit::{Kit, key, pause, refused, signal, terminate, worker};
+use super::block_on;
+
+pub async fn a_run_is_taken_by_its_name_with_what_is_brought(mut kit: Kit) {
+    kit.start("a").await;
+    kit.start("b").await;
+    kit.reopen();
+    let taken = kit.store().claim_run(key("b"), worker("w"), Some(signal(Some("s")))).await.unwrap();
+    let claimed = taken.claimed.unwrap();
+    assert_eq!((claimed.head.key.clone(), claimed.head.status, taken.head.status), (key("b"), Status::Running, Status::Running));
+    assert_eq!(taken.appended.unwrap().index.0, 1);
+    assert_eq!(kit.log("b").await, ["run_started", "signal_received"]);
+    // The other is still for everybody, and the one that was taken is not.
+    let rest: Vec<String> = kit.claim("v").await.iter().map(|run| run.head.key.id.to_string()).collect();
+    assert_eq!(rest, ["a"]);
+    kit.store().release_run(key("b"), claimed.head.epoch).await.unwrap();
+    // What was brought before is not brought twice.
+    let again = kit.store().claim_run(key("b"), worker("w"), Some(signal(Some("s")))).await.unwrap();
+    assert!(again.appended.unwrap().repeated && again.claimed.unwrap().head.epoch > claimed.head.epoch);
+    assert_eq!(kit.log("b").await, ["run_started", "signal_received"]);
+}
+
+pub async fn a_run_that_somebody_holds_is_busy_and_takes_nothing(kit: Kit) {
+    let held = kit.start_held("r").await;
+    for by in ["w", "v"] {
+        refused(kit.store().claim_run(key("r"), worker(by), Some(signal(None))).await, "run_busy");
+    }
+    assert_eq!(kit.log("r").await, ["run_started"]);
+    kit.store().release_run(key("r"), held.head.epoch).await.unwrap();
+    assert!(kit.store().claim_run(key("r"), worker("v"), None).await.unwrap().claimed.is_some());
+    refused(kit.store().claim_run(key("nobody"), worker("w"), None).await, "run_not_found");
+}
+
+pub async fn a_run_with_nothing_to_do_is_not_leased(kit: Kit) {
+    kit.start("paused").await;
+    kit.store().append_input(key("paused"), pause()).await.unwrap();
+    kit.start("closed").await;
+    kit.store().append_input(key("closed"), terminate()).await.unwrap();
+    for (id, status) in [("paused", Status::Paused), ("closed", Status::Terminated)] {
+        let taken = kit.store().claim_run(key(id), worker("w"), None).await.unwrap();
+        assert_eq!((taken.head.status, taken.claimed), (status, None));
+    }
+    refused(kit.store().claim_run(key("closed"), worker("w"), Some(signal(None))).await, "run_closed");
+}
+
+pub async fn of_many_who_want_a_run_one_gets_it(kit: Kit) {
+    kit.start("r").await;
+    let store = kit.store();
+    let wants = |number: u32| {
+        let store = store.clone();
+        std::thread::spawn(move || block_on(store.claim_run(key("r"), worker(&format!("w{number}")), None)))
+    };
+    let threads: Vec<_> = (0..8).map(wants).collect();
+    let answers: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert_eq!(answers.iter().filter(|answer| answer.as_ref().is_ok_and(|taken| taken.claimed.is_some())).count(), 1);
+    assert_eq!(answers.into_iter().filter_map(Result::err).map(|error| error.code()).collect::<Vec<_>>(), ["run_busy"; 7]);
+}

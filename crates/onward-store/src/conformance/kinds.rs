@@ -1,0 +1,58 @@
+//! What kinds take and give is kept where everybody who starts runs can read it.
+
+use std::time::Duration;
+
+use onward_core::{KindSchemas, Namespace, Payload, Timestamp};
+
+use super::kit::{Kit, name, namespaces};
+use crate::PAYLOAD_BYTES_MAX;
+
+fn schema(kind: &str, version: Option<&str>, input: &str) -> KindSchemas {
+    KindSchemas {
+        namespace: Namespace::default(),
+        is_task: false,
+        kind: name(kind),
+        version: version.map(name),
+        input: Some(Payload::from_json_text(input.to_owned())),
+        output: None,
+        registered_at: Timestamp(0),
+    }
+}
+
+pub async fn what_a_kind_takes_is_kept_for_its_namespace_kind_and_version(mut kit: Kit) {
+    let [namespace, other] = namespaces();
+    let own = |kind, version, input| KindSchemas { namespace: namespace.clone(), ..schema(kind, version, input) };
+    let said = [
+        own("b", None, "1"),
+        own("a", Some("v1"), "2"),
+        own("a", None, "3"),
+        KindSchemas { is_task: true, ..own("a", None, "4") },
+        KindSchemas { namespace: other.clone(), ..schema("a", None, "5") },
+    ];
+    kit.store().register_kinds(said.to_vec()).await.unwrap();
+    let now = kit.now();
+    kit.reopen();
+    let [b, a_v1, a, task, foreign] = said.map(|kind| KindSchemas { registered_at: now, ..kind });
+    assert_eq!(kit.store().list_kinds(namespace).await.unwrap(), [a, a_v1, b, task]);
+    assert_eq!(kit.store().list_kinds(other).await.unwrap(), [foreign]);
+}
+
+pub async fn the_newest_word_about_a_kind_counts(kit: Kit) {
+    let store = kit.store();
+    store.register_kinds(vec![schema("a", None, "1"), schema("b", None, "1")]).await.unwrap();
+    kit.pass(Duration::from_secs(1));
+    let output = Some(Payload::from_json_text("3"));
+    let newer = KindSchemas { output: output.clone(), ..schema("a", None, "2") };
+    // One without schemas takes the word back; what never was cannot be taken back, and nobody minds.
+    let silent = |kind| KindSchemas { input: None, ..schema(kind, None, "") };
+    store.register_kinds(vec![newer.clone(), silent("b"), silent("c")]).await.unwrap();
+    let kept = store.list_kinds(Namespace::default()).await.unwrap();
+    assert_eq!(kept, [KindSchemas { registered_at: kit.now(), ..newer }]);
+}
+
+pub async fn a_schema_over_the_limit_writes_nothing(kit: Kit) {
+    let large = schema("a", None, &"1".repeat(PAYLOAD_BYTES_MAX + 1));
+    let error = kit.store().register_kinds(vec![schema("b", None, "1"), large]).await.unwrap_err();
+    assert_eq!(error.code(), "payload_too_large");
+    assert_eq!(kit.store().list_kinds(Namespace::default()).await.unwrap(), []);
+}

@@ -1,0 +1,92 @@
+//! What kinds take and give, as it was registered.
+
+use onward_core::{KindSchemas, Name, Namespace, Payload, Timestamp};
+
+use super::{RegisterError, Registry};
+
+/// What a call of the builder is about that follows a registration.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Latest {
+    /// With the version of an earlier code; the current one otherwise.
+    Workflow(Name, Option<Name>),
+    Task(Name),
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Schemas {
+    pub input: Option<Payload>,
+    pub output: Option<Payload>,
+}
+
+impl Registry {
+    pub fn describe(&mut self, latest: Option<&Latest>, call: &'static str, input: Option<Payload>, output: Option<Payload>) {
+        let Some(latest) = latest else { return self.wrong(RegisterError::NothingBefore { call }) };
+        let schemas = self.schemas.entry(latest.clone()).or_default();
+        schemas.input = input.or(schemas.input.take());
+        schemas.output = output.or(schemas.output.take());
+    }
+
+    fn schemas_of(&self, latest: &Latest) -> Schemas {
+        self.schemas.get(latest).cloned().unwrap_or_default()
+    }
+
+    /// The word about every kind and version there is code for, also where there is nothing to say.
+    pub fn kind_schemas(&self) -> Vec<KindSchemas> {
+        let entry = |is_task: bool, kind: &Name, version: Option<&Name>, schemas: Schemas| KindSchemas {
+            namespace: Namespace::default(), // whoever registers them knows
+            is_task,
+            kind: kind.clone(),
+            version: version.cloned(),
+            input: schemas.input,
+            output: schemas.output,
+            registered_at: Timestamp(0), // the store knows
+        };
+        let mut all = Vec::new();
+        for (name, kind) in &self.workflows {
+            for version in kind.versions.keys() {
+                // The current code is also that of runs without a version.
+                let own = version.clone().filter(|version| Some(version) != kind.current.as_ref());
+                let schemas = self.schemas_of(&Latest::Workflow(name.clone(), own));
+                all.push(entry(false, name, version.as_ref(), schemas));
+            }
+        }
+        all.extend(self.tasks.keys().map(|name| entry(true, name, None, self.schemas_of(&Latest::Task(name.clone())))));
+        all
+    }
+
+    /// The kinds and versions, as a worker offers them to a server.
+    #[cfg(feature = "remote")]
+    pub fn offers(&self) -> (Vec<onward_wire::worker::KindOffer>, Vec<onward_wire::worker::TaskSchemas>) {
+        use onward_wire::worker::{KindOffer, TaskSchemas, VersionSchemas};
+        let said = self.kind_schemas();
+        let of = |is_task: bool, name: &Name| {
+            let said = said.iter().filter(move |said| said.is_task == is_task);
+            let name = name.clone();
+            said.filter(move |said| said.kind == name)
+        };
+        let word = |version: &Option<Name>| version.as_ref().map(Name::to_string).unwrap_or_default();
+        let kinds = self.workflows.iter().map(|(name, kind)| {
+            let current = of(false, name).find(|said| said.version.is_none());
+            let others = of(false, name).filter(|said| said.version != kind.current && said.says_something());
+            KindOffer {
+                kind: name.clone(),
+                versions: kind.versions.keys().map(word).collect(),
+                current: kind.current.clone(),
+                input_schema: current.and_then(|said| said.input.clone()),
+                output_schema: current.and_then(|said| said.output.clone()),
+                version_schemas: others
+                    .filter_map(|said| {
+                        let (input_schema, output_schema) = (said.input.clone(), said.output.clone());
+                        Some(VersionSchemas { version: said.version.clone()?, input_schema, output_schema })
+                    })
+                    .collect(),
+            }
+        });
+        let tasks = said.iter().filter(|said| said.is_task && said.says_something()).map(|said| TaskSchemas {
+            kind: said.kind.clone(),
+            input_schema: said.input.clone(),
+            output_schema: said.output.clone(),
+        });
+        (kinds.collect(), tasks.collect())
+    }
+}

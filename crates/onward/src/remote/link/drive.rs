@@ -1,0 +1,62 @@
+//! Asking for one very run: the question goes beside the stream, the run comes over it.
+
+use std::time::Duration;
+
+use onward_core::RunKey;
+use onward_runtime::{Delivery, RuntimeError, SendSignal};
+use onward_store::{Appended, ClaimedOne, ClaimedRun, StoreError};
+use onward_wire::api;
+use tokio::sync::oneshot;
+
+use super::super::Channel;
+use super::shared::Shared;
+
+/// How long a run that was given may take to arrive. One that does not was lost with the connection; the server takes it back.
+const ARRIVE_MAX: Duration = Duration::from_secs(10);
+
+pub(super) async fn claim_run(
+    shared: &Shared,
+    channel: &Channel,
+    key: RunKey,
+    delivery: Delivery,
+) -> Result<ClaimedOne, RuntimeError> {
+    let (sender, arrives) = oneshot::channel();
+    {
+        let mut state = shared.lock();
+        // One that nobody waits for any more is left from a question that was given up.
+        if state.driving.get(&key).is_some_and(|other| !other.is_closed()) {
+            return Err(StoreError::RunHeld { key }.into());
+        }
+        state.driving.insert(key.clone(), sender);
+    }
+    let reply = channel.call::<api::DriveRun>(request(shared, &key, delivery)).await;
+    if !reply.as_ref().is_ok_and(|reply| reply.is_given) {
+        shared.lock().driving.remove(&key);
+    }
+    let reply = reply?;
+    let claimed = if reply.is_given { Some(arrived(arrives).await?) } else { None };
+    let appended = reply.appended.map(|reply| {
+        let api::AppendReply { index, at, repeated, woke } = reply;
+        Appended { index, at, repeated, woke }
+    });
+    Ok(ClaimedOne { appended, head: reply.head, claimed })
+}
+
+async fn arrived(arrives: oneshot::Receiver<ClaimedRun>) -> Result<ClaimedRun, StoreError> {
+    let lost = || StoreError::Unavailable { why: "the run was lost on its way from the server".to_owned() };
+    tokio::time::timeout(ARRIVE_MAX, arrives).await.ok().and_then(Result::ok).ok_or_else(lost)
+}
+
+fn request(shared: &Shared, key: &RunKey, delivery: Delivery) -> api::DriveRequest {
+    let (run, worker) = (key.clone(), shared.worker().clone());
+    let (signal, decision) = match delivery {
+        Delivery::Nothing => (None, None),
+        Delivery::Signal(SendSignal { name, payload, signal_id, .. }) => (Some(api::Signal { name, payload, signal_id }), None),
+        Delivery::Decision(call, decide) => {
+            let onward_runtime::Decide { approved, feedback, decided_by, decision_id } = decide;
+            let (namespace, approval) = (key.namespace.clone(), call.to_string());
+            (None, Some(api::DecideRequest { namespace, approval, approved, feedback, decided_by, decision_id }))
+        }
+    };
+    api::DriveRequest { run, worker, signal, decision }
+}

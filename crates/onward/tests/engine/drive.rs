@@ -1,0 +1,107 @@
+//! Runs that are worked on only while somebody asks for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use onward::prelude::*;
+use onward::{Bring, Builder, Driven, Onward, Status};
+use tokio::sync::Notify;
+
+#[derive(Default)]
+struct World {
+    charged: AtomicU32,
+    /// A step waits for it, when it is to.
+    gate: Notify,
+    begun: Notify,
+}
+
+async fn order(ctx: Ctx, (): ()) -> Result<u64> {
+    let world = ctx.dep::<Arc<World>>();
+    ctx.step("charge", async || Ok::<_, Failure>(world.charged.fetch_add(1, Ordering::SeqCst))).await?;
+    let paid: u64 = ctx.signal("payment").recv().await?;
+    let ship = ctx.approval("ship", "Ship?").await?;
+    if ship.approved { Ok(paid) } else { Err(Failure::fatal("rejected")) }
+}
+
+async fn slow(ctx: Ctx, (): ()) -> Result<u32> {
+    let world = ctx.dep::<Arc<World>>();
+    ctx.step("wait", async || {
+        world.begun.notify_one();
+        world.gate.notified().await;
+        Ok::<_, Failure>(())
+    })
+    .await?;
+    Ok(7)
+}
+
+fn host(builder: Builder, world: &Arc<World>) -> Builder {
+    builder.workflow("order", order).workflow("slow", slow).dep(world.clone()).on_demand()
+}
+
+fn waiting(driven: Driven) -> onward::RunView {
+    match driven {
+        Driven::Waiting(view) => *view,
+        other => panic!("it does not wait: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_run_goes_on_only_while_it_is_driven() {
+    let (directory, world) = (tempfile::tempdir().unwrap(), Arc::new(World::default()));
+    let onward = host(Onward::embedded(directory.path()), &world).start().await.unwrap();
+    let run = onward.start::<u64, _>("order", &()).id("o").await.unwrap();
+    // Nobody works on it.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!((run.view().await.unwrap().head.status, world.charged.load(Ordering::SeqCst)), (Status::Pending, 0));
+    let view = waiting(onward.drive("o", Bring::nothing()).await.unwrap());
+    assert_eq!((view.awaiting[0].name.as_ref().unwrap().as_str(), onward.hot_runs()), ("payment", 0));
+    drop(run);
+    onward.shutdown().await;
+
+    // Another life of the host: what is recorded is not done again.
+    let onward = host(Onward::embedded(directory.path()), &world).start().await.unwrap();
+    let view = waiting(onward.drive("o", Bring::signal_once("payment", &42, "p")).await.unwrap());
+    let approval = view.awaiting[0].id.clone();
+    let again = waiting(onward.drive("o", Bring::signal_once("payment", &42, "p")).await.unwrap());
+    assert_eq!(again.counts.signals_received, 1);
+    let decide = Decide { approved: true, feedback: None, decided_by: None, decision_id: "d".to_owned() };
+    let Driven::Ended(Ok(output)) = onward.drive("o", Bring::decision(&approval, decide)).await.unwrap() else { panic!() };
+    assert_eq!((output.read::<u64>().unwrap(), world.charged.load(Ordering::SeqCst)), (42, 1));
+    let Driven::Ended(Ok(_)) = onward.drive("o", Bring::nothing()).await.unwrap() else { panic!() };
+    assert_eq!(onward.drive("o", Bring::signal("payment", &1)).await.unwrap_err().code(), "run_closed");
+    assert_eq!(onward.drive("nobody", Bring::nothing()).await.unwrap_err().code(), "run_not_found");
+    onward.shutdown().await;
+}
+
+/// Exactly one wins; the other is told, and what it brought is not recorded.
+#[tokio::test]
+async fn of_two_who_drive_a_run_at_once_one_is_told_that_it_is_busy() {
+    let world = Arc::new(World::default());
+    let onward = host(Onward::in_memory(), &world).start().await.unwrap();
+    let run = onward.start::<u32, _>("slow", &()).id("s").await.unwrap();
+    let first = tokio::spawn({
+        let onward = onward.clone();
+        async move { onward.drive("s", Bring::nothing()).await }
+    });
+    world.begun.notified().await;
+    let refused = onward.drive("s", Bring::signal("late", &1)).await.unwrap_err();
+    assert_eq!(refused.code(), "run_busy");
+    assert_eq!(run.view().await.unwrap().counts.signals_received, 0);
+    world.gate.notify_one();
+    let Driven::Ended(Ok(output)) = first.await.unwrap().unwrap() else { panic!() };
+    assert_eq!(output.read::<u32>().unwrap(), 7);
+    onward.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_host_without_the_code_is_told_before_anything_is_brought() {
+    let (directory, world) = (tempfile::tempdir().unwrap(), Arc::new(World::default()));
+    let onward = host(Onward::embedded(directory.path()), &world).start().await.unwrap();
+    onward.start::<u64, _>("order", &()).id("o").await.unwrap();
+    onward.shutdown().await;
+    let other = Onward::embedded(directory.path()).on_demand().start().await.unwrap();
+    assert_eq!(other.drive("o", Bring::signal("payment", &1)).await.unwrap_err().code(), "unknown_kind");
+    assert_eq!(other.run::<u64>("o").unwrap().view().await.unwrap().counts.signals_received, 0);
+    other.shutdown().await;
+}
