@@ -76,6 +76,8 @@ async fn commits(store: Arc<dyn Store>, number: u32, stop: Arc<AtomicBool>, coun
             generation: 0,
             mailbox: Vec::new(),
             cancel_reason: None,
+            origins: Vec::new(),
+            attributes: Vec::new(),
         };
         let run = NewRun { key: key.clone(), started, signal: None };
         let claimed = store.start_run(run, Some(WorkerId::new("bench")?)).await?.claimed;

@@ -18,9 +18,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::attribute;
 use crate::codec::{DecodeError, Field, Reader};
 use crate::event::{
-    CarriedSignal, ChildCompleted, ChildFailed, OnParentClose, ParentLink, RunStarted, SignalReceived, TerminateRequested,
+    Attribute, CarriedSignal, ChildCompleted, ChildFailed, ChildStarted, OnParentClose, ParentLink, RunStarted, SignalReceived,
+    TerminateRequested,
 };
 use crate::log::{CommitHeader, CommitId};
 use crate::task::{Task, TaskId};
@@ -103,6 +105,15 @@ message! {
         12 => updated_at: Timestamp,
         13 => ended_at: Option<Timestamp>,
         14 => paused_at: Option<Timestamp>,
+        /// Its log goes on from a generation that failed: open questions are still known by the ids they had there.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        15 => is_retried: bool,
+        /// What the run is found by, in the order of names.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        16 => attributes: Vec<Attribute>,
+        /// Who wants to hear how the run ends, beside its parent.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        17 => listeners: Vec<ParentLink>,
     }
 }
 
@@ -251,6 +262,12 @@ pub enum Refusal {
     OtherGeneration { key: RunKey },
     #[error("run {key} is not paused")]
     NotPaused { key: RunKey },
+    #[error("run {key} is {status}: only a failed run can be retried")]
+    NotFailed { key: RunKey, status: Status },
+    #[error("run {key} cannot be retried: after its failure at event {failed} the code went on with event {next}")]
+    FailureHandled { key: RunKey, failed: Index, next: Index },
+    #[error("run {key} cannot be copied up to event {index}: {why}")]
+    NoForkPoint { key: RunKey, index: Index, why: String },
     #[error("the commit to run {key} is malformed: {why}")]
     Malformed { key: RunKey, why: &'static str },
 }
@@ -360,6 +377,9 @@ pub struct Admitted {
 impl RunHead {
     /// A new run and the first record of its log.
     pub fn start(key: RunKey, started: RunStarted, at: Timestamp) -> (RunHead, Record) {
+        let is_retried = started.origins.last().is_some_and(|origin| origin.run == key);
+        let mut attributes = started.attributes.clone();
+        attributes.sort_by(|a, b| a.name.cmp(&b.name));
         let head = RunHead {
             key,
             generation: started.generation,
@@ -375,6 +395,9 @@ impl RunHead {
             updated_at: at,
             ended_at: None,
             paused_at: None,
+            is_retried,
+            attributes,
+            listeners: Vec::new(),
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -384,31 +407,32 @@ impl RunHead {
         let (first, rest) = records.split_first()?;
         let Some(Event::RunStarted(started)) = first.events.first() else { return None };
         let (mut head, _) = RunHead::start(key, started.clone(), first.at);
-        for record in rest {
-            match record.commit {
-                Some(commit) => {
-                    head.status = head.status_after(commit.horizon, &record.events, commit.waits);
-                    head.next_commit = commit.n + 1;
-                    head.last_commit = Some(LastCommit::new(&commit, record.index, record.at));
-                }
-                None => head.take_input_status(&record.events[0], record.at),
-            }
-            head.next_index = record.next_index();
-            head.updated_at = record.at;
-            if head.status.is_closed() {
-                head.ended_at = Some(record.at);
-            }
-        }
+        rest.iter().for_each(|record| head.apply(record));
         Some(head)
+    }
+
+    /// Takes note of a record that was admitted before.
+    pub(crate) fn apply(&mut self, record: &Record) {
+        match record.commit {
+            Some(commit) => {
+                self.status = self.status_after(commit.horizon, &record.events, commit.waits);
+                self.next_commit = commit.n + 1;
+                self.last_commit = Some(LastCommit::new(&commit, record.index, record.at));
+            }
+            None => self.take_input_status(&record.events[0], record.at),
+        }
+        self.advance(record);
     }
 
     /// Decides about an input. On success the head has moved on.
     pub fn admit_input(&mut self, input: Input, at: Timestamp) -> Result<Admitted, Refusal> {
+        let needs_wait = input.needs_wait().is_some();
         let Input { event, generation, epoch, .. } = input;
         if self.status.is_closed() {
             return Err(Refusal::Closed { key: self.key.clone(), status: self.status }); // R4
         }
-        if generation.is_some_and(|generation| generation != self.generation) {
+        let keeps_questions = self.is_retried && needs_wait;
+        if generation.is_some_and(|generation| generation != self.generation) && !keeps_questions {
             return Err(Refusal::OtherGeneration { key: self.key.clone() });
         }
         if let Some(epoch) = epoch.filter(|epoch| *epoch != self.epoch) {
@@ -425,7 +449,24 @@ impl RunHead {
         Ok(Admitted { record, effects, successor: None })
     }
 
+    /// Decides whether the run may go on as its next generation, from a copy of the log of generation `after`.
+    pub fn admit_retry(&self, after: u32) -> Result<(), Refusal> {
+        if self.generation != after {
+            return Err(Refusal::OtherGeneration { key: self.key.clone() });
+        }
+        if self.status != Status::Failed {
+            return Err(Refusal::NotFailed { key: self.key.clone(), status: self.status });
+        }
+        Ok(())
+    }
+
     fn take_input_status(&mut self, event: &Event, at: Timestamp) {
+        match event {
+            Event::ResultRequested(event) => self.listeners.push(event.by.clone()),
+            // A copy is a run of its own from here on.
+            Event::RunForked(_) => self.created_at = at,
+            _ => {}
+        }
         match event {
             Event::RunPaused(_) => {
                 self.status = Status::Paused;
@@ -441,7 +482,7 @@ impl RunHead {
         }
     }
 
-    fn input_effects(&self, event: &Event, at: Timestamp) -> Vec<Effect> {
+    pub(crate) fn input_effects(&self, event: &Event, at: Timestamp) -> Vec<Effect> {
         match event {
             Event::ApprovalDecided(event) => close_wait(&event.place, &event.decision_id),
             Event::PromiseResolved(event) => close_wait(&event.place, &event.resolution_id),
@@ -469,7 +510,8 @@ impl RunHead {
             return Err(CommitRefusal::Repeated(Committed { index: last.index, at: last.at, status: self.status })); // R2
         }
         self.check_commit(&commit)?;
-        let effects = self.commit_effects(&commit, at);
+        let mut effects = Vec::new();
+        self.commit_effects(&commit.events, at, &mut effects);
         let successor = self.successor(&commit);
         self.status = self.status_after(commit.horizon, &commit.events, commit.waits);
         let index = self.next_index;
@@ -522,7 +564,19 @@ impl RunHead {
         if commit.events.iter().any(Event::is_input) {
             return Some("it contains an input");
         }
+        if !self.has_room_for_attributes(&commit.events) {
+            return Some("it sets an attribute that is too long, or one too many"); // T1
+        }
         before_last.iter().any(Event::ends_log).then_some("something follows the end of the log") // H2
+    }
+
+    fn has_room_for_attributes(&self, events: &[Event]) -> bool {
+        if !events.iter().any(|event| matches!(event, Event::AttributeSet(_))) {
+            return true;
+        }
+        let mut attributes = self.attributes.clone();
+        set_attributes(&mut attributes, events);
+        attribute::check(&attributes).is_ok()
     }
 
     fn has_unread(&self, horizon: Index) -> bool {
@@ -542,6 +596,7 @@ impl RunHead {
     }
 
     fn advance(&mut self, record: &Record) {
+        set_attributes(&mut self.attributes, &record.events);
         self.next_index = record.next_index();
         self.updated_at = record.at;
         if self.status.is_closed() {
@@ -552,6 +607,8 @@ impl RunHead {
     fn successor(&self, commit: &Commit) -> Option<Box<NewRun>> {
         let Some(Event::RunContinued(continued)) = commit.events.last() else { return None };
         let generation = self.generation + 1;
+        let mut attributes = self.attributes.clone();
+        set_attributes(&mut attributes, &commit.events);
         let started = RunStarted {
             kind: self.kind.clone(),
             version: self.version.clone(),
@@ -562,17 +619,17 @@ impl RunHead {
             generation,
             mailbox: commit.carries.signals.clone(),
             cancel_reason: commit.carries.cancel_reason.clone(),
+            origins: Vec::new(),
+            attributes,
         };
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }
 
-    fn commit_effects(&self, commit: &Commit, at: Timestamp) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        commit.events.iter().for_each(|event| self.event_effects(event, at, &mut effects));
+    pub(crate) fn commit_effects(&self, events: &[Event], at: Timestamp, effects: &mut Vec<Effect>) {
+        events.iter().for_each(|event| self.event_effects(event, at, effects));
         if let Some(paused_at) = self.paused_at {
-            freeze_new_timers(&mut effects, at.since(paused_at));
+            freeze_new_timers(effects, at.since(paused_at));
         }
-        effects
     }
 
     fn event_effects(&self, event: &Event, at: Timestamp, effects: &mut Vec<Effect>) {
@@ -622,26 +679,7 @@ impl RunHead {
                 })));
                 effects.extend(event.deadline.map(|due_at| timer(&event.place, due_at)));
             }
-            Event::ChildStarted(event) => {
-                let parent = ParentLink {
-                    run: self.key.clone(),
-                    generation: self.generation,
-                    place: event.place.clone(),
-                    on_parent_close: event.on_parent_close,
-                };
-                let started = RunStarted {
-                    kind: event.kind.clone(),
-                    version: event.version.clone(),
-                    input: event.input.clone(),
-                    seed: crate::random::derive(self.created_at.0, &event.place, 0),
-                    parent: Some(parent),
-                    generation: 0,
-                    mailbox: Vec::new(),
-                    cancel_reason: None,
-                };
-                let key = RunKey::new(self.key.namespace.clone(), event.child.clone());
-                effects.push(Effect::Send(Box::new(Delivery::Start(NewRun { key, started, signal: None }))));
-            }
+            Event::ChildStarted(event) => effects.push(Effect::Send(Box::new(self.start_child(event)))),
             Event::ChildCanceled(event) => {
                 let to = RunKey::new(self.key.namespace.clone(), event.child.clone());
                 effects.push(Effect::Send(Box::new(Delivery::Input { to, input: cancel_by_parent(&self.key) })));
@@ -666,19 +704,41 @@ impl RunHead {
         }
     }
 
-    /// The run is over: it cleans up and tells its parent.
+    /// The start of a child that the code asked for.
+    pub fn start_child(&self, event: &ChildStarted) -> Delivery {
+        let parent = ParentLink {
+            run: self.key.clone(),
+            generation: self.generation,
+            place: event.place.clone(),
+            on_parent_close: event.on_parent_close,
+        };
+        let started = RunStarted {
+            version: event.version.clone(),
+            parent: Some(parent),
+            ..RunStarted::new(event.kind.clone(), event.input.clone(), self.child_seed(&event.place))
+        };
+        let key = RunKey::new(self.key.namespace.clone(), event.child.clone());
+        Delivery::Start(NewRun { key, started, signal: None })
+    }
+
+    /// Two runs that were started in one millisecond have children with different chance.
+    fn child_seed(&self, place: &Place) -> u64 {
+        let (key, at) = (self.key.to_string(), self.created_at.0.to_le_bytes());
+        let own = crate::Hash::of_parts(&[key.as_bytes(), &self.generation.to_le_bytes(), &at]);
+        let (low, _) = own.0.split_at(8);
+        crate::random::derive(u64::from_le_bytes(low.try_into().expect("8 of 16 bytes")), place, 0)
+    }
+
+    /// The run is over: it cleans up and tells whoever waits for it.
     fn end_effects(&self, result: Result<Payload, Failure>) -> Vec<Effect> {
         let mut effects = vec![Effect::EndRun];
-        if let Some(parent) = &self.parent {
-            let place = parent.place.clone();
-            let event = match result {
-                Ok(output) => ChildCompleted { place, output }.into(),
-                Err(failure) => ChildFailed { place, failure }.into(),
-            };
-            let input = Input::result(event, parent.generation, "child", &parent.place);
-            effects.push(Effect::Send(Box::new(Delivery::Input { to: parent.run.clone(), input })));
-        }
+        effects.extend(self.answers(&result).into_iter().map(|delivery| Effect::Send(Box::new(delivery))));
         effects
+    }
+
+    /// What the run's end has to say to its parent and to the copies of it.
+    pub fn answers(&self, result: &Result<Payload, Failure>) -> Vec<Delivery> {
+        self.parent.iter().chain(&self.listeners).map(|parent| answer_to(parent, result.clone())).collect()
     }
 
     /// What this open child gets when its parent has ended; `None` lets it go on.
@@ -689,11 +749,30 @@ impl RunHead {
             OnParentClose::Cancel => cancel_by_parent(&parent.run),
             OnParentClose::Terminate => {
                 let reason = format!("its parent {} ended", parent.run.id);
-                Input { child_of: Some(parent.run.clone()), ..Input::new(TerminateRequested { reason }) }
+                Input { child_of: Some(parent.run.clone()), ..Input::new(TerminateRequested { reason, reset_to: None }) }
             }
         };
         Some(Delivery::Input { to: self.key.clone(), input })
     }
+}
+
+fn set_attributes(attributes: &mut Vec<Attribute>, events: &[Event]) {
+    for event in events {
+        if let Event::AttributeSet(event) = event {
+            attribute::set(attributes, &event.name, event.value.as_ref());
+        }
+    }
+}
+
+/// How a child's end is told to who waits for it.
+pub fn answer_to(parent: &ParentLink, result: Result<Payload, Failure>) -> Delivery {
+    let place = parent.place.clone();
+    let event = match result {
+        Ok(output) => ChildCompleted { place, output }.into(),
+        Err(failure) => ChildFailed { place, failure }.into(),
+    };
+    let input = Input::result(event, parent.generation, "child", &parent.place);
+    Delivery::Input { to: parent.run.clone(), input }
 }
 
 /// A timer that begins while the run is paused keeps its whole time: thawing adds the whole pause to it, also what was over by now.

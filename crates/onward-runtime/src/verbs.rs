@@ -64,8 +64,18 @@ impl Runtime {
     pub async fn start_run(&self, start: StartRun) -> Result<Started, RuntimeError> {
         let StartRun { key, kind, version, input, seed, signal } = start;
         let signal = signal.map(SendSignal::into_input).transpose()?.map(Box::new);
-        let started =
-            RunStarted { kind, version, input, seed, parent: None, generation: 0, mailbox: Vec::new(), cancel_reason: None };
+        let started = RunStarted {
+            kind,
+            version,
+            input,
+            seed,
+            parent: None,
+            generation: 0,
+            mailbox: Vec::new(),
+            cancel_reason: None,
+            origins: Vec::new(),
+            attributes: Vec::new(),
+        };
         Ok(self.begin_run(NewRun { key, started, signal }).await?)
     }
 
@@ -111,7 +121,7 @@ impl Runtime {
     /// Ends the run at once; its code is not asked.
     pub async fn terminate_run(&self, key: &RunKey, reason: &str) -> Result<Appended, RuntimeError> {
         check_text("reason", reason)?;
-        self.append(key, Input::new(TerminateRequested { reason: reason.to_owned() })).await
+        self.append(key, Input::new(TerminateRequested { reason: reason.to_owned(), reset_to: None })).await
     }
 
     /// Makes the run stand still, timers included, until it is resumed.

@@ -90,6 +90,8 @@ impl Load {
             generation: 0,
             mailbox: Vec::new(),
             cancel_reason: None,
+            origins: Vec::new(),
+            attributes: Vec::new(),
         };
         let run = NewRun { key: key.clone(), started, signal: None };
         let held = self.store.start_run(run, Some(WorkerId::new("bench").unwrap())).await.unwrap().claimed.unwrap().head;

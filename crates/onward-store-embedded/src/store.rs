@@ -11,13 +11,14 @@ use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Index, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
-    PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock, TaskQuery, WaitQuery, payloads,
+    PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock, TaskQuery,
+    WaitQuery, check_restore, payloads,
 };
 
 use crate::body::Body;
 use crate::directory::{self, Directory};
 use crate::error::read_error;
-use crate::op::{Op, StartRun};
+use crate::op::{Op, RestoreWork, StartRun};
 use crate::reader::{self, Readers};
 use crate::reply::{Slot, Waiting};
 use crate::schema::{self, Found};
@@ -165,6 +166,13 @@ impl Store for EmbeddedStore {
         let body = Body::of_start(&run.started);
         let signal_body = run.signal.as_deref().map(Body::of_input).unwrap_or_default();
         self.write(|to| Op::Start(Box::new(StartRun { run, claim, input_hash, body, signal_body }), to))
+    }
+
+    fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
+        match check_restore(&restore, self.payload_bytes_max) {
+            Ok(projections) => self.write(|to| Op::Restore(Box::new(RestoreWork { restore, projections }), to)),
+            Err(error) => refuse(error),
+        }
     }
 
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {

@@ -8,4 +8,5 @@ mod claim;
 mod delete;
 mod effects;
 mod expire;
+mod restore;
 pub(crate) mod tasks;

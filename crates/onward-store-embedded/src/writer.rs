@@ -269,6 +269,7 @@ impl<'c> Writer<'c> {
         let refused = match op {
             Op::Commit(work, to) => settle(&to, guard(|| self.commit(work.0, work.1))),
             Op::Input(work, to) => settle(&to, guard(|| self.append_input(&work.0, work.1, work.2))),
+            Op::Restore(work, to) => settle(&to, guard(|| self.restore_run(*work))),
             Op::Start(start, to) => settle(&to, guard(|| self.start_run(*start))),
             Op::ClaimRuns(request, to) => settle(&to, guard(|| self.claim_runs(&request))),
             Op::Release(key, epoch, to) => settle(&to, guard(|| self.release_run(&key, epoch))),

@@ -32,6 +32,8 @@ pub enum StoreError {
     /// Recorded bytes do not have the checksum they were written with (L2).
     #[error("the log of run {key} is damaged at event {index}: {why}")]
     LogCorrupt { key: RunKey, index: Index, why: String },
+    #[error("the log of run {key} cannot be taken: {why}")]
+    LogInvalid { key: RunKey, why: String },
     #[error("damaged data: {why}")]
     Corrupt { why: String },
     #[error("a payload of {bytes} bytes is over the limit of {max}")]
@@ -96,6 +98,9 @@ impl StoreError {
                 Refusal::NotPaused { .. } => "run_not_paused",
                 Refusal::OtherGeneration { .. } => "run_continued",
                 Refusal::Malformed { .. } => "commit_malformed",
+                Refusal::NotFailed { .. } => "run_not_failed",
+                Refusal::FailureHandled { .. } => "failure_handled",
+                Refusal::NoForkPoint { .. } => "fork_point_invalid",
             },
             StoreError::SignalLost { .. } => "signal_lost",
             StoreError::WaitNotFound { .. } => "wait_not_found",
@@ -103,6 +108,7 @@ impl StoreError {
             StoreError::TaskNotQuarantined { .. } => "task_not_quarantined",
             StoreError::RunBusy { .. } => "run_busy",
             StoreError::LogCorrupt { .. } => "log_corrupt",
+            StoreError::LogInvalid { .. } => "log_invalid",
             StoreError::Corrupt { .. } => "store_corrupt",
             StoreError::PayloadTooLarge { .. } => "payload_too_large",
             StoreError::DiskFull => "disk_full",
@@ -136,6 +142,12 @@ impl StoreError {
             StoreError::RunExists { .. } => "use another id, or start it with the same input to get the existing run",
             StoreError::Refused(Refusal::Closed { .. }) => "a closed run takes no more inputs; start a new one",
             StoreError::Refused(Refusal::Paused { .. }) => "`onward run show` says why it is paused",
+            StoreError::Refused(Refusal::NotFailed { .. }) => "`onward run fork` goes on from any point of any run",
+            StoreError::Refused(Refusal::FailureHandled { .. }) => {
+                "what was undone is not done again by itself; `onward run reset` goes on from a point that you choose"
+            }
+            StoreError::Refused(Refusal::NoForkPoint { .. }) => "`onward run events` shows where commits end",
+            StoreError::LogInvalid { .. } => "nothing was written",
             StoreError::SignalLost { .. } => "the first answer stands; the run was not harmed",
             StoreError::WaitNotFound { .. } => "`onward approval list` shows the open questions",
             StoreError::LogCorrupt { .. } => "the other runs are unharmed; restore this one from a backup or delete it",

@@ -13,6 +13,7 @@ pub mod conformance;
 mod error;
 mod memory;
 pub mod payloads;
+mod restore;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -27,6 +28,7 @@ use onward_core::{Epoch, Index, Name, Namespace, Record, RunHead, RunKey, Status
 pub use clock::{ManualClock, SystemClock};
 pub use error::{Consequence, Elsewhere, StoreError};
 pub use memory::MemoryStore;
+pub use restore::check_restore;
 
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
@@ -59,6 +61,13 @@ pub trait Store: Send + Sync {
     ///
     /// With `claim`, a run that was created is leased to that worker in the same write.
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started>;
+
+    /// Writes a log that exists already: a copy with which a run goes on, or a run that comes from elsewhere. Everything else that is
+    /// kept about the run follows from the log (L16); nobody holds it.
+    ///
+    /// The same run again, record for record, is no-op; another one of that key is `RunExists`. A retry that was taken before gets its
+    /// first answer; otherwise the run must have failed, in the generation that is named.
+    fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored>;
 
     /// Appends an event from outside at the run's next index, whatever its worker is doing.
     ///
@@ -141,6 +150,30 @@ pub struct Started {
     pub signal: Option<Appended>,
     /// The lease, when one was asked for and the run was created.
     pub claimed: Option<ClaimedRun>,
+}
+
+/// A run as its logs tell it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RestoreRun {
+    pub key: RunKey,
+    pub what: Restore,
+    /// Sent in the same write.
+    pub news: Vec<Delivery>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Restore {
+    /// A run that is not there yet, with the logs of all its generations.
+    Run { logs: Vec<Vec<Record>> },
+    /// The next generation of a run that failed in generation `after`.
+    Retry { after: u32, log: Vec<Record>, request_id: String },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Restored {
+    /// False when it was there already.
+    pub created: bool,
+    pub head: RunHead,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 mod due;
 mod lease;
 mod query;
+mod restore;
 mod state;
 mod task;
 
@@ -19,7 +20,8 @@ use onward_core::{Epoch, Index, Record, RunHead, RunKey, Timestamp, WorkerId};
 
 use crate::{
     Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
-    PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery, payloads,
+    PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery,
+    check_restore, payloads,
 };
 use state::State;
 
@@ -74,6 +76,13 @@ impl Store for MemoryStore {
         Box::pin(async move {
             payloads::check_new_run(&run, self.payload_bytes_max)?;
             self.write(|state, now| state.start_run(run, claim, now))
+        })
+    }
+
+    fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
+        Box::pin(async move {
+            let projections = check_restore(&restore, self.payload_bytes_max)?;
+            self.write(|state, now| state.restore_run(restore, projections, now))
         })
     }
 

@@ -35,6 +35,8 @@ impl Bench {
             generation: 0,
             mailbox: Vec::new(),
             cancel_reason: None,
+            origins: Vec::new(),
+            attributes: Vec::new(),
         };
         bench.input(started);
         bench
@@ -628,6 +630,8 @@ fn a_cancel_of_the_generation_before_interrupts_the_first_wait() {
         generation: 1,
         mailbox: Vec::new(),
         cancel_reason: Some(String::new()),
+        origins: Vec::new(),
+        attributes: Vec::new(),
     });
     bench.poll();
     assert!(bench.engine.is_canceled());

@@ -66,6 +66,8 @@ impl Site {
             generation: 0,
             mailbox: Vec::new(),
             cancel_reason: None,
+            origins: Vec::new(),
+            attributes: Vec::new(),
         };
         let run = NewRun { key: key(of), started, signal: None };
         self.store().start_run(run, None).await.expect("a run is started");

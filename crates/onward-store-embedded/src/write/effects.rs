@@ -8,6 +8,7 @@ use onward_core::{Index, Place, Record, RunHead, RunKey, Status, Timestamp};
 use onward_store::DeliveryId;
 use rusqlite::params;
 
+use super::append::wait_generation;
 use crate::blobs::{self, Stash};
 use crate::error::Outcome;
 use crate::heads::Seat;
@@ -124,7 +125,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn open_wait(&mut self, rk: i64, mut wait: Wait) -> Outcome<()> {
+    pub(super) fn open_wait(&mut self, rk: i64, mut wait: Wait) -> Outcome<()> {
         let stash = Stash::take(&mut wait);
         stash.write(self.db)?;
         self.db
@@ -146,12 +147,10 @@ impl Writer<'_> {
 
     /// Only an open wait has a slot to fill: a plain timer has none, and an answer that came first keeps it.
     fn close_wait(&mut self, owner: Owner<'_>, place: &Place, token: &str) -> Outcome<()> {
-        if self
-            .remove_rows("DELETE FROM waits WHERE rk = ?1 AND place = ?2 RETURNING blobs", params![owner.rk, place_key(place)])?
-            > 0
-        {
-            self.fill_slot(owner.root, &wait_key(owner.generation, place), token, owner.index)?;
-        }
+        let place_bytes = place_key(place);
+        let Some(generation) = wait_generation(self.db, owner.rk, &place_bytes, owner.generation)? else { return Ok(()) };
+        self.remove_rows("DELETE FROM waits WHERE rk = ?1 AND place = ?2 RETURNING blobs", params![owner.rk, place_bytes])?;
+        self.fill_slot(owner.root, &wait_key(generation, place), token, owner.index)?;
         Ok(())
     }
 

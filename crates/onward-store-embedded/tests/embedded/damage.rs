@@ -203,7 +203,7 @@ fn a_damaged_large_payload_is_found_by_its_hash() {
     let news = block_on(store.deliveries(100));
     let done = news.unwrap().into_iter().map(|(id, _)| id).collect();
     block_on(store.finish_deliveries(done)).unwrap();
-    let terminate = Input::new(onward_core::event::TerminateRequested { reason: String::new() });
+    let terminate = Input::new(onward_core::event::TerminateRequested { reason: String::new(), reset_to: None });
     block_on(store.append_input(key("r0-child"), terminate)).unwrap();
     let done = block_on(store.deliveries(100)).unwrap().into_iter().map(|(id, _)| id).collect();
     block_on(store.finish_deliveries(done)).unwrap();

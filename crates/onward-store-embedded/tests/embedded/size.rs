@@ -81,7 +81,7 @@ fn a_large_payload_is_stored_once_and_goes_with_its_last_run() {
     };
     assert_eq!(blobs(), (1, 2));
     for (id, left) in [("a", (1, 1)), ("b", (0, 0))] {
-        let end = onward_core::run::Input::new(onward_core::event::TerminateRequested { reason: String::new() });
+        let end = onward_core::run::Input::new(onward_core::event::TerminateRequested { reason: String::new(), reset_to: None });
         block_on(store.append_input(key(id), end)).unwrap();
         block_on(store.delete_runs(Delete::Run { key: key(id), reason: "test".to_owned() })).unwrap();
         assert_eq!(blobs(), left);

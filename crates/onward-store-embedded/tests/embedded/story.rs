@@ -44,8 +44,18 @@ pub fn json(text: impl Into<String>) -> Payload {
 
 pub fn new_run(id: &str) -> NewRun {
     let (kind, input) = (name("order"), json("{}"));
-    let started =
-        RunStarted { kind, version: None, input, seed: 7, parent: None, generation: 0, mailbox: Vec::new(), cancel_reason: None };
+    let started = RunStarted {
+        kind,
+        version: None,
+        input,
+        seed: 7,
+        parent: None,
+        generation: 0,
+        mailbox: Vec::new(),
+        cancel_reason: None,
+        origins: Vec::new(),
+        attributes: Vec::new(),
+    };
     NewRun { key: key(id), started, signal: None }
 }
 

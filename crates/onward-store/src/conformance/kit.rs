@@ -70,6 +70,8 @@ pub fn new_run_of(kind: &str, id: &str) -> NewRun {
         generation: 0,
         mailbox: Vec::new(),
         cancel_reason: None,
+        origins: Vec::new(),
+        attributes: Vec::new(),
     };
     NewRun { key: key(id), started, signal: None }
 }
@@ -134,7 +136,7 @@ pub fn completed() -> Event {
 }
 
 pub fn terminate() -> Input {
-    Input::new(onward_core::event::TerminateRequested { reason: String::new() })
+    Input::new(onward_core::event::TerminateRequested { reason: String::new(), reset_to: None })
 }
 
 pub fn pause() -> Input {

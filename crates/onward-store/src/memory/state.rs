@@ -142,11 +142,11 @@ fn judge(run: &Run, mut input: Input, now: Timestamp) -> Answer<Judged> {
         }
         return Ok(Judged::Repeated(Appended { index: slot.index, at: slot.at, repeated: true, woke: false }));
     }
-    let (place, once) = (input.needs_wait().cloned(), input.once.take());
+    let (place, once, generation) = (input.needs_wait().cloned(), input.once.take(), input.generation);
     let mut head = run.head().clone();
     let admitted = head.admit_input(input, now)?;
     if let Some(place) = place
-        && !run.waits.contains_key(&place)
+        && !run.waits.get(&place).is_some_and(|wait| generation.is_none_or(|asked| asked == wait.generation))
     {
         return Err(StoreError::WaitNotFound { key: key(), place: place.to_string() });
     }
@@ -307,7 +307,7 @@ impl State {
         }
     }
 
-    fn send(&mut self, from: RunKey, delivery: Delivery) {
+    pub fn send(&mut self, from: RunKey, delivery: Delivery) {
         let id = DeliveryId(self.next_number());
         self.deliveries.insert(id, (from, delivery));
         self.news.push(News::DeliveryAdded);

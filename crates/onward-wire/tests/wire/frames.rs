@@ -83,6 +83,8 @@ fn server_frames() -> Vec<ServerFrame> {
         generation: 0,
         mailbox: Vec::new(),
         cancel_reason: None,
+        origins: Vec::new(),
+        attributes: Vec::new(),
     };
     let (head, record): (RunHead, Record) = RunHead::start(key(), started, Timestamp(1_000));
     vec![

@@ -74,6 +74,8 @@ impl World {
             generation: 0,
             mailbox: Vec::new(),
             cancel_reason: None,
+            origins: Vec::new(),
+            attributes: Vec::new(),
         };
         let (mut head, record) = RunHead::start(key(), started, now);
         head.epoch = Epoch(1);

@@ -228,7 +228,7 @@ pub fn terminated() -> Log {
         .expect("an open run takes inputs");
     world.input(RunResumed {}).expect("an open run takes inputs");
     pump(&mut world);
-    world.input(TerminateRequested { reason: "out of patience".to_owned() }).expect("an open run takes inputs");
+    world.input(TerminateRequested { reason: "out of patience".to_owned(), reset_to: None }).expect("an open run takes inputs");
     world.log().clone()
 }
 
