@@ -11,6 +11,7 @@ mod generations;
 mod mailbox;
 mod misuse;
 mod recorded;
+mod reopened;
 mod together;
 
 use onward::testing::World;
