@@ -20,6 +20,7 @@
 //!   at which it stands (see [`standing`]).
 
 mod approval;
+mod attribute;
 mod call;
 mod cancel;
 mod child;
@@ -192,6 +193,8 @@ pub struct Engine {
     running_steps: u32,
     mailbox: Mailbox,
     state: BTreeMap<Name, Payload>,
+    /// The names of the run's attributes.
+    attributes: BTreeSet<Name>,
     versions: BTreeMap<Name, u32>,
     updates: VecDeque<crate::event::UpdateReceived>,
     cancel: cancel::Cancel,
@@ -241,6 +244,7 @@ impl Engine {
             running_steps: 0,
             mailbox: Mailbox::default(),
             state: BTreeMap::new(),
+            attributes: BTreeSet::new(),
             versions: BTreeMap::new(),
             updates: VecDeque::new(),
             cancel: cancel::Cancel::default(),
@@ -425,6 +429,7 @@ impl Engine {
         let woken = match event {
             Event::RunStarted(started) => {
                 self.begin_identity(&started);
+                self.attributes = started.attributes.iter().map(|attribute| attribute.name.clone()).collect();
                 self.cancel.begin(started.cancel_reason);
                 return Ok(Some(Advance::Poll(Wake::All)));
             }

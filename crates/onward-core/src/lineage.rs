@@ -128,6 +128,13 @@ pub fn follows(later: &Place, earlier: &Place) -> bool {
     differ.is_some_and(|at| at % 2 == 0 && later[at] > earlier[at])
 }
 
+/// Whether the call at `other` was made on the line of the call at `place`, or on a line that this one is an arm of.
+pub fn is_on_line_of(other: &Place, place: &Place) -> bool {
+    let (other, place): (Vec<u32>, Vec<u32>) = (other.path().collect(), place.path().collect());
+    let line = &other[..other.len() - 1];
+    place.len() > line.len() && place.starts_with(line)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +177,15 @@ mod tests {
         assert_eq!(counts(1), [(0, 1)]);
         assert_eq!(counts(2), [(0, 2)]);
         assert_eq!(counts(4), [(0, 2), (1, 4)]);
+    }
+
+    #[test]
+    fn a_line_is_an_arm_of_the_lines_around_it() {
+        let is_on = |other: &str, place: &str| is_on_line_of(&Place::parse(other).unwrap(), &Place::parse(place).unwrap());
+        assert!(is_on("1.0.0", "1.0.1"));
+        assert!(is_on("7", "1.0.1"));
+        assert!(!is_on("1.1.0", "1.0.1"));
+        assert!(!is_on("1.0.0", "1"));
     }
 
     #[test]

@@ -18,7 +18,7 @@
 use crate::event::{
     ChildAgain, ChildStarted, ParentLink, ResultRequested, RetryRequested, RunForked, RunStarted, TerminateRequested,
 };
-use crate::lineage::{Lineage, follows};
+use crate::lineage::{Lineage, follows, is_on_line_of};
 use crate::projection::Projection;
 use crate::run::{Delivery, Input, Once, Refusal, RunHead, Status};
 use crate::{Event, Index, Name, Place, Record, RunId, RunKey, Timestamp};
@@ -82,20 +82,52 @@ fn failures_to_set_aside(head: &RunHead, before: &[Record], end: &Record) -> Res
         return Err(Refusal::NotFailed { key: head.key.clone(), status: head.status });
     };
     let known = lineage(&head.key, before);
-    let events = || before.iter().chain([end]).flat_map(Record::indexed);
     let (mut set_aside, mut handled) = (Vec::new(), None);
-    for (index, event) in events() {
+    let mut is_own = false;
+    for (index, event) in before.iter().chain([end]).flat_map(Record::indexed) {
         let Some((place, failure)) = final_failure(event).filter(|_| !known.is_set_aside(index)) else { continue };
-        let next = events().find(|(later, event)| *later > index && done_at(event).is_some_and(|later| follows(later, place)));
-        match next {
-            None => set_aside.push(index),
-            Some((next, _)) if *failure == failed.failure => handled = Some((index, next)),
+        let own = *failure == failed.failure;
+        match reaction(before, end, index, place) {
+            None => {
+                set_aside.push(index);
+                is_own |= own;
+            }
+            Some(next) if own => handled = Some((index, next)),
             Some(_) => {}
         }
     }
-    match handled {
-        Some((failed, next)) if set_aside.is_empty() => Err(Refusal::FailureHandled { key: head.key.clone(), failed, next }), // X2
-        _ => Ok(set_aside),
+    match handled.filter(|_| !is_own) {
+        Some((failed, next)) => Err(Refusal::FailureHandled { key: head.key.clone(), failed, next }), // X2
+        None => Ok(set_aside),
+    }
+}
+
+/// The first thing that came of the failure at `failed`, but for the end. A request to stop behind it would meet what is done again, which
+/// it did not then.
+fn reaction(before: &[Record], end: &Record, failed: Index, place: &Place) -> Option<Index> {
+    let came_of_it = |event: &Event, is_end: bool| match event {
+        Event::CancelRequested(_) => true,
+        // What the end takes back is open again.
+        event if is_end => done_at(event).is_some_and(|later| follows(later, place)),
+        event => {
+            done_at(event).is_some_and(|later| follows(later, place))
+                || withdrawn_at(event).is_some_and(|other| is_on_line_of(other, place))
+        }
+    };
+    let records = before.iter().map(|record| (record, false)).chain([(end, true)]);
+    records
+        .flat_map(|(record, is_end)| record.indexed().map(move |(index, event)| (index, event, is_end)))
+        .find(|(index, event, is_end)| *index > failed && came_of_it(event, *is_end))
+        .map(|(index, _, _)| index)
+}
+
+/// The wait that the code gave up with this event.
+fn withdrawn_at(event: &Event) -> Option<&Place> {
+    match event {
+        Event::WaitCanceled(event) => Some(&event.place),
+        Event::TaskCanceled(event) => Some(&event.place),
+        Event::ChildCanceled(event) => Some(&event.place),
+        _ => None,
     }
 }
 

@@ -119,6 +119,12 @@ impl RunView {
     }
 }
 
+/// When the run of this log was created: at its start, or when it was forked.
+pub fn created_at(records: &[Record]) -> Option<Timestamp> {
+    let forked = |record: &&Record| matches!(record.events.first(), Some(Event::RunForked(_)));
+    records.iter().rev().find(forked).or(records.first()).map(|record| record.at)
+}
+
 /// How a run ended that this record ends; `None` for any other record, and when the run goes on as its next generation.
 pub fn outcome(record: &Record) -> Option<Result<Payload, Failure>> {
     match record.events.last()? {

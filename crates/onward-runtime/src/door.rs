@@ -11,11 +11,11 @@ use onward_core::event::RunPaused;
 use onward_core::run::Wait;
 use onward_core::view::RunView;
 use onward_core::{Failure, Index, Name, Payload, Record, RunHead, RunKey};
-use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, WaitQuery};
+use onward_store::{Appended, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, WaitQuery};
 use tokio::sync::broadcast;
 
 use crate::watch::{OutcomeWatch, RunWatch};
-use crate::{CallId, Decide, Emitted, Runtime, RuntimeError, SendSignal, StartRun, WhyPending};
+use crate::{CallId, Decide, Emitted, ForkRun, Runtime, RuntimeError, SendSignal, StartRun, WhyPending};
 
 pub type DoorFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RuntimeError>> + Send + 'a>>;
 
@@ -50,6 +50,8 @@ pub trait Door: Send + Sync {
     fn terminate_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
     fn pause_run(&self, key: RunKey, pause: RunPaused) -> DoorFuture<'_, Appended>;
     fn resume_run(&self, key: RunKey) -> DoorFuture<'_, Appended>;
+    fn retry_run(&self, key: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored>;
+    fn fork_run(&self, key: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored>;
     fn delete_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, ()>;
     fn update_run(
         &self,
@@ -139,6 +141,14 @@ impl Door for Runtime {
 
     fn resume_run(&self, key: RunKey) -> DoorFuture<'_, Appended> {
         Box::pin(async move { Runtime::resume_run(self, &key).await })
+    }
+
+    fn retry_run(&self, key: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored> {
+        Box::pin(async move { Runtime::retry_run(self, &key, &request_id, &reason).await })
+    }
+
+    fn fork_run(&self, key: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored> {
+        Box::pin(async move { Runtime::fork_run(self, &key, fork).await })
     }
 
     fn delete_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, ()> {

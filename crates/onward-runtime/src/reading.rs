@@ -2,7 +2,7 @@
 //!
 //! A read sees a run as it was at one moment, or does not see it; never half of it, however fast it grows or goes (F27).
 
-use onward_core::view::{RunView, outcome};
+use onward_core::view::{RunView, created_at, outcome};
 use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey, Status};
 use onward_store::StoreError;
 
@@ -53,7 +53,7 @@ impl Runtime {
             let head = self.read_head(key).await?;
             let records = self.read_records(&head).await?;
             let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
-            let same = records.first().is_some_and(|record| record.at == head.created_at);
+            let same = created_at(&records) == Some(head.created_at);
             if covered && same {
                 return Ok(RunView::fold(head, &records));
             }
@@ -90,7 +90,7 @@ impl Runtime {
     }
 
     /// The log of one generation, at least up to where its head says it ends.
-    async fn read_records(&self, head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
+    pub(crate) async fn read_records(&self, head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
         let mut records: Vec<Record> = Vec::new();
         loop {
             let from = records.last().map_or(Index(0), Record::next_index);

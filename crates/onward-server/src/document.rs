@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::run::Wait;
-use onward_core::view::{Awaited, Counts, RunView, Undelivered};
+use onward_core::view::{Awaited, Counts, ForkedFrom, RunView, Undelivered};
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp};
 use onward_runtime::CallId;
 use onward_store::{Appended, DeletedRun};
@@ -99,6 +99,8 @@ pub struct View<'a> {
     pause: Option<&'a RunPaused>,
     cancel_reason: Option<&'a str>,
     counts: Counts,
+    forked_from: Option<&'a ForkedFrom>,
+    reset_to: Option<&'a RunId>,
 }
 
 impl<'a> From<&'a RunView> for View<'a> {
@@ -113,6 +115,8 @@ impl<'a> From<&'a RunView> for View<'a> {
             pause: view.pause.as_ref(),
             cancel_reason: view.cancel_reason.as_deref(),
             counts: view.counts,
+            forked_from: view.forked_from.as_ref(),
+            reset_to: view.reset_to.as_ref(),
         }
     }
 }

@@ -123,6 +123,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "run_closed"
         | "run_paused"
         | "run_not_paused"
+        | "run_not_failed"
+        | "failure_handled"
         | "run_continued"
         | "run_busy"
         | "signal_lost"
@@ -137,7 +139,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "directory_locked" => 409,
         "body_too_large" | "payload_too_large" => 413,
         "content_type_unsupported" => 415,
-        "run_failed" | "answer_failed" | "commit_malformed" => 422,
+        "run_failed" | "answer_failed" | "commit_malformed" | "fork_point_invalid" | "log_invalid" => 422,
         "log_corrupt"
         | "store_corrupt"
         | "directory_newer"

@@ -120,6 +120,8 @@ impl Route {
 }
 
 const APPENDED: &[Answer] = &[answer(202, "Recorded; the run takes note of it", &[(JSON, "Appended")])];
+const FORKED: &[Answer] =
+    &[answer(201, "The new run", &[(JSON, "StartedRun")]), answer(200, "The same fork was made before", &[(JSON, "StartedRun")])];
 const ANSWERED: &[Answer] = &[answer(200, "Recorded, now or before", &[(JSON, "Appended")])];
 const WAIT: Parameter = Parameter::new("wait_ms", "integer", "How long to wait for it, at most 60000");
 
@@ -189,6 +191,32 @@ pub static ROUTES: &[Route] = &[
     })
     .body_or_none("Nothing")
     .answers(APPENDED),
+    route(
+        Verb::Post,
+        "/v1/runs/{id}/retry",
+        Some(Scope::Operate),
+        "Let a failed run go on from what it failed over",
+        |request| Box::pin(runs::retry(request)),
+    )
+    .body_or_none("RetryRun")
+    .answers(&[
+        answer(202, "Goes on as its next generation", &[(JSON, "StartedRun")]),
+        answer(200, "The same was asked for before", &[(JSON, "StartedRun")]),
+    ]),
+    route(
+        Verb::Post,
+        "/v1/runs/{id}/fork",
+        Some(Scope::Operate),
+        "Begin a run that goes on from a point of this one",
+        |request| Box::pin(runs::fork(request)),
+    )
+    .body_or_none("ForkRun")
+    .answers(FORKED),
+    route(Verb::Post, "/v1/runs/{id}/reset", Some(Scope::Operate), "Like a fork, and end the original", |request| {
+        Box::pin(runs::reset(request))
+    })
+    .body_or_none("ResetRun")
+    .answers(FORKED),
     route(
         Verb::Post,
         "/v1/runs/{id}/updates",

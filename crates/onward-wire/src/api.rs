@@ -1,7 +1,7 @@
 //! What callers ask about runs, one message per verb.
 
 use onward_core::run::Wait;
-use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey, Status, Timestamp, message};
+use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp, message};
 
 use crate::grpc::service;
 
@@ -22,6 +22,12 @@ service! {
         TerminateRun: ReasonRequest => AppendReply,
         PauseRun: ReasonRequest => AppendReply,
         ResumeRun: RunRequest => AppendReply,
+        /// Lets a failed run go on: what it failed over is done again.
+        RetryRun: RetryRequest => ReopenReply,
+        /// Begins a run that goes on from a point of this one's log.
+        ForkRun: ForkRequest => ReopenReply,
+        /// Like a fork, and ends the original.
+        ResetRun: ForkRequest => ReopenReply,
         /// Deletes a closed run with all its generations.
         DeleteRun: ReasonRequest => DoneReply,
         /// Asks a run for a change and waits for its recorded answer.
@@ -194,6 +200,44 @@ message! {
     pub struct ReasonRequest {
         1 => run: RunKey,
         2 => reason: String,
+    }
+}
+
+message! {
+    pub struct RetryRequest {
+        1 => run: RunKey,
+        /// The same id again is the same request.
+        2 => request_id: String,
+        3 => reason: String,
+    }
+}
+
+message! {
+    pub struct ForkRequest {
+        1 => run: RunKey,
+        /// The id of the new run. The same fork again is the same run.
+        2 => id: RunId,
+        /// The current generation unless another is named.
+        3 => generation: Option<u32>,
+        /// The last event to copy; the end of the last commit if it is absent.
+        4 => index: Option<Index>,
+        /// Leave out the signals that came behind the point.
+        5 => drop_signals: bool,
+        /// Start children again that had not answered at the point; otherwise their result is awaited together with the original.
+        6 => restart_children: bool,
+        /// Another version of the code than the original is pinned to.
+        7 => version: Option<Name>,
+        /// Where the run's chance derives from behind the point; any number.
+        8 => seed: u64,
+        9 => reason: String,
+    }
+}
+
+message! {
+    pub struct ReopenReply {
+        /// False when the same was asked for before.
+        1 => created: bool,
+        2 => head: RunHead,
     }
 }
 

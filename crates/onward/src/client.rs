@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
+use crate::fork::Fork;
 use crate::names::{SignalName, WorkflowName};
 use crate::worker::{Worker, random_u64};
 use crate::{Error, Result};
@@ -271,7 +272,7 @@ impl<O: 'static> IntoFuture for Start<O> {
 }
 
 /// An id that sorts by time and that nobody else has.
-fn new_run_id() -> String {
+pub(crate) fn new_run_id() -> String {
     const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_millis();
     let bits = (now & ((1 << 48) - 1)) << 80 | u128::from(random_u64()) << 16 | u128::from(random_u64() & 0xffff);
@@ -314,7 +315,15 @@ impl<O> RunHandle<O> {
         self.key.id.as_str()
     }
 
-    fn door(&self) -> &Arc<dyn Door> {
+    pub(crate) fn with_key(&self, key: RunKey) -> RunHandle<O> {
+        RunHandle { onward: self.onward.clone(), key, outcome: None, output: PhantomData }
+    }
+
+    pub(crate) fn key(&self) -> &RunKey {
+        &self.key
+    }
+
+    pub(crate) fn door(&self) -> &Arc<dyn Door> {
         &self.onward.inner.door
     }
 
@@ -380,6 +389,27 @@ impl<O> RunHandle<O> {
 
     pub async fn resume(&self) -> Result<Appended, Error> {
         Ok(self.door().resume_run(self.key.clone()).await?)
+    }
+
+    /// Lets a failed run go on: what it failed over is done again, everything else that is recorded stays.
+    pub async fn retry(&self, reason: &str) -> Result<(), Error> {
+        self.retry_once(reason, &format!("{:016x}", random_u64())).await
+    }
+
+    /// Like [`RunHandle::retry`], once: the same id again is the same request.
+    pub async fn retry_once(&self, reason: &str, id: &str) -> Result<(), Error> {
+        self.door().retry_run(self.key.clone(), id.to_owned(), reason.to_owned()).await?;
+        Ok(())
+    }
+
+    /// Begins a run that goes on from a point of this one's log; see [`Fork`]. Awaiting the builder begins it.
+    pub fn fork(&self) -> Fork<O> {
+        Fork::new(self, false)
+    }
+
+    /// Like [`RunHandle::fork`], and ends this run.
+    pub fn reset(&self) -> Fork<O> {
+        Fork::new(self, true)
     }
 
     /// Asks the run's code, which answers with `ctx.query`. Nothing is recorded.

@@ -13,6 +13,7 @@ pub mod ctx;
 mod error;
 mod executor;
 mod foreign;
+mod fork;
 mod names;
 mod registry;
 #[cfg(feature = "remote")]
@@ -28,6 +29,7 @@ pub use client::{Attached, Onward, RunHandle, Start};
 pub use combine::{join_all, join_all_settled, race};
 pub use ctx::Ctx;
 pub use error::{Error, RegisterError};
+pub use fork::Fork;
 pub use names::{Signal, Task, Workflow};
 pub use onward_core::engine::{CancelOutcome, Decision};
 pub use onward_core::event::Event;

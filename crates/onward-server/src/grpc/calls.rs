@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use onward_core::RunKey;
 use onward_core::event::{PauseReason, RunPaused};
-use onward_runtime::{CallId, Decide, RuntimeError, SendSignal, StartRun};
-use onward_store::{Appended, DeletedQuery, RunQuery, StoreError, WaitQuery, payloads};
+use onward_runtime::{CallId, Decide, ForkRun, RuntimeError, SendSignal, StartRun};
+use onward_store::{Appended, DeletedQuery, Restored, RunQuery, StoreError, WaitQuery, payloads};
 use onward_wire::api;
 use tonic::Status;
 
@@ -148,6 +148,30 @@ pub(super) async fn pause_run(server: Server, asker: Asker, request: api::Reason
 pub(super) async fn resume_run(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::AppendReply> {
     let key = own(&asker, request.run)?;
     server.runtime().resume_run(&key).await.map(appended).map_err(told)
+}
+
+pub(super) async fn retry_run(server: Server, asker: Asker, request: api::RetryRequest) -> Answer<api::ReopenReply> {
+    let api::RetryRequest { run, request_id, reason } = request;
+    server.runtime().retry_run(&own(&asker, run)?, &request_id, &reason).await.map(reopened).map_err(told)
+}
+
+pub(super) async fn fork_run(server: Server, asker: Asker, request: api::ForkRequest) -> Answer<api::ReopenReply> {
+    fork(server, asker, request, false).await
+}
+
+pub(super) async fn reset_run(server: Server, asker: Asker, request: api::ForkRequest) -> Answer<api::ReopenReply> {
+    fork(server, asker, request, true).await
+}
+
+async fn fork(server: Server, asker: Asker, request: api::ForkRequest, is_reset: bool) -> Answer<api::ReopenReply> {
+    let api::ForkRequest { run, id, generation, index, drop_signals, restart_children, version, seed, reason } = request;
+    let keep_signals = !drop_signals;
+    let fork = ForkRun { id, generation, index, is_reset, keep_signals, restart_children, version, seed, reason };
+    server.runtime().fork_run(&own(&asker, run)?, fork).await.map(reopened).map_err(told)
+}
+
+fn reopened(restored: Restored) -> api::ReopenReply {
+    api::ReopenReply { created: restored.created, head: restored.head }
 }
 
 pub(super) async fn delete_run(server: Server, asker: Asker, request: api::ReasonRequest) -> Answer<api::DoneReply> {

@@ -9,5 +9,6 @@ mod limits;
 mod operations;
 mod questions;
 mod refusals;
+mod reopening;
 mod runs;
 mod site;

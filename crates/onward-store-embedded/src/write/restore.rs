@@ -1,6 +1,7 @@
 //! Runs that come with their logs: every record as it is, and the rows that follow from them.
 
 use onward_core::projection::{ProjectedTimer, Projection, retry_key};
+use onward_core::run::wait_key;
 use onward_core::{Epoch, Event, Hash, Index, Record, RunHead, RunKey, Timestamp};
 use onward_store::{Restore, RestoreRun, Restored, StoreError};
 use rusqlite::params;
@@ -95,6 +96,10 @@ impl Writer<'_> {
             self.put_task(rk, task)?;
         }
         for wait in waits.into_values() {
+            // A question that the end of an earlier generation withdrew is open again.
+            self.db
+                .prepare_cached("DELETE FROM slots WHERE root = ?1 AND key = ?2")?
+                .execute(params![root, wait_key(wait.generation, &wait.place)])?;
             self.open_wait(rk, wait)?;
         }
         if !current {

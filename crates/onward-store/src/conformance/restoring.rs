@@ -1,6 +1,6 @@
 //! Logs that come as a whole: everything else about the run follows from them (L16, J1).
 
-use onward_core::event::RunFailed;
+use onward_core::event::{RunFailed, WaitCanceled};
 use onward_core::reopen::{self, Fork, OpenChildren, Reopened};
 use onward_core::task::{TaskOptions, TaskReport, idempotency_key};
 use onward_core::{Event, Failure, Index, Record, Status};
@@ -89,7 +89,8 @@ async fn failed(kit: &Kit, id: &str) -> Failure {
     let failure = Failure::fatal("no paper");
     kit.store().report_task(claimed.id, claimed.claim, TaskReport::Failed(failure.clone()), seconds(30)).await.unwrap();
     kit.read_on(&mut held).await;
-    kit.commit(&mut held, vec![RunFailed { failure: failure.clone() }.into()]).await;
+    let withdrawn = WaitCanceled { place: super::kit::place(1) };
+    kit.commit(&mut held, vec![withdrawn.into(), RunFailed { failure: failure.clone() }.into()]).await;
     failure
 }
 
@@ -145,7 +146,7 @@ pub async fn only_a_failed_run_is_retried(kit: Kit) {
 
 pub async fn a_question_of_a_retried_run_keeps_its_id(mut kit: Kit) {
     failed(&kit, "r").await;
-    refused(kit.append("r", decision(0, 1, "early")).await, "run_closed");
+    refused(kit.append("r", decision(0, 1, "early")).await, "signal_lost");
     let again = reopened(&kit, "r", "a").await;
     retry(&kit, "r", 0, "a", again).await.unwrap();
     kit.reopen();

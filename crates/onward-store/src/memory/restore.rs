@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use onward_core::projection::{Projection, retry_key};
+use onward_core::run::wait_key;
 use onward_core::{Record, RunKey, Timestamp};
 
 use super::Answer;
@@ -44,12 +45,14 @@ impl State {
         let run = self.run_mut(key);
         head.epoch = run.generations.last().map(|before| before.head.epoch).unwrap_or_default();
         run.generations.push(Generation { head: head.clone(), records });
-        run.waits = waits;
         run.timers = BTreeMap::new();
         run.tasks = BTreeMap::new();
         for (key, slot) in slots {
             run.slots.entry(key).or_insert(Slot { token: slot.token, index: slot.index, at: slot.at });
         }
+        // A question that the end of an earlier generation withdrew is open again.
+        waits.values().for_each(|wait| drop(run.slots.remove(&wait_key(wait.generation, &wait.place))));
+        run.waits = waits;
         for (place, timer) in timers {
             self.start_timer(key, place.clone(), timer.due_at);
             self.run_mut(key).timers.insert(place, Timer { due_at: timer.due_at, frozen: timer.is_frozen });

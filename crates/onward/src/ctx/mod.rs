@@ -4,6 +4,7 @@
 //! answered from the log. Must never touch the world: that is what steps and tasks are for.
 
 mod approval;
+mod attributes;
 mod call;
 mod child;
 mod compensation;
@@ -26,6 +27,7 @@ use serde::Serialize;
 use crate::cell::RunCell;
 
 pub use approval::Approval;
+pub use attributes::RunAttributes;
 pub use call::Durable;
 pub use child::Child;
 pub(crate) use compensation::{Compensation, compensate};

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use onward_core::event::RunPaused;
 use onward_core::run::Wait;
-use onward_core::view::RunView;
+use onward_core::view::{RunView, created_at};
 use onward_core::{Failure, Index, Name, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
-    CallId, Changes, Decide, Door, DoorFuture, Emitted, Outcome, RuntimeError, SendSignal, StartRun, WhyPending,
+    CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome, RuntimeError, SendSignal, StartRun, WhyPending,
 };
-use onward_store::{Appended, Consequence, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, WaitQuery};
+use onward_store::{Appended, Consequence, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, WaitQuery};
 use onward_wire::api;
 use tokio::sync::broadcast;
 
@@ -143,6 +143,11 @@ fn appended(reply: api::AppendReply) -> Appended {
     Appended { index, at, repeated, woke }
 }
 
+fn restored(reply: api::ReopenReply) -> Restored {
+    let api::ReopenReply { created, head } = reply;
+    Restored { created, head }
+}
+
 impl Door for RemoteDoor {
     fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
         Box::pin(async move {
@@ -176,7 +181,7 @@ impl Door for RemoteDoor {
                 let head = Door::read_head(self, key.clone()).await?;
                 let records = self.read_records(&head).await?;
                 let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
-                let same = records.first().is_some_and(|record| record.at == head.created_at);
+                let same = created_at(&records) == Some(head.created_at);
                 if covered && same {
                     return Ok(RunView::fold(head, &records));
                 }
@@ -237,6 +242,26 @@ impl Door for RemoteDoor {
 
     fn resume_run(&self, run: RunKey) -> DoorFuture<'_, Appended> {
         Box::pin(async move { self.channel.call::<api::ResumeRun>(api::RunRequest { run }).await.map(appended) })
+    }
+
+    fn retry_run(&self, run: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored> {
+        Box::pin(async move {
+            let request = api::RetryRequest { run, request_id, reason };
+            self.channel.call::<api::RetryRun>(request).await.map(restored)
+        })
+    }
+
+    fn fork_run(&self, run: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored> {
+        Box::pin(async move {
+            let ForkRun { id, generation, index, is_reset, keep_signals, restart_children, version, seed, reason } = fork;
+            let drop_signals = !keep_signals;
+            let request = api::ForkRequest { run, id, generation, index, drop_signals, restart_children, version, seed, reason };
+            let reply = match is_reset {
+                false => self.channel.call::<api::ForkRun>(request).await,
+                true => self.channel.call::<api::ResetRun>(request).await,
+            };
+            reply.map(restored)
+        })
     }
 
     fn delete_run(&self, run: RunKey, reason: String) -> DoorFuture<'_, ()> {

@@ -11,6 +11,7 @@ mod namespaces;
 mod parallel;
 mod pausing;
 mod questions;
+mod reopening;
 mod requests;
 mod signals;
 mod site;

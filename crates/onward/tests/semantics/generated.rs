@@ -3,6 +3,8 @@
 //! The model is written without futures, wakers or engine: branches are explicit, inputs are fed one by one. What it says
 //! the code must have seen is what the code must have returned.
 
+mod reopened;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,9 +13,7 @@ use std::time::Duration;
 use onward::prelude::*;
 use onward::testing::World;
 use onward::{join, select};
-use onward_core::event::{
-    ApprovalDecided, CancelRequested, ChildCompleted, ChildFailed, TaskCompleted, TaskFailed, UpdateReceived,
-};
+use onward_core::event::{ApprovalDecided, CancelRequested, ChildCompleted, TaskCompleted, UpdateReceived};
 use onward_core::{Event, Log, Name, Payload, Place, Status};
 
 /// How many cases the ordinary run has.
@@ -707,29 +707,6 @@ impl Outside {
         world.input(event).unwrap();
     }
 
-    /// A task or child fails for good.
-    fn fail(&mut self, world: &mut World, place: Place, owed: Owed) {
-        self.answered.insert((world.generation(), place.clone()));
-        let failure = Failure::fatal("out of luck");
-        let event: Event = match owed {
-            Owed::Child => ChildFailed { place, failure }.into(),
-            _ => TaskFailed { place, failure, attempts: 1 }.into(),
-        };
-        world.input(event).unwrap();
-    }
-
-    /// The run goes on from a copy: what is answered there is answered.
-    fn take_note_of(&mut self, world: &World) {
-        let answered = |event: &Event| match event {
-            Event::TaskCompleted(event) => Some(event.place.clone()),
-            Event::ChildCompleted(event) => Some(event.place.clone()),
-            Event::ApprovalDecided(event) => Some(event.place.clone()),
-            _ => None,
-        };
-        let places = world.log().events().filter_map(|(_, event)| answered(event));
-        self.answered.extend(places.map(|place| (world.generation(), place)));
-    }
-
     fn update(&mut self, world: &mut World) {
         self.next_value += 1;
         let (update_id, payload) = (self.next_value.to_string(), Payload::json(&self.next_value).unwrap());
@@ -832,120 +809,8 @@ fn case(seed: u64) {
         check_records(log);
     }
     drop((ran, recorded));
-    if seed.is_multiple_of(FORKED) {
-        check_forks(&world, &build);
-    }
-}
-
-/// How seldom a case is forked at every commit: each fork is a case of its own.
-const FORKED: u64 = 20;
-
-/// Forks the last generation at each of its commits: every fork ends, sees what the model says, and leaves the original alone.
-fn check_forks(world: &World, build: &Build) {
-    let before = world.log().to_json_lines();
-    let program = build.programs.last().unwrap();
-    let points = world.log().records().iter().filter(|record| record.commit.is_some() || record.index.0 == 0);
-    for point in points.filter(|record| !record.ends_log()) {
-        let (index, keep_signals) = (point.last_index(), point.index.0.is_multiple_of(2));
-        let mut fork = world.fork("fork", Some(index), keep_signals).unwrap();
-        *build.recorded.lock().unwrap() = BTreeSet::new();
-        note_recorded(&fork, build);
-        let mut outside = Outside { next_value: 10_000, answered: BTreeSet::new(), may_cancel_in: u32::MAX };
-        outside.take_note_of(&fork);
-        run_to_end(&mut fork, &mut outside, build);
-        let model = Model::read(program, fork.log());
-        let story = || format!("forked at {index}: {program:?}\n{}", fork.log().to_json_lines());
-        assert!(
-            fork.output().ends_with(&tail(&model.lines[0].seen)),
-            "{} is not {:?}\n{}",
-            fork.output(),
-            model.lines[0].seen,
-            story()
-        );
-        check_records(fork.log());
-    }
-    assert_eq!(world.log().to_json_lines(), before);
-}
-
-/// What was seen before the last generation is part of its output and not of its model.
-fn tail(seen: &Seen) -> String {
-    let text = serde_json::to_string(seen).unwrap();
-    text[1..].to_owned()
-}
-
-fn run_to_end(world: &mut World, outside: &mut Outside, build: &Build) {
-    for _ in 0..400 {
-        let draft = world.activate().unwrap_or_else(|fault| panic!("{fault:?}\n{}", world.log().to_json_lines()));
-        match draft {
-            Some(draft) => {
-                world.commit(draft);
-                note_recorded(world, build);
-                if world.status().is_closed() {
-                    return;
-                }
-            }
-            None => calm(world, outside),
-        }
-    }
-    panic!("the run did not end\n{}", world.log().to_json_lines());
-}
-
-/// A run that fails over its tasks and children, again and again, and is retried each time, ends as if nothing had failed.
-fn failing_case(seed: u64) {
-    let mut random = Random::new(seed);
-    let build = Build {
-        programs: vec![program(&mut random, 5, false)],
-        recorded: Mutex::default(),
-        ran: Mutex::default(),
-        newest: AtomicU32::new(2),
-    };
-    let build = Arc::new(build);
-    let in_run = build.clone();
-    let mut world = World::new(move |ctx: Ctx, input| interpret(ctx, input, in_run.clone()), &(0, Seen::new()));
-    let mut outside = Outside { next_value: 0, answered: BTreeSet::new(), may_cancel_in: u32::MAX };
-    let mut failures = 4;
-    for _ in 0..400 {
-        let draft = world.activate().unwrap_or_else(|fault| panic!("{fault:?}\n{}", world.log().to_json_lines()));
-        let Some(draft) = draft else {
-            let failing = outside.owed(&world).into_iter().find(|(_, owed)| *owed != Owed::Decision);
-            match failing.filter(|_| failures > 0 && random.below(2) == 0) {
-                Some((place, owed)) => {
-                    failures -= 1;
-                    outside.fail(&mut world, place, owed);
-                }
-                None if random.below(2) == 0 => outside.happen(&mut world, &mut random),
-                None => calm(&mut world, &mut outside),
-            }
-            continue;
-        };
-        world.commit(draft);
-        note_recorded(&world, &build);
-        match world.status() {
-            Status::Completed => break,
-            Status::Failed => {
-                world.advance_time(SECOND);
-                world.retry().unwrap_or_else(|error| panic!("{error}\n{}", world.log().to_json_lines()));
-                outside.take_note_of(&world);
-            }
-            _ => {}
-        }
-    }
-    let (program, log) = (&build.programs[0], world.log());
-    assert_eq!(world.status(), Status::Completed, "{program:?}\n{}", log.to_json_lines());
-    let model = Model::read(program, log);
-    let expected = serde_json::to_string(&model.lines[0].seen).unwrap();
-    assert_eq!(world.output(), expected, "{program:?}\n{}", log.to_json_lines());
-    check_records(log);
-}
-
-#[test]
-fn random_programs_that_fail_and_are_retried_end_as_if_nothing_had_failed() {
-    if let Some(seed) = std::env::var("ONWARD_RETRY_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        return failing_case(seed);
-    }
-    for seed in 0..2_000 {
-        let failed = std::panic::catch_unwind(|| failing_case(seed)).is_err();
-        assert!(!failed, "reproduce with ONWARD_RETRY_SEED={seed}");
+    if seed.is_multiple_of(reopened::FORKED) {
+        reopened::check_forks(&world, &build);
     }
 }
 

@@ -5,6 +5,7 @@ mod delete;
 mod deleted;
 mod events;
 mod list;
+mod reopen;
 mod show;
 mod signal;
 mod wait;
@@ -40,6 +41,12 @@ pub enum RunCommand {
     Pause(act::ReasonArgs),
     /// Let a paused run go on
     Resume(act::RunArgs),
+    /// Let a failed run go on: what it failed over is done again
+    Retry(reopen::RetryArgs),
+    /// Begin a run that goes on from a point of another one
+    Fork(reopen::ForkArgs),
+    /// Like a fork, and end the original
+    Reset(reopen::ResetArgs),
     /// Delete closed runs with everything they left
     #[command(visible_alias = "rm")]
     Delete(delete::DeleteArgs),
@@ -58,6 +65,9 @@ pub async fn execute(command: RunCommand, global: &Global) -> Result<ExitCode> {
         RunCommand::Terminate(args) => act::terminate(args, global).await,
         RunCommand::Pause(args) => act::pause(args, global).await,
         RunCommand::Resume(args) => act::resume(args, global).await,
+        RunCommand::Retry(args) => reopen::retry(args, global).await,
+        RunCommand::Fork(args) => reopen::fork(args, global).await,
+        RunCommand::Reset(args) => reopen::reset(args, global).await,
         RunCommand::Delete(args) => delete::execute(args, global).await,
         RunCommand::Deleted(args) => deleted::execute(args, global).await,
     }
