@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{Greeting, Shared};
+use super::shared::{Greeting, Shared};
 use crate::remote::Channel;
 
 /// How long to wait before a lost connection is tried again: at first, and at most.

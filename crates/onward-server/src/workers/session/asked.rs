@@ -1,0 +1,178 @@
+//! What a worker asks of its session, frame by frame.
+
+use std::sync::Arc;
+
+use onward_core::run::Commit;
+use onward_core::task::TaskReport;
+use onward_core::{Epoch, RunKey};
+use onward_runtime::{Emitted, Link};
+use onward_store::{StoreError, payloads};
+use onward_wire::worker as wire;
+use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
+
+use super::{PAGE, Session};
+use crate::grpc::problem::of_store;
+
+/// Behind so many bytes of payloads a page of a log ends.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+impl Session {
+    /// Does what one frame asks for. Answers come later, in any order.
+    pub(super) fn handle(self: &Arc<Session>, frame: WorkerFrame) {
+        if let Some((run, request)) = about(&frame)
+            && run.namespace != self.namespace
+        {
+            // Q5
+            if let Some(request) = request {
+                self.reply(request, Err(of_store(&StoreError::RunNotFound { key: run.clone() })));
+            }
+            return;
+        }
+        match frame {
+            WorkerFrame::Hello(_) | WorkerFrame::Credit(_) => {} // taken by the connection
+            WorkerFrame::Heartbeat(wire::Heartbeat { request }) => {
+                if request != 0 {
+                    self.reply(request, Ok(Said::Done(wire::Done {})));
+                }
+            }
+            WorkerFrame::Commit(wire::CommitRun { request, commit }) => self.commit(request, commit),
+            WorkerFrame::Release(wire::ReleaseRun { request, run, epoch }) => {
+                if self.check(&run, epoch).is_err() {
+                    return self.reply(request, Ok(Said::Done(wire::Done {}))); // lost already, which is no error
+                }
+                let released = Link::release(&self.port, run.clone(), epoch);
+                self.answer(request, async move {
+                    released.await?;
+                    Ok((Said::Done(wire::Done {}), Some((run, epoch))))
+                });
+            }
+            WorkerFrame::Pause(wire::PauseRun { request, run, generation, epoch, report }) => {
+                if let Err(problem) = self.check(&run, epoch) {
+                    return self.reply(request, Err(problem));
+                }
+                let paused = Link::pause(&self.port, run, generation, epoch, report);
+                self.answer(request, async move { paused.await.map(|()| (Said::Done(wire::Done {}), None)) });
+            }
+            WorkerFrame::ReadLog(wire::ReadLog { request, run, generation, from, limit }) => {
+                let limit = (limit as usize).clamp(1, PAGE);
+                let records = Link::read_log(&self.port, run, generation, from, limit);
+                self.answer(request, async move {
+                    let mut records = records.await?;
+                    let more = payloads::fit(&mut records, PAGE_BYTES);
+                    Ok((Said::Log(wire::Log { records, more }), None))
+                });
+            }
+            WorkerFrame::Report(wire::ReportTask { request, task, claim, report }) => {
+                if self.lock().tasks.get(&task) != Some(&claim) {
+                    let over = StoreError::from(onward_core::task::StaleReport);
+                    return self.reply(request, Err(of_store(&over)));
+                }
+                let (session, ends) = (self.clone(), !matches!(report, TaskReport::Heartbeat { .. }));
+                self.answer(request, async move {
+                    let answer = session.port.report_task(task.clone(), claim, report).await;
+                    if (ends && answer.is_ok()) || matches!(answer, Err(StoreError::TaskAttemptOver(_))) {
+                        session.forget_task(&task, claim);
+                    }
+                    answer.map(|()| (Said::Done(wire::Done {}), None))
+                });
+            }
+            WorkerFrame::Answer(wire::Answer { question, answer, is_passed_on }) => {
+                let asked = self.lock().questions.remove(&question);
+                if let Some(question) = asked.filter(|_| !is_passed_on) {
+                    drop(question.answer.send(answer)); // who asked may have gone
+                }
+            }
+            WorkerFrame::Emit(wire::Emit { run, name, value }) => {
+                Link::emit(&self.port, &run, Emitted { name, value });
+            }
+            WorkerFrame::Leave(wire::Leave { request }) => {
+                let session = self.clone();
+                tokio::spawn(async move {
+                    session.end().await;
+                    session.reply(request, Ok(Said::Done(wire::Done {})));
+                    session.finish();
+                });
+            }
+        }
+    }
+
+    fn commit(self: &Arc<Session>, request: u64, commit: Commit) {
+        let (key, generation, epoch) = (commit.key.clone(), commit.generation, commit.epoch);
+        if self.holds(&key, epoch) {
+            let committed = self.port.commit(commit);
+            return self.answer(request, async move {
+                let committed = committed.await?;
+                Ok((Said::Committed(committed), committed.status.is_closed().then_some((key, epoch))))
+            });
+        }
+        // Perhaps the answer to the run's last commit was lost. A closed run takes nothing, but knows what it took (V3).
+        let session = self.clone();
+        self.answer(request, async move {
+            let head = session.runtime().store().read_run(key.clone(), Some(generation)).await?;
+            if !head.is_some_and(|head| head.status.is_closed()) {
+                return Err(fenced(key, epoch));
+            }
+            Ok((Said::Committed(session.port.commit(commit).await?), None))
+        });
+    }
+
+    fn holds(&self, run: &RunKey, epoch: Epoch) -> bool {
+        self.lock().runs.get(run) == Some(&epoch)
+    }
+
+    /// Whether this worker was given the run under this epoch (Q2).
+    fn check(&self, run: &RunKey, epoch: Epoch) -> Result<(), onward_wire::Problem> {
+        if self.holds(run, epoch) {
+            return Ok(());
+        }
+        Err(of_store(&fenced(run.clone(), epoch)))
+    }
+
+    /// Answers when `work` is done; a run that it names is then no longer the worker's.
+    fn answer(
+        self: &Arc<Session>,
+        request: u64,
+        work: impl Future<Output = Result<(Said, Option<(RunKey, Epoch)>), StoreError>> + Send + 'static,
+    ) {
+        let session = self.clone();
+        tokio::spawn(async move {
+            let said = match work.await {
+                Ok((said, gone)) => {
+                    if let Some((run, epoch)) = gone {
+                        session.forget(&run, epoch);
+                        session.port.close_inbox(&run, epoch); // Q6
+                    }
+                    Ok(said)
+                }
+                Err(error) => Err(of_store(&error)),
+            };
+            session.reply(request, said);
+        });
+    }
+
+    pub(super) fn reply(&self, request: u64, said: Result<Said, onward_wire::Problem>) {
+        let said = said.unwrap_or_else(Said::Problem);
+        self.push(ServerFrame::Reply(wire::Reply { request, said }));
+    }
+}
+
+/// The run that a frame is about, and the request that waits for an answer.
+fn about(frame: &WorkerFrame) -> Option<(&RunKey, Option<u64>)> {
+    match frame {
+        WorkerFrame::Commit(frame) => Some((&frame.commit.key, Some(frame.request))),
+        WorkerFrame::Release(frame) => Some((&frame.run, Some(frame.request))),
+        WorkerFrame::Pause(frame) => Some((&frame.run, Some(frame.request))),
+        WorkerFrame::ReadLog(frame) => Some((&frame.run, Some(frame.request))),
+        WorkerFrame::Report(frame) => Some((&frame.task.run, Some(frame.request))),
+        WorkerFrame::Emit(frame) => Some((&frame.run, None)),
+        WorkerFrame::Hello(_)
+        | WorkerFrame::Heartbeat(_)
+        | WorkerFrame::Credit(_)
+        | WorkerFrame::Answer(_)
+        | WorkerFrame::Leave(_) => None,
+    }
+}
+
+fn fenced(key: RunKey, epoch: Epoch) -> StoreError {
+    onward_core::run::Refusal::Fenced { key, epoch, current: Epoch(0), n: 0, next: 0 }.into()
+}

@@ -1,0 +1,127 @@
+//! One connection of a session.
+
+use std::sync::Arc;
+
+use onward_core::Record;
+use onward_store::payloads;
+use onward_wire::worker as wire;
+use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
+
+use super::{Session, State};
+
+/// How many frames travel in one message, and how many bytes of payloads before it is full.
+const FRAMES_MAX: usize = 512;
+const FRAMES_BYTES: usize = 4 * 1024 * 1024;
+
+/// Dropped, the session waits for the next one.
+pub(crate) struct Connection {
+    pub(super) session: Arc<Session>,
+    pub(super) number: u64,
+}
+
+impl Connection {
+    /// Takes one frame of the worker, unless a later connection is served by now (Q3).
+    pub fn handle(&self, frame: WorkerFrame) {
+        let session = &self.session;
+        let mut state = session.lock();
+        if state.served != Some(self.number) {
+            return;
+        }
+        session.port.heard();
+        if let WorkerFrame::Credit(wire::Credit { runs, tasks }) = frame {
+            state.run_credit = state.run_credit.saturating_add(runs);
+            state.task_credit = state.task_credit.saturating_add(tasks);
+            drop(state);
+            session.credit_came.notify_waiters();
+            return;
+        }
+        drop(state);
+        session.handle(frame);
+    }
+
+    /// What there is for the worker; `None` when the connection is over: a later one is served, or the session has ended.
+    pub async fn next(&self) -> Option<Vec<ServerFrame>> {
+        loop {
+            let came = self.session.outgoing.notified();
+            let mut came = std::pin::pin!(came);
+            came.as_mut().enable();
+            {
+                let mut state = self.session.lock();
+                if state.served != Some(self.number) {
+                    return None; // Q3
+                }
+                if !state.outgoing.is_empty() {
+                    return Some(state.next_message());
+                }
+                if state.finished {
+                    return None;
+                }
+            }
+            came.await;
+        }
+    }
+
+    /// The worker may not go on: its session ends.
+    pub async fn end(&self) {
+        self.session.end().await;
+        self.session.finish();
+    }
+
+    /// Whether the session has ended or a later connection is served.
+    pub fn is_over(&self) -> bool {
+        let state = self.session.lock();
+        state.finished || state.served != Some(self.number)
+    }
+
+    /// Returns when the connection is over, also while its worker reads nothing.
+    pub async fn over(&self) {
+        loop {
+            let changed = self.session.served_changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            if self.session.lock().served != Some(self.number) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut state = self.session.lock();
+        if state.served == Some(self.number) {
+            state.cut_off();
+            self.session.port.set_present(false);
+        }
+    }
+}
+
+impl State {
+    /// As many frames as fit into one message, one at least.
+    fn next_message(&mut self) -> Vec<ServerFrame> {
+        let (mut frames, mut bytes) = (Vec::new(), 0);
+        while frames.len() < FRAMES_MAX
+            && let Some(frame) = self.outgoing.pop_front_if(|frame| {
+                bytes += weigh(frame);
+                frames.is_empty() || bytes <= FRAMES_BYTES
+            })
+        {
+            frames.push(frame);
+        }
+        frames
+    }
+}
+
+/// The bytes of a frame's payloads.
+fn weigh(frame: &ServerFrame) -> usize {
+    let of_records = |records: &[Record]| payloads::weigh(records.iter().flat_map(|record| &record.events));
+    match frame {
+        ServerFrame::Run(run) => run.log.as_ref().map_or(0, |log| of_records(&log.records)),
+        ServerFrame::Input(input) => of_records(std::slice::from_ref(&input.record)),
+        ServerFrame::Task(offer) => offer.task.input.data().len(),
+        ServerFrame::Question(question) => question.input.data().len(),
+        ServerFrame::Reply(wire::Reply { said: Said::Log(log), .. }) => of_records(&log.records),
+        _ => 0,
+    }
+}

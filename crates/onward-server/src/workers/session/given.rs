@@ -1,0 +1,133 @@
+//! What a worker is given: runs, tasks and questions.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use onward_core::Record;
+use onward_core::task::{Task, TaskReport};
+use onward_store::{ClaimedRun, payloads};
+use onward_wire::worker as wire;
+use onward_wire::worker::ServerFrame;
+
+use super::{Session, State};
+use crate::workers::inbox::RemoteInbox;
+
+/// How many runs and tasks are claimed at once.
+const CLAIM_MAX: usize = 64;
+
+/// A log of more records or bytes than this is not sent with its run; the worker reads it in pages.
+const LOG_MAX: usize = 1_000;
+const LOG_BYTES_MAX: usize = 1024 * 1024;
+
+/// Hands runs over as long as there is credit (Q1).
+pub(super) async fn give_runs(session: Weak<Session>) {
+    while let Some(session) = session.upgrade().filter(|session| !session.is_over()) {
+        let credit = session.credit(|state| state.run_credit).await;
+        if credit == 0 {
+            continue;
+        }
+        let next = session.port.next_runs((credit as usize).min(CLAIM_MAX));
+        let Ok(claimed) = tokio::time::timeout(Duration::from_secs(1), next).await else { continue };
+        for run in claimed {
+            session.give_run(run).await;
+        }
+    }
+}
+
+pub(super) async fn give_tasks(session: Weak<Session>) {
+    while let Some(session) = session.upgrade().filter(|session| !session.is_over()) {
+        let credit = session.credit(|state| state.task_credit).await;
+        if credit == 0 {
+            continue;
+        }
+        let next = session.port.next_tasks((credit as usize).min(CLAIM_MAX));
+        let Ok(tasks) = tokio::time::timeout(Duration::from_secs(1), next).await else { continue };
+        for task in tasks {
+            session.give_task(task).await;
+        }
+    }
+}
+
+pub(super) async fn give_questions(session: Weak<Session>) {
+    while let Some(session) = session.upgrade().filter(|session| !session.is_over()) {
+        let Ok(questions) = tokio::time::timeout(Duration::from_secs(1), session.port.next_questions()).await else { continue };
+        for question in questions {
+            drop(session.ask(question));
+        }
+    }
+}
+
+impl Session {
+    /// Waits for credit, a second at most.
+    async fn credit(&self, of: impl Fn(&State) -> u32) -> u32 {
+        let came = self.credit_came.notified();
+        let mut came = std::pin::pin!(came);
+        came.as_mut().enable();
+        let credit = of(&self.lock());
+        if credit > 0 {
+            return credit;
+        }
+        drop(tokio::time::timeout(Duration::from_secs(1), came).await);
+        of(&self.lock())
+    }
+
+    /// The run is the worker's and on its way to it in one step, so that no hello comes in between. Nobody there: it goes back.
+    async fn give_run(self: &Arc<Session>, claimed: ClaimedRun) {
+        let ClaimedRun { head, records } = claimed;
+        let (run, epoch) = (head.key.clone(), head.epoch);
+        let small = |records: &Vec<Record>| {
+            records.len() <= LOG_MAX && payloads::weigh(records.iter().flat_map(|record| &record.events)) <= LOG_BYTES_MAX
+        };
+        let log = records.filter(small).map(|records| wire::Log { records, more: false });
+        let given = self.give(|state| {
+            state.run_credit = state.run_credit.saturating_sub(1);
+            state.runs.insert(run.clone(), epoch);
+            ServerFrame::Run(wire::Run { head, log })
+        });
+        if !given {
+            drop(self.port.release(&run, epoch).await);
+            return;
+        }
+        // First the run, then what came for it since.
+        let inbox = RemoteInbox { session: Arc::downgrade(self), run: run.clone(), epoch };
+        self.port.open_inbox(&run, epoch, Arc::new(inbox));
+    }
+
+    async fn give_task(self: &Arc<Session>, task: Task) {
+        let (id, claim) = (task.id.clone(), task.claim);
+        let mut before = None;
+        let given = self.give(|state| {
+            state.task_credit = state.task_credit.saturating_sub(1);
+            before = state.tasks.insert(id.clone(), claim);
+            ServerFrame::Task(wire::TaskOffer { task })
+        });
+        if let Some(before) = before {
+            // Its attempt timed out, and this worker got the next one too.
+            self.push(ServerFrame::TaskOver(wire::TaskOver { task: id.clone(), claim: before }));
+        }
+        if !given {
+            drop(self.port.report_task(id, claim, TaskReport::Released).await);
+            return;
+        }
+        let session = self.clone();
+        tokio::spawn(async move {
+            session.port.task_over(&id, claim).await;
+            if session.forget_task(&id, claim) {
+                session.push(ServerFrame::TaskOver(wire::TaskOver { task: id, claim }));
+            }
+        });
+    }
+
+    /// Notes what is given and puts it on its way, unless nobody is there to take it.
+    fn give(&self, note: impl FnOnce(&mut State) -> ServerFrame) -> bool {
+        let mut state = self.lock();
+        if state.served.is_none() || state.over {
+            return false;
+        }
+        let frame = note(&mut state);
+        state.outgoing.push_back(frame);
+        drop(state);
+        self.outgoing.notify_one();
+        true
+    }
+}

@@ -1,0 +1,131 @@
+//! A worker comes, or comes back.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use onward_core::task::{TaskId, TaskReport};
+use onward_core::{Epoch, RunKey};
+use onward_store::StoreError;
+use onward_wire::worker as wire;
+use onward_wire::worker::ServerFrame;
+
+use super::{Connection, PAGE, Session, State};
+
+/// Why a hello was not taken.
+pub(crate) enum NotServed {
+    /// The session is over.
+    Over,
+    /// A later hello has come already.
+    Overtaken,
+}
+
+/// What a hello shows about the connection before it.
+struct Compared {
+    /// Held by both: the worker may have missed inputs.
+    both: Vec<wire::HeldRun>,
+    /// Sent to a connection that did not get them through.
+    unheard_runs: HashMap<RunKey, Epoch>,
+    unheard_tasks: BTreeMap<TaskId, u32>,
+}
+
+impl Session {
+    /// Tells the worker what it has lost, and brings what it holds up to date.
+    pub fn connect(self: &Arc<Session>, hello: &wire::Hello) -> Result<Connection, NotServed> {
+        let mut state = self.lock();
+        if state.over {
+            return Err(NotServed::Over);
+        }
+        if hello.connection < state.counted {
+            return Err(NotServed::Overtaken);
+        }
+        self.port.heard();
+        state.connections += 1;
+        let number = state.connections;
+        // What waited for an earlier connection may have been sent or not: the worker says where it stands. Questions that were sent
+        // to it are asked once more.
+        state.cut_off();
+        (state.served, state.counted) = (Some(number), hello.connection);
+        self.port.set_present(true);
+        state.outgoing.push_back(ServerFrame::Welcome(self.welcome()));
+        let compared = state.compare(hello);
+        drop(state);
+        let session = self.clone();
+        tokio::spawn(async move { session.settle(compared).await });
+        self.outgoing.notify_waiters();
+        self.served_changed.notify_waiters();
+        Ok(Connection { session: self.clone(), number })
+    }
+
+    fn welcome(&self) -> wire::Welcome {
+        wire::Welcome {
+            protocol: onward_wire::PROTOCOL,
+            lease_ms: u64::try_from(self.runtime().options().lease.as_millis()).unwrap_or(u64::MAX),
+            server: concat!("onward ", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+
+    async fn settle(self: &Arc<Session>, compared: Compared) {
+        for held in compared.both {
+            self.catch_up(held).await;
+        }
+        for (run, epoch) in compared.unheard_runs {
+            self.forget(&run, epoch);
+            drop(self.port.release(&run, epoch).await);
+        }
+        for (task, claim) in compared.unheard_tasks {
+            self.forget_task(&task, claim);
+            drop(self.port.report_task(task, claim, TaskReport::Released).await);
+        }
+    }
+
+    /// Sends the inputs that the worker has not seen. If they cannot be read the run is given up: the worker would wait for ever.
+    async fn catch_up(self: &Arc<Session>, held: wire::HeldRun) {
+        if self.send_missed(&held).await.is_err() {
+            let wire::HeldRun { run, epoch, .. } = held;
+            self.forget(&run, epoch);
+            drop(self.port.release(&run, epoch).await);
+            self.push(ServerFrame::RunLost(wire::RunLost { run, epoch }));
+        }
+    }
+
+    async fn send_missed(&self, held: &wire::HeldRun) -> Result<(), StoreError> {
+        let wire::HeldRun { run, generation, epoch, next_index } = held;
+        let mut from = *next_index;
+        loop {
+            let store = self.runtime().store();
+            let records = store.read_log(run.clone(), Some(*generation), from, PAGE).await?;
+            let full = records.len() == PAGE;
+            let Some(last) = records.last() else { return Ok(()) };
+            from = last.next_index();
+            for record in records.into_iter().filter(|record| record.commit.is_none() && record.index >= *next_index) {
+                self.push(ServerFrame::Input(wire::Input { run: run.clone(), epoch: *epoch, record }));
+            }
+            if !full {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl State {
+    /// Compares what the worker says it holds with what it was given; what it has lost is put on its way to it.
+    fn compare(&mut self, hello: &wire::Hello) -> Compared {
+        let mut compared = Compared { both: Vec::new(), unheard_runs: self.runs.clone(), unheard_tasks: self.tasks.clone() };
+        for held in &hello.runs {
+            if self.runs.get(&held.run) == Some(&held.epoch) {
+                compared.unheard_runs.remove(&held.run);
+                compared.both.push(held.clone());
+            } else {
+                self.outgoing.push_back(ServerFrame::RunLost(wire::RunLost { run: held.run.clone(), epoch: held.epoch }));
+            }
+        }
+        for held in &hello.tasks {
+            if self.tasks.get(&held.task) == Some(&held.claim) {
+                compared.unheard_tasks.remove(&held.task);
+            } else {
+                self.outgoing.push_back(ServerFrame::TaskOver(wire::TaskOver { task: held.task.clone(), claim: held.claim }));
+            }
+        }
+        compared
+    }
+}

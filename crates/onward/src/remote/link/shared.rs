@@ -1,0 +1,310 @@
+//! What of a worker outlives its connections.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::{Epoch, Index, Record, RunKey};
+use onward_runtime::{Inbox, Question, RuntimeError, WorkerProfile};
+use onward_store::{ClaimedRun, StoreError, payloads};
+use onward_wire::worker as wire;
+use onward_wire::worker::{Said, WorkerFrame};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::Instant;
+
+use super::stream::{FRAMES_BYTES, FRAMES_MAX};
+use crate::remote::problem::from_problem;
+
+/// The largest commit: what a server takes in one message, and room around it.
+const FRAME_BYTES_MAX: usize = 60 * 1024 * 1024;
+
+pub(super) struct Shared {
+    profile: WorkerProfile,
+    kinds: Vec<wire::KindOffer>,
+    next_request: AtomicU64,
+    state: Mutex<State>,
+    /// How long we may be silent; unknown before the first welcome.
+    pub lease: watch::Sender<Option<Duration>>,
+    /// There is something to send.
+    pub outgoing: Notify,
+    pub runs_came: Notify,
+    pub tasks_came: Notify,
+    pub questions_came: Notify,
+    pub greeted: Notify,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    /// Counts connections, so that a late hello can be told from the current one.
+    pub connection: u64,
+    /// The server has welcomed the current connection; only then is anything sent (V1).
+    pub welcomed: bool,
+    /// The server has heard us at this time or later (Y4).
+    pub heard_at: Option<Instant>,
+    /// The sign of life that the server has not answered yet, and when it was sent.
+    pub beat: Option<(u64, Instant)>,
+    pub outgoing: VecDeque<WorkerFrame>,
+    /// By number, so that they are sent again in the order they were made (Y1).
+    pub requests: BTreeMap<u64, Request>,
+    pub held: HashMap<RunKey, Held>,
+    pub held_tasks: BTreeMap<(TaskId, u32), Arc<Notify>>,
+    pub runs: VecDeque<ClaimedRun>,
+    pub tasks: VecDeque<Task>,
+    pub questions: VecDeque<Question>,
+    /// What was asked for and has not come (Y3).
+    pub runs_asked: u32,
+    pub tasks_asked: u32,
+    /// Nothing more is asked for.
+    pub is_leaving: bool,
+    pub has_left: bool,
+    pub greeting: Greeting,
+}
+
+/// What became of the first connection.
+#[derive(Default)]
+pub(super) enum Greeting {
+    #[default]
+    Awaited,
+    Welcomed,
+    Refused(RuntimeError),
+}
+
+pub(super) struct Request {
+    pub frame: WorkerFrame,
+    pub made_at: Instant,
+    pub answer: oneshot::Sender<Said>,
+}
+
+/// A question under way.
+pub(super) struct Asked(oneshot::Receiver<Said>);
+
+impl Asked {
+    pub async fn said(self) -> Result<Said, StoreError> {
+        match self.0.await {
+            Ok(Said::Problem(problem)) => Err(from_problem(problem)),
+            Ok(said) => Ok(said),
+            Err(_) => Err(StoreError::Unavailable { why: "the connection to the server was closed".to_owned() }),
+        }
+    }
+}
+
+pub(super) struct Held {
+    pub generation: u32,
+    pub epoch: Epoch,
+    /// The first event the worker has not been sent.
+    pub next: Index,
+    pub to: To,
+}
+
+pub(super) enum To {
+    Kept(Vec<Record>),
+    Inbox(Arc<dyn Inbox>),
+}
+
+impl Shared {
+    pub fn new(profile: WorkerProfile, kinds: Vec<wire::KindOffer>) -> Shared {
+        Shared {
+            profile,
+            kinds,
+            next_request: AtomicU64::new(1),
+            state: Mutex::default(),
+            lease: watch::Sender::new(None),
+            outgoing: Notify::new(),
+            runs_came: Notify::new(),
+            tasks_came: Notify::new(),
+            questions_came: Notify::new(),
+            greeted: Notify::new(),
+        }
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends what nobody waits for, if the connection is still there that it belongs to (Y5).
+    pub fn send_on(&self, connection: u64, frame: WorkerFrame) {
+        let mut state = self.lock();
+        if state.welcomed && state.connection == connection {
+            state.outgoing.push_back(frame);
+            drop(state);
+            self.outgoing.notify_one();
+        }
+    }
+
+    /// Sends a frame that is answered, however often the connection is lost meanwhile.
+    pub fn ask(&self, frame: impl FnOnce(u64) -> WorkerFrame) -> Asked {
+        let request = self.next_request.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        let frame = frame(request);
+        let mut state = self.lock();
+        if state.welcomed {
+            state.outgoing.push_back(frame.clone());
+        }
+        state.requests.insert(request, Request { frame, made_at: Instant::now(), answer });
+        drop(state);
+        self.outgoing.notify_one();
+        Asked(answered)
+    }
+
+    /// What a new connection begins with: who we are and what we hold. Nothing else goes out before the welcome (V1).
+    pub fn begin(&self) -> wire::Hello {
+        let mut state = self.lock();
+        state.connection += 1;
+        // Answers and the like of the connection before are of no use to this one; requests are sent again, all of them.
+        state.outgoing.clear();
+        // The hello is a sign of life that the welcome answers.
+        state.beat = Some((0, Instant::now()));
+        let held = |(run, held): (&RunKey, &Held)| wire::HeldRun {
+            run: run.clone(),
+            generation: held.generation,
+            epoch: held.epoch,
+            next_index: held.next,
+        };
+        wire::Hello {
+            protocol: onward_wire::PROTOCOL,
+            worker: self.profile.id.clone(),
+            kinds: self.kinds.clone(),
+            task_kinds: self.profile.task_kinds.to_vec(),
+            queues: self.profile.queues.iter().map(|queue| queue.as_ref().map(ToString::to_string).unwrap_or_default()).collect(),
+            runs_max: u32::try_from(self.profile.runs_max).unwrap_or(u32::MAX),
+            runs: state.held.iter().map(held).collect(),
+            tasks: state.held_tasks.keys().map(|(task, claim)| wire::HeldTask { task: task.clone(), claim: *claim }).collect(),
+            sdk: concat!("onward-rust ", env!("CARGO_PKG_VERSION")).to_owned(),
+            connection: state.connection,
+        }
+    }
+
+    /// The server has us: what we still want and what was never answered goes out.
+    pub fn welcome(&self, welcome: &wire::Welcome) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        state.welcomed = true;
+        state.heard_at = state.beat.take().map(|(_, sent_at)| sent_at).or(state.heard_at);
+        let (runs, tasks) = (state.runs_asked, state.tasks_asked);
+        if !state.is_leaving && (runs, tasks) != (0, 0) {
+            state.outgoing.push_back(WorkerFrame::Credit(wire::Credit { runs, tasks }));
+        }
+        state.outgoing.extend(state.requests.values().map(|request| request.frame.clone()));
+        drop(guard);
+        self.lease.send_replace(Some(Duration::from_millis(welcome.lease_ms)));
+        self.outgoing.notify_one();
+    }
+
+    pub fn end(&self) {
+        let mut state = self.lock();
+        state.welcomed = false;
+        state.outgoing.clear();
+    }
+
+    /// A sign of life. The server is asked whether it heard it, one question at a time.
+    pub fn beat(&self) -> WorkerFrame {
+        let mut state = self.lock();
+        let mut request = 0;
+        if state.beat.is_none() {
+            request = self.next_request.fetch_add(1, Ordering::Relaxed);
+            state.beat = Some((request, Instant::now()));
+        }
+        WorkerFrame::Heartbeat(wire::Heartbeat { request })
+    }
+
+    /// How long ago the server heard us for certain; `None` before it ever did.
+    pub fn silent_for(&self) -> Option<Duration> {
+        self.lock().heard_at.map(|heard_at| heard_at.elapsed())
+    }
+
+    /// As many frames as fit into one message, one at least.
+    pub fn take_outgoing(&self) -> Vec<WorkerFrame> {
+        let mut state = self.lock();
+        let (mut frames, mut bytes) = (Vec::new(), 0);
+        while frames.len() < FRAMES_MAX
+            && let Some(frame) = state.outgoing.pop_front_if(|frame| {
+                bytes += weigh(frame);
+                frames.is_empty() || bytes <= FRAMES_BYTES
+            })
+        {
+            frames.push(frame);
+        }
+        frames
+    }
+
+    pub fn greet(&self, greeting: Greeting) {
+        self.lock().greeting = greeting;
+        self.greeted.notify_waiters();
+    }
+
+    /// Waits until `take` finds something. Asks before each wait: what came may have been lost before anybody took it.
+    pub async fn next<T>(&self, came: &Notify, want: impl Fn(), mut take: impl FnMut(&mut State) -> Vec<T>) -> Vec<T> {
+        loop {
+            want();
+            let taken = take(&mut self.lock());
+            if !taken.is_empty() {
+                return taken;
+            }
+            came.notified().await;
+        }
+    }
+
+    /// Asks for so much more that `limit` are on their way (Y3).
+    pub fn want(&self, runs: usize, tasks: usize) {
+        let wanted = |asked: &mut u32, limit: usize| {
+            let more = u32::try_from(limit).unwrap_or(u32::MAX).saturating_sub(*asked);
+            *asked += more;
+            more
+        };
+        let mut state = self.lock();
+        if state.is_leaving {
+            return;
+        }
+        let (runs, tasks) = (wanted(&mut state.runs_asked, runs), wanted(&mut state.tasks_asked, tasks));
+        if (runs, tasks) != (0, 0) && state.welcomed {
+            state.outgoing.push_back(WorkerFrame::Credit(wire::Credit { runs, tasks }));
+            self.outgoing.notify_one();
+        }
+    }
+
+    pub fn release(&self, run: RunKey, epoch: Epoch) {
+        drop(self.ask(|request| WorkerFrame::Release(wire::ReleaseRun { request, run, epoch })));
+    }
+
+    /// Like [`Shared::ask`], for what may be larger than any message.
+    pub fn ask_if_small(&self, bytes: usize, frame: impl FnOnce(u64) -> WorkerFrame) -> Result<Asked, StoreError> {
+        if bytes > FRAME_BYTES_MAX {
+            return Err(StoreError::PayloadTooLarge { bytes, max: FRAME_BYTES_MAX });
+        }
+        Ok(self.ask(frame))
+    }
+}
+
+impl State {
+    /// What was asked under an epoch that is lost, and must not be sent any more (V4).
+    pub fn take_requests_about(&mut self, lost: impl Fn(&RunKey, Epoch) -> bool) -> Vec<Request> {
+        let is_about = |frame: &WorkerFrame| match frame {
+            WorkerFrame::Commit(frame) => lost(&frame.commit.key, frame.commit.epoch),
+            WorkerFrame::Pause(frame) => lost(&frame.run, frame.epoch),
+            _ => false,
+        };
+        self.outgoing.retain(|frame| !is_about(frame));
+        self.requests.extract_if(.., |_, request| is_about(&request.frame)).map(|(_, request)| request).collect()
+    }
+
+    /// The run is no longer ours, if it still was.
+    pub fn let_go(&mut self, run: &RunKey, epoch: Epoch) -> Option<Held> {
+        if self.held.get(run).is_some_and(|held| held.epoch == epoch) { self.held.remove(run) } else { None }
+    }
+}
+
+/// The bytes of a frame's payloads.
+fn weigh(frame: &WorkerFrame) -> usize {
+    match frame {
+        WorkerFrame::Commit(frame) => payloads::weigh(&frame.commit.events),
+        WorkerFrame::Report(wire::ReportTask { report: TaskReport::Completed(output), .. }) => output.data().len(),
+        WorkerFrame::Report(wire::ReportTask { report: TaskReport::Heartbeat { progress: Some(progress) }, .. }) => {
+            progress.data().len()
+        }
+        WorkerFrame::Answer(wire::Answer { answer: Some(Ok(answer)), .. }) => answer.data().len(),
+        WorkerFrame::Emit(emit) => emit.value.data().len(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,160 @@
+//! What the server sends to a worker.
+
+use std::sync::Arc;
+
+use onward_core::task::{Task, TaskId};
+use onward_core::{Epoch, Index, Record, RunKey};
+use onward_runtime::Question;
+use onward_store::ClaimedRun;
+use onward_wire::worker as wire;
+use onward_wire::worker::{ServerFrame, WorkerFrame};
+use tokio::sync::oneshot;
+
+use super::shared::{Greeting, Held, Request, Shared, To};
+
+impl Shared {
+    pub fn take_in(self: &Arc<Shared>, frame: ServerFrame) {
+        match frame {
+            ServerFrame::Welcome(welcome) => {
+                self.welcome(&welcome);
+                self.greet(Greeting::Welcomed);
+            }
+            ServerFrame::Goodbye(_) => {} // the stream ends, and is opened again
+            ServerFrame::Run(run) => self.take_run(run),
+            ServerFrame::Input(input) => self.take_input(input),
+            ServerFrame::RunLost(lost) => self.lose(&lost.run, lost.epoch),
+            ServerFrame::Task(offer) => self.take_task(offer.task),
+            ServerFrame::TaskOver(over) => self.end_task(over.task, over.claim),
+            ServerFrame::Question(question) => self.take_question(question),
+            ServerFrame::Reply(reply) => {
+                if let Some(request) = self.take_reply(reply.request) {
+                    drop(request.answer.send(reply.said)); // who asked may have gone
+                }
+            }
+        }
+    }
+
+    /// Whose answer it is. Whatever is answered, the server has heard us after it was asked.
+    fn take_reply(&self, number: u64) -> Option<Request> {
+        let mut state = self.lock();
+        let request = state.requests.remove(&number);
+        let beat = state.beat.take_if(|(beat, _)| *beat == number);
+        let asked_at = request.as_ref().map(|request| request.made_at).or(beat.map(|(_, sent_at)| sent_at));
+        state.heard_at = state.heard_at.max(asked_at);
+        request
+    }
+
+    fn take_run(&self, run: wire::Run) {
+        let wire::Run { head, log } = run;
+        let records = log.map(|log| log.records);
+        let next = records.as_ref().and_then(|records| records.last()).map_or(Index(1), Record::next_index);
+        let held = Held { generation: head.generation, epoch: head.epoch, next, to: To::Kept(Vec::new()) };
+        let mut state = self.lock();
+        let before = state.held.insert(head.key.clone(), held);
+        state.runs_asked = state.runs_asked.saturating_sub(1);
+        state.runs.push_back(ClaimedRun { head, records });
+        drop(state);
+        if let Some(Held { to: To::Inbox(inbox), .. }) = before {
+            inbox.lost(); // we had lost it, and have it again
+        }
+        self.runs_came.notify_one();
+    }
+
+    fn take_input(&self, input: wire::Input) {
+        let wire::Input { run, epoch, record } = input;
+        let inbox = {
+            let mut state = self.lock();
+            let Some(held) = state.held.get_mut(&run).filter(|held| held.epoch == epoch && record.index >= held.next) else {
+                return;
+            };
+            held.next = record.next_index();
+            match &mut held.to {
+                To::Kept(records) => {
+                    records.push(record);
+                    return;
+                }
+                To::Inbox(inbox) => inbox.clone(),
+            }
+        };
+        inbox.push(record);
+    }
+
+    fn lose(&self, run: &RunKey, epoch: Epoch) {
+        let mut state = self.lock();
+        if state.held.get(run).is_some_and(|held| held.epoch <= epoch) {
+            let held = state.held.remove(run);
+            state.runs.retain(|claimed| claimed.head.key != *run);
+            let void = state.take_requests_about(|other, under| other == run && under <= epoch);
+            drop(state);
+            self.runs_came.notify_one(); // one that nobody took is asked for again (Y3)
+            if let Some(Held { to: To::Inbox(inbox), .. }) = held {
+                inbox.lost();
+            }
+            drop(void); // who waits for them knows by now why they fail
+        }
+    }
+
+    fn take_task(&self, task: Task) {
+        let mut state = self.lock();
+        state.held_tasks.insert((task.id.clone(), task.claim), Arc::default());
+        state.tasks_asked = state.tasks_asked.saturating_sub(1);
+        state.tasks.push_back(task);
+        drop(state);
+        self.tasks_came.notify_one();
+    }
+
+    pub fn end_task(&self, task: TaskId, claim: u32) {
+        let mut state = self.lock();
+        state.tasks.retain(|waiting| waiting.id != task || waiting.claim != claim);
+        if let Some(over) = state.held_tasks.remove(&(task, claim)) {
+            over.notify_one(); // one waits for it, perhaps only in a moment
+        }
+        drop(state);
+        self.tasks_came.notify_one(); // one that nobody took is asked for again (Y3)
+    }
+
+    /// Everything the worker holds is lost, as far as it can know (Y4).
+    pub fn lose_all(&self) {
+        let mut state = self.lock();
+        let (held, held_tasks) = (std::mem::take(&mut state.held), std::mem::take(&mut state.held_tasks));
+        state.runs.clear();
+        state.tasks.clear();
+        let void = state.take_requests_about(|_, _| true);
+        drop(state);
+        for held in held.into_values() {
+            if let To::Inbox(inbox) = held.to {
+                inbox.lost();
+            }
+        }
+        drop(void); // who waits for them knows by now why they fail
+        held_tasks.into_values().for_each(|over| over.notify_one());
+        self.runs_came.notify_one();
+        self.tasks_came.notify_one();
+    }
+
+    fn take_question(self: &Arc<Shared>, asked: wire::Question) {
+        let wire::Question { question, run, name, input } = asked;
+        let (answer, answered) = oneshot::channel();
+        let (shared, connection) = (self.clone(), self.lock().connection);
+        tokio::spawn(async move {
+            // Another connection may be to another session, whose questions have the same numbers.
+            let answered = answered.await;
+            let is_passed_on = answered.is_err();
+            let answer = wire::Answer { question, answer: answered.ok().flatten(), is_passed_on };
+            shared.send_on(connection, WorkerFrame::Answer(answer));
+        });
+        let asked = Question { run, name, input, answer };
+        let inbox = match self.lock().held.get(&asked.run) {
+            Some(Held { to: To::Inbox(inbox), .. }) => Some(inbox.clone()),
+            _ => None,
+        };
+        let left = match inbox {
+            Some(inbox) => inbox.ask(asked).err(),
+            None => Some(asked),
+        };
+        if let Some(question) = left {
+            self.lock().questions.push_back(question);
+            self.questions_came.notify_one();
+        }
+    }
+}
