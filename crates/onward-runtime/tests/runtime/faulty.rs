@@ -10,7 +10,7 @@ use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
-    MemoryStore, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery,
+    MemoryStore, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery,
 };
 use tokio::sync::Notify;
 
@@ -126,6 +126,9 @@ impl Listener for Ear {
 impl Store for FaultyStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
         self.through("start_run", self.memory.start_run(run, claim))
+    }
+    fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
+        self.through("restore_run", self.memory.restore_run(restore))
     }
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
         self.through("append_input", self.memory.append_input(run, input))
