@@ -39,7 +39,7 @@ impl Repository {
             for entry in std::fs::read_dir(&directory).with_context(|| format!("cannot list {}", directory.display()))? {
                 let path = entry?.path();
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                if matches!(name.as_str(), "target" | ".git" | "onward-data") {
+                if matches!(name.as_str(), "target" | ".git" | "onward-data" | "node_modules") {
                     continue;
                 }
                 if path.is_dir() {

@@ -1,4 +1,5 @@
-//! What the tests need beyond Rust: a C compiler, for the bundled SQLite and for the disk that fails on demand.
+//! What the tests need beyond Rust: a C compiler, for the bundled SQLite and for the disk that fails on demand; Node.js, for what other
+//! languages get.
 
 use std::process::{Command, Stdio};
 
@@ -18,7 +19,26 @@ pub fn check(repository: &Repository) -> Result<()> {
     if !answers(Command::new("cc").arg("--version")) {
         install_compiler()?;
     }
-    println!("rustfmt, clippy and a C compiler are there");
+    check_node()?;
+    println!("rustfmt, clippy, a C compiler, node and npm are there");
+    Ok(())
+}
+
+/// The oldest Node.js whose test runner and `fetch` the packages under `sdks` can do with.
+const NODE_MAJOR_MIN: u32 = 20;
+
+fn check_node() -> Result<()> {
+    let needed =
+        || format!("Node.js {NODE_MAJOR_MIN} or later with npm is needed for the tests under `sdks`: https://nodejs.org");
+    let output = Command::new("node").arg("--version").output().with_context(needed)?;
+    let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let major = version.trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
+    if major.is_none_or(|major| major < NODE_MAJOR_MIN) {
+        bail!("node says it is {version}; {}", needed());
+    }
+    if !answers(Command::new("npm").arg("--version")) {
+        bail!("npm is missing; {}", needed());
+    }
     Ok(())
 }
 

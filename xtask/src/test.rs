@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::repository::{Repository, cargo, run};
-use crate::{setup, tidy};
+use crate::{sdks, setup, tidy};
 
 type Part = (&'static str, fn(&Repository) -> Result<()>);
 
@@ -28,6 +28,7 @@ const PARTS: &[Part] = &[
         let targets = ["--examples", "--test", "examples", "--test", "readme"];
         run(cargo(repository).args(["test", "--workspace", "--no-fail-fast"]).args(targets))
     }),
+    ("sdks", sdks::test),
 ];
 
 pub fn run_all(repository: &Repository) -> Result<()> {

@@ -78,6 +78,7 @@ async fn commits(store: Arc<dyn Store>, number: u32, stop: Arc<AtomicBool>, coun
             cancel_reason: None,
             origins: Vec::new(),
             attributes: Vec::new(),
+            is_external: false,
         };
         let run = NewRun { key: key.clone(), started, signal: None };
         let claimed = store.start_run(run, Some(WorkerId::new("bench")?)).await?.claimed;

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 pub use crate::attribute::{Attribute, AttributeValue};
 use crate::codec::{DecodeError, Field, Message, Raw, Reader, put_nested};
+use crate::external::ExternalAppended;
 pub use crate::lineage::Origin;
 use crate::schema::{FieldLine, Proto, Schema};
 use crate::task::TaskOptions;
@@ -91,6 +92,7 @@ events! {
     15 => RunResumed / "run_resumed",
     16 => RunForked / "run_forked",
     17 => ResultRequested / "result_requested",
+    24 => ExternalAppended / "external_appended",
     32 => StepCompleted / "step_completed",
     33 => StepFailed / "step_failed",
     34 => TaskScheduled / "task_scheduled",
@@ -151,6 +153,7 @@ impl Event {
                 | RetryRequested(_)
                 | RunForked(_)
                 | ResultRequested(_)
+                | ExternalAppended(_)
         )
     }
 
@@ -219,6 +222,9 @@ message! {
         /// What the run is found by, as it was started.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         10 => attributes: Vec<Attribute>,
+        /// An outside engine keeps its log here.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        12 => is_external: bool,
     }
 }
 
@@ -236,6 +242,7 @@ impl RunStarted {
             cancel_reason: None,
             origins: Vec::new(),
             attributes: Vec::new(),
+            is_external: false,
         }
     }
 }

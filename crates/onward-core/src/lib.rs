@@ -4,13 +4,14 @@
 //! seeds enter as data. Stores, runtimes and SDKs carry out what is decided here.
 //!
 //! Reading order: [`event`] (the facts), [`log`] (their order), [`run`] (what may be appended), [`task`] (work on
-//! queues), [`engine`] (how code meets its log), [`view`] (what a log says to people), [`projection`] (what a store keeps beside
-//! it), [`reopen`] (logs that go on from a copy).
+//! queues), [`external`] (logs of outside engines), [`engine`] (how code meets its log), [`view`] (what a log says to people),
+//! [`projection`] (what a store keeps beside it), [`reopen`] (logs that go on from a copy).
 
 pub mod attribute;
 pub mod codec;
 pub mod engine;
 pub mod event;
+pub mod external;
 pub mod failure;
 mod finite;
 pub mod hash;

@@ -7,12 +7,12 @@
 //! set aside.
 //!
 //! Invariants:
-//! - X1: a retry keeps every record of the failed log but its end. Set aside are the failures of steps, tasks and children behind which
+//! - Z1: a retry keeps every record of the failed log but its end. Set aside are the failures of steps, tasks and children behind which
 //!   the code did nothing more on that line; what failed is done again, with the keys it had.
-//! - X2: a run that went on after the failure it ended with has undone or handled it, and is not retried.
-//! - X3: a fork ends at a whole commit that was not made while the run was paused, or right behind the start; the original is not
+//! - Z2: a run that went on after the failure it ended with has undone or handled it, and is not retried.
+//! - Z3: a fork ends at a whole commit that was not made while the run was paused, or right behind the start; the original is not
 //!   touched, and a reset only ends it.
-//! - X4: what is open in the copy is open in the new log: timers with the time they had left, tasks scheduled again, questions, and
+//! - Z4: what is open in the copy is open in the new log: timers with the time they had left, tasks scheduled again, questions, and
 //!   children, which are started again or, in a fork, awaited together with the original.
 
 use crate::event::{
@@ -59,6 +59,7 @@ pub struct Fork {
 
 /// The log with which a failed run goes on.
 pub fn retry(head: &RunHead, records: &[Record], request_id: &str, reason: &str, at: Timestamp) -> Result<Reopened, Refusal> {
+    head.check_ours()?;
     if head.status != Status::Failed {
         return Err(Refusal::NotFailed { key: head.key.clone(), status: head.status });
     }
@@ -76,7 +77,7 @@ pub fn retry(head: &RunHead, records: &[Record], request_id: &str, reason: &str,
     Ok(finish(head.key.clone(), copy, event.into(), Vec::new(), OpenChildren::Restart, at))
 }
 
-/// The failures that ended the run: behind them the code did nothing on their line but end (X1).
+/// The failures that ended the run: behind them the code did nothing on their line but end (Z1).
 fn failures_to_set_aside(head: &RunHead, before: &[Record], end: &Record) -> Result<Vec<Index>, Refusal> {
     let Some(Event::RunFailed(failed)) = end.events.last() else {
         return Err(Refusal::NotFailed { key: head.key.clone(), status: head.status });
@@ -97,7 +98,7 @@ fn failures_to_set_aside(head: &RunHead, before: &[Record], end: &Record) -> Res
         }
     }
     match handled.filter(|_| !is_own) {
-        Some((failed, next)) => Err(Refusal::FailureHandled { key: head.key.clone(), failed, next }), // X2
+        Some((failed, next)) => Err(Refusal::FailureHandled { key: head.key.clone(), failed, next }), // Z2
         None => Ok(set_aside),
     }
 }
@@ -163,6 +164,7 @@ fn done_at(event: &Event) -> Option<&Place> {
 
 /// The log of a run that goes on from a point of another one's.
 pub fn fork(head: &RunHead, records: &[Record], fork: &Fork, at: Timestamp) -> Result<Reopened, Refusal> {
+    head.check_ours()?;
     let count = fork_point(head, records, fork.index)?;
     let (mut copy, rest) = (records[..count].to_vec(), &records[count..]);
     let index = copy[count - 1].last_index();
@@ -203,7 +205,7 @@ fn end_original(head: &RunHead, fork: &Fork) -> Delivery {
     Delivery::Input { to: head.key.clone(), input: Input { once: Some(once), ..Input::new(event) } }
 }
 
-/// How many records to copy (X3).
+/// How many records to copy (Z3).
 fn fork_point(head: &RunHead, records: &[Record], wanted: Option<Index>) -> Result<usize, Refusal> {
     let is_point = |record: &Record| match record.commit {
         Some(commit) => !commit.is_standing && !record.ends_log(),
@@ -211,14 +213,14 @@ fn fork_point(head: &RunHead, records: &[Record], wanted: Option<Index>) -> Resu
     };
     let points = || records.iter().enumerate().filter(|(_, record)| is_point(record));
     let Some(wanted) = wanted else {
-        return Ok(points().last().map_or(1, |(position, _)| position + 1));
+        return Ok(points().next_back().map_or(1, |(position, _)| position + 1));
     };
     if let Some((position, _)) = points().find(|(_, record)| record.last_index() == wanted) {
         return Ok(position + 1);
     }
     let near = |found: Option<(usize, &Record)>| found.map(|(_, record)| record.last_index().0.to_string());
     let (before, after) =
-        (near(points().filter(|(_, r)| r.last_index() < wanted).last()), near(points().find(|(_, r)| r.last_index() > wanted)));
+        (near(points().rfind(|(_, r)| r.last_index() < wanted)), near(points().find(|(_, r)| r.last_index() > wanted)));
     let names: Vec<String> = before.into_iter().chain(after).collect();
     let why = format!("that is not the end of a commit; the nearest are {}", names.join(" and "));
     Err(Refusal::NoForkPoint { key: head.key.clone(), index: wanted, why })

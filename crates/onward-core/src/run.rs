@@ -24,6 +24,7 @@ use crate::event::{
     Attribute, CarriedSignal, ChildCompleted, ChildFailed, ChildStarted, OnParentClose, ParentLink, RunStarted, SignalReceived,
     TerminateRequested,
 };
+use crate::external::ExternalHead;
 use crate::log::{CommitHeader, CommitId};
 use crate::task::{Task, TaskId};
 use crate::{Epoch, Event, Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp, message, numbered};
@@ -33,7 +34,7 @@ numbered! {
     pub enum Status {
         /// Has something to do and waits for a worker.
         0 => Pending,
-        /// A worker is at it. Never stored: a pending run whose lease somebody holds.
+        /// A worker is at it: a pending run whose lease somebody holds. Stored only of external runs, whose engines say so.
         1 => Running,
         /// Waits for an input.
         2 => Waiting,
@@ -114,6 +115,8 @@ message! {
         /// Who wants to hear how the run ends, beside its parent.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         17 => listeners: Vec<ParentLink>,
+        /// Of a run whose log an outside engine keeps here; `None` for every other run.
+        20 => external: Option<ExternalHead>,
     }
 }
 
@@ -268,7 +271,13 @@ pub enum Refusal {
     FailureHandled { key: RunKey, failed: Index, next: Index },
     #[error("run {key} cannot be copied up to event {index}: {why}")]
     NoForkPoint { key: RunKey, index: Index, why: String },
-    #[error("the commit to run {key} is malformed: {why}")]
+    #[error("run {key} belongs to an outside engine, which alone can do that")]
+    External { key: RunKey },
+    #[error("run {key} is not of an outside engine")]
+    NotExternal { key: RunKey },
+    #[error("the log of run {key} goes on at event {next}, not at {expected}")]
+    LogConflict { key: RunKey, expected: Index, next: Index },
+    #[error("what was to be appended to run {key} is malformed: {why}")]
     Malformed { key: RunKey, why: &'static str },
 }
 
@@ -385,7 +394,7 @@ impl RunHead {
             generation: started.generation,
             kind: started.kind.clone(),
             version: started.version.clone(),
-            status: Status::Pending,
+            status: if started.is_external { Status::Running } else { Status::Pending }, // X4
             next_index: Index(1),
             next_commit: 0,
             last_commit: None,
@@ -398,6 +407,7 @@ impl RunHead {
             is_retried,
             attributes,
             listeners: Vec::new(),
+            external: started.is_external.then(ExternalHead::default),
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -413,6 +423,9 @@ impl RunHead {
 
     /// Takes note of a record that was admitted before.
     pub(crate) fn apply(&mut self, record: &Record) {
+        if self.external.is_some() {
+            return self.take_external(record);
+        }
         match record.commit {
             Some(commit) => {
                 self.status = self.status_after(commit.horizon, &record.events, commit.waits);
@@ -428,6 +441,10 @@ impl RunHead {
     pub fn admit_input(&mut self, input: Input, at: Timestamp) -> Result<Admitted, Refusal> {
         let needs_wait = input.needs_wait().is_some();
         let Input { event, generation, epoch, .. } = input;
+        self.check_form(&event)?;
+        if let Event::ExternalAppended(event) = event {
+            return self.admit_external(event, at);
+        }
         if self.status.is_closed() {
             return Err(Refusal::Closed { key: self.key.clone(), status: self.status }); // R4
         }
@@ -525,6 +542,9 @@ impl RunHead {
 
     fn check_commit(&self, commit: &Commit) -> Result<(), Refusal> {
         let key = || self.key.clone();
+        if self.external.is_some() {
+            return Err(Refusal::External { key: key() }); // X3
+        }
         if commit.generation != self.generation || commit.epoch != self.epoch || commit.n != self.next_commit {
             let (epoch, current, n, next) = (commit.epoch, self.epoch, commit.n, self.next_commit);
             return Err(Refusal::Fenced { key: key(), epoch, current, n, next }); // R1
@@ -621,6 +641,7 @@ impl RunHead {
             cancel_reason: commit.carries.cancel_reason.clone(),
             origins: Vec::new(),
             attributes,
+            is_external: false,
         };
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }

@@ -394,6 +394,7 @@ mod tests {
             cancel_reason: None,
             origins: Vec::new(),
             attributes: Vec::new(),
+            is_external: false,
         };
         let (head, first) = RunHead::start(key, started, Timestamp(1_000));
         Script { head, records: vec![first] }

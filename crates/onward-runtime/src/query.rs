@@ -5,6 +5,7 @@
 use onward_core::{Failure, Name, Payload, RunKey};
 use tokio::sync::oneshot;
 
+use crate::external::refuse_external;
 use crate::{Question, Runtime, RuntimeError};
 
 /// How often a question that nobody kept is asked again: the run moved while it was asked.
@@ -23,6 +24,7 @@ impl Runtime {
             let question = Question { run: key.clone(), name: name.clone(), input: input.clone(), answer };
             if let Err(question) = self.hub().inboxes.ask(question) {
                 let head = self.read_head(key).await?;
+                refuse_external(&head)?;
                 let nobody = || RuntimeError::NoCompatibleWorker { kind: head.kind.clone(), version: head.version.clone() };
                 let worker = self.hub().workers.knowing(&head).ok_or_else(nobody)?;
                 worker.questions.put([question]);

@@ -6,6 +6,7 @@ use onward_core::view::{RunView, created_at, outcome};
 use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey, Status};
 use onward_store::StoreError;
 
+use crate::external::refuse_external;
 use crate::{Runtime, RuntimeError};
 
 /// How many records are read at a time.
@@ -81,6 +82,7 @@ impl Runtime {
     /// How the run ended; `None` while it is open. Reads one record, not the log.
     pub async fn read_outcome(&self, key: &RunKey) -> Result<Option<Result<Payload, Failure>>, RuntimeError> {
         let head = self.read_head(key).await?;
+        refuse_external(&head)?;
         if !head.status.is_closed() {
             return Ok(None);
         }

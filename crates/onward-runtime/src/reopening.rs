@@ -55,7 +55,7 @@ impl ForkRun {
 }
 
 impl Runtime {
-    /// Lets a failed run go on: what it failed over is done again, everything else that is recorded stays (X1).
+    /// Lets a failed run go on: what it failed over is done again, everything else that is recorded stays (Z1).
     ///
     /// The same `request_id` again is the same request, whatever became of the run since.
     pub async fn retry_run(&self, key: &RunKey, request_id: &str, reason: &str) -> Result<Restored, RuntimeError> {

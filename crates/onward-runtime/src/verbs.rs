@@ -75,6 +75,7 @@ impl Runtime {
             cancel_reason: None,
             origins: Vec::new(),
             attributes: Vec::new(),
+            is_external: false,
         };
         Ok(self.begin_run(NewRun { key, started, signal }).await?)
     }

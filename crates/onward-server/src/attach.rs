@@ -32,27 +32,37 @@ pub(crate) struct Attach {
     pub generation: Option<u32>,
     pub from: Index,
     pub until: Until,
+    pub reading: Reading,
     /// What the reader was let in with; it reads for as long as that is good.
     pub pass: Option<Pass>,
 }
 
+/// What of a log is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// The run's own events.
+    Log,
+    /// The events of its outside engine from this index on, as the engine counts.
+    External { from: Index },
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// The run has ended.
+    /// The run has ended. An external run has no end that nothing may follow (X5): its reader goes when it likes.
     End,
     /// The run has ended, waits or is paused.
     Pause,
 }
 
 pub(crate) async fn attach(server: &Server, attach: Attach) -> Result<Response, Problem> {
-    let Attach { key, generation, from, until, pass } = attach;
+    let Attach { key, generation, from, until, reading, pass } = attach;
     // First the ear, then the look: what is appended in between is heard.
     let watch = server.runtime().watch_run(&key).await?;
     let at = LogPosition { generation: generation.unwrap_or(watch.generation()), from };
     // A generation that is not there is an error of the request, and can be told only before the stream begins.
     log_page::read(server.runtime(), &key, at, 1).await?;
     let (frames, sink) = frames::channel(server);
-    tokio::spawn(tail::Tail::new(server.clone(), key, watch, at, until, sink).run(pass));
+    tokio::spawn(tail::Tail::new(server.clone(), key, watch, at, (until, reading), sink).run(pass));
     let mut response = Response::new(Body::new(frames));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

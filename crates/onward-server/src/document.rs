@@ -9,7 +9,7 @@ use onward_core::event::{ParentLink, RunPaused};
 use onward_core::run::Wait;
 use onward_core::view::{Awaited, Counts, ForkedFrom, RunView, Undelivered};
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp};
-use onward_runtime::CallId;
+use onward_runtime::{AppendedExternal, CallId, ExternalRun};
 use onward_store::{Appended, DeletedRun};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -25,6 +25,8 @@ pub struct Run<'a> {
     generation: u32,
     event_count: Index,
     parent: Option<&'a ParentLink>,
+    /// Whether an outside engine keeps its log here.
+    external: bool,
     created_at: Timestamp,
     updated_at: Timestamp,
     paused_at: Option<Timestamp>,
@@ -42,6 +44,7 @@ impl<'a> From<&'a RunHead> for Run<'a> {
             generation: head.generation,
             event_count: head.next_index,
             parent: head.parent.as_ref(),
+            external: head.external.is_some(),
             created_at: head.created_at,
             updated_at: head.updated_at,
             paused_at: head.paused_at,
@@ -256,4 +259,73 @@ pub struct UpdateAnswer<'a> {
 pub struct Deleted<'a> {
     pub deleted: Vec<&'a str>,
     pub refused: Vec<&'a str>,
+}
+
+/// A run of an outside engine.
+#[derive(Serialize)]
+pub struct ExternalView<'a> {
+    id: &'a RunId,
+    namespace: &'a Namespace,
+    kind: &'a Name,
+    version: Option<&'a Name>,
+    status: &'static str,
+    /// The index of its engine's next event.
+    next_index: Index,
+    /// Its engine's own words; `None` where it has only appended.
+    data: Option<Box<RawValue>>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    ended_at: Option<Timestamp>,
+}
+
+impl<'a> ExternalView<'a> {
+    pub fn new(run: &'a ExternalRun, data: Option<Box<RawValue>>) -> ExternalView<'a> {
+        let head = &run.head;
+        ExternalView {
+            id: &head.key.id,
+            namespace: &head.key.namespace,
+            kind: &head.kind,
+            version: head.version.as_ref(),
+            status: head.status.as_str(),
+            next_index: run.next_index(),
+            data,
+            created_at: head.created_at,
+            updated_at: head.updated_at,
+            ended_at: head.ended_at,
+        }
+    }
+}
+
+/// One event of an outside engine.
+#[derive(Serialize)]
+pub struct ExternalEvent {
+    pub index: Index,
+    pub at: Timestamp,
+    pub event: Box<RawValue>,
+}
+
+/// A page of an outside engine's log.
+#[derive(Serialize)]
+pub struct ExternalEvents<'a> {
+    pub run: &'a RunId,
+    pub events: Vec<&'a RawValue>,
+    /// Where to read on: also where nothing is yet.
+    pub next_index: Index,
+}
+
+/// The answer to an append of an outside engine.
+#[derive(Serialize)]
+pub struct ExternalAnswer<'a> {
+    run: &'a RunId,
+    next_index: Index,
+    at: Timestamp,
+    repeated: bool,
+    created: bool,
+}
+
+impl<'a> ExternalAnswer<'a> {
+    pub fn new(run: &'a RunId, appended: &AppendedExternal) -> ExternalAnswer<'a> {
+        let AppendedExternal { next_index, at, repeated, created } = *appended;
+        ExternalAnswer { run, next_index, at, repeated, created }
+    }
 }

@@ -25,6 +25,7 @@ mod attach;
 pub mod auth;
 pub mod document;
 pub mod escape;
+mod external;
 mod grpc;
 mod guard;
 pub mod keys;

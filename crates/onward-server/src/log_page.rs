@@ -7,10 +7,10 @@ use serde_json::value::RawValue;
 use crate::document::{LogPosition, LoggedEvent};
 
 /// How many records are read at a time, as long as they are small.
-const RECORDS: usize = 64;
+pub(crate) const RECORDS: usize = 64;
 
 /// The size at which a page ends early.
-const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub(crate) const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// An event as it is sent.
 pub(crate) struct Line {

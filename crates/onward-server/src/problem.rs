@@ -5,7 +5,9 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use onward_core::NameError;
+use onward_core::run::Refusal;
 use onward_runtime::RuntimeError;
+use onward_store::StoreError;
 use serde::Serialize;
 
 /// A mistake in how something was asked, found before anything was done.
@@ -127,6 +129,9 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "failure_handled"
         | "run_continued"
         | "run_busy"
+        | "run_external"
+        | "run_not_external"
+        | "log_conflict"
         | "signal_lost"
         | "update_unanswered"
         | "lease_lost"
@@ -165,6 +170,8 @@ pub struct Problem {
     pub code: &'static str,
     pub detail: String,
     pub hint: Option<&'static str>,
+    /// Where the log of an outside engine goes on, when it is not where its engine believed.
+    pub next_index: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -175,21 +182,23 @@ struct Document<'a> {
     detail: &'a str,
     code: &'a str,
     hint: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_index: Option<u64>,
 }
 
 impl Problem {
     /// A problem with one of the documented codes.
     pub fn new(code: &'static str, detail: String, hint: Option<&'static str>) -> Problem {
         let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Problem { status, code, detail, hint }
+        Problem { status, code, detail, hint, next_index: None }
     }
 
     /// The document, also for an event stream.
     pub fn to_json(&self) -> String {
-        let Problem { status, code, ref detail, hint } = *self;
+        let Problem { status, code, ref detail, hint, next_index } = *self;
         let title = code.replace('_', " ");
-        let document =
-            Document { r#type: format!("urn:onward:error:{code}"), title, status: status.as_u16(), detail, code, hint };
+        let (r#type, status) = (format!("urn:onward:error:{code}"), status.as_u16());
+        let document = Document { r#type, title, status, detail, code, hint, next_index };
         serde_json::to_string(&document).expect("texts and numbers are plain data")
     }
 }
@@ -211,7 +220,11 @@ impl From<RuntimeError> for Problem {
             }
             source = cause.source();
         }
-        Problem::new(error.code(), detail, error.hint())
+        let next_index = match &error {
+            RuntimeError::Store(StoreError::Refused(Refusal::LogConflict { next, .. })) => Some(next.0),
+            _ => None,
+        };
+        Problem { next_index, ..Problem::new(error.code(), detail, error.hint()) }
     }
 }
 

@@ -11,7 +11,7 @@ use axum::routing::MethodFilter;
 use crate::auth::Scope;
 use crate::problem::Problem;
 use crate::request::Request;
-use crate::{approvals, operations, promises, runs, workers};
+use crate::{approvals, external, operations, promises, runs, workers};
 
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
 type Handler = fn(Request) -> HandlerFuture;
@@ -34,6 +34,7 @@ pub struct Route {
 pub enum Verb {
     Get,
     Post,
+    Put,
     Delete,
 }
 
@@ -42,6 +43,7 @@ impl Verb {
         match self {
             Verb::Get => Method::GET,
             Verb::Post => Method::POST,
+            Verb::Put => Method::PUT,
             Verb::Delete => Method::DELETE,
         }
     }
@@ -50,6 +52,7 @@ impl Verb {
         match self {
             Verb::Get => MethodFilter::GET,
             Verb::Post => MethodFilter::POST,
+            Verb::Put => MethodFilter::PUT,
             Verb::Delete => MethodFilter::DELETE,
         }
     }
@@ -123,6 +126,11 @@ const APPENDED: &[Answer] = &[answer(202, "Recorded; the run takes note of it", 
 const FORKED: &[Answer] =
     &[answer(201, "The new run", &[(JSON, "StartedRun")]), answer(200, "The same fork was made before", &[(JSON, "StartedRun")])];
 const ANSWERED: &[Answer] = &[answer(200, "Recorded, now or before", &[(JSON, "Appended")])];
+const KEPT: &[Answer] = &[
+    answer(200, "Kept, now or before", &[(JSON, "ExternalAnswer")]),
+    answer(201, "Kept; there was no such run", &[(JSON, "ExternalAnswer")]),
+    answer(409, "Nothing was kept: somebody else appended first", &[("application/problem+json", "LogConflict")]),
+];
 const WAIT: Parameter = Parameter::new("wait_ms", "integer", "How long to wait for it, at most 60000");
 
 /// All routes.
@@ -254,6 +262,49 @@ pub static ROUTES: &[Route] = &[
     })
     .body("Resolve")
     .answers(ANSWERED),
+    route(Verb::Put, "/v1/external/{id}", Some(Scope::Work), "Set the state of an outside engine's run", |request| {
+        Box::pin(external::set_state(request))
+    })
+    .body("SetExternal")
+    .answers(KEPT),
+    route(Verb::Get, "/v1/external/{id}", Some(Scope::Read), "Show the run of an outside engine", |request| {
+        Box::pin(external::show(request))
+    })
+    .answers(&[answer(200, "The run as its engine says it stands", &[(JSON, "ExternalRun")])]),
+    route(
+        Verb::Delete,
+        "/v1/external/{id}",
+        Some(Scope::Work),
+        "Delete the run of an outside engine, open or closed",
+        |request| Box::pin(external::delete(request)),
+    )
+    .query(&[Parameter::new("reason", "string", "Why")])
+    .answers(&[answer(204, "Deleted", &[])]),
+    route(
+        Verb::Post,
+        "/v1/external/{id}/events",
+        Some(Scope::Work),
+        "Append events of an outside engine where it believes its log to end",
+        |request| Box::pin(external::append(request)),
+    )
+    .body("AppendExternal")
+    .answers(KEPT),
+    route(
+        Verb::Get,
+        "/v1/external/{id}/events",
+        Some(Scope::Read),
+        "Read the log of an outside engine, or attach to it",
+        |request| Box::pin(external::events(request)),
+    )
+    .query(&[
+        Parameter::new("from", "integer", "The first index, as the engine counts; 0 otherwise"),
+        Parameter::new("limit", "integer", "Events on a page, from 1 to 1000; 100 otherwise. Not for attach"),
+    ])
+    .answers(&[answer(
+        200,
+        "A page of events; for those who accept text/event-stream, the events from there on and as they come",
+        &[(JSON, "ExternalEvents"), ("text/event-stream", "EventStream")],
+    )]),
     route(
         Verb::Post,
         "/v1/workers/{id}/frames",

@@ -132,7 +132,8 @@ async fn prepare(
 /// A refusal as the route tells it: in a namespace that is not the caller's, what has an id is not there (S6).
 fn refused(route: &Route, id: Option<&str>, refusal: Refusal) -> Problem {
     let (Refusal::Namespace { namespace }, Some(id)) = (&refusal, id) else { return refusal.into() };
-    let run = match route.path.starts_with("/v1/runs/") {
+    let names_run = ["/v1/runs/", "/v1/external/"].iter().any(|prefix| route.path.starts_with(prefix));
+    let run = match names_run {
         true => RunId::new(id).map(|id| RunKey::new(namespace.clone(), id)).map_err(RuntimeError::from),
         false => CallId::parse(namespace, id).map(|call| call.run),
     };

@@ -92,6 +92,7 @@ impl Load {
             cancel_reason: None,
             origins: Vec::new(),
             attributes: Vec::new(),
+            is_external: false,
         };
         let run = NewRun { key: key.clone(), started, signal: None };
         let held = self.store.start_run(run, Some(WorkerId::new("bench").unwrap())).await.unwrap().claimed.unwrap().head;

@@ -132,6 +132,9 @@ impl Carrier for Event {
             Event::RunFailed(event) => event.failure.payloads(visit),
             Event::RunCanceled(event) => event.failure.payloads(visit),
             Event::RunContinued(event) => visit(&mut event.input),
+            Event::ExternalAppended(event) => {
+                event.events.iter_mut().chain(event.state.iter_mut().map(|state| &mut state.data)).try_for_each(visit)
+            }
             // What is not named here stays inside its row, whatever its size: right, only not shared.
             _ => Ok(()),
         }

@@ -1,7 +1,8 @@
 //! Run heads: read from rows, and kept at hand for runs that are worked on.
 //!
 //! Owns the way from rows to a [`RunHead`]. A run's row is written when the run is created, when its status changes and when it ends, not
-//! at each append; so for a run that appends without changing its status the last event rows say where its log stands.
+//! at each append; so for a run that appends without changing its status the last event rows say where its log stands. Of an external run
+//! the row is also written with each state its engine sets.
 //! A cached head is a view: it may be dropped or marked stale at any time. Must never outlive a failed batch unmarked.
 
 use std::collections::HashMap;
@@ -173,8 +174,8 @@ pub(crate) fn finish(db: &Connection, (rk, root, input_hash, head): RawRow) -> R
     let Ok(mut head) = unseal::<RunHead>("a run's row", &head) else {
         return Ok(Loaded { rk, root, input_hash, head: rebuild(db, rk)? });
     };
-    // Nothing follows the end: the row of a closed run is exact.
-    if !head.status.is_closed() {
+    // Nothing follows the end: the row of a closed run is exact, but for one whose engine may say more (X5).
+    if !head.status.is_closed() || head.external.is_some() {
         catch_up(db, rk, &mut head)?;
     }
     Ok(Loaded { rk, root, input_hash, head })
@@ -221,6 +222,7 @@ fn catch_up(db: &Connection, rk: i64, head: &mut RunHead) -> Result<(), StoreErr
     };
     head.next_index = record.next_index();
     head.updated_at = record.at;
+    head.external.iter_mut().for_each(|external| external.catch_up(&record));
     head.next_commit = commit_count;
     head.last_commit = match commit {
         None => None,

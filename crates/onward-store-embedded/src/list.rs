@@ -25,6 +25,10 @@ pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> R
     if statuses == [Status::Running] {
         // Few are held and many may be pending: look at those that are held.
         found = held(db, leases, query, before.as_ref())?;
+        // Of external runs it is stored.
+        let external = scan_one(db, query, Some(Status::Running.number()), before.as_ref(), limit + 1)?;
+        found.extend(external.into_iter().map(|(_, head)| head));
+        found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
     } else {
         // One more than the page says whether there is another; what turns out to be of another status is passed over.
         while found.len() <= limit {
@@ -59,9 +63,9 @@ fn scan(
     before: Option<&Position>,
     wanted: usize,
 ) -> Result<Vec<(i64, RunHead)>, StoreError> {
+    let mut stored: Vec<u8> = statuses.iter().map(|status| status.number()).collect();
     // A held run is stored as pending.
-    let mut stored: Vec<u8> =
-        statuses.iter().map(|status| if *status == Status::Running { Status::Pending } else { *status }.number()).collect();
+    stored.extend(statuses.contains(&Status::Running).then_some(Status::Pending.number()));
     stored.sort_unstable();
     stored.dedup();
     if stored.is_empty() {
@@ -133,7 +137,6 @@ fn held(db: &Connection, leases: &Leases, query: &RunQuery, before: Option<&Posi
             found.push(head);
         }
     }
-    found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
     Ok(found)
 }
 

@@ -270,6 +270,22 @@ suite! { $
         a_head_is_what_its_log_says,
         random_operations_keep_every_invariant,
     }
+    external {
+        of_two_appends_at_one_index_one_is_taken,
+        of_concurrent_appends_each_index_is_taken_once,
+        a_repeated_append_gets_its_first_answer,
+        a_refused_append_leaves_nothing_behind,
+        events_and_state_are_one_write,
+        the_log_of_a_closed_run_goes_on,
+        an_external_run_takes_nothing_else,
+        an_ordinary_run_takes_no_external_append,
+        no_worker_is_offered_an_external_run,
+        external_runs_are_listed_as_their_engine_says,
+        an_open_external_run_can_be_deleted,
+        closed_external_runs_go_when_their_time_is_over,
+        large_events_come_back_as_they_went_in,
+        namespaces_keep_their_external_runs_apart,
+    }
     namespaces {
         a_worker_gets_only_runs_of_its_namespace,
         a_worker_gets_only_tasks_of_its_namespace,

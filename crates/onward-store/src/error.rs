@@ -101,6 +101,9 @@ impl StoreError {
                 Refusal::NotFailed { .. } => "run_not_failed",
                 Refusal::FailureHandled { .. } => "failure_handled",
                 Refusal::NoForkPoint { .. } => "fork_point_invalid",
+                Refusal::External { .. } => "run_external",
+                Refusal::NotExternal { .. } => "run_not_external",
+                Refusal::LogConflict { .. } => "log_conflict",
             },
             StoreError::SignalLost { .. } => "signal_lost",
             StoreError::WaitNotFound { .. } => "wait_not_found",
@@ -148,6 +151,8 @@ impl StoreError {
             }
             StoreError::Refused(Refusal::NoForkPoint { .. }) => "`onward run events` shows where commits end",
             StoreError::LogInvalid { .. } => "nothing was written",
+            StoreError::Refused(Refusal::External { .. }) => "ask the engine that keeps its log here",
+            StoreError::Refused(Refusal::LogConflict { .. }) => "somebody else appended first: read on from there",
             StoreError::SignalLost { .. } => "the first answer stands; the run was not harmed",
             StoreError::WaitNotFound { .. } => "`onward approval list` shows the open questions",
             StoreError::LogCorrupt { .. } => "the other runs are unharmed; restore this one from a backup or delete it",

@@ -32,6 +32,9 @@ pub fn walk<'a>(event: &'a Event, visit: &mut dyn FnMut(&'a Payload)) {
         Event::RunFailed(event) => walk_failure(&event.failure, visit),
         Event::RunCanceled(event) => walk_failure(&event.failure, visit),
         Event::RunContinued(event) => visit(&event.input),
+        Event::ExternalAppended(event) => {
+            event.events.iter().chain(event.state.iter().map(|state| &state.data)).for_each(visit);
+        }
         // Spelled out, so that an event with a new payload does not slip through.
         Event::ApprovalDecided(_)
         | Event::TimerFired(_)

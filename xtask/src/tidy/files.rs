@@ -20,6 +20,7 @@ const ROOT: &[&str] = &[
     "docs",
     "examples",
     "rustfmt.toml",
+    "sdks",
     "tests",
     "xtask",
 ];

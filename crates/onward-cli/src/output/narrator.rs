@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use onward_core::event::{ApprovalDecided, RunPaused, RunStarted, SignalReceived, StepCompleted, StepFailed};
+use onward_core::external::ExternalAppended;
 use onward_core::{Event, Failure, Name, Payload, Place, Timestamp};
 
 use super::{clip, escape, time};
@@ -62,6 +63,7 @@ impl Narrator {
             Event::CancelRequested(event) => shown(&event.reason),
             Event::TerminateRequested(event) => shown(&event.reason),
             Event::RunPaused(event) => tell_pause(event),
+            Event::ExternalAppended(event) => tell_external(event),
             _ => String::new(),
         }
     }
@@ -149,6 +151,13 @@ fn tell_result(call: &str, result: &Result<Payload, Failure>) -> String {
 fn tell_pause(event: &RunPaused) -> String {
     let reason = format!("{:?}", event.reason).to_lowercase();
     if event.message.is_empty() { reason } else { format!("{reason}: {}", shown(&event.message)) }
+}
+
+/// An outside engine's events by their indexes, and what it says of its run.
+fn tell_external(event: &ExternalAppended) -> String {
+    let events = event.indexed().map(|(index, event)| format!("{index} {}", preview(event)));
+    let state = event.state.iter().map(|state| format!("{} is {}", name(&state.kind), state.status));
+    events.chain(state).collect::<Vec<_>>().join(", ")
 }
 
 fn tell_step(event: &StepCompleted) -> String {

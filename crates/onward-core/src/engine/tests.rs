@@ -37,6 +37,7 @@ impl Bench {
             cancel_reason: None,
             origins: Vec::new(),
             attributes: Vec::new(),
+            is_external: false,
         };
         bench.input(started);
         bench
@@ -632,6 +633,7 @@ fn a_cancel_of_the_generation_before_interrupts_the_first_wait() {
         cancel_reason: Some(String::new()),
         origins: Vec::new(),
         attributes: Vec::new(),
+        is_external: false,
     });
     bench.poll();
     assert!(bench.engine.is_canceled());

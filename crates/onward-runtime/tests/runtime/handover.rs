@@ -219,6 +219,7 @@ async fn a_start_that_comes_through_late_is_worked_on_all_the_same() {
         cancel_reason: None,
         origins: Vec::new(),
         attributes: Vec::new(),
+        is_external: false,
     };
     let late = onward_core::run::NewRun { key: key("r"), started, signal: None };
     kit.store.memory.start_run(late, Some(worker.id().clone())).await.unwrap();

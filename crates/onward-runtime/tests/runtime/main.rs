@@ -4,6 +4,7 @@
 
 mod background;
 mod children;
+mod external;
 mod faulty;
 mod handover;
 mod kit;

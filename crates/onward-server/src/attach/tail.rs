@@ -4,11 +4,12 @@ use onward_core::view::outcome;
 use onward_core::{Index, RunKey, Status};
 use onward_runtime::{RunWatch, Runtime, RuntimeError};
 
-use super::Until;
 use super::frames::{Over, Sink, event, logged};
+use super::{Reading, Until};
 use crate::auth::{self, Pass};
 use crate::document::{LogPosition, Outcome, RunResult, Standstill};
-use crate::log_page;
+use crate::external;
+use crate::log_page::{self, LogPage};
 use crate::problem::Problem;
 use crate::server::Server;
 
@@ -24,6 +25,7 @@ pub(super) struct Tail {
     watch: RunWatch,
     at: LogPosition,
     until: Until,
+    reading: Reading,
     sink: Sink,
 }
 
@@ -55,8 +57,15 @@ impl From<RuntimeError> for Failed {
 }
 
 impl Tail {
-    pub fn new(server: Server, key: RunKey, watch: RunWatch, at: LogPosition, until: Until, sink: Sink) -> Tail {
-        Tail { server, key, watch, at, until, sink }
+    pub fn new(
+        server: Server,
+        key: RunKey,
+        watch: RunWatch,
+        at: LogPosition,
+        (until, reading): (Until, Reading),
+        sink: Sink,
+    ) -> Tail {
+        Tail { server, key, watch, at, until, reading, sink }
     }
 
     /// Sends until the end or until the reader may not read any more, and says how it ended.
@@ -91,10 +100,20 @@ impl Tail {
         self.server.runtime()
     }
 
+    async fn read_page(&mut self) -> Result<LogPage, RuntimeError> {
+        let Reading::External { from } = self.reading else {
+            return log_page::read(self.runtime(), &self.key, self.at, EVENTS).await;
+        };
+        let page = external::read(self.runtime(), &self.key, self.at.from, from, EVENTS).await?;
+        let from = page.lines.last().map_or(from, |line| line.index.plus(1));
+        self.reading = Reading::External { from };
+        Ok(page)
+    }
+
     /// Sends everything there is; true when the run has ended.
     async fn send_events(&mut self) -> Result<bool, Failed> {
         loop {
-            let page = log_page::read(self.runtime(), &self.key, self.at, EVENTS).await?;
+            let page = self.read_page().await?;
             let mut text = String::new();
             let mut last = None;
             for line in &page.lines {
@@ -131,7 +150,7 @@ impl Tail {
             }
             return Ok(Nothing::Here);
         }
-        let ended = head.status.is_closed() && self.at.from >= head.next_index;
+        let ended = head.status.is_closed() && head.external.is_none() && self.at.from >= head.next_index;
         Ok(if ended { Nothing::Ever } else { Nothing::Yet })
     }
 

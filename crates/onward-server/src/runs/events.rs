@@ -7,7 +7,7 @@ use onward_core::Index;
 use serde_json::value::RawValue;
 
 use crate::answer::json;
-use crate::attach::{self, Attach, Until};
+use crate::attach::{self, Attach, Reading, Until};
 use crate::document::{EventPage, LogPosition};
 use crate::log_page;
 use crate::problem::{Problem, RequestError};
@@ -28,7 +28,8 @@ pub(crate) async fn events(request: Request) -> Result<Response, Problem> {
         }
         let resumed = last_event_id(&request.headers)?;
         let (generation, from) = resumed.map_or((generation, from), |at| (Some(at.generation), at.from));
-        let attach = Attach { key, generation, from, until: until.unwrap_or(Until::End), pass: request.pass };
+        let until = until.unwrap_or(Until::End);
+        let attach = Attach { key, generation, from, until, reading: Reading::Log, pass: request.pass };
         return attach::attach(&request.server, attach).await;
     }
     if until.is_some() {
@@ -55,13 +56,13 @@ fn until(request: &Request) -> Result<Option<Until>, RequestError> {
     }
 }
 
-fn wants_stream(headers: &HeaderMap) -> bool {
+pub(crate) fn wants_stream(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     accepted.map(|kind| kind.split(';').next().unwrap_or_default().trim()).any(|kind| kind == "text/event-stream")
 }
 
 /// Where to go on: behind the event whose id, `GENERATION:INDEX`, the reader saw last.
-fn last_event_id(headers: &HeaderMap) -> Result<Option<LogPosition>, RequestError> {
+pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<LogPosition>, RequestError> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let parse = |text: &str| {
         let (generation, index) = text.split_once(':')?;

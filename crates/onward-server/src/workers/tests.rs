@@ -68,6 +68,7 @@ impl Site {
             cancel_reason: None,
             origins: Vec::new(),
             attributes: Vec::new(),
+            is_external: false,
         };
         let run = NewRun { key: key(of), started, signal: None };
         self.store().start_run(run, None).await.expect("a run is started");

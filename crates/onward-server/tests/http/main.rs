@@ -3,6 +3,7 @@
 
 mod attach;
 mod client;
+mod external;
 mod guard;
 mod keys;
 mod limits;

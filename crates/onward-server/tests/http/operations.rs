@@ -134,6 +134,13 @@ async fn what_is_said_has_the_fields_that_are_documented() {
     check("Approval", &approvals["approvals"][0]);
     check("RunResult", &site.get("/v1/runs/a/result").await.expect(202));
     check("Problem", &site.get("/v1/runs/b").await.json());
+    let append = json!({"expected_next_index": 0, "events": [1]});
+    check("ExternalAnswer", &site.post_json("/v1/external/x/events", append.clone()).await.expect(201));
+    check("LogConflict", &site.post_json("/v1/external/x/events", append).await.expect(409));
+    check("ExternalRun", &site.get("/v1/external/x").await.expect(200));
+    let events = site.get("/v1/external/x/events").await.expect(200);
+    check("ExternalEvents", &events);
+    check("ExternalEvent", &events["events"][0]);
     site.start("dial", "d", json!(null)).await;
     let update = json!({"name": "double", "payload": 1});
     check("UpdateAnswer", &site.post_json("/v1/runs/d/updates", update).await.expect(200));

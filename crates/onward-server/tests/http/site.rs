@@ -156,6 +156,10 @@ impl Site {
         self.post(path, &body.to_string()).await
     }
 
+    pub async fn put_json(&self, path: &str, body: Value) -> Reply {
+        self.send("PUT", path, "Content-Type: application/json\r\n", &body.to_string()).await
+    }
+
     /// Starts a run and waits until it waits.
     pub async fn start(&self, kind: &str, id: &str, input: Value) {
         self.post_json("/v1/runs", json!({"kind": kind, "id": id, "input": input})).await.expect(201);

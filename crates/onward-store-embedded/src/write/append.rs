@@ -98,6 +98,7 @@ impl Writer<'_> {
             return self.find_run(run, found, input_hash, signal_body);
         }
         let (head, first) = RunHead::start(key.clone(), run.started, self.batch.now);
+        let claim = claim.filter(|_| head.status == Status::Pending);
         // Decided on a copy: a signal that is refused refuses the whole call, and nothing is written.
         if let Some(signal) = &run.signal {
             let mut trial = head.clone();
@@ -136,7 +137,7 @@ impl Writer<'_> {
 
     /// The run exists: the caller gets it, and its signal goes in.
     fn find_run(&mut self, run: NewRun, found: Loaded, input_hash: Hash, signal_body: Body) -> Outcome<Started> {
-        if found.head.kind != run.started.kind || found.input_hash != input_hash {
+        if !found.head.is_started_by(&run.started, || found.input_hash == input_hash)? {
             return Err(StoreError::RunExists { key: run.key }.into()); // L18
         }
         let signal = run.signal.map(|signal| self.append_input(&run.key, *signal, signal_body)).transpose()?;

@@ -1,11 +1,12 @@
 //! Deleting whole runs (L20).
 
-use onward_core::{Name, RunKey, Status};
+use onward_core::{Name, RunHead, RunKey, Status};
 use onward_store::{Delete, Retention, StoreError};
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::{Outcome, read_error};
 use crate::heads;
+use crate::row::unseal;
 use crate::writer::Writer;
 
 /// How many runs that are too busy to go are passed over in one call, per run that may go.
@@ -14,7 +15,7 @@ const PASSED_OVER: usize = 16;
 /// A run as its row says it.
 struct Found {
     root: i64,
-    closed: bool,
+    may_go: bool,
     kind: String,
 }
 
@@ -22,10 +23,10 @@ impl Writer<'_> {
     pub(crate) fn delete_runs(&mut self, delete: &Delete) -> Outcome<u64> {
         match delete {
             Delete::Run { key, reason } => {
-                let Some(Found { root, closed, kind }) = self.find_root(key)? else {
+                let Some(Found { root, may_go, kind }) = self.find_root(key)? else {
                     return Err(StoreError::RunNotFound { key: key.clone() }.into());
                 };
-                if let Some(why) = self.busy(key, root, closed)? {
+                if let Some(why) = self.busy(key, root, may_go)? {
                     return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() }.into());
                 }
                 self.delete_run(key, root)?;
@@ -42,19 +43,28 @@ impl Writer<'_> {
     fn find_root(&self, key: &RunKey) -> Outcome<Option<Found>> {
         let found = self
             .db
-            .prepare_cached("SELECT root, status, kind FROM runs WHERE id = ?1 AND ns = ?2 ORDER BY generation DESC LIMIT 1")
+            .prepare_cached(
+                "SELECT root, status, kind, head FROM runs WHERE id = ?1 AND ns = ?2 ORDER BY generation DESC LIMIT 1",
+            )
             .and_then(|mut statement| {
                 let params = params![key.id.as_str(), key.namespace.as_str()];
-                statement.query_row(params, |row| Ok((row.get(0)?, row.get::<_, u8>(1)?, row.get(2)?))).optional()
+                statement
+                    .query_row(params, |row| Ok((row.get(0)?, row.get::<_, u8>(1)?, row.get(2)?, row.get::<_, Vec<u8>>(3)?)))
+                    .optional()
             })
             .map_err(read_error)?;
         let is_closed = |status: u8| Status::from_number(u64::from(status)).is_some_and(Status::is_closed);
-        Ok(found.map(|(root, status, kind)| Found { root, closed: is_closed(status), kind }))
+        let may_go = |row: &[u8]| {
+            let head = unseal::<RunHead>("a run's row", row).ok();
+            let head = head.or_else(|| heads::load(self.db, key, None).ok().flatten().map(|loaded| loaded.head));
+            head.is_some_and(|head| head.may_be_deleted())
+        };
+        Ok(found.map(|(root, status, kind, head)| Found { root, may_go: is_closed(status) || may_go(&head), kind }))
     }
 
     /// Why a run cannot go yet.
-    fn busy(&mut self, key: &RunKey, root: i64, closed: bool) -> Outcome<Option<&'static str>> {
-        if !closed {
+    fn busy(&mut self, key: &RunKey, root: i64, may_go: bool) -> Outcome<Option<&'static str>> {
+        if !may_go {
             return Ok(Some("it is not closed"));
         }
         if !self.open_children(key, None)?.is_empty() {
@@ -95,8 +105,8 @@ impl Writer<'_> {
                     return Ok(deleted);
                 }
                 let Some(key) = heads::key_of(self.db, rk)? else { continue };
-                let Some(Found { root, closed, .. }) = self.find_root(&key)? else { continue };
-                if self.busy(&key, root, closed)?.is_none() {
+                let Some(Found { root, may_go, .. }) = self.find_root(&key)? else { continue };
+                if self.busy(&key, root, may_go)?.is_none() {
                     self.delete_run(&key, root)?;
                     deleted += 1;
                 }

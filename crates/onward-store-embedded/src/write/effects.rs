@@ -31,9 +31,11 @@ impl Writer<'_> {
     /// The last act of every append: the run's row if its status changed, the news, the effects, and who may claim the run now.
     pub(crate) fn after_append(&mut self, seat: Seat, before: Status, record: Record, effects: Vec<Effect>) -> Outcome<()> {
         let index = record.index;
-        let hot = &self.heads[seat];
-        let status = hot.head.status;
-        if status != before {
+        let status = self.heads[seat].head.status;
+        if record.sets_external_state() {
+            self.write_external_row(seat)?;
+        } else if status != before {
+            let hot = &self.heads[seat];
             self.db.prepare_cached("UPDATE runs SET status = ?2, ended = ?3, head = ?4 WHERE rk = ?1")?.execute(params![
                 hot.rk,
                 status.number(),
@@ -41,6 +43,7 @@ impl Writer<'_> {
                 seal(&hot.head),
             ])?;
         }
+        let hot = &self.heads[seat];
         let was_claimable = before == Status::Pending && !self.shared.leases.is_held(hot.rk);
         if self.batch.heard {
             let mut head = hot.head.clone();
@@ -60,6 +63,23 @@ impl Writer<'_> {
             }
         }
         if status != before || was_claimable { self.settle_run(seat, was_claimable) } else { Ok(()) }
+    }
+
+    /// An outside engine said something new of its run: all of its row may be another.
+    fn write_external_row(&mut self, seat: Seat) -> Outcome<()> {
+        let hot = &self.heads[seat];
+        let head = &hot.head;
+        self.db
+            .prepare_cached("UPDATE runs SET status = ?2, ended = ?3, head = ?4, kind = ?5, version = ?6 WHERE rk = ?1")?
+            .execute(params![
+                hot.rk,
+                head.status.number(),
+                head.ended_at.map(|at| at.0 as i64),
+                seal(head),
+                head.kind.as_str(),
+                head.version.as_ref().map_or("", |version| version.as_str()),
+            ])?;
+        Ok(())
     }
 
     /// A run that closed is nobody's; one that is pending and nobody's may be claimed.

@@ -12,6 +12,7 @@ use onward_core::event::{
     ApprovalDecided, ApprovalRequested, ChildStarted, OnParentClose, RunCompleted, RunStarted, SignalReceived, SignalSent,
     StepCompleted, TaskScheduled, TimerStarted,
 };
+use onward_core::external::{ExternalAppended, ExternalState};
 use onward_core::run::{Commit, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskOptions, TaskReport};
 use onward_core::{
@@ -23,7 +24,7 @@ use onward_store::{ClaimTasks, Clock, ManualClock, MemoryStore, RunQuery, Store,
 use onward_store_embedded::{EmbeddedStore, Options};
 
 /// How many steps one run of the story takes.
-pub const STEPS_PER_RUN: u64 = 11;
+pub const STEPS_PER_RUN: u64 = 12;
 const START: Timestamp = Timestamp(1_800_000_000_000);
 
 pub fn name(text: &str) -> Name {
@@ -55,6 +56,7 @@ pub fn new_run(id: &str) -> NewRun {
         cancel_reason: None,
         origins: Vec::new(),
         attributes: Vec::new(),
+        is_external: false,
     };
     NewRun { key: key(id), started, signal: None }
 }
@@ -98,6 +100,7 @@ impl Teller {
             7 => block_on(store.expire(100)).map(drop),
             8 => self.commit(store, vec![step_completed(7, large(step)), to_child(&id), to_other(&id)]),
             9 => self.deliver(store),
+            10 => block_on(store.start_run(outside(step / STEPS_PER_RUN), None)).map(drop),
             _ => self.commit(store, vec![RunCompleted { output: json("\"done\"") }.into()]),
         }
     }
@@ -193,7 +196,14 @@ fn decision() -> Input {
 
 /// Larger than a row takes: it goes into a blob. Every second one is the same.
 fn large(step: u64) -> Payload {
-    json(format!("\"{}\"", "ab"[..1 + (step as usize / 11) % 2].repeat(70_000)))
+    json(format!("\"{}\"", "ab"[..1 + (step / STEPS_PER_RUN) as usize % 2].repeat(70_000)))
+}
+
+/// The next append of an outside engine: an event, and what it says of its run.
+fn outside(index: u64) -> NewRun {
+    let state = ExternalState { kind: name("pipeline"), version: None, status: Status::Waiting, data: json(index.to_string()) };
+    let appended = ExternalAppended { expected: Some(Index(index)), events: vec![json("{}")], state: Some(state) };
+    NewRun::external(key("outside"), appended, Some(&format!("a-{index}")))
 }
 
 fn to_child(id: &str) -> Event {

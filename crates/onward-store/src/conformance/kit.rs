@@ -72,6 +72,7 @@ pub fn new_run_of(kind: &str, id: &str) -> NewRun {
         cancel_reason: None,
         origins: Vec::new(),
         attributes: Vec::new(),
+        is_external: false,
     };
     NewRun { key: key(id), started, signal: None }
 }
@@ -367,7 +368,7 @@ pub async fn hand_over(store: &dyn Store, delivery: Delivery) {
 /// The head without what no log says: the lease.
 pub fn by_log(mut head: RunHead) -> RunHead {
     head.epoch = onward_core::Epoch(0);
-    if head.status == Status::Running {
+    if head.status == Status::Running && head.external.is_none() {
         head.status = Status::Pending;
     }
     head

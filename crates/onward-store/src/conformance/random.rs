@@ -8,9 +8,10 @@ use std::time::Duration;
 use onward_core::event::{
     OnParentClose, RunContinued, RunFailed, SignalSent, StepCompleted, StepFailed, TaskCanceled, WaitCanceled,
 };
+use onward_core::external::{ExternalAppended, ExternalState};
 use onward_core::run::{Commit, Committed, Input, NewRun, Refusal};
 use onward_core::task::{RetryPolicy, Task, TaskId, TaskOptions, TaskReport};
-use onward_core::{CommitId, Epoch, Event, Failure, Index, Namespace, Place, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{CommitId, Epoch, Event, Failure, Index, Namespace, Place, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 use super::invariants::check_invariants;
 use super::kit::{
@@ -228,7 +229,11 @@ impl World {
     }
 
     fn run(&mut self) -> RunKey {
-        RunKey { namespace: self.namespace(), ..key(&format!("r{}", self.below(4))) }
+        let id = match self.below(9) {
+            8 => "x".to_owned(),
+            other => format!("r{}", other % 4),
+        };
+        RunKey { namespace: self.namespace(), ..key(&id) }
     }
 
     fn namespace(&mut self) -> Namespace {
@@ -262,7 +267,8 @@ impl World {
     pub async fn choose(&mut self, store: &dyn Store, now: Timestamp) -> Operation {
         match self.below(100) {
             0..12 => self.start(),
-            12..32 => self.append(),
+            12..28 => self.append(),
+            28..32 => self.external(store).await,
             32..42 => Operation::Claim(self.worker(), self.namespace()),
             42..66 => self.commit(store, now).await,
             66..68 => self.release(),
@@ -289,6 +295,26 @@ impl World {
             run.signal = Some(self.signal().into());
         }
         let claim = (self.below(2) == 0).then(|| self.worker());
+        Operation::Start(Box::new(run), claim)
+    }
+
+    /// An outside engine appends where its log goes on, or where it believes so.
+    async fn external(&mut self, store: &dyn Store) -> Operation {
+        let usual = RunKey { namespace: self.namespace(), ..key("x") };
+        let key = if self.below(10) == 0 { self.run() } else { usual };
+        let head = store.read_run(key.clone(), None).await.unwrap();
+        let next = head.and_then(|head| head.external).unwrap_or_default().next_index;
+        let expected = (self.below(4) > 0).then(|| next.plus(self.below(4) / 3));
+        let count = if expected.is_some() { self.below(3) } else { 0 };
+        let events = (0..count).map(|number| json(&number.to_string())).collect();
+        let state = (self.below(3) == 0).then(|| {
+            let status = [Status::Running, Status::Waiting, Status::Completed, Status::Failed][self.below(4) as usize];
+            ExternalState { kind: name("pipeline"), version: None, status, data: json("{}") }
+        });
+        let id = self.below(12);
+        let append_id = (id > 6).then(|| format!("a{id}"));
+        let run = NewRun::external(key, ExternalAppended { expected, events, state }, append_id.as_deref());
+        let claim = (self.below(4) == 0).then(|| self.worker());
         Operation::Start(Box::new(run), claim)
     }
 

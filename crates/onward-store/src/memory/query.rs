@@ -77,7 +77,7 @@ impl State {
                     return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() });
                 }
                 let (kind, reason) = (run.head().kind.clone(), reason.clone());
-                self.runs.remove(key);
+                self.remove_run(key);
                 self.deleted.push(DeletedRun { key: key.clone(), kind, reason, deleted_at: now });
                 Ok(1)
             }
@@ -92,11 +92,16 @@ impl State {
                     .collect();
                 found.sort();
                 found.truncate(*limit);
-                found.iter().for_each(|(_, key)| drop(self.runs.remove(key)));
+                found.iter().for_each(|(_, key)| self.remove_run(key));
                 self.deleted.retain(|deleted| deleted.deleted_at.after(retention.of(&deleted.kind)) > now);
                 Ok(found.len() as u64)
             }
         }
+    }
+
+    fn remove_run(&mut self, key: &RunKey) {
+        self.runs.remove(key);
+        self.open.remove(key);
     }
 
     pub fn list_deleted(&self, query: &DeletedQuery) -> Vec<DeletedRun> {
@@ -108,7 +113,7 @@ impl State {
     /// Why a run cannot go yet (L20).
     fn busy(&self, run: &Run) -> Option<&'static str> {
         let key = &run.head().key;
-        if !run.head().status.is_closed() {
+        if !run.head().may_be_deleted() {
             Some("it is not closed")
         } else if self.open_heads().any(|child| child.parent.as_ref().is_some_and(|parent| parent.run == *key)) {
             Some("it has an open child")

@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Delivery, Effect, Input, NewRun, Once, Wait, wait_key};
+use onward_core::run::{
+    Admitted, Commit, CommitRefusal, Committed, Delivery, Effect, Input, NewRun, Once, Refusal, Wait, wait_key,
+};
 use onward_core::task::Task;
 use onward_core::{Event, Hash, Index, Place, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
@@ -107,10 +109,10 @@ impl Run {
     }
 
     /// What the run was first started with: its successors have other inputs.
-    fn is_started_by(&self, run: &NewRun) -> bool {
+    fn is_started_by(&self, run: &NewRun) -> Result<bool, Refusal> {
         let first = &self.generations[0];
         let Some(Event::RunStarted(started)) = first.records[0].events.first() else { unreachable!("H2") };
-        first.head.kind == run.started.kind && Hash::of(&started.input) == Hash::of(&run.started.input)
+        first.head.is_started_by(&run.started, || Hash::of(&started.input) == Hash::of(&run.started.input))
     }
 }
 
@@ -178,7 +180,7 @@ impl State {
 
     /// The run exists: the caller gets it, and its signal goes in.
     fn find_run(&mut self, run: NewRun, now: Timestamp) -> Answer<Started> {
-        if !self.run(&run.key).is_started_by(&run) {
+        if !self.run(&run.key).is_started_by(&run)? {
             return Err(StoreError::RunExists { key: run.key }); // L18
         }
         let signal = run.signal.map(|signal| self.append_input(&run.key, *signal, now)).transpose()?;

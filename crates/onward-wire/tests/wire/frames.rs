@@ -85,6 +85,7 @@ fn server_frames() -> Vec<ServerFrame> {
         cancel_reason: None,
         origins: Vec::new(),
         attributes: Vec::new(),
+        is_external: false,
     };
     let (head, record): (RunHead, Record) = RunHead::start(key(), started, Timestamp(1_000));
     vec![

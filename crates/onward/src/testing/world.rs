@@ -78,6 +78,7 @@ impl World {
             cancel_reason: None,
             origins: Vec::new(),
             attributes: Vec::new(),
+            is_external: false,
         };
         let (mut head, record) = RunHead::start(key(), started, now);
         head.epoch = Epoch(1);

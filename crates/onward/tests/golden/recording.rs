@@ -7,8 +7,12 @@ use onward_core::event::{
     PromiseResolved, ResultRequested, RunPaused, RunResumed, SignalReceived, TaskCompleted, TaskFailed, TerminateRequested,
     UpdateReceived,
 };
+use onward_core::external::{ExternalAppended, ExternalState};
 use onward_core::log::CommitHeader;
-use onward_core::{CommitId, Epoch, Event, Index, Log, Name, Payload, Place, Record, RunId, RunKey};
+use onward_core::run::{Input, NewRun};
+use onward_core::{
+    CommitId, Epoch, Event, Index, Log, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp,
+};
 
 use crate::workflows;
 
@@ -299,4 +303,47 @@ pub fn forked() -> Log {
     complete(&mut fork, task, "2");
     input(&mut fork, ChildCompleted { place: child, output: json("3") });
     finished(fork)
+}
+
+fn external_key() -> RunKey {
+    RunKey::new(Namespace::default(), RunId::new("run_1").expect("an id"))
+}
+
+/// A run whose log an outside engine kept: it was made, waited, went on and ended, and its engine said so before it appended it.
+pub fn external() -> Log {
+    let state =
+        |status, text: &str| Some(ExternalState { kind: name("pipeline"), version: Some(name("v2")), status, data: json(text) });
+    let append = |expected: Option<u64>, events: &[&str], state| ExternalAppended {
+        expected: expected.map(Index),
+        events: events.iter().map(|text| json(text)).collect(),
+        state,
+    };
+    let appends = [
+        append(None, &[], state(Status::Running, "{\"status\":\"running\"}")),
+        append(Some(0), &["{\"type\":\"STEP_FINISHED\"}", "{\"type\":\"SIGNAL_AWAITED\"}"], None),
+        append(Some(2), &[], state(Status::Waiting, "{\"status\":\"paused\"}")),
+        append(Some(2), &["{\"type\":\"SIGNAL_RESOLVED\"}"], state(Status::Completed, "{\"status\":\"finished\"}")),
+        append(Some(3), &["{\"type\":\"RUN_FINISHED\"}"], None),
+    ];
+    let started = NewRun::external(external_key(), appends[0].clone(), None).started;
+    let (mut head, first) = RunHead::start(external_key(), started, Timestamp(1_800_000_000_000));
+    let mut log = Log::load(vec![first]).expect("a log begins so");
+    for (number, append) in (1..).zip(appends) {
+        let at = Timestamp(1_800_000_000_000 + number);
+        let admitted = head.admit_input(Input::new(append), at).expect("the index is the next");
+        log.push(admitted.record).expect("it follows");
+    }
+    log
+}
+
+/// No code of ours replays it; what a store knows of it is still read from it.
+pub fn read_external(log: &Log) -> Result<(), Box<RunPaused>> {
+    let head = RunHead::rebuild(external_key(), log.records()).expect("the log begins with a start");
+    let external = head.external.expect("an outside engine keeps it");
+    assert_eq!((external.next_index, external.state_at), (Index(4), Some(Index(4))));
+    assert_eq!(
+        (head.status, head.kind.as_str(), head.ended_at),
+        (Status::Completed, "pipeline", Some(Timestamp(1_800_000_000_004)))
+    );
+    Ok(())
 }

@@ -1,0 +1,88 @@
+//! Runs of outside engines: nobody works on them here, and any of their events is found without reading the whole log.
+
+use onward_core::external::{ExternalAppended, ExternalState};
+use onward_core::{Event, Index, Payload, Status};
+use onward_runtime::{AppendExternal, AppendedExternal, RuntimeError};
+
+use crate::kit::*;
+
+fn events(expected: u64, count: u64) -> AppendExternal {
+    let events = (expected..expected + count).map(|index| Payload::from_json_text(index.to_string())).collect();
+    AppendExternal { expected: Some(Index(expected)), events, state: None, append_id: None }
+}
+
+fn state(kind: &str, status: Status) -> AppendExternal {
+    let state = ExternalState { kind: name(kind), version: None, status, data: Payload::null() };
+    AppendExternal { expected: None, events: Vec::new(), state: Some(state), append_id: None }
+}
+
+async fn append(kit: &Kit, append: AppendExternal) -> Result<AppendedExternal, RuntimeError> {
+    kit.runtime.append_external(&key("r"), append).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_knows_the_kind_is_neither_given_the_run_nor_asked_about_it() {
+    let kit = Kit::new();
+    let worker = kit.worker("w");
+    append(&kit, state("order", Status::Running)).await.unwrap();
+    assert!(waits(worker.next_runs(1)).await);
+    let asked = kit.runtime.query_run(&key("r"), name("stage"), Payload::null()).await;
+    assert_eq!(asked.unwrap_err().code(), "run_external");
+    append(&kit, state("order", Status::Completed)).await.unwrap();
+    assert_eq!(kit.runtime.wait_for_outcome(&key("r")).await.unwrap_err().code(), "run_external");
+    assert!(waits(worker.next_runs(1)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_is_told_what_was_told_first() {
+    let kit = Kit::new();
+    let once = |append: AppendExternal| AppendExternal { append_id: Some("a".to_owned()), ..append };
+    let first = append(&kit, once(events(0, 2))).await.unwrap();
+    assert_eq!((first.next_index, first.created, first.repeated), (Index(2), true, false));
+    append(&kit, events(2, 3)).await.unwrap();
+    let again = append(&kit, once(events(0, 2))).await.unwrap();
+    assert_eq!(again, AppendedExternal { created: false, repeated: true, ..first });
+    append(&kit, AppendExternal { append_id: Some(String::new()), ..events(5, 1) }).await.unwrap_err();
+    assert_eq!(kit.runtime.read_external(&key("r")).await.unwrap().next_index(), Index(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_event_is_found_by_the_index_of_its_engine_in_a_few_reads() {
+    let kit = Kit::new();
+    let mut next = 0;
+    for round in 0..400 {
+        // Appends of one and of many, and states in between, here and there a crowd of them.
+        let count = 1 + round % 3;
+        append(&kit, events(next, count)).await.unwrap();
+        next += count;
+        for _ in 0..if round == 200 { 40 } else { round % 2 } {
+            append(&kit, state("order", Status::Running)).await.unwrap();
+        }
+    }
+    for from in (0..next).step_by(37).chain([next - 1]) {
+        let before = kit.store.calls("read_log");
+        let at = kit.runtime.find_external(&key("r"), Index(from)).await.unwrap();
+        assert!(kit.store.calls("read_log") - before < 12, "{from}");
+        let records = kit.runtime.read_log(&key("r"), None, at, usize::MAX).await.unwrap();
+        let appended: Vec<&ExternalAppended> = records
+            .iter()
+            .flat_map(|record| &record.events)
+            .filter_map(|event| if let Event::ExternalAppended(event) = event { Some(event) } else { None })
+            .collect();
+        let found = appended.iter().flat_map(|event| event.indexed()).find(|(index, _)| *index == Index(from));
+        assert_eq!(found.unwrap().1, &Payload::from_json_text(from.to_string()), "{from}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_an_outside_engines_run_is_read_and_deleted_as_one() {
+    let kit = Kit::new();
+    kit.closed("r").await;
+    assert_eq!(kit.runtime.read_external(&key("r")).await.unwrap_err().code(), "run_not_external");
+    assert_eq!(kit.runtime.delete_external(&key("r"), "").await.unwrap_err().code(), "run_not_external");
+    assert_eq!(append(&kit, events(0, 1)).await.unwrap_err().code(), "run_not_external");
+    kit.runtime.delete_run(&key("r"), "").await.unwrap();
+    append(&kit, state("order", Status::Waiting)).await.unwrap();
+    kit.runtime.delete_external(&key("r"), "aborted").await.unwrap();
+    assert_eq!(kit.runtime.read_external(&key("r")).await.unwrap_err().code(), "run_not_found");
+}

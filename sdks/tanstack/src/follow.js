@@ -1,0 +1,62 @@
+// Tailing a run's events over a connection that may break at any moment.
+
+import { pause, problem } from './client.js'
+
+const PAUSE_MS = 250
+
+/** Calls `onEvent` with every event from `fromIndex` on, in order, each once, until the returned function is called. */
+export function follow(client, path, fromIndex, onEvent) {
+  const controller = new AbortController()
+  tail(client, path, fromIndex, onEvent, controller.signal).catch((error) => client.onError(error))
+  return () => controller.abort()
+}
+
+async function tail(client, path, from, onEvent, signal) {
+  let next = from
+  while (!signal.aborted) {
+    try {
+      const response = await client.stream(`${path}?from=${next}`, signal)
+      if (response.ok) {
+        for await (const { index, event } of frames(response.body)) {
+          if (signal.aborted) return
+          next = index + 1
+          tell(onEvent, event, index)
+        }
+      } else if (response.status === 404 || response.status >= 500) {
+        // Nobody has begun the run yet, or the server cannot serve now.
+        await response.body?.cancel()
+      } else {
+        throw Object.assign(await problem(response), { final: true })
+      }
+    } catch (error) {
+      if (signal.aborted) return
+      if (error.final) throw error
+    }
+    await pause(PAUSE_MS)
+  }
+}
+
+/** A subscriber's mistake is its own. */
+function tell(onEvent, event, index) {
+  try {
+    onEvent(event, index)
+  } catch {
+    // As in every other store of the library: it must not end the subscription.
+  }
+}
+
+async function* frames(body) {
+  const decoder = new TextDecoder()
+  let text = ''
+  for await (const chunk of body) {
+    text += decoder.decode(chunk, { stream: true })
+    const parts = text.split('\n\n')
+    text = parts.pop()
+    for (const part of parts) {
+      const lines = part.split('\n')
+      const data = lines.find((line) => line.startsWith('data: '))
+      // Only events of the log have an id; comments and errors of the stream do not.
+      if (data && lines.some((line) => line.startsWith('id: '))) yield JSON.parse(data.slice('data: '.length))
+    }
+  }
+}

@@ -1,0 +1,66 @@
+// The adapter: TanStack's words on one side, Onward's routes on the other. It decides nothing.
+
+import { LogConflictError } from '@tanstack/workflow-core'
+import { Client, OnwardError } from './client.js'
+import { follow } from './follow.js'
+
+const STATUSES = { running: 'running', paused: 'waiting', finished: 'completed', errored: 'failed', aborted: 'canceled' }
+const ENDS = ['RUN_FINISHED', 'RUN_ERRORED']
+
+export function onwardRunStore(options = {}) {
+  const client = new Client(options)
+  const path = (runId) => `/v1/external/${encodeURIComponent(runId)}`
+  // Where this process last saw the log of a run it drives: what it says of the run is refused when another has appended since.
+  const ends = new Map()
+
+  const events = async (runId, from, limit) => {
+    const page = await client.get(`${path(runId)}/events?from=${from}&limit=${limit}`)
+    return page?.events ?? []
+  }
+  const conflict = async (error, runId, index) => {
+    if (!(error instanceof OnwardError) || error.code !== 'log_conflict') throw error
+    // Whoever drove the run from here has lost it, unless somebody else here is further.
+    ends.set(runId, Math.max(ends.get(runId) ?? 0, index))
+    throw new LogConflictError(runId, index, (await events(runId, index, 1))[0]?.event)
+  }
+
+  return {
+    async getRunState(runId) {
+      return (await client.get(path(runId)))?.data ?? undefined
+    },
+
+    async setRunState(runId, state) {
+      const { workflowId: kind, workflowVersion: version, status } = state
+      const fence = { expected_next_index: ends.get(runId) }
+      await client
+        .write('PUT', path(runId), { kind, version, status: STATUSES[status], data: state, ...fence })
+        .catch((error) => conflict(error, runId, ends.get(runId)))
+      if (status !== 'running') ends.delete(runId)
+    },
+
+    async deleteRun(runId, reason) {
+      ends.delete(runId)
+      await client.delete(`${path(runId)}?reason=${encodeURIComponent(reason)}`)
+    },
+
+    async appendEvent(runId, expectedNextIndex, event) {
+      const body = { expected_next_index: expectedNextIndex, events: [event] }
+      await client.write('POST', `${path(runId)}/events`, body).catch((error) => conflict(error, runId, expectedNextIndex))
+      if (ENDS.includes(event.type)) ends.delete(runId)
+      else ends.set(runId, expectedNextIndex + 1)
+    },
+
+    async getEvents(runId) {
+      const log = []
+      for (let page; (page = await events(runId, log.length, 1000)).length > 0; ) {
+        log.push(...page.map(({ event }) => event))
+      }
+      if (ends.has(runId)) ends.set(runId, log.length)
+      return log
+    },
+
+    subscribe(runId, fromIndex, onEvent) {
+      return follow(client, `${path(runId)}/events`, fromIndex, onEvent)
+    },
+  }
+}

@@ -1,0 +1,88 @@
+// A real server and real processes beside this one.
+
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { appendFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+
+const here = (path) => fileURLToPath(new URL(path, import.meta.url))
+const BINARY = process.env.ONWARD_BIN ?? here('../../../target/debug/onward')
+const DEADLINE_MS = 20_000
+
+/** Starts `onward dev`; without a directory it forgets everything. */
+export async function server(directory) {
+  const place = directory ? ['--data', directory] : ['--ephemeral']
+  const child = spawn(BINARY, ['dev', ...place, '--port', '0', '--json', '--log-level', 'error'], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const [line] = await once(createInterface(child.stdout), 'line')
+  const { url } = JSON.parse(line)
+  return { url, child, runs: async (query = '') => (await (await fetch(`${url}/v1/runs${query}`)).json()).runs }
+}
+
+export async function end({ child }, signal = 'SIGTERM') {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  child.kill(signal)
+  await once(child, 'exit')
+}
+
+export function directory(test) {
+  const path = mkdtempSync(join(tmpdir(), 'onward-tanstack-'))
+  test.after(() => rmSync(path, { recursive: true, force: true }))
+  return path
+}
+
+/** What steps did to the world, over all processes. */
+export class Effects {
+  constructor(path) {
+    this.path = path
+    appendFileSync(path, '')
+  }
+
+  add(name) {
+    appendFileSync(this.path, `${name}\n`)
+  }
+
+  list() {
+    return readFileSync(this.path, 'utf8').split('\n').filter(Boolean)
+  }
+
+  async until(name) {
+    return until(`the effect ${name}`, () => this.list().includes(name))
+  }
+}
+
+export async function until(what, found) {
+  for (const deadline = Date.now() + DEADLINE_MS; Date.now() < deadline; await sleep(5)) {
+    const value = await found()
+    if (value) return value
+  }
+  throw new Error(`${what} did not come`)
+}
+
+/** Runs `driver.js` in a process of its own; `events` are those it told when it ended. */
+export function driver(task) {
+  const child = spawn(process.execPath, [here('./driver.js'), JSON.stringify(task)], { stdio: ['ignore', 'pipe', 'inherit'] })
+  let said = ''
+  child.stdout.on('data', (chunk) => (said += chunk))
+  const told = once(child, 'close').then(([code, signal]) => {
+    return { code, signal, events: said.split('\n').filter(Boolean).map((line) => JSON.parse(line)) }
+  })
+  return { child, told }
+}
+
+export async function collect(events) {
+  const all = []
+  for await (const event of events) all.push(event)
+  return all
+}
+
+export const types = (events) => events.map((event) => event.type)
+
+/** Those that a log keeps; the others are only told. */
+export const kept = (events) =>
+  types(events).filter((type) => !['RUN_STARTED', 'STEP_STARTED', 'STATE_DELTA', 'CUSTOM'].includes(type))

@@ -1,0 +1,46 @@
+//! The tests of what other languages get: installed as the lock file says, against the server that was just built.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::repository::{Repository, cargo, run};
+
+/// Each is an npm package with a lock file and a script `test`.
+const PACKAGES: &[&str] = &["sdks/tanstack"];
+
+/// In `node_modules`, the lock file it was installed by.
+const STAMP: &str = ".installed-lock.json";
+
+pub fn test(repository: &Repository) -> Result<()> {
+    // The same build as that of the tests, features included: there is nothing left to do when it was made already.
+    let targets = ["--lib", "--bins", "--tests"];
+    run(cargo(repository).args(["test", "--quiet", "--workspace", "--exclude", "examples", "--no-run"]).args(targets))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let binary = repository.root.join(target).join("debug/onward");
+    for package in PACKAGES {
+        let folder = repository.root.join(package);
+        install(&folder)?;
+        run(npm(&folder).args(["run", "--silent", "test"]).env("ONWARD_BIN", &binary))?;
+    }
+    Ok(())
+}
+
+/// Installs exactly what the lock file names, unless that is what is there.
+fn install(folder: &Path) -> Result<()> {
+    let lock = folder.join("package-lock.json");
+    let wanted = std::fs::read(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
+    let stamp = folder.join("node_modules").join(STAMP);
+    if std::fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    run(npm(folder).args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]))?;
+    std::fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))
+}
+
+fn npm(folder: &Path) -> Command {
+    let mut npm = Command::new("npm");
+    npm.current_dir(folder);
+    npm
+}
