@@ -28,6 +28,26 @@ message! {
     }
 }
 
+message! {
+    /// What is looked for: one of some values under a name.
+    #[derive(Eq)]
+    pub struct AttributeMatch {
+        1 => name: Name,
+        2 => values: Vec<AttributeValue>,
+    }
+}
+
+impl AttributeMatch {
+    /// What somebody means who typed `text`.
+    pub fn typed(name: Name, text: &str) -> AttributeMatch {
+        AttributeMatch { name, values: AttributeValue::readings(text) }
+    }
+
+    pub fn matches(&self, attributes: &[Attribute]) -> bool {
+        attributes.iter().any(|attribute| attribute.name == self.name && self.values.contains(&attribute.value))
+    }
+}
+
 /// A value of an attribute. Values of two types are never equal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -26,9 +26,10 @@ pub mod run;
 pub mod schema;
 pub mod task;
 pub mod time;
+pub mod transfer;
 pub mod view;
 
-pub use attribute::{Attribute, AttributeValue};
+pub use attribute::{Attribute, AttributeMatch, AttributeValue};
 pub use event::Event;
 pub use failure::{BoxError, FAILURE_BYTES_MAX, Failure, FailureError};
 pub use hash::Hash;

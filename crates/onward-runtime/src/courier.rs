@@ -81,7 +81,7 @@ impl Runtime {
     }
 
     /// Returns whether the receiver has it, or an error that may pass.
-    async fn carry(&self, delivery: Delivery) -> Result<bool, StoreError> {
+    pub(crate) async fn carry(&self, delivery: Delivery) -> Result<bool, StoreError> {
         match delivery {
             Delivery::Start(run) => self.carry_start(run).await,
             Delivery::Input { to, input } => self.carry_input(to, input).await,

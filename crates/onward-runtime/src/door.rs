@@ -10,12 +10,12 @@ use std::sync::Arc;
 use onward_core::event::RunPaused;
 use onward_core::run::Wait;
 use onward_core::view::RunView;
-use onward_core::{Failure, Index, Name, Payload, Record, RunHead, RunKey};
-use onward_store::{Appended, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, WaitQuery};
+use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
+use onward_store::{Appended, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, VersionCount, WaitQuery};
 use tokio::sync::broadcast;
 
 use crate::watch::{OutcomeWatch, RunWatch};
-use crate::{CallId, Decide, Emitted, ForkRun, Runtime, RuntimeError, SendSignal, StartRun, WhyPending};
+use crate::{Bulk, BulkDone, CallId, Decide, Emitted, ForkRun, Runtime, RuntimeError, SendSignal, StartRun, WhyPending};
 
 pub type DoorFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RuntimeError>> + Send + 'a>>;
 
@@ -45,6 +45,7 @@ pub trait Door: Send + Sync {
     fn list_deleted(&self, query: DeletedQuery) -> DoorFuture<'_, Vec<DeletedRun>>;
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>>;
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage>;
+    fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>>;
     fn signal_run(&self, key: RunKey, signal: SendSignal) -> DoorFuture<'_, Appended>;
     fn cancel_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
     fn terminate_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
@@ -52,6 +53,7 @@ pub trait Door: Send + Sync {
     fn resume_run(&self, key: RunKey) -> DoorFuture<'_, Appended>;
     fn retry_run(&self, key: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored>;
     fn fork_run(&self, key: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored>;
+    fn bulk_runs(&self, bulk: Bulk) -> DoorFuture<'_, BulkDone>;
     fn delete_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, ()>;
     fn update_run(
         &self,
@@ -123,6 +125,10 @@ impl Door for Runtime {
         Box::pin(Runtime::list_runs(self, query))
     }
 
+    fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>> {
+        Box::pin(Runtime::list_versions(self, namespace))
+    }
+
     fn signal_run(&self, key: RunKey, signal: SendSignal) -> DoorFuture<'_, Appended> {
         Box::pin(async move { Runtime::signal_run(self, &key, signal).await })
     }
@@ -149,6 +155,10 @@ impl Door for Runtime {
 
     fn fork_run(&self, key: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored> {
         Box::pin(async move { Runtime::fork_run(self, &key, fork).await })
+    }
+
+    fn bulk_runs(&self, bulk: Bulk) -> DoorFuture<'_, BulkDone> {
+        Box::pin(Runtime::bulk_runs(self, bulk))
     }
 
     fn delete_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, ()> {

@@ -8,6 +8,7 @@
 
 mod alarm;
 mod background;
+mod bulk;
 mod by_run;
 mod call_id;
 mod courier;
@@ -27,6 +28,7 @@ mod reading;
 mod reopening;
 mod session;
 mod supply;
+mod transfer;
 mod update;
 mod verbs;
 mod watch;
@@ -38,6 +40,7 @@ use std::time::Duration;
 use onward_store::{Clock, Retention, Store};
 
 pub use background::Background;
+pub use bulk::{BULK_MAX, Bulk, BulkDone, BulkVerb};
 pub use call_id::CallId;
 pub use door::{Changes, Door, DoorFuture, Outcome};
 pub use emits::Emitted;
@@ -50,6 +53,7 @@ pub use port::WorkerPort;
 pub use question::Decide;
 pub use reading::WhyPending;
 pub use reopening::ForkRun;
+pub use transfer::Imported;
 pub use update::UpdateWatch;
 pub use verbs::{SendSignal, StartRun};
 pub use watch::{OutcomeWatch, RunWatch};

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
 use onward_core::run::{Input, NewRun, Wait, WaitKind};
 use onward_core::task::{Task, TaskId, TaskState};
-use onward_core::{Event, Name, Payload, RunKey};
+use onward_core::{Attribute, Event, Name, Namespace, Payload, RunKey, attribute};
 use onward_store::{
     Appended, ClaimedRun, Consequence, Delete, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, StoreError, TaskQuery,
-    WaitQuery,
+    VersionCount, WaitQuery,
 };
 
 use crate::by_run::lock;
@@ -35,6 +35,8 @@ pub struct StartRun {
     pub seed: u64,
     /// Delivered with the start, in one write, also when the run exists already.
     pub signal: Option<SendSignal>,
+    /// What the run is found by; of no account when it exists already.
+    pub attributes: Vec<Attribute>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -62,21 +64,10 @@ impl Runtime {
     ///
     /// May be dropped at any time: the run is then started or not, and worked on if it is.
     pub async fn start_run(&self, start: StartRun) -> Result<Started, RuntimeError> {
-        let StartRun { key, kind, version, input, seed, signal } = start;
+        let StartRun { key, kind, version, input, seed, signal, attributes } = start;
+        attribute::check(&attributes)?;
         let signal = signal.map(SendSignal::into_input).transpose()?.map(Box::new);
-        let started = RunStarted {
-            kind,
-            version,
-            input,
-            seed,
-            parent: None,
-            generation: 0,
-            mailbox: Vec::new(),
-            cancel_reason: None,
-            origins: Vec::new(),
-            attributes: Vec::new(),
-            is_external: false,
-        };
+        let started = RunStarted { version, attributes, ..RunStarted::new(kind, input, seed) };
         Ok(self.begin_run(NewRun { key, started, signal }).await?)
     }
 
@@ -149,6 +140,11 @@ impl Runtime {
 
     pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, RuntimeError> {
         Ok(self.store().list_runs(query).await?)
+    }
+
+    /// How many open runs need which version of which kind.
+    pub async fn list_versions(&self, namespace: Namespace) -> Result<Vec<VersionCount>, RuntimeError> {
+        Ok(self.store().count_versions(namespace).await?)
     }
 
     /// Open approvals, oldest first, whatever kind the query names.

@@ -22,7 +22,9 @@
 mod answer;
 mod approvals;
 mod attach;
+mod attributes;
 pub mod auth;
+mod bulk;
 pub mod document;
 pub mod escape;
 mod external;
@@ -44,6 +46,7 @@ mod runs;
 mod serve;
 mod server;
 pub mod trace;
+mod transfer;
 mod workers;
 
 pub use auth::{Authenticate, Caller, Refusal, Scope};

@@ -11,7 +11,7 @@ use axum::routing::MethodFilter;
 use crate::auth::Scope;
 use crate::problem::Problem;
 use crate::request::Request;
-use crate::{approvals, external, operations, promises, runs, workers};
+use crate::{approvals, bulk, external, operations, promises, runs, transfer, workers};
 
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
 type Handler = fn(Request) -> HandlerFuture;
@@ -73,6 +73,14 @@ impl Parameter {
         Parameter { name, kind, text, repeats: false }
     }
 
+    /// Whether a name in a query is this parameter's; `NAME` at its end stands for any text.
+    pub(crate) fn fits(&self, name: &str) -> bool {
+        match self.name.strip_suffix("NAME") {
+            Some(prefix) => name.len() > prefix.len() && name.starts_with(prefix),
+            None => self.name == name,
+        }
+    }
+
     pub const fn repeated(self) -> Parameter {
         Parameter { repeats: true, ..self }
     }
@@ -81,6 +89,7 @@ impl Parameter {
 /// The schema of a body.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyShape {
+    pub content_type: &'static str,
     pub schema: &'static str,
     pub required: bool,
 }
@@ -110,11 +119,15 @@ impl Route {
     }
 
     const fn body(self, schema: &'static str) -> Route {
-        Route { body: Some(BodyShape { schema, required: true }), ..self }
+        Route { body: Some(BodyShape { content_type: JSON, schema, required: true }), ..self }
+    }
+
+    const fn lines(self, schema: &'static str) -> Route {
+        Route { body: Some(BodyShape { content_type: "application/x-ndjson", schema, required: true }), ..self }
     }
 
     const fn body_or_none(self, schema: &'static str) -> Route {
-        Route { body: Some(BodyShape { schema, required: false }), ..self }
+        Route { body: Some(BodyShape { content_type: JSON, schema, required: false }), ..self }
     }
 
     const fn answers(self, answers: &'static [Answer]) -> Route {
@@ -133,6 +146,17 @@ const KEPT: &[Answer] = &[
 ];
 const WAIT: Parameter = Parameter::new("wait_ms", "integer", "How long to wait for it, at most 60000");
 
+const BULK: &[Answer] = &[answer(200, "What became of the batch, or what the filter finds", &[(JSON, "BulkDone")])];
+const EXPORT: &[Answer] = &[answer(200, "The lines", &[("application/x-ndjson", "Lines")])];
+const KIND: Parameter = Parameter::new("kind", "string", "Only runs of this kind");
+const VERSION: Parameter =
+    Parameter::new("version", "string", "Only runs of this version, or without one if it is empty; may be given several times")
+        .repeated();
+const STATUS: Parameter = Parameter::new("status", "string", "Only runs of this status; may be given several times").repeated();
+const ATTRIBUTE: Parameter = Parameter::new("attr.NAME", "string", "Only runs with this value of the attribute NAME").repeated();
+const CREATED_FROM: Parameter = Parameter::new("created_from", "string", "Only runs created then or later");
+const CREATED_UNTIL: Parameter = Parameter::new("created_until", "string", "Only runs created before");
+
 /// All routes.
 pub static ROUTES: &[Route] = &[
     route(Verb::Post, "/v1/runs", Some(Scope::Start), "Start a run, or find it by its id", |request| {
@@ -145,10 +169,12 @@ pub static ROUTES: &[Route] = &[
     ]),
     route(Verb::Get, "/v1/runs", Some(Scope::Read), "List runs, newest first", |request| Box::pin(runs::list(request)))
         .query(&[
-            Parameter::new("kind", "string", "Only runs of this kind"),
-            Parameter::new("status", "string", "Only runs of this status; may be given several times").repeated(),
-            Parameter::new("created_from", "string", "Only runs created then or later"),
-            Parameter::new("created_until", "string", "Only runs created before"),
+            KIND,
+            VERSION,
+            STATUS,
+            ATTRIBUTE,
+            CREATED_FROM,
+            CREATED_UNTIL,
             Parameter::new("limit", "integer", "Runs on a page, from 1 to 1000; 100 otherwise"),
             Parameter::new("cursor", "string", "Where the page before said the next one begins"),
         ])
@@ -244,6 +270,43 @@ pub static ROUTES: &[Route] = &[
             answer(200, "It has ended", &[(JSON, "RunResult")]),
             answer(202, "It has not ended yet", &[(JSON, "RunResult")]),
         ]),
+    route(Verb::Post, "/v1/bulk", Some(Scope::Operate), "Do a batch of one verb for the runs that a filter finds", |request| {
+        Box::pin(bulk::act(request))
+    })
+    .body("Bulk")
+    .answers(BULK),
+    route(Verb::Post, "/v1/bulk/delete", Some(Scope::Admin), "Delete a batch of the runs that a filter finds", |request| {
+        Box::pin(bulk::delete(request))
+    })
+    .body("Bulk")
+    .answers(BULK),
+    route(Verb::Get, "/v1/runs/{id}/export", Some(Scope::Read), "A run with all its records, as lines of JSON", |request| {
+        Box::pin(transfer::export_one(request))
+    })
+    .answers(EXPORT),
+    route(Verb::Get, "/v1/export", Some(Scope::Read), "The runs that a filter finds, as lines of JSON", |request| {
+        Box::pin(transfer::export(request))
+    })
+    .query(&[
+        KIND,
+        VERSION,
+        STATUS,
+        ATTRIBUTE,
+        CREATED_FROM,
+        CREATED_UNTIL,
+        Parameter::new("limit", "integer", "Runs on a page, from 1 to 1000; 100 otherwise"),
+        Parameter::new("cursor", "string", "What the header `Onward-Next` of the page before said"),
+    ])
+    .answers(EXPORT),
+    route(Verb::Post, "/v1/import", Some(Scope::Admin), "Take runs in that were exported", |request| {
+        Box::pin(transfer::import(request))
+    })
+    .lines("Lines")
+    .answers(&[answer(200, "What became of them", &[(JSON, "Imported")])]),
+    route(Verb::Get, "/v1/versions", Some(Scope::Read), "Count the open runs that need each version of the code", |request| {
+        Box::pin(runs::versions(request))
+    })
+    .answers(&[answer(200, "The counts, by kind and version", &[(JSON, "Versions")])]),
     route(Verb::Get, "/v1/approvals", Some(Scope::Read), "List open approvals, oldest first", |request| {
         Box::pin(approvals::list(request))
     })

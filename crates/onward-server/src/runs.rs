@@ -14,7 +14,7 @@ mod update;
 pub(crate) use act::{cancel, pause, resume, terminate};
 pub(crate) use delete::delete;
 pub(crate) use events::{events, last_event_id, wants_stream};
-pub(crate) use list::list;
+pub(crate) use list::{filter, list, status, versions};
 pub(crate) use reopen::{fork, reset, retry};
 pub(crate) use result::result;
 pub(crate) use show::show;

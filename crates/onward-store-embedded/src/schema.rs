@@ -69,15 +69,17 @@ CREATE TABLE blobs(hash BLOB PRIMARY KEY, refs INTEGER NOT NULL, data BLOB NOT N
 INSERT INTO meta VALUES ('boot', 0);
 ";
 
-/// Came later: a directory that was made without it gets it when it is opened for writing. Older programs do not look at it.
-const DELETED: &str = "
+/// Came later: a directory that was made without them gets them when it is opened for writing. Older programs do not look at them.
+const ADDED: &str = "
 CREATE TABLE IF NOT EXISTS deleted(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL,
   reason TEXT NOT NULL, at INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS attributes(rk INTEGER NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY(rk, name)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS attributes_value ON attributes(name, value, rk);
 ";
 
-/// Whether there is a table of deleted runs: not in a directory that was made without it and is only read.
-pub(crate) fn remembers_deleted(db: &Connection) -> rusqlite::Result<bool> {
-    db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'deleted'")?.exists([])
+/// Whether there is a table that came later: not in a directory that was made without it and is only read.
+pub(crate) fn has_table(db: &Connection, name: &str) -> rusqlite::Result<bool> {
+    db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1")?.exists([name])
 }
 
 /// What the first bytes of a database file say.
@@ -122,7 +124,7 @@ pub(crate) fn create(path: &Path) -> Result<(), StoreError> {
         db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = FULL;")?;
         db.pragma_update(None, "application_id", APPLICATION_ID)?;
         db.pragma_update(None, "user_version", FORMAT)?;
-        db.execute_batch(&format!("BEGIN IMMEDIATE; {TABLES} {DELETED} COMMIT;"))?;
+        db.execute_batch(&format!("BEGIN IMMEDIATE; {TABLES} {ADDED} COMMIT;"))?;
         db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         db.close().map_err(|(_, error)| error)
     };
@@ -194,7 +196,7 @@ fn count_no_memory() {
 
 /// Raises the boot counter, durably: every epoch of this life is above every epoch of the lives before.
 pub(crate) fn next_boot(db: &Connection) -> Result<u64, StoreError> {
-    db.execute_batch(DELETED).map_err(open_error)?;
+    db.execute_batch(ADDED).map_err(open_error)?;
     let boot =
         db.query_row("UPDATE meta SET value = value + 1 WHERE key = 'boot' RETURNING value", [], |row| row.get::<_, i64>(0));
     boot.map(|boot| boot as u64).map_err(open_error)

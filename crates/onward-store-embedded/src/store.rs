@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Hash, Index, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Hash, Index, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
     PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock, TaskQuery,
-    WaitQuery, check_restore, payloads,
+    VersionCount, WaitQuery, check_restore, payloads,
 };
 
 use crate::body::Body;
@@ -251,6 +251,10 @@ impl Store for EmbeddedStore {
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
         let shared = self.shared.clone();
         self.readers.read(move |db| list::list_runs(db, &shared.leases, &query))
+    }
+
+    fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {
+        self.readers.read(move |db| list::count_versions(db, &namespace))
     }
 
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>> {

@@ -300,6 +300,9 @@ suite! { $
     lists {
         runs_are_listed_newest_first_in_pages,
         runs_are_filtered_by_kind_status_and_time,
+        runs_are_filtered_by_version_and_attributes,
+        what_a_run_is_found_by_changes_with_its_commits,
+        open_runs_are_counted_by_version,
         a_foreign_cursor_is_refused,
         questions_are_listed_oldest_first,
     }

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait, WaitKind};
 use onward_core::task::{Task, TaskId, TaskReport, TaskState};
-use onward_core::{Epoch, Index, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{AttributeMatch, Epoch, Index, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 pub use clock::{ManualClock, SystemClock};
 pub use error::{Consequence, Elsewhere, StoreError};
@@ -122,6 +122,9 @@ pub trait Store: Send + Sync {
 
     /// Runs in their current generation, newest first; `created_from` is inclusive, `created_until` is not.
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage>;
+
+    /// How many open runs need which version of which kind, by name.
+    fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>>;
 
     /// Open questions, oldest first.
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>>;
@@ -233,14 +236,39 @@ pub struct DeliveryId(pub u64);
 pub struct RunQuery {
     pub namespace: Namespace,
     pub kind: Option<Name>,
+    /// Empty means any; `None` stands for runs without one.
+    pub versions: Vec<Option<Name>>,
     /// Empty means any.
     pub statuses: Vec<Status>,
+    /// All of these must match.
+    pub attributes: Vec<AttributeMatch>,
     pub created_from: Option<Timestamp>,
     pub created_until: Option<Timestamp>,
     /// 0 means the store's default page.
     pub limit: usize,
     /// Where the page before ended.
     pub cursor: Option<String>,
+}
+
+impl RunQuery {
+    /// Whether a run is what is looked for, wherever the page begins.
+    pub fn matches(&self, head: &RunHead) -> bool {
+        head.key.namespace == self.namespace
+            && self.kind.as_ref().is_none_or(|kind| *kind == head.kind)
+            && (self.versions.is_empty() || self.versions.contains(&head.version))
+            && (self.statuses.is_empty() || self.statuses.contains(&head.status))
+            && self.attributes.iter().all(|wanted| wanted.matches(&head.attributes))
+            && self.created_from.is_none_or(|from| head.created_at >= from)
+            && self.created_until.is_none_or(|until| head.created_at < until)
+    }
+}
+
+/// How many open runs need a version of the code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionCount {
+    pub kind: Name,
+    pub version: Option<Name>,
+    pub open: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Index, Record, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{Epoch, Index, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 
 use crate::{
     Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
-    PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery,
-    check_restore, payloads,
+    PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, VersionCount,
+    WaitQuery, check_restore, payloads,
 };
 use state::State;
 
@@ -156,6 +156,10 @@ impl Store for MemoryStore {
 
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
         Box::pin(async move { self.read(|state| state.list_runs(&query)) })
+    }
+
+    fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {
+        Box::pin(async move { Ok(self.read(|state| state.count_versions(&namespace))) })
     }
 
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>> {

@@ -1,7 +1,10 @@
 //! What callers ask about runs, one message per verb.
 
 use onward_core::run::Wait;
-use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp, message};
+use onward_core::{
+    Attribute, AttributeMatch, Failure, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp,
+    message,
+};
 
 use crate::grpc::service;
 
@@ -17,6 +20,8 @@ service! {
         /// Waits until a run has grown or ended, or the time is over.
         WatchRun: WatchRequest => WatchReply,
         ListRuns: ListRequest => ListReply,
+        /// How many open runs need which version of the code.
+        ListVersions: VersionsRequest => VersionsReply,
         SignalRun: SignalRequest => AppendReply,
         CancelRun: ReasonRequest => AppendReply,
         TerminateRun: ReasonRequest => AppendReply,
@@ -28,6 +33,10 @@ service! {
         ForkRun: ForkRequest => ReopenReply,
         /// Like a fork, and ends the original.
         ResetRun: ForkRequest => ReopenReply,
+        /// Does one batch of a verb for the runs that a filter finds: `cancel`, `terminate`, `pause`, `resume` or `retry`.
+        BulkRuns: BulkRequest => BulkReply,
+        /// Like that, for `delete`.
+        BulkDelete: BulkRequest => BulkReply,
         /// Deletes a closed run with all its generations.
         DeleteRun: ReasonRequest => DoneReply,
         /// Asks a run for a change and waits for its recorded answer.
@@ -51,6 +60,8 @@ message! {
         5 => seed: u64,
         /// Delivered with the start, in one write, also when the run exists already.
         6 => signal: Option<Signal>,
+        /// What the run is found by.
+        7 => attributes: Vec<Attribute>,
     }
 }
 
@@ -179,6 +190,38 @@ message! {
         /// 0 means the server's default.
         6 => limit: u32,
         7 => cursor: Option<String>,
+        /// Empty means any.
+        8 => versions: Vec<VersionMatch>,
+        /// All of these must match.
+        9 => attributes: Vec<AttributeMatch>,
+    }
+}
+
+message! {
+    pub struct VersionMatch {
+        /// Absent for runs without a version.
+        1 => version: Option<Name>,
+    }
+}
+
+message! {
+    pub struct VersionsRequest {
+        1 => namespace: Namespace,
+    }
+}
+
+message! {
+    pub struct VersionsReply {
+        1 => versions: Vec<OpenRuns>,
+    }
+}
+
+message! {
+    /// How many open runs need a version of the code.
+    pub struct OpenRuns {
+        1 => kind: Name,
+        2 => version: Option<Name>,
+        3 => open: u64,
     }
 }
 
@@ -238,6 +281,41 @@ message! {
         /// False when the same was asked for before.
         1 => created: bool,
         2 => head: RunHead,
+    }
+}
+
+message! {
+    pub struct BulkRequest {
+        1 => verb: String,
+        /// Its limit is the size of the batch, its cursor where the batch before ended.
+        2 => filter: ListRequest,
+        /// The filter may find every run of the namespace.
+        3 => all: bool,
+        /// Only count.
+        4 => dry_run: bool,
+        /// The same for all batches and repeats of one request.
+        5 => bulk_id: String,
+        6 => reason: String,
+    }
+}
+
+message! {
+    pub struct BulkReply {
+        1 => matched: u64,
+        2 => done: u64,
+        3 => refused: Vec<Refused>,
+        /// Some of the runs that were found, for a count.
+        4 => sample: Vec<RunId>,
+        /// Where the next batch begins; absent after the last.
+        5 => next: Option<String>,
+    }
+}
+
+message! {
+    /// A run to which the verb does not apply any more.
+    pub struct Refused {
+        1 => run: RunId,
+        2 => code: String,
     }
 }
 

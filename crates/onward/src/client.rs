@@ -11,9 +11,11 @@ use std::time::Duration;
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::run::Wait;
 use onward_core::view::RunView;
-use onward_core::{Event, Failure, Index, Name, Namespace, Payload, Record, RunId, RunKey};
-use onward_runtime::{Background, CallId, Changes, Decide, Door, Emitted, Outcome, Runtime, SendSignal, StartRun, WhyPending};
-use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Store, WaitQuery};
+use onward_core::{Attribute, AttributeValue, Event, Failure, Index, Name, NameError, Namespace, Payload, Record, RunId, RunKey};
+use onward_runtime::{
+    Background, Bulk, BulkDone, CallId, Changes, Decide, Door, Emitted, Outcome, Runtime, SendSignal, StartRun, WhyPending,
+};
+use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Store, VersionCount, WaitQuery};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
@@ -94,6 +96,7 @@ impl Onward {
             id: None,
             input: Payload::json(input),
             signal: None,
+            attributes: Vec::new(),
             output: PhantomData,
         }
     }
@@ -106,6 +109,11 @@ impl Onward {
     pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, Error> {
         let query = RunQuery { namespace: self.inner.namespace.clone(), ..query };
         Ok(self.inner.door.list_runs(query).await?)
+    }
+
+    /// How many open runs need which version of which kind.
+    pub async fn list_versions(&self) -> Result<Vec<VersionCount>, Error> {
+        Ok(self.inner.door.list_versions(self.inner.namespace.clone()).await?)
     }
 
     /// The questions that wait for a person, oldest first.
@@ -151,6 +159,13 @@ impl Onward {
     async fn settle(&self, promise: &str, result: Result<Payload>, resolution_id: &str) -> Result<Appended, Error> {
         let call = CallId::parse(&self.inner.namespace, promise)?;
         Ok(self.inner.door.resolve_promise(call, result, resolution_id.to_owned()).await?)
+    }
+
+    /// Does one batch of a verb for the runs that a filter finds, or counts them; see [`Bulk`]. Ask again with the cursor of the answer
+    /// until there is none.
+    pub async fn bulk_runs(&self, bulk: Bulk) -> Result<BulkDone, Error> {
+        let filter = RunQuery { namespace: self.inner.namespace.clone(), ..bulk.filter };
+        Ok(self.inner.door.bulk_runs(Bulk { filter, ..bulk }).await?)
     }
 
     /// Deletes a closed run at once, with everything it left.
@@ -210,6 +225,7 @@ pub struct Start<O> {
     id: Option<String>,
     input: Result<Payload, serde_json::Error>,
     signal: Option<Result<StartSignal, serde_json::Error>>,
+    attributes: Vec<(String, AttributeValue)>,
     output: PhantomData<fn() -> O>,
 }
 
@@ -223,6 +239,12 @@ impl<O> Start<O> {
     /// The version of the code the run is pinned to; the one registered as current otherwise.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());
+        self
+    }
+
+    /// What the run is found by in lists; the code can change it with `ctx.attributes()`.
+    pub fn attribute(mut self, name: &str, value: impl Into<AttributeValue>) -> Self {
+        self.attributes.push((name.to_owned(), value.into()));
         self
     }
 
@@ -256,7 +278,9 @@ impl<O> Start<O> {
         let id = self.id.unwrap_or_else(new_run_id);
         let key = self.onward.key(&id)?;
         let input = self.input.map_err(convert("the input"))?;
-        let start = StartRun { key: key.clone(), kind, version, input, seed: random_u64(), signal };
+        let attribute = |(name, value): (String, AttributeValue)| Ok::<_, NameError>(Attribute { name: Name::new(name)?, value });
+        let attributes = self.attributes.into_iter().map(attribute).collect::<Result<_, _>>()?;
+        let start = StartRun { key: key.clone(), kind, version, input, seed: random_u64(), signal, attributes };
         let (_, outcome) = inner.door.start_and_watch(start).await?;
         Ok(RunHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })
     }

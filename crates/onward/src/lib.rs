@@ -37,7 +37,7 @@ pub use onward_core::event::OnParentClose;
 pub use onward_core::task::RetryPolicy;
 pub use onward_core::view::RunView;
 pub use onward_core::{Failure, Index, Log, Payload, Record, Status, Timestamp};
-pub use onward_runtime::{CallId, Decide, Emitted, WhyPending};
+pub use onward_runtime::{Bulk, BulkDone, BulkVerb, CallId, Decide, Emitted, WhyPending};
 pub use onward_store::{Appended, DeletedRun, RunQuery};
 pub use task::TaskCtx;
 pub use worker::ReplayCheck;

@@ -7,4 +7,5 @@ mod dev;
 mod keys;
 mod kit;
 mod mistakes;
+mod moving;
 mod verbs;

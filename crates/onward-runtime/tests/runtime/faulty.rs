@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Index, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Index, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
-    MemoryStore, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery,
+    MemoryStore, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, VersionCount,
+    WaitQuery,
 };
 use tokio::sync::Notify;
 
@@ -171,6 +172,9 @@ impl Store for FaultyStore {
     }
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
         self.through("list_runs", self.memory.list_runs(query))
+    }
+    fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {
+        self.through("count_versions", self.memory.count_versions(namespace))
     }
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>> {
         self.through("list_waits", self.memory.list_waits(query))

@@ -4,6 +4,7 @@
 mod attach;
 mod client;
 mod external;
+mod finding;
 mod guard;
 mod keys;
 mod limits;

@@ -44,7 +44,7 @@ impl Site {
 
     pub async fn start(&self, run: &str, kind: &str) {
         let (kind, input) = (Name::new(kind).unwrap(), Payload::null());
-        let start = StartRun { key: key(run), kind, version: None, input, seed: 7, signal: None };
+        let start = StartRun { key: key(run), kind, version: None, input, seed: 7, signal: None, attributes: Vec::new() };
         self.runtime.start_run(start).await.unwrap();
     }
 

@@ -192,8 +192,8 @@ impl Writer<'_> {
         let mut head = Box::new(hot.head.clone());
         let admitted = head.admit_input(input, self.batch.now)?;
         if let Some(place) = place
-            && !wait_generation(self.db, hot.rk, &place_key(&place), hot.head.generation)?
-                .is_some_and(|own| generation.is_none_or(|asked| asked == own))
+            && wait_generation(self.db, hot.rk, &place_key(&place), hot.head.generation)?
+                .is_none_or(|own| generation.is_some_and(|asked| asked != own))
         {
             return Err(StoreError::WaitNotFound { key: key.clone(), place: place.to_string() }.into());
         }

@@ -83,6 +83,7 @@ impl Writer<'_> {
         for rk in generations {
             self.remove_rows("SELECT blobs FROM events WHERE rk = ?1 AND blobs IS NOT NULL", params![rk])?;
             self.db.prepare_cached("DELETE FROM events WHERE rk = ?1")?.execute(params![rk])?;
+            self.db.prepare_cached("DELETE FROM attributes WHERE rk = ?1")?.execute(params![rk])?;
             self.db.prepare_cached("DELETE FROM runs WHERE rk = ?1")?.execute(params![rk])?;
         }
         self.db.prepare_cached("DELETE FROM slots WHERE root = ?1")?.execute(params![root])?;

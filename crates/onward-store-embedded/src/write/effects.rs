@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use onward_core::run::{Delivery, Effect, Wait, wait_key};
-use onward_core::{Index, Place, Record, RunHead, RunKey, Status, Timestamp};
+use onward_core::{Event, Index, Place, Record, RunHead, RunKey, Status, Timestamp};
 use onward_store::DeliveryId;
 use rusqlite::params;
 
@@ -32,9 +32,10 @@ impl Writer<'_> {
     pub(crate) fn after_append(&mut self, seat: Seat, before: Status, record: Record, effects: Vec<Effect>) -> Outcome<()> {
         let index = record.index;
         let status = self.heads[seat].head.status;
+        let renamed = record.events.iter().any(|event| matches!(event, Event::AttributeSet(_)));
         if record.sets_external_state() {
             self.write_external_row(seat)?;
-        } else if status != before {
+        } else if status != before || renamed {
             let hot = &self.heads[seat];
             self.db.prepare_cached("UPDATE runs SET status = ?2, ended = ?3, head = ?4 WHERE rk = ?1")?.execute(params![
                 hot.rk,
@@ -42,6 +43,10 @@ impl Writer<'_> {
                 hot.head.ended_at.map(|at| at.0 as i64),
                 seal(&hot.head),
             ])?;
+        }
+        if renamed {
+            let (rk, attributes) = (self.heads[seat].rk, self.heads[seat].head.attributes.clone());
+            self.put_attributes(rk, &attributes)?;
         }
         let hot = &self.heads[seat];
         let was_claimable = before == Status::Pending && !self.shared.leases.is_held(hot.rk);

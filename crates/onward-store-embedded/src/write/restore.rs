@@ -2,7 +2,7 @@
 
 use onward_core::projection::{ProjectedTimer, Projection, retry_key};
 use onward_core::run::wait_key;
-use onward_core::{Epoch, Event, Hash, Index, Record, RunHead, RunKey, Timestamp};
+use onward_core::{Attribute, Epoch, Event, Hash, Index, Record, RunHead, RunKey, Timestamp};
 use onward_store::{Restore, RestoreRun, Restored, StoreError};
 use rusqlite::params;
 
@@ -153,6 +153,16 @@ impl Writer<'_> {
                 &input_hash.0[..],
                 seal(head),
             ])?;
+        if head.attributes.is_empty() { Ok(()) } else { self.put_attributes(rk, &head.attributes) }
+    }
+
+    /// The run is found by these from now on, and by no others.
+    pub(super) fn put_attributes(&mut self, rk: i64, attributes: &[Attribute]) -> Outcome<()> {
+        self.db.prepare_cached("DELETE FROM attributes WHERE rk = ?1")?.execute(params![rk])?;
+        let mut insert = self.db.prepare_cached("INSERT INTO attributes(rk, name, value) VALUES (?1, ?2, ?3)")?;
+        for attribute in attributes {
+            insert.execute(params![rk, attribute.name.as_str(), attribute.value.to_key()])?;
+        }
         Ok(())
     }
 

@@ -11,3 +11,4 @@ mod shim;
 mod size;
 mod story;
 mod takeover;
+mod transfer;

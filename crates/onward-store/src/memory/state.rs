@@ -148,7 +148,7 @@ fn judge(run: &Run, mut input: Input, now: Timestamp) -> Answer<Judged> {
     let mut head = run.head().clone();
     let admitted = head.admit_input(input, now)?;
     if let Some(place) = place
-        && !run.waits.get(&place).is_some_and(|wait| generation.is_none_or(|asked| asked == wait.generation))
+        && run.waits.get(&place).is_none_or(|wait| generation.is_some_and(|asked| asked != wait.generation))
     {
         return Err(StoreError::WaitNotFound { key: key(), place: place.to_string() });
     }

@@ -6,11 +6,14 @@ use std::time::Duration;
 use onward_core::event::RunPaused;
 use onward_core::run::Wait;
 use onward_core::view::{RunView, created_at};
-use onward_core::{Failure, Index, Name, Payload, Record, RunHead, RunKey};
+use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
-    CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome, RuntimeError, SendSignal, StartRun, WhyPending,
+    Bulk, BulkDone, BulkVerb, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome, RuntimeError, SendSignal,
+    StartRun, WhyPending,
 };
-use onward_store::{Appended, Consequence, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, WaitQuery};
+use onward_store::{
+    Appended, Consequence, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, VersionCount, WaitQuery,
+};
 use onward_wire::api;
 use tokio::sync::broadcast;
 
@@ -143,6 +146,30 @@ fn appended(reply: api::AppendReply) -> Appended {
     Appended { index, at, repeated, woke }
 }
 
+fn list_request(query: RunQuery) -> api::ListRequest {
+    let RunQuery { namespace, kind, versions, statuses, attributes, created_from, created_until, limit, cursor } = query;
+    let versions = versions.into_iter().map(|version| api::VersionMatch { version }).collect();
+    let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+    api::ListRequest { namespace, kind, statuses, created_from, created_until, limit, cursor, versions, attributes }
+}
+
+/// Codes are words of the program; one that this build does not know is told as a refusal.
+fn known_code(code: &str) -> &'static str {
+    [
+        "run_closed",
+        "run_not_paused",
+        "run_paused",
+        "run_not_failed",
+        "failure_handled",
+        "run_not_found",
+        "run_busy",
+        "run_continued",
+    ]
+    .into_iter()
+    .find(|known| *known == code)
+    .unwrap_or("refused")
+}
+
 fn restored(reply: api::ReopenReply) -> Restored {
     let api::ReopenReply { created, head } = reply;
     Restored { created, head }
@@ -151,8 +178,9 @@ fn restored(reply: api::ReopenReply) -> Restored {
 impl Door for RemoteDoor {
     fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
         Box::pin(async move {
-            let StartRun { key, kind, version, input, seed, signal: with } = start;
-            let request = api::StartRequest { run: key.clone(), kind, version, input, seed, signal: with.map(signal) };
+            let StartRun { key, kind, version, input, seed, signal: with, attributes } = start;
+            let request =
+                api::StartRequest { run: key.clone(), kind, version, input, seed, signal: with.map(signal), attributes };
             let api::StartReply { created, head, signal } = self.channel.call::<api::StartRun>(request).await?;
             let started = Started { created, head, signal: signal.map(appended), claimed: None };
             Ok((started, Arc::new(RemoteOutcome { door: self.clone(), key }) as Arc<dyn Outcome>))
@@ -212,11 +240,17 @@ impl Door for RemoteDoor {
 
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage> {
         Box::pin(async move {
-            let RunQuery { namespace, kind, statuses, created_from, created_until, limit, cursor } = query;
-            let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-            let request = api::ListRequest { namespace, kind, statuses, created_from, created_until, limit, cursor };
+            let request = list_request(query);
             let api::ListReply { runs, next } = self.channel.call::<api::ListRuns>(request).await?;
             Ok(RunPage { runs, next })
+        })
+    }
+
+    fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>> {
+        Box::pin(async move {
+            let reply = self.channel.call::<api::ListVersions>(api::VersionsRequest { namespace }).await?;
+            let count = |api::OpenRuns { kind, version, open }| VersionCount { kind, version, open };
+            Ok(reply.versions.into_iter().map(count).collect())
         })
     }
 
@@ -261,6 +295,21 @@ impl Door for RemoteDoor {
                 true => self.channel.call::<api::ResetRun>(request).await,
             };
             reply.map(restored)
+        })
+    }
+
+    fn bulk_runs(&self, bulk: Bulk) -> DoorFuture<'_, BulkDone> {
+        Box::pin(async move {
+            let Bulk { verb, filter, all, dry_run, bulk_id, reason } = bulk;
+            let (filter, word) = (list_request(filter), verb.as_str().to_owned());
+            let request = api::BulkRequest { verb: word, filter, all, dry_run, bulk_id, reason };
+            let reply = match verb {
+                BulkVerb::Delete => self.channel.call::<api::BulkDelete>(request).await?,
+                _ => self.channel.call::<api::BulkRuns>(request).await?,
+            };
+            let refused = reply.refused.into_iter().map(|refused| (refused.run, known_code(&refused.code)));
+            let (matched, done, sample, next) = (reply.matched, reply.done, reply.sample, reply.next);
+            Ok(BulkDone { matched, done, refused: refused.collect(), sample, next })
         })
     }
 

@@ -103,4 +103,45 @@ everywhere! {
         onward.run::<u32>("better/0").unwrap().signal("go", &()).await.unwrap();
         assert_eq!(reset.result().await.unwrap(), 49);
     }
+
+    async fn runs_are_found_by_what_their_code_and_their_starter_say(site) {
+        async fn staged(ctx: Ctx, (): ()) -> Result<()> {
+            ctx.attributes().set("stage", "asked");
+            ctx.signal("go").recv::<()>().await?;
+            ctx.attributes().set("stage", "done");
+            ctx.attributes().clear("customer");
+            Ok(())
+        }
+        let onward = site.builder().await.workflow("staged", staged).start().await.unwrap();
+        let run = onward.start::<(), _>("staged", &()).id("r").attribute("customer", 42).await.unwrap();
+        onward.start::<(), _>("staged", &()).id("other").attribute("customer", "43").await.unwrap();
+        until_status(&run, Status::Waiting).await;
+        let find = async |name: &str, text: &str| {
+            let wanted = onward_core::AttributeMatch::typed(onward_core::Name::new(name).unwrap(), text);
+            let query = onward::RunQuery { attributes: vec![wanted], ..Default::default() };
+            let page = onward.list_runs(query).await.unwrap();
+            page.runs.iter().map(|head| head.key.id.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(find("customer", "42").await, ["r"]);
+        run.signal("go", &()).await.unwrap();
+        run.result().await.unwrap();
+        assert_eq!(find("stage", "done").await, ["r"]);
+        assert_eq!(find("customer", "42").await, [""; 0]);
+        let counts = onward.list_versions().await.unwrap();
+        assert_eq!(counts.iter().map(|count| count.open).collect::<Vec<_>>(), [1]);
+
+        let filter = onward::RunQuery { kind: Some(onward_core::Name::new("staged").unwrap()), ..Default::default() };
+        let bulk = onward_runtime::Bulk {
+            verb: onward_runtime::BulkVerb::Cancel,
+            filter,
+            all: false,
+            dry_run: true,
+            bulk_id: "b".to_owned(),
+            reason: "enough".to_owned(),
+        };
+        assert_eq!(onward.bulk_runs(bulk.clone()).await.unwrap().matched, 1);
+        let done = onward.bulk_runs(onward_runtime::Bulk { dry_run: false, ..bulk }).await.unwrap();
+        assert_eq!((done.done, done.refused.len(), done.next), (1, 0, None));
+        until_status(&onward.run::<()>("other").unwrap(), Status::Canceled).await;
+    }
 }

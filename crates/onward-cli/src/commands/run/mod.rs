@@ -1,6 +1,7 @@
 //! `onward run …`: look at runs and act on them.
 
 mod act;
+mod bulk;
 mod delete;
 mod deleted;
 mod events;
@@ -16,6 +17,7 @@ use anyhow::Result;
 use clap::Subcommand;
 
 pub use act::answer;
+pub use list::{WantedStatus, attribute};
 
 use crate::args::Global;
 
@@ -50,6 +52,8 @@ pub enum RunCommand {
     /// Delete closed runs with everything they left
     #[command(visible_alias = "rm")]
     Delete(delete::DeleteArgs),
+    /// Do one verb for all runs that a filter finds
+    Bulk(bulk::BulkArgs),
     /// List runs that were deleted by hand, and why
     Deleted(deleted::DeletedArgs),
 }
@@ -69,6 +73,7 @@ pub async fn execute(command: RunCommand, global: &Global) -> Result<ExitCode> {
         RunCommand::Fork(args) => reopen::fork(args, global).await,
         RunCommand::Reset(args) => reopen::reset(args, global).await,
         RunCommand::Delete(args) => delete::execute(args, global).await,
+        RunCommand::Bulk(args) => bulk::execute(args, global).await,
         RunCommand::Deleted(args) => deleted::execute(args, global).await,
     }
 }
