@@ -135,6 +135,7 @@ pub async fn what_a_run_is_found_by_changes_with_its_commits(mut kit: Kit) {
     assert_eq!([found(&kit, "stage", "new").await, found(&kit, "stage", "paid").await, found(&kit, "items", "3").await], [0, 1, 1]);
     assert_eq!(kit.head("r").await.attributes, [attribute("items", 3), attribute("stage", "paid")]);
     kit.check_run(&super::kit::key("r")).await;
+    kit.append("r", super::kit::signal(None)).await.unwrap();
     let mut held = kit.regain(&held).await;
     kit.commit(&mut held, vec![set(2, "stage", None), super::kit::completed()]).await;
     kit.reopen();
