@@ -14,8 +14,11 @@ use crate::output::{escape, print, say};
 const DATA_DEFAULT: &str = "./onward-data";
 
 /// Functions that survive crashes: look at runs, answer them, and see a demo.
+/// The version, and in release builds the commit it was built from.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("ONWARD_BUILT_FROM"));
+
 #[derive(Debug, Parser)]
-#[command(name = "onward", version, after_help = "New here? `onward demo` kills its own worker and loses nothing.")]
+#[command(name = "onward", version = VERSION, after_help = "New here? `onward demo` kills its own worker and loses nothing.")]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

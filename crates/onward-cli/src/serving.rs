@@ -17,7 +17,7 @@ use clap::{Args, ValueEnum};
 use onward_runtime::{Background, Runtime};
 use onward_server::keys::{KEYS, KeyFileError};
 use onward_server::trace::{Format, Level, Trace};
-use onward_server::{Hosts, Keys, Options, Server, grpc, router_with, serve};
+use onward_server::{Hosts, Keys, Options, Server, Tls, grpc, router_with, serve};
 use onward_store::SystemClock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
@@ -98,6 +98,49 @@ impl KeysArgs {
     }
 }
 
+#[derive(Debug, Args)]
+pub struct TlsArgs {
+    /// The server's certificate with its chain, PEM; otherwise ONWARD_TLS_CERT
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's private key, PEM; otherwise ONWARD_TLS_KEY
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    /// The certificate, if one is named. Half of the names is a mistake: nobody who gave one wants to serve without TLS.
+    pub fn open(&self, trace: &Trace) -> Result<Option<Tls>> {
+        let given = |file: &Option<PathBuf>, name: &str| {
+            let named = || std::env::var_os(name).filter(|file| !file.is_empty()).map(PathBuf::from);
+            file.clone().or_else(named)
+        };
+        match (given(&self.tls_cert, "ONWARD_TLS_CERT"), given(&self.tls_key, "ONWARD_TLS_KEY")) {
+            (None, None) => Ok(None),
+            (Some(cert), Some(key)) => match Tls::open(&cert, &key, trace.clone()) {
+                Ok(tls) => Ok(Some(tls)),
+                Err(error) => {
+                    let hint =
+                        Some("both are PEM files; the certificate of the server comes first, its chain behind it".to_owned());
+                    Err(Mistake { code: error.code(), message: error.to_string(), hint, exit: FAILURE }.into())
+                }
+            },
+            (cert, _) => {
+                let (there, missing) = if cert.is_some() { ("certificate", "key") } else { ("key", "certificate") };
+                let message = format!("there is a {there} for TLS and no {missing}");
+                Err(Mistake::usage("tls_files_unusable", message, "give both --tls-cert and --tls-key, or neither").into())
+            }
+        }
+    }
+}
+
+/// Who may come in, and how the way is protected.
+#[derive(Default)]
+pub struct Protection {
+    pub keys: Option<Arc<Keys>>,
+    pub tls: Option<Tls>,
+}
+
 /// A server that is ready.
 pub struct Serving {
     pub url: String,
@@ -109,16 +152,17 @@ pub struct Serving {
 
 impl Serving {
     /// Whoever calls this has seen to it that an address others can reach has keys (S1).
-    pub async fn start(address: SocketAddr, place: Place, keys: Option<Arc<Keys>>, trace: Trace) -> Result<Serving> {
+    pub async fn start(address: SocketAddr, place: Place, protection: Protection, trace: Trace) -> Result<Serving> {
         raise_file_limit();
+        let Protection { keys, tls } = protection;
         let listener = listen(address).await?;
-        let url = format!("http://{}", listener.local_addr()?);
+        let url = format!("{}://{}", if tls.is_some() { "https" } else { "http" }, listener.local_addr()?);
         let opened = Opened::open(place).await?;
         let runtime = Runtime::new(opened.store.clone(), opened.clock.clone(), onward_runtime::Options::default());
         let background = runtime.spawn();
         // A foreign page that calls us by a name of its own has no key; without keys the name must tell it from us.
         let hosts = if keys.as_ref().is_some_and(|keys| keys.has_usable()) { Hosts::Any } else { Hosts::Loopback };
-        let mut options = Options { hosts, trace, probe: opened.probe.clone(), ..Options::default() };
+        let mut options = Options { hosts, trace, probe: opened.probe.clone(), tls, ..Options::default() };
         if let Some(keys) = keys {
             options.auth = keys;
         }

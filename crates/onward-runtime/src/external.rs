@@ -48,6 +48,15 @@ pub struct ExternalRun {
     pub state: Option<ExternalState>,
 }
 
+/// Where an event of an outside engine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExternalPlace {
+    /// Where in the run's log to begin to read.
+    pub at: Index,
+    /// Where the engine's log goes on, as of then.
+    pub next_index: Index,
+}
+
 impl ExternalRun {
     /// The index of the engine's next event.
     pub fn next_index(&self) -> Index {
@@ -97,8 +106,8 @@ impl Runtime {
         self.delete_run(key, reason).await
     }
 
-    /// Where in the run's log to begin to read in order to find the engine's event `from` and all behind it.
-    pub async fn find_external(&self, key: &RunKey, from: Index) -> Result<Index, RuntimeError> {
+    /// Where to begin to read in order to find the engine's event `from` and all behind it.
+    pub async fn find_external(&self, key: &RunKey, from: Index) -> Result<ExternalPlace, RuntimeError> {
         let head = self.external_head(key).await?;
         let (mut low, mut high) = (0, head.next_index.0);
         while from > Index(0) && high - low > NEAR {
@@ -111,7 +120,7 @@ impl Runtime {
                 None => break,
             }
         }
-        Ok(Index(low))
+        Ok(ExternalPlace { at: Index(low), next_index: head.external.unwrap_or_default().next_index })
     }
 
     async fn external_head(&self, key: &RunKey) -> Result<RunHead, RuntimeError> {

@@ -7,6 +7,7 @@ use onward_store::{Change, Listener};
 use crate::alarm::Alarm;
 use crate::emits::Emits;
 use crate::inbox::Inboxes;
+use crate::replays::Replays;
 use crate::watch::Watches;
 use crate::worker::Workers;
 
@@ -17,6 +18,7 @@ pub(crate) struct Hub {
     pub workers: Workers,
     pub alarm: Alarm,
     pub emits: Emits,
+    pub replays: Replays,
 }
 
 impl Listener for Hub {

@@ -26,6 +26,7 @@ mod query;
 mod question;
 mod reading;
 mod reopening;
+mod replays;
 mod session;
 mod supply;
 mod transfer;
@@ -45,7 +46,7 @@ pub use call_id::CallId;
 pub use door::{Changes, Door, DoorFuture, Outcome};
 pub use emits::Emitted;
 pub use error::RuntimeError;
-pub use external::{AppendExternal, AppendedExternal, ExternalRun};
+pub use external::{AppendExternal, AppendedExternal, ExternalPlace, ExternalRun};
 pub use housekeeping::{Did, Tick};
 pub use inbox::Inbox;
 pub use link::{Link, LinkFuture, Question};
@@ -115,6 +116,11 @@ impl Runtime {
 
     pub fn options(&self) -> &Options {
         &self.shared.options
+    }
+
+    /// How many logs the workers of this runtime have replayed and found in agreement with their code, since it began.
+    pub fn replays_ok(&self) -> u64 {
+        self.hub().replays.count()
     }
 
     pub(crate) fn hub(&self) -> &Arc<Hub> {

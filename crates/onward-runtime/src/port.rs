@@ -129,10 +129,21 @@ impl WorkerPort {
     /// The worker no longer has the run in memory. Closing what is closed or lost is no error.
     pub fn close_inbox(&self, key: &RunKey, epoch: Epoch) {
         self.runtime().hub().inboxes.close(key, epoch);
+        self.runtime().hub().replays.end(key, epoch);
     }
 
     pub fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
-        self.runtime().store().commit(commit)
+        let (hub, epoch) = (self.runtime().hub(), commit.epoch);
+        if !hub.replays.is_open(&commit.key, epoch) {
+            return self.runtime().store().commit(commit);
+        }
+        let (hub, key) = (hub.clone(), commit.key.clone());
+        let committed = self.runtime().store().commit(commit);
+        Box::pin(async move {
+            let committed = committed.await?;
+            hub.replays.agreed(&key, epoch);
+            Ok(committed)
+        })
     }
 
     /// Gives a lease back and closes the inbox. A lease that is lost already is no error.
@@ -214,6 +225,7 @@ async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, loo
     // An error is no news: the next look comes with the fallback, and a store that is gone for good shows in the heartbeats.
     let Ok(mut runs) = store.claim_runs(request).await else { return };
     window.end(&mut runs, seats);
+    runs.iter().for_each(|run| runtime.hub().replays.claimed(&run.head));
     let more = runs.len() == limit;
     looking.found(runs, more);
     if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {

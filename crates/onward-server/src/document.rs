@@ -334,7 +334,9 @@ pub struct ExternalEvent {
 pub struct ExternalEvents<'a> {
     pub run: &'a RunId,
     pub events: Vec<&'a RawValue>,
-    /// Where to read on: also where nothing is yet.
+    /// Where the next page begins; `None` when this one reaches the end.
+    pub next: Option<Index>,
+    /// Where the log goes on.
     pub next_index: Index,
 }
 

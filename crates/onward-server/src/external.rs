@@ -46,15 +46,17 @@ pub(crate) async fn events(request: Request) -> Result<Response, Problem> {
             return Err(RequestError::QueryInvalid { why }.into());
         }
         let from = last_event_id(&request.headers)?.map_or(from, |at| at.from);
-        let at = runtime.find_external(&key, from).await?;
+        let at = runtime.find_external(&key, from).await?.at;
         let reading = Reading::External { from };
         let attach = Attach { key, generation: Some(0), from: at, until: Until::End, reading, pass: request.pass };
         return attach::attach(&request.server, attach).await;
     }
     let limit = request.query.limit(LIMIT_DEFAULT, LIMIT_MAX)?;
-    let at = runtime.find_external(&key, from).await?;
-    let page = read(runtime, &key, at, from, limit).await?;
-    let next = page.lines.last().map_or(from, |line| line.index.plus(1));
+    let place = runtime.find_external(&key, from).await?;
+    let page = read(runtime, &key, place.at, from, limit).await?;
+    let read_to = page.lines.last().map(|line| line.index.plus(1));
+    let next_index = place.next_index.max(read_to.unwrap_or_default());
+    let next = read_to.filter(|read_to| *read_to < next_index);
     let events: Vec<&RawValue> = page.lines.iter().map(|line| &*line.json).collect();
-    Ok(json(StatusCode::OK, &ExternalEvents { run: &key.id, events, next_index: next }))
+    Ok(json(StatusCode::OK, &ExternalEvents { run: &key.id, events, next, next_index }))
 }

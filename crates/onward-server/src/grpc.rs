@@ -1,10 +1,13 @@
 //! The gRPC door: the same verbs as over HTTP, and the workers' streams.
 //!
 //! Every method names the scope it needs in one table ([`METHODS`]). Messages are those of `onward-wire`; a refusal travels in the
-//! details of the status. Must never decide.
+//! details of the status. Health and reflection are there too, for everybody. Must never decide.
 
 mod calls;
+mod health;
 pub(crate) mod problem;
+mod public;
+mod reflection;
 mod stream;
 
 use std::sync::Arc;
@@ -91,7 +94,9 @@ pub static METHODS: &[Method] = &[
 
 /// The gRPC services, to be served beside HTTP ([`crate::router_with`]).
 pub fn grpc(server: &Server) -> Router {
-    METHODS.iter().fold(Router::new(), |router, method| router.route(method.path, (method.serve)(server.clone(), method.scope)))
+    let places = public::Places::new();
+    let public = health::routes(server, &places).merge(reflection::routes(server, &places));
+    METHODS.iter().fold(public, |router, method| router.route(method.path, (method.serve)(server.clone(), method.scope)))
 }
 
 /// Serves one method: who asks and whether they may comes first.

@@ -56,8 +56,8 @@ pub struct Metrics {
     pub commits: Counter,
     pub connections: Arc<Gauge>,
     pub attached: Arc<Gauge>,
-    /// Replays that agreed with their log, as workers report them.
-    pub replays_ok: Counter,
+    /// Connections that ended before TLS was agreed on.
+    pub tls_refused: Counter,
     pub replays_diverged: Counter,
     pub agent_entry_duplicates_prevented: Counter,
     pub agent_llm_empty_responses: Counter,
@@ -75,7 +75,7 @@ type Request = (&'static str, &'static str, u16);
 impl Metrics {
     /// Counts a request by the template of its route, never by its path.
     pub fn request(&self, method: &str, route: &'static str, status: u16) {
-        let known = ["GET", "HEAD", "POST", "DELETE"];
+        let known = ["GET", "HEAD", "POST", "DELETE", "GRPC"];
         let method = known.into_iter().find(|known| *known == method).unwrap_or("other");
         count(&self.requests, (method, route, status));
     }
@@ -99,14 +99,14 @@ impl Metrics {
         }
     }
 
-    /// The page that Prometheus reads.
-    pub fn page(&self, store: Option<Stats>) -> String {
+    /// The page that Prometheus reads; `replays_ok` is the runtime's count.
+    pub fn page(&self, replays_ok: u64, store: Option<Stats>) -> String {
         let mut page = Page::default();
         page.counter("onward_runs_started_total", "Runs started, children included", &[("", self.runs_started.value())]);
         page.labeled("onward_inputs_total", "Events from outside, by name", "event", &read(&self.inputs));
         page.counter("onward_commits_total", "Commits of workers", &[("", self.commits.value())]);
         page.labeled("onward_logs_ended_total", "Logs that ended, by their last event", "event", &read(&self.ends));
-        let outcomes = [("ok", self.replays_ok.value()), ("diverged", self.replays_diverged.value())];
+        let outcomes = [("ok", replays_ok), ("diverged", self.replays_diverged.value())];
         page.labeled("replays_total", "Replays, by how they compared with the log", "outcome", &BTreeMap::from(outcomes));
         for (name, help, counter) in [
             (
@@ -121,6 +121,8 @@ impl Metrics {
         }
         page.requests(&read(&self.requests));
         page.gauge("onward_http_connections", "Open connections", self.connections.value());
+        let refused = self.tls_refused.value();
+        page.counter("onward_tls_refused_total", "Connections that ended before TLS was agreed on", &[("", refused)]);
         page.gauge("onward_attached_readers", "Readers attached to a run", self.attached.value());
         if let Some(stats) = store {
             page.store(&stats);

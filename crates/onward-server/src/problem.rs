@@ -158,7 +158,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "worker_not_started"
         | "listen_failed"
         | "key_file_unusable"
-        | "key_file_not_written" => 500,
+        | "key_file_not_written"
+        | "tls_files_unusable" => 500,
         "not_ready" | "no_compatible_worker" | "query_unanswered" | "store_stopped" | "store_unavailable" | "store_read_only" => {
             503
         }

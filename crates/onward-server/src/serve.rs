@@ -1,4 +1,4 @@
-//! One port for everything: HTTP/1 and HTTP/2 without TLS, told apart by their first bytes.
+//! One port for everything: HTTP/1 and HTTP/2, told apart by their first bytes, with TLS where there is a certificate.
 //!
 //! A client cannot hold more than its share: headers, bodies, pauses and unread answers have their time, and when there are too many
 //! connections the one that has rested longest makes place (S25).

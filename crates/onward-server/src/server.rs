@@ -10,6 +10,7 @@ use crate::auth::{Authenticate, Open};
 use crate::guard::Hosts;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
+use crate::tls::Tls;
 use crate::trace::Trace;
 use crate::workers::Sessions;
 
@@ -54,11 +55,14 @@ pub struct Options {
     pub auth: Arc<dyn Authenticate>,
     pub trace: Trace,
     pub probe: Option<Arc<dyn Probe>>,
+    /// With a certificate, nothing but TLS is spoken.
+    pub tls: Option<Tls>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { limits: Limits::default(), hosts: Hosts::Loopback, auth: Arc::new(Open), trace: Trace::silent(), probe: None }
+        let (limits, hosts, auth) = (Limits::default(), Hosts::Loopback, Arc::new(Open));
+        Options { limits, hosts, auth, trace: Trace::silent(), probe: None, tls: None }
     }
 }
 

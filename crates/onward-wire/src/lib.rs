@@ -18,3 +18,6 @@ pub use problem::Problem;
 
 /// The protocol spoken by this build. Raised when an older peer could misunderstand; fields and frames may be added without.
 pub const PROTOCOL: u32 = 1;
+
+/// What `proto/onward.proto` says, compiled: a `FileDescriptorSet` without comments, for reflection.
+pub const DESCRIPTOR: &[u8] = include_bytes!("../proto/onward.bin");

@@ -20,7 +20,7 @@ use crate::code::Shared;
 use crate::ctx::Ctx;
 use crate::registry::{Registry, erase_task, erase_workflow};
 #[cfg(feature = "remote")]
-use crate::remote::{Channel, RemoteDoor, RemoteLink};
+use crate::remote::{Channel, RemoteDoor, RemoteLink, Trust};
 use crate::task::TaskCtx;
 use crate::worker::{ReplayCheck, Worker, WorkerOptions, random_u64};
 use crate::{Error, Onward, Result, Task, Workflow};
@@ -47,6 +47,8 @@ pub struct Builder {
     /// The text of the key, checked by [`Builder::start`].
     #[cfg(feature = "remote")]
     key: Option<String>,
+    #[cfg(feature = "remote")]
+    trust: Trust,
 }
 
 impl Onward {
@@ -94,6 +96,8 @@ impl Builder {
             queues: vec![None],
             #[cfg(feature = "remote")]
             key: None,
+            #[cfg(feature = "remote")]
+            trust: Trust::default(),
         }
     }
 
@@ -113,6 +117,15 @@ impl Builder {
     #[cfg(feature = "remote")]
     pub fn key(mut self, key: impl Into<String>) -> Builder {
         self.key = Some(key.into());
+        self
+    }
+
+    /// The authority that vouches for the server's certificate, as PEM; otherwise those that the system trusts.
+    ///
+    /// Only for [`Onward::connect`] with `https://`. What is not PEM is told by [`Builder::start`].
+    #[cfg(feature = "tls")]
+    pub fn root_certificate(mut self, pem: impl AsRef<[u8]>) -> Builder {
+        self.trust.root = Some(pem.as_ref().to_owned());
         self
     }
 
@@ -287,9 +300,9 @@ impl Builder {
                 let key = self.key.or_else(|| std::env::var("ONWARD_KEY").ok().filter(|key| !key.is_empty()));
                 let key = key.map(|text| ApiKey::parse(text.trim())).transpose();
                 let key = key.map_err(|error| Error::KeyInvalid { why: error.to_string() })?;
-                let channel = Channel::new(&url, &self.namespace, key.as_ref())?;
+                let channel = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
                 // A connection of its own: calls that wait for a run's end must not keep the worker from coming back.
-                let own = Channel::new(&url, &self.namespace, key.as_ref())?;
+                let own = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
                 let link = Arc::new(RemoteLink::connect(own, profile, self.registry.offers()));
                 link.welcomed().await.map_err(|error| unreachable(&url, error))?;
                 let (worker, loops) = start_worker(link, self.registry, self.worker)?;

@@ -2,7 +2,8 @@
 
 import { pause, problem } from './client.js'
 
-const PAUSE_MS = 250
+const PAUSE_MS = 100
+const PAUSE_MAX_MS = 5_000
 
 /** Calls `onEvent` with every event from `fromIndex` on, in order, each once, until the returned function is called. */
 export function follow(client, path, fromIndex, onEvent) {
@@ -12,7 +13,7 @@ export function follow(client, path, fromIndex, onEvent) {
 }
 
 async function tail(client, path, from, onEvent, signal) {
-  let next = from
+  let [next, wait] = [from, PAUSE_MS]
   while (!signal.aborted) {
     try {
       const response = await client.stream(`${path}?from=${next}`, signal)
@@ -20,6 +21,7 @@ async function tail(client, path, from, onEvent, signal) {
         for await (const { index, event } of frames(response.body)) {
           if (signal.aborted) return
           next = index + 1
+          wait = PAUSE_MS
           tell(onEvent, event, index)
         }
       } else if (response.status === 404 || response.status >= 500) {
@@ -32,7 +34,8 @@ async function tail(client, path, from, onEvent, signal) {
       if (signal.aborted) return
       if (error.final) throw error
     }
-    await pause(PAUSE_MS)
+    await pause(wait)
+    wait = Math.min(wait * 2, PAUSE_MAX_MS)
   }
 }
 

@@ -13,15 +13,13 @@ export function onwardRunStore(options = {}) {
   // Where this process last saw the log of a run it drives: what it says of the run is refused when another has appended since.
   const ends = new Map()
 
-  const events = async (runId, from, limit) => {
-    const page = await client.get(`${path(runId)}/events?from=${from}&limit=${limit}`)
-    return page?.events ?? []
-  }
+  const read = async (runId, from, limit) =>
+    (await client.get(`${path(runId)}/events?from=${from}&limit=${limit}`)) ?? { events: [], next: null }
   const conflict = async (error, runId, index) => {
     if (!(error instanceof OnwardError) || error.code !== 'log_conflict') throw error
     // Whoever drove the run from here has lost it, unless somebody else here is further.
     ends.set(runId, Math.max(ends.get(runId) ?? 0, index))
-    throw new LogConflictError(runId, index, (await events(runId, index, 1))[0]?.event)
+    throw new LogConflictError(runId, index, (await read(runId, index, 1)).events[0]?.event)
   }
 
   return {
@@ -52,8 +50,10 @@ export function onwardRunStore(options = {}) {
 
     async getEvents(runId) {
       const log = []
-      for (let page; (page = await events(runId, log.length, 1000)).length > 0; ) {
-        log.push(...page.map(({ event }) => event))
+      for (let next = 0; next !== null; ) {
+        const page = await read(runId, next, 1000)
+        log.push(...page.events.map(({ event }) => event))
+        next = page.next
       }
       if (ends.has(runId)) ends.set(runId, log.length)
       return log

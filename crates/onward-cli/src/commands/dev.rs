@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use crate::args::Global;
 use crate::directory::own_command;
 use crate::output::{Style, escape, print_json, say};
-use crate::serving::{KeysArgs, PORT, Place, Serving, TraceArgs, told_to_stop};
+use crate::serving::{KeysArgs, PORT, Place, Protection, Serving, TraceArgs, told_to_stop};
 
 /// How long a child may take to end after it was asked to.
 const CHILD_PATIENCE: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let address = SocketAddr::from(([127, 0, 0, 1], args.port));
     let trace = args.trace.trace();
     let keys = args.keys.open(&place, &trace)?;
-    let serving = Serving::start(address, place.clone(), keys, trace).await?;
+    let serving = Serving::start(address, place.clone(), Protection { keys, tls: None }, trace).await?;
     let url = serving.url.clone();
     let told = told_to_stop();
     if global.json {

@@ -13,7 +13,7 @@ use onward_server::trace::Level;
 use crate::args::Global;
 use crate::error::Mistake;
 use crate::output::print_json;
-use crate::serving::{KeysArgs, PORT, Place, Serving, TraceArgs, told_to_stop};
+use crate::serving::{KeysArgs, PORT, Place, Protection, Serving, TlsArgs, TraceArgs, told_to_stop};
 
 #[derive(Debug, Args)]
 pub struct ServerArgs {
@@ -26,6 +26,8 @@ pub struct ServerArgs {
     #[command(flatten)]
     keys: KeysArgs,
     #[command(flatten)]
+    tls: TlsArgs,
+    #[command(flatten)]
     trace: TraceArgs,
 }
 
@@ -36,15 +38,22 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
     };
     let trace = args.trace.trace();
     let keys = args.keys.open(&place, &trace)?;
+    let tls = args.tls.open(&trace)?;
     if !args.listen.ip().is_loopback() {
         if !keys.as_ref().is_some_and(|keys| keys.has_usable()) {
             let message = format!("{} can be reached from other machines, and there are no keys", args.listen);
             let hint = "make one with `onward key create`, or listen on 127.0.0.1";
             return Err(Mistake::usage("listen_refused", message, hint).into());
         }
-        trace.say(Level::Warn, "keys and data travel unencrypted: let a proxy with TLS stand before it", &[]);
+        if tls.is_none() {
+            trace.say(
+                Level::Warn,
+                "keys and data travel unencrypted: give it a certificate, or let a proxy with TLS stand before it",
+                &[],
+            );
+        }
     }
-    let serving = Serving::start(args.listen, place.clone(), keys, trace.clone()).await?;
+    let serving = Serving::start(args.listen, place.clone(), Protection { keys, tls }, trace.clone()).await?;
     let told = told_to_stop();
     trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &place)]);
     if global.json {

@@ -11,6 +11,7 @@ use crate::kit::{onward, ran, run, steady};
 /// A server in a process of its own; killed if a test leaves it.
 pub struct Served {
     pub child: Child,
+    pub url: String,
     pub address: String,
 }
 
@@ -32,8 +33,9 @@ pub fn serve(command: &mut Command) -> Served {
         panic!("it did not become ready: {said}");
     }
     let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
-    let address = ready["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
-    Served { child, address }
+    let url = ready["url"].as_str().unwrap().to_owned();
+    let address = url.split_once("://").unwrap().1.to_owned();
+    Served { child, url, address }
 }
 
 pub fn dev(directory: &Path) -> Served {
@@ -194,4 +196,26 @@ fn a_server_traces_in_json_where_nobody_reads_along() {
     let told: Vec<&str> = messages.iter().map(|line| line["message"].as_str().unwrap()).collect();
     assert_eq!(told, ["ready", "request", "stopped"], "reads are traced at debug only");
     assert!(!said.contains("SECRET"));
+}
+
+#[test]
+fn runs_of_outside_engines_are_listed_and_told_like_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = dev(directory.path());
+    let append = r#"{"expected_next_index": 0, "events": [{"type": "STEP_FINISHED"}, {"type": "SIGNAL_AWAITED"}],
+                     "state": {"kind": "pipeline", "status": "waiting"}}"#;
+    assert_eq!(served.ask("POST", "/v1/external/x/events", append).0, 201);
+    let told = |command: &[&str]| {
+        let output = onward().args(command).arg("--data").arg(directory.path()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap())
+    };
+    let (_, listed) = told(&["run", "list", "--status", "waiting"]);
+    assert!(listed.contains("pipeline") && listed.contains("waiting"), "{listed}");
+    let (_, shown) = told(&["run", "show", "x"]);
+    assert!(shown.contains("an outside engine; its next event is #2") && !shown.contains("input"), "{shown}");
+    let (_, events) = told(&["run", "events", "x"]);
+    assert!(events.contains("external_appended") && events.contains("STEP_FINISHED"), "{events}");
+    assert!(events.contains("pipeline is waiting"), "{events}");
+    let (code, refused) = told(&["run", "wait", "x"]);
+    assert!(code != Some(0) && refused.contains("run_external"), "{refused}");
 }

@@ -8,4 +8,5 @@ mod keys;
 mod kit;
 mod mistakes;
 mod moving;
+mod tls;
 mod verbs;

@@ -1,5 +1,6 @@
 //! One connection: its protocol, its timeouts, its end.
 
+use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
@@ -20,6 +22,7 @@ use super::activity::{Activity, Answering};
 use super::patient::Patient;
 use crate::limits::Limits;
 use crate::server::Server;
+use crate::trace::Level;
 
 /// How long a connection that was asked to go may take to say goodbye.
 const GOODBYE: Duration = Duration::from_millis(500);
@@ -31,12 +34,42 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Serves one connection to its end.
 pub(super) async fn serve(server: Server, stream: TcpStream, router: Router, crowd: Arc<Crowd>) {
     let _counted = server.metrics().connections.hold();
+    let stream = Patient::new(stream, server.limits().write_timeout);
+    match server.options().tls.clone() {
+        None => talk(server, stream, router, crowd).await,
+        Some(tls) => {
+            let greeted = greet(&server, tls.acceptor().accept(stream), &crowd).await;
+            match greeted {
+                Some(Ok(stream)) => talk(server, stream, router, crowd).await,
+                Some(Err(error)) => {
+                    server.metrics().tls_refused.add(1);
+                    server.trace().say(Level::Debug, "no TLS", &[("error", &error)]);
+                }
+                None => server.metrics().tls_refused.add(1),
+            }
+        }
+    }
+}
+
+/// Waits for the handshake, for as long as for the head of a request. Who is at it rests as far as others need the place (S25).
+async fn greet<T>(server: &Server, handshake: impl Future<Output = T>, crowd: &Crowd) -> Option<T> {
+    tokio::select! {
+        greeted = handshake => Some(greeted),
+        () = tokio::time::sleep(server.limits().header_timeout) => None,
+        () = crowd.leave.notified() => None,
+        () = server.closed() => None,
+    }
+}
+
+async fn talk<S>(server: Server, stream: S, router: Router, crowd: Arc<Crowd>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let limits = server.limits();
     let activity = Activity::new();
     let service = service(router, activity.clone());
     let builder = protocol(limits);
-    let io = TokioIo::new(Patient::new(stream, limits.write_timeout));
-    let mut connection = pin!(builder.serve_connection(io, service));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     loop {
         let rest = rest_until(&activity, limits);
         let resting = rest.is_some();

@@ -54,6 +54,36 @@ async fn what_happens_is_counted() {
     assert!(!page.contains("onward_commits_total 0") && !page.contains("onward_store_batches_total 0"), "{page}");
 }
 
+/// Read by a parser of others: every line belongs to a metric that was introduced, and every value is a number.
+#[tokio::test]
+async fn the_metrics_are_prometheus_text() {
+    let site = Site::open().await;
+    site.start("order", "a", json!("x")).await;
+    // The parser ends labels at the first brace, also inside of quotes.
+    let page = site.get("/metrics").await.body.replace("{id}", "<id>");
+    let lines = page.lines().map(|line| Ok(line.to_owned()));
+    let scrape = prometheus_parse::Scrape::parse(lines).unwrap();
+    let values = page.lines().filter(|line| !line.starts_with('#')).count();
+    assert_eq!(scrape.samples.len(), values, "some lines are not understood:\n{page}");
+    let mut names = Vec::new();
+    for sample in &scrape.samples {
+        let introduced = |what: &str| page.lines().any(|line| line.starts_with(&format!("# {what} {} ", sample.metric)));
+        assert!(introduced("HELP") && introduced("TYPE"), "{sample:?}");
+        use prometheus_parse::Value::{Counter, Gauge};
+        assert!(matches!(sample.value, Counter(value) | Gauge(value) if value.is_finite() && value >= 0.0), "{sample:?}");
+        names.push(format!("{}{}", sample.metric, sample.labels));
+    }
+    let (all, before) = (names.len(), names.clone());
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), all, "no two lines tell the same thing: {before:?}");
+    let find = |name: &str| scrape.samples.iter().find(|sample| sample.metric == name).unwrap();
+    assert!(matches!(find("onward_runs_started_total").value, prometheus_parse::Value::Counter(1.0)));
+    for name in ["agent_entry_duplicates_prevented", "agent_llm_empty_responses", "agent_resume_conflicts"] {
+        assert!(matches!(find(name).value, prometheus_parse::Value::Counter(0.0)), "{name}");
+    }
+}
+
 /// S30: names that clients make up are no labels.
 #[tokio::test]
 async fn clients_cannot_make_the_metrics_grow() {

@@ -15,6 +15,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
 
 use super::problem::from_status;
+use super::trust::Trust;
 use crate::Error;
 
 /// The largest message that a server takes: some payloads of the largest size, and room around them.
@@ -41,12 +42,14 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// Connects when it is first used, and again whenever the connection is lost.
-    pub fn new(url: &str, namespace: &Namespace, key: Option<&ApiKey>) -> Result<Channel, Error> {
+    pub fn new(url: &str, namespace: &Namespace, key: Option<&ApiKey>, trust: &Trust) -> Result<Channel, Error> {
         let wrong = |why: String| Error::ServerUrl { url: url.to_owned(), why };
         let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| wrong(error.to_string()))?;
-        if !matches!(endpoint.uri().scheme_str(), Some("http" | "https")) {
-            return Err(wrong("it has to begin with http:// or https://".to_owned()));
-        }
+        let endpoint = match endpoint.uri().scheme_str() {
+            Some("http") => endpoint,
+            Some("https") => trust.apply(endpoint).map_err(wrong)?,
+            _ => return Err(wrong("it has to begin with http:// or https://".to_owned())),
+        };
         let endpoint = endpoint
             .connect_timeout(CONNECT_TIMEOUT)
             .http2_keep_alive_interval(PING_PAUSE)

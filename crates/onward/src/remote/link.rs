@@ -63,15 +63,18 @@ impl RemoteLink {
         let came = self.shared.greeted.notified();
         let mut came = std::pin::pin!(came);
         came.as_mut().enable();
-        let answer = |greeting: &mut Greeting| match std::mem::replace(greeting, Greeting::Welcomed) {
-            Greeting::Awaited => Err(StoreError::Unavailable { why: "it does not answer".to_owned() }.into()),
-            Greeting::Welcomed => Ok(()),
-            Greeting::Refused(error) => Err(error),
-        };
         if matches!(self.shared.lock().greeting, Greeting::Awaited) {
             drop(tokio::time::timeout(WELCOME_MAX, came).await);
         }
-        answer(&mut self.shared.lock().greeting)
+        let mut state = self.shared.lock();
+        match std::mem::replace(&mut state.greeting, Greeting::Welcomed) {
+            Greeting::Awaited => {
+                let why = state.trouble.take().unwrap_or_else(|| "it does not answer".to_owned());
+                Err(StoreError::Unavailable { why }.into())
+            }
+            Greeting::Welcomed => Ok(()),
+            Greeting::Refused(error) => Err(error),
+        }
     }
 }
 

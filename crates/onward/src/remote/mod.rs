@@ -8,7 +8,9 @@ mod channel;
 mod door;
 mod link;
 mod problem;
+mod trust;
 
 pub(crate) use channel::Channel;
 pub(crate) use door::RemoteDoor;
 pub(crate) use link::RemoteLink;
+pub(crate) use trust::Trust;

@@ -12,6 +12,7 @@ mod parallel;
 mod pausing;
 mod questions;
 mod reopening;
+mod replays;
 mod requests;
 mod signals;
 mod site;

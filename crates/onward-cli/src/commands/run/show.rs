@@ -74,6 +74,9 @@ fn tell_head(view: &RunView, now: Timestamp) -> String {
     if let Some(parent) = &head.parent {
         add("parent", parent.run.to_string().into());
     }
+    if let Some(external) = head.external {
+        add("kept for", format!("an outside engine; its next event is {}", external.next_index).into());
+    }
     add("created", time::moment(head.created_at, now).into());
     match head.ended_at {
         Some(ended) => add("ended", format!("{ended} (after {})", time::span(ended.since(head.created_at))).into()),
@@ -82,7 +85,9 @@ fn tell_head(view: &RunView, now: Timestamp) -> String {
     if let Some(reason) = &view.cancel_reason {
         add("cancel", format!("requested: {reason}").into());
     }
-    add("input", preview(&view.input).into());
+    if head.external.is_none() {
+        add("input", preview(&view.input).into());
+    }
     add("log", tell_counts(view).into());
     table.take()
 }

@@ -60,6 +60,8 @@ pub(super) struct State {
     pub is_leaving: bool,
     pub has_left: bool,
     pub greeting: Greeting,
+    /// Why the server could not be reached the last time.
+    pub trouble: Option<String>,
 }
 
 /// What became of the first connection.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_store::Consequence;
+use onward_runtime::RuntimeError;
+use onward_store::{Consequence, StoreError};
 use onward_wire::worker::{ServerFrame, WorkerFrame, WorkerFrames};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -87,8 +88,10 @@ async fn converse(channel: &Channel, shared: &Arc<Shared>) -> bool {
             Ok(incoming) => incoming,
             Err(error) => {
                 // A server that refuses says so at once; one that is not there may come.
-                if error.consequence() != Consequence::Retry {
-                    shared.greet(Greeting::Refused(error));
+                match error {
+                    RuntimeError::Store(StoreError::Unavailable { why }) => shared.lock().trouble = Some(why),
+                    error if error.consequence() == Consequence::Retry => {}
+                    error => shared.greet(Greeting::Refused(error)),
                 }
                 return None;
             }

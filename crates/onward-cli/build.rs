@@ -1,0 +1,20 @@
+//! Tells release builds the commit they are built from. Other builds are not told, so that a commit does not compile them anew; and
+//! without a repository there is nothing to tell.
+
+use std::process::Command;
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+    String::from_utf8(output.stdout).ok().map(|text| text.trim().to_owned())
+}
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let release = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    let commit = release.then(|| git(&["rev-parse", "--short=12", "HEAD"])).flatten();
+    if let Some(moves) = commit.as_ref().and_then(|_| git(&["rev-parse", "--git-path", "logs/HEAD"])) {
+        println!("cargo::rerun-if-changed={moves}");
+    }
+    let from = commit.map(|commit| format!(" ({commit})")).unwrap_or_default();
+    println!("cargo::rustc-env=ONWARD_BUILT_FROM={from}");
+}

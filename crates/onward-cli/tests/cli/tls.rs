@@ -1,0 +1,64 @@
+//! `onward server` with a certificate.
+
+use std::path::Path;
+
+use onward::prelude::*;
+use onward::{Onward, RunHandle};
+
+use crate::dev::serve;
+use crate::kit::{onward, ran};
+
+/// A certificate that vouches for itself, and its key.
+fn write_files(directory: &Path) -> String {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(directory.join("cert.pem"), made.cert.pem()).unwrap();
+    std::fs::write(directory.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    made.cert.pem()
+}
+
+#[test]
+fn a_server_with_a_certificate_is_worked_for_over_https() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = write_files(directory.path());
+    let mut command = onward();
+    command.args(["server", "--store", "memory:", "--listen", "127.0.0.1:0"]);
+    // One by name, one by the environment.
+    command.arg("--tls-cert").arg(directory.path().join("cert.pem")).env("ONWARD_TLS_KEY", directory.path().join("key.pem"));
+    let mut served = serve(&mut command);
+    let port = served.url.strip_prefix("https://127.0.0.1:").expect("it says https").to_owned();
+    let tokio = tokio::runtime::Runtime::new().unwrap();
+    let greeting = tokio.block_on(async {
+        let onward = Onward::connect(format!("https://localhost:{port}"))
+            .root_certificate(root)
+            .workflow("greet", async |_: Ctx, name: String| Ok(format!("hello {name}")));
+        let onward = onward.start().await.unwrap();
+        let run: RunHandle<String> = onward.start("greet", &"ada").await.unwrap();
+        let greeting = run.result().await.unwrap();
+        onward.shutdown().await;
+        greeting
+    });
+    assert_eq!(greeting, "hello ada");
+    served.signal("-TERM");
+    assert_eq!(served.end(), Some(0));
+}
+
+#[test]
+fn a_server_does_not_start_with_half_of_a_certificate() {
+    let directory = tempfile::tempdir().unwrap();
+    write_files(directory.path());
+    let (cert, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
+    let server = || {
+        let mut command = onward();
+        command.args(["server", "--store", "memory:", "--listen", "127.0.0.1:0"]);
+        command
+    };
+    let half = ran(server().arg("--tls-cert").arg(&cert));
+    assert_eq!(half.code, 2);
+    assert!(half.err.starts_with("error[tls_files_unusable]: there is a certificate for TLS and no key"), "{}", half.err);
+    let missing = ran(server().arg("--tls-cert").arg("/nowhere/cert.pem").arg("--tls-key").arg(&key));
+    assert_eq!(missing.code, 1);
+    assert!(missing.err.starts_with("error[tls_files_unusable]: /nowhere/cert.pem cannot be used for TLS"), "{}", missing.err);
+    let swapped = ran(server().arg("--tls-cert").arg(&key).arg("--tls-key").arg(&cert));
+    assert_eq!(swapped.code, 1);
+    assert!(swapped.err.contains("there is no certificate in it"), "{}", swapped.err);
+}

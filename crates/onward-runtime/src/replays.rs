@@ -1,0 +1,112 @@
+//! How many logs were held against their code and agreed with it.
+//!
+//! A worker that takes a run with commits replays them before it can make the next one: the first commit of such a claim says that the
+//! log agreed. Divergences are in the logs themselves. Counts only, and must never be needed for anything else.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use onward_core::{Epoch, RunHead, RunKey};
+
+use crate::by_run::lock;
+
+#[derive(Default)]
+pub(crate) struct Replays {
+    /// Claims of runs with commits whose own first commit has not come yet.
+    open: Mutex<HashMap<RunKey, Epoch>>,
+    /// How many there are, so that the many commits of others look at nothing else.
+    open_count: AtomicUsize,
+    agreed: AtomicU64,
+}
+
+impl Replays {
+    pub fn claimed(&self, head: &RunHead) {
+        if head.next_commit > 0 {
+            self.change(|open| {
+                open.insert(head.key.clone(), head.epoch);
+            });
+        }
+    }
+
+    /// Whether the next commit of this claim says that a replay agreed.
+    pub fn is_open(&self, key: &RunKey, epoch: Epoch) -> bool {
+        self.open_count.load(Ordering::SeqCst) > 0 && lock(&self.open).get(key) == Some(&epoch)
+    }
+
+    pub fn agreed(&self, key: &RunKey, epoch: Epoch) {
+        if self.end(key, epoch) {
+            self.agreed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The claim is over; whether its replay had not been counted.
+    pub fn end(&self, key: &RunKey, epoch: Epoch) -> bool {
+        if !self.is_open(key, epoch) {
+            return false;
+        }
+        let mut ended = false;
+        self.change(|open| {
+            ended = open.get(key) == Some(&epoch);
+            if ended {
+                open.remove(key);
+            }
+        });
+        ended
+    }
+
+    pub fn count(&self) -> u64 {
+        self.agreed.load(Ordering::Relaxed)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut HashMap<RunKey, Epoch>)) {
+        let mut open = lock(&self.open);
+        change(&mut open);
+        self.open_count.store(open.len(), Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onward_core::{Name, Namespace, Payload, RunId, Timestamp};
+
+    use super::*;
+
+    fn head(next_commit: u64, epoch: u64) -> RunHead {
+        let key = RunKey::new(Namespace::default(), RunId::new("a").expect("a name"));
+        let started = onward_core::event::RunStarted {
+            kind: Name::new("k").expect("a name"),
+            version: None,
+            input: Payload::null(),
+            seed: 0,
+            parent: None,
+            generation: 0,
+            mailbox: Vec::new(),
+            cancel_reason: None,
+            origins: Vec::new(),
+            attributes: Vec::new(),
+            is_external: false,
+        };
+        let (head, _) = RunHead::start(key, started, Timestamp(0));
+        RunHead { next_commit, epoch: Epoch(epoch), ..head }
+    }
+
+    #[test]
+    fn the_first_commit_of_a_claim_with_a_past_is_a_replay_and_no_other() {
+        let replays = Replays::default();
+        let (fresh, old) = (head(0, 1), head(3, 2));
+        replays.claimed(&fresh);
+        replays.agreed(&fresh.key, fresh.epoch);
+        assert_eq!(replays.count(), 0, "there was nothing to replay");
+        replays.claimed(&old);
+        replays.agreed(&old.key, Epoch(1));
+        assert_eq!(replays.count(), 0, "that was another claim");
+        replays.agreed(&old.key, old.epoch);
+        replays.agreed(&old.key, old.epoch);
+        assert_eq!(replays.count(), 1);
+        replays.claimed(&head(4, 5));
+        replays.end(&old.key, Epoch(5));
+        replays.agreed(&old.key, Epoch(5));
+        assert_eq!((replays.count(), lock(&replays.open).len()), (1, 0), "a claim that ended without a commit says nothing");
+    }
+}

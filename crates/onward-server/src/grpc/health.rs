@@ -1,0 +1,103 @@
+//! `grpc.health.v1`: whether this server is ready, asked once or watched. Says what `/readyz` says, to everybody.
+//!
+//! However many ask, the store is asked once in a while: strangers must not be able to keep it busy.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::Instant;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_server::{Health, HealthServer};
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+
+use super::public::{Life, Places, method};
+use crate::Server;
+use crate::operations::readiness;
+
+const CHECK: &str = "/grpc.health.v1.Health/Check";
+const WATCH: &str = "/grpc.health.v1.Health/Watch";
+
+/// For how long an answer of the store is good, and how often those who watch look at it.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What may be asked about. All of it is ready together; the empty name is the whole server.
+const SERVICES: [&str; 3] = ["", "onward.v1.Runs", "onward.v1.Workers"];
+
+pub(super) fn routes(server: &Server, places: &Places) -> Router {
+    let service = HealthServer::new(Readiness { server: server.clone(), seen: Arc::default() });
+    let check = method(server, places, CHECK, Life::AtMost(server.limits().body_timeout), service.clone());
+    Router::new().route(CHECK, check).route(WATCH, method(server, places, WATCH, Life::Open, service))
+}
+
+#[derive(Clone)]
+struct Readiness {
+    server: Server,
+    /// When the store was asked last, and what came of it.
+    seen: Arc<Mutex<Option<(Instant, ServingStatus)>>>,
+}
+
+impl Readiness {
+    /// One asks, the others wait for what it hears.
+    async fn status(&self) -> ServingStatus {
+        let mut seen = self.seen.lock().await;
+        if let Some((at, status)) = *seen
+            && at.elapsed() < PAUSE
+        {
+            return status;
+        }
+        let status = match readiness(&self.server).await {
+            Ok(()) => ServingStatus::Serving,
+            Err(_) => ServingStatus::NotServing,
+        };
+        *seen = Some((Instant::now(), status));
+        status
+    }
+
+    /// Tells every change until nobody listens or the server goes.
+    async fn tell(self, is_known: bool, told: mpsc::Sender<Result<HealthCheckResponse, Status>>) {
+        let mut last = None;
+        loop {
+            let status = if is_known { self.status().await } else { ServingStatus::ServiceUnknown };
+            if last.replace(status) != Some(status) && told.send(Ok(said(status))).await.is_err() {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                () = told.closed() => return,
+                () = self.server.closed() => {
+                    drop(told.send(Ok(said(ServingStatus::NotServing))).await); // who has gone need not know
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn said(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse { status: status.into() }
+}
+
+#[tonic::async_trait]
+impl Health for Readiness {
+    async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
+        if !SERVICES.contains(&request.get_ref().service.as_str()) {
+            return Err(Status::not_found("there is no service of this name"));
+        }
+        Ok(Response::new(said(self.status().await)))
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
+    async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let (told, heard) = mpsc::channel(1);
+        let is_known = SERVICES.contains(&request.get_ref().service.as_str());
+        tokio::spawn(self.clone().tell(is_known, told));
+        Ok(Response::new(Box::pin(ReceiverStream::new(heard))))
+    }
+}

@@ -1,0 +1,156 @@
+//! gRPC services that need no key: health and reflection.
+//!
+//! Nobody is asked who they are, so nobody may hold much: streams have their number and, where they need not last, their time.
+//! Otherwise strangers could fill all connections with streams that never rest (S25).
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, post};
+use http_body::Frame;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
+use tonic::codegen::Service;
+use tonic::{Code, Status};
+
+use super::refuse;
+use crate::Server;
+
+/// How many of these calls and streams there may be at a time, all together.
+const OPEN_MAX: usize = 64;
+
+/// How long one may last, where that is known.
+#[derive(Clone, Copy)]
+pub(super) enum Life {
+    /// Until it is over; the limit on their number is all.
+    Open,
+    AtMost(Duration),
+}
+
+/// The places that all of them share.
+#[derive(Clone)]
+pub(super) struct Places(Arc<Semaphore>);
+
+impl Places {
+    pub fn new() -> Places {
+        Places(Arc::new(Semaphore::new(OPEN_MAX)))
+    }
+}
+
+/// Serves one method of a service of others.
+pub(super) fn method<S>(server: &Server, places: &Places, path: &'static str, life: Life, service: S) -> MethodRouter
+where
+    S: Service<Request, Response = axum::http::Response<tonic::body::Body>, Error = Infallible> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    let (server, places) = (server.clone(), places.clone());
+    post(move |request: Request| async move {
+        let response = answer(&places, life, service, request).await;
+        server.metrics().request("GRPC", path, response.status().as_u16());
+        response
+    })
+}
+
+async fn answer<S>(places: &Places, life: Life, mut service: S, request: Request) -> Response
+where
+    S: Service<Request, Response = axum::http::Response<tonic::body::Body>, Error = Infallible>,
+{
+    let Ok(place) = places.0.clone().try_acquire_owned() else {
+        return refuse(Status::resource_exhausted("too many of these calls are open"));
+    };
+    let end = match life {
+        Life::Open => None,
+        Life::AtMost(span) => Some(Instant::now() + span),
+    };
+    let answered = service.call(request);
+    let answered = match end {
+        None => answered.await,
+        Some(end) => match tokio::time::timeout_at(end, answered).await {
+            Ok(answered) => answered,
+            Err(_) => return refuse(Status::deadline_exceeded("the request did not come in time")),
+        },
+    };
+    let Ok(response) = answered;
+    let end = end.map(|end| Box::pin(tokio::time::sleep_until(end)));
+    response.map(|body| Body::new(Held { body: Body::new(body), end, _place: place })).into_response()
+}
+
+/// An answer that keeps its place until it is sent, given up or out of time.
+struct Held {
+    body: Body,
+    end: Option<Pin<Box<Sleep>>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl http_body::Body for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if let Some(end) = &mut self.end
+            && end.as_mut().poll(cx).is_ready()
+        {
+            self.end = None;
+            self.body = Body::empty();
+            let mut trailers = HeaderMap::new();
+            trailers.insert("grpc-status", HeaderValue::from(Code::DeadlineExceeded as i32));
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+        }
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::body::Body;
+    use axum::extract::Request;
+    use http_body_util::BodyExt;
+
+    use super::{Life, OPEN_MAX, Places, answer};
+
+    /// Answers at once and then says nothing.
+    #[derive(Clone)]
+    struct Silent;
+
+    impl tonic::codegen::Service<Request> for Silent {
+        type Response = axum::http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
+
+        fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
+            std::task::Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request) -> Self::Future {
+            let (sender, receiver) = tokio::sync::mpsc::channel::<Result<_, std::convert::Infallible>>(1);
+            std::mem::forget(sender);
+            let body = Body::from_stream(tokio_stream::wrappers::ReceiverStream::<Result<Vec<u8>, _>>::new(receiver));
+            std::future::ready(Ok(axum::http::Response::new(tonic::body::Body::new(body))))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_need_not_last_ends_in_time_and_leaves_its_place() {
+        let places = Places::new();
+        let life = Life::AtMost(Duration::from_millis(20));
+        let mut response = answer(&places, life, Silent, Request::new(Body::empty())).await;
+        assert_eq!(places.0.available_permits(), OPEN_MAX - 1);
+        let last = response.body_mut().frame().await.unwrap().unwrap().into_trailers().unwrap();
+        assert_eq!(last["grpc-status"], "4");
+        drop(response);
+        assert_eq!(places.0.available_permits(), OPEN_MAX);
+    }
+}

@@ -1,0 +1,27 @@
+//! What this server offers, told to programs that have no `.proto` file: `grpc.reflection.v1`, and `v1alpha` for older ones.
+//!
+//! Tells what the binary knows and nothing about runs, like `/openapi.json`; so nobody is asked for a key.
+
+use axum::Router;
+use tonic_reflection::server::Builder;
+
+use super::public::{Life, Places, method};
+use crate::{Server, WAIT_MAX};
+
+const V1: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+const V1_ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+
+fn builder() -> Builder<'static> {
+    Builder::configure()
+        .register_encoded_file_descriptor_set(onward_wire::DESCRIPTOR)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}
+
+pub(super) fn routes(server: &Server, places: &Places) -> Router {
+    const SOUND: &str = "our own descriptors can be read";
+    let (v1, v1_alpha) = (builder().build_v1().expect(SOUND), builder().build_v1alpha().expect(SOUND));
+    let life = Life::AtMost(WAIT_MAX);
+    Router::new()
+        .route(V1, method(server, places, V1, life, v1))
+        .route(V1_ALPHA, method(server, places, V1_ALPHA, life, v1_alpha))
+}

@@ -1,0 +1,181 @@
+//! TLS: a certificate and its key from two files, which a running server follows.
+//!
+//! A server looks at the files again when somebody connects and a second has passed, so a renewed certificate is in use within
+//! seconds and nothing runs while nobody comes.
+//!
+//! Invariants:
+//! - T1: files that are not usable stop a server from starting; they never make it serve without TLS.
+//! - T2: files that become unusable later, half of a renewal for instance, change nothing: the certificate before stays in use.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
+use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::{ServerConfig, pki_types};
+
+use crate::trace::{Level, Trace};
+
+/// How old what we know of the files may be when somebody connects.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// What is larger than this is no certificate and no key.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Why a certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{file} cannot be used for TLS: {why}")]
+pub struct TlsError {
+    pub file: String,
+    pub why: String,
+}
+
+impl TlsError {
+    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    pub fn code(&self) -> &'static str {
+        "tls_files_unusable"
+    }
+
+    fn new(file: &Path, why: impl std::fmt::Display) -> TlsError {
+        TlsError { file: file.display().to_string(), why: why.to_string() }
+    }
+}
+
+/// The certificate of one server.
+#[derive(Clone)]
+pub struct Tls {
+    acceptor: TlsAcceptor,
+}
+
+impl Tls {
+    /// The certificate in `cert`, with its chain, and the key in `key`, both PEM; they must be usable now (T1).
+    pub fn open(cert: &Path, key: &Path, trace: Trace) -> Result<Tls, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let files = Files { cert: cert.to_owned(), key: key.to_owned() };
+        let (stamp, certified) = (files.stamp(), Arc::new(files.read(&provider)?));
+        let known = Known { stamp, certified, looked: Instant::now(), trouble: None };
+        let followed = Followed { files, provider: provider.clone(), trace, known: Mutex::new(known) };
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.map_err(|error| TlsError::new(cert, error))?;
+        let mut config = config.with_no_client_auth().with_cert_resolver(Arc::new(followed));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Tls { acceptor: TlsAcceptor::from(Arc::new(config)) })
+    }
+
+    pub(crate) fn acceptor(&self) -> &TlsAcceptor {
+        &self.acceptor
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+#[derive(Debug)]
+struct Files {
+    cert: PathBuf,
+    key: PathBuf,
+}
+
+/// What both files looked like: when they changed and how long they were.
+type Stamp = [Option<(SystemTime, u64)>; 2];
+
+impl Files {
+    fn stamp(&self) -> Stamp {
+        [&self.cert, &self.key].map(|file| {
+            let found = std::fs::metadata(file).ok()?;
+            Some((found.modified().ok()?, found.len()))
+        })
+    }
+
+    fn read(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
+        let chain = pem(&self.cert, |text| CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>())?;
+        if chain.is_empty() {
+            return Err(TlsError::new(&self.cert, "there is no certificate in it"));
+        }
+        let key = pem(&self.key, PrivateKeyDer::from_pem_slice)?;
+        // Whatever is wrong now is wrong with both: most often the key belongs to another certificate.
+        CertifiedKey::from_der(chain, key, provider)
+            .map_err(|error| TlsError::new(&self.cert, format!("with the key in {}: {error}", self.key.display())))
+    }
+}
+
+fn pem<T>(file: &Path, read: impl FnOnce(&[u8]) -> Result<T, pki_types::pem::Error>) -> Result<T, TlsError> {
+    let told = |error: std::io::Error| TlsError::new(file, error);
+    if std::fs::metadata(file).map_err(told)?.len() > FILE_BYTES_MAX {
+        return Err(TlsError::new(file, "it is too large"));
+    }
+    let text = std::fs::read(file).map_err(told)?;
+    read(&text).map_err(|error| match error {
+        pki_types::pem::Error::NoItemsFound => TlsError::new(file, "there is nothing of this kind in it, or it is not PEM"),
+        error => TlsError::new(file, error),
+    })
+}
+
+/// The files as they were when somebody last looked.
+struct Followed {
+    files: Files,
+    provider: Arc<CryptoProvider>,
+    trace: Trace,
+    known: Mutex<Known>,
+}
+
+struct Known {
+    stamp: Stamp,
+    certified: Arc<CertifiedKey>,
+    looked: Instant,
+    /// Why the files as they are now are not in use.
+    trouble: Option<String>,
+}
+
+impl Followed {
+    fn look(&self) -> Arc<CertifiedKey> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.looked.elapsed() >= LOOK_PAUSE {
+            known.looked = Instant::now();
+            self.look_again(&mut known);
+        }
+        known.certified.clone()
+    }
+
+    fn look_again(&self, known: &mut Known) {
+        let stamp = self.files.stamp();
+        if stamp == known.stamp {
+            return;
+        }
+        match self.files.read(&self.provider) {
+            Ok(certified) => {
+                *known = Known { stamp, certified: Arc::new(certified), looked: known.looked, trouble: None };
+                self.trace.say(Level::Info, "certificate read again", &[]);
+            }
+            Err(error) => {
+                // T2. Told once per reason: it is looked at every second.
+                let why = error.to_string();
+                if known.trouble.as_ref() != Some(&why) {
+                    self.trace.say(Level::Error, "the certificate before stays in use", &[("error", &why)]);
+                    known.trouble = Some(why);
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Followed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Followed").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl ResolvesServerCert for Followed {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.look())
+    }
+}
