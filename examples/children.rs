@@ -15,7 +15,7 @@ async fn album(ctx: Ctx, names: Vec<String>) -> Result<String> {
 
     // A handle is also a future: signal it, cancel it, or await it later.
     let slow = ctx.child(&PHOTO, "slow");
-    slow.signal("pace", "double");
+    slow.signal("pace", "double")?;
     let slow = slow.await?;
     Ok(format!("{bytes} bytes, then {slow}; failed: {failures:?}"))
 }

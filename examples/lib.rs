@@ -12,4 +12,6 @@ mod documents {
     mod versions {}
     #[doc = include_str!("../docs/guide/cancellation.md")]
     mod cancellation {}
+    #[doc = include_str!("../docs/guide/remote.md")]
+    mod remote {}
 }

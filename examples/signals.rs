@@ -18,7 +18,7 @@ async fn write(ctx: Ctx, mut topic: String) -> Result<Vec<String>> {
         }
         let chapter = ctx.step("write", async || write_chapter(book.len() + 1, &topic).await).await?;
         book.push(chapter);
-        ctx.state().set("chapters", &book.len()); // can be read from outside while the run waits
+        ctx.state().set("chapters", &book.len())?; // can be read from outside while the run waits
 
         // Whatever stands first in the log wins, now and on every replay.
         let go_on = onward::select! {

@@ -2,6 +2,7 @@
 //!
 //! Must never depend on a crate of ours: it has to work when they do not compile.
 
+mod openapi;
 mod repository;
 mod sdks;
 mod setup;
@@ -18,7 +19,7 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
 chores:
-  test                  everything that must pass: format, lints, tidy, tests, doc tests, examples, SDKs
+  test                  everything that must pass: format, lints, tidy, tests, doc tests, examples, SDKs, a fuzzer over HTTP
   tidy [--write]        the rules no compiler knows; --write brings docs/invariants.md up to date
   torture --minutes N   the crash tests of onward-cli, repeated with fresh seeds for N minutes
   gen                   prints the .proto file and its descriptor from the code of onward-wire

@@ -15,6 +15,11 @@ impl Repository {
         Ok(Repository { root: root.to_owned() })
     }
 
+    /// Where Cargo builds.
+    pub fn target(&self) -> PathBuf {
+        self.root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+    }
+
     /// Every file that is committed or about to be, by its path from the root, in order.
     pub fn files(&self) -> Result<Vec<String>> {
         let mut git = Command::new("git");

@@ -1,6 +1,6 @@
 //! The tests of what other languages get: installed as the lock file says, against the server that was just built.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -14,17 +14,21 @@ const PACKAGES: &[&str] = &["sdks/tanstack"];
 const STAMP: &str = ".installed-lock.json";
 
 pub fn test(repository: &Repository) -> Result<()> {
-    // The same build as that of the tests, features included: there is nothing left to do when it was made already.
-    let targets = ["--lib", "--bins", "--tests"];
-    run(cargo(repository).args(["test", "--quiet", "--workspace", "--exclude", "examples", "--no-run"]).args(targets))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let binary = repository.root.join(target).join("debug/onward");
+    let binary = binary(repository)?;
     for package in PACKAGES {
         let folder = repository.root.join(package);
         install(&folder)?;
         run(npm(&folder).args(["run", "--silent", "test"]).env("ONWARD_BIN", &binary))?;
     }
     Ok(())
+}
+
+/// The server of this repository, built.
+pub fn binary(repository: &Repository) -> Result<PathBuf> {
+    // The same build as that of the tests, features included: there is nothing left to do when it was made already.
+    let targets = ["--lib", "--bins", "--tests"];
+    run(cargo(repository).args(["test", "--quiet", "--workspace", "--exclude", "examples", "--no-run"]).args(targets))?;
+    Ok(repository.target().join("debug/onward"))
 }
 
 /// Installs exactly what the lock file names, unless that is what is there.

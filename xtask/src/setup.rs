@@ -1,5 +1,5 @@
 //! What the tests need beyond Rust: a C compiler, for the bundled SQLite and for the disk that fails on demand; Node.js, for what other
-//! languages get.
+//! languages get; Python, for a fuzzer.
 
 use std::process::{Command, Stdio};
 
@@ -20,7 +20,10 @@ pub fn check(repository: &Repository) -> Result<()> {
         install_compiler()?;
     }
     check_node()?;
-    println!("rustfmt, clippy, a C compiler, node and npm are there");
+    if !answers(Command::new("python3").args(["-m", "venv", "--help"])) {
+        bail!("Python 3 with the module venv is needed for the fuzzer over HTTP: install python3 and python3-venv");
+    }
+    println!("rustfmt, clippy, a C compiler, node, npm and python3 are there");
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::repository::{Repository, cargo, run};
-use crate::{sdks, setup, tidy};
+use crate::{openapi, sdks, setup, tidy};
 
 type Part = (&'static str, fn(&Repository) -> Result<()>);
 
@@ -29,6 +29,7 @@ const PARTS: &[Part] = &[
         run(cargo(repository).args(["test", "--workspace", "--no-fail-fast"]).args(targets))
     }),
     ("sdks", sdks::test),
+    ("openapi", openapi::fuzz),
 ];
 
 pub fn run_all(repository: &Repository) -> Result<()> {

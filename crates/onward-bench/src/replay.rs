@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use onward::prelude::*;
-use onward::testing::{Script, replay};
+use onward::testing::{Replay, Script};
 
 use crate::Plan;
 use crate::machine::median;
@@ -22,7 +22,8 @@ pub fn measure(plan: &Plan) -> Result<()> {
     let mut rates = Vec::new();
     for _ in 0..if plan.quick { 5 } else { 15 } {
         let start = Instant::now();
-        replay(many_steps, log).map_err(|report| anyhow::anyhow!("the log diverged: {report:?}"))?;
+        let replayed = Replay::new("test", log).against(many_steps);
+        replayed.map_err(|report| anyhow::anyhow!("the log diverged: {report:?}"))?;
         rates.push(events as f64 / start.elapsed().as_secs_f64());
     }
     plan.report("replay.events_per_s", median(rates), "1/s");

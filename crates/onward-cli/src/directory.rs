@@ -8,10 +8,11 @@ use std::sync::Arc;
 use anyhow::Result;
 use onward_core::{Namespace, RunId, RunKey};
 use onward_runtime::{Options, Runtime, RuntimeError};
-use onward_store::{Store, SystemClock};
+use onward_store::{Store, StoreError, SystemClock};
 use onward_store_embedded::EmbeddedStore;
 
-use crate::error::{FAILURE, Mistake};
+use crate::error::{CONFLICT, FAILURE, Mistake};
+use crate::serving::mark;
 
 /// Opens a directory that another process may have open; every write is refused.
 pub fn open_to_read(path: &Path) -> Result<Runtime> {
@@ -22,7 +23,14 @@ pub fn open_to_read(path: &Path) -> Result<Runtime> {
 /// Opens a directory that nobody else has open. Dropping the runtime frees it.
 pub fn open_to_write(path: &Path) -> Result<Runtime> {
     drop(open_to_read(path)?); // it is there and it is ours
-    Ok(runtime(EmbeddedStore::open(path, Default::default())?))
+    match EmbeddedStore::open(path, Default::default()) {
+        Err(StoreError::DirectoryLocked { .. }) if let Some(url) = mark::server_of(path) => {
+            let message = format!("{} is held by the server at {url}", path.display());
+            let hint = Some(format!("go through it with `--server {url}`, or ONWARD_URL; reading commands work without"));
+            Err(Mistake { code: "directory_locked", message, hint, exit: CONFLICT }.into())
+        }
+        opened => Ok(runtime(opened?)),
+    }
 }
 
 /// The verbs over a store; nothing happens by itself.
@@ -35,12 +43,13 @@ fn expect_directory(path: &Path) -> Result<()> {
     if path.exists() {
         return Ok(());
     }
-    let hint = "name the directory with `--data DIR` or ONWARD_DATA; `onward demo` makes one to play with".to_owned();
+    let hint = "name it with `--data DIR` or ONWARD_DATA, or a server with `--server URL`; `onward demo` makes one to play with"
+        .to_owned();
     let message = format!("there is no directory {}", path.display());
     Err(Mistake { code: "directory_missing", message, hint: Some(hint), exit: FAILURE }.into())
 }
 
-/// The run of this id; the command line knows one namespace.
+/// The run of this id in the default namespace.
 pub fn run_key(id: &str) -> Result<RunKey, RuntimeError> {
     Ok(RunKey::new(Namespace::default(), RunId::new(id)?))
 }

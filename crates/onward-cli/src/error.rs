@@ -1,7 +1,9 @@
-//! How an error is told: `error[code]: message`, a hint, and an exit code.
+//! How an error is told: `error[code]: message`, a hint, and an exit code; with `--json` as a problem, the very document of the HTTP
+//! door.
 //!
-//! Owns the exit codes: 0 ok, 1 error, 2 usage, 3 the run failed while somebody waited for it, 4 not found, 6 conflict, 124 the
-//! wait took too long, 130 interrupted. A reader of our output that goes away is no error.
+//! Owns the exit codes: 0 ok, 1 error, 2 usage, 3 the run failed while somebody waited for it, 4 not found, 5 the server cannot be
+//! reached, 6 conflict, 7 no key or not one for this, 124 the wait took too long, 130 interrupted. A reader of our output that goes
+//! away is no error.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -9,6 +11,7 @@ use std::process::ExitCode;
 
 use onward_runtime::RuntimeError;
 use onward_server::keys::KeyFileError;
+use onward_server::problem;
 use onward_store::StoreError;
 
 use crate::output::{Style, escape, say};
@@ -17,7 +20,9 @@ pub const FAILURE: u8 = 1;
 pub const USAGE: u8 = 2;
 pub const RUN_FAILED: u8 = 3;
 pub const NOT_FOUND: u8 = 4;
+pub const UNREACHABLE: u8 = 5;
 pub const CONFLICT: u8 = 6;
+pub const NOT_ALLOWED: u8 = 7;
 pub const TIMED_OUT: u8 = 124;
 
 /// A mistake that this program itself found.
@@ -51,21 +56,48 @@ struct Told {
 }
 
 /// Tells an error on stderr, once, with its causes, and returns the code to end with.
-pub fn tell(error: &anyhow::Error) -> ExitCode {
+pub fn tell(error: &anyhow::Error, json: bool) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    ExitCode::from(tell_one(error))
+    ExitCode::from(tell_one(error, json))
 }
 
 /// Tells an error that does not end the command.
-pub fn tell_one(error: &anyhow::Error) -> u8 {
+pub fn tell_one(error: &anyhow::Error, json: bool) -> u8 {
     let told = told(error);
-    say(&format!("{} {}", style_of(told.code), escape::text(&message(error))));
-    if let Some(hint) = told.hint {
-        say(&format!("{} {}", Style::stderr().cyan("hint:"), escape::text(&hint)));
+    if json {
+        say(&escape::json(problem::to_json(told.code, &message(error), told.hint.as_deref())));
+        return told.exit;
     }
+    tell_problem(told.code, &message(error), told.hint.as_deref());
     told.exit
+}
+
+/// Tells that the command line was not understood; `text` is harmless and may have several lines.
+pub fn tell_usage(text: &str, json: bool) -> ExitCode {
+    if json {
+        let (detail, _) = text.split_once("\n\n").unwrap_or((text, ""));
+        let detail = detail.split_whitespace().collect::<Vec<_>>().join(" ");
+        say(&problem::to_json("usage", &detail, Some("`onward --help` and `onward COMMAND --help` say what there is")));
+    } else {
+        say(&format!("{} {text}", style_of("usage")));
+    }
+    ExitCode::from(USAGE)
+}
+
+/// Tells a problem that came from elsewhere, in words.
+pub fn tell_problem(code: &str, detail: &str, hint: Option<&str>) -> u8 {
+    say(&format!("{} {}", style_of(&escape::text(code)), escape::text(detail)));
+    if let Some(hint) = hint {
+        say(&format!("{} {}", Style::stderr().cyan("hint:"), escape::text(hint)));
+    }
+    exit_code(code)
+}
+
+/// An error with its causes, and what to do about it.
+pub fn words(error: &anyhow::Error) -> (String, Option<String>) {
+    (message(error), told(error).hint)
 }
 
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -105,9 +137,12 @@ fn told(error: &anyhow::Error) -> Told {
     Told { code, hint: hint.map(str::to_owned), exit: exit_code(code) }
 }
 
-fn exit_code(code: &str) -> u8 {
+/// The exit code that belongs to an error's code.
+pub fn exit_code(code: &str) -> u8 {
     match code {
-        "run_not_found" | "wait_not_found" | "key_not_found" => NOT_FOUND,
+        "run_not_found" | "wait_not_found" | "key_not_found" | "unknown_query" => NOT_FOUND,
+        "server_unreachable" | "not_ready" => UNREACHABLE,
+        "unauthenticated" | "not_allowed" | "key_invalid" => NOT_ALLOWED,
         "run_closed"
         | "run_paused"
         | "run_not_paused"
@@ -116,9 +151,11 @@ fn exit_code(code: &str) -> u8 {
         | "run_busy"
         | "task_not_quarantined"
         | "signal_lost"
+        | "id_taken"
         | "key_ended"
         | "directory_locked" => CONFLICT,
-        "name_invalid" | "id_invalid" | "id_reserved" | "text_too_long" | "call_id_invalid" | "cursor_invalid" => USAGE,
+        "name_invalid" | "id_invalid" | "id_reserved" | "text_too_long" | "call_id_invalid" | "cursor_invalid"
+        | "server_url_invalid" => USAGE,
         _ => FAILURE,
     }
 }

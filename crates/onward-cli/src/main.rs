@@ -1,16 +1,20 @@
 //! The `onward` command.
 //!
-//! Data goes to stdout, everything else to stderr. Every verb is the runtime's over an embedded directory: reading verbs open it
-//! read-only and work beside a running worker, writing verbs take its lock. No verb starts a worker. `dev` and `server` open the
-//! doors of `onward-server` over a store.
+//! Data goes to stdout, everything else to stderr. Every verb goes through one door, to a server or to a directory: there, reading
+//! verbs open it read-only and work beside a running worker, writing verbs take its lock. No verb starts a worker. `dev` and `server`
+//! open the doors of `onward-server` over a store.
 
 mod args;
 mod commands;
+mod config;
 mod directory;
 mod error;
 mod interrupt;
+mod new_id;
 mod output;
 mod serving;
+mod site;
+mod span;
 
 use std::process::ExitCode;
 
@@ -23,10 +27,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(code) => return code,
     };
+    let json = cli.global.json;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return error::tell(&error.into()),
+        Err(error) => return error::tell(&error.into(), json),
     };
     let done = runtime.block_on(async {
         if cli.command.ends_by_itself() { commands::execute(cli).await } else { interrupt::or(commands::execute(cli)).await }
@@ -35,6 +40,6 @@ fn main() -> ExitCode {
     runtime.shutdown_background();
     match done {
         Ok(code) => code,
-        Err(error) => error::tell(&error),
+        Err(error) => error::tell(&error, json),
     }
 }

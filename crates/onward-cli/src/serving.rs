@@ -3,6 +3,8 @@
 //! Owns the order of things: the address first, because it costs nothing to find it taken; then the store; then the word that all is
 //! ready. On the way out the other way round, so that the directory is free when the process ends.
 
+pub mod limits;
+pub mod mark;
 mod opened;
 
 use std::future::Future;
@@ -17,14 +19,16 @@ use clap::{Args, ValueEnum};
 use onward_runtime::{Background, Runtime};
 use onward_server::keys::{KEYS, KeyFileError};
 use onward_server::trace::{Format, Level, Trace};
-use onward_server::{Hosts, Keys, Options, Server, Tls, grpc, router_with, serve};
+use onward_server::{Hosts, Keys, Limits, Options, Server, Tls, grpc, router_with, serve};
 use onward_store::SystemClock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::config::Config;
 use crate::error::{FAILURE, Mistake};
 
+use mark::Mark;
 pub use opened::{Opened, Place};
 
 /// The port when nobody names one.
@@ -41,9 +45,9 @@ pub struct TraceArgs {
     /// How to write what happens; `pretty` on a terminal and `json` otherwise
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
-    /// How much of it to write
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    log_level: LogLevel,
+    /// How much of it to write [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<LogLevel>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -61,20 +65,20 @@ enum LogLevel {
 }
 
 impl TraceArgs {
-    pub fn trace(&self) -> Trace {
-        let format = match self.log_format {
+    pub fn trace(&self, config: &Config) -> Result<Trace> {
+        let format = match self.log_format.map_or_else(|| config.parsed("log.format", word), |format| Ok(Some(format)))? {
             Some(LogFormat::Pretty) => Format::Pretty,
             Some(LogFormat::Json) => Format::Json,
             None if std::io::stderr().is_terminal() => Format::Pretty,
             None => Format::Json,
         };
-        let level = match self.log_level {
-            LogLevel::Error => Level::Error,
-            LogLevel::Warn => Level::Warn,
-            LogLevel::Info => Level::Info,
-            LogLevel::Debug => Level::Debug,
+        let level = match self.log_level.map_or_else(|| config.parsed("log.level", word), |level| Ok(Some(level)))? {
+            Some(LogLevel::Error) => Level::Error,
+            Some(LogLevel::Warn) => Level::Warn,
+            Some(LogLevel::Info) | None => Level::Info,
+            Some(LogLevel::Debug) => Level::Debug,
         };
-        Trace::stderr(format, level)
+        Ok(Trace::stderr(format, level))
     }
 }
 
@@ -86,16 +90,29 @@ pub struct KeysArgs {
 }
 
 impl KeysArgs {
+    /// The key file that somebody named.
+    pub fn named(&self, config: &Config) -> Option<PathBuf> {
+        self.keys.clone().or_else(|| config.text("server.keys").map(PathBuf::from))
+    }
+
     /// Who may come in. A file that is named must be there; the one of the directory may come later. Memory has none of its own.
-    pub fn open(&self, place: &Place, trace: &Trace) -> Result<Option<Arc<Keys>>, KeyFileError> {
+    pub fn open(&self, place: &Place, trace: &Trace, config: &Config) -> Result<Option<Arc<Keys>>, KeyFileError> {
         let (clock, trace) = (Arc::new(SystemClock), trace.clone());
-        let keys = match (&self.keys, place) {
-            (Some(file), _) => Keys::open(file, clock, trace)?,
+        let keys = match (self.named(config), place) {
+            (Some(file), _) => Keys::open(&file, clock, trace)?,
             (None, Place::Directory(path)) => Keys::open_or_await(&path.join(KEYS), clock, trace)?,
             (None, Place::Memory) => return Ok(None),
         };
         Ok(Some(Arc::new(keys)))
     }
+}
+
+/// One of the words that a flag would take.
+fn word<T: ValueEnum>(text: &str) -> Result<T, String> {
+    T::from_str(text, false).map_err(|_| {
+        let words = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+        format!("it is one of {}", words.map(|word| word.get_name().to_owned()).collect::<Vec<_>>().join(", "))
+    })
 }
 
 #[derive(Debug, Args)]
@@ -110,12 +127,9 @@ pub struct TlsArgs {
 
 impl TlsArgs {
     /// The certificate, if one is named. Half of the names is a mistake: nobody who gave one wants to serve without TLS.
-    pub fn open(&self, trace: &Trace) -> Result<Option<Tls>> {
-        let given = |file: &Option<PathBuf>, name: &str| {
-            let named = || std::env::var_os(name).filter(|file| !file.is_empty()).map(PathBuf::from);
-            file.clone().or_else(named)
-        };
-        match (given(&self.tls_cert, "ONWARD_TLS_CERT"), given(&self.tls_key, "ONWARD_TLS_KEY")) {
+    pub fn open(&self, trace: &Trace, config: &Config) -> Result<Option<Tls>> {
+        let given = |file: &Option<PathBuf>, name: &str| file.clone().or_else(|| config.text(name).map(PathBuf::from));
+        match (given(&self.tls_cert, "tls_cert"), given(&self.tls_key, "tls_key")) {
             (None, None) => Ok(None),
             (Some(cert), Some(key)) => match Tls::open(&cert, &key, trace.clone()) {
                 Ok(tls) => Ok(Some(tls)),
@@ -148,36 +162,46 @@ pub struct Serving {
     server: Server,
     background: Background,
     opened: Opened,
+    /// Last, so that the note goes when the directory is free.
+    mark: Option<Mark>,
 }
 
 impl Serving {
     /// Whoever calls this has seen to it that an address others can reach has keys (S1).
-    pub async fn start(address: SocketAddr, place: Place, protection: Protection, trace: Trace) -> Result<Serving> {
+    pub async fn start(
+        address: SocketAddr,
+        place: Place,
+        protection: Protection,
+        limits: Limits,
+        trace: Trace,
+    ) -> Result<Serving> {
         raise_file_limit();
         let Protection { keys, tls } = protection;
         let listener = listen(address).await?;
         let url = format!("{}://{}", if tls.is_some() { "https" } else { "http" }, listener.local_addr()?);
-        let opened = Opened::open(place).await?;
+        let opened = Opened::open(place.clone()).await?;
+        let mark = place.directory().and_then(|directory| Mark::leave(directory, &url));
         let runtime = Runtime::new(opened.store.clone(), opened.clock.clone(), onward_runtime::Options::default());
         let background = runtime.spawn();
         // A foreign page that calls us by a name of its own has no key; without keys the name must tell it from us.
         let hosts = if keys.as_ref().is_some_and(|keys| keys.has_usable()) { Hosts::Any } else { Hosts::Loopback };
-        let mut options = Options { hosts, trace, probe: opened.probe.clone(), tls, ..Options::default() };
+        let mut options = Options { limits, hosts, trace, probe: opened.probe.clone(), tls, ..Options::default() };
         if let Some(keys) = keys {
             options.auth = keys;
         }
         let server = Server::new(runtime, options);
-        Ok(Serving { url, listener, server, background, opened })
+        Ok(Serving { url, listener, server, background, opened, mark })
     }
 
     /// Serves until `shutdown` returns, then lets requests end and closes the store.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Serving { listener, server, background, opened, .. } = self;
+        let Serving { listener, server, background, opened, mark, url: _ } = self;
         let doors = router_with(server.clone(), grpc(&server));
         serve(&server, listener, doors, shutdown).await;
         background.stop().await;
         drop(server);
         opened.close(CLOSE_MAX).await;
+        drop(mark);
     }
 }
 

@@ -202,7 +202,10 @@ pub struct Engine {
     out: Vec<Event>,
     out_batch: u64,
     last_matched: Option<matching::Matched>,
-    last_opened: Option<(Place, call::What)>,
+    /// The last call the code was given the answer of, and the event that answered it.
+    last_finished: Option<(Place, call::What, Index)>,
+    /// The highest index among the answers that the code was given since the mark was set (see [`Engine::set_mark`]).
+    mark: Option<Index>,
     wakes: VecDeque<Wake>,
     fault: Option<Fault>,
     ended: bool,
@@ -251,7 +254,8 @@ impl Engine {
             out: Vec::new(),
             out_batch: 0,
             last_matched: None,
-            last_opened: None,
+            last_finished: None,
+            mark: None,
             wakes: VecDeque::new(),
             fault: None,
             ended: false,
@@ -533,13 +537,32 @@ impl Engine {
     fn idle(&mut self) -> Advance {
         let stuck = !self.ended && self.running_steps == 0 && self.calls.is_empty() && self.delivered.is_some();
         if stuck {
-            self.fault = Some(Fault::Stuck(
-                "the workflow awaits something that Onward does not know and that no input can answer; \
-                 await only what `ctx` returns, and do everything else inside `ctx.step`"
-                    .to_owned(),
-            ));
+            self.fault = Some(Fault::Stuck(format!(
+                "the workflow awaits something that Onward does not know and that no input can answer, {}; \
+                 await only what `ctx` returns, and do everything else inside `ctx.step`",
+                self.whereabouts()
+            )));
         }
         Advance::Idle
+    }
+
+    /// Begins to note which answers the code is given; returns what was noted so far, for [`Engine::take_mark`].
+    pub fn set_mark(&mut self) -> Option<Index> {
+        self.mark.take()
+    }
+
+    /// The highest index among the answers given since the mark was set: where in the log the code was led to what it does now. `None`
+    /// if it needed none. `before` goes on being noted by who had set a mark before.
+    pub fn take_mark(&mut self, before: Option<Index>) -> Option<Index> {
+        let mark = self.mark;
+        self.mark = mark.max(before);
+        mark
+    }
+
+    /// The code was given the answer to the call at `place`.
+    fn finished(&mut self, place: &Place, what: call::What, index: Index) {
+        self.mark = self.mark.max(Some(index));
+        self.last_finished = Some((place.clone(), what, index));
     }
 
     /// The shell polls the code from now on, for whatever reason.
@@ -575,9 +598,17 @@ impl Engine {
         self.running_steps > 0
     }
 
-    /// The last thing the code asked for, in words.
-    pub fn last_call(&self) -> Option<String> {
-        self.last_opened.as_ref().map(|(place, what)| format!("{} at {place}", what.describe()))
+    /// Where the code stands, in words: behind which call, and before which.
+    pub fn whereabouts(&self) -> String {
+        let ordinal =
+            if self.branch.is_main() { self.main_line } else { self.arms.get(&self.branch).copied().unwrap_or_default() };
+        let next = self.branch.call(ordinal);
+        match &self.last_finished {
+            None => format!("at the start, before the next call (place {next})"),
+            Some((place, what, index)) => {
+                format!("after {} ({index}, place {place}), before the next call (place {next})", what.describe())
+            }
+        }
     }
 
     pub fn set_fault(&mut self, fault: Fault) {

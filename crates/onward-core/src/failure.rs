@@ -3,8 +3,9 @@
 //! A [`Failure`] is data: it is recorded, compared and shown. It deliberately does not implement
 //! [`std::error::Error`], so that every error type converts into it with `?`.
 //!
-//! Invariant F1: no recorded failure has a message, causes or details of more than [`FAILURE_BYTES_MAX`] each: a failure is shown in
-//! lists and repeated from child to parent, and a text that somebody made by accident must not fill the log.
+//! Invariant F1: no recorded failure has a message, causes or details of more than [`FAILURE_BYTES_MAX`] each, or sealed details of
+//! more than four times as much: a failure is shown in lists and repeated from child to parent, and a text that somebody made by accident
+//! must not fill the log.
 
 use std::fmt;
 use std::time::Duration;
@@ -99,7 +100,7 @@ impl Failure {
             fits += 1;
         }
         self.causes.truncate(fits);
-        if let Some(details) = self.details.as_mut().filter(|details| details.data().len() > FAILURE_BYTES_MAX) {
+        if let Some(details) = self.details.as_mut().filter(|details| details.data().len() > details_max(details)) {
             **details = shown(details);
         }
         self
@@ -130,6 +131,11 @@ impl Failure {
         }
         Failure { causes, ..Failure::retryable(error.to_string()) }
     }
+}
+
+/// Sealed details hold message and causes as well, and were cut before they were sealed.
+fn details_max(details: &Payload) -> usize {
+    if details.sealed_with().is_some() { 4 * FAILURE_BYTES_MAX } else { FAILURE_BYTES_MAX }
 }
 
 /// Cuts a text to `bytes_max`, its mark included.

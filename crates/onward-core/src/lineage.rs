@@ -8,8 +8,8 @@
 //! question of a run that was retried can still answer it.
 //!
 //! Invariants:
-//! - O1: what a copied commit asked for is replayed under the identity it was recorded under.
-//! - O2: what is asked for behind a copy never has the id, the key or the chance of anything in another log.
+//! - J2: what a copied commit asked for is replayed under the identity it was recorded under.
+//! - J3: what is asked for behind a copy never has the id, the key or the chance of anything in another log.
 
 use crate::event::RunStarted;
 use crate::{Index, Place, RunKey, message};

@@ -18,6 +18,12 @@ use crate::schema::{FieldLine, Proto, Schema};
 /// The content type of a payload that has none of its own.
 pub const JSON: &str = "application/json";
 
+/// How the content type of a sealed payload begins; the name of the key follows.
+const SEALED: &str = "application/vnd.onward.sealed;key=";
+
+/// How a sealed payload begins where there is only room for a text.
+const SEALED_TEXT: &str = "sealed with key ";
+
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Payload {
     /// `None` stands for JSON.
@@ -39,6 +45,26 @@ impl Payload {
     pub fn binary(content_type: &str, data: impl Into<Bytes>) -> Payload {
         let content_type = (content_type != JSON).then(|| content_type.into());
         Payload { content_type, data: data.into() }
+    }
+
+    /// Something that only holders of the key can read. Its first 16 bytes are its identity, as whoever sealed it tells.
+    pub fn sealed(key: &str, data: impl Into<Bytes>) -> Payload {
+        Payload::binary(&format!("{SEALED}{key}"), data)
+    }
+
+    /// The name of the key, if it is sealed.
+    pub fn sealed_with(&self) -> Option<&str> {
+        self.content_type.as_deref()?.strip_prefix(SEALED)
+    }
+
+    /// A sealed payload where there is only room for a text, readable for people as far as it goes.
+    pub fn to_sealed_text(&self) -> Option<String> {
+        self.sealed_with().map(|key| format!("{SEALED_TEXT}{key}: {}", base64_encode(&self.data)))
+    }
+
+    pub fn from_sealed_text(text: &str) -> Option<Payload> {
+        let (key, data) = text.strip_prefix(SEALED_TEXT)?.split_once(": ")?;
+        base64_decode(data).map(|data| Payload::sealed(key, data))
     }
 
     pub fn null() -> Payload {
@@ -68,6 +94,9 @@ impl Payload {
 
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(key) = self.sealed_with() {
+            return write!(f, "<{} bytes sealed with key {key}>", self.data.len());
+        }
         match std::str::from_utf8(&self.data) {
             Ok(text) if self.is_json() => f.write_str(text),
             _ => write!(f, "<{} bytes of {}>", self.data.len(), self.content_type()),
@@ -201,6 +230,19 @@ mod tests {
         check(Payload::from_json_text("1e400"), r#"{"json":1e400}"#);
         check(Payload::null(), r#"{"json":null}"#);
         check(Payload::from_json_text(r#""\u0000""#), r#"{"json":"\u0000"}"#);
+    }
+
+    #[test]
+    fn a_sealed_payload_names_its_key_in_every_form() {
+        let sealed = Payload::sealed("k1", vec![1, 2, 3]);
+        assert_eq!(sealed.sealed_with(), Some("k1"));
+        assert_eq!(format!("{sealed:?}"), "<3 bytes sealed with key k1>");
+        check(sealed.clone(), r#"{"base64":"AQID","type":"application/vnd.onward.sealed;key=k1"}"#);
+        let text = sealed.to_sealed_text().unwrap();
+        assert_eq!(text, "sealed with key k1: AQID");
+        assert_eq!(Payload::from_sealed_text(&text), Some(sealed));
+        assert_eq!(Payload::from_sealed_text("sealed with love"), None);
+        assert_eq!(Payload::binary("image/png", "").to_sealed_text(), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::event::ChildStarted;
 use crate::lineage::Lineage;
-use crate::run::{Effect, RunHead, Wait, wait_key};
+use crate::run::{Effect, Once, RunHead, Wait, wait_key};
 use crate::task::{Task, idempotency_key};
 use crate::{Event, Index, Place, Record, RunKey, Timestamp};
 
@@ -112,21 +112,24 @@ impl Projection {
             }
             _ => {}
         }
-        if let Some(key) = self.slot_of(event) {
-            self.fill(key, String::new(), record);
+        if let Some(once) = self.once_of(event) {
+            self.fill(once.key, once.token, record);
         }
     }
 
-    fn slot_of(&self, event: &Event) -> Option<String> {
-        let child = |place: &Place| format!("child:{}:{place}", self.head.generation);
-        Some(match event {
-            Event::SignalReceived(event) => format!("signal:{}", event.signal_id.as_ref()?),
-            Event::UpdateReceived(event) => format!("update:{}", event.update_id),
+    fn once_of(&self, event: &Event) -> Option<Once> {
+        let child = |place: &Place| Some(Once::new(format!("child:{}:{place}", self.head.generation)));
+        let answer = |place: &Place, who: &str| Some(Once::answer(event, self.waits.get(place)?.generation, place, who));
+        match event {
+            Event::SignalReceived(event) => Once::signal(event),
+            Event::UpdateReceived(event) => Some(Once::update(event)),
+            Event::ApprovalDecided(event) => answer(&event.place, &event.decision_id),
+            Event::PromiseResolved(event) => answer(&event.place, &event.resolution_id),
             Event::ChildCompleted(event) => child(&event.place),
             Event::ChildFailed(event) => child(&event.place),
-            Event::RetryRequested(event) => retry_key(&event.request_id),
-            _ => return None,
-        })
+            Event::RetryRequested(event) => Some(Once::new(retry_key(&event.request_id))),
+            _ => None,
+        }
     }
 
     fn fill(&mut self, key: String, token: String, record: &Record) {
@@ -205,7 +208,7 @@ impl Projection {
         self.lineage.known_as(self.lineage.at_commit(n), self.lineage.own()).generation
     }
 
-    /// A task of an earlier generation keeps the key that its attempts had (O2 does not concern it: it is the same call).
+    /// A task of an earlier generation keeps the key that its attempts had (J3 does not concern it: it is the same call).
     fn known_task(&self, mut task: Task, n: u64) -> Task {
         let generation = self.known_generation(n);
         if generation != task.id.generation {

@@ -15,14 +15,18 @@
 //! - R7: of a run that is paused, results of steps are taken and nothing else: what has happened is recorded, nothing new begins.
 //! - R8 (L7): what a worker says as the holder of a run is taken only with the current epoch, as a commit is.
 
+mod once;
+
 use std::fmt;
 use std::time::Duration;
+
+pub use once::{Again, Once};
 
 use crate::attribute;
 use crate::codec::{DecodeError, Field, Reader};
 use crate::event::{
     Attribute, CarriedSignal, ChildCompleted, ChildFailed, ChildStarted, OnParentClose, ParentLink, RunStarted, SignalReceived,
-    TerminateRequested,
+    TerminateRequested, UpdateReceived,
 };
 use crate::external::ExternalHead;
 use crate::log::{CommitHeader, CommitId};
@@ -144,16 +148,6 @@ message! {
     }
 }
 
-message! {
-    /// A slot in a run that is filled at most once, for as long as the run is kept.
-    #[derive(Eq)]
-    pub struct Once {
-        1 => key: String,
-        /// Who fills it: the same token again is the same act, another token has lost.
-        2 => token: String,
-    }
-}
-
 impl Input {
     pub fn new(event: impl Into<Event>) -> Input {
         Input { event: event.into(), once: None, generation: None, child_of: None, epoch: None }
@@ -161,19 +155,24 @@ impl Input {
 
     /// A signal; with an id it is taken once (L11).
     pub fn signal(signal: SignalReceived) -> Input {
-        let once = signal.signal_id.as_ref().map(|id| Once { key: format!("signal:{id}"), token: String::new() });
-        Input { once, ..Input::new(signal) }
+        Input { once: Once::signal(&signal), ..Input::new(signal) }
     }
 
-    /// The answer to the single-assignment wait at `place` (L12).
-    pub fn answer(event: impl Into<Event>, generation: u32, place: &Place, token: &str) -> Input {
-        let once = Once { key: wait_key(generation, place), token: token.to_owned() };
-        Input { once: Some(once), generation: Some(generation), ..Input::new(event) }
+    /// An update, which is taken once.
+    pub fn update(update: UpdateReceived) -> Input {
+        Input { once: Some(Once::update(&update)), ..Input::new(update) }
+    }
+
+    /// The answer of `who` to the single-assignment wait at `place` (L12).
+    pub fn answer(event: impl Into<Event>, generation: u32, place: &Place, who: &str) -> Input {
+        let event = event.into();
+        let once = Some(Once::answer(&event, generation, place, who));
+        Input { once, generation: Some(generation), ..Input::new(event) }
     }
 
     /// The input that answers the task, timer or child at `place` of `generation`.
     pub fn result(event: Event, generation: u32, what: &str, place: &Place) -> Input {
-        let once = Once { key: format!("{what}:{generation}:{place}"), token: String::new() };
+        let once = Once::new(format!("{what}:{generation}:{place}"));
         Input { once: Some(once), generation: Some(generation), ..Input::new(event) }
     }
 
@@ -815,7 +814,7 @@ fn close_wait(place: &Place, token: &str) -> Vec<Effect> {
 
 fn cancel_by_parent(parent: &RunKey) -> Input {
     let reason = format!("its parent {} asked for it", parent.id);
-    let once = Once { key: "cancel:parent".to_owned(), token: String::new() };
+    let once = Once::new("cancel:parent".to_owned());
     Input { once: Some(once), child_of: Some(parent.clone()), ..Input::new(crate::event::CancelRequested { reason }) }
 }
 

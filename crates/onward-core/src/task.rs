@@ -39,7 +39,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// `.retry(5)` is five attempts in all.
+/// `.retry(5)` is five attempts in all, and `.retry(0)` is one, like `.retry(1)`.
 impl From<u32> for RetryPolicy {
     fn from(attempts: u32) -> RetryPolicy {
         RetryPolicy::attempts(attempts)
@@ -47,20 +47,23 @@ impl From<u32> for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// `attempts_max` attempts, one second apart at first, doubling up to a minute.
+    /// So many attempts in all, one second apart at first, doubling up to a minute. There is always a first attempt: none is one.
     pub const fn attempts(attempts_max: u32) -> RetryPolicy {
-        RetryPolicy { attempts_max, first_delay_ms: 1_000, growth_percent: 200, delay_max_ms: 60_000 }
+        let attempts_max = if attempts_max == 0 { 1 } else { attempts_max };
+        RetryPolicy { attempts_max, ..RetryPolicy::forever() }
     }
 
-    /// Tries until it succeeds, fails fatally or times out.
+    /// Tries until it succeeds, fails fatally or times out; the pauses are those of [`RetryPolicy::attempts`].
     pub const fn forever() -> RetryPolicy {
-        RetryPolicy::attempts(0)
+        RetryPolicy { attempts_max: 0, first_delay_ms: 1_000, growth_percent: 200, delay_max_ms: 60_000 }
     }
 
+    /// The pause after the first attempt. It is kept as it is; where it is longer than the longest pause, no pause is longer than it.
     pub fn delay(self, first: Duration) -> RetryPolicy {
         RetryPolicy { first_delay_ms: millis(first), ..self }
     }
 
+    /// The longest pause that growing leads to; a minute otherwise.
     pub fn delay_max(self, max: Duration) -> RetryPolicy {
         RetryPolicy { delay_max_ms: millis(max), ..self }
     }
@@ -74,14 +77,15 @@ impl RetryPolicy {
         if !failure.retryable || (self.attempts_max != 0 && attempt >= self.attempts_max) {
             return None;
         }
+        let delay_max = self.delay_max_ms.max(self.first_delay_ms);
         let mut delay = self.first_delay_ms;
         for _ in 1..attempt {
             delay = delay.saturating_mul(u64::from(self.growth_percent)) / 100;
-            if delay >= self.delay_max_ms {
+            if delay >= delay_max {
                 break;
             }
         }
-        let delay = delay.min(self.delay_max_ms).max(failure.retry_after_ms.unwrap_or(0));
+        let delay = delay.min(delay_max).max(failure.retry_after_ms.unwrap_or(0));
         Some(now.after(Duration::from_millis(delay)))
     }
 }
@@ -418,6 +422,25 @@ mod tests {
         let policy = RetryPolicy::forever();
         let delay = |attempt| policy.next_attempt(attempt, &Failure::retryable("x"), Timestamp(0)).unwrap().0;
         assert_eq!([1, 2, 3, 7, 64, u32::MAX].map(delay), [1_000, 2_000, 4_000, 60_000, 60_000, 60_000]);
+    }
+
+    #[test]
+    fn no_attempts_are_one_and_for_ever_has_its_own_word() {
+        let again = |policy: RetryPolicy| policy.next_attempt(1, &Failure::retryable("x"), Timestamp(0)).is_some();
+        assert!(!again(RetryPolicy::from(0)) && !again(RetryPolicy::from(1)) && again(RetryPolicy::from(2)));
+        assert_eq!(RetryPolicy::from(0), RetryPolicy::from(1));
+        assert!(RetryPolicy::forever().next_attempt(u32::MAX, &Failure::retryable("x"), Timestamp(0)).is_some());
+    }
+
+    #[test]
+    fn a_first_pause_is_not_cut() {
+        let delays = |policy: RetryPolicy| {
+            [1, 2, 3].map(|attempt| policy.next_attempt(attempt, &Failure::retryable("x"), Timestamp(0)).unwrap().0 / 1_000)
+        };
+        let policy = || RetryPolicy::forever().delay(Duration::from_secs(300));
+        assert_eq!(delays(policy()), [300, 300, 300]);
+        assert_eq!(delays(policy().delay_max(Duration::from_secs(900))), [300, 600, 900]);
+        assert_eq!(delays(RetryPolicy::forever().delay_max(Duration::from_secs(1))), [1, 1, 1]);
     }
 
     #[test]

@@ -128,24 +128,38 @@ impl Runtime {
 
     async fn carry_start(&self, run: NewRun) -> Result<bool, StoreError> {
         let (key, parent) = (run.key.clone(), run.started.parent.clone());
-        let error = match self.begin_run(run).await {
+        let (code, message) = match self.begin_run(run).await {
             // Somebody else's run of the same kind and input is not this parent's child.
-            Ok(started) if !started.created && started.head.parent != parent => StoreError::RunExists { key },
+            Ok(started) if !started.created && started.head.parent != parent => {
+                ("run_exists", not_this_child(&key, started.head.parent.as_ref(), parent.as_ref()))
+            }
             Ok(_) => return Ok(true),
             Err(error) if may_pass(&error) => return Err(error),
-            Err(error) => error,
+            Err(error) => (error.code(), error.to_string()),
         };
         if let Some(parent) = parent {
-            self.answer_parent(parent, error).await?; // D1
+            let failure = Failure { retryable: false, ..Failure::new(code, message) };
+            self.answer_parent(parent, failure).await?; // D1
         }
         Ok(false)
     }
 
-    async fn answer_parent(&self, parent: ParentLink, error: StoreError) -> Result<bool, StoreError> {
-        let failure = Failure { retryable: false, ..Failure::new(error.code(), error.to_string()) };
+    async fn answer_parent(&self, parent: ParentLink, failure: Failure) -> Result<bool, StoreError> {
         let event = Event::from(ChildFailed { place: parent.place.clone(), failure });
         self.carry_input(parent.run, Input::result(event, parent.generation, "child", &parent.place)).await
     }
+}
+
+/// Why a run of the same id, kind and input is not the child that was asked for.
+fn not_this_child(key: &RunKey, whose: Option<&ParentLink>, asked: Option<&ParentLink>) -> String {
+    let whose = match whose {
+        None => "nobody's child".to_owned(),
+        Some(link) if asked.is_some_and(|asked| asked.run == link.run) => {
+            format!("the child of another call of this run, at place {} of generation {}", link.place, link.generation)
+        }
+        Some(link) => format!("a child of run {}", link.run),
+    };
+    format!("run {key} exists already and is {whose}; every child needs an id of its own")
 }
 
 fn may_pass(error: &StoreError) -> bool {

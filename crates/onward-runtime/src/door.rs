@@ -9,13 +9,21 @@ use std::sync::Arc;
 
 use onward_core::event::RunPaused;
 use onward_core::run::Wait;
-use onward_core::view::RunView;
+use onward_core::task::Task;
+use onward_core::view::{RunView, created_at};
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
-use onward_store::{Appended, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, VersionCount, WaitQuery};
+use onward_store::{
+    Appended, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
+};
 use tokio::sync::broadcast;
 
 use crate::watch::{OutcomeWatch, RunWatch};
-use crate::{Bulk, BulkDone, CallId, Decide, Emitted, ForkRun, Runtime, RuntimeError, SendSignal, StartRun, WhyPending};
+use crate::{
+    Bulk, BulkDone, CallId, Decide, Emitted, ForkRun, Runtime, RuntimeError, SendSignal, StartRun, WhyPending, WorkerInfo,
+};
+
+/// How many records are read at a time.
+const PAGE: usize = 1_000;
 
 pub type DoorFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RuntimeError>> + Send + 'a>>;
 
@@ -40,10 +48,26 @@ pub trait Door: Send + Sync {
     fn wait_for_outcome(&self, key: RunKey) -> DoorFuture<'_, Result<Payload, Failure>>;
     fn watch_run(&self, key: RunKey) -> DoorFuture<'_, Box<dyn Changes>>;
     fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead>;
-    fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView>;
     fn why_pending(&self, key: RunKey) -> DoorFuture<'_, Option<WhyPending>>;
     fn list_deleted(&self, query: DeletedQuery) -> DoorFuture<'_, Vec<DeletedRun>>;
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>>;
+
+    /// The run's current generation as its log tells it, at one moment (F27).
+    fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView> {
+        Box::pin(async move {
+            loop {
+                let head = self.read_head(key.clone()).await?;
+                let records = read_records(self, &head).await?;
+                let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
+                let same = created_at(&records) == Some(head.created_at);
+                if covered && same {
+                    return Ok(RunView::fold(head, &records));
+                }
+                // The run was deleted and started anew while it was read: begin again.
+            }
+        })
+    }
+
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage>;
     fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>>;
     fn signal_run(&self, key: RunKey, signal: SendSignal) -> DoorFuture<'_, Appended>;
@@ -67,6 +91,24 @@ pub trait Door: Send + Sync {
     fn list_approvals(&self, query: WaitQuery) -> DoorFuture<'_, Vec<Wait>>;
     fn decide_approval(&self, call: CallId, decide: Decide) -> DoorFuture<'_, Appended>;
     fn resolve_promise(&self, call: CallId, result: Result<Payload, Failure>, resolution_id: String) -> DoorFuture<'_, Appended>;
+    fn list_workers(&self, namespace: Namespace) -> DoorFuture<'_, Vec<WorkerInfo>>;
+    fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>>;
+}
+
+/// The log of one generation, at least up to where its head says it ends.
+async fn read_records(door: &(impl Door + ?Sized), head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
+    let mut records: Vec<Record> = Vec::new();
+    loop {
+        let from = records.last().map_or(Index(0), Record::next_index);
+        if from >= head.next_index {
+            return Ok(records);
+        }
+        let page = door.read_log(head.key.clone(), Some(head.generation), from, PAGE).await?;
+        if page.is_empty() {
+            return Ok(records);
+        }
+        records.extend(page);
+    }
 }
 
 impl Outcome for OutcomeWatch {
@@ -103,10 +145,6 @@ impl Door for Runtime {
 
     fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead> {
         Box::pin(async move { Runtime::read_head(self, &key).await })
-    }
-
-    fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView> {
-        Box::pin(async move { Runtime::read_run(self, &key).await })
     }
 
     fn why_pending(&self, key: RunKey) -> DoorFuture<'_, Option<WhyPending>> {
@@ -193,5 +231,13 @@ impl Door for Runtime {
 
     fn resolve_promise(&self, call: CallId, result: Result<Payload, Failure>, resolution_id: String) -> DoorFuture<'_, Appended> {
         Box::pin(async move { Runtime::resolve_promise(self, &call, result, &resolution_id).await })
+    }
+
+    fn list_workers(&self, namespace: Namespace) -> DoorFuture<'_, Vec<WorkerInfo>> {
+        Box::pin(async move { Ok(Runtime::list_workers(self, &namespace)) })
+    }
+
+    fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>> {
+        Box::pin(Runtime::list_quarantined(self, query))
     }
 }

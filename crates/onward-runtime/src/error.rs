@@ -36,6 +36,9 @@ pub enum RuntimeError {
     NoCompatibleWorker { kind: Name, version: Option<Name> },
     #[error("nobody answered the query `{name}` of run {key}")]
     Unanswered { key: RunKey, name: Name },
+    /// Only a codec on the caller's side says this.
+    #[error("a payload cannot be encoded or decoded: {why}")]
+    PayloadUnreadable { why: String },
 }
 
 impl RuntimeError {
@@ -54,6 +57,7 @@ impl RuntimeError {
             RuntimeError::UpdateUnanswered { .. } => "update_unanswered",
             RuntimeError::NoCompatibleWorker { .. } => "no_compatible_worker",
             RuntimeError::Unanswered { .. } => "query_unanswered",
+            RuntimeError::PayloadUnreadable { .. } => "payload_unreadable",
         }
     }
 
@@ -79,6 +83,7 @@ impl RuntimeError {
             RuntimeError::NotADecider { .. } => "the approval names who may decide it",
             RuntimeError::UpdateUnanswered { .. } => "`onward run show` says how the run ended",
             RuntimeError::NoCompatibleWorker { .. } => "start a worker that has it; the run waits meanwhile and nothing is lost",
+            RuntimeError::PayloadUnreadable { .. } => "keys that sealed something have to stay until nobody reads it any more",
             RuntimeError::Unanswered { .. } => "ask again: its worker left while it was asked",
         })
     }

@@ -44,6 +44,8 @@ pub trait Link: Send + Sync {
     fn report_task(&self, id: TaskId, claim: u32, report: TaskReport) -> StoreFuture<'_, ()>;
     fn task_over(&self, id: TaskId, claim: u32) -> LinkFuture<'_, ()>;
     fn emit(&self, key: &RunKey, emitted: Emitted);
+    /// The largest payload that is taken.
+    fn payload_bytes_max(&self) -> usize;
     fn leave(&self) -> LinkFuture<'_, ()>;
 }
 
@@ -97,6 +99,10 @@ impl Link for WorkerPort {
 
     fn emit(&self, key: &RunKey, emitted: Emitted) {
         self.runtime().emit(key, emitted);
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        self.runtime().store().payload_bytes_max()
     }
 
     fn leave(&self) -> LinkFuture<'_, ()> {

@@ -2,12 +2,12 @@
 //!
 //! A read sees a run as it was at one moment, or does not see it; never half of it, however fast it grows or goes (F27).
 
-use onward_core::view::{RunView, created_at, outcome};
+use onward_core::view::{RunView, outcome};
 use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey, Status};
 use onward_store::StoreError;
 
 use crate::external::refuse_external;
-use crate::{Runtime, RuntimeError};
+use crate::{Door, Runtime, RuntimeError};
 
 /// How many records are read at a time.
 const PAGE: usize = 1_000;
@@ -50,16 +50,7 @@ impl Runtime {
 
     /// The run's current generation as its log tells it.
     pub async fn read_run(&self, key: &RunKey) -> Result<RunView, RuntimeError> {
-        loop {
-            let head = self.read_head(key).await?;
-            let records = self.read_records(&head).await?;
-            let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
-            let same = created_at(&records) == Some(head.created_at);
-            if covered && same {
-                return Ok(RunView::fold(head, &records));
-            }
-            // The run was deleted and started anew while it was read: begin again.
-        }
+        Door::read_run(self, key.clone()).await
     }
 
     /// What the store knows of the run without reading its log.

@@ -3,7 +3,7 @@
 //! The update is an input, once per id; the answer is an event of a later commit. Whoever asks waits for it by reading on in the log.
 
 use onward_core::event::UpdateReceived;
-use onward_core::run::{Input, Once};
+use onward_core::run::Input;
 use onward_core::{Event, Failure, Index, Name, Payload, RunKey};
 
 use crate::verbs::check_id;
@@ -51,8 +51,7 @@ impl Runtime {
         let watch = self.watch_run(key).await?;
         let before = watch.generation();
         let event = UpdateReceived { update_id: update_id.to_owned(), name, payload };
-        let once = Once { key: format!("update:{update_id}"), token: String::new() };
-        let appended = self.append(key, Input { once: Some(once), ..Input::new(event) }).await?;
+        let appended = self.append(key, Input::update(event)).await?;
         let generation = if appended.repeated { 0 } else { before };
         let (runtime, key, update_id) = (self.clone(), key.clone(), update_id.to_owned());
         Ok(UpdateWatch { runtime, key, update_id, watch, generation, from: Index(0), taken_in: None })

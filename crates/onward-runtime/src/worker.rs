@@ -108,6 +108,10 @@ impl Worker {
         !self.away.load(Ordering::SeqCst) && !self.absent.load(Ordering::SeqCst)
     }
 
+    pub fn seats_taken(&self) -> usize {
+        self.seats.load(Ordering::SeqCst)
+    }
+
     pub fn has_room(&self) -> bool {
         self.seats.load(Ordering::SeqCst) < self.profile.runs_max
     }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::run::Wait;
 use onward_core::view::{Awaited, Counts, ForkedFrom, RunView, Undelivered};
-use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp};
-use onward_runtime::{AppendedExternal, CallId, ExternalRun};
+use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp, WorkerId};
+use onward_runtime::{AppendedExternal, CallId, ExternalRun, WorkerInfo};
 use onward_store::{Appended, DeletedRun, VersionCount};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -354,5 +354,44 @@ impl<'a> ExternalAnswer<'a> {
     pub fn new(run: &'a RunId, appended: &AppendedExternal) -> ExternalAnswer<'a> {
         let AppendedExternal { next_index, at, repeated, created } = *appended;
         ExternalAnswer { run, next_index, at, repeated, created }
+    }
+}
+
+/// The workers of a namespace.
+#[derive(Serialize)]
+pub struct Workers<'a> {
+    workers: Vec<Worker<'a>>,
+}
+
+#[derive(Serialize)]
+struct Worker<'a> {
+    id: &'a WorkerId,
+    kinds: Vec<KnownKind<'a>>,
+    task_kinds: &'a [Name],
+    /// `null` is the default queue.
+    queues: &'a [Option<Name>],
+    runs: u64,
+    runs_max: u64,
+    heard_at: Option<Timestamp>,
+}
+
+#[derive(Serialize)]
+struct KnownKind<'a> {
+    kind: &'a Name,
+    version: Option<&'a Name>,
+}
+
+impl<'a> From<&'a [WorkerInfo]> for Workers<'a> {
+    fn from(workers: &'a [WorkerInfo]) -> Workers<'a> {
+        let worker = |worker: &'a WorkerInfo| Worker {
+            id: &worker.id,
+            kinds: worker.kinds.iter().map(|(kind, version)| KnownKind { kind, version: version.as_ref() }).collect(),
+            task_kinds: &worker.task_kinds,
+            queues: &worker.queues,
+            runs: worker.runs,
+            runs_max: worker.runs_max,
+            heard_at: worker.heard_at,
+        };
+        Workers { workers: workers.iter().map(worker).collect() }
     }
 }

@@ -4,6 +4,7 @@
 //! details of the status. Health and reflection are there too, for everybody. Must never decide.
 
 mod calls;
+mod ends;
 mod health;
 pub(crate) mod problem;
 mod public;
@@ -17,7 +18,7 @@ use axum::extract::Request as HttpRequest;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, post};
 use onward_wire::api;
-use onward_wire::grpc::{CONNECT, LISTEN, Wire};
+use onward_wire::grpc::{AWAIT_ENDS, CONNECT, LISTEN, Wire};
 use tonic::{Request, Status};
 
 use crate::Server;
@@ -80,10 +81,17 @@ pub static METHODS: &[Method] = &[
     unary!(ListApprovals, Read, list_approvals),
     unary!(DecideApproval, Approve, decide_approval),
     unary!(ResolvePromise, Signal, resolve_promise),
+    unary!(ListWorkers, Read, list_workers),
+    unary!(ListQuarantined, Read, list_quarantined),
     Method {
         path: LISTEN,
         scope: Scope::Read,
         serve: |server, scope| post(move |request: HttpRequest| stream::listen(server.clone(), scope, request)),
+    },
+    Method {
+        path: AWAIT_ENDS,
+        scope: Scope::Read,
+        serve: |server, scope| post(move |request: HttpRequest| ends::await_ends(server.clone(), scope, request)),
     },
     Method {
         path: CONNECT,

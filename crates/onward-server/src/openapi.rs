@@ -40,7 +40,7 @@ pub fn document() -> String {
                     "name": "Onward-Namespace",
                     "in": "header",
                     "description": "The namespace; `default` otherwise",
-                    "schema": {"type": "string"},
+                    "schema": reference("NamespaceName"),
                 },
             },
         },
@@ -73,7 +73,9 @@ fn operation_id(route: &Route) -> String {
 fn parameters(route: &Route) -> Vec<Value> {
     let mut parameters = Vec::new();
     if route.path.contains("{id}") {
-        parameters.push(json!({"name": "id", "in": "path", "required": true, "schema": {"type": "string"}}));
+        let is_call = ["/v1/approvals/", "/v1/promises/"].iter().any(|prefix| route.path.starts_with(prefix));
+        let schema = reference(if is_call { "CallId" } else { "Name" });
+        parameters.push(json!({"name": "id", "in": "path", "required": true, "schema": schema}));
     }
     if route.path.starts_with("/v1/") {
         parameters.push(json!({"$ref": "#/components/parameters/Namespace"}));
@@ -83,7 +85,8 @@ fn parameters(route: &Route) -> Vec<Value> {
 }
 
 fn parameter(parameter: &Parameter) -> Value {
-    let one = json!({"type": parameter.kind});
+    let is_named = parameter.kind.starts_with(|first: char| first.is_ascii_uppercase());
+    let one = if is_named { reference(parameter.kind) } else { json!({"type": parameter.kind}) };
     let schema = if parameter.repeats { json!({"type": "array", "items": one}) } else { one };
     json!({"name": parameter.name, "in": "query", "description": parameter.text, "schema": schema})
 }
@@ -94,10 +97,20 @@ fn responses(route: &Route) -> Value {
         let mut response = json!({"description": text});
         for (content_type, schema) in *content {
             response["content"][content_type] = json!({"schema": reference(schema)});
+            if *schema == "StartedRun" {
+                response["links"] = links_to_a_run();
+            }
         }
         responses[status.to_string()] = response;
     }
     responses
+}
+
+/// What can be asked about a run that was started: for clients that follow links.
+fn links_to_a_run() -> Value {
+    let about = ROUTES.iter().filter(|route| route.path.starts_with("/v1/runs/{id}"));
+    let link = |route| json!({"operationId": operation_id(route), "parameters": {"id": "$response.body#/id"}});
+    about.map(|route| (operation_id(route), link(route))).collect::<Map<_, _>>().into()
 }
 
 fn reference(schema: &str) -> Value {

@@ -119,7 +119,12 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "register_invalid"
         | "server_url_invalid"
         | "store_unsupported"
+        | "config_invalid"
+        | "log_unreadable"
+        | "usage"
         | "key_invalid"
+        | "only_checked"
+        | "check_failed"
         | "listen_refused" => 400,
         "unauthenticated" => 401,
         "host_refused" | "origin_refused" | "not_a_decider" | "not_allowed" => 403,
@@ -139,6 +144,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "run_not_external"
         | "log_conflict"
         | "signal_lost"
+        | "id_taken"
         | "update_unanswered"
         | "lease_lost"
         | "hello_overtaken"
@@ -159,10 +165,15 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "listen_failed"
         | "key_file_unusable"
         | "key_file_not_written"
+        | "payload_unreadable"
         | "tls_files_unusable" => 500,
-        "not_ready" | "no_compatible_worker" | "query_unanswered" | "store_stopped" | "store_unavailable" | "store_read_only" => {
-            503
-        }
+        "not_ready"
+        | "no_compatible_worker"
+        | "query_unanswered"
+        | "store_stopped"
+        | "store_unavailable"
+        | "server_unreachable"
+        | "store_read_only" => 503,
         "wait_timed_out" => 504,
         "disk_full" => 507,
         _ => return None,
@@ -202,12 +213,20 @@ impl Problem {
 
     /// The document, also for an event stream.
     pub fn to_json(&self) -> String {
-        let Problem { status, code, ref detail, hint, next_index } = *self;
-        let title = code.replace('_', " ");
-        let (r#type, status) = (format!("urn:onward:error:{code}"), status.as_u16());
-        let document = Document { r#type, title, status, detail, code, hint, next_index };
-        serde_json::to_string(&document).expect("texts and numbers are plain data")
+        document(self.code, &self.detail, self.hint, self.next_index)
     }
+}
+
+/// The document of a problem with any code, for doors that speak of errors in the same way.
+pub fn to_json(code: &str, detail: &str, hint: Option<&str>) -> String {
+    document(code, detail, hint, None)
+}
+
+fn document(code: &str, detail: &str, hint: Option<&str>, next_index: Option<u64>) -> String {
+    let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR).as_u16();
+    let (r#type, title) = (format!("urn:onward:error:{code}"), code.replace('_', " "));
+    let document = Document { r#type, title, status, detail, code, hint, next_index };
+    serde_json::to_string(&document).expect("texts and numbers are plain data")
 }
 
 impl From<RequestError> for Problem {

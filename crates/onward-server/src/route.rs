@@ -62,7 +62,7 @@ impl Verb {
 #[derive(Debug, Clone, Copy)]
 pub struct Parameter {
     pub name: &'static str,
-    /// The name of its type in JSON Schema.
+    /// The name of its type in JSON Schema, or of one of our schemas.
     pub kind: &'static str,
     pub text: &'static str,
     pub repeats: bool,
@@ -139,12 +139,12 @@ const APPENDED: &[Answer] = &[answer(202, "Recorded; the run takes note of it", 
 const FORKED: &[Answer] =
     &[answer(201, "The new run", &[(JSON, "StartedRun")]), answer(200, "The same fork was made before", &[(JSON, "StartedRun")])];
 const ANSWERED: &[Answer] = &[answer(200, "Recorded, now or before", &[(JSON, "Appended")])];
+const WAIT: Parameter = Parameter::new("wait_ms", "WaitMs", "How long to wait for it, at most 60000");
 const KEPT: &[Answer] = &[
     answer(200, "Kept, now or before", &[(JSON, "ExternalAnswer")]),
     answer(201, "Kept; there was no such run", &[(JSON, "ExternalAnswer")]),
     answer(409, "Nothing was kept: somebody else appended first", &[("application/problem+json", "LogConflict")]),
 ];
-const WAIT: Parameter = Parameter::new("wait_ms", "integer", "How long to wait for it, at most 60000");
 
 const BULK: &[Answer] = &[answer(200, "What became of the batch, or what the filter finds", &[(JSON, "BulkDone")])];
 const EXPORT: &[Answer] = &[answer(200, "The lines", &[("application/x-ndjson", "Lines")])];
@@ -175,7 +175,7 @@ pub static ROUTES: &[Route] = &[
             ATTRIBUTE,
             CREATED_FROM,
             CREATED_UNTIL,
-            Parameter::new("limit", "integer", "Runs on a page, from 1 to 1000; 100 otherwise"),
+            Parameter::new("limit", "Limit", "Runs on a page, from 1 to 1000; 100 otherwise"),
             Parameter::new("cursor", "string", "Where the page before said the next one begins"),
         ])
         .answers(&[answer(200, "A page of runs", &[(JSON, "RunPage")])]),
@@ -190,10 +190,10 @@ pub static ROUTES: &[Route] = &[
         Box::pin(runs::events(request))
     })
     .query(&[
-        Parameter::new("from", "integer", "The first index; 0 otherwise"),
-        Parameter::new("generation", "integer", "The generation; the current one otherwise"),
-        Parameter::new("limit", "integer", "Events on a page, from 1 to 1000; 100 otherwise. Not for attach"),
-        Parameter::new("until", "string", "For attach: `end`, or `pause` to stop when the run waits or is paused"),
+        Parameter::new("from", "Index", "The first index; 0 otherwise"),
+        Parameter::new("generation", "Generation", "The generation; the current one otherwise"),
+        Parameter::new("limit", "Limit", "Events on a page, from 1 to 1000; 100 otherwise. Not for attach"),
+        Parameter::new("until", "Until", "For attach: `end`, or `pause` to stop when the run waits or is paused"),
     ])
     .answers(&[answer(
         200,
@@ -311,8 +311,8 @@ pub static ROUTES: &[Route] = &[
         Box::pin(approvals::list(request))
     })
     .query(&[
-        Parameter::new("run", "string", "Only those of this run"),
-        Parameter::new("limit", "integer", "How many, from 1 to 1000; 100 otherwise"),
+        Parameter::new("run", "Name", "Only those of this run"),
+        Parameter::new("limit", "Limit", "How many, from 1 to 1000; 100 otherwise"),
     ])
     .answers(&[answer(200, "Open approvals", &[(JSON, "Approvals")])]),
     route(Verb::Post, "/v1/approvals/{id}", Some(Scope::Approve), "Decide an approval, once", |request| {

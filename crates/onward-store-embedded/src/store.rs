@@ -273,6 +273,10 @@ impl Store for EmbeddedStore {
         self.readers.read(move |db| list::list_deleted(db, &query))
     }
 
+    fn payload_bytes_max(&self) -> usize {
+        self.payload_bytes_max
+    }
+
     fn subscribe(&self, listener: Arc<dyn Listener>) {
         self.shared.subscribe(listener);
     }

@@ -145,6 +145,7 @@ suite! { $
     }
     inputs {
         the_same_signal_id_is_one_input,
+        the_same_id_with_something_else_to_say_is_refused,
         a_late_repeat_to_a_closed_run_is_still_a_repeat,
         signals_without_an_id_are_all_taken,
         a_signal_to_an_unknown_run_is_refused,

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use onward_core::run::Refusal;
+use onward_core::run::{Again, Once, Refusal};
 use onward_core::task::{StaleReport, TaskId};
 use onward_core::{Index, RunKey};
 
@@ -21,6 +21,9 @@ pub enum StoreError {
     /// Another answer came first (L12).
     #[error("run {key} has this answer already: `{winner}` came first, at event {index}")]
     SignalLost { key: RunKey, winner: String, index: Index },
+    /// The id was used for something else before (L11).
+    #[error("run {key} has taken {what} already, at event {index}, and it said something else")]
+    IdTaken { key: RunKey, what: String, index: Index },
     #[error("run {key} has no open question at {place}")]
     WaitNotFound { key: RunKey, place: String },
     #[error(transparent)]
@@ -106,6 +109,7 @@ impl StoreError {
                 Refusal::LogConflict { .. } => "log_conflict",
             },
             StoreError::SignalLost { .. } => "signal_lost",
+            StoreError::IdTaken { .. } => "id_taken",
             StoreError::WaitNotFound { .. } => "wait_not_found",
             StoreError::TaskAttemptOver(_) => "task_attempt_over",
             StoreError::TaskNotQuarantined { .. } => "task_not_quarantined",
@@ -126,6 +130,15 @@ impl StoreError {
         }
     }
 
+    /// What becomes of `once` when its slot holds `token` since `index`: nothing if it is a repeat, else why it is refused.
+    pub fn of_slot(key: &RunKey, once: &Once, token: &str, index: Index) -> Result<(), StoreError> {
+        match once.again(token) {
+            Again::Repeated => Ok(()), // L11
+            Again::Other => Err(StoreError::IdTaken { key: key.clone(), what: once.describe(), index }),
+            Again::Lost { winner } => Err(StoreError::SignalLost { key: key.clone(), winner, index }), // L12
+        }
+    }
+
     pub fn consequence(&self) -> Consequence {
         match self {
             StoreError::Refused(Refusal::Fenced { .. } | Refusal::OtherGeneration { .. }) => Consequence::StopRun,
@@ -138,32 +151,110 @@ impl StoreError {
         }
     }
 
-    /// What to try, where there is something to try.
+    /// What to try. Every error of this process has a hint; one that came over a network has what was sent with it.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             StoreError::RunNotFound { .. } => "`onward run list` shows the runs of this store",
             StoreError::RunExists { .. } => "use another id, or start it with the same input to get the existing run",
             StoreError::Refused(Refusal::Closed { .. }) => "a closed run takes no more inputs; start a new one",
-            StoreError::Refused(Refusal::Paused { .. }) => "`onward run show` says why it is paused",
             StoreError::Refused(Refusal::NotFailed { .. }) => "`onward run fork` goes on from any point of any run",
             StoreError::Refused(Refusal::FailureHandled { .. }) => {
                 "what was undone is not done again by itself; `onward run reset` goes on from a point that you choose"
             }
             StoreError::Refused(Refusal::NoForkPoint { .. }) => "`onward run events` shows where commits end",
             StoreError::LogInvalid { .. } => "nothing was written",
+            StoreError::Refused(Refusal::Paused { .. }) => {
+                "`onward run show` says why it is paused; `onward run resume` lets it go on"
+            }
+            StoreError::Refused(Refusal::NotPaused { .. }) => {
+                "only a paused run can be resumed; `onward run show` says where it stands"
+            }
+            StoreError::Refused(Refusal::Fenced { .. }) => "another worker has the run now; stop working on it",
+            StoreError::Refused(Refusal::Unread { .. }) => "read the log on from there, and let the code see it before it ends",
+            StoreError::Refused(Refusal::OtherGeneration { .. }) => {
+                "the run has begun a new log since; ask it again, in its current generation"
+            }
+            StoreError::Refused(Refusal::Malformed { .. }) => "the worker breaks the protocol: docs/protocol.md has its rules",
             StoreError::Refused(Refusal::External { .. }) => "ask the engine that keeps its log here",
+            StoreError::Refused(Refusal::NotExternal { .. }) => {
+                "only an outside engine's run takes events at an index; this one has code here"
+            }
             StoreError::Refused(Refusal::LogConflict { .. }) => "somebody else appended first: read on from there",
             StoreError::SignalLost { .. } => "the first answer stands; the run was not harmed",
             StoreError::WaitNotFound { .. } => "`onward approval list` shows the open questions",
-            StoreError::LogCorrupt { .. } => "the other runs are unharmed; restore this one from a backup or delete it",
+            StoreError::IdTaken { .. } => "the first one stands; use another id for something else",
+            StoreError::TaskAttemptOver(_) => "stop the attempt; another result counts, or another worker has the task",
+            StoreError::TaskNotQuarantined { .. } => {
+                "only a task that lost too many workers is retried by hand; this one goes on by itself"
+            }
+            StoreError::RunBusy { .. } => {
+                "only a closed run is deleted: end it with `onward run terminate`, wait for its children, and try again"
+            }
+            StoreError::LogCorrupt { .. } => {
+                "the other runs are unharmed; restore the directory from a backup, or give this run up with `onward run terminate`, then `onward run delete`"
+            }
+            StoreError::Corrupt { .. } => "copy the directory before anything else, then restore it from a backup",
             StoreError::PayloadTooLarge { .. } => "keep large data elsewhere and pass a reference",
             StoreError::DiskFull => "free some space; writes go on by themselves",
             StoreError::DirectoryLocked { .. } => "stop the other process first; reading commands work meanwhile",
             StoreError::DirectoryNewer { .. } => "use the newer program; the directory was left untouched",
             StoreError::DirectoryForeign { .. } => "choose an empty directory or one that Onward made",
             StoreError::Stopped { .. } => "check the disk and restart; what was acknowledged is safe",
+            StoreError::ReadOnly => "open it for writing, in the one process that may",
+            StoreError::CursorInvalid { .. } => "begin again without a cursor; a cursor belongs to the query whose page gave it",
+            StoreError::Unavailable { .. } => "try again; a repeat with the same id is taken once",
             StoreError::Elsewhere(elsewhere) => return elsewhere.hint,
-            _ => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onward_core::{Epoch, Namespace, Place, RunId, Status};
+
+    use super::*;
+
+    /// `hint` matches every variant by name; this checks that none is without words, but for what came without any.
+    #[test]
+    fn every_error_of_this_process_has_a_hint() {
+        let key = || RunKey::new(Namespace::default(), RunId::new("r").unwrap());
+        let (why, path, index) = (|| "x".to_owned(), PathBuf::new, Index(1));
+        let task = || Box::new(TaskId { run: key(), generation: 0, place: Place::root(0) });
+        let refusals = [
+            Refusal::Closed { key: key(), status: Status::Completed },
+            Refusal::Fenced { key: key(), epoch: Epoch(1), current: Epoch(2), n: 0, next: 1 },
+            Refusal::Unread { key: key(), tail: index },
+            Refusal::Paused { key: key() },
+            Refusal::OtherGeneration { key: key() },
+            Refusal::NotPaused { key: key() },
+            Refusal::Malformed { key: key(), why: "x" },
+            Refusal::External { key: key() },
+            Refusal::NotExternal { key: key() },
+            Refusal::LogConflict { key: key(), expected: index, next: index },
+        ];
+        let errors = [
+            StoreError::RunNotFound { key: key() },
+            StoreError::RunExists { key: key() },
+            StoreError::SignalLost { key: key(), winner: why(), index },
+            StoreError::IdTaken { key: key(), what: why(), index },
+            StoreError::WaitNotFound { key: key(), place: why() },
+            StoreError::TaskAttemptOver(StaleReport),
+            StoreError::TaskNotQuarantined { task: task() },
+            StoreError::RunBusy { key: key(), why: why() },
+            StoreError::LogCorrupt { key: key(), index, why: why() },
+            StoreError::Corrupt { why: why() },
+            StoreError::PayloadTooLarge { bytes: 2, max: 1 },
+            StoreError::DiskFull,
+            StoreError::DirectoryLocked { path: path() },
+            StoreError::DirectoryNewer { path: path(), found: 2, supported: 1 },
+            StoreError::DirectoryForeign { path: path(), why: why() },
+            StoreError::Stopped { why: why() },
+            StoreError::ReadOnly,
+            StoreError::CursorInvalid { cursor: why() },
+            StoreError::Unavailable { why: why() },
+        ];
+        for error in refusals.map(StoreError::Refused).into_iter().chain(errors) {
+            assert!(error.hint().is_some_and(|hint| !hint.is_empty()), "{error}");
+        }
     }
 }

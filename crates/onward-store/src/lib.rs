@@ -140,6 +140,11 @@ pub trait Store: Send + Sync {
     /// of its kind is kept: [`Delete::Expired`] forgets it.
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>>;
 
+    /// The largest payload that is taken. Whoever makes payloads can say so before the store refuses them.
+    fn payload_bytes_max(&self) -> usize {
+        PAYLOAD_BYTES_MAX
+    }
+
     /// Asks to be told of every change, after it is durable. Hints only: a lost one costs time, never correctness.
     fn subscribe(&self, listener: Arc<dyn Listener>);
 }

@@ -178,6 +178,10 @@ impl Store for MemoryStore {
         Box::pin(async move { Ok(self.read(|state| state.list_deleted(&query))) })
     }
 
+    fn payload_bytes_max(&self) -> usize {
+        self.payload_bytes_max
+    }
+
     fn subscribe(&self, listener: Arc<dyn Listener>) {
         lock(&self.listeners).push(listener);
     }

@@ -1,11 +1,13 @@
 //! What callers ask about runs, one message per verb.
 
 use onward_core::run::Wait;
+use onward_core::task::Task;
 use onward_core::{
     Attribute, AttributeMatch, Failure, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp,
-    message,
+    WorkerId, message,
 };
 
+use crate::Problem;
 use crate::grpc::service;
 
 service! {
@@ -17,7 +19,7 @@ service! {
         WhyPending: RunRequest => WhyPendingReply,
         ListDeleted: DeletedRequest => DeletedReply,
         ReadLog: LogRequest => LogReply,
-        /// Waits until a run has grown or ended, or the time is over.
+        /// Waits until a run has grown or ended, or the time is over. Whoever waits for the ends of many uses AwaitEnds.
         WatchRun: WatchRequest => WatchReply,
         ListRuns: ListRequest => ListReply,
         /// How many open runs need which version of the code.
@@ -46,6 +48,10 @@ service! {
         ListApprovals: WaitsRequest => WaitsReply,
         DecideApproval: DecideRequest => AppendReply,
         ResolvePromise: ResolveRequest => AppendReply,
+        /// The workers of a namespace.
+        ListWorkers: NamespaceRequest => WorkersReply,
+        /// Tasks that worker after worker vanished over.
+        ListQuarantined: WaitsRequest => TasksReply,
     }
 }
 
@@ -162,8 +168,6 @@ message! {
         /// What the caller knows already: anything past it is news.
         2 => generation: u32,
         3 => next_index: Index,
-        /// Only the end is of interest.
-        4 => for_end: bool,
         /// How long to wait for news.
         5 => wait_ms: u64,
     }
@@ -176,6 +180,31 @@ message! {
         3 => status: Status,
         /// Present once the run is closed.
         4 => outcome: Option<Result<Payload, Failure>>,
+    }
+}
+
+message! {
+    /// Whose ends the caller of AwaitEnds awaits from now on, and whose no more. A run may be named again.
+    #[derive(Default)]
+    pub struct AwaitFrame {
+        1 => runs: Vec<RunKey>,
+        2 => forget: Vec<RunKey>,
+    }
+}
+
+message! {
+    pub struct EndsFrame {
+        1 => ends: Vec<End>,
+    }
+}
+
+message! {
+    /// How one awaited run ended, or why that cannot be said. It is awaited no more.
+    pub struct End {
+        1 => run: RunKey,
+        /// Absent where there is a problem.
+        2 => outcome: Option<Result<Payload, Failure>>,
+        3 => problem: Option<Problem>,
     }
 }
 
@@ -383,5 +412,48 @@ message! {
         3 => result: Result<Payload, Failure>,
         /// The same id again is the same answer; another one has lost.
         4 => resolution_id: String,
+    }
+}
+
+message! {
+    pub struct NamespaceRequest {
+        1 => namespace: Namespace,
+    }
+}
+
+message! {
+    pub struct WorkersReply {
+        1 => workers: Vec<WorkerLine>,
+    }
+}
+
+message! {
+    /// A worker as others see it.
+    pub struct WorkerLine {
+        1 => id: WorkerId,
+        2 => kinds: Vec<KnownKind>,
+        3 => task_kinds: Vec<Name>,
+        /// The queues it works on besides the default one.
+        4 => queues: Vec<Name>,
+        /// It works on the default queue too.
+        5 => default_queue: bool,
+        6 => runs: u64,
+        7 => runs_max: u64,
+        /// Absent for a worker in the server's own process.
+        8 => heard_at: Option<Timestamp>,
+    }
+}
+
+message! {
+    /// A workflow and a version that a worker has code for.
+    pub struct KnownKind {
+        1 => kind: Name,
+        2 => version: Option<Name>,
+    }
+}
+
+message! {
+    pub struct TasksReply {
+        1 => tasks: Vec<Task>,
     }
 }

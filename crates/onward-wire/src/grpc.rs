@@ -24,6 +24,9 @@ pub const CONNECT: &str = "/onward.v1.Workers/Connect";
 /// What a run emits, as a stream.
 pub const LISTEN: &str = "/onward.v1.Runs/ListenRun";
 
+/// The ends of any number of runs, over one stream.
+pub const AWAIT_ENDS: &str = "/onward.v1.Runs/AwaitEnds";
+
 /// Encodes with the codec of the log.
 pub struct Wire<E, D>(PhantomData<fn() -> (E, D)>);
 

@@ -30,11 +30,15 @@ package onward.v1;
 pub fn text() -> String {
     let mut schema = Schema::default();
     let emitted = api::EmittedValue::proto(&mut schema);
-    let listen = format!(
-        "  // What a run emits from now on; not recorded.\n  rpc ListenRun(RunRequest) returns (stream {});\n",
-        emitted.name()
+    let (awaited, ends) = (api::AwaitFrame::proto(&mut schema), api::EndsFrame::proto(&mut schema));
+    let streams = format!(
+        "  // What a run emits from now on; not recorded.\n  rpc ListenRun(RunRequest) returns (stream {});\n  \
+         // The ends of any number of runs, in the order in which they end.\n  rpc AwaitEnds(stream {}) returns (stream {});\n",
+        emitted.name(),
+        awaited.name(),
+        ends.name()
     );
-    let runs = service("Runs", "What callers ask about runs.", &api::methods(&mut schema), &listen);
+    let runs = service("Runs", "What callers ask about runs.", &api::methods(&mut schema), &streams);
     let (up, down) = (WorkerFrames::proto(&mut schema), ServerFrames::proto(&mut schema));
     let workers = format!(
         "// One stream per worker: runs and tasks down, commits and results up; docs/protocol.md has the rules.\n\

@@ -220,6 +220,8 @@ message! {
         2 => lease_ms: u64,
         /// Version of the server, for people.
         3 => server: String,
+        /// The largest payload that is taken; a worker that knows it fails the step and not the commit.
+        4 => payload_bytes_max: Option<u64>,
     }
 }
 

@@ -7,23 +7,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::{BoxError, Name, Namespace, WorkerId};
-use onward_runtime::{Link, Options, Runtime, WorkerProfile};
+use onward_runtime::{Door, Link, Options, Runtime, WorkerProfile};
 use onward_store::MemoryStore;
 use onward_store::{Clock, Store, SystemClock};
 use onward_store_embedded::EmbeddedStore;
-#[cfg(feature = "remote")]
-use onward_wire::ApiKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::check;
 use crate::code::Shared;
+use crate::codec::door::CodedDoor;
+use crate::codec::link::CodedLink;
+use crate::codec::{Border, Codec};
 use crate::ctx::Ctx;
 use crate::registry::{Registry, erase_task, erase_workflow};
 #[cfg(feature = "remote")]
-use crate::remote::{Channel, RemoteDoor, RemoteLink, Trust};
+use crate::remote::{Channel, RemoteDoor, RemoteLink, Trust, parse_key};
 use crate::task::TaskCtx;
 use crate::worker::{ReplayCheck, Worker, WorkerOptions, random_u64};
-use crate::{Error, Onward, Result, Task, Workflow};
+use crate::{Error, Onward, RegisterError, Result, Task, Workflow};
+
+/// The shortest lease: below, a worker that is alive loses its runs between two heartbeats.
+const LEASE_MIN: Duration = Duration::from_millis(100);
 
 enum Place {
     Directory(PathBuf),
@@ -44,6 +49,7 @@ pub struct Builder {
     worker: WorkerOptions,
     runs_max: usize,
     queues: Vec<Option<Name>>,
+    codec: Option<Border>,
     /// The text of the key, checked by [`Builder::start`].
     #[cfg(feature = "remote")]
     key: Option<String>,
@@ -94,6 +100,7 @@ impl Builder {
             worker,
             runs_max: 10_000,
             queues: vec![None],
+            codec: None,
             #[cfg(feature = "remote")]
             key: None,
             #[cfg(feature = "remote")]
@@ -207,6 +214,13 @@ impl Builder {
         self.task(name.name(), task)
     }
 
+    /// Has every payload pass `codec` on its way out of this process and back: inputs, results, signals, state, failures. What keeps
+    /// the runs sees what the codec makes of them. All processes that work on the runs, or want to read them, need the same codec.
+    pub fn codec(mut self, codec: impl Codec + 'static) -> Builder {
+        self.codec = Some(Border::new(Arc::new(codec)));
+        self
+    }
+
     /// Shares something with all workflows and tasks: `ctx.dep::<T>()`.
     pub fn dep<T: Any + Send + Sync>(mut self, dep: T) -> Builder {
         self.registry.dep(dep);
@@ -228,8 +242,11 @@ impl Builder {
         self
     }
 
-    /// How long this process may be silent before its runs and tasks go to others; 30 seconds otherwise.
+    /// How long this process may be silent before its runs and tasks go to others; 30 seconds otherwise, 100 milliseconds at least.
     pub fn lease(mut self, span: Duration) -> Builder {
+        if span < LEASE_MIN {
+            self.registry.wrong(RegisterError::LeaseTooShort { lease: span, min: LEASE_MIN });
+        }
         self.options.lease = span;
         self
     }
@@ -278,6 +295,9 @@ impl Builder {
         if let Some(mistake) = self.registry.mistake {
             return Err(mistake.into());
         }
+        if let Some(folder) = check::folder() {
+            return Err(Error::OnlyChecked { runs: check::check(&folder, &self.registry, self.codec.as_ref())? });
+        }
         // Runs that rest in memory must leave seats to those that have something to do.
         self.worker.cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);
         let profile = WorkerProfile {
@@ -298,42 +318,46 @@ impl Builder {
             #[cfg(feature = "remote")]
             Place::Server(url) => {
                 let key = self.key.or_else(|| std::env::var("ONWARD_KEY").ok().filter(|key| !key.is_empty()));
-                let key = key.map(|text| ApiKey::parse(text.trim())).transpose();
-                let key = key.map_err(|error| Error::KeyInvalid { why: error.to_string() })?;
+                let key = parse_key(key.as_deref())?;
                 let channel = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
                 // A connection of its own: calls that wait for a run's end must not keep the worker from coming back.
                 let own = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
                 let link = Arc::new(RemoteLink::connect(own, profile, self.registry.offers()));
-                link.welcomed().await.map_err(|error| unreachable(&url, error))?;
-                let (worker, loops) = start_worker(link, self.registry, self.worker)?;
-                return Ok(Onward::remote(Arc::new(RemoteDoor::new(channel)), self.namespace, worker, loops));
+                link.welcomed(&url).await?;
+                let (door, link) = behind(self.codec, Arc::new(RemoteDoor::new(channel)), link);
+                let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock)?;
+                return Ok(Onward::remote(door, self.namespace, worker, loops));
             }
         };
-        let runtime = Runtime::new(store, self.clock, self.options);
+        let runtime = Runtime::new(store, self.clock.clone(), self.options);
         let background = runtime.spawn();
-        let link = Arc::new(runtime.join_worker(profile));
-        let (worker, loops) = start_worker(link, self.registry, self.worker)?;
-        Ok(Onward::new(runtime, self.namespace, worker, background, loops, opened))
+        let (door, link) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
+        let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock)?;
+        Ok(Onward::new(door, runtime, self.namespace, worker, background, loops, opened))
     }
 }
 
-/// Says which server it was.
-#[cfg(feature = "remote")]
-fn unreachable(url: &str, error: onward_runtime::RuntimeError) -> Error {
-    match error {
-        onward_runtime::RuntimeError::Store(onward_store::StoreError::Unavailable { why }) => {
-            onward_store::StoreError::Unavailable { why: format!("no server at {url}: {why}") }.into()
-        }
-        refused => refused.into(),
+/// Both ways out, behind the codec if there is one.
+fn behind(codec: Option<Border>, door: Arc<dyn Door>, link: Arc<dyn Link>) -> (Arc<dyn Door>, Arc<dyn Link>) {
+    match codec {
+        None => (door, link),
+        Some(border) => (Arc::new(CodedDoor::new(door, border.clone())), Arc::new(CodedLink::new(link, border))),
     }
 }
 
 type Started = (Arc<Worker>, Vec<tokio::task::JoinHandle<()>>);
 
-fn start_worker(link: Arc<dyn Link>, registry: Registry, options: WorkerOptions) -> Result<Started, Error> {
+fn start_worker(
+    link: Arc<dyn Link>,
+    registry: Registry,
+    options: WorkerOptions,
+    clock: Arc<dyn Clock>,
+) -> Result<Started, Error> {
     let emits = link.clone();
     let shared = Shared {
         deps: Arc::new(registry.deps.clone()),
+        payload_bytes_max: link.payload_bytes_max(),
+        clock: Some(clock),
         runtime: Some(tokio::runtime::Handle::current()),
         script: None,
         emitter: Some(Arc::new(move |key, emitted| emits.emit(key, emitted))),

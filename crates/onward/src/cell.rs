@@ -27,6 +27,8 @@ const READS: &[&str] = &["state", "now", "is_canceled"];
 pub(crate) struct RunCell {
     state: Mutex<State>,
     pub deps: Arc<Deps>,
+    /// The largest payload that can be recorded.
+    pub payload_bytes_max: usize,
     pub runtime: Option<tokio::runtime::Handle>,
     /// Scripted step results in tests, asked before a closure runs.
     pub script: Option<Arc<dyn StepScript>>,
@@ -35,8 +37,17 @@ pub(crate) struct RunCell {
 
 /// Answers steps in place of their closures.
 pub(crate) trait StepScript: Send + Sync {
-    fn answer(&self, name: &Name, attempt: u32) -> Option<Result<Payload, Failure>>;
-    fn ran(&self, name: &Name, attempt: u32);
+    /// What the attempt comes to; `None` lets the closure run.
+    fn answer(&self, asked: &StepAttempt<'_>) -> Option<Result<Payload, Failure>>;
+    fn ran(&self, name: &Name);
+}
+
+/// An attempt of a step that is about to start.
+pub(crate) struct StepAttempt<'a> {
+    pub name: &'a Name,
+    pub generation: u32,
+    pub place: &'a Place,
+    pub attempt: u32,
 }
 
 pub(crate) struct State {
@@ -70,6 +81,7 @@ impl RunCell {
         RunCell {
             state: Mutex::new(state),
             deps: shared.deps.clone(),
+            payload_bytes_max: shared.payload_bytes_max,
             runtime: shared.runtime.clone(),
             script: shared.script.clone(),
             emitter: shared.emitter.clone(),
@@ -116,10 +128,10 @@ impl RunCell {
     pub fn foreign_await(&self) {
         let trace = Backtrace::force_capture().to_string();
         let mut state = self.lock();
-        let after = state.engine.last_call().map_or("at the start".to_owned(), |call| format!("after {call}"));
+        let place = state.engine.whereabouts();
         let (who, instead) = crate::foreign::explain(&trace);
         state.engine.set_fault(Fault::Misuse(format!(
-            "the workflow awaits something that cannot be replayed ({who}), {after}; {instead}"
+            "the workflow awaits something that cannot be replayed ({who}), {place}; {instead}"
         )));
     }
 }

@@ -60,6 +60,7 @@ impl Drop for Inner {
 impl Onward {
     /// Over a runtime in this process.
     pub(crate) fn new(
+        door: Arc<dyn Door>,
         runtime: Runtime,
         namespace: Namespace,
         worker: Arc<Worker>,
@@ -67,7 +68,7 @@ impl Onward {
         loops: Vec<JoinHandle<()>>,
         opened: Option<Arc<dyn Store>>,
     ) -> Onward {
-        let (door, background) = (Arc::new(runtime.clone()), Mutex::new(Some(background)));
+        let background = Mutex::new(Some(background));
         Onward { inner: Arc::new(Inner { door, runtime: Some(runtime), namespace, worker, background, loops, opened }) }
     }
 

@@ -11,23 +11,36 @@ use std::task::{Context, Poll, Waker};
 use onward_core::engine::{Advance, Draft, Fault};
 use onward_core::event::UpdateReceived;
 use onward_core::log::CommitHeader;
-use onward_core::{Event, Failure, Index, Name, Payload, Record, RunKey, Timestamp};
+use onward_core::{Event, Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp};
+use onward_store::Clock;
 
 use crate::cell::{Answerer, Deps, Emitter, RunCell, StepScript};
 use crate::ctx::Ctx;
 use crate::foreign;
+use crate::stall::Stalls;
 use crate::wake::{BorrowedWaker, Polling};
 
 pub(crate) type RunFuture = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
 pub(crate) type Handler = Arc<dyn Fn(Ctx, Payload) -> Result<RunFuture, Failure> + Send + Sync>;
 
 /// What all runs of a worker share.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Shared {
     pub deps: Arc<Deps>,
+    /// The largest payload that can be recorded.
+    pub payload_bytes_max: usize,
+    /// Says how long code holds its thread; nobody asks where there is none.
+    pub clock: Option<Arc<dyn Clock>>,
     pub runtime: Option<tokio::runtime::Handle>,
     pub script: Option<Arc<dyn StepScript>>,
     pub emitter: Option<Emitter>,
+}
+
+impl Default for Shared {
+    fn default() -> Shared {
+        let payload_bytes_max = onward_store::PAYLOAD_BYTES_MAX;
+        Shared { deps: Arc::default(), payload_bytes_max, clock: None, runtime: None, script: None, emitter: None }
+    }
 }
 
 /// What the driver has to do.
@@ -43,11 +56,13 @@ pub(crate) struct Code {
     handler: Handler,
     input: Option<Payload>,
     future: Option<RunFuture>,
+    stalls: Stalls,
 }
 
 impl Code {
     pub fn new(key: RunKey, handler: Handler, shared: &Shared) -> Code {
-        Code { cell: Arc::new(RunCell::new(key, shared)), handler, input: None, future: None }
+        let stalls = Stalls::new(shared.clock.clone());
+        Code { cell: Arc::new(RunCell::new(key, shared)), handler, input: None, future: None, stalls }
     }
 
     pub fn feed(&mut self, record: Record) {
@@ -55,6 +70,7 @@ impl Code {
             && let Some(Event::RunStarted(started)) = record.events.first()
         {
             self.input = Some(started.input.clone());
+            self.stalls.kind = Some(started.kind.clone());
         }
         self.cell.lock().engine.feed(record);
     }
@@ -103,7 +119,9 @@ impl Code {
         }
         let cell = self.cell.clone();
         cell.lock().engine.poll_begins();
+        let began = self.stalls.now();
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll_future(&cell)));
+        self.stalls.look(began, &cell);
         match polled {
             Err(panic) => Err(self.panicked(&*panic)),
             Ok(result) => {
@@ -123,12 +141,15 @@ impl Code {
 
     /// What a panic of the user's code means; the first thing that went wrong counts.
     fn panicked(&mut self, panic: &(dyn std::any::Any + Send)) -> Fault {
-        let fault = self.cell.lock().engine.take_fault();
+        let (fault, place) = {
+            let mut state = self.cell.lock();
+            (state.engine.take_fault(), state.engine.whereabouts())
+        };
         self.drop_code();
         fault.unwrap_or_else(|| {
             let message = panic_message(panic);
             let misuse = foreign::is_tokio_panic(&message);
-            if misuse { Fault::Misuse(foreign::TOKIO.to_owned()) } else { Fault::Panicked(message) }
+            if misuse { Fault::Misuse(foreign::tokio_without_runtime(&place)) } else { Fault::Panicked(message) }
         })
     }
 
@@ -167,6 +188,11 @@ impl Code {
 
     pub fn set_strict(&mut self) {
         self.cell.lock().engine.set_strict();
+    }
+
+    /// The store cannot take the result in flight of the step at `place`.
+    pub fn fail_reported(&mut self, place: &Place, failure: Failure) {
+        self.cell.lock().engine.fail_reported(place, failure);
     }
 
     /// The events of the commit in flight.

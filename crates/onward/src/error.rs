@@ -28,6 +28,10 @@ pub enum Error {
     ServerUrl { url: String, why: String },
     #[error("the key is not usable: {why}")]
     KeyInvalid { why: String },
+    #[error("the code was checked against {runs} recorded runs; that is all that was asked for")]
+    OnlyChecked { runs: u64 },
+    #[error("recorded runs could not be held against the code: {why}")]
+    CheckFailed { why: String },
     #[error("the worker's threads could not be started")]
     Threads(#[source] std::io::Error),
 }
@@ -45,19 +49,32 @@ impl Error {
             Error::Convert { .. } => "value_invalid",
             Error::ServerUrl { .. } => "server_url_invalid",
             Error::KeyInvalid { .. } => "key_invalid",
+            Error::OnlyChecked { .. } => "only_checked",
+            Error::CheckFailed { .. } => "check_failed",
             Error::Threads(_) => "worker_not_started",
         }
     }
 
-    /// What to try, where there is something to try.
+    /// What to try.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Error::Runtime(error) => return error.hint(),
+            Error::Register(mistake) => mistake.hint(),
             Error::UnknownKind { .. } => {
                 "register it on the builder with `.register(&NAME, function)` or `.workflow(\"name\", function)`"
             }
             Error::UnknownQuery { .. } => "the workflow offers it with `ctx.query(name, ..)` once it has come that far",
-            _ => return None,
+            Error::OnlyChecked { .. } | Error::CheckFailed { .. } => "unset `ONWARD_CHECK` to let the program work",
+            Error::RunFailed { .. } => {
+                "`onward run events` shows what led to it; `error.failure()` has its code, causes and details"
+            }
+            Error::AnswerFailed { .. } => "the run goes on; `error.failure()` has the code and the message of its handler",
+            Error::Convert { .. } => {
+                "the value must be what the other side reads and writes with serde, as JSON; floats must be finite"
+            }
+            Error::ServerUrl { .. } => "it looks like http://127.0.0.1:7400",
+            Error::KeyInvalid { .. } => "`onward key create` prints a key once; hand it over as it was printed",
+            Error::Threads(_) => "the system refused a thread: look at its limits, or ask for fewer with `.threads(..)`",
         })
     }
 
@@ -79,5 +96,41 @@ impl From<StoreError> for Error {
 impl From<NameError> for Error {
     fn from(error: NameError) -> Error {
         Error::Runtime(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn every_error_has_a_hint() {
+        let text = || "x".to_owned();
+        let failure = || Box::new(Failure::fatal("x"));
+        let source = serde_json::from_str::<u32>("x").unwrap_err();
+        let io = std::io::Error::other("x");
+        let mistakes = [
+            RegisterError::Name(onward_core::Name::new("").unwrap_err()),
+            RegisterError::Twice { what: "task", name: text() },
+            RegisterError::NoWorkflow { call: "version" },
+            RegisterError::TwoVersions { workflow: text(), first: text(), second: text() },
+            RegisterError::LeaseTooShort { lease: Duration::ZERO, min: Duration::ZERO },
+        ];
+        let errors = [
+            Error::from(onward_core::Name::new("").unwrap_err()),
+            Error::UnknownKind { kind: text(), version: None },
+            Error::RunFailed { run: text(), failure: failure() },
+            Error::UnknownQuery { run: text(), name: text() },
+            Error::AnswerFailed { run: text(), failure: failure() },
+            Error::Convert { what: "x", source },
+            Error::ServerUrl { url: text(), why: text() },
+            Error::KeyInvalid { why: text() },
+            Error::Threads(io),
+        ];
+        for error in mistakes.map(Error::Register).into_iter().chain(errors) {
+            assert!(error.hint().is_some_and(|hint| !hint.is_empty()), "{error}");
+        }
     }
 }

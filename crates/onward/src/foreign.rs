@@ -44,8 +44,13 @@ pub(crate) fn is_tokio_panic(message: &str) -> bool {
         || message.contains("Tokio 1.x runtime")
 }
 
-pub(crate) const TOKIO: &str = "workflow code used tokio directly (a timer, a socket or a spawn), which cannot be replayed; \
-    use `ctx.sleep` or `ctx.timeout` for time, and put everything else inside `ctx.step`";
+/// Nothing is left of the stack when such a panic is caught: the neighbors say where it was.
+pub(crate) fn tokio_without_runtime(place: &str) -> String {
+    format!(
+        "workflow code used tokio directly (a timer, a socket or a spawn), which cannot be replayed, {place}; \
+         use `ctx.sleep` or `ctx.timeout` for time, and put everything else inside `ctx.step`"
+    )
+}
 
 const ANYTHING: &str = "await only what `ctx` returns, and do everything else inside `ctx.step`";
 
@@ -55,6 +60,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ("tokio::sync::oneshot", "use `ctx.promise(..)` for an answer from outside"),
     ("tokio::sync::watch", "use `ctx.signal(..)` to receive messages"),
     ("tokio::sync::broadcast", "use `ctx.signal(..)` to receive messages"),
+    ("tokio::sync::notify", "use `ctx.signal(..)` to hear of something"),
     ("JoinHandle", "use `ctx.step` for work in this process and `join!` to run steps together"),
     ("yield_now", "leave it out: workflow code yields at every `await` of a `ctx` call"),
     ("FuturesUnordered", "use `onward::join_all` or `onward::select!`"),

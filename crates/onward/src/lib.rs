@@ -6,8 +6,10 @@
 
 mod builder;
 mod cell;
+pub mod check;
 mod client;
 mod code;
+pub mod codec;
 pub mod combine;
 pub mod ctx;
 mod error;
@@ -19,6 +21,7 @@ mod registry;
 #[cfg(feature = "remote")]
 mod remote;
 mod replay;
+mod stall;
 pub mod task;
 pub mod testing;
 mod wake;
@@ -26,6 +29,8 @@ mod worker;
 
 pub use builder::Builder;
 pub use client::{Attached, Onward, RunHandle, Start};
+#[cfg(feature = "encryption")]
+pub use codec::{Encryption, EncryptionKey};
 pub use combine::{join_all, join_all_settled, race};
 pub use ctx::Ctx;
 pub use error::{Error, RegisterError};
@@ -39,6 +44,8 @@ pub use onward_core::view::RunView;
 pub use onward_core::{Failure, Index, Log, Payload, Record, Status, Timestamp};
 pub use onward_runtime::{Bulk, BulkDone, BulkVerb, CallId, Decide, Emitted, WhyPending};
 pub use onward_store::{Appended, DeletedRun, RunQuery};
+#[cfg(feature = "remote")]
+pub use remote::{HttpAnswer, HttpDoor, connect_door, connect_http};
 pub use task::TaskCtx;
 pub use worker::ReplayCheck;
 

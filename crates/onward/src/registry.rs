@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use onward_core::{BoxError, Failure, Name, NameError, Payload};
 use serde::Serialize;
@@ -13,7 +14,7 @@ use serde::de::DeserializeOwned;
 use crate::Result;
 use crate::cell::Deps;
 use crate::code::Handler;
-use crate::ctx::{Ctx, compensate, payload_or_failure};
+use crate::ctx::{Ctx, compensate, payload_or_failure, small};
 use crate::task::TaskCtx;
 
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Result<Payload>> + Send>>;
@@ -44,6 +45,25 @@ pub enum RegisterError {
     Twice { what: &'static str, name: String },
     #[error("`.{call}(..)` must follow the workflow it is about")]
     NoWorkflow { call: &'static str },
+    #[error("workflow `{workflow}` has two versions at once: `{first}` and `{second}`")]
+    TwoVersions { workflow: String, first: String, second: String },
+    #[error("a lease of {lease:?} is shorter than {min:?}")]
+    LeaseTooShort { lease: Duration, min: Duration },
+}
+
+impl RegisterError {
+    /// What to do instead.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            RegisterError::Name(_) => "1 to 255 bytes of UTF-8 without control characters",
+            RegisterError::Twice { .. } => "register each name once; an earlier version of a workflow goes with `.previous(..)`",
+            RegisterError::NoWorkflow { .. } => "write it right behind `.workflow(..)` or `.register(..)`",
+            RegisterError::TwoVersions { .. } => {
+                "`.version(..)` once, for the code just registered; keep older code with `.previous(..)`"
+            }
+            RegisterError::LeaseTooShort { .. } => "a worker must have time to say that it is alive; 30 seconds is the default",
+        }
+    }
 }
 
 impl Registry {
@@ -62,9 +82,14 @@ impl Registry {
         let Some(kind) = workflow.and_then(|name| self.workflows.get_mut(name)) else {
             return self.wrong(RegisterError::NoWorkflow { call: "version" });
         };
-        if let Some(handler) = kind.versions.get(&None).cloned() {
-            kind.versions.insert(Some(version.clone()), handler);
-            kind.current = Some(version);
+        if let Some(first) = &kind.current {
+            let (workflow, first) = (workflow.map(Name::to_string).unwrap_or_default(), first.to_string());
+            return self.wrong(RegisterError::TwoVersions { workflow, first, second: version.to_string() });
+        }
+        let Some(handler) = kind.versions.get(&None).cloned() else { return };
+        kind.current = Some(version.clone());
+        if kind.versions.insert(Some(version.clone()), handler).is_some() {
+            self.wrong(RegisterError::Twice { what: "version", name: version.to_string() });
         }
     }
 
@@ -117,7 +142,7 @@ impl Registry {
         Name::new(name).map_err(|error| self.wrong(error.into())).ok()
     }
 
-    fn wrong(&mut self, mistake: RegisterError) {
+    pub fn wrong(&mut self, mistake: RegisterError) {
         self.mistake.get_or_insert(mistake);
     }
 }
@@ -137,6 +162,7 @@ where
         let future = f(ctx.clone(), input);
         Ok(Box::pin(async move {
             let result = future.await.and_then(|output| payload_or_failure("the output", &output));
+            let result = result.and_then(|output| small(ctx.cell.payload_bytes_max, "the output", output));
             match result {
                 Ok(output) => Ok(output),
                 Err(failure) => Err(compensate(&ctx, failure).await),

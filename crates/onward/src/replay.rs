@@ -7,18 +7,18 @@ use onward_core::engine::Fault;
 use onward_core::{Failure, Name, Payload, Record, RunKey};
 
 use crate::Result;
-use crate::cell::StepScript;
+use crate::cell::{StepAttempt, StepScript};
 use crate::code::{Code, Handler, Shared};
 
 /// Steps must not run while a log is only being checked.
 struct NoSteps;
 
 impl StepScript for NoSteps {
-    fn answer(&self, name: &Name, _: u32) -> Option<Result<Payload>> {
-        let failure = Failure::fatal(format!("step `{name}` is not recorded"));
+    fn answer(&self, asked: &StepAttempt<'_>) -> Option<Result<Payload>> {
+        let failure = Failure::fatal(format!("step `{}` is not recorded", asked.name));
         Some(Err(failure.with_code("replay_only")))
     }
-    fn ran(&self, _: &Name, _: u32) {}
+    fn ran(&self, _: &Name) {}
 }
 
 /// Replays `records` against the code; nothing is run and nothing is asked for beyond them.
@@ -29,7 +29,7 @@ pub(crate) fn replay_log(
     shared: &Shared,
     strict: bool,
 ) -> Result<Code, Fault> {
-    let shared = Shared { script: Some(Arc::new(NoSteps)), emitter: None, ..shared.clone() };
+    let shared = Shared { script: Some(Arc::new(NoSteps)), emitter: None, clock: None, ..shared.clone() };
     let mut code = Code::new(key.clone(), handler.clone(), &shared);
     if strict {
         code.set_strict();

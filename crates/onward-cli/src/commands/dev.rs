@@ -14,6 +14,7 @@ use tokio::process::{Child, Command};
 use crate::args::Global;
 use crate::directory::own_command;
 use crate::output::{Style, escape, print_json, say};
+use crate::serving::limits::limits;
 use crate::serving::{KeysArgs, PORT, Place, Protection, Serving, TraceArgs, told_to_stop};
 
 /// How long a child may take to end after it was asked to.
@@ -21,9 +22,9 @@ const CHILD_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 pub struct DevArgs {
-    /// The port on 127.0.0.1; 0 picks a free one
-    #[arg(long, value_name = "N", default_value_t = PORT)]
-    port: u16,
+    /// The port on 127.0.0.1; 0 picks a free one [default: 7400]
+    #[arg(long, value_name = "N")]
+    port: Option<u16>,
     /// Keep runs in memory only
     #[arg(long, conflicts_with = "data")]
     ephemeral: bool,
@@ -40,11 +41,16 @@ pub struct DevArgs {
 }
 
 pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
+    global.without_server("dev")?;
+    let config = &global.config;
     let place = if args.ephemeral { Place::Memory } else { Place::Directory(global.directory()) };
-    let address = SocketAddr::from(([127, 0, 0, 1], args.port));
-    let trace = args.trace.trace();
-    let keys = args.keys.open(&place, &trace)?;
-    let serving = Serving::start(address, place.clone(), Protection { keys, tls: None }, trace).await?;
+    let port = |text: &str| text.parse().map_err(|_| "it is not a port".to_owned());
+    let port = args.port.map_or_else(|| config.parsed("dev.port", port), |port| Ok(Some(port)))?;
+    let address = SocketAddr::from(([127, 0, 0, 1], port.unwrap_or(PORT)));
+    let trace = args.trace.trace(config)?;
+    let keys = args.keys.open(&place, &trace, config)?;
+    let protection = Protection { keys, tls: None };
+    let serving = Serving::start(address, place.clone(), protection, limits(config)?, trace).await?;
     let url = serving.url.clone();
     let told = told_to_stop();
     if global.json {
@@ -78,8 +84,7 @@ fn banner(url: &str, place: &Place) {
     say(&format!("{} {}", style.bold("onward"), env!("CARGO_PKG_VERSION")));
     line("url", url);
     line("data", &place.to_string());
-    let next = format!("curl {url}/v1/runs -H 'content-type: application/json' -d '{{\"kind\": \"hello\"}}'");
-    line("next", &next);
+    line("next", &format!("{} run start hello --server {url}", own_command()));
 }
 
 fn open(url: &str) {

@@ -1,13 +1,21 @@
 //! The commands, one file per verb.
 
+mod api;
 mod approval;
+mod check;
+mod completions;
+mod config;
 mod demo;
 mod dev;
+mod doctor;
 mod key;
+mod promise;
+mod replay;
 mod run;
 mod server;
 mod torture;
 mod transfer;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -34,9 +42,28 @@ pub enum Command {
     /// Questions that wait for a person
     #[command(subcommand)]
     Approval(approval::ApprovalCommand),
+    /// Answers that somebody outside owes a run
+    #[command(subcommand)]
+    Promise(promise::PromiseCommand),
+    /// Replay open runs against a new program, before it is deployed
+    Check(check::CheckArgs),
+    /// Step through what a run recorded, forward and back
+    Replay(replay::ReplayArgs),
+    /// Who works for a server
+    #[command(subcommand)]
+    Worker(worker::WorkerCommand),
     /// The keys a server asks for
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Ask any route of a server
+    Api(api::ApiArgs),
+    /// Find out what is wrong, and what to do about it
+    Doctor(doctor::DoctorArgs),
+    /// What can be set, and where it is set
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Print what your shell needs to complete this command
+    Completions(completions::CompletionsArgs),
     /// The process that works on the demo's order, to be killed
     #[command(hide = true)]
     DemoWorker(demo::WorkerArgs),
@@ -54,6 +81,7 @@ impl Command {
 
 pub async fn execute(cli: Cli) -> Result<ExitCode> {
     let Cli { command, global } = cli;
+    let global = global.resolve()?;
     match command {
         Command::Demo(args) => demo::execute(args, &global).await,
         Command::Dev(args) => dev::execute(args, &global).await,
@@ -62,7 +90,15 @@ pub async fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Export(args) => transfer::export(args, &global).await,
         Command::Import(args) => transfer::import(args, &global).await,
         Command::Approval(command) => approval::execute(command, &global).await,
+        Command::Promise(command) => promise::execute(command, &global).await,
+        Command::Check(args) => check::execute(args, &global).await,
+        Command::Replay(args) => replay::execute(args, &global).await,
+        Command::Worker(command) => worker::execute(command, &global).await,
+        Command::Api(args) => api::execute(args, &global).await,
+        Command::Doctor(args) => doctor::execute(args, &global).await,
         Command::Key(command) => key::execute(command, &global),
+        Command::Config(command) => config::execute(command, &global),
+        Command::Completions(args) => completions::execute(&args),
         Command::DemoWorker(args) => demo::work(args, &global).await,
         Command::TortureWorker(args) => torture::work(args, &global).await,
     }

@@ -13,13 +13,14 @@ use onward_server::trace::Level;
 use crate::args::Global;
 use crate::error::Mistake;
 use crate::output::print_json;
+use crate::serving::limits::limits;
 use crate::serving::{KeysArgs, PORT, Place, Protection, Serving, TlsArgs, TraceArgs, told_to_stop};
 
 #[derive(Debug, Args)]
 pub struct ServerArgs {
-    /// The address and port to listen on; port 0 picks a free one
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, default_value_t = SocketAddr::from(([127, 0, 0, 1], PORT)))]
-    listen: SocketAddr,
+    /// The address and port to listen on; port 0 picks a free one [default: 127.0.0.1:7400]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    listen: Option<SocketAddr>,
     /// The store: `embedded:DIR` or `memory:`; otherwise the directory that --data names
     #[arg(long, value_name = "URL", conflicts_with = "data")]
     store: Option<String>,
@@ -32,16 +33,21 @@ pub struct ServerArgs {
 }
 
 pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
-    let place = match &args.store {
+    global.without_server("server")?;
+    let config = &global.config;
+    let named = || config.text("server.store").filter(|_| global.named_directory().is_none());
+    let place = match args.store.clone().or_else(named) {
         None => Place::Directory(global.directory()),
-        Some(url) => parse_store(url)?,
+        Some(url) => parse_store(&url)?,
     };
-    let trace = args.trace.trace();
-    let keys = args.keys.open(&place, &trace)?;
-    let tls = args.tls.open(&trace)?;
-    if !args.listen.ip().is_loopback() {
+    let listen = args.listen.map_or_else(|| config.parsed("server.listen", parse_address), |listen| Ok(Some(listen)))?;
+    let listen = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], PORT)));
+    let trace = args.trace.trace(config)?;
+    let keys = args.keys.open(&place, &trace, config)?;
+    let tls = args.tls.open(&trace, config)?;
+    if !listen.ip().is_loopback() {
         if !keys.as_ref().is_some_and(|keys| keys.has_usable()) {
-            let message = format!("{} can be reached from other machines, and there are no keys", args.listen);
+            let message = format!("{} can be reached from other machines, and there are no keys", listen);
             let hint = "make one with `onward key create`, or listen on 127.0.0.1";
             return Err(Mistake::usage("listen_refused", message, hint).into());
         }
@@ -53,7 +59,8 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
             );
         }
     }
-    let serving = Serving::start(args.listen, place.clone(), Protection { keys, tls }, trace.clone()).await?;
+    let protection = Protection { keys, tls };
+    let serving = Serving::start(listen, place.clone(), protection, limits(config)?, trace.clone()).await?;
     let told = told_to_stop();
     trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &place)]);
     if global.json {

@@ -40,6 +40,10 @@ impl Style {
         self.paint("36", text)
     }
 
+    pub fn reverse(self, text: &str) -> String {
+        self.paint("7", text)
+    }
+
     fn paint(self, code: &str, text: &str) -> String {
         if self.on { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }

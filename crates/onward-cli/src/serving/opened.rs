@@ -1,6 +1,6 @@
 //! The store of a server: a directory, or memory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,15 @@ pub enum Place {
     Directory(PathBuf),
     /// Gone with the process.
     Memory,
+}
+
+impl Place {
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Place::Directory(path) => Some(path),
+            Place::Memory => None,
+        }
+    }
 }
 
 impl std::fmt::Display for Place {

@@ -135,7 +135,7 @@ fn dev_greets_with_four_lines_and_ends_with_its_child() {
     assert_eq!(lines.len(), 4, "{lines:?}");
     assert!(lines[0].starts_with("onward 0.") && lines[1].starts_with("  url http://127.0.0.1:"), "{lines:?}");
     assert_eq!(lines[2], "  data in memory, gone when this ends");
-    assert!(lines[3].starts_with("  next curl http://127.0.0.1:"), "{lines:?}");
+    assert!(lines[3].contains("run start hello --server http://127.0.0.1:"), "{lines:?}");
     let said = ran(onward().args(["dev", "--port", "0", "--ephemeral", "--", "/nowhere/program"]));
     assert_eq!(said.code, 1);
     assert!(said.err.contains("cannot run `/nowhere/program`"), "{}", said.err);

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 use onward::prelude::*;
 use onward::{Builder, Onward};
@@ -17,13 +18,22 @@ pub struct Ran {
 
 pub fn onward() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onward"));
-    command.env_remove("ONWARD_DATA").env_remove("ONWARD_KEY").env("NO_COLOR", "1").stdin(Stdio::null());
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ONWARD_")) {
+        command.env_remove(name);
+    }
+    // Nobody's own settings.
+    command.env("XDG_CONFIG_HOME", "/nonexistent").env("NO_COLOR", "1").stdin(Stdio::null());
     command
 }
 
 /// Runs `onward ARGS --data DIRECTORY`.
 pub fn run(directory: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ran {
     ran(onward().args(args).arg("--data").arg(directory))
+}
+
+/// Runs `onward ARGS --server URL`.
+pub fn run_over(url: &str, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ran {
+    ran(onward().args(args).args(["--server", url]))
 }
 
 pub fn ran(command: &mut Command) -> Ran {
@@ -113,22 +123,42 @@ fn ages(line: &str) -> String {
 }
 
 /// A workflow that waits in every way.
-async fn order(ctx: Ctx, item: String) -> Result<String> {
+pub async fn order(ctx: Ctx, item: String) -> Result<String> {
     ctx.step("charge", async || Ok::<_, Failure>(42)).await?;
-    ctx.state().set("stage", &"charged");
+    ctx.state().set("stage", &"charged")?;
     let paid: u64 = ctx.signal("payment").recv().await?;
     let ship = ctx.approval("ship", format!("Ship {item}?")).deciders(["ada", "bob"]).await?;
     if ship.approved { Ok(format!("{item} shipped for {paid}")) } else { Err(Failure::fatal("rejected").with_code("rejected")) }
 }
 
 /// The same order after somebody has changed its code.
-async fn changed_order(ctx: Ctx, _item: String) -> Result<String> {
+pub async fn changed_order(ctx: Ctx, _item: String) -> Result<String> {
     ctx.step("refund", async || Ok::<_, Failure>(42)).await?;
     Ok("changed".to_owned())
 }
 
 fn builder(directory: &Path) -> Builder {
     Onward::embedded(directory).workflow("order", order)
+}
+
+/// A workflow that answers.
+async fn counter(ctx: Ctx, start: u64) -> Result<u64> {
+    let count = Arc::new(Mutex::new(start));
+    let (asked, set) = (count.clone(), count.clone());
+    ctx.query("count", move |(): ()| Ok(*asked.lock().unwrap()));
+    ctx.update("add", move |more: u64| {
+        let mut count = set.lock().unwrap();
+        *count += more;
+        if *count > 100 { Err(Failure::fatal("too much").with_code("too_much")) } else { Ok(*count) }
+    });
+    let promised: u64 = ctx.promise("last").await?;
+    Ok(*count.lock().unwrap() + promised)
+}
+
+/// Does something while a worker is connected to the server at `url`.
+pub fn with_remote_worker<T>(url: &str, work: impl FnOnce() -> T) -> T {
+    let builder = Onward::connect(url).workflow("order", order).workflow("counter", counter);
+    with_code(builder, async |_| tokio::task::block_in_place(work))
 }
 
 /// Lets a worker with changed code find the run `id`, which then stands still.

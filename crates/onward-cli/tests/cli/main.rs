@@ -1,12 +1,20 @@
 //! The command as people and scripts meet it: a real process, its streams, its exit code.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod api;
+mod check;
+mod completions;
+mod config;
 mod crash;
 mod demo;
 mod dev;
+mod doctor;
+mod json;
 mod keys;
 mod kit;
 mod mistakes;
 mod moving;
+mod over;
+mod replay;
 mod tls;
 mod verbs;

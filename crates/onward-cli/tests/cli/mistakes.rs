@@ -61,7 +61,7 @@ fn the_directory_is_explained() {
     let directory = tempfile::tempdir().unwrap();
     run(&directory.path().join("none"), ["run", "list"]).says(
         1,
-        "! error[directory_missing]: there is no directory DIR\n! hint: name the directory with `--data DIR` or ONWARD_DATA; `onward demo` makes one to play with",
+        "! error[directory_missing]: there is no directory DIR\n! hint: name it with `--data DIR` or ONWARD_DATA, or a server with `--server URL`; `onward demo` makes one to play with",
     );
     run(directory.path(), ["run", "signal", "a", "b"]).says(
         1,

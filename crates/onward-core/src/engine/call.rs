@@ -98,17 +98,23 @@ impl Engine {
             self.out.push(event);
             (self.out_batch, self.out.len() - 1)
         });
-        self.last_opened = Some((place.clone(), what.clone()));
         let call = Call { what, answer: Answer::Open, asked };
         self.calls.insert(place.clone(), call);
         self.cancel_new_call(&place);
     }
 
+    /// Registers a call that is answered at once and asks for nothing. What it is answered with must follow from the code alone, so
+    /// that a replay says the same.
+    pub(super) fn open_refused(&mut self, place: Place, what: What, failure: Failure) {
+        let answer = Answer::Ready { index: self.delivered.unwrap_or_default(), result: Err(failure), signal: None };
+        self.calls.insert(place, Call { what, answer, asked: None });
+    }
+
     /// Sets options of a call. They are part of what is recorded, so they must come before the first await.
     pub fn configure(&mut self, place: &Place, options: Options<'_>) {
-        let asked = self.calls.get(place).and_then(|call| call.asked);
-        match asked {
-            Some((batch, position)) if batch == self.out_batch => options(&mut self.out[position]),
+        match self.calls.get(place).map(|call| call.asked) {
+            Some(None) => {} // a call that was refused has none
+            Some(Some((batch, position))) if batch == self.out_batch => options(&mut self.out[position]),
             _ => self.misuse("options of a call must be set before anything is awaited after it"),
         }
     }
@@ -131,8 +137,10 @@ impl Engine {
         }
         self.deferred_steps.remove(place);
         self.cancel.taken(place);
-        match self.calls.remove(place)?.answer {
-            Answer::Ready { result, signal, .. } => {
+        let Call { what, answer, .. } = self.calls.remove(place)?;
+        match answer {
+            Answer::Ready { index, result, signal } => {
+                self.finished(place, what, index);
                 if let Some(signal) = signal {
                     self.consumed(place, &signal);
                 }
@@ -178,20 +186,28 @@ impl Engine {
 
     /// Gives up the call at `place` on purpose; awaiting it afterwards fails promptly.
     pub fn cancel_call(&mut self, place: &Place) -> CancelOutcome {
-        let index = self.delivered.unwrap_or_default();
-        let Some(call) = self.calls.get_mut(place) else { return CancelOutcome::AlreadyCompleted };
+        let Some(call) = self.calls.get(place) else { return CancelOutcome::AlreadyCompleted };
         match &call.answer {
             Answer::Ready { result: Err(failure), .. } if failure.is_canceled() => return CancelOutcome::AlreadyCanceled,
             Answer::Ready { .. } => return CancelOutcome::AlreadyCompleted,
             _ => {}
         }
-        let event = call.give_up(place);
-        let name = call.what.describe();
-        let failure = Failure { retryable: false, ..Failure::new("canceled", format!("{name} was canceled")) };
+        let message = format!("{} was canceled", call.what.describe());
+        self.withdraw_call(place, Failure { retryable: false, ..Failure::new("canceled", message) });
+        CancelOutcome::Canceled
+    }
+
+    /// Takes back what the open call at `place` has asked for; awaiting it fails with `failure`.
+    pub fn withdraw_call(&mut self, place: &Place, failure: Failure) {
+        let index = self.delivered.unwrap_or_default();
+        let Some(call) = self.calls.get_mut(place).filter(|call| matches!(call.answer, Answer::Open | Answer::Reserved(_)))
+        else {
+            return;
+        };
         call.answer = Answer::Ready { index, result: Err(failure), signal: None };
+        let event = call.give_up(place);
         self.out.extend(event);
         self.wakes.push_back(Wake::Call(place.clone()));
-        CancelOutcome::Canceled
     }
 
     /// What the open calls are, for reports.
@@ -201,6 +217,11 @@ impl Engine {
 }
 
 impl Call {
+    /// Whether it has asked for anything.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.is_some()
+    }
+
     /// Whether it was asked for since the last commit.
     pub(super) fn is_asked_in(&self, out_batch: u64) -> bool {
         self.asked.is_some_and(|(batch, _)| batch == out_batch)

@@ -3,7 +3,7 @@
 use super::Engine;
 use super::call::What;
 use crate::event::{ChildStarted, OnParentClose};
-use crate::{Hash, Name, Payload, Place, RunId};
+use crate::{Failure, Hash, Name, Payload, Place, RunId};
 
 impl Engine {
     /// Starts a child. Without an id of its own it gets one from the parent's id and the call's place, so that
@@ -24,6 +24,14 @@ impl Engine {
         place
     }
 
+    /// A child that cannot be asked for: its call is answered with `failure`, and nothing is recorded.
+    pub fn refuse_child(&mut self, kind: Name, failure: Failure) -> Place {
+        let place = self.next_place();
+        let child = self.child_id(&place);
+        self.open_refused(place.clone(), What::Child { child, kind }, failure);
+        place
+    }
+
     /// Gives the child at `place` an id chosen by the code.
     pub fn set_child_id(&mut self, place: &Place, id: RunId) {
         if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(place) {
@@ -36,10 +44,11 @@ impl Engine {
         });
     }
 
-    /// The run id of the child at `place`, while it is open.
+    /// The run id of the child at `place`, while it is open; none where no child was asked for.
     pub fn child_of(&self, place: &Place) -> Option<RunId> {
-        match &self.calls.get(place)?.what {
-            What::Child { child, .. } => Some(child.clone()),
+        let call = self.calls.get(place)?;
+        match &call.what {
+            What::Child { child, .. } if call.is_asked() => Some(child.clone()),
             _ => None,
         }
     }

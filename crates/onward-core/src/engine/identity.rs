@@ -52,7 +52,7 @@ impl Engine {
         self.pass_identity();
     }
 
-    /// The next commit may be made under another identity (O1).
+    /// The next commit may be made under another identity (J2).
     pub(super) fn pass_identity(&mut self) {
         let next = self.identities.lineage.at_commit(self.next_commit);
         while self.identities.now < next {

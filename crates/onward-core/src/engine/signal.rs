@@ -123,12 +123,19 @@ impl Engine {
     pub(super) fn consumed(&mut self, place: &Place, signal: &Signal) {
         let event = SignalConsumed { place: place.clone(), name: signal.name.clone(), index: signal.index };
         self.out.push(event.into());
+        self.finished(place, What::Signal { pattern: Pattern::Exactly(signal.name.clone()) }, signal.index);
     }
 
     /// How many such signals are there, as of the horizon.
     pub fn count_signals(&mut self, pattern: &Pattern) -> usize {
         self.look();
         self.mailbox.count(pattern)
+    }
+
+    /// What the next such signal carries, if one is there as of the horizon. It stays where it is.
+    pub fn peek_signal(&mut self, pattern: &Pattern) -> Option<Payload> {
+        self.look();
+        self.mailbox.first(pattern).map(|signal| signal.payload.clone())
     }
 
     /// Takes the next such signal, if one is there as of the horizon.

@@ -84,6 +84,18 @@ impl Engine {
         self.out.push(event);
     }
 
+    /// The store cannot take the result in flight of the step at `place`: that is the step's outcome, for its effect has happened. The
+    /// commit is to be handed to the store again.
+    pub fn fail_reported(&mut self, place: &Place, failure: Failure) {
+        let Some(events) = &mut self.in_flight else { return };
+        let reported = |event: &&mut Event| matches!(event, Event::StepCompleted(step) if step.place == *place);
+        let Some(event) = events.iter_mut().find(reported) else { return };
+        if let Event::StepCompleted(StepCompleted { place, name, input_hash, attempt, took_ms, .. }) = event.clone() {
+            let failure = Failure { retryable: false, ..failure.bounded() };
+            *event = StepFailed { place, name, input_hash, failure, attempt, took_ms, retry_at: None }.into();
+        }
+    }
+
     pub(super) fn step_completed(&mut self, index: Index, event: StepCompleted) -> Result<Option<Wake>, super::Fault> {
         let asked = StepIdentity { name: event.name.clone(), input_hash: event.input_hash };
         self.match_step(index, &event.place, &asked)?;

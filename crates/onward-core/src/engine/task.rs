@@ -4,7 +4,7 @@ use super::Engine;
 use super::call::What;
 use crate::event::TaskScheduled;
 use crate::task::TaskOptions;
-use crate::{Hash, Name, Payload, Place};
+use crate::{Failure, Hash, Name, Payload, Place};
 
 impl Engine {
     /// Schedules a task; it leaves with the commit, awaited or not.
@@ -18,6 +18,13 @@ impl Engine {
             options: TaskOptions::default(),
         };
         self.open(place.clone(), What::Task { kind }, Some(event.into()));
+        place
+    }
+
+    /// A task that cannot be asked for: its call is answered with `failure`, and nothing is recorded.
+    pub fn refuse_task(&mut self, kind: Name, failure: Failure) -> Place {
+        let place = self.next_place();
+        self.open_refused(place.clone(), What::Task { kind }, failure);
         place
     }
 }

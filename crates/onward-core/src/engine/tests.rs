@@ -642,3 +642,43 @@ fn a_cancel_of_the_generation_before_interrupts_the_first_wait() {
     let second = bench.engine.start_timer(Timestamp(9_999));
     assert_eq!(bench.engine.poll_call(&second), None);
 }
+
+#[test]
+fn a_result_in_flight_that_cannot_be_taken_becomes_the_failure_of_its_step() {
+    let mut bench = Bench::new();
+    bench.poll();
+    let (small, large) = (bench.engine.open_step(name("small")), bench.engine.open_step(name("large")));
+    for step in [&small, &large] {
+        assert_eq!(bench.engine.poll_step(step), StepPoll::Start { attempt: 1 });
+        bench.engine.report_step(step, Ok(json("1")), 0);
+    }
+    let Ok(Advance::Commit(draft)) = bench.engine.advance() else { panic!("results are committed") };
+    bench.engine.fail_reported(&large, Failure::retryable("too large"));
+    let events = bench.engine.in_flight().unwrap().to_vec();
+    let Event::StepFailed(failed) = &events[1] else { panic!("{events:?}") };
+    assert_eq!((failed.retry_at, failed.failure.retryable, &events[0]), (None, false, &draft.events[0]));
+    let header =
+        CommitHeader { n: 0, epoch: Epoch(1), commit_id: CommitId(9), horizon: draft.horizon, waits: false, is_standing: false };
+    bench.engine.committed(header, Index(1), Timestamp(2_000));
+    bench.poll();
+    assert_eq!(bench.engine.poll_step(&small), StepPoll::Recorded(Ok(json("1"))));
+    bench.poll();
+    assert!(matches!(bench.engine.poll_step(&large), StepPoll::Recorded(Err(failure)) if failure.message == "too large"));
+}
+
+#[test]
+fn a_call_that_is_refused_asks_for_nothing_and_takes_its_place() {
+    let mut bench = Bench::new();
+    bench.poll();
+    let place = bench.engine.refuse_task(name("t"), Failure::fatal("too large"));
+    bench.engine.configure(&place, &mut |_| panic!("there is nothing to configure"));
+    assert!(matches!(bench.engine.poll_call(&place), Some(Err(_))));
+    assert_eq!(bench.engine.schedule_task(name("t"), Payload::null()).to_string(), "1");
+    assert_eq!(bench.commit().events.len(), 1);
+    let mut replay = bench.restart();
+    replay.poll();
+    let place = replay.engine.refuse_task(name("t"), Failure::fatal("too large"));
+    assert!(matches!(replay.engine.poll_call(&place), Some(Err(_))));
+    replay.engine.schedule_task(name("t"), Payload::null());
+    replay.idle();
+}

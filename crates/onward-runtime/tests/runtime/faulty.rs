@@ -188,6 +188,10 @@ impl Store for FaultyStore {
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
         self.through("list_deleted", self.memory.list_deleted(query))
     }
+    fn payload_bytes_max(&self) -> usize {
+        self.memory.payload_bytes_max()
+    }
+
     fn subscribe(&self, listener: Arc<dyn Listener>) {
         self.memory.subscribe(Arc::new(Ear { deaf: self.deaf.clone(), listener }));
     }

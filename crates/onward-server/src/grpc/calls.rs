@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::{Namespace, RunKey};
-use onward_runtime::{Bulk, BulkVerb, CallId, Decide, ForkRun, RuntimeError, SendSignal, StartRun};
-use onward_store::{Appended, DeletedQuery, Restored, RunQuery, StoreError, VersionCount, WaitQuery, payloads};
+use onward_runtime::{Bulk, BulkVerb, CallId, Decide, ForkRun, RuntimeError, SendSignal, StartRun, WorkerInfo};
+use onward_store::{Appended, DeletedQuery, Restored, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, payloads};
 use onward_wire::api;
 use tonic::Status;
 
@@ -84,35 +84,26 @@ pub(super) async fn read_log(server: Server, asker: Asker, request: api::LogRequ
 
 /// Waits for news, for as long as the caller wants and the server allows.
 pub(super) async fn watch_run(server: Server, asker: Asker, request: api::WatchRequest) -> Answer<api::WatchReply> {
-    let api::WatchRequest { run, generation, next_index, for_end, wait_ms } = request;
+    let api::WatchRequest { run, generation, next_index, wait_ms } = request;
     let key = own(&asker, run)?;
     let wait = Duration::from_millis(wait_ms).min(WAIT_MAX);
     let runtime = server.runtime();
     let news = async {
-        if for_end {
-            return runtime.wait_for_outcome(&key).await.map(Some);
-        }
         let mut watch = runtime.watch_run(&key).await?;
         loop {
             let head = runtime.read_head(&key).await?;
             if (head.generation, head.next_index) > (generation, next_index) || head.status.is_closed() {
-                return Ok(None);
+                return Ok(());
             }
             watch.changed().await?;
         }
     };
-    let outcome = tokio::select! {
-        news = tokio::time::timeout(wait, news) => match news {
-            Ok(news) => news.map_err(told)?,
-            Err(_) => None,
-        },
-        () = server.closed() => None,
-    };
+    tokio::select! {
+        news = tokio::time::timeout(wait, news) => news.unwrap_or(Ok(())).map_err(told)?,
+        () = server.closed() => {}
+    }
     let head = runtime.read_head(&key).await.map_err(told)?;
-    let outcome = match outcome {
-        None if head.status.is_closed() => runtime.read_outcome(&key).await.map_err(told)?,
-        outcome => outcome,
-    };
+    let outcome = if head.status.is_closed() { runtime.read_outcome(&key).await.map_err(told)? } else { None };
     Ok(api::WatchReply { generation: head.generation, next_index: head.next_index, status: head.status, outcome })
 }
 
@@ -255,4 +246,21 @@ pub(super) async fn resolve_promise(server: Server, asker: Asker, request: api::
     let api::ResolveRequest { namespace: _, promise, result, resolution_id } = request;
     let call = CallId::parse(&asker.namespace, &promise).map_err(told)?;
     server.runtime().resolve_promise(&call, result, &resolution_id).await.map(appended).map_err(told)
+}
+
+pub(super) async fn list_workers(server: Server, asker: Asker, _: api::NamespaceRequest) -> Answer<api::WorkersReply> {
+    let line = |worker: WorkerInfo| {
+        let WorkerInfo { id, kinds, task_kinds, queues, runs, runs_max, heard_at } = worker;
+        let kinds = kinds.into_iter().map(|(kind, version)| api::KnownKind { kind, version }).collect();
+        let default_queue = queues.contains(&None);
+        let queues = queues.into_iter().flatten().collect();
+        api::WorkerLine { id, kinds, task_kinds, queues, default_queue, runs, runs_max, heard_at }
+    };
+    Ok(api::WorkersReply { workers: server.runtime().list_workers(&asker.namespace).into_iter().map(line).collect() })
+}
+
+pub(super) async fn list_quarantined(server: Server, asker: Asker, request: api::WaitsRequest) -> Answer<api::TasksReply> {
+    let run = request.run.map(|run| own(&asker, run)).transpose()?;
+    let query = TaskQuery { namespace: asker.namespace, run, limit: request.limit as usize, state: None };
+    Ok(api::TasksReply { tasks: server.runtime().list_quarantined(query).await.map_err(told)? })
 }

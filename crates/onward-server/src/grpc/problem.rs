@@ -13,14 +13,24 @@ pub(crate) fn of_store(error: &StoreError) -> onward_wire::Problem {
 }
 
 pub(super) fn of_runtime(error: &RuntimeError) -> Status {
-    status(told(error.code(), sentence(error), error.hint(), error.consequence()))
+    status(of_runtime_error(error))
+}
+
+/// A refusal that is one answer among others.
+pub(super) fn of_runtime_error(error: &RuntimeError) -> onward_wire::Problem {
+    told(error.code(), sentence(error), error.hint(), error.consequence())
 }
 
 /// A refusal of this door itself.
 pub(super) fn status_of(problem: &Problem) -> Status {
+    status(of_problem(problem))
+}
+
+/// A refusal of this door itself that is one answer among others.
+pub(super) fn of_problem(problem: &Problem) -> onward_wire::Problem {
     // What cannot be served now may be served later.
     let consequence = if problem.status.as_u16() == 503 { Consequence::Retry } else { Consequence::TellCaller };
-    status(told(problem.code, problem.detail.clone(), problem.hint, consequence))
+    told(problem.code, problem.detail.clone(), problem.hint, consequence)
 }
 
 fn told(code: &str, message: String, hint: Option<&'static str>, consequence: Consequence) -> onward_wire::Problem {

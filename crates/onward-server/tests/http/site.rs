@@ -36,7 +36,7 @@ pub struct Site {
 /// Waits in every way.
 async fn order(ctx: Ctx, item: String) -> Result<String> {
     ctx.step("charge", async || Ok::<_, Failure>(42)).await?;
-    ctx.state().set("stage", &"charged");
+    ctx.state().set("stage", &"charged")?;
     let paid: u64 = ctx.signal("payment").recv().await?;
     let ship = ctx.approval("ship", format!("Ship {item}?")).deciders(["ada", "bob"]).await?;
     if ship.approved { Ok(format!("{item} shipped for {paid}")) } else { Err(Failure::fatal("rejected").with_code("rejected")) }
@@ -50,7 +50,7 @@ async fn callback(ctx: Ctx, (): ()) -> Result<String> {
 
 /// Goes on as new with every `next`, three times.
 async fn chapters(ctx: Ctx, chapter: u32) -> Result<u32> {
-    ctx.state().set("chapter", &chapter);
+    ctx.state().set("chapter", &chapter)?;
     let () = ctx.signal("next").recv().await?;
     if chapter == 2 { Ok(chapter) } else { ctx.continue_as_new(&(chapter + 1)).await }
 }
@@ -67,7 +67,7 @@ async fn chatty(ctx: Ctx, count: u32) -> Result<u32> {
     let () = ctx.signal("talk").recv().await?;
     for number in 0..count {
         ctx.step("say", async || Ok::<_, Failure>("x".repeat(50_000))).await?;
-        ctx.state().set("said", &number);
+        ctx.state().set("said", &number)?;
     }
     Ok(count)
 }

@@ -183,9 +183,7 @@ impl Writer<'_> {
             && let Some((token, index, at)) = read_slot(self.db, hot.root, &once.key)?
         {
             let (index, at) = (onward_core::Index(index as u64), onward_core::Timestamp(at as u64));
-            if token != once.token {
-                return Err(StoreError::SignalLost { key: key.clone(), winner: token, index }.into()); // L12
-            }
+            StoreError::of_slot(key, once, &token, index)?;
             return Ok(Judged::Repeated(Appended { index, at, repeated: true, woke: false }));
         }
         let (place, once, generation) = (input.needs_wait().cloned(), input.once.take(), input.generation);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_core::event::SignalReceived;
+use onward_core::event::{SignalReceived, TerminateRequested};
 use onward_core::run::Input;
 use onward_core::{Index, RunKey};
 use onward_store::conformance::block_on;
@@ -76,11 +76,36 @@ fn a_flipped_byte_in_any_event_isolates_its_run_and_no_other() {
         for other in runs.iter().filter(|head| head.key != key(&id)) {
             read(&store, &other.key).unwrap();
         }
+        give_up(&store, &key(&id), Index(index as u64));
         // Others take inputs; a closed one says that it is closed.
         let answer = block_on(store.append_input(key("r0-child"), signal()));
         if id != "r0-child" {
             answer.unwrap();
         }
+    }
+}
+
+/// What the hint of `log_corrupt` says: the run can be ended and deleted although its log cannot be read. What is appended to an open
+/// run follows its last event and its last commit: where one of them is damaged, only a backup helps.
+fn give_up(store: &EmbeddedStore, key: &RunKey, damaged: Index) {
+    let hint = StoreError::LogCorrupt { key: key.clone(), index: damaged, why: String::new() }.hint().unwrap();
+    assert!(hint.contains("a backup") && hint.contains("`onward run terminate`, then `onward run delete`"), "{hint}");
+    let terminate = Input::new(TerminateRequested { reason: "damaged".to_owned(), reset_to: None });
+    match block_on(store.append_input(key.clone(), terminate)) {
+        Ok(_) => {}
+        Err(error) if error.code() == "log_corrupt" => {
+            let head =
+                block_on(store.list_runs(RunQuery::default())).unwrap().runs.into_iter().find(|head| head.key == *key).unwrap();
+            let last_commit = head.last_commit.map_or(Index(0), |last| last.index);
+            assert!(!head.status.is_closed() && damaged >= last_commit, "event {damaged} of {head:?}");
+            return;
+        }
+        Err(error) => assert_eq!(error.code(), "run_closed", "{error}"),
+    }
+    match block_on(store.delete_runs(Delete::Run { key: key.clone(), reason: "damaged".to_owned() })) {
+        Ok(deleted) => assert_eq!(deleted, 1),
+        // News of it, or for its children, are still to be carried; then it can go.
+        Err(error) => assert_eq!(error.code(), "run_busy", "{error}"),
     }
 }
 

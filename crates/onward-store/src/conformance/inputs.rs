@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use onward_core::event::WaitCanceled;
-use onward_core::{Event, Index, Place};
+use onward_core::event::{ApprovalDecided, SignalReceived, UpdateReceived, WaitCanceled};
+use onward_core::run::Input;
+use onward_core::{Event, Index, Name, Payload, Place};
 
 use super::kit::{Kit, send_many, approval, completed, decision, key, place, refused, seconds, settled, signal};
 use super::block_on;
@@ -20,6 +21,61 @@ pub async fn the_same_signal_id_is_one_input(mut kit: Kit) {
     let again = kit.append("r", signal(Some("a"))).await.unwrap();
     assert_eq!((again.index, again.at, again.repeated, again.woke), (first.index, first.at, true, false));
     assert_eq!(kit.log("r").await, ["run_started", "signal_received", "signal_received"]);
+}
+
+/// What [`signal`] sends.
+fn received(id: Option<&str>) -> SignalReceived {
+    match signal(id).event {
+        Event::SignalReceived(signal) => signal,
+        other => unreachable!("{other:?} is no signal"),
+    }
+}
+
+/// The opposite of what [`decision`] says.
+fn other_decision(ordinal: u32, decision_id: &str) -> Input {
+    let (place, decision_id) = (place(ordinal), decision_id.to_owned());
+    let event =
+        ApprovalDecided { place: place.clone(), approved: false, feedback: None, decided_by: None, decision_id: decision_id.clone() };
+    Input::answer(event, 0, &place, &decision_id)
+}
+
+pub async fn the_same_id_with_something_else_to_say_is_refused(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    let saying = |amount: u32| Input::signal(SignalReceived { payload: Payload::json(&amount).unwrap(), ..received(Some("a")) });
+    let named = |name: &str| Input::signal(SignalReceived { name: Name::new(name).unwrap(), ..received(Some("a")) });
+    let first = kit.append("r", saying(1)).await.unwrap();
+    kit.read_on(&mut held).await;
+    kit.commit(&mut held, vec![approval(0, None)]).await;
+    let decided = kit.append("r", decision(0, 0, "anna")).await.unwrap();
+    let update = |amount: u32| {
+        let (update_id, name) = ("u".to_owned(), Name::new("grow").unwrap());
+        Input::update(UpdateReceived { update_id, name, payload: Payload::json(&amount).unwrap() })
+    };
+    let updated = kit.append("r", update(1)).await.unwrap();
+    kit.reopen();
+    let (head, log) = (kit.head("r").await, kit.log("r").await);
+    for (other, what, index) in [
+        (saying(2), "signal `a`", first.index),
+        (named("other"), "signal `a`", first.index),
+        (other_decision(0, "anna"), "answer `anna`", decided.index),
+        (update(2), "update `u`", updated.index),
+    ] {
+        match kit.append("r", other).await {
+            Err(error @ StoreError::IdTaken { .. }) => {
+                let message = error.to_string();
+                assert!(message.contains(what) && message.contains(&index.to_string()), "{message}");
+            }
+            other => panic!("{what} was taken for a repeat: {other:?}"),
+        }
+    }
+    // Nothing was written, and the first acts are still what they were.
+    assert_eq!((kit.head("r").await, kit.log("r").await), (head, log));
+    for (again, index) in
+        [(saying(1), first.index), (decision(0, 0, "anna"), decided.index), (update(1), updated.index)]
+    {
+        let again = kit.append("r", again).await.unwrap();
+        assert_eq!((again.index, again.repeated), (index, true));
+    }
 }
 
 pub async fn a_late_repeat_to_a_closed_run_is_still_a_repeat(mut kit: Kit) {

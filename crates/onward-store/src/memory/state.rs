@@ -139,9 +139,7 @@ fn judge(run: &Run, mut input: Input, now: Timestamp) -> Answer<Judged> {
     if let Some(once) = &input.once
         && let Some(slot) = run.slots.get(&once.key)
     {
-        if slot.token != once.token {
-            return Err(StoreError::SignalLost { key: key(), winner: slot.token.clone(), index: slot.index }); // L12
-        }
+        StoreError::of_slot(&key(), once, &slot.token, slot.index)?;
         return Ok(Judged::Repeated(Appended { index: slot.index, at: slot.at, repeated: true, woke: false }));
     }
     let (place, once, generation) = (input.needs_wait().cloned(), input.once.take(), input.generation);

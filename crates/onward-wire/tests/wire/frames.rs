@@ -89,7 +89,12 @@ fn server_frames() -> Vec<ServerFrame> {
     };
     let (head, record): (RunHead, Record) = RunHead::start(key(), started, Timestamp(1_000));
     vec![
-        ServerFrame::Welcome(Welcome { protocol: 1, lease_ms: 30_000, server: "0.1.0".to_owned() }),
+        ServerFrame::Welcome(Welcome {
+            protocol: 1,
+            lease_ms: 30_000,
+            server: "0.1.0".to_owned(),
+            payload_bytes_max: Some(1 << 24),
+        }),
         ServerFrame::Run(Run { head: head.clone(), log: Some(Log { records: vec![record.clone()], more: true }) }),
         ServerFrame::Run(Run { head, log: None }),
         ServerFrame::Input(Input { run: key(), epoch: Epoch(5), record }),

@@ -4,7 +4,7 @@ use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use onward_core::Failure;
+use onward_core::{Failure, Index};
 
 use super::Scope;
 use crate::Result;
@@ -41,14 +41,15 @@ impl<F: Future> Lanes<F> {
         Lanes { left: slots.len(), slots, scope: Scope::default() }
     }
 
-    /// Polls what has something to see and shows each output to `seen` as it comes; says whether all are done.
-    fn poll(&mut self, cx: &mut Context<'_>, mut seen: impl FnMut(&F::Output)) -> bool {
+    /// Polls what has something to see, and shows each output to `seen` as it comes, with the event that led to it; says whether all
+    /// are done.
+    fn poll(&mut self, cx: &mut Context<'_>, mut seen: impl FnMut(&F::Output, Option<Index>)) -> bool {
         for arm in self.scope.ready(self.slots.len(), cx) {
             let slot = &mut self.slots[arm as usize];
             if let Slot::Open(future) = slot
-                && let Poll::Ready(output) = self.scope.poll(arm, future.as_mut(), cx)
+                && let (Poll::Ready(output), led_by) = self.scope.poll_marked(arm, future.as_mut(), cx)
             {
-                seen(&output);
+                seen(&output, led_by);
                 *slot = Slot::Done(output);
                 self.left -= 1;
             }
@@ -93,7 +94,8 @@ where
     JoinAllSettled { lanes: Lanes::open(futures) }
 }
 
-/// Waits for all and returns their values in the order of the futures, or the failure that came first.
+/// Waits for all and returns their values in the order of the futures, or the failure that came first in the log; the order of the list
+/// decides only between what the same event led to.
 ///
 /// A failure does not cut the others short: a step that is dropped while it runs leaves an outcome that nobody knows.
 pub fn join_all<I, T>(futures: I) -> JoinAll<FutureOf<I>>
@@ -146,7 +148,7 @@ impl<T, F: Future<Output = Result<T>>> Future for JoinAllSettled<F> {
     type Output = Vec<Result<T>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.lanes.poll(cx, |_| ()) { Poll::Ready(self.lanes.outputs().collect()) } else { Poll::Pending }
+        if self.lanes.poll(cx, |_, _| ()) { Poll::Ready(self.lanes.outputs().collect()) } else { Poll::Pending }
     }
 }
 
@@ -155,9 +157,17 @@ impl<T, F: Future<Output = Result<T>>> Future for JoinAll<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let JoinAll { lanes, first_failure } = &mut *self;
-        let done = lanes.poll(cx, |output| {
-            if let Err(failure) = output {
-                first_failure.get_or_insert_with(|| failure.clone());
+        // What failed in an earlier poll came first. Of what had failed before it was polled, the log says who was first; what needed no
+        // answer to fail was there before any.
+        let is_open = first_failure.is_none();
+        let mut earliest = None;
+        let done = lanes.poll(cx, |output, led_by| {
+            if let Err(failure) = output
+                && is_open
+                && earliest.is_none_or(|earliest| led_by < earliest)
+            {
+                earliest = Some(led_by);
+                *first_failure = Some(failure.clone());
             }
         });
         if !done {

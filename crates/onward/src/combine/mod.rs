@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use onward_core::Branch;
+use onward_core::{Branch, Index};
 
 use crate::cell::RunCell;
 use crate::wake::{Arms, BorrowedWaker, Limit, Polling, polling};
@@ -85,6 +85,18 @@ impl Scope {
     /// Polls one arm on its own line of calls.
     fn poll<F: Future + ?Sized>(&self, arm: u32, future: Pin<&mut F>, cx: &Context<'_>) -> Poll<F::Output> {
         self.poll_within(arm, future, cx, ours(cx).limit)
+    }
+
+    /// Polls one arm like [`Scope::poll`], and says which event led to what it does now.
+    fn poll_marked<F>(&self, arm: u32, future: Pin<&mut F>, cx: &Context<'_>) -> (Poll<F::Output>, Option<Index>)
+    where
+        F: Future + ?Sized,
+    {
+        let cell = ours(cx).cell;
+        let before = cell.lock().engine.set_mark();
+        let polled = self.poll(arm, future, cx);
+        let led_by = cell.lock().engine.take_mark(before);
+        (polled, led_by)
     }
 
     fn poll_within<F>(&self, arm: u32, future: Pin<&mut F>, cx: &Context<'_>, limit: Option<&Limit>) -> Poll<F::Output>

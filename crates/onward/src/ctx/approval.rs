@@ -11,7 +11,7 @@ use onward_core::{Event, Index};
 use serde::Serialize;
 
 use super::call::Call;
-use super::{Ctx, Durable, name_or_misuse, payload_or_misuse};
+use super::{Ctx, Durable, name_or_misuse, payload_or_misuse, small};
 use crate::Result;
 
 impl Ctx {
@@ -45,10 +45,17 @@ impl Approval {
         self.option(|event| event.description = Some(description.clone()))
     }
 
-    /// Data to show to whoever decides.
+    /// Data to show to whoever decides. If it is too large, nobody is asked, and awaiting the decision fails as `payload_too_large`.
     pub fn show(self, value: &impl Serialize) -> Self {
-        let value = payload_or_misuse(self.call.cell(), "approval", value);
-        self.option(|event| event.show = Some(value.clone()))
+        let cell = self.call.cell();
+        let value = payload_or_misuse(cell, "approval", value);
+        match small(cell.payload_bytes_max, "what an approval shows", value) {
+            Ok(value) => self.option(|event| event.show = Some(value.clone())),
+            Err(failure) => {
+                cell.lock().engine.withdraw_call(self.call.place(), failure);
+                self
+            }
+        }
     }
 
     /// Who may decide; anybody otherwise.

@@ -6,7 +6,8 @@ use onward_core::{Event, Name, RunId};
 use serde::Serialize;
 
 use super::call::{Call, durable_call};
-use super::{Ctx, name_or_misuse, payload_or_misuse};
+use super::{Ctx, name_or_misuse, payload_or_misuse, small};
+use crate::Result;
 use crate::names::WorkflowName;
 
 impl Ctx {
@@ -14,7 +15,13 @@ impl Ctx {
     pub fn child<T>(&self, kind: impl WorkflowName<T>, input: &(impl Serialize + ?Sized)) -> Child<T> {
         let kind = name_or_misuse(&self.cell, "child", kind.workflow_name());
         let input = payload_or_misuse(&self.cell, "child input", input);
-        let place = self.cell.call("child").engine.start_child(kind, input);
+        let input = small(self.cell.payload_bytes_max, &format!("the input of child `{kind}`"), input);
+        let mut state = self.cell.call("child");
+        let place = match input {
+            Ok(input) => state.engine.start_child(kind, input),
+            Err(failure) => state.engine.refuse_child(kind, failure),
+        };
+        drop(state);
         Child { ctx: self.clone(), call: Call::new(self.cell.clone(), place) }
     }
 }
@@ -64,11 +71,12 @@ impl<T> Child<T> {
         self.call.cell().lock().engine.child_of(self.call.place())
     }
 
-    /// Sends the child a signal.
-    pub fn signal(&self, name: &str, payload: &(impl Serialize + ?Sized)) {
-        if let Some(child) = self.run_id() {
-            self.ctx.send_signal(child.as_str(), name, payload);
-        }
+    /// Sends the child a signal; nobody, if the child is over.
+    ///
+    /// # Errors
+    /// If the payload is too large.
+    pub fn signal(&self, name: &str, payload: &(impl Serialize + ?Sized)) -> Result<()> {
+        self.run_id().map_or(Ok(()), |child| self.ctx.send_signal(child.as_str(), name, payload))
     }
 
     /// Asks the child to stop; awaiting it then fails as `canceled` at once.

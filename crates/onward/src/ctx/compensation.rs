@@ -4,16 +4,16 @@ use std::future::Future;
 use std::pin::Pin;
 
 use onward_core::task::RetryPolicy;
-use onward_core::{BoxError, Failure};
+use onward_core::{BoxError, Failure, Name};
 
-use super::Ctx;
+use super::{Ctx, name_or_misuse};
 use crate::Result;
 
 type UndoFuture = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
 
 /// One registered undo.
 pub(crate) struct Compensation {
-    name: String,
+    name: Name,
     undo: Box<dyn Fn() -> UndoFuture + Send + Sync>,
 }
 
@@ -34,7 +34,8 @@ impl Ctx {
             let future = undo.clone()();
             Box::pin(async move { future.await.map_err(Into::into) })
         });
-        self.cell.call("on_failure").compensations.push(Compensation { name: name.to_owned(), undo });
+        let name = name_or_misuse(&self.cell, "on_failure", name);
+        self.cell.call("on_failure").compensations.push(Compensation { name, undo });
     }
 }
 
@@ -44,7 +45,7 @@ pub(crate) async fn compensate(ctx: &Ctx, mut failure: Failure) -> Failure {
     loop {
         let next = ctx.cell.lock().compensations.pop();
         let Some(Compensation { name, undo }) = next else { return failure };
-        if let Err(error) = ctx.step(&name, &undo).retry(RetryPolicy::attempts(ATTEMPTS)).await {
+        if let Err(error) = ctx.step(name.as_str(), &undo).retry(RetryPolicy::attempts(ATTEMPTS)).await {
             failure.causes.push(format!("`{name}` could not be undone: {error}"));
         }
     }

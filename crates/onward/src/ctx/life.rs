@@ -6,7 +6,7 @@ use onward_core::{Failure, random};
 use serde::Serialize;
 
 use super::call::Call;
-use super::{Ctx, name_or_misuse, payload_or_misuse};
+use super::{Ctx, name_or_misuse, payload_or_misuse, small};
 use crate::Result;
 use crate::wake::held_back;
 
@@ -49,18 +49,23 @@ impl Ctx {
 
     /// Ends this log and goes on with a fresh one, as the same run, with `input`. Signals not yet consumed go along.
     ///
-    /// Never returns: `return ctx.continue_as_new(&next).await`.
+    /// Never returns: `return ctx.continue_as_new(&next).await`. Only an input that is too large makes it fail.
     pub fn continue_as_new<T, I>(&self, input: &I) -> impl Future<Output = Result<T>> + Send + use<T, I>
     where
         I: Serialize + ?Sized,
     {
         let input = payload_or_misuse(&self.cell, "continue_as_new", input);
+        let input = small(self.cell.payload_bytes_max, "the input of the next generation", input);
         let cell = self.cell.clone();
         std::future::poll_fn(move |cx| {
             if held_back(cx, || None) {
                 return std::task::Poll::Pending;
             }
-            cell.call("continue_as_new").engine.continue_as_new(input.clone());
+            let mut state = cell.call("continue_as_new");
+            match &input {
+                Ok(input) => state.engine.continue_as_new(input.clone()),
+                Err(failure) => return std::task::Poll::Ready(Err(failure.clone())),
+            }
             std::task::Poll::Pending
         })
     }

@@ -20,10 +20,11 @@ mod update;
 use std::any::{Any, TypeId, type_name};
 use std::sync::Arc;
 
-use onward_core::{Name, Payload, RunId, RunKey};
+use onward_core::{Failure, Name, Payload, RunId, RunKey};
 use onward_runtime::Emitted;
 use serde::Serialize;
 
+use crate::Result;
 use crate::cell::RunCell;
 
 pub use approval::Approval;
@@ -74,16 +75,21 @@ impl Ctx {
     }
 
     /// Tells whoever watches the run right now. Not in the log, and not repeated on replay.
-    pub fn emit(&self, name: &str, value: &impl Serialize) {
+    ///
+    /// # Errors
+    /// If the value is too large or cannot be written as JSON: on replay too, when nobody is told.
+    pub fn emit(&self, name: &str, value: &impl Serialize) -> Result<()> {
+        let value = small(self.cell.payload_bytes_max, "what is emitted", payload_or_failure("what is emitted", value)?)?;
         let state = self.cell.call("emit");
         if !state.engine.is_live() {
-            return;
+            return Ok(());
         }
         let key = state.engine.key().clone();
         drop(state);
-        if let (Some(emitter), Ok(value)) = (&self.cell.emitter, Payload::json(value)) {
+        if let Some(emitter) = &self.cell.emitter {
             emitter(&key, Emitted { name: name.to_owned(), value });
         }
+        Ok(())
     }
 }
 
@@ -95,9 +101,20 @@ pub(crate) fn name_or_misuse(cell: &RunCell, what: &str, name: &str) -> Name {
     })
 }
 
+/// Refuses a payload that no store takes: the code gets to know, where the commit would be refused as a whole. The answer follows from
+/// the value and the limit, so a replay gives it again.
+pub(crate) fn small(max: usize, what: &str, payload: Payload) -> Result<Payload> {
+    let bytes = payload.data().len();
+    if bytes <= max {
+        return Ok(payload);
+    }
+    let message = format!("{what} has {bytes} bytes, over the limit of {max}; write it elsewhere and pass a reference");
+    Err(Failure::fatal(message).with_code("payload_too_large"))
+}
+
 /// Encodes what user code returned. What cannot be encoded is a final failure: the same code would return the same again.
-pub(crate) fn payload_or_failure<T: Serialize + ?Sized>(what: &str, value: &T) -> crate::Result<Payload> {
-    Payload::json(value).map_err(|error| onward_core::Failure::fatal(format!("{what} cannot be recorded: {error}")))
+pub(crate) fn payload_or_failure<T: Serialize + ?Sized>(what: &str, value: &T) -> Result<Payload> {
+    Payload::json(value).map_err(|error| Failure::fatal(format!("{what} cannot be recorded: {error}")))
 }
 
 /// Encodes what the code passes in; what cannot be encoded is the code's mistake and pauses the run.

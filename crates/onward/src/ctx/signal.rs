@@ -12,7 +12,7 @@ use onward_core::{Failure, Index, Name, Place, RunId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, Durable, Sleep, name_or_misuse, payload_or_misuse};
+use super::{Ctx, Durable, Sleep, name_or_misuse, payload_or_misuse, small};
 use crate::Result;
 use crate::cell::RunCell;
 use crate::names::{AnyType, SignalName, Typed};
@@ -32,14 +32,19 @@ impl Ctx {
     }
 
     /// Sends a signal to another run; it leaves with this activation's commit, once.
-    pub fn send_signal(&self, run: &str, name: &str, payload: &(impl Serialize + ?Sized)) {
+    ///
+    /// # Errors
+    /// If the payload is too large.
+    pub fn send_signal(&self, run: &str, name: &str, payload: &(impl Serialize + ?Sized)) -> Result<()> {
         let name = name_or_misuse(&self.cell, "signal", name);
         let payload = payload_or_misuse(&self.cell, "signal", payload);
+        let payload = small(self.cell.payload_bytes_max, &format!("signal `{name}` to run {run}"), payload)?;
         let mut state = self.cell.call("send_signal");
         match RunId::new(run) {
             Ok(to) => state.engine.send_signal(to, name, payload),
             Err(error) => state.engine.misuse(format!("send_signal: {error}")),
         }
+        Ok(())
     }
 }
 
@@ -74,7 +79,7 @@ impl<C> SignalSource<C> {
     }
 
     fn take_all<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
-        std::iter::from_fn(|| self.take().transpose()).collect()
+        drain(&self.ctx.cell, &self.pattern, |_, value| value)
     }
 }
 
@@ -94,7 +99,7 @@ impl SignalSource<AnyType> {
         self.take()
     }
 
-    /// Takes all that are there.
+    /// Takes all that are there, up to the first that is not a `T`. That one is left for the next call, which takes it and fails with it.
     pub fn drain<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
         self.take_all()
     }
@@ -116,7 +121,7 @@ impl<T: DeserializeOwned> SignalSource<Typed<T>> {
         self.take()
     }
 
-    /// Takes all that are there.
+    /// Takes all that are there, up to the first that is not a `T`. That one is left for the next call, which takes it and fails with it.
     pub fn drain(&self) -> Result<Vec<T>> {
         self.take_all()
     }
@@ -147,8 +152,24 @@ impl Signals {
         taken.map(|(name, payload)| Ok((name, payload.read()?))).transpose()
     }
 
+    /// Takes all that are there, up to the first that cannot be read; see [`SignalSource::drain`].
     pub fn drain<T: DeserializeOwned>(&self) -> Result<Vec<(Name, T)>> {
-        std::iter::from_fn(|| self.try_recv().transpose()).collect()
+        drain(&self.cell, &self.pattern, |name, value| (name, value))
+    }
+}
+
+/// Takes signals up to the first that is not a `T`: that one stays, so that what was taken before it is not lost with its error. When it
+/// is the first, it is taken and the error returned: it would stand in the way for ever.
+fn drain<T: DeserializeOwned, V>(cell: &RunCell, pattern: &Pattern, make: impl Fn(Name, T) -> V) -> Result<Vec<V>> {
+    let mut taken = Vec::new();
+    loop {
+        let next = cell.look("drain", |engine| engine.peek_signal(pattern)).map(|payload| payload.read::<T>());
+        if !taken.is_empty() && matches!(next, Some(Err(_))) {
+            return Ok(taken);
+        }
+        let signal = cell.look("drain", |engine| engine.try_signal(pattern));
+        let (Some((name, _)), Some(value)) = (signal, next) else { return Ok(taken) };
+        taken.push(make(name, value?));
     }
 }
 

@@ -4,7 +4,7 @@ use onward_core::Name;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, name_or_misuse, payload_or_misuse};
+use super::{Ctx, name_or_misuse, payload_or_misuse, small};
 use crate::Result;
 
 impl Ctx {
@@ -19,10 +19,16 @@ pub struct RunState {
 }
 
 impl RunState {
-    pub fn set(&self, key: &str, value: &(impl Serialize + ?Sized)) {
+    /// Sets a value.
+    ///
+    /// # Errors
+    /// If the value is too large; the one from before stays.
+    pub fn set(&self, key: &str, value: &(impl Serialize + ?Sized)) -> Result<()> {
         let cell = &self.ctx.cell;
         let (key, value) = (name_or_misuse(cell, "state", key), payload_or_misuse(cell, "state", value));
+        let value = small(cell.payload_bytes_max, &format!("the state `{key}`"), value)?;
         cell.call("state().set").engine.set_state(key, value);
+        Ok(())
     }
 
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {

@@ -14,9 +14,9 @@ use pin_project_lite::pin_project;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, Durable, name_or_misuse, payload_or_failure, payload_or_misuse};
+use super::{Ctx, Durable, name_or_misuse, payload_or_failure, payload_or_misuse, small};
 use crate::Result;
-use crate::cell::RunCell;
+use crate::cell::{RunCell, StepAttempt};
 use crate::code::panic_message;
 use crate::wake::{StepWaker, held_back, polling};
 
@@ -103,16 +103,20 @@ where
                 InStep { call: &call, make: Some(move || f(attempt)), future: None, sleep: None }.await
             }
         };
-        let took_ms = started.elapsed().as_millis() as u64;
+        let what = || format!("the result of step `{}`", call.name);
+        let result = result.and_then(|payload| small(call.cell.payload_bytes_max, &what(), payload));
+        // In a test's virtual time a step takes none.
+        let took_ms = if call.cell.script.is_some() { 0 } else { started.elapsed().as_millis() as u64 };
         call.cell.lock().engine.report_step(&call.place, result, took_ms);
     }
 }
 
 fn scripted(call: &StepCall, attempt: u32) -> Option<Result<Payload>> {
     let script = call.cell.script.as_ref()?;
-    let answer = script.answer(&call.name, attempt);
+    let generation = call.cell.lock().engine.generation();
+    let answer = script.answer(&StepAttempt { name: &call.name, generation, place: &call.place, attempt });
     if answer.is_none() {
-        script.ran(&call.name, attempt);
+        script.ran(&call.name);
     }
     answer
 }
@@ -211,7 +215,7 @@ pin_project! {
 }
 
 impl<F> Step<F> {
-    /// How often and when to try again; `.retry(5)` is five attempts in all. Pauses between attempts are durable.
+    /// How often and when to try again; `.retry(5)` is five attempts in all, and [`RetryPolicy::forever`] has no end. Pauses between attempts are durable.
     pub fn retry(self, policy: impl Into<RetryPolicy>) -> Self {
         self.call.cell.lock().engine.set_step_retry(&self.call.place, policy.into());
         self

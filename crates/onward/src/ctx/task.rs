@@ -9,7 +9,7 @@ use onward_core::time::millis;
 use serde::Serialize;
 
 use super::call::{Call, durable_call};
-use super::{Ctx, name_or_misuse, payload_or_misuse};
+use super::{Ctx, name_or_misuse, payload_or_misuse, small};
 use crate::names::TaskName;
 
 impl Ctx {
@@ -19,7 +19,13 @@ impl Ctx {
     pub fn task<T>(&self, kind: impl TaskName<T>, input: &(impl Serialize + ?Sized)) -> TaskCall<T> {
         let kind = name_or_misuse(&self.cell, "task", kind.task_name());
         let input = payload_or_misuse(&self.cell, "task input", input);
-        let place = self.cell.call("task").engine.schedule_task(kind, input);
+        let input = small(self.cell.payload_bytes_max, &format!("the input of task `{kind}`"), input);
+        let mut state = self.cell.call("task");
+        let place = match input {
+            Ok(input) => state.engine.schedule_task(kind, input),
+            Err(failure) => state.engine.refuse_task(kind, failure),
+        };
+        drop(state);
         TaskCall { call: Call::new(self.cell.clone(), place) }
     }
 }
@@ -53,7 +59,7 @@ impl<T> TaskCall<T> {
         self.option(|options| options.priority = priority)
     }
 
-    /// How often and when to try again; `.retry(5)` is five attempts in all.
+    /// How often and when to try again; `.retry(5)` is five attempts in all, and [`RetryPolicy::forever`] has no end.
     pub fn retry(self, policy: impl Into<RetryPolicy>) -> Self {
         let policy = policy.into();
         self.option(|options| options.retry = policy.clone())

@@ -4,7 +4,7 @@ use onward_core::{Failure, Payload};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, name_or_misuse, payload_or_failure};
+use super::{Ctx, name_or_misuse, payload_or_failure, small};
 use crate::Result;
 use crate::cell::Answerer;
 use crate::code::answer_update;
@@ -18,7 +18,8 @@ impl Ctx {
         F: FnMut(I) -> Result<O> + Send + 'static,
     {
         let name = name_or_misuse(&self.cell, "query", name);
-        let before = self.cell.call("query").queries.insert(name, answerer(f));
+        let answerer = answerer(self.cell.payload_bytes_max, f);
+        let before = self.cell.call("query").queries.insert(name, answerer);
         drop(before); // a closure may hold the context: never drop it under the lock
     }
 
@@ -35,9 +36,10 @@ impl Ctx {
         F: FnMut(I) -> Result<O> + Send + 'static,
     {
         let name = name_or_misuse(&self.cell, "update", name);
+        let answerer = answerer(self.cell.payload_bytes_max, f);
         let (before, kept) = {
             let mut state = self.cell.call("update");
-            (state.updates.insert(name.clone(), answerer(f)), state.engine.kept_updates(&name))
+            (state.updates.insert(name.clone(), answerer), state.engine.kept_updates(&name))
         };
         drop(before);
         for update in kept {
@@ -46,7 +48,7 @@ impl Ctx {
     }
 }
 
-fn answerer<I, O, F>(mut f: F) -> Answerer
+fn answerer<I, O, F>(payload_bytes_max: usize, mut f: F) -> Answerer
 where
     I: DeserializeOwned,
     O: Serialize,
@@ -55,6 +57,6 @@ where
     Box::new(move |payload: Payload| {
         let input = payload.read().map_err(|error| Failure::fatal(format!("the input does not fit: {error}")))?;
         let output = f(input)?;
-        payload_or_failure("the answer", &output)
+        small(payload_bytes_max, "the answer", payload_or_failure("the answer", &output)?)
     })
 }

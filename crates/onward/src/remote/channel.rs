@@ -1,20 +1,23 @@
 //! Connections to one server: one that all calls share, and one for each of the worker's streams.
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use onward_core::{Namespace, RunKey};
 use onward_runtime::RuntimeError;
 use onward_wire::ApiKey;
-use onward_wire::api::{EmittedValue, RunRequest};
+use onward_wire::api::{AwaitFrame, EmittedValue, EndsFrame, RunRequest};
 use onward_wire::grpc::{Method, NAMESPACE, Wire};
 use onward_wire::worker::{ServerFrames, WorkerFrames};
 use tonic::Streaming;
+use tonic::body::Body;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::tokio_stream::Stream;
+use tonic::codegen::{Service, http};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
 
-use super::problem::from_status;
+use super::problem::{from_status, unreachable};
 use super::trust::Trust;
 use crate::Error;
 
@@ -69,11 +72,10 @@ impl Channel {
     }
 
     pub async fn call<M: Method>(&self, request: M::Request) -> Result<M::Reply, RuntimeError> {
-        let mut grpc = self.grpc();
-        grpc.ready().await.map_err(|error| unreachable(&error))?;
+        let mut grpc = self.ready().await?;
         let (path, codec) = (PathAndQuery::from_static(M::PATH), Wire::<M::Request, M::Reply>::default());
         let reply = grpc.unary(self.request(request), path, codec).await;
-        reply.map(tonic::Response::into_inner).map_err(|status| from_status(&status))
+        reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))
     }
 
     /// Opens a worker's stream.
@@ -81,21 +83,43 @@ impl Channel {
         &self,
         frames: impl Stream<Item = WorkerFrames> + Send + 'static,
     ) -> Result<Streaming<ServerFrames>, RuntimeError> {
-        let mut grpc = self.grpc();
-        grpc.ready().await.map_err(|error| unreachable(&error))?;
+        let mut grpc = self.ready().await?;
         let path = PathAndQuery::from_static(onward_wire::grpc::CONNECT);
         let codec = Wire::<WorkerFrames, ServerFrames>::default();
         let reply = grpc.streaming(self.request(frames), path, codec).await;
-        reply.map(tonic::Response::into_inner).map_err(|status| from_status(&status))
+        reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))
     }
 
     /// What a run emits from now on.
     pub async fn listen(&self, run: RunKey) -> Result<Streaming<EmittedValue>, RuntimeError> {
-        let mut grpc = self.grpc();
-        grpc.ready().await.map_err(|error| unreachable(&error))?;
+        let mut grpc = self.ready().await?;
         let (path, codec) = (PathAndQuery::from_static(onward_wire::grpc::LISTEN), Wire::<RunRequest, EmittedValue>::default());
         let reply = grpc.server_streaming(self.request(RunRequest { run }), path, codec).await;
-        reply.map(tonic::Response::into_inner).map_err(|status| from_status(&status))
+        reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))
+    }
+
+    /// The ends of the runs that `frames` name.
+    pub async fn await_ends(
+        &self,
+        frames: impl Stream<Item = AwaitFrame> + Send + 'static,
+    ) -> Result<Streaming<EndsFrame>, RuntimeError> {
+        let mut grpc = self.ready().await?;
+        let path = PathAndQuery::from_static(onward_wire::grpc::AWAIT_ENDS);
+        let reply = grpc.streaming(self.request(frames), path, Wire::<AwaitFrame, EndsFrame>::default()).await;
+        reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))
+    }
+
+    /// Sends a plain HTTP request.
+    pub async fn send(&self, request: http::Request<Body>) -> Result<http::Response<Body>, RuntimeError> {
+        let mut inner = self.inner.clone();
+        let failed = |error: tonic::transport::Error| self.unreachable(&sentence(&error.to_string(), error.source()));
+        std::future::poll_fn(|cx| inner.poll_ready(cx)).await.map_err(failed)?;
+        inner.call(request).await.map_err(failed)
+    }
+
+    /// What goes along with every request.
+    pub fn headers(&self) -> http::HeaderMap {
+        self.request(()).into_parts().0.into_headers()
     }
 
     /// A message with what goes along with every one.
@@ -108,10 +132,23 @@ impl Channel {
         request
     }
 
-    fn grpc(&self) -> tonic::client::Grpc<tonic::transport::Channel> {
-        tonic::client::Grpc::new(self.inner.clone())
+    async fn ready(&self) -> Result<tonic::client::Grpc<tonic::transport::Channel>, RuntimeError> {
+        let mut grpc = tonic::client::Grpc::new(self.inner.clone())
             .max_decoding_message_size(RECEIVED_BYTES_MAX)
-            .max_encoding_message_size(SENT_BYTES_MAX)
+            .max_encoding_message_size(SENT_BYTES_MAX);
+        grpc.ready().await.map_err(|error| self.unreachable(&sentence(&error.to_string(), error.source())))?;
+        Ok(grpc)
+    }
+
+    /// What the server said, or that there is none that says something.
+    fn told(&self, status: &tonic::Status) -> RuntimeError {
+        let error = from_status(status);
+        if error.code() == "server_unreachable" { self.unreachable(&sentence(status.message(), status.source())) } else { error }
+    }
+
+    fn unreachable(&self, why: &str) -> RuntimeError {
+        let uri = self.endpoint.uri().to_string();
+        unreachable(format!("no server answers at {}: {why}", uri.trim_end_matches('/')))
     }
 }
 
@@ -122,12 +159,15 @@ fn authorization(key: &ApiKey) -> MetadataValue<Ascii> {
     value
 }
 
-fn unreachable(error: &dyn std::error::Error) -> RuntimeError {
-    let mut why = error.to_string();
-    let mut source = error.source();
+/// An error with its causes.
+fn sentence(first: &str, mut source: Option<&dyn std::error::Error>) -> String {
+    let mut why = first.to_owned();
     while let Some(inner) = source {
-        why += &format!(": {inner}");
+        let text = inner.to_string();
+        if !why.ends_with(&text) {
+            why += &format!(": {text}");
+        }
         source = inner.source();
     }
-    onward_store::StoreError::Unavailable { why }.into()
+    why
 }

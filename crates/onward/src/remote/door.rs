@@ -1,32 +1,26 @@
 //! What a caller asks, over a network.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use onward_core::event::RunPaused;
 use onward_core::run::Wait;
-use onward_core::view::{RunView, created_at};
+use onward_core::task::Task;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
     Bulk, BulkDone, BulkVerb, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome, RuntimeError, SendSignal,
-    StartRun, WhyPending,
+    StartRun, WhyPending, WorkerInfo,
 };
 use onward_store::{
-    Appended, Consequence, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, VersionCount, WaitQuery,
+    Appended, Consequence, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
 };
 use onward_wire::api;
 use tokio::sync::broadcast;
 
-use super::Channel;
+use super::ends::Ends;
+use super::{Channel, RETRY_DELAY};
 
 /// How long one question for news may wait at the server.
 const WAIT_MS: u64 = 20_000;
-
-/// How long to wait before a question is asked again that did not get through.
-const RETRY_DELAY: Duration = Duration::from_millis(200);
-
-/// How many records are read at a time.
-const PAGE: usize = 1_000;
 
 /// How many emitted values a slow listener may fall behind.
 const BEHIND_MAX: usize = 256;
@@ -34,11 +28,11 @@ const BEHIND_MAX: usize = 256;
 #[derive(Clone)]
 pub(crate) struct RemoteDoor {
     channel: Channel,
+    ends: Ends,
 }
 
-/// Waits for a run's end by asking again and again; each question waits at the server.
 struct RemoteOutcome {
-    door: RemoteDoor,
+    ends: Ends,
     key: RunKey,
 }
 
@@ -51,42 +45,18 @@ struct RemoteChanges {
 
 impl RemoteDoor {
     pub fn new(channel: Channel) -> RemoteDoor {
-        RemoteDoor { channel }
+        RemoteDoor { ends: Ends::new(channel.clone()), channel }
     }
 
     /// Asks for news past `generation` and `next`. A server that cannot be reached is asked again: waiting for months is
     /// what this is for.
-    async fn watch(&self, key: &RunKey, generation: u32, next: Index, for_end: bool) -> Result<api::WatchReply, RuntimeError> {
+    async fn watch(&self, key: &RunKey, generation: u32, next: Index) -> Result<api::WatchReply, RuntimeError> {
         loop {
-            let request = api::WatchRequest { run: key.clone(), generation, next_index: next, for_end, wait_ms: WAIT_MS };
+            let request = api::WatchRequest { run: key.clone(), generation, next_index: next, wait_ms: WAIT_MS };
             match self.channel.call::<api::WatchRun>(request).await {
                 Err(error) if error.consequence() == Consequence::Retry => tokio::time::sleep(RETRY_DELAY).await,
                 reply => return reply,
             }
-        }
-    }
-
-    async fn outcome(&self, key: &RunKey) -> Result<Result<Payload, Failure>, RuntimeError> {
-        loop {
-            let reply = self.watch(key, u32::MAX, Index(u64::MAX), true).await?;
-            if let Some(outcome) = reply.outcome {
-                return Ok(outcome);
-            }
-        }
-    }
-
-    async fn read_records(&self, head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
-        let mut records: Vec<Record> = Vec::new();
-        loop {
-            let from = records.last().map_or(Index(0), Record::next_index);
-            if from >= head.next_index {
-                return Ok(records);
-            }
-            let page = self.read_page(&head.key, Some(head.generation), from, PAGE).await?;
-            if page.is_empty() {
-                return Ok(records);
-            }
-            records.extend(page);
         }
     }
 
@@ -113,7 +83,7 @@ impl RemoteDoor {
 
 impl Outcome for RemoteOutcome {
     fn outcome(&self) -> DoorFuture<'_, Result<Payload, Failure>> {
-        Box::pin(self.door.outcome(&self.key))
+        Box::pin(self.ends.outcome(&self.key))
     }
 }
 
@@ -121,7 +91,7 @@ impl Changes for RemoteChanges {
     fn changed(&mut self) -> DoorFuture<'_, ()> {
         Box::pin(async move {
             loop {
-                let reply = self.door.watch(&self.key, self.generation, self.next, false).await?;
+                let reply = self.door.watch(&self.key, self.generation, self.next).await?;
                 let seen = (reply.generation, reply.next_index);
                 if seen > (self.generation, self.next) {
                     (self.generation, self.next) = seen;
@@ -183,12 +153,12 @@ impl Door for RemoteDoor {
                 api::StartRequest { run: key.clone(), kind, version, input, seed, signal: with.map(signal), attributes };
             let api::StartReply { created, head, signal } = self.channel.call::<api::StartRun>(request).await?;
             let started = Started { created, head, signal: signal.map(appended), claimed: None };
-            Ok((started, Arc::new(RemoteOutcome { door: self.clone(), key }) as Arc<dyn Outcome>))
+            Ok((started, Arc::new(RemoteOutcome { ends: self.ends.clone(), key }) as Arc<dyn Outcome>))
         })
     }
 
     fn wait_for_outcome(&self, key: RunKey) -> DoorFuture<'_, Result<Payload, Failure>> {
-        Box::pin(async move { self.outcome(&key).await })
+        Box::pin(async move { self.ends.outcome(&key).await })
     }
 
     fn watch_run(&self, key: RunKey) -> DoorFuture<'_, Box<dyn Changes>> {
@@ -201,21 +171,6 @@ impl Door for RemoteDoor {
 
     fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead> {
         Box::pin(async move { Ok(self.channel.call::<api::ReadRun>(api::RunRequest { run: key }).await?.head) })
-    }
-
-    fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView> {
-        Box::pin(async move {
-            loop {
-                let head = Door::read_head(self, key.clone()).await?;
-                let records = self.read_records(&head).await?;
-                let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
-                let same = created_at(&records) == Some(head.created_at);
-                if covered && same {
-                    return Ok(RunView::fold(head, &records));
-                }
-                // The run was deleted and started anew while it was read: begin again.
-            }
-        })
     }
 
     fn why_pending(&self, key: RunKey) -> DoorFuture<'_, Option<WhyPending>> {
@@ -390,4 +345,26 @@ impl Door for RemoteDoor {
             self.channel.call::<api::ResolvePromise>(request).await.map(appended)
         })
     }
+
+    fn list_workers(&self, namespace: Namespace) -> DoorFuture<'_, Vec<WorkerInfo>> {
+        Box::pin(async move {
+            let reply = self.channel.call::<api::ListWorkers>(api::NamespaceRequest { namespace }).await?;
+            Ok(reply.workers.into_iter().map(worker).collect())
+        })
+    }
+
+    fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>> {
+        Box::pin(async move {
+            let limit = u32::try_from(query.limit).unwrap_or(u32::MAX);
+            let request = api::WaitsRequest { namespace: query.namespace, run: query.run, limit };
+            Ok(self.channel.call::<api::ListQuarantined>(request).await?.tasks)
+        })
+    }
+}
+
+fn worker(line: api::WorkerLine) -> WorkerInfo {
+    let api::WorkerLine { id, kinds, task_kinds, queues, default_queue, runs, runs_max, heard_at } = line;
+    let kinds = kinds.into_iter().map(|api::KnownKind { kind, version }| (kind, version)).collect();
+    let queues = default_queue.then_some(None).into_iter().chain(queues.into_iter().map(Some)).collect();
+    WorkerInfo { id, kinds, task_kinds, queues, runs, runs_max, heard_at }
 }

@@ -17,6 +17,7 @@ mod taken;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use onward_core::event::RunPaused;
@@ -30,6 +31,7 @@ use onward_wire::worker::{Said, WorkerFrame};
 use tokio::task::JoinHandle;
 
 use super::Channel;
+use super::problem::unreachable;
 use shared::{Greeting, Shared, To};
 
 /// How long the first connection may take before whoever starts the worker is told; it goes on being tried.
@@ -56,7 +58,7 @@ impl RemoteLink {
     }
 
     /// Waits until the server has welcomed the worker for the first time, or says why it does not.
-    pub async fn welcomed(&self) -> Result<(), RuntimeError> {
+    pub async fn welcomed(&self, url: &str) -> Result<(), RuntimeError> {
         if self.connection.is_none() {
             return Ok(());
         }
@@ -69,8 +71,8 @@ impl RemoteLink {
         let mut state = self.shared.lock();
         match std::mem::replace(&mut state.greeting, Greeting::Welcomed) {
             Greeting::Awaited => {
-                let why = state.trouble.take().unwrap_or_else(|| "it does not answer".to_owned());
-                Err(StoreError::Unavailable { why }.into())
+                let why = state.trouble.take();
+                Err(unreachable(why.unwrap_or_else(|| format!("no server answers at {url}"))))
             }
             Greeting::Welcomed => Ok(()),
             Greeting::Refused(error) => Err(error),
@@ -200,6 +202,10 @@ impl Link for RemoteLink {
                 over.notified().await;
             }
         })
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        self.shared.payload_bytes_max.load(Ordering::Relaxed)
     }
 
     fn emit(&self, key: &RunKey, emitted: Emitted) {

@@ -38,8 +38,26 @@ pub(crate) fn from_status(status: &Status) -> RuntimeError {
         Code::InvalidArgument | Code::Unimplemented | Code::OutOfRange => {
             elsewhere("not_understood", why, Consequence::TellCaller)
         }
-        _ => StoreError::Unavailable { why }.into(),
+        _ => unreachable(format!("the connection to the server broke: {why}")),
     }
+}
+
+/// No server answers.
+pub(crate) fn unreachable(message: String) -> RuntimeError {
+    let hint = Some("see whether it runs and whether the address is right; `onward dev` starts one on this machine");
+    let elsewhere = Elsewhere { code: "server_unreachable", message, hint, consequence: Consequence::Retry };
+    StoreError::Elsewhere(Box::new(elsewhere)).into()
+}
+
+/// The server ended what was to last.
+pub(crate) fn gone() -> RuntimeError {
+    unreachable("the server has closed the connection".to_owned())
+}
+
+/// The same error, for somebody else.
+pub(crate) fn again(error: &RuntimeError) -> RuntimeError {
+    let (code, message, hint) = (error.code(), error.to_string(), error.hint());
+    StoreError::Elsewhere(Box::new(Elsewhere { code, message, hint, consequence: error.consequence() })).into()
 }
 
 fn elsewhere(code: &'static str, message: String, consequence: Consequence) -> RuntimeError {

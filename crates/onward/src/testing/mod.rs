@@ -16,8 +16,15 @@
 //! ```
 
 mod background;
+mod chooser;
+mod outcome;
+mod play;
+mod replay;
 mod script;
+mod steps;
 mod world;
 
-pub use script::{Outcome, Script, replay};
+pub use outcome::Outcome;
+pub use replay::Replay;
+pub use script::Script;
 pub use world::World;

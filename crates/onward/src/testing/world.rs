@@ -11,7 +11,7 @@ use onward_core::engine::{Draft, Fault};
 use onward_core::event::{RunStarted, SignalReceived};
 use onward_core::projection::Projection;
 use onward_core::reopen;
-use onward_core::run::{Admitted, CommitRefusal, END_REFUSALS_MAX, Effect, Input, Refusal, Wait};
+use onward_core::run::{Admitted, Again, CommitRefusal, END_REFUSALS_MAX, Effect, Input, Refusal, Wait};
 use onward_core::task::Task;
 use onward_core::{CommitId, Epoch, Event, Log, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp};
 use serde::Serialize;
@@ -47,8 +47,8 @@ pub struct World {
     found: Option<Fault>,
 }
 
-/// The name under which a test's workflow runs.
-pub(crate) fn key() -> RunKey {
+/// The run that a test's workflow is, unless the test names another.
+pub(super) fn default_key() -> RunKey {
     RunKey::new(Namespace::default(), RunId::new("test").expect("a constant name"))
 }
 
@@ -62,10 +62,10 @@ impl World {
         Fut: Future<Output = crate::Result<O>> + Send + 'static,
     {
         let input = Payload::json(input).expect("a test's input can be written as JSON");
-        World::with_handler(erase_workflow(workflow), input, Shared::default(), 7)
+        World::with_handler(default_key(), erase_workflow(workflow), input, Shared::default(), 7)
     }
 
-    pub(crate) fn with_handler(handler: Handler, input: Payload, shared: Shared, seed: u64) -> World {
+    pub(super) fn with_handler(key: RunKey, handler: Handler, input: Payload, shared: Shared, seed: u64) -> World {
         let now = Timestamp(1_700_000_000_000);
         let started = RunStarted {
             kind: Name::new("test").expect("a constant name"),
@@ -80,7 +80,7 @@ impl World {
             attributes: Vec::new(),
             is_external: false,
         };
-        let (mut head, record) = RunHead::start(key(), started, now);
+        let (mut head, record) = RunHead::start(key, started, now);
         head.epoch = Epoch(1);
         let mut log = Log::default();
         log.push(record).expect("a log begins with its start");
@@ -181,8 +181,9 @@ impl World {
 
     pub(crate) fn append(&mut self, mut input: Input) -> Result<onward_core::Index, Refusal> {
         if let Some(once) = &input.once
-            && let Some((_, index)) = self.once.get(&once.key)
+            && let Some((token, index)) = self.once.get(&once.key)
         {
+            assert_eq!(once.again(token), Again::Repeated, "{} comes to the run twice, and not the same", once.describe());
             return Ok(*index);
         }
         let once = input.once.take();
@@ -392,9 +393,8 @@ impl World {
             reason: String::new(),
         };
         let forked = reopen::fork(&self.head, self.log.records(), &fork, self.now)?;
-        let mut world = World::with_handler(self.handler.clone(), Payload::null(), self.shared.clone(), 7);
+        let mut world = World::with_handler(fork.key, self.handler.clone(), Payload::null(), self.shared.clone(), 7);
         (world.now, world.shadow, world.waker) = (self.now, self.shadow, self.waker.clone());
-        world.head.key = fork.key;
         world.go_on_from(forked);
         Ok(world)
     }
@@ -429,8 +429,12 @@ impl World {
 
     /// The next timer that is due, if the run is not paused.
     pub fn next_timer(&self) -> Option<(Place, Timestamp)> {
-        let timers = self.timers.iter().filter(|_| !self.frozen);
-        timers.min_by_key(|(place, due)| (**due, (*place).clone())).map(|(place, due)| (place.clone(), *due))
+        self.due_timers().min_by_key(|(place, due)| (*due, (*place).clone())).map(|(place, due)| (place.clone(), due))
+    }
+
+    /// The timers that run, each with its time; none while the run is paused.
+    pub(super) fn due_timers(&self) -> impl Iterator<Item = (&Place, Timestamp)> {
+        self.timers.iter().filter(|_| !self.frozen).map(|(place, due)| (place, *due))
     }
 
     /// Fires the timer at `place`, moving the clock to its time.

@@ -12,9 +12,9 @@ use std::time::Duration;
 use onward_core::engine::{Draft, Fault};
 use onward_core::log::CommitHeader;
 use onward_core::run::{Carries, Commit, Committed, END_REFUSALS_MAX};
-use onward_core::{Epoch, Index, Record, RunKey};
+use onward_core::{Epoch, Event, Failure, Index, Record, RunKey};
 use onward_runtime::Question;
-use onward_store::{ClaimedRun, Consequence, StoreError};
+use onward_store::{ClaimedRun, Consequence, StoreError, payloads};
 
 use super::inbox::{News, RunInbox};
 use super::{ReplayCheck, Worker, read_all};
@@ -141,7 +141,7 @@ impl Driver {
                     self.commit_again(header);
                     return Turn::Again;
                 }
-                Err(error) => return self.refused(&error),
+                Err(error) => return self.refused(&error, header),
             }
         }
         if self.code.gap().is_some() && self.in_flight.is_none() {
@@ -169,11 +169,38 @@ impl Driver {
         self.in_flight = Some((commit.header(), self.worker.link.commit(commit)));
     }
 
+    /// The largest payload of the commit that was refused is the result of a step: that is how the step failed, for its effect has
+    /// happened, and a run that is paused over it would only do it again. False when it is something else.
+    fn fail_largest(&mut self, error: &StoreError) -> bool {
+        let events = self.code.in_flight();
+        let Some(Event::StepCompleted(step)) = events.iter().max_by_key(|event| payloads::weigh([*event])) else { return false };
+        let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+        let message = format!("the result of step `{}` cannot be recorded: {error}{hint}", step.name);
+        self.code.fail_reported(&step.place, Failure::fatal(message).with_code("payload_too_large"));
+        true
+    }
+
     /// Tries the commit in flight again, the same one with the same id: if the first one arrived after all, its answer comes
     /// back (L5).
     fn commit_again(&mut self, header: CommitHeader) {
+        let commit = self.commit_in_flight(header);
+        let (link, tokio) = (self.worker.link.clone(), self.worker.tokio.clone());
+        let future = async move {
+            sleep(&tokio, RETRY_DELAY).await;
+            link.commit(commit).await
+        };
+        self.in_flight = Some((header, Box::pin(future)));
+    }
+
+    fn commit_now(&mut self, header: CommitHeader) {
+        let commit = self.commit_in_flight(header);
+        self.in_flight = Some((header, self.worker.link.commit(commit)));
+    }
+
+    /// The commit in flight, as it stands in the engine.
+    fn commit_in_flight(&self, header: CommitHeader) -> Commit {
         let CommitHeader { n, epoch, commit_id, horizon, waits, is_standing } = header;
-        let commit = Commit {
+        Commit {
             key: self.key.clone(),
             generation: self.generation,
             epoch,
@@ -185,16 +212,10 @@ impl Driver {
             end_over_unread: self.refusals >= END_REFUSALS_MAX,
             is_standing,
             carries: self.carries.clone(),
-        };
-        let (link, tokio) = (self.worker.link.clone(), self.worker.tokio.clone());
-        let future = async move {
-            sleep(&tokio, RETRY_DELAY).await;
-            link.commit(commit).await
-        };
-        self.in_flight = Some((header, Box::pin(future)));
+        }
     }
 
-    fn refused(&mut self, error: &StoreError) -> Turn {
+    fn refused(&mut self, error: &StoreError, header: CommitHeader) -> Turn {
         // By code, because it may have come over a network.
         match error.code() {
             UNREAD => {}
@@ -202,6 +223,10 @@ impl Driver {
             "run_paused" => {
                 self.code.stand();
                 self.read();
+                return Turn::Again;
+            }
+            "payload_too_large" if self.fail_largest(error) => {
+                self.commit_now(CommitHeader { commit_id: self.worker.commit_id(), ..header });
                 return Turn::Again;
             }
             // Another try would be refused as well, and the run is still ours: whoever wrote the code has to know.

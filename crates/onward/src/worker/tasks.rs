@@ -74,7 +74,8 @@ async fn attempt(worker: &Worker, task: Task) {
         match worker.link.report_task(id.clone(), claim, report.clone()).await {
             Err(error) if retries(&error) => tokio::time::sleep(RETRY_DELAY).await,
             Err(error) if error.code() == "payload_too_large" => {
-                report = TaskReport::Failed(Failure::fatal(error.to_string()).with_code(error.code()));
+                let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+                report = TaskReport::Failed(Failure::fatal(format!("{error}{hint}")).with_code(error.code()));
             }
             // Taken, or too late: either way the engine knows better now.
             _ => return,

@@ -154,14 +154,14 @@ everywhere! {
     async fn parent_and_child_talk_with_signals(site) {
         async fn parent(ctx: Ctx, (): ()) -> Result<String> {
             let child = ctx.child::<()>("child", ctx.run_id().as_str());
-            child.signal("question", "how are you?");
+            child.signal("question", "how are you?")?;
             let answer: String = ctx.signal("answer").recv().await?;
             child.await?;
             Ok(answer)
         }
         async fn child(ctx: Ctx, parent: String) -> Result<()> {
             let question: String = ctx.signal("question").recv().await?;
-            ctx.send_signal(&parent, "answer", &format!("{question} fine!"));
+            ctx.send_signal(&parent, "answer", &format!("{question} fine!"))?;
             Ok(())
         }
         let onward = site.builder().await.workflow("parent", parent).workflow("child", child).start().await.unwrap();

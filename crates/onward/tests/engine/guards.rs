@@ -6,7 +6,7 @@ use onward::Builder;
 use onward::prelude::*;
 use onward_core::event::PauseReason;
 
-use crate::site::{PAYLOAD_BYTES_MAX, Site, count, everywhere, paused, until_logged};
+use crate::site::{Site, count, everywhere, paused, until_logged};
 
 /// The ways to go wrong, by name.
 const WRONG: &[(&str, &str)] = &[
@@ -142,40 +142,6 @@ everywhere! {
         let run = onward.start::<String, _>("w", &()).await.unwrap();
         assert_eq!(run.result().await.unwrap(), "the step panicked: out of luck");
         assert_eq!(onward.start::<u32, _>("fine", &5).await.unwrap().result().await.unwrap(), 5);
-    }
-
-    /// The store refuses what is too large; the run must neither vanish nor try for ever.
-    async fn a_step_whose_result_is_too_large_pauses_its_run_with_the_limit(site) {
-        async fn large(ctx: Ctx, fixed: bool) -> Result<usize> {
-            let size = if fixed { 10 } else { PAYLOAD_BYTES_MAX + 1 };
-            let text: String = ctx.step("large", async || Ok::<_, Failure>("x".repeat(size))).await?;
-            Ok(text.len())
-        }
-        let build = |fixed| move |builder: Builder| builder.workflow("w", move |ctx: Ctx, (): ()| large(ctx, fixed));
-        let onward = engine(site, build(false)).await;
-        let run = onward.start::<usize, _>("w", &()).id("r").await.unwrap();
-        let pause = paused(&run).await;
-        assert!(pause.message.contains("over the limit") && pause.message.contains("pass a reference"), "{}", pause.message);
-        drop(run);
-        onward.shutdown().await;
-        let onward = engine(site, build(true)).await;
-        let run = onward.run::<usize>("r").unwrap();
-        run.resume().await.unwrap();
-        assert_eq!(run.result().await.unwrap(), 10);
-    }
-
-    async fn a_task_whose_result_is_too_large_fails_with_the_limit(site) {
-        async fn ask(ctx: Ctx, (): ()) -> Result<String> {
-            let failure = ctx.task::<String>("large", &()).await.expect_err("it is too large");
-            Ok(format!("{}: {}", failure.code, failure.message))
-        }
-        async fn large((): ()) -> Result<String> {
-            Ok("x".repeat(PAYLOAD_BYTES_MAX + 1))
-        }
-        let onward = engine(site, |builder| builder.workflow("w", ask).task("large", large)).await;
-        let run = onward.start::<String, _>("w", &()).await.unwrap();
-        let said = run.result().await.unwrap();
-        assert!(said.starts_with("payload_too_large: ") && said.contains("over the limit"), "{said}");
     }
 
     /// Code that differs from replay to replay is found by the check after each commit, before it matters.

@@ -168,11 +168,11 @@ async fn a_panic_in_a_drop_is_contained() {
 async fn a_query_cannot_change_the_run() {
     async fn asked(ctx: Ctx, _: ()) -> Result<u32> {
         let inner = ctx.clone();
-        ctx.state().set("count", &1u32);
+        ctx.state().set("count", &1u32)?;
         ctx.query("read", move |(): ()| Ok((inner.state().get::<u32>("count")?, inner.now().0 > 0)));
         let inner = ctx.clone();
         ctx.query("write", move |(): ()| {
-            inner.state().set("count", &2u32);
+            inner.state().set("count", &2u32)?;
             Ok(inner.random())
         });
         ctx.signal("end").recv::<()>().await?;

@@ -22,7 +22,7 @@ async fn who(ctx: Ctx, (): ()) -> Result<String> {
     ctx.query("who", move |(): ()| Ok(name.to_owned()));
     let first = ctx.step("who", async || Ok::<_, Failure>(name.to_owned())).await?;
     ctx.signal("go").recv::<()>().await?;
-    ctx.emit("who", &name);
+    ctx.emit("who", &name)?;
     let second: String = ctx.task("who", &()).await?;
     Ok(format!("{first} {second}"))
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use onward::time::days;
-use onward::{Builder, Onward, ReplayCheck, RunHandle, Status};
+use onward::{Builder, Encryption, EncryptionKey, Onward, ReplayCheck, RunHandle, Status};
 use onward_core::event::RunPaused;
 use onward_core::{Event, Record};
 use onward_runtime::{Background, Runtime};
@@ -24,6 +24,8 @@ pub struct Site {
     pub clock: Arc<ManualClock>,
     /// How long a worker may be silent. Time here moves in leaps that no heartbeat could follow; tests of leases set it first.
     pub lease: OnceLock<Duration>,
+    /// Engines have a codec that seals every payload.
+    pub is_sealed: bool,
 }
 
 enum Place {
@@ -58,16 +60,26 @@ impl Site {
     pub fn memory() -> Site {
         let clock = Arc::new(ManualClock::default());
         let store = MemoryStore::new(clock.clone()).with_payload_bytes_max(PAYLOAD_BYTES_MAX);
-        Site { place: Place::Memory(Arc::new(store)), clock, lease: OnceLock::new() }
+        Site { place: Place::Memory(Arc::new(store)), clock, lease: OnceLock::new(), is_sealed: false }
+    }
+
+    /// In memory, with every payload sealed.
+    pub fn sealed() -> Site {
+        Site { is_sealed: true, ..Site::memory() }
     }
 
     pub fn directory() -> Site {
-        Site { place: Place::Directory(tempfile::tempdir().unwrap()), clock: Arc::default(), lease: OnceLock::new() }
+        Site {
+            place: Place::Directory(tempfile::tempdir().unwrap()),
+            clock: Arc::default(),
+            lease: OnceLock::new(),
+            is_sealed: false,
+        }
     }
 
     /// With a server, which the first engine starts.
     pub fn server() -> Site {
-        Site { place: Place::Server(OnceCell::new()), clock: Arc::default(), lease: OnceLock::new() }
+        Site { place: Place::Server(OnceCell::new()), clock: Arc::default(), lease: OnceLock::new(), is_sealed: false }
     }
 
     /// Whether the runtime is in another process than the worker, as far as both can tell.
@@ -86,7 +98,12 @@ impl Site {
                 return Onward::connect(&served.url).check_replay(ReplayCheck::Every);
             }
         };
-        Onward::with_store(store, self.clock.clone()).check_replay(ReplayCheck::Every).lease(lease)
+        let builder = Onward::with_store(store, self.clock.clone()).check_replay(ReplayCheck::Every).lease(lease);
+        if !self.is_sealed {
+            return builder;
+        }
+        let key = EncryptionKey::new("site", [7; 32]).unwrap();
+        builder.codec(Encryption::new([key]).unwrap())
     }
 
     /// Opens the directory as soon as the engine before has let it go.
@@ -198,7 +215,8 @@ impl Gate {
     }
 }
 
-/// One test per place: each claim is made in memory, in a directory, and over a server with the worker elsewhere.
+/// One test per place: each claim is made in memory, in a directory, with every payload sealed, and over a server with the worker
+/// elsewhere.
 macro_rules! everywhere {
     ($($(#[$meta:meta])* async fn $name:ident($site:ident) $body:block)*) => {$(
         $(#[$meta])*
@@ -217,6 +235,12 @@ macro_rules! everywhere {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn in_a_directory() {
                 let site = $crate::site::Site::directory();
+                tokio::time::timeout($crate::site::DEADLINE, claim(&site)).await.expect("the claim is settled in time");
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sealed() {
+                let site = $crate::site::Site::sealed();
                 tokio::time::timeout($crate::site::DEADLINE, claim(&site)).await.expect("the claim is settled in time");
             }
 

@@ -29,8 +29,8 @@ async fn adder(ctx: Ctx, first: u32) -> Result<u32> {
             return Ok(sum);
         }
         let shown = *sum.lock().unwrap();
-        ctx.state().set("sum", &shown);
-        ctx.emit("sum", &shown);
+        ctx.state().set("sum", &shown)?;
+        ctx.emit("sum", &shown)?;
     }
 }
 

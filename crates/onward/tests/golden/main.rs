@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use onward::testing::replay;
+use onward::testing::Replay;
 use onward_core::event::RunPaused;
 use onward_core::{Event, Log, Record};
 
@@ -26,7 +26,7 @@ macro_rules! golden {
         &[Golden { name: "external", record: recording::external, replay: recording::read_external }, $(Golden {
             name: stringify!($recorded),
             record: recording::$recorded,
-            replay: |log| replay(workflows::$workflow, log),
+            replay: |log| Replay::new("test", log).against(workflows::$workflow),
         },)*]
     };
 }
@@ -122,7 +122,7 @@ fn a_recorded_log_replays_against_its_code() {
 #[test]
 fn a_recorded_log_does_not_replay_against_other_code() {
     for stored in STORED.iter().filter(|stored| !["open", "terminated", "external"].contains(&stored.golden.name)) {
-        assert!(replay(workflows::waiting, &stored.log()).is_err(), "{}", stored.golden.name);
+        assert!(Replay::new("test", &stored.log()).against(workflows::waiting).is_err(), "{}", stored.golden.name);
     }
 }
 

@@ -45,7 +45,7 @@ pub async fn signals(ctx: Ctx, _: ()) -> Result<Vec<String>> {
     seen.push(format!("{:?}", ctx.signal("never").recv_timeout::<()>(secs(5)).await?));
     seen.extend(ctx.signal("a").drain::<String>()?);
     seen.push(format!("{} {:?}", ctx.signals("*").count(), ctx.signal("b").try_recv::<u32>()?));
-    ctx.send_signal("other", "hello", &seen.len());
+    ctx.send_signal("other", "hello", &seen.len())?;
     Ok(seen)
 }
 
@@ -70,7 +70,7 @@ pub async fn promises(ctx: Ctx, _: ()) -> Result<Vec<String>> {
 pub async fn children(ctx: Ctx, _: ()) -> Result<Vec<String>> {
     let plain = ctx.child::<String>("work", &1);
     let tuned = ctx.child::<String>("work", &2).id("my-child").version("v2").on_parent_close(OnParentClose::Abandon);
-    plain.signal("hello", "child");
+    plain.signal("hello", "child")?;
     let settled = join_all_settled([plain, tuned]).await;
     let canceled = ctx.child::<String>("work", &3).on_parent_close(OnParentClose::Terminate);
     canceled.cancel();
@@ -83,8 +83,8 @@ pub async fn state(ctx: Ctx, _: ()) -> Result<(u32, Vec<String>)> {
     let mut count: u32 = 0;
     for turn in 0..3 {
         count = ctx.state().get::<u32>("count")?.unwrap_or_default() + 1;
-        ctx.state().set("count", &count);
-        ctx.state().set("chance", &(ctx.uuid(), ctx.random(), ctx.now()));
+        ctx.state().set("count", &count)?;
+        ctx.state().set("chance", &(ctx.uuid(), ctx.random(), ctx.now()))?;
         ctx.signal("turn").recv::<u32>().await?;
         if turn == 1 {
             ctx.state().clear("chance");
@@ -138,7 +138,7 @@ pub async fn failing(ctx: Ctx, _: ()) -> Result<()> {
 pub async fn pages(ctx: Ctx, seen: Vec<u32>) -> Result<Vec<u32>> {
     let mut seen = seen;
     seen.push(ctx.signal("s").recv().await?);
-    ctx.state().set("pages", &(ctx.generation(), ctx.random()));
+    ctx.state().set("pages", &(ctx.generation(), ctx.random()))?;
     if seen.len() == 2 { Ok(seen) } else { ctx.continue_as_new(&seen).await }
 }
 
@@ -168,7 +168,7 @@ pub async fn branches(ctx: Ctx, _: ()) -> Result<String> {
 pub async fn payloads(ctx: Ctx, input: serde_json::Value) -> Result<serde_json::Value> {
     let bytes_are_no_json = ctx.signal("bytes").recv::<String>().await.is_err();
     let text: String = ctx.signal("text").recv().await?;
-    ctx.state().set("größe \u{1f980}", &text);
+    ctx.state().set("größe \u{1f980}", &text)?;
     let number: serde_json::Value = ctx.task("echo", &input).await?;
     Ok(serde_json::json!([bytes_are_no_json, text, number]))
 }

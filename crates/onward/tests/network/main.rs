@@ -5,6 +5,7 @@
 
 mod cuts;
 mod leaving;
+mod many;
 mod partitions;
 mod proxy;
 mod restarts;

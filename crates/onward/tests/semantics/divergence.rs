@@ -1,7 +1,7 @@
 //! Code that no longer asks for what its log says: a report that a person can act on, and nothing committed.
 
 use onward::prelude::*;
-use onward::testing::{World, replay};
+use onward::testing::{Replay, World};
 use onward_core::Log;
 use onward_core::event::{Divergence, PauseReason};
 
@@ -30,7 +30,7 @@ where
     F: Fn(Ctx, ()) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<u32>> + Send + 'static,
 {
-    let pause = replay(code, &recorded_log()).expect_err("the code and the log disagree");
+    let pause = Replay::new("test", &recorded_log()).against(code).expect_err("the code and the log disagree");
     assert_eq!(pause.reason, PauseReason::Diverged);
     let report = pause.divergence.expect("a divergence comes with its report");
     assert!(report.hint.contains("ctx.version") && report.hint.contains("onward run resume test"), "{}", report.hint);
@@ -46,7 +46,7 @@ fn index_of(name: &str) -> u64 {
 
 #[test]
 fn unchanged_code_agrees_with_its_log() {
-    replay(recorded, &recorded_log()).unwrap();
+    Replay::new("test", &recorded_log()).against(recorded).unwrap();
 }
 
 /// Scenario 25.
@@ -117,8 +117,8 @@ fn another_step_input_is_reported() {
     }
     let mut world = World::new(|ctx, ()| with_input(ctx, 5), &());
     world.pump().unwrap();
-    replay(|ctx, ()| with_input(ctx, 5), world.log()).unwrap();
-    let pause = replay(|ctx, ()| with_input(ctx, 6), world.log()).unwrap_err();
+    Replay::new("test", world.log()).against(|ctx, ()| with_input(ctx, 5)).unwrap();
+    let pause = Replay::new("test", world.log()).against(|ctx, ()| with_input(ctx, 6)).unwrap_err();
     let report = pause.divergence.unwrap();
     assert!(report.recorded.starts_with("step `charge` at 0 with input "), "{}", report.recorded);
     assert_ne!(report.recorded, report.asked);
@@ -164,7 +164,7 @@ fn a_recorded_step_that_was_removed_is_reported() {
 #[test]
 fn code_that_asks_for_more_than_was_recorded_is_reported_where_it_does() {
     let report = diverges(|ctx: Ctx, ()| async move {
-        ctx.state().set("phase", "begun");
+        ctx.state().set("phase", "begun")?;
         recorded(ctx, ()).await
     });
     assert_eq!(report.asked, r#"state `phase` = "begun" at 0"#);
@@ -196,7 +196,7 @@ fn options_may_change_between_builds() {
     }
     let mut world = World::new(|ctx, ()| with_options(ctx, false), &());
     world.pump().unwrap();
-    replay(|ctx, ()| with_options(ctx, true), world.log()).unwrap();
+    Replay::new("test", world.log()).against(|ctx, ()| with_options(ctx, true)).unwrap();
 }
 
 #[test]
@@ -206,6 +206,6 @@ fn the_order_of_a_maps_keys_is_no_divergence() {
     }
     let mut world = World::new(|ctx, ()| with_text(ctx, r#"{"a":1,"b":2}"#), &());
     world.pump().unwrap();
-    replay(|ctx, ()| with_text(ctx, r#"{ "b": 2, "a": 1 }"#), world.log()).unwrap();
-    replay(|ctx, ()| with_text(ctx, r#"{"a":1,"b":3}"#), world.log()).unwrap_err();
+    Replay::new("test", world.log()).against(|ctx, ()| with_text(ctx, r#"{ "b": 2, "a": 1 }"#)).unwrap();
+    Replay::new("test", world.log()).against(|ctx, ()| with_text(ctx, r#"{"a":1,"b":3}"#)).unwrap_err();
 }

@@ -3,6 +3,7 @@
 //! The model is written without futures, wakers or engine: branches are explicit, inputs are fed one by one. What it says
 //! the code must have seen is what the code must have returned.
 
+mod model;
 mod reopened;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +14,10 @@ use std::time::Duration;
 use onward::prelude::*;
 use onward::testing::World;
 use onward::{join, select};
-use onward_core::event::{ApprovalDecided, CancelRequested, ChildCompleted, TaskCompleted, UpdateReceived};
+use onward_core::event::{ApprovalDecided, CancelRequested, ChildCompleted, TaskCompleted, TaskFailed, UpdateReceived};
 use onward_core::{Event, Log, Name, Payload, Place, Status};
+
+use model::Model;
 
 /// How many cases the ordinary run has.
 const CASES: u64 = 20_000;
@@ -49,6 +52,18 @@ enum Op {
     /// Watches for a request to cancel, for a second.
     WatchOrSleep,
     Both(Vec<Op>, Vec<Op>),
+    /// Two tasks that may fail, a second in which they may be answered, and then both together.
+    Together(Combinator),
+    /// The first of two signals.
+    RaceSignals,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Combinator {
+    /// The first success.
+    Race,
+    /// Both, or the first failure.
+    JoinAll,
 }
 
 const CHANGES: [&str; 2] = ["change", "other-change"];
@@ -108,6 +123,21 @@ async fn step(ctx: &Ctx, build: &Build, id: String) -> Result<String> {
     text("step", step.await)
 }
 
+/// What is seen of a failure: who failed, where the failures of several could be confused.
+fn told(failure: Failure) -> String {
+    if failure.code == "failed" { format!("failed {}", failure.message) } else { failure.code }
+}
+
+async fn together(ctx: &Ctx, id: &str, combinator: Combinator) -> Result<String> {
+    let tasks = [ctx.task::<u64>("risky", id), ctx.task::<u64>("risky", id)];
+    let slept = text("slept", ctx.sleep(SECOND).await.map(|()| ""))?;
+    let outcome = match combinator {
+        Combinator::Race => race(tasks).await.map(|first| first.to_string()),
+        Combinator::JoinAll => join_all(tasks).await.map(|both| format!("{both:?}")),
+    };
+    Ok(format!("{combinator:?} {slept} {}", outcome.unwrap_or_else(told)))
+}
+
 type LineFuture = std::pin::Pin<Box<dyn Future<Output = Result<Seen>> + Send>>;
 
 fn line(ctx: Ctx, ops: Vec<Op>, build: Arc<Build>, updates: Updates, path: String) -> LineFuture {
@@ -164,6 +194,11 @@ fn line(ctx: Ctx, ops: Vec<Op>, build: Arc<Build>, updates: Updates, path: Strin
                     signal = ctx.signal(NAMES[name]).recv::<u64>() => text("select signal", signal)?,
                     nothing = async { "select nothing".to_owned() } => nothing,
                 }),
+                Op::Together(combinator) => seen.push(together(&ctx, &id, combinator).await?),
+                Op::RaceSignals => {
+                    let first = race(NAMES.map(|name| ctx.signal(name).recv::<u64>())).await;
+                    seen.push(format!("race {}", first.map_or_else(told, |value| value.to_string())));
+                }
                 Op::Both(left, right) => {
                     let (left, right) = join!(
                         line(ctx.clone(), left, build.clone(), updates.clone(), format!("{id}l")),
@@ -175,433 +210,6 @@ fn line(ctx: Ctx, ops: Vec<Op>, build: Arc<Build>, updates: Updates, path: Strin
         }
         Ok(seen)
     })
-}
-
-/// A line, the name it waits for, and the signal promised to it: index and value.
-type Waiter = (usize, usize, Option<(u64, u64)>);
-
-/// The plain model of one generation.
-struct Model<'a> {
-    lines: Vec<Line<'a>>,
-    /// Signals that nobody has and nobody is promised, by index.
-    mailbox: Vec<(u64, usize, u64)>,
-    /// Who waits for a signal of which name, longest first, and the signal promised to them.
-    waiters: Vec<Waiter>,
-    delivered: u64,
-    now: u64,
-    seed: u64,
-    /// What the log says each change's version is.
-    versions: BTreeMap<String, u32>,
-    /// There was a request to cancel; whether it has still to meet a call.
-    canceled: Option<bool>,
-    handles_updates: bool,
-    /// Updates that wait for a handler.
-    kept: Vec<(String, u64)>,
-    updated: Updates,
-    answers: Vec<(String, Result<usize>)>,
-}
-
-struct Line<'a> {
-    ops: &'a [Op],
-    at: usize,
-    branch: Vec<u32>,
-    ordinal: u32,
-    seen: Seen,
-    /// What the operation that waits has seen before.
-    saw: String,
-    wait: Wait,
-    parent: Option<usize>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Wait {
-    /// Can go on.
-    None,
-    /// For the answer to the call at this place.
-    Call(Vec<u32>),
-    Signal,
-    /// For a signal, or the call at this place.
-    SignalOr(Vec<u32>),
-    /// For a request to cancel, or the call at this place.
-    CancelOr(Vec<u32>),
-    /// For two lines.
-    Lines(usize, usize),
-    Done,
-}
-
-impl<'a> Line<'a> {
-    fn new(ops: &'a [Op], branch: Vec<u32>, parent: Option<usize>) -> Line<'a> {
-        Line { ops, at: 0, branch, ordinal: 0, seen: Vec::new(), saw: String::new(), wait: Wait::None, parent }
-    }
-}
-
-impl<'a> Model<'a> {
-    /// Reads the log of one generation to its end.
-    fn read(program: &'a [Op], log: &Log) -> Model<'a> {
-        let main = Line::new(program, Vec::new(), None);
-        let chosen = |event: &Event| match event {
-            Event::VersionChosen(chosen) => Some((chosen.change.to_string(), chosen.version)),
-            _ => None,
-        };
-        let mut model = Model {
-            lines: vec![main],
-            mailbox: Vec::new(),
-            waiters: Vec::new(),
-            delivered: 0,
-            now: 0,
-            seed: 0,
-            versions: log.events().filter_map(|(_, event)| chosen(event)).collect(),
-            canceled: None,
-            handles_updates: false,
-            kept: Vec::new(),
-            updated: Updates::default(),
-            answers: Vec::new(),
-        };
-        let records = log.records();
-        // What lies past the last horizon came too late: the code has not seen it.
-        let horizons = records.iter().filter_map(|record| record.commit.map(|commit| commit.horizon.0));
-        let events: Vec<_> =
-            records.iter().flat_map(|record| record.indexed().map(|(index, event)| (index.0, record.at.0, event))).collect();
-        let mut next = 0;
-        for horizon in horizons {
-            let end = events[next..].iter().position(|(index, ..)| *index > horizon).map_or(events.len(), |offset| next + offset);
-            for (index, _, event) in &events[next..end] {
-                let mut arrives = |name: &Name, payload: &Payload| {
-                    let name = NAMES.iter().position(|other| *name == **other).unwrap();
-                    model.place_signal(*index, name, payload.read().unwrap());
-                };
-                match event {
-                    Event::SignalReceived(signal) => arrives(&signal.name, &signal.payload),
-                    Event::RunStarted(started) => {
-                        started.mailbox.iter().for_each(|signal| arrives(&signal.name, &signal.payload));
-                    }
-                    _ => {}
-                }
-            }
-            for (index, at, event) in &events[next..end] {
-                model.deliver(*index, *at, event);
-            }
-            next = end;
-        }
-        assert_eq!(model.lines[0].wait, Wait::Done, "the model ends where the run ends");
-        model
-    }
-
-    /// Promises a signal to who has waited longest, or leaves it in the mailbox.
-    fn place_signal(&mut self, index: u64, name: usize, value: u64) {
-        match self.waiters.iter_mut().find(|(_, waited, promised)| *waited == name && promised.is_none()) {
-            Some(waiter) => waiter.2 = Some((index, value)),
-            None => {
-                self.mailbox.push((index, name, value));
-                self.mailbox.sort_unstable();
-            }
-        }
-    }
-
-    fn deliver(&mut self, index: u64, at: u64, event: &Event) {
-        self.delivered = index;
-        self.now = self.now.max(at);
-        let path = |place: &Place| place.path().collect::<Vec<u32>>();
-        let value = |payload: &Payload| payload.read::<u64>().unwrap();
-        match event {
-            Event::RunStarted(started) => {
-                self.seed = started.seed;
-                self.run(0);
-            }
-            Event::SignalReceived(_) => self.hand_out(),
-            Event::TaskCompleted(event) => self.answer(&path(&event.place), &format!("task {}", value(&event.output))),
-            Event::ChildCompleted(event) => self.answer(&path(&event.place), &format!("child {}", value(&event.output))),
-            Event::StepCompleted(event) => self.answer(&path(&event.place), &format!("step {}", value(&event.output))),
-            Event::TimerFired(event) => self.answer(&path(&event.place), "slept"),
-            Event::ApprovalDecided(event) => self.answer(&path(&event.place), &format!("approval {} false", event.approved)),
-            Event::UpdateReceived(event) => self.update(event.update_id.clone(), value(&event.payload)),
-            Event::CancelRequested(_) => self.cancel(),
-            _ => {}
-        }
-    }
-
-    fn update(&mut self, id: String, value: u64) {
-        if self.handles_updates {
-            let answer = handle(&self.updated, value);
-            self.answers.push((id, answer));
-        } else {
-            self.kept.push((id, value));
-        }
-    }
-
-    /// Who watches goes on, else every wait is interrupted, else the request is due at the next call. A step runs on.
-    fn cancel(&mut self) {
-        if self.canceled.is_some() {
-            return;
-        }
-        let waiting = |line: &&usize, model: &Model| match &model.lines[**line].wait {
-            Wait::Call(_) => !matches!(model.op(**line), Op::Step | Op::VersionedStep(_) | Op::StepIfHas(_)),
-            wait => matches!(wait, Wait::Signal | Wait::SignalOr(_)),
-        };
-        let lines: Vec<usize> = (0..self.lines.len()).collect();
-        let watching: Vec<usize> =
-            lines.iter().filter(|line| matches!(self.lines[**line].wait, Wait::CancelOr(_))).copied().collect();
-        let met: Vec<usize> =
-            if watching.is_empty() { lines.iter().filter(|line| waiting(line, self)).copied().collect() } else { watching };
-        self.canceled = Some(met.is_empty());
-        // Nobody waits any more: what was promised goes back before anybody goes on.
-        for line in &met {
-            if let Some(position) = self.waiters.iter().position(|(waiter, ..)| waiter == line) {
-                let (_, name, promised) = self.waiters.remove(position);
-                if let Some((index, value)) = promised {
-                    self.place_signal(index, name, value);
-                }
-            }
-        }
-        for line in met {
-            let what = match self.op(line) {
-                Op::Task => "task",
-                Op::Sleep => "slept",
-                Op::Child => "child",
-                Op::Approval => "approval",
-                Op::Recv(_) => "recv",
-                Op::RecvTimeout(_) => "recv_timeout",
-                Op::SignalOrTask(_) => "select signal",
-                Op::SignalOrSleep(_) => "select slept",
-                Op::WatchOrSleep => "watch",
-                other => panic!("{other:?} waits for nothing that is interrupted"),
-            };
-            self.go_on(line, format!("{what} canceled"));
-        }
-        self.hand_out();
-    }
-
-    /// Whether the request to cancel meets the call that is being made.
-    fn meets_cancel(&mut self) -> bool {
-        let due = self.canceled == Some(true);
-        if due {
-            self.canceled = Some(false);
-        }
-        due
-    }
-
-    /// What a line is at.
-    fn op(&self, line: usize) -> &'a Op {
-        &self.lines[line].ops[self.lines[line].at]
-    }
-
-    /// Whoever is promised a signal that has been delivered gets it, lowest index first.
-    fn hand_out(&mut self) {
-        loop {
-            let due =
-                self.waiters.iter().enumerate().filter(|(_, waiter)| waiter.2.is_some_and(|(index, _)| index <= self.delivered));
-            let Some(position) = due.min_by_key(|(_, waiter)| waiter.2).map(|(position, _)| position) else { return };
-            let (line, _, promised) = self.waiters.remove(position);
-            let (_, value) = promised.unwrap();
-            let text = match self.lines[line].ops[self.lines[line].at] {
-                Op::RecvTimeout(_) => format!("recv_timeout Some({value})"),
-                Op::SignalOrTask(_) | Op::SignalOrSleep(_) => format!("select signal {value}"),
-                _ => format!("recv {value}"),
-            };
-            self.go_on(line, text);
-        }
-    }
-
-    fn answer(&mut self, place: &[u32], text: &str) {
-        let waits =
-            |line: &Line| matches!(&line.wait, Wait::Call(own) | Wait::SignalOr(own) | Wait::CancelOr(own) if own == place);
-        let Some(line) = self.lines.iter().position(waits) else { return };
-        let text = match self.lines[line].ops[self.lines[line].at] {
-            Op::RecvTimeout(_) => "recv_timeout None".to_owned(),
-            Op::SignalOrTask(_) | Op::SignalOrSleep(_) => format!("select {text}"),
-            Op::Approval if text == "slept" => "approval false true".to_owned(),
-            Op::WatchOrSleep => format!("watch {text}"),
-            Op::VersionedStep(_) | Op::StepIfHas(_) => format!("{} {text}", self.lines[line].saw),
-            _ => text.to_owned(),
-        };
-        if let Some(position) = self.waiters.iter().position(|(waiter, ..)| *waiter == line) {
-            let (_, name, promised) = self.waiters.remove(position);
-            if let Some((index, value)) = promised {
-                // The loser is dropped before the line goes on: the signal is there for what comes next.
-                self.place_signal(index, name, value);
-            }
-            self.go_on(line, text);
-            return self.hand_out();
-        }
-        self.go_on(line, text);
-    }
-
-    fn go_on(&mut self, line: usize, text: String) {
-        self.lines[line].seen.push(text);
-        self.lines[line].at += 1;
-        self.lines[line].wait = Wait::None;
-        self.run(line);
-    }
-
-    fn next_place(&mut self, line: usize) -> Vec<u32> {
-        let line = &mut self.lines[line];
-        let place = line.branch.iter().copied().chain([line.ordinal]).collect();
-        line.ordinal += 1;
-        place
-    }
-
-    fn take(&mut self, name: usize) -> Option<u64> {
-        let position = self.mailbox.iter().position(|(_, other, _)| *other == name)?;
-        Some(self.mailbox.remove(position).2)
-    }
-
-    /// Runs a line until it waits.
-    fn run(&mut self, line: usize) {
-        while self.lines[line].wait == Wait::None {
-            let (ops, at) = (self.lines[line].ops, self.lines[line].at);
-            let Some(op) = ops.get(at) else {
-                self.lines[line].wait = Wait::Done;
-                return self.line_done(line);
-            };
-            match self.ask(line, op) {
-                Ok(text) => {
-                    // Registering a handler shows nothing.
-                    self.lines[line].seen.extend(Some(text).filter(|text| !text.is_empty()));
-                    self.lines[line].at += 1;
-                }
-                Err(wait) => {
-                    self.lines[line].wait = wait.clone();
-                    if let Wait::Lines(left, right) = wait {
-                        self.run(left);
-                        self.run(right);
-                    }
-                }
-            }
-        }
-    }
-
-    fn line_done(&mut self, line: usize) {
-        let Some(parent) = self.lines[line].parent else { return };
-        if let Wait::Lines(left, right) = self.lines[parent].wait
-            && [left, right].iter().all(|arm| self.lines[*arm].wait == Wait::Done)
-        {
-            let text = format!("both {:?} {:?}", self.lines[left].seen, self.lines[right].seen);
-            self.go_on(parent, text);
-        }
-    }
-
-    /// What an operation sees at once, or what it waits for.
-    fn ask(&mut self, line: usize, op: &'a Op) -> Result<String, Wait> {
-        let count = |model: &Model, name: usize| model.mailbox.iter().filter(|(_, other, _)| *other == name).count();
-        match op {
-            Op::Task | Op::Step | Op::Sleep | Op::Child | Op::Approval => {
-                let place = self.next_place(line);
-                if !self.meets_cancel() {
-                    return Err(Wait::Call(place));
-                }
-                let what = match op {
-                    Op::Task => "task",
-                    Op::Step => "step",
-                    Op::Sleep => "slept",
-                    Op::Child => "child",
-                    _ => "approval",
-                };
-                Ok(format!("{what} canceled"))
-            }
-            Op::VersionedStep(_) | Op::StepIfHas(_) => {
-                let place = self.next_place(line);
-                let saw = match op {
-                    Op::VersionedStep(change) => format!("version {}", self.versions[CHANGES[*change]]),
-                    Op::StepIfHas(name) => format!("has {}", count(self, *name) > 0),
-                    _ => String::new(),
-                };
-                if self.meets_cancel() {
-                    return Ok(format!("{saw} step canceled"));
-                }
-                self.lines[line].saw = saw;
-                Err(Wait::Call(place))
-            }
-            Op::Handle => {
-                self.handles_updates = true;
-                let kept = std::mem::take(&mut self.kept);
-                kept.into_iter().for_each(|(id, value)| self.update(id, value));
-                Ok(String::new())
-            }
-            Op::Updated => Ok(format!("updated {:?}", self.updated.lock().unwrap())),
-            Op::WatchOrSleep => {
-                let places = [self.next_place(line), self.next_place(line)];
-                if self.meets_cancel() {
-                    Ok("watch slept canceled".to_owned())
-                } else if self.canceled.is_some() {
-                    Ok("watch canceled".to_owned())
-                } else {
-                    Err(Wait::CancelOr(places[0].clone()))
-                }
-            }
-            Op::Now => Ok(format!("now {}", self.now)),
-            Op::Random => {
-                let place = Place::from_path(&self.next_place(line)).unwrap();
-                Ok(format!("random {}", onward_core::random::derive(self.seed, &place, 0)))
-            }
-            Op::Has(name) => Ok(format!("has {}", count(self, *name) > 0)),
-            Op::Count(name) => Ok(format!("count {}", count(self, *name))),
-            Op::Recv(name) => {
-                self.next_place(line);
-                if self.meets_cancel() {
-                    return Ok("recv canceled".to_owned());
-                }
-                match self.take(*name) {
-                    Some(value) => Ok(format!("recv {value}")),
-                    None => {
-                        self.waiters.push((line, *name, None));
-                        Err(Wait::Signal)
-                    }
-                }
-            }
-            Op::RecvTimeout(name) => {
-                self.next_place(line);
-                if self.meets_cancel() {
-                    return Ok("recv_timeout canceled".to_owned());
-                }
-                match self.take(*name) {
-                    Some(value) => Ok(format!("recv_timeout Some({value})")),
-                    None => {
-                        self.waiters.push((line, *name, None));
-                        Err(Wait::SignalOr(self.next_place(line)))
-                    }
-                }
-            }
-            Op::Drain(name) => {
-                let taken: Vec<u64> = std::iter::from_fn(|| self.take(*name)).collect();
-                (0..=taken.len()).for_each(|_| drop(self.next_place(line)));
-                Ok(format!("drain {taken:?}"))
-            }
-            Op::SignalOrTask(name) | Op::SignalOrSleep(name) => {
-                let places = [self.next_place(line), self.next_place(line), self.next_place(line)];
-                if self.meets_cancel() {
-                    // The request has met the other arm, with the last event delivered: of two answers the lower index wins.
-                    let signal = self.mailbox.iter().find(|(_, other, _)| other == name).map(|(index, ..)| *index);
-                    let (arm, what) = if matches!(op, Op::SignalOrTask(_)) { (1, "task") } else { (0, "slept") };
-                    if signal.is_none_or(|index| (self.delivered, arm) < (index, 1 - arm)) {
-                        return Ok(format!("select {what} canceled"));
-                    }
-                }
-                match self.take(*name) {
-                    Some(value) => Ok(format!("select signal {value}")),
-                    None => {
-                        self.waiters.push((line, *name, None));
-                        let call = if matches!(op, Op::SignalOrTask(_)) { 1 } else { 0 };
-                        Err(Wait::SignalOr(places[call].clone()))
-                    }
-                }
-            }
-            Op::SignalOrNothing(name) => {
-                let _places = [self.next_place(line), self.next_place(line)];
-                let there = self.mailbox.iter().any(|(_, other, _)| other == name);
-                if there && self.meets_cancel() {
-                    return Ok("select signal canceled".to_owned());
-                }
-                Ok(self.take(*name).map_or("select nothing".to_owned(), |value| format!("select signal {value}")))
-            }
-            Op::Both(left, right) => {
-                let place = self.next_place(line);
-                let arm = |ops: &'a [Op], arm: u32| Line::new(ops, place.iter().copied().chain([arm]).collect(), Some(line));
-                let first = self.lines.len();
-                self.lines.extend([arm(left, 0), arm(right, 1)]);
-                Err(Wait::Lines(first, first + 1))
-            }
-        }
-    }
 }
 
 struct Random(u64);
@@ -624,7 +232,7 @@ fn program(random: &mut Random, length: u64, nested: bool) -> Vec<Op> {
     (0..count)
         .map(|_| {
             let name = random.below(NAMES.len() as u64) as usize;
-            match random.below(if nested { 20 } else { 21 }) {
+            match random.below(if nested { 23 } else { 24 }) {
                 0 => Op::Task,
                 1 => Op::Step,
                 2 => Op::Sleep,
@@ -645,6 +253,9 @@ fn program(random: &mut Random, length: u64, nested: bool) -> Vec<Op> {
                 17 => Op::WatchOrSleep,
                 18 => Op::SignalOrNothing(name),
                 19 => Op::StepIfHas(name),
+                20 => Op::Together(Combinator::Race),
+                21 => Op::Together(Combinator::JoinAll),
+                22 => Op::RaceSignals,
                 _ => Op::Both(program(random, 3, true), program(random, 3, true)),
             }
         })
@@ -664,6 +275,8 @@ struct Outside {
 #[derive(Clone, Copy, PartialEq)]
 enum Owed {
     Task,
+    /// A task that may fail.
+    RiskyTask,
     Child,
     Decision,
 }
@@ -679,7 +292,10 @@ impl Outside {
         let mut owed = BTreeMap::new();
         for (_, event) in world.log().events() {
             match event {
-                Event::TaskScheduled(task) => drop(owed.insert(task.place.clone(), Owed::Task)),
+                Event::TaskScheduled(task) => {
+                    let owes = if task.kind.as_str() == "risky" { Owed::RiskyTask } else { Owed::Task };
+                    owed.insert(task.place.clone(), owes);
+                }
                 Event::ChildStarted(child) => drop(owed.insert(child.place.clone(), Owed::Child)),
                 Event::ApprovalRequested(approval) => drop(owed.insert(approval.place.clone(), Owed::Decision)),
                 // A question that has expired or was withdrawn has no answer; a task that was taken back may have one.
@@ -698,7 +314,10 @@ impl Outside {
         let output = Payload::json(&self.next_value).unwrap();
         let approved = self.next_value.is_multiple_of(2);
         let event: Event = match owed {
-            Owed::Task => TaskCompleted { place, output, attempts: 1 }.into(),
+            Owed::RiskyTask if self.next_value.is_multiple_of(2) => {
+                TaskFailed { place, failure: Failure::fatal(self.next_value.to_string()), attempts: 1 }.into()
+            }
+            Owed::Task | Owed::RiskyTask => TaskCompleted { place, output, attempts: 1 }.into(),
             Owed::Child => ChildCompleted { place, output }.into(),
             Owed::Decision => {
                 ApprovalDecided { place, approved, feedback: None, decided_by: None, decision_id: "d".to_owned() }.into()

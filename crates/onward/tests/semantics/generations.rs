@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use onward::prelude::*;
 use onward::select;
-use onward::testing::{World, replay};
+use onward::testing::{Replay, World};
 use onward_core::Status;
 use onward_core::event::{CancelRequested, PauseReason};
 
@@ -199,7 +199,7 @@ fn a_version_that_the_code_has_forgotten_pauses_the_run_and_says_which() {
     let (mut world, _) = evolving_world(0);
     world.pump().unwrap();
     // The old run counts as version 2 for code whose oldest version is 2, and then asks for another step than it recorded.
-    replay(|ctx, ()| evolving(ctx, 2), world.log()).unwrap_err();
+    Replay::new("test", world.log()).against(|ctx, ()| evolving(ctx, 2)).unwrap_err();
 
     let (mut world, _) = evolving_world(1);
     world.pump().unwrap();
@@ -208,7 +208,7 @@ fn a_version_that_the_code_has_forgotten_pauses_the_run_and_says_which() {
         ctx.version("new-mail", 3, 4);
         ctx.signal("end").recv::<()>().await
     };
-    let pause = replay(forgetful, world.log()).unwrap_err();
+    let pause = Replay::new("test", world.log()).against(forgetful).unwrap_err();
     assert_eq!(pause.reason, PauseReason::VersionTooOld);
     let report = pause.divergence.unwrap();
     assert_eq!((&*report.recorded, &*report.asked), ("version 2 of `new-mail`", "a version from 3 to 4"));
@@ -244,7 +244,7 @@ fn a_run_that_looked_before_it_continued_saw_the_same_on_every_replay() {
                 none = async { 0 } => none,
             },
             _ => {
-                ctx.state().set("looked", &ctx.signal("s").has());
+                ctx.state().set("looked", &ctx.signal("s").has())?;
                 0
             }
         };
@@ -266,7 +266,7 @@ fn a_run_that_looked_before_it_continued_saw_the_same_on_every_replay() {
             world.pump().unwrap();
             assert_eq!(world.output(), "[0,[7,8]]", "way {way}, crash {crash}");
             let old = &world.past_logs()[0];
-            replay(look_and_continue, old).unwrap();
+            Replay::new("test", old).against(look_and_continue).unwrap();
         }
     }
 }

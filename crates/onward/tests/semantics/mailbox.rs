@@ -84,10 +84,35 @@ fn a_signal_of_the_wrong_type_is_an_error_of_the_code_that_reads_it_and_is_consu
     assert_eq!(world.output(), "[true,3]");
 }
 
+/// What came before the unreadable one is not lost with its error, and neither is what came after it.
+#[test]
+fn draining_stops_before_what_cannot_be_read_and_fails_with_it_the_next_time() {
+    async fn drain(ctx: Ctx, _: ()) -> Result<(Vec<u32>, bool, Vec<u32>, usize)> {
+        ctx.signal("go").recv::<()>().await?;
+        let amounts = ctx.signal("amount");
+        Ok((amounts.drain()?, amounts.drain::<u32>().is_err(), amounts.drain()?, amounts.count()))
+    }
+    async fn drain_by_pattern(ctx: Ctx, _: ()) -> Result<(Vec<u32>, bool, Vec<u32>, usize)> {
+        ctx.signal("go").recv::<()>().await?;
+        let amounts = ctx.signals("amou*");
+        let numbers = |drained: Vec<(Name, u32)>| drained.into_iter().map(|(_, number)| number).collect();
+        Ok((numbers(amounts.drain()?), amounts.drain::<u32>().is_err(), numbers(amounts.drain()?), amounts.count()))
+    }
+    for mut world in [World::new(drain, &()), World::new(drain_by_pattern, &())] {
+        [1, 2].iter().for_each(|amount| world.signal("amount", amount));
+        world.signal("amount", "a lot");
+        [3, 4].iter().for_each(|amount| world.signal("amount", amount));
+        world.signal("go", &());
+        crash_and_pump(&mut world);
+        assert_eq!(world.output(), "[[1,2],true,[3,4],0]");
+        assert_eq!(count(&world, "signal_consumed"), 6);
+    }
+}
+
 #[test]
 fn a_signal_leaves_for_another_run_once() {
     async fn sender(ctx: Ctx, _: ()) -> Result<()> {
-        ctx.send_signal("other", "hello", &1);
+        ctx.send_signal("other", "hello", &1)?;
         ctx.signal("end").recv::<()>().await
     }
     let mut world = World::new(sender, &());

@@ -6,6 +6,8 @@
 mod cancellation;
 mod counterexamples;
 mod divergence;
+mod failing;
+mod foreign;
 mod generated;
 mod generations;
 mod mailbox;

@@ -10,7 +10,7 @@ use crate::crash_and_pump;
 
 /// What the run is paused with when it runs `code`.
 #[track_caller]
-fn paused<F, Fut>(code: F) -> String
+pub fn paused<F, Fut>(code: F) -> String
 where
     F: Fn(Ctx, ()) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<()>> + Send + 'static,
@@ -23,7 +23,7 @@ where
 }
 
 #[track_caller]
-fn says(message: &str, parts: &[&str]) {
+pub fn says(message: &str, parts: &[&str]) {
     for part in parts {
         assert!(message.contains(part), "{part:?} is missing in: {message}");
     }
@@ -55,7 +55,16 @@ fn a_channel_names_signals_and_the_last_call_before_it() {
         receiver.recv().await;
         Ok(())
     });
-    says(&message, &["cannot be replayed", "mpsc", "semantics/misuse.rs:", "after step `look` at 0", "`ctx.signal(..)`"]);
+    says(
+        &message,
+        &[
+            "cannot be replayed",
+            "mpsc",
+            "semantics/misuse.rs:",
+            "after step `look` (#1, place 0), before the next call (place 1)",
+            "`ctx.signal(..)`",
+        ],
+    );
 }
 
 #[test]
@@ -341,7 +350,7 @@ fn names_that_are_none_are_told_with_their_limit() {
     );
     says(
         &paused(|ctx, ()| async move {
-            ctx.state().set("", &1);
+            ctx.state().set("", &1)?;
             Ok(())
         }),
         &["state: a name must not be empty"],
@@ -362,11 +371,11 @@ fn a_float_that_is_not_a_number_is_told_wherever_the_code_passes_it() {
     let task = paused(|ctx, ()| async move { ctx.task("work", &f64::NAN).await });
     let child = paused(|ctx, ()| async move { ctx.child("work", &[f64::NAN]).await });
     let signal = paused(|ctx, ()| async move {
-        ctx.send_signal("other", "reading", &Some(f64::NAN));
+        ctx.send_signal("other", "reading", &Some(f64::NAN))?;
         Ok(())
     });
     let state = paused(|ctx, ()| async move {
-        ctx.state().set("mean", &(1, f64::NAN));
+        ctx.state().set("mean", &(1, f64::NAN))?;
         Ok(())
     });
     let continued = paused(|ctx, ()| async move { ctx.continue_as_new(&f64::NAN).await });

@@ -17,7 +17,7 @@ fn a_state_that_is_read_before_it_is_written_shows_the_value_of_then_on_every_re
         for _ in 0..turns {
             let before: u32 = ctx.state().get("counter")?.unwrap_or_default();
             seen.push(before);
-            ctx.state().set("counter", &(before + 1));
+            ctx.state().set("counter", &(before + 1))?;
             ctx.signal("turn").recv::<()>().await?;
         }
         Ok(seen)
@@ -35,8 +35,8 @@ fn a_state_that_is_read_before_it_is_written_shows_the_value_of_then_on_every_re
 fn a_state_that_was_cleared_is_gone_on_every_replay() {
     async fn flow(ctx: Ctx, _: ()) -> Result<(Vec<String>, Vec<String>)> {
         let keys = || ctx.state().keys().iter().map(ToString::to_string).collect::<Vec<_>>();
-        ctx.state().set("a", &1);
-        ctx.state().set("b", &2);
+        ctx.state().set("a", &1)?;
+        ctx.state().set("b", &2)?;
         ctx.signal("go").recv::<()>().await?;
         let before = keys();
         ctx.state().clear("a");

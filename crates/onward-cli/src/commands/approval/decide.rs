@@ -1,16 +1,15 @@
 //! `onward approval decide`: one answer, once.
 
-use std::hash::{BuildHasher, Hasher};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use onward_core::Namespace;
-use onward_runtime::{CallId, Decide};
+use onward_runtime::Decide;
 
 use crate::args::Global;
 use crate::commands::run::answer;
-use crate::directory::open_to_write;
+use crate::new_id;
+use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct DecideArgs {
@@ -34,15 +33,10 @@ pub struct DecideArgs {
 }
 
 pub async fn execute(args: DecideArgs, global: &Global) -> Result<ExitCode> {
-    let call = CallId::parse(&Namespace::default(), &args.id)?;
-    let runtime = open_to_write(&global.directory())?;
-    let decision_id = args.decision_id.unwrap_or_else(new_decision_id);
+    let site = Site::to_write(global)?;
+    let call = site.call(&args.id)?;
+    let decision_id = args.decision_id.unwrap_or_else(new_id::unique);
     let decide = Decide { approved: args.approve, feedback: args.feedback, decided_by: args.by, decision_id };
-    let appended = runtime.decide_approval(&call, decide).await?;
+    let appended = site.decide_approval(call.clone(), decide).await?;
     answer(global, &call.run, if args.approve { "approved" } else { "rejected" }, &appended)
-}
-
-/// An id nobody else has: the standard library's hash keys come from the system's randomness.
-pub fn new_decision_id() -> String {
-    format!("cli-{:016x}", std::collections::hash_map::RandomState::new().build_hasher().finish())
 }

@@ -9,9 +9,9 @@ use onward_runtime::CallId;
 use onward_store::WaitQuery;
 
 use crate::args::Global;
-use crate::directory::{open_to_read, run_key};
 use crate::output::document::{Approval, Approvals};
 use crate::output::{Table, print, print_json, say, time};
+use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
@@ -24,12 +24,13 @@ pub struct ListArgs {
 }
 
 pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
-    let run = args.run.as_deref().map(run_key).transpose()?;
-    let runtime = open_to_read(&global.directory())?;
+    let site = Site::to_read(global)?;
+    let run = args.run.as_deref().map(|id| site.key(id)).transpose()?;
     if let Some(key) = &run {
-        runtime.read_head(key).await?; // a run that is not there is told, not shown as one without questions
+        site.read_head(key.clone()).await?; // a run that is not there is told, not shown as one without questions
     }
-    let waits = runtime.list_approvals(WaitQuery { run, limit: args.limit as usize, ..WaitQuery::default() }).await?;
+    let query = WaitQuery { namespace: site.namespace.clone(), run, limit: args.limit as usize, ..WaitQuery::default() };
+    let waits = site.list_approvals(query).await?;
     if global.json {
         print_json(&Approvals { approvals: waits.iter().map(Approval::from).collect() })?;
     } else if waits.is_empty() {

@@ -10,8 +10,6 @@ use clap::Subcommand;
 
 use crate::args::Global;
 
-pub use decide::new_decision_id;
-
 #[derive(Debug, Subcommand)]
 pub enum ApprovalCommand {
     /// List open questions, oldest first

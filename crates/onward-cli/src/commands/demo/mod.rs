@@ -22,8 +22,8 @@ use onward_core::{Event, RunKey};
 use tokio::process::{Child, ChildStdin, Command};
 
 use crate::args::Global;
-use crate::commands::approval::new_decision_id;
 use crate::directory::{own_command, run_key, shell_path};
+use crate::new_id;
 use crate::output::{Style, print};
 use order::Order;
 use stage::Stage;
@@ -70,8 +70,8 @@ pub async fn execute(args: DemoArgs, global: &Global) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let word = random_word();
-    let data = match &global.data {
-        Some(data) => data.clone(),
+    let data = match global.named_directory() {
+        Some(data) => data,
         None => fresh_directory(&word)?,
     };
     let id = format!("demo-{word}");
@@ -181,7 +181,7 @@ impl Demo {
             approval.id,
             self.data_option()
         ))?;
-        question::decide(&self.data, &approval.id, answer.approved, new_decision_id()).await?;
+        question::decide(&self.data, &approval.id, answer.approved, new_id::unique()).await?;
         self.stage.look().await
     }
 
@@ -282,5 +282,5 @@ fn make_private(path: &Path) -> std::io::Result<()> {
 
 /// Six letters that nobody else has.
 fn random_word() -> String {
-    new_decision_id().chars().rev().take(6).collect()
+    new_id::unique().chars().rev().take(6).collect()
 }

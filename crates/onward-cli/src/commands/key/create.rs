@@ -1,17 +1,18 @@
-//! `onward key create`.
+//! `onward key create`, for the namespace that `--namespace` names; `*` is all of them.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use onward_core::{Name, Namespace};
+use onward_core::Name;
 use onward_server::Scope;
 use onward_server::keys::{NewKey, Reach};
 
-use super::{KeysArgs, shown, span};
+use super::{KeysArgs, shown};
 use crate::args::Global;
 use crate::output::time;
+use crate::span;
 
 #[derive(Debug, Args)]
 pub struct CreateArgs {
@@ -21,9 +22,6 @@ pub struct CreateArgs {
     /// What it is good for: read, start, signal, approve, operate, work, admin, or all
     #[arg(long = "scope", value_name = "SCOPE,…", required = true, value_delimiter = ',', value_parser = parse_scope)]
     scopes: Vec<ScopeWord>,
-    /// The namespace it is good for; * is all of them
-    #[arg(long, value_name = "NAME", default_value = "default", value_parser = |text: &str| Namespace::new(text))]
-    namespace: Namespace,
     /// How long it is good for, like 90d or 12h; for ever otherwise
     #[arg(long, value_name = "SPAN", value_parser = span::parse_positive)]
     expires: Option<Duration>,
@@ -42,7 +40,7 @@ pub fn execute(args: CreateArgs, global: &Global) -> Result<ExitCode> {
         ScopeWord::All => Scope::ALL.to_vec(),
         ScopeWord::One(scope) => vec![*scope],
     });
-    let (scopes, namespace) = (scopes.collect(), Reach::from(args.namespace));
+    let (scopes, namespace) = (scopes.collect(), Reach::from(global.namespace()?));
     let wanted = NewKey { name: args.name, namespace, scopes, lifetime: args.expires };
     let made = args.keys.file(global).create(wanted, time::now())?;
     shown::show_made(&made, global.json)?;

@@ -7,7 +7,6 @@ mod list;
 mod revoke;
 mod rotate;
 mod shown;
-mod span;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,11 +39,13 @@ pub struct KeysArgs {
 
 impl KeysArgs {
     fn file(&self, global: &Global) -> KeyFile {
-        KeyFile::at(self.keys.clone().unwrap_or_else(|| global.directory().join(KEYS)))
+        let named = self.keys.clone().or_else(|| global.config.text("server.keys").map(PathBuf::from));
+        KeyFile::at(named.unwrap_or_else(|| global.directory().join(KEYS)))
     }
 }
 
 pub fn execute(command: KeyCommand, global: &Global) -> Result<ExitCode> {
+    global.without_server("key")?;
     match command {
         KeyCommand::Create(args) => create::execute(args, global),
         KeyCommand::List(args) => list::execute(&args, global),

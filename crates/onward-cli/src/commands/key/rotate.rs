@@ -6,9 +6,10 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
-use super::{KeysArgs, shown, span};
+use super::{KeysArgs, shown};
 use crate::args::Global;
 use crate::output::{say, time};
+use crate::span;
 
 #[derive(Debug, Args)]
 pub struct RotateArgs {

@@ -9,9 +9,9 @@ use onward_core::event::{PauseReason, RunPaused};
 use onward_store::Appended;
 
 use crate::args::Global;
-use crate::directory::{open_to_write, run_key};
 use crate::output::document::Answer;
 use crate::output::{escape, print, print_json};
+use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct ReasonArgs {
@@ -29,27 +29,31 @@ pub struct RunArgs {
 }
 
 pub async fn cancel(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
-    let key = run_key(&args.id)?;
-    let appended = open_to_write(&global.directory())?.cancel_run(&key, &args.reason).await?;
+    let site = Site::to_write(global)?;
+    let key = site.key(&args.id)?;
+    let appended = site.cancel_run(key.clone(), args.reason).await?;
     answer(global, &key, "asked to stop", &appended)
 }
 
 pub async fn terminate(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
-    let key = run_key(&args.id)?;
-    let appended = open_to_write(&global.directory())?.terminate_run(&key, &args.reason).await?;
+    let site = Site::to_write(global)?;
+    let key = site.key(&args.id)?;
+    let appended = site.terminate_run(key.clone(), args.reason).await?;
     answer(global, &key, "terminated", &appended)
 }
 
 pub async fn pause(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
-    let key = run_key(&args.id)?;
+    let site = Site::to_write(global)?;
+    let key = site.key(&args.id)?;
     let pause = RunPaused { reason: PauseReason::Requested, message: args.reason, divergence: None };
-    let appended = open_to_write(&global.directory())?.pause_run(&key, pause).await?;
+    let appended = site.pause_run(key.clone(), pause).await?;
     answer(global, &key, "paused", &appended)
 }
 
 pub async fn resume(args: RunArgs, global: &Global) -> Result<ExitCode> {
-    let key = run_key(&args.id)?;
-    let appended = open_to_write(&global.directory())?.resume_run(&key).await?;
+    let site = Site::to_write(global)?;
+    let key = site.key(&args.id)?;
+    let appended = site.resume_run(key.clone()).await?;
     answer(global, &key, "resumed", &appended)
 }
 

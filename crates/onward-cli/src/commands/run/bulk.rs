@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use onward_core::{Name, Timestamp};
-use onward_runtime::{Bulk, BulkVerb, Runtime};
+use onward_runtime::{Bulk, BulkVerb};
 use onward_store::{Clock, RunQuery, SystemClock};
 
 use super::list::{WantedStatus, attribute};
 use crate::args::Global;
-use crate::directory::{open_to_read, open_to_write};
 use crate::error::{FAILURE, Mistake};
 use crate::output::{escape, print, print_json, say};
+use crate::site::Site;
 
 /// How many runs are done at a time.
 const BATCH: usize = 200;
@@ -82,19 +82,20 @@ pub async fn execute(args: BulkArgs, global: &Global) -> Result<ExitCode> {
         statuses: args.status.iter().map(|status| status.0).collect(),
         attributes: args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>()?,
         limit: BATCH,
+        namespace: global.namespace()?,
         ..RunQuery::default()
     };
     let Timestamp(now) = SystemClock.now();
     let bulk_id = args.bulk_id.unwrap_or_else(|| format!("bulk_{now:x}{:x}", std::process::id()));
     let bulk = Bulk { verb, filter, all: args.all, dry_run: true, bulk_id, reason: args.reason };
-    let count = open_to_read(&global.directory())?.bulk_runs(bulk.clone()).await?;
+    let count = Site::to_read(global)?.bulk_runs(bulk.clone()).await?;
     if args.dry_run {
         return show_count(global, &bulk, count.matched, &count.sample.iter().map(|id| id.as_str()).collect::<Vec<_>>());
     }
     if !args.yes && !agreed(verb, count.matched)? {
         return Ok(ExitCode::FAILURE);
     }
-    all_batches(&open_to_write(&global.directory())?, Bulk { dry_run: false, ..bulk }, count.matched, global).await
+    all_batches(&Site::to_write(global)?, Bulk { dry_run: false, ..bulk }, count.matched, global).await
 }
 
 fn show_count(global: &Global, bulk: &Bulk, matched: u64, sample: &[&str]) -> Result<ExitCode> {
@@ -122,10 +123,10 @@ fn agreed(verb: BulkVerb, matched: u64) -> Result<bool> {
     Ok(line.trim() == "yes")
 }
 
-async fn all_batches(runtime: &Runtime, mut bulk: Bulk, matched: u64, global: &Global) -> Result<ExitCode> {
+async fn all_batches(site: &Site, mut bulk: Bulk, matched: u64, global: &Global) -> Result<ExitCode> {
     let (mut done, mut refused, mut seen) = (0, Vec::new(), 0);
     loop {
-        let batch = runtime.bulk_runs(bulk.clone()).await?;
+        let batch = site.bulk_runs(bulk.clone()).await?;
         (done, seen) = (done + batch.done, seen + batch.matched);
         refused.extend(batch.refused);
         if batch.next.is_none() {

@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::args::Global;
-use crate::directory::{open_to_write, run_key};
 use crate::error::tell_one;
 use crate::output::document::Deleted;
 use crate::output::{Progress, escape, print, print_json};
+use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct DeleteArgs {
@@ -25,11 +25,11 @@ pub struct DeleteArgs {
 
 pub async fn execute(args: DeleteArgs, global: &Global) -> Result<ExitCode> {
     let ids = read_ids(&args.ids)?;
-    let runtime = open_to_write(&global.directory())?;
+    let site = Site::to_write(global)?;
     let mut progress = Progress::new("runs deleted", !global.json);
     let (mut deleted, mut refused, mut exit) = (Vec::new(), Vec::new(), None);
     for id in &ids {
-        let done = async { Ok(runtime.delete_run(&run_key(id)?, &args.reason).await?) };
+        let done = async { Ok(site.delete_run(site.key(id)?, args.reason.clone()).await?) };
         match done.await {
             Ok(()) => {
                 deleted.push(id.as_str());
@@ -39,7 +39,7 @@ pub async fn execute(args: DeleteArgs, global: &Global) -> Result<ExitCode> {
             }
             Err(error) => {
                 refused.push(id.as_str());
-                exit.get_or_insert(tell_one(&error));
+                exit.get_or_insert(tell_one(&error, global.json));
             }
         }
         progress.at(deleted.len() as u64);

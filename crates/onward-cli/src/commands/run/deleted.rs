@@ -7,9 +7,9 @@ use clap::Args;
 use onward_store::DeletedQuery;
 
 use crate::args::Global;
-use crate::directory::{open_to_read, run_key};
 use crate::output::document::DeletedRuns;
 use crate::output::{Table, print, print_json, say, time};
+use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct DeletedArgs {
@@ -21,9 +21,10 @@ pub struct DeletedArgs {
 }
 
 pub async fn execute(args: DeletedArgs, global: &Global) -> Result<ExitCode> {
-    let run = args.id.as_deref().map(run_key).transpose()?;
-    let query = DeletedQuery { run, limit: args.limit as usize, ..DeletedQuery::default() };
-    let runs = open_to_read(&global.directory())?.list_deleted(query).await?;
+    let site = Site::to_read(global)?;
+    let run = args.id.as_deref().map(|id| site.key(id)).transpose()?;
+    let query = DeletedQuery { namespace: site.namespace.clone(), run, limit: args.limit as usize };
+    let runs = site.list_deleted(query).await?;
     if global.json {
         print_json(&DeletedRuns::from(&*runs))?;
         return Ok(ExitCode::SUCCESS);

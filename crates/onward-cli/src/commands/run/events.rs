@@ -1,22 +1,17 @@
 //! `onward run events`: a run's log, once or as it grows.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
 use onward_core::{Event, Index, Record, RunKey, Timestamp};
-use onward_runtime::Runtime;
 
 use crate::args::Global;
-use crate::directory::{open_to_read, run_key};
 use crate::output::{Cell, Narrator, Style, Table, print, print_json, say, time};
+use crate::site::Site;
 
 /// How many records are read at a time.
 const PAGE: usize = 1_000;
-
-/// How often another process's log is looked at.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// As long as the longest common event names, so that lines that come one by one stand under each other.
 const NAME_WIDTH: usize = 18;
@@ -36,14 +31,30 @@ pub struct EventsArgs {
     follow: bool,
 }
 
+/// `onward run attach` is the same with `--follow`.
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    /// The run
+    id: String,
+    /// Begin with this event
+    #[arg(long, value_name = "INDEX", default_value_t = 0)]
+    from: u64,
+}
+
+pub async fn attach(args: AttachArgs, global: &Global) -> Result<ExitCode> {
+    execute(EventsArgs { id: args.id, from: args.from, generation: None, follow: true }, global).await
+}
+
 pub async fn execute(args: EventsArgs, global: &Global) -> Result<ExitCode> {
-    let key = run_key(&args.id)?;
-    let runtime = open_to_read(&global.directory())?;
-    let head = runtime.read_head(&key).await?;
+    let site = Site::to_read(global)?;
+    let key = site.key(&args.id)?;
+    let head = site.read_head(key.clone()).await?;
+    // Watched before it is read, so that nothing that comes in between is missed.
+    let mut watch = site.watch(&key).await?;
     let generation = args.generation.unwrap_or(head.generation);
-    let first = runtime.read_log(&key, Some(generation), Index(0), 1).await?;
+    let first = site.read_log(key.clone(), Some(generation), Index(0), 1).await?;
     let start = first.first().map_or(head.created_at, |record| record.at);
-    let mut log = LogReader { runtime, key, generation, next: Index(args.from), last: None };
+    let mut log = LogReader { site, key, generation, next: Index(args.from), last: None };
     let mut printer = Printer::new(global.json, start);
     loop {
         let page = log.next_page().await?;
@@ -51,7 +62,7 @@ pub async fn execute(args: EventsArgs, global: &Global) -> Result<ExitCode> {
             if !args.follow || !log.goes_on() {
                 return Ok(ExitCode::SUCCESS);
             }
-            tokio::time::sleep(LOOK).await;
+            watch.changed().await?;
         }
         printer.print(&page, Index(args.from))?;
         if args.follow && log.turn_over() {
@@ -61,7 +72,7 @@ pub async fn execute(args: EventsArgs, global: &Global) -> Result<ExitCode> {
 }
 
 struct LogReader {
-    runtime: Runtime,
+    site: Site,
     key: RunKey,
     generation: u32,
     next: Index,
@@ -71,7 +82,7 @@ struct LogReader {
 
 impl LogReader {
     async fn next_page(&mut self) -> Result<Vec<Record>> {
-        let page = self.runtime.read_log(&self.key, Some(self.generation), self.next, PAGE).await?;
+        let page = self.site.read_log(self.key.clone(), Some(self.generation), self.next, PAGE).await?;
         if let Some(record) = page.last() {
             self.next = record.next_index();
             self.last = record.events.last().cloned();

@@ -6,13 +6,13 @@ use anyhow::Result;
 use clap::Args;
 use clap::builder::PossibleValue;
 use onward_core::{AttributeMatch, Name, NameError, RunHead, Status};
-use onward_runtime::{Runtime, RuntimeError};
+use onward_runtime::RuntimeError;
 use onward_store::{RunPage, RunQuery};
 
 use crate::args::Global;
-use crate::directory::open_to_read;
 use crate::output::document::{Run, Runs};
 use crate::output::{Cell, Progress, Style, Table, json_line, print, print_json, say, time};
+use crate::site::Site;
 
 /// How many runs `--all` reads at a time.
 const PAGE: usize = 1_000;
@@ -66,22 +66,23 @@ impl clap::ValueEnum for WantedStatus {
 }
 
 pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
-    let query = query(&args)?;
-    let runtime = open_to_read(&global.directory())?;
+    let site = Site::to_read(global)?;
+    let query = query(&args, &site)?;
     match (args.all, global.json) {
-        (true, true) => print_all_json(&runtime, query).await?,
-        (true, false) => print_all(&runtime, query).await?,
+        (true, true) => print_all_json(&site, query).await?,
+        (true, false) => print_all(&site, query).await?,
         (false, true) => {
-            let page = runtime.list_runs(query).await?;
+            let page = site.list_runs(query).await?;
             print_json(&Runs { runs: page.runs.iter().map(Run::from).collect(), next: page.next.as_deref() })?;
         }
-        (false, false) => print_page(&runtime.list_runs(query).await?)?,
+        (false, false) => print_page(&site.list_runs(query).await?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn query(args: &ListArgs) -> Result<RunQuery, RuntimeError> {
+fn query(args: &ListArgs, site: &Site) -> Result<RunQuery, RuntimeError> {
     Ok(RunQuery {
+        namespace: site.namespace.clone(),
         kind: args.kind.as_deref().map(Name::new).transpose()?,
         versions: args.version.iter().map(|version| Name::new(version).map(Some)).collect::<Result<_, _>>()?,
         attributes: args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>()?,
@@ -139,11 +140,11 @@ fn print_page(page: &RunPage) -> Result<()> {
     Ok(())
 }
 
-async fn print_all(runtime: &Runtime, query: RunQuery) -> Result<()> {
+async fn print_all(site: &Site, query: RunQuery) -> Result<()> {
     let (mut table, mut count) = (table(), 0);
     let mut progress = Progress::new("runs", true);
     let mut pages = Pages::new(query);
-    while let Some(runs) = pages.next(runtime).await? {
+    while let Some(runs) = pages.next(site).await? {
         runs.iter().for_each(|head| add(&mut table, head));
         count += runs.len() as u64;
         progress.at(count);
@@ -158,12 +159,12 @@ async fn print_all(runtime: &Runtime, query: RunQuery) -> Result<()> {
 }
 
 /// One document, written as it is read.
-async fn print_all_json(runtime: &Runtime, query: RunQuery) -> Result<()> {
+async fn print_all_json(site: &Site, query: RunQuery) -> Result<()> {
     let mut count = 0;
     let mut progress = Progress::new("runs", true);
     let mut pages = Pages::new(query);
     print("{\"runs\":[")?;
-    while let Some(runs) = pages.next(runtime).await? {
+    while let Some(runs) = pages.next(site).await? {
         let mut text = String::new();
         for head in &runs {
             text.push_str(if count == 0 { "" } else { "," });
@@ -187,11 +188,11 @@ impl Pages {
         Pages { query, over: false }
     }
 
-    async fn next(&mut self, runtime: &Runtime) -> Result<Option<Vec<RunHead>>> {
+    async fn next(&mut self, site: &Site) -> Result<Option<Vec<RunHead>>> {
         if self.over {
             return Ok(None);
         }
-        let page = runtime.list_runs(self.query.clone()).await?;
+        let page = site.list_runs(self.query.clone()).await?;
         self.over = page.next.is_none();
         self.query.cursor = page.next;
         Ok(Some(page.runs))

@@ -1,14 +1,17 @@
 //! `onward run …`: look at runs and act on them.
 
 mod act;
+mod ask;
 mod bulk;
 mod delete;
 mod deleted;
 mod events;
 mod list;
+mod payload;
 mod reopen;
 mod show;
 mod signal;
+mod start;
 mod wait;
 
 use std::process::ExitCode;
@@ -18,11 +21,15 @@ use clap::Subcommand;
 
 pub use act::answer;
 pub use list::{WantedStatus, attribute};
+pub use payload::read_payload;
+pub use show::tell_pause;
 
 use crate::args::Global;
 
 #[derive(Debug, Subcommand)]
 pub enum RunCommand {
+    /// Start a run, or find the one of this id
+    Start(start::StartArgs),
     /// List runs, newest first
     #[command(visible_alias = "ls")]
     List(list::ListArgs),
@@ -31,10 +38,16 @@ pub enum RunCommand {
     Show(show::ShowArgs),
     /// Print a run's log
     Events(events::EventsArgs),
+    /// Follow a run's log until the run has ended
+    Attach(events::AttachArgs),
     /// Wait until a run has ended and print its result
     Wait(wait::WaitArgs),
     /// Put a signal into a run's mailbox
     Signal(signal::SignalArgs),
+    /// Ask a run for a change and print its recorded answer
+    Update(ask::UpdateArgs),
+    /// Ask a run's code something; nothing is recorded
+    Query(ask::QueryArgs),
     /// Ask a run to stop; its code may compensate first
     Cancel(act::ReasonArgs),
     /// End a run at once; its code is not asked
@@ -60,11 +73,15 @@ pub enum RunCommand {
 
 pub async fn execute(command: RunCommand, global: &Global) -> Result<ExitCode> {
     match command {
+        RunCommand::Start(args) => start::execute(args, global).await,
         RunCommand::List(args) => list::execute(args, global).await,
         RunCommand::Show(args) => show::execute(args, global).await,
         RunCommand::Events(args) => events::execute(args, global).await,
+        RunCommand::Attach(args) => events::attach(args, global).await,
         RunCommand::Wait(args) => wait::execute(args, global).await,
         RunCommand::Signal(args) => signal::execute(args, global).await,
+        RunCommand::Update(args) => ask::update(args, global).await,
+        RunCommand::Query(args) => ask::query(args, global).await,
         RunCommand::Cancel(args) => act::cancel(args, global).await,
         RunCommand::Terminate(args) => act::terminate(args, global).await,
         RunCommand::Pause(args) => act::pause(args, global).await,

@@ -9,9 +9,9 @@ use onward_runtime::ForkRun;
 use onward_store::{Clock, Restored, SystemClock};
 
 use crate::args::Global;
-use crate::directory::{open_to_write, run_key};
 use crate::output::document::{Run, StartedRun};
 use crate::output::{escape, print, print_json};
+use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct RetryArgs {
@@ -82,9 +82,10 @@ pub struct ResetArgs {
 }
 
 pub async fn retry(args: RetryArgs, global: &Global) -> Result<ExitCode> {
-    let key = run_key(&args.id)?;
+    let site = Site::to_write(global)?;
+    let key = site.key(&args.id)?;
     let request_id = args.request_id.unwrap_or_else(|| format!("request_{}", unique()));
-    let restored = open_to_write(&global.directory())?.retry_run(&key, &request_id, &args.reason).await?;
+    let restored = site.retry_run(key, request_id, args.reason).await?;
     answer(global, &args.id, "goes on as generation", &restored, &restored.head.generation.to_string())
 }
 
@@ -97,7 +98,8 @@ pub async fn reset(args: ResetArgs, global: &Global) -> Result<ExitCode> {
 }
 
 async fn copy(args: CopyArgs, index: Option<u64>, is_reset: bool, global: &Global) -> Result<ExitCode> {
-    let key = run_key(&args.id)?;
+    let site = Site::to_write(global)?;
+    let key = site.key(&args.id)?;
     let id = RunId::new(args.new_id.unwrap_or_else(|| format!("run_{}", unique())))?;
     let plain = if is_reset { ForkRun::reset(id, random_u64()) } else { ForkRun::new(id, random_u64()) };
     let fork = ForkRun {
@@ -109,7 +111,7 @@ async fn copy(args: CopyArgs, index: Option<u64>, is_reset: bool, global: &Globa
         reason: args.reason,
         ..plain
     };
-    let restored = open_to_write(&global.directory())?.fork_run(&key, fork).await?;
+    let restored = site.fork_run(key, fork).await?;
     let what = if is_reset { "was reset to run" } else { "was forked as run" };
     answer(global, &args.id, what, &restored, restored.head.key.id.as_str())
 }

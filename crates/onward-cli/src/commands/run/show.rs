@@ -7,12 +7,14 @@ use clap::Args;
 use onward_core::event::RunPaused;
 use onward_core::view::{Awaited, AwaitedKind, RunView};
 use onward_core::{Failure, Status, Timestamp};
+use onward_runtime::WhyPending;
 
 use super::list::status_cell;
 use crate::args::Global;
-use crate::directory::{open_to_read, run_key, shell_word};
+use crate::directory::shell_word;
 use crate::output::document::View;
 use crate::output::{Cell, Style, Table, count, escape, preview, print, print_json, time};
+use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
@@ -21,19 +23,22 @@ pub struct ShowArgs {
 }
 
 pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
-    let key = run_key(&args.id)?;
-    let runtime = open_to_read(&global.directory())?;
-    let view = runtime.read_run(&key).await?;
+    let site = Site::to_read(global)?;
+    let key = site.key(&args.id)?;
+    let view = site.read_run(key.clone()).await?;
     if global.json {
         print_json(&View::from(&view))?;
-    } else {
-        print(&tell(&view, time::now()))?;
+        return Ok(ExitCode::SUCCESS);
     }
+    // Which workers there are, only the process that has them knows.
+    let pending = view.head.status == Status::Pending && !site.is_directory;
+    let why = if pending { site.why_pending(key).await? } else { None };
+    print(&tell(&view, why, time::now()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(view: &RunView, now: Timestamp) -> String {
-    let mut out = tell_head(view, now);
+fn tell(view: &RunView, why: Option<WhyPending>, now: Timestamp) -> String {
+    let mut out = tell_head(view, why, now);
     if let Some(pause) = &view.pause {
         section(&mut out, "paused", &tell_pause(pause));
     }
@@ -56,7 +61,7 @@ fn section(out: &mut String, title: &str, text: &str) {
     out.push_str(&format!("\n{}\n{text}", Style::stdout().bold(title)));
 }
 
-fn tell_head(view: &RunView, now: Timestamp) -> String {
+fn tell_head(view: &RunView, why: Option<WhyPending>, now: Timestamp) -> String {
     let head = &view.head;
     let mut table = Table::bare(2).wraps();
     let mut add = |name: &str, value: Cell| table.row(vec![Cell::new(name).paint(Style::dim), value]);
@@ -65,8 +70,8 @@ fn tell_head(view: &RunView, now: Timestamp) -> String {
     add("kind", format!("{}{version}", head.kind).into());
     add("status", status_cell(head.status));
     if head.status == Status::Pending {
-        // Which workers there are, only the process that has them knows.
-        add("waits for", format!("a worker that has `{}`{version}", head.kind).into());
+        let worker = format!("a worker that has `{}`{version}", head.kind);
+        add("waits for", if why == Some(WhyPending::Queued) { "its turn at a worker".into() } else { worker.into() });
     }
     if head.generation > 0 {
         add("generation", format!("{}: it has continued as new", head.generation).into());
@@ -182,7 +187,7 @@ fn whole(payload: &onward_core::Payload) -> String {
 }
 
 /// Why the run stands still; a divergence is shown as recorded against asked.
-fn tell_pause(pause: &RunPaused) -> String {
+pub fn tell_pause(pause: &RunPaused) -> String {
     let mut table = Table::bare(2).indent("  ").wraps();
     table.row(vec!["why".into(), reason(pause).into()]);
     // The message of a divergence says in one line what the report says in several.

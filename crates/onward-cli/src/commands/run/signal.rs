@@ -1,18 +1,16 @@
 //! `onward run signal`: something for a run's mailbox.
 
-use std::io::Read;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use onward_core::{Name, Payload};
 use onward_runtime::{RuntimeError, SendSignal};
-use serde_json::value::RawValue;
 
 use super::act::answer;
+use super::payload::read_payload;
 use crate::args::Global;
-use crate::directory::{open_to_write, run_key};
-use crate::error::Mistake;
+use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct SignalArgs {
@@ -28,32 +26,11 @@ pub struct SignalArgs {
 }
 
 pub async fn execute(args: SignalArgs, global: &Global) -> Result<ExitCode> {
-    let key = run_key(&args.id)?;
     let name = Name::new(&args.name).map_err(RuntimeError::from)?;
     let payload = args.payload.as_deref().map_or(Ok(Payload::null()), read_payload)?;
-    let runtime = open_to_write(&global.directory())?;
+    let site = Site::to_write(global)?;
+    let key = site.key(&args.id)?;
     let signal = SendSignal { name, payload, signal_id: args.signal_id, sender: None };
-    let appended = runtime.signal_run(&key, signal).await?;
+    let appended = site.signal_run(key.clone(), signal).await?;
     answer(global, &key, "signal received", &appended)
-}
-
-/// Takes JSON as it is written: its very bytes are recorded, without the blanks around it.
-fn read_payload(text: &str) -> Result<Payload> {
-    let text = match text {
-        "-" => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).context("cannot read the payload from stdin")?;
-            text
-        }
-        text => match text.strip_prefix('@') {
-            Some(path) => std::fs::read_to_string(path).with_context(|| format!("cannot read the payload from {path}"))?,
-            None => text.to_owned(),
-        },
-    };
-    let text = text.trim();
-    if let Err(error) = serde_json::from_str::<&RawValue>(text) {
-        let hint = "text needs quotes: '\"hello\"'; @FILE reads a file and - reads stdin";
-        return Err(Mistake::usage("payload_invalid", format!("the payload is not JSON: {error}"), hint).into());
-    }
-    Ok(Payload::from_json_text(text.to_owned()))
 }

@@ -1,53 +1,69 @@
 //! `onward run wait`: until a run has ended.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use onward_core::RunKey;
 
 use crate::args::Global;
-use crate::directory::{open_to_read, run_key};
 use crate::error::{Mistake, RUN_FAILED, TIMED_OUT};
 use crate::output::document::Outcome;
-use crate::output::{print, print_json};
+use crate::output::{escape, print, print_json};
+use crate::site::Site;
 
-/// How often another process's run is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+/// How long something may take that is there already.
+const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
 pub struct WaitArgs {
     /// The run
     id: String,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+#[derive(Debug, Args)]
+pub struct Patience {
     /// Give up after this many seconds
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
 }
 
-/// Ends with 0 when the run completed, 3 when it did not, 124 when it took too long.
-pub async fn execute(args: WaitArgs, global: &Global) -> Result<ExitCode> {
-    let key = run_key(&args.id)?;
-    let deadline = args.timeout.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let runtime = open_to_read(&global.directory())?;
-    let outcome = loop {
-        if let Some(outcome) = runtime.read_outcome(&key).await? {
-            break outcome;
+impl Patience {
+    /// What `work` returns, or `None` when it took too long.
+    pub async fn or_none<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        match self.timeout {
+            None => Some(work.await),
+            Some(seconds) => tokio::time::timeout(Duration::from_secs(seconds).max(LOOK), work).await.ok(),
         }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            let message = format!("run {key} has not ended");
-            let hint = Some("the run is not affected; `onward run show` says what it waits for".to_owned());
-            return Err(Mistake { code: "wait_timed_out", message, hint, exit: TIMED_OUT }.into());
-        }
-        tokio::time::sleep(LOOK).await;
-    };
-    match &outcome {
-        outcome if global.json => print_json(&Outcome::from(outcome))?,
-        Ok(output) => print(&crate::output::escape::text(&format!("{output:?}")))?,
-        Err(_) => {}
     }
-    match outcome {
-        Ok(_) => Ok(ExitCode::SUCCESS),
-        Err(_) if global.json => Ok(ExitCode::from(RUN_FAILED)),
+}
+
+pub async fn execute(args: WaitArgs, global: &Global) -> Result<ExitCode> {
+    let site = Site::to_read(global)?;
+    let key = site.key(&args.id)?;
+    wait(&site, &key, &args.patience, global).await
+}
+
+/// Ends with 0 when the run completed, 3 when it did not, 124 when it took too long.
+pub async fn wait(site: &Site, key: &RunKey, patience: &Patience, global: &Global) -> Result<ExitCode> {
+    site.read_head(key.clone()).await?; // a run that is not there is told at once, however short the patience
+    let Some(outcome) = patience.or_none(site.outcome(key)).await else {
+        let message = format!("run {key} has not ended");
+        let hint = Some("the run is not affected; `onward run show` says what it waits for".to_owned());
+        return Err(Mistake { code: "wait_timed_out", message, hint, exit: TIMED_OUT }.into());
+    };
+    match &outcome? {
+        outcome if global.json => {
+            print_json(&Outcome::from(outcome))?;
+            Ok(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(RUN_FAILED) })
+        }
+        Ok(output) => {
+            print(&escape::text(&format!("{output:?}")))?;
+            Ok(ExitCode::SUCCESS)
+        }
         Err(failure) => {
             let message = format!("run {key} failed: [{}] {failure}", failure.code);
             Err(Mistake { code: "run_failed", message, hint: None, exit: RUN_FAILED }.into())

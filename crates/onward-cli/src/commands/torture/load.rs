@@ -47,7 +47,7 @@ pub async fn load(ctx: Ctx, load: Load) -> Result<u64> {
     sum += with_child(&ctx, n).await?;
     let decision = ctx.approval("ok", format!("May {} end?", ctx.run_id())).await?;
     sum += if decision.approved { n } else { 0 };
-    ctx.state().set("sum", &sum);
+    ctx.state().set("sum", &sum)?;
     let large = large(&ctx, load.large).await?;
     sum += if large == load.large { n } else { 0 };
     sum += work(&ctx, "last", n).await?;
@@ -59,7 +59,7 @@ pub async fn child(ctx: Ctx, input: ForChild) -> Result<u64> {
     let done = work(&ctx, "child", input.n).await?;
     if input.round == 0 {
         let go: u64 = ctx.signal("go").recv().await?;
-        ctx.send_signal(&input.parent, "from-child", &go);
+        ctx.send_signal(&input.parent, "from-child", &go)?;
         return ctx.continue_as_new(&ForChild { round: 1, ..input }).await;
     }
     Ok(done)
@@ -100,14 +100,14 @@ async fn look_and_receive(ctx: &Ctx, n: u64) -> Result<u64> {
     let seen = ctx.signal("outside").has();
     let looked = work_for(ctx, if seen { "saw" } else { "missed" }, n, LOOK_WORK).await?;
     let outside: u64 = ctx.signal("outside").recv().await?;
-    ctx.send_signal(ctx.run_id().as_str(), "to-self", &n);
+    ctx.send_signal(ctx.run_id().as_str(), "to-self", &n)?;
     let to_self: u64 = ctx.signal("to-self").recv().await?;
     Ok(looked + outside + to_self)
 }
 
 async fn with_child(ctx: &Ctx, n: u64) -> Result<u64> {
     let child = ctx.child::<u64>("child", &ForChild { parent: ctx.run_id().to_string(), n, round: 0 });
-    child.signal("go", &n);
+    child.signal("go", &n)?;
     let from_child: u64 = ctx.signal("from-child").recv().await?;
     Ok(from_child + child.await?)
 }

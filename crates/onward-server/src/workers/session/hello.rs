@@ -61,6 +61,7 @@ impl Session {
             protocol: onward_wire::PROTOCOL,
             lease_ms: u64::try_from(self.runtime().options().lease.as_millis()).unwrap_or(u64::MAX),
             server: concat!("onward ", env!("CARGO_PKG_VERSION")).to_owned(),
+            payload_bytes_max: u64::try_from(self.runtime().store().payload_bytes_max()).ok(),
         }
     }
 

@@ -1,14 +1,14 @@
 //! What of a worker outlives its connections.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, Record, RunKey};
 use onward_runtime::{Inbox, Question, RuntimeError, WorkerProfile};
-use onward_store::{ClaimedRun, StoreError, payloads};
+use onward_store::{ClaimedRun, PAYLOAD_BYTES_MAX, StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, WorkerFrame};
 use tokio::sync::{Notify, oneshot, watch};
@@ -27,6 +27,8 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// How long we may be silent; unknown before the first welcome.
     pub lease: watch::Sender<Option<Duration>>,
+    /// As the server said last.
+    pub payload_bytes_max: AtomicUsize,
     /// There is something to send.
     pub outgoing: Notify,
     pub runs_came: Notify,
@@ -113,6 +115,7 @@ impl Shared {
             next_request: AtomicU64::new(1),
             state: Mutex::default(),
             lease: watch::Sender::new(None),
+            payload_bytes_max: AtomicUsize::new(PAYLOAD_BYTES_MAX),
             outgoing: Notify::new(),
             runs_came: Notify::new(),
             tasks_came: Notify::new(),
@@ -190,6 +193,9 @@ impl Shared {
         }
         state.outgoing.extend(state.requests.values().map(|request| request.frame.clone()));
         drop(guard);
+        if let Some(max) = welcome.payload_bytes_max.and_then(|max| usize::try_from(max).ok()) {
+            self.payload_bytes_max.store(max, Ordering::Relaxed);
+        }
         self.lease.send_replace(Some(Duration::from_millis(welcome.lease_ms)));
         self.outgoing.notify_one();
     }

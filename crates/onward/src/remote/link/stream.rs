@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_runtime::RuntimeError;
-use onward_store::{Consequence, StoreError};
+use onward_store::Consequence;
 use onward_wire::worker::{ServerFrame, WorkerFrame, WorkerFrames};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -88,10 +87,10 @@ async fn converse(channel: &Channel, shared: &Arc<Shared>) -> bool {
             Ok(incoming) => incoming,
             Err(error) => {
                 // A server that refuses says so at once; one that is not there may come.
-                match error {
-                    RuntimeError::Store(StoreError::Unavailable { why }) => shared.lock().trouble = Some(why),
-                    error if error.consequence() == Consequence::Retry => {}
-                    error => shared.greet(Greeting::Refused(error)),
+                if error.consequence() == Consequence::Retry {
+                    shared.lock().trouble = Some(error.to_string());
+                } else {
+                    shared.greet(Greeting::Refused(error));
                 }
                 return None;
             }

@@ -1,0 +1,104 @@
+//! `onward config show`: every setting, and where it comes from.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::args::Global;
+use crate::config::{KEYS, Key, Value};
+use crate::output::{Cell, Style, Table, print, print_json, say};
+
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Show every setting as it counts now
+    Show(ShowArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// Show where each value comes from
+    #[arg(long)]
+    origin: bool,
+}
+
+#[derive(Serialize)]
+struct Setting {
+    name: &'static str,
+    value: Option<String>,
+    origin: Option<String>,
+    environment: String,
+    description: &'static str,
+}
+
+pub fn execute(command: ConfigCommand, global: &Global) -> Result<ExitCode> {
+    let ConfigCommand::Show(args) = command;
+    let shown: Vec<(&Key, Option<Value>)> = KEYS.iter().map(|key| (key, global.config.get(key.name).map(mask(key)))).collect();
+    if global.json {
+        let settings: Vec<Setting> = shown.iter().map(|(key, value)| setting(key, value.as_ref())).collect();
+        let file = global.config.file().map(|path| path.to_string_lossy().into_owned());
+        print_json(&serde_json::json!({"file": file, "settings": settings}))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    print(&tell(&shown, args.origin))?;
+    match global.config.file() {
+        Some(path) => say(&format!("from {}", path.display())),
+        None => say("there is no file with settings; `onward.toml` would be one"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(shown: &[(&Key, Option<Value>)], origin: bool) -> String {
+    let header: &[&str] = if origin { &["SETTING", "VALUE", "ORIGIN"] } else { &["SETTING", "VALUE"] };
+    let mut table = Table::new(header);
+    for (key, value) in shown {
+        let mut row: Vec<Cell> = vec![key.name.into()];
+        match value {
+            Some(value) => row.push(value.text.as_str().into()),
+            None => row.push(Cell::new("-").paint(Style::dim)),
+        }
+        if origin {
+            row.push(Cell::new(value.as_ref().map(|value| value.origin.to_string()).unwrap_or_default()).paint(Style::dim));
+        }
+        table.row(row);
+    }
+    table.take()
+}
+
+fn setting(key: &Key, value: Option<&Value>) -> Setting {
+    Setting {
+        name: key.name,
+        value: value.map(|value| value.text.clone()),
+        origin: value.map(|value| value.origin.to_string()),
+        environment: key.variable(),
+        description: key.what,
+    }
+}
+
+/// A secret is shown by its beginning, which tells one key from another and lets nobody in.
+fn mask(key: &Key) -> impl Fn(Value) -> Value {
+    let is_secret = key.is_secret;
+    move |value| {
+        if !is_secret {
+            return value;
+        }
+        let id = value.text.strip_prefix("onw_").and_then(|rest| rest.split_once('_')).map_or("", |(id, _)| id);
+        Value { text: format!("onw_{id}_********"), ..value }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Origin;
+
+    #[test]
+    fn a_secret_keeps_its_id_and_nothing_else() {
+        let key = Key::of("key").unwrap();
+        let shown = |text: &str| mask(key)(Value { text: text.to_owned(), origin: Origin::Default }).text;
+        assert_eq!(shown("onw_abc_SECRET_1234"), "onw_abc_********");
+        assert_eq!(shown("no-key-at-all"), "onw__********");
+        assert_eq!(shown("onw_SECRET"), "onw__********");
+    }
+}

@@ -1,0 +1,197 @@
+//! A directory: is it ours, is it free, is there room, does the disk keep up, and does every log have its checksum.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use onward_core::{Index, Record};
+use onward_store::RunQuery;
+use onward_store_embedded::FORMAT;
+
+use super::finding::Findings;
+use super::work;
+use crate::args::Global;
+use crate::output::{Progress, count, time};
+use crate::serving::mark;
+use crate::site::Site;
+
+const DATABASE: &str = "onward.db";
+const LOCK: &str = "onward.lock";
+
+/// Where SQLite keeps the number that an application gives its file, big-endian.
+const FORMAT_AT: usize = 60;
+
+const SPACE_LOW: u64 = 1 << 30;
+const SPACE_NONE: u64 = 64 << 20;
+
+const SYNCS: usize = 16;
+
+/// A sync that takes longer holds up every commit; one that is faster than any disk did not reach one.
+const SYNC_SLOW: Duration = Duration::from_millis(20);
+const SYNC_UNREAL: Duration = Duration::from_micros(10);
+
+/// How many records are read at a time.
+const PAGE: usize = 1_000;
+
+pub async fn check(path: &Path, quick: bool, global: &Global, findings: &mut Findings) -> Result<()> {
+    if !path.exists() {
+        let detail = format!("{} is not there", path.display());
+        let advice = "name one with `--data DIR`, or a server with `--server URL`; a worker or `onward dev` makes it";
+        findings.fail("directory", detail, advice);
+        return Ok(());
+    }
+    let site = match Site::to_read(global) {
+        Ok(site) => site,
+        Err(error) => {
+            findings.fail_with("directory", &error);
+            return Ok(());
+        }
+    };
+    findings.ok("directory", format!("{} is one of ours", path.display()));
+    format(path, findings);
+    lock(path, findings);
+    space(path, findings);
+    syncs(path, findings);
+    work::check(&site, None, findings).await?;
+    if quick {
+        findings.ok("logs", "not read: --quick");
+        return Ok(());
+    }
+    logs(&site, findings).await
+}
+
+fn format(path: &Path, findings: &mut Findings) {
+    let mut header = [0; FORMAT_AT + 4];
+    let read = File::open(path.join(DATABASE)).and_then(|mut file| file.read_exact(&mut header));
+    match read.map(|()| u32::from_be_bytes([header[60], header[61], header[62], header[63]])) {
+        Ok(found) if found <= FORMAT => findings.ok("format", format!("{found}; this program reads up to {FORMAT}")),
+        Ok(found) => findings.fail("format", format!("{found}; this program reads up to {FORMAT}"), "use the newer program"),
+        Err(error) => findings.fail("format", format!("cannot read {DATABASE}: {error}"), "see who may read the directory"),
+    }
+}
+
+fn lock(path: &Path, findings: &mut Findings) {
+    let Ok(file) = File::open(path.join(LOCK)) else { return findings.ok("lock", "free: nobody has it open") };
+    match (file.try_lock(), mark::server_of(path)) {
+        (Ok(()), _) => findings.ok("lock", "free: nobody has it open"),
+        (Err(TryLockError::WouldBlock), Some(url)) => {
+            findings.ok("lock", format!("held by the server at {url}: write through it with `--server {url}`"));
+        }
+        (Err(TryLockError::WouldBlock), None) => {
+            findings.ok("lock", "held by another process: reading commands work, writing ones do not");
+        }
+        (Err(TryLockError::Error(error)), _) => {
+            findings.warn("lock", format!("cannot be tried: {error}"), "file systems without locks void the guarantees");
+        }
+    }
+}
+
+fn space(path: &Path, findings: &mut Findings) {
+    let free = match rustix::fs::statvfs(path) {
+        Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
+        Err(error) => return findings.warn("space", format!("cannot be asked: {error}"), "see `df`"),
+    };
+    let told = format!("{:.1} GiB free", free as f64 / (1u64 << 30) as f64);
+    let advice = "free some: a full disk refuses writes until there is room";
+    if free < SPACE_NONE {
+        findings.fail("space", told, advice);
+    } else if free < SPACE_LOW {
+        findings.warn("space", told, advice);
+    } else {
+        findings.ok("space", told);
+    }
+}
+
+/// Every acknowledged write waits for a sync: here is what one costs.
+fn syncs(path: &Path, findings: &mut Findings) {
+    let file = path.join(format!(".onward-doctor-{}", std::process::id()));
+    let timed = time_syncs(&file);
+    drop(std::fs::remove_file(&file)); // it may never have been made
+    match timed {
+        Ok(median) => {
+            let told = format!("{} µs each (median of {SYNCS})", median.as_micros());
+            if median > SYNC_SLOW {
+                findings.warn("syncs", told, "every commit waits for one: use a faster disk, or more runs at a time");
+            } else if median < SYNC_UNREAL {
+                findings.warn("syncs", told, "faster than a disk: what is acknowledged may be lost with the power");
+            } else {
+                findings.ok("syncs", told);
+            }
+        }
+        Err(error) => findings.warn("syncs", format!("cannot be tried: {error}"), "see who may write into the directory"),
+    }
+}
+
+fn time_syncs(path: &Path) -> std::io::Result<Duration> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    let mut spans = Vec::with_capacity(SYNCS);
+    for _ in 0..SYNCS {
+        file.write_all(&[0; 4_096])?;
+        let begun = Instant::now();
+        file.sync_data()?;
+        spans.push(begun.elapsed());
+    }
+    spans.sort();
+    Ok(spans[SYNCS / 2])
+}
+
+/// Reads every log of the namespace: a record that does not have the checksum it was written with is found by that.
+async fn logs(site: &Site, findings: &mut Findings) -> Result<()> {
+    let mut progress = Progress::new("runs read", false);
+    let begun = Instant::now();
+    let (mut runs, mut events, mut damaged) = (0, 0, Vec::new());
+    let mut query = RunQuery { namespace: site.namespace.clone(), limit: PAGE, ..RunQuery::default() };
+    loop {
+        let page = match site.list_runs(query.clone()).await {
+            Ok(page) => page,
+            Err(error) => {
+                drop(progress);
+                findings.fail_with("logs", &error.into());
+                return Ok(());
+            }
+        };
+        for head in &page.runs {
+            for generation in 0..=head.generation {
+                match read_log(site, head, generation).await {
+                    Ok(count) => events += count,
+                    Err(error) => damaged.push(error.to_string()),
+                }
+            }
+            runs += 1;
+            progress.at(runs);
+        }
+        match page.next {
+            Some(next) => query.cursor = Some(next),
+            None => break,
+        }
+    }
+    drop(progress);
+    let read = format!(
+        "{} of {} in namespace {}, in {}",
+        count(events, "event"),
+        count(runs, "run"),
+        site.namespace,
+        time::span(begun.elapsed())
+    );
+    match damaged.first() {
+        None => findings.ok("logs", format!("{read}: every checksum holds")),
+        Some(first) => {
+            let detail = format!("{} damaged of {read}; the first: {first}", damaged.len());
+            findings.fail("logs", detail, "the other runs are unharmed; restore from a backup, or delete the damaged ones");
+        }
+    }
+    Ok(())
+}
+
+async fn read_log(site: &Site, head: &onward_core::RunHead, generation: u32) -> Result<u64> {
+    let mut from = Index(0);
+    loop {
+        let page = site.read_log(head.key.clone(), Some(generation), from, PAGE).await?;
+        match page.last().map(Record::next_index) {
+            Some(next) => from = next,
+            None => return Ok(from.0),
+        }
+    }
+}

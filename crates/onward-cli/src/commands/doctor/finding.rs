@@ -1,0 +1,104 @@
+//! What was looked at, how it is, and what to do about it.
+
+use serde::Serialize;
+
+use crate::output::{Style, count, escape, print, say};
+
+/// How long the names of checks are.
+const NAME_WIDTH: usize = 13;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    Ok,
+    Warn,
+    Fail,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Finding {
+    pub check: &'static str,
+    pub state: State,
+    pub detail: String,
+    /// What to do.
+    pub advice: Option<String>,
+}
+
+#[derive(Serialize)]
+pub struct Document<'a> {
+    checks: &'a [Finding],
+    warned: usize,
+    failed: usize,
+}
+
+/// Everything that was found, told as it comes.
+pub struct Findings {
+    all: Vec<Finding>,
+    told: bool,
+}
+
+impl Findings {
+    pub fn new(told: bool) -> Findings {
+        Findings { all: Vec::new(), told }
+    }
+
+    pub fn ok(&mut self, check: &'static str, detail: impl Into<String>) {
+        self.add(Finding { check, state: State::Ok, detail: detail.into(), advice: None });
+    }
+
+    pub fn warn(&mut self, check: &'static str, detail: impl Into<String>, advice: impl Into<String>) {
+        self.add(Finding { check, state: State::Warn, detail: detail.into(), advice: Some(advice.into()) });
+    }
+
+    pub fn fail(&mut self, check: &'static str, detail: impl Into<String>, advice: impl Into<String>) {
+        self.add(Finding { check, state: State::Fail, detail: detail.into(), advice: Some(advice.into()) });
+    }
+
+    /// An error as a finding; its own hint is what to do.
+    pub fn fail_with(&mut self, check: &'static str, error: &anyhow::Error) {
+        let (detail, hint) = crate::error::words(error);
+        let advice = hint.filter(|hint| !hint.is_empty());
+        self.add(Finding { check, state: State::Fail, detail, advice });
+    }
+
+    fn add(&mut self, finding: Finding) {
+        if self.told {
+            drop(print(&finding.line())); // nobody reads: the exit code still tells
+        }
+        self.all.push(finding);
+    }
+
+    fn number(&self, state: State) -> usize {
+        self.all.iter().filter(|finding| finding.state == state).count()
+    }
+
+    pub fn failed(&self) -> bool {
+        self.number(State::Fail) > 0
+    }
+
+    pub fn document(&self) -> Document<'_> {
+        Document { checks: &self.all, warned: self.number(State::Warn), failed: self.number(State::Fail) }
+    }
+
+    pub fn sum_up(&self) {
+        let (warned, failed) = (self.number(State::Warn) as u64, self.number(State::Fail) as u64);
+        match (warned, failed) {
+            (0, 0) => say("all is well"),
+            (_, 0) => say(&count(warned, "warning")),
+            _ => say(&format!("{}, {}", count(failed, "failure"), count(warned, "warning"))),
+        }
+    }
+}
+
+impl Finding {
+    fn line(&self) -> String {
+        let style = Style::stdout();
+        let state = match self.state {
+            State::Ok => style.green("ok  "),
+            State::Warn => style.yellow("warn"),
+            State::Fail => style.red("fail"),
+        };
+        let advice = self.advice.as_ref().map(|advice| format!("\n{:6}{:NAME_WIDTH$} -> {}", "", "", escape::text(advice)));
+        format!("{state}  {:NAME_WIDTH$} {}{}", self.check, escape::text(&self.detail), advice.unwrap_or_default())
+    }
+}

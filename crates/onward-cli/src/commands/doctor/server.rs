@@ -1,0 +1,113 @@
+//! A server: can it be reached, is it ready, does it know us, does its clock agree, and who works for it.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Result;
+use onward::HttpDoor;
+use onward_store::RunQuery;
+
+use super::finding::Findings;
+use super::work;
+use crate::args::Global;
+use crate::output::{count, time};
+use crate::site::Site;
+
+/// How far clocks may be apart; the server tells its time in whole seconds.
+const CLOCK_OFF_MAX: Duration = Duration::from_secs(3);
+
+pub async fn check(url: &str, key: Option<&str>, global: &Global, findings: &mut Findings) -> Result<()> {
+    let http = match onward::connect_http(url, &global.namespace()?, key) {
+        Ok(http) => http,
+        Err(error) => {
+            findings.fail_with("server", &error.into());
+            return Ok(());
+        }
+    };
+    if !reachable(url, &http, findings).await {
+        return Ok(());
+    }
+    ready(&http, findings).await;
+    version(&http, findings).await;
+    let site = Site::to_read(global)?;
+    let asked = site.list_runs(RunQuery { namespace: site.namespace.clone(), limit: 1, ..RunQuery::default() }).await;
+    match asked {
+        Ok(_) if key.is_some() => findings.ok("key", format!("taken, for namespace {}", site.namespace)),
+        Ok(_) => findings.ok("key", "none, and none is asked for"),
+        Err(error) => {
+            findings.fail_with("key", &error.into());
+            return Ok(());
+        }
+    }
+    let workers = site.list_workers(site.namespace.clone()).await?;
+    match workers.len() as u64 {
+        0 => findings.warn("workers", format!("none in namespace {}", site.namespace), "start one with ONWARD_URL set"),
+        number => {
+            let runs: u64 = workers.iter().map(|worker| worker.runs).sum();
+            findings.ok("workers", format!("{}, holding {}", count(number, "worker"), count(runs, "run")));
+        }
+    }
+    work::check(&site, Some(&workers), findings).await
+}
+
+async fn reachable(url: &str, http: &HttpDoor, findings: &mut Findings) -> bool {
+    let begun = Instant::now();
+    match http.ask("GET", "/healthz", None).await {
+        Ok(answer) if answer.status == 200 => {
+            findings.ok("server", format!("{url} answered in {}", time::span(begun.elapsed())));
+            clock(answer.headers.get("date").and_then(|date| date.to_str().ok()), findings);
+            true
+        }
+        Ok(answer) => {
+            let advice = "see whether the address is that of an Onward server";
+            findings.fail("server", format!("{url} answered /healthz with {}", answer.status), advice);
+            false
+        }
+        Err(error) => {
+            findings.fail_with("server", &error.into());
+            false
+        }
+    }
+}
+
+fn clock(date: Option<&str>, findings: &mut Findings) {
+    let Some(theirs) = date.and_then(|date| httpdate::parse_http_date(date).ok()) else { return };
+    let ours = SystemTime::now();
+    let off = ours.duration_since(theirs).unwrap_or_else(|error| error.duration());
+    // Half a second more or less was cut off.
+    if off <= CLOCK_OFF_MAX {
+        findings.ok("clock", "the server's agrees with ours");
+    } else {
+        let detail = format!("the server's differs from ours by {}", time::span(off));
+        findings.warn("clock", detail, "timers follow the server's clock: let both be set by NTP");
+    }
+}
+
+async fn ready(http: &HttpDoor, findings: &mut Findings) {
+    match http.ask("GET", "/readyz", None).await {
+        Ok(answer) if answer.status == 200 => findings.ok("ready", "the store answers and takes writes"),
+        Ok(answer) => {
+            let text = answer.text().await.unwrap_or_default();
+            let problem: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+            let detail = problem["detail"].as_str().unwrap_or("it says no more").to_owned();
+            findings.fail("ready", detail, "the server's log says why");
+        }
+        Err(error) => findings.fail_with("ready", &error.into()),
+    }
+}
+
+async fn version(http: &HttpDoor, findings: &mut Findings) {
+    let text = match http.ask("GET", "/openapi.json", None).await {
+        Ok(answer) => answer.text().await.unwrap_or_default(),
+        Err(error) => return findings.fail_with("version", &error.into()),
+    };
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let ours = env!("CARGO_PKG_VERSION");
+    match document["info"]["version"].as_str() {
+        Some(theirs) if theirs == ours => findings.ok("version", format!("{theirs}, as this program")),
+        Some(theirs) => {
+            let detail = format!("the server is {theirs}, this program {ours}");
+            findings.warn("version", detail, "use the same version of both");
+        }
+        None => findings.warn("version", "the server does not say", "see whether it is an Onward server"),
+    }
+}

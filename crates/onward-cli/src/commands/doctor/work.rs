@@ -1,0 +1,106 @@
+//! What waits: runs without a worker, runs that wait long, tasks that kill their workers. The same over a server and a directory.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use onward_core::{Name, RunHead, Status};
+use onward_runtime::{CallId, RuntimeError, WorkerInfo};
+use onward_store::{RunQuery, TaskQuery};
+
+use super::finding::Findings;
+use crate::output::{count, time};
+use crate::site::Site;
+
+const PAGE: usize = 1_000;
+
+/// How many pending runs are looked at.
+const LOOKED_AT_MAX: usize = 10_000;
+
+/// A run that has waited so long for a worker is told.
+const PENDING_LONG: Duration = Duration::from_secs(60);
+
+/// How many names are told of many.
+const NAMED_MAX: usize = 5;
+
+/// `workers` are those of a server; a directory knows of none.
+pub async fn check(site: &Site, workers: Option<&[WorkerInfo]>, findings: &mut Findings) -> Result<()> {
+    let pending = pending(site).await?;
+    if let Some(workers) = workers {
+        orphans(&pending, workers, findings);
+    }
+    oldest(&pending, findings);
+    quarantined(site, findings).await
+}
+
+/// Pending runs, newest first.
+async fn pending(site: &Site) -> Result<Vec<RunHead>, RuntimeError> {
+    let (namespace, statuses) = (site.namespace.clone(), vec![Status::Pending]);
+    let mut query = RunQuery { namespace, statuses, limit: PAGE, ..RunQuery::default() };
+    let mut found = Vec::new();
+    loop {
+        let page = site.list_runs(query.clone()).await?;
+        found.extend(page.runs);
+        match page.next {
+            Some(next) if found.len() < LOOKED_AT_MAX => query.cursor = Some(next),
+            _ => return Ok(found),
+        }
+    }
+}
+
+/// Kinds and versions that runs wait for and nobody has.
+fn orphans(pending: &[RunHead], workers: &[WorkerInfo], findings: &mut Findings) {
+    let mut waiting: BTreeMap<(&Name, Option<&Name>), u64> = BTreeMap::new();
+    for head in pending {
+        *waiting.entry((&head.kind, head.version.as_ref())).or_default() += 1;
+    }
+    let lonely: Vec<String> = waiting
+        .into_iter()
+        .filter(|((kind, version), _)| !workers.iter().any(|worker| worker.knows(kind, *version)))
+        .map(|((kind, version), runs)| {
+            let version = version.map(|version| format!(" in version `{version}`")).unwrap_or_default();
+            format!("`{kind}`{version} ({})", count(runs, "run"))
+        })
+        .collect();
+    if lonely.is_empty() {
+        return findings.ok("kinds", "every pending run has a worker with its code");
+    }
+    let detail = format!("nobody has code for {}", some(&lonely));
+    findings.warn("kinds", detail, "start a worker that has it; the runs are unharmed and go on then");
+}
+
+fn oldest(pending: &[RunHead], findings: &mut Findings) {
+    let now = time::now();
+    let Some(oldest) = pending.iter().min_by_key(|head| head.updated_at) else {
+        return findings.ok("pending", "no run waits for a worker");
+    };
+    let waited = now.since(oldest.updated_at);
+    let detail = format!("{}; {} has waited longest, {}", count(pending.len() as u64, "run"), oldest.key.id, time::span(waited));
+    if waited > PENDING_LONG {
+        findings.warn("pending", detail, "see that workers run and have room; `onward run list --status pending` shows them");
+    } else {
+        findings.ok("pending", detail);
+    }
+}
+
+async fn quarantined(site: &Site, findings: &mut Findings) -> Result<()> {
+    let query = TaskQuery { namespace: site.namespace.clone(), limit: PAGE, ..TaskQuery::default() };
+    let tasks = site.list_quarantined(query).await?;
+    if tasks.is_empty() {
+        findings.ok("tasks", "none in quarantine");
+        return Ok(());
+    }
+    let ids: Vec<String> = tasks.iter().map(|task| format!("{} (`{}`)", CallId::from(task.id.clone()), task.kind)).collect();
+    let detail = format!("{} in quarantine: {}", count(tasks.len() as u64, "task"), some(&ids));
+    findings.warn("tasks", detail, "each has lost worker after worker: find out why, then retry it");
+    Ok(())
+}
+
+/// The first few of many.
+fn some(all: &[String]) -> String {
+    let told = all.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(NAMED_MAX) {
+        0 => told,
+        more => format!("{told} and {more} more"),
+    }
+}

@@ -1,0 +1,71 @@
+//! `onward promise …`: answers for whoever holds the id of a promise.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use onward_core::{Failure, Payload};
+
+use crate::args::Global;
+use crate::commands::run::{answer, read_payload};
+use crate::new_id;
+use crate::site::Site;
+
+#[derive(Debug, Subcommand)]
+pub enum PromiseCommand {
+    /// Keep a promise: answer it with a value, once
+    Resolve(ResolveArgs),
+    /// Break a promise: answer it with a failure, once
+    Reject(RejectArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ResolveArgs {
+    #[command(flatten)]
+    promise: PromiseArgs,
+    /// JSON, @FILE, or - for stdin; null otherwise
+    payload: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct RejectArgs {
+    #[command(flatten)]
+    promise: PromiseArgs,
+    /// What the run is told
+    #[arg(long, value_name = "TEXT", default_value = "the promise was rejected")]
+    message: String,
+    /// The failure's code, for the run's code to branch on
+    #[arg(long, default_value = "rejected")]
+    code: String,
+}
+
+#[derive(Debug, Args)]
+pub struct PromiseArgs {
+    /// The promise, as the run handed it out and `onward run show` tells it
+    id: String,
+    /// The same id again is the same answer
+    #[arg(long, value_name = "ID")]
+    resolution_id: Option<String>,
+}
+
+pub async fn execute(command: PromiseCommand, global: &Global) -> Result<ExitCode> {
+    match command {
+        PromiseCommand::Resolve(args) => {
+            let payload = args.payload.as_deref().map_or(Ok(Payload::null()), read_payload)?;
+            settle(args.promise, Ok(payload), global).await
+        }
+        PromiseCommand::Reject(args) => {
+            let failure = Failure { retryable: false, ..Failure::new(&args.code, args.message) };
+            settle(args.promise, Err(failure), global).await
+        }
+    }
+}
+
+async fn settle(promise: PromiseArgs, result: Result<Payload, Failure>, global: &Global) -> Result<ExitCode> {
+    let site = Site::to_write(global)?;
+    let call = site.call(&promise.id)?;
+    let resolution_id = promise.resolution_id.unwrap_or_else(new_id::unique);
+    let what = if result.is_ok() { "promise resolved" } else { "promise rejected" };
+    let appended = site.resolve_promise(call.clone(), result, resolution_id).await?;
+    answer(global, &call.run, what, &appended)
+}

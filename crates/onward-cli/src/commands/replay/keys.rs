@@ -1,0 +1,69 @@
+//! Bytes from a keyboard as what they mean here.
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    Next,
+    Back,
+    NextRecord,
+    PreviousRecord,
+    Far,
+    FarBack,
+    First,
+    Last,
+    Quit,
+}
+
+/// Reads the keys in what came at once. A sequence that is not known is skipped whole.
+pub fn read(mut bytes: &[u8]) -> Vec<Key> {
+    let mut keys = Vec::new();
+    while let [first, rest @ ..] = bytes {
+        bytes = rest;
+        let key = match first {
+            b'l' | b' ' | b'\r' | b'\n' => Some(Key::Next),
+            b'h' | b'b' | 0x7f => Some(Key::Back),
+            b'j' | b'n' => Some(Key::NextRecord),
+            b'k' | b'p' => Some(Key::PreviousRecord),
+            b'g' => Some(Key::First),
+            b'G' => Some(Key::Last),
+            b'q' | 0x03 | 0x04 => Some(Key::Quit),
+            0x1b => sequence(&mut bytes),
+            _ => None,
+        };
+        keys.extend(key);
+    }
+    keys
+}
+
+/// What follows an escape; alone it means to leave.
+fn sequence(bytes: &mut &[u8]) -> Option<Key> {
+    let [b'[' | b'O', rest @ ..] = *bytes else {
+        return bytes.is_empty().then_some(Key::Quit);
+    };
+    let length = rest.iter().position(|byte| (0x40..=0x7e).contains(byte)).map_or(rest.len(), |at| at + 1);
+    let (sequence, rest) = rest.split_at(length);
+    *bytes = rest;
+    Some(match sequence {
+        b"C" => Key::Next,
+        b"D" => Key::Back,
+        b"B" => Key::NextRecord,
+        b"A" => Key::PreviousRecord,
+        b"6~" => Key::Far,
+        b"5~" => Key::FarBack,
+        b"H" | b"1~" | b"7~" => Key::First,
+        b"F" | b"4~" | b"8~" => Key::Last,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_sequences_are_told_apart() {
+        assert_eq!(read(b"l\x1b[D\x1b[6~G"), [Key::Next, Key::Back, Key::Far, Key::Last]);
+        assert_eq!(read(b"\x1b"), [Key::Quit]);
+        assert_eq!(read(b"\x1b[200~x\x1bOH\x1b[1;5C"), [Key::First]);
+        assert_eq!(read("é".as_bytes()), []);
+    }
+}

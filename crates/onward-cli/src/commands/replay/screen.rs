@@ -1,0 +1,210 @@
+//! One moment as a screen: lines of text for a given size. Draws nothing itself, so that it can be looked at in tests.
+
+use onward_core::view::RunView;
+
+use super::story::Story;
+use crate::output::{clip, escape, preview, time};
+
+/// From this width on the log stands beside the moment instead of above it.
+const WIDE: usize = 130;
+
+/// What keys do, in the last line.
+const HELP: &str = "→ next  ← back  ↓↑ by record  PgDn PgUp by ten  Home End  q quit";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Paint {
+    Plain,
+    Title,
+    Current,
+    Dim,
+    Input,
+}
+
+/// A line of the screen, never longer than it is wide.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub text: String,
+    pub paint: Paint,
+}
+
+fn row(text: impl Into<String>, paint: Paint) -> Row {
+    Row { text: text.into(), paint }
+}
+
+/// The screen: exactly `height` rows of at most `width` characters; a wide one has two columns.
+pub fn draw(story: &Story, at: usize, width: usize, height: usize) -> Vec<Vec<Row>> {
+    let (width, height) = (width.max(20), height.max(6));
+    let moment = story.moment(at);
+    let body = height - 3;
+    let mut rows = vec![vec![row(head(story, at, &moment.view, width), Paint::Title)]];
+    if width >= WIDE {
+        let left = width * 55 / 100;
+        let log = log(story, at, left - 1, body);
+        let detail = fitted(detail(story, at, &moment, width - left), width - left, body);
+        for (log, detail) in log.into_iter().zip(detail) {
+            let text = format!("{:left$}", log.text);
+            rows.push(vec![Row { text, ..log }, detail]);
+        }
+    } else {
+        let above = (body * 45 / 100).clamp(1, (body - 2).max(1));
+        rows.extend(log(story, at, width, above).into_iter().map(|row| vec![row]));
+        rows.push(vec![row("─".repeat(width), Paint::Dim)]);
+        let below = fitted(detail(story, at, &moment, width), width, body - above - 1);
+        rows.extend(below.into_iter().map(|row| vec![row]));
+    }
+    rows.push(vec![row("", Paint::Plain)]);
+    rows.push(vec![row(clip(HELP, width), Paint::Dim)]);
+    rows
+}
+
+fn head(story: &Story, at: usize, view: &RunView, width: usize) -> String {
+    let line = &story.lines[at];
+    let (id, kind) = (escape::text(story.key.id.as_str()), escape::text(view.head.kind.as_str()));
+    let generation = if view.head.generation > 0 { format!("  generation {}", view.head.generation) } else { String::new() };
+    let left = format!(" {id}  {kind}{generation}");
+    let right = format!("{}  event {} of {}  {} ", view.head.status, line.index.0, story.last(), line.after);
+    let gap = width.saturating_sub(left.chars().count() + right.chars().count());
+    clip(&format!("{left}{}{right}", " ".repeat(gap.max(1))), width)
+}
+
+/// The events around the current one, which stays in sight.
+fn log(story: &Story, at: usize, width: usize, height: usize) -> Vec<Row> {
+    let first = at.saturating_sub(height / 2).min(story.lines.len().saturating_sub(height));
+    let lines = story.lines.iter().enumerate().skip(first).take(height).map(|(number, line)| {
+        let mark = if number == at { "▶" } else { " " };
+        let joined = if line.offset > 0 { "│" } else { " " };
+        let text = format!("{mark}{:>4} {:>10} {joined}{:<18} {}", line.index.0, line.after, line.name, line.what);
+        let paint = match (number == at, number > at, line.is_input) {
+            (true, _, _) => Paint::Current,
+            (_, true, _) => Paint::Dim,
+            (_, _, true) => Paint::Input,
+            _ => Paint::Plain,
+        };
+        row(clip(&text, width), paint)
+    });
+    let mut rows: Vec<Row> = lines.collect();
+    rows.resize(height, row("", Paint::Plain));
+    rows
+}
+
+/// The current event and what the run was like behind it.
+fn detail(story: &Story, at: usize, moment: &super::story::Moment, width: usize) -> Vec<Row> {
+    let mut rows = vec![row(story.lines[at].name, Paint::Title)];
+    rows.extend(wrapped(&escape::text(&moment.record), width, Paint::Dim));
+    let asked: Vec<String> = moment.asked.iter().map(|at| told(story, *at)).collect();
+    section(&mut rows, "the code asked", &asked, width);
+    section(&mut rows, "it waits for", &awaiting(&moment.view), width);
+    section(&mut rows, "state", &state(&moment.view), width);
+    if let Some(pause) = &moment.view.pause {
+        section(&mut rows, "paused", &[escape::text(&pause.message).into_owned()], width);
+    }
+    match &moment.view.outcome {
+        Some(Ok(output)) => section(&mut rows, "output", &[preview(output)], width),
+        Some(Err(failure)) => {
+            let text = format!("[{}] {failure}", failure.code);
+            section(&mut rows, "failure", &[escape::text(&text).into_owned()], width);
+        }
+        None => {}
+    }
+    section(&mut rows, "the event", &whole(story, at), width);
+    rows
+}
+
+fn told(story: &Story, at: usize) -> String {
+    let line = &story.lines[at];
+    format!("{} {}", line.name, line.what)
+}
+
+fn section(rows: &mut Vec<Row>, title: &str, lines: &[String], width: usize) {
+    if lines.is_empty() {
+        return;
+    }
+    rows.push(row(title, Paint::Title));
+    for line in lines {
+        rows.push(row(clip(&format!("  {line}"), width), Paint::Plain));
+    }
+}
+
+/// What the run waits for, longest first.
+pub fn awaiting(view: &RunView) -> Vec<String> {
+    let one = |awaited: &onward_core::view::Awaited| {
+        let kind = format!("{:?}", awaited.kind).to_lowercase();
+        let name = awaited.name.as_ref().map(|name| format!(" {}", escape::text(name.as_str()))).unwrap_or_default();
+        let child = awaited.child.as_ref().map(|child| format!(" ({})", escape::text(child.as_str()))).unwrap_or_default();
+        let until = awaited.deadline.map(|deadline| format!(", {}", time::until(deadline, awaited.since))).unwrap_or_default();
+        format!("{kind}{name}{child}{until}")
+    };
+    view.awaiting.iter().map(one).collect()
+}
+
+pub fn state(view: &RunView) -> Vec<String> {
+    view.state.iter().map(|(key, value)| format!("{} = {}", escape::text(key.as_str()), preview(value))).collect()
+}
+
+/// The event as JSON, every field on a line.
+fn whole(story: &Story, at: usize) -> Vec<String> {
+    let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(story.event(at)) else { return Vec::new() };
+    let fields = fields.into_iter().filter(|(name, value)| name != "type" && !value.is_null());
+    fields.map(|(name, value)| escape::text(&format!("{name}: {value}")).into_owned()).collect()
+}
+
+fn wrapped(text: &str, width: usize, paint: Paint) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for word in text.split(' ') {
+        match rows.last_mut() {
+            Some(last) if last.text.chars().count() + 1 + word.chars().count() <= width => last.text += &format!(" {word}"),
+            _ => rows.push(row(clip(word, width), paint)),
+        }
+    }
+    rows
+}
+
+/// Exactly `height` rows; that there is more is said.
+fn fitted(mut rows: Vec<Row>, width: usize, height: usize) -> Vec<Row> {
+    if rows.len() > height && height > 0 {
+        let left = rows.len() - (height - 1);
+        rows.truncate(height - 1);
+        rows.push(row(clip(&format!("… {left} more lines; a taller window shows them"), width), Paint::Dim));
+    }
+    rows.resize(height, row("", Paint::Plain));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::story::tests::order;
+    use super::*;
+
+    fn text(rows: &[Vec<Row>]) -> String {
+        rows.iter()
+            .map(|row| row.iter().map(|part| part.text.as_str()).collect::<String>().trim_end().to_owned() + "\n")
+            .collect()
+    }
+
+    #[test]
+    fn a_screen_is_as_large_as_the_window() {
+        let story = order();
+        for (width, height) in [(80, 24), (200, 50), (40, 10), (1, 1)] {
+            for at in 0..=story.last() {
+                let rows = draw(&story, at, width, height);
+                assert_eq!(rows.len(), height.max(6), "{width}x{height}");
+                for row in &rows {
+                    assert!(row.iter().map(|part| part.text.chars().count()).sum::<usize>() <= width.max(20), "{row:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_moment_shows_what_was_known_then_and_nothing_later() {
+        let story = order();
+        let shown = text(&draw(&story, 3, 80, 30));
+        assert!(shown.contains("▶   3") && shown.contains("signal payment") && shown.contains("stage = \"charged\""), "{shown}");
+        assert!(shown.contains("waiting  event 3 of"), "{shown}");
+        let before = text(&draw(&story, 1, 80, 30));
+        let below = before.split('─').next_back().unwrap();
+        assert!(!below.contains("signal payment") && !below.contains("stage ="), "{before}");
+        let after = text(&draw(&story, story.last(), 80, 30));
+        assert!(after.contains("completed  event"), "{after}");
+    }
+}

@@ -1,0 +1,157 @@
+//! A log cut into moments: one for each event, with everything the log knows there.
+
+use onward_core::view::RunView;
+use onward_core::{Event, Index, Record, RunHead, RunKey, Status, Timestamp};
+
+use crate::output::{Narrator, time};
+
+/// A log to step through.
+pub struct Story {
+    pub key: RunKey,
+    pub records: Vec<Record>,
+    /// One for each event.
+    pub lines: Vec<Line>,
+}
+
+/// An event, told.
+pub struct Line {
+    /// Which record it is part of, and which event of it.
+    pub record: usize,
+    pub offset: usize,
+    pub index: Index,
+    pub after: String,
+    pub name: &'static str,
+    pub what: String,
+    pub is_input: bool,
+}
+
+/// The run after one event.
+pub struct Moment {
+    pub view: RunView,
+    /// What the log says of the commit or input that the event is part of.
+    pub record: String,
+    /// What the code asked for in this commit, up to the event.
+    pub asked: Vec<usize>,
+}
+
+impl Story {
+    /// `None` for what is no log.
+    pub fn new(key: RunKey, records: Vec<Record>) -> Option<Story> {
+        RunHead::rebuild(key.clone(), &records)?;
+        let (start, mut narrator, mut lines) = (records.first()?.at, Narrator::default(), Vec::new());
+        for (number, record) in records.iter().enumerate() {
+            for (offset, (index, event)) in record.indexed().enumerate() {
+                let (after, what) = (time::offset(record.at, start), narrator.tell(record.at, event));
+                let (name, is_input) = (event.name(), event.is_input());
+                lines.push(Line { record: number, offset, index, after, name, what, is_input });
+            }
+        }
+        Some(Story { key, records, lines })
+    }
+
+    pub fn last(&self) -> usize {
+        self.lines.len() - 1
+    }
+
+    pub fn event(&self, at: usize) -> &Event {
+        let line = &self.lines[at];
+        &self.records[line.record].events[line.offset]
+    }
+
+    pub fn time(&self, at: usize) -> Timestamp {
+        self.records[self.lines[at].record].at
+    }
+
+    /// The run as its log tells it when this event was the last.
+    pub fn moment(&self, at: usize) -> Moment {
+        let line = &self.lines[at];
+        let record = &self.records[line.record];
+        let mut known = self.records[..=line.record].to_vec();
+        let whole = line.offset + 1 == record.events.len();
+        if let Some(last) = known.last_mut() {
+            last.events.truncate(line.offset + 1);
+        }
+        let mut head = RunHead::rebuild(self.key.clone(), &known).expect("the whole log has a head, so its beginnings have");
+        if !whole {
+            head.status = Status::Running; // in the middle of a commit nothing has been decided
+        }
+        let first = at - line.offset;
+        let asked = if record.commit.is_some() { (first..=at).collect() } else { Vec::new() };
+        Moment { view: RunView::fold(head, &known), record: tell_record(record, line.offset), asked }
+    }
+
+    /// The first event of the next record, or the last event of all.
+    pub fn next_record(&self, at: usize) -> usize {
+        let next = self.lines.iter().position(|line| line.record > self.lines[at].record);
+        next.unwrap_or(self.last())
+    }
+
+    /// The first event of this record, or of the one before when it is the first already.
+    pub fn previous_record(&self, at: usize) -> usize {
+        let line = &self.lines[at];
+        let wanted = if line.offset > 0 { line.record } else { line.record.saturating_sub(1) };
+        self.lines.iter().position(|line| line.record == wanted).unwrap_or(0)
+    }
+}
+
+fn tell_record(record: &Record, offset: usize) -> String {
+    let Some(commit) = &record.commit else { return "an input: it came from outside".to_owned() };
+    let which = match record.events.len() {
+        1 => format!("commit {}", commit.n),
+        count => format!("event {} of {count} in commit {}", offset + 1, commit.n),
+    };
+    let then = match (commit.is_standing, commit.waits) {
+        (true, _) => "results of steps while the run stood still",
+        (false, true) => "then the code waited",
+        (false, false) => "then the code could go on",
+    };
+    format!("{which}: the code had seen events up to {}; {then}", commit.horizon)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use onward_core::{Namespace, RunId};
+
+    use super::*;
+
+    const ORDER: &str = r#"
+{"index":0,"at":"2026-11-15T11:57:15.216Z","events":[{"type":"run_started","kind":"order","version":null,"input":{"json":"a teapot"},"seed":1,"parent":null,"generation":0,"mailbox":[]}]}
+{"index":1,"at":"2026-11-15T11:57:15.370Z","commit":{"n":0,"epoch":1,"commit_id":6,"horizon":0,"waits":false},"events":[{"type":"step_completed","place":"0","name":"charge","input_hash":null,"output":{"json":42},"attempt":1,"took_ms":151}]}
+{"index":2,"at":"2026-11-15T11:57:15.380Z","commit":{"n":1,"epoch":1,"commit_id":7,"horizon":1,"waits":true},"events":[{"type":"state_set","place":"1","key":"stage","value":{"json":"charged"}},{"type":"signal_awaited","place":"2","name":"payment","deadline":null,"is_pattern":false}]}
+{"index":4,"at":"2026-11-15T11:57:16.380Z","events":[{"type":"signal_received","name":"payment","payload":{"json":7},"signal_id":null,"sender":null}]}
+{"index":5,"at":"2026-11-15T11:57:16.390Z","commit":{"n":2,"epoch":1,"commit_id":8,"horizon":4,"waits":true},"events":[{"type":"signal_consumed","place":"2","name":"payment","index":4},{"type":"run_completed","output":{"json":"shipped"}}]}
+"#;
+
+    pub fn order() -> Story {
+        let lines = ORDER.lines().filter(|line| !line.is_empty());
+        let records = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+        Story::new(RunKey::new(Namespace::default(), RunId::new("order-1").unwrap()), records).unwrap()
+    }
+
+    #[test]
+    fn a_moment_is_the_run_as_it_was() {
+        let story = order();
+        let status = |at: usize| story.moment(at).view.head.status;
+        let statuses: Vec<&str> = (0..=story.last()).map(|at| status(at).as_str()).collect();
+        assert_eq!(statuses, ["pending", "pending", "running", "waiting", "pending", "running", "completed"]);
+        let waits: Vec<usize> = (0..=story.last()).map(|at| story.moment(at).view.awaiting.len()).collect();
+        assert_eq!(waits, [0, 0, 0, 1, 1, 0, 0]);
+        assert_eq!(story.moment(3).asked, [2, 3]);
+        assert_eq!(story.moment(4).asked, [0; 0], "an input was asked by nobody");
+        assert!(story.moment(3).record.starts_with("event 2 of 2 in commit 1: the code had seen events up to #1"));
+    }
+
+    #[test]
+    fn records_are_stepped_over_whole() {
+        let story = order();
+        assert_eq!((story.next_record(2), story.next_record(3), story.next_record(6)), (4, 4, 6));
+        assert_eq!((story.previous_record(4), story.previous_record(3), story.previous_record(0)), (2, 2, 0));
+    }
+
+    #[test]
+    fn what_does_not_begin_with_a_start_is_no_log() {
+        let story = order();
+        assert!(Story::new(story.key.clone(), story.records[1..].to_vec()).is_none());
+        assert!(Story::new(story.key.clone(), Vec::new()).is_none());
+    }
+}

@@ -1,0 +1,111 @@
+//! The terminal: its own screen, keys as they are pressed, and everything as it was afterwards.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use anyhow::Result;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+use super::keys::{self, Key};
+use super::screen::{Paint, draw};
+use super::story::Story;
+use crate::output::Style;
+
+/// How often it is seen whether the window has another size.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How far PgDn goes.
+const FAR: usize = 10;
+
+pub fn show(story: &Story, from: u64) -> Result<()> {
+    let _raw = Raw::enter()?;
+    let mut at = usize::try_from(from).unwrap_or(usize::MAX).min(story.last());
+    let mut drawn = None;
+    loop {
+        let size = size();
+        if drawn != Some((at, size)) {
+            paint(story, at, size)?;
+            drawn = Some((at, size));
+        }
+        for key in pressed()? {
+            at = match key {
+                Key::Quit => return Ok(()),
+                Key::Next => at + 1,
+                Key::Back => at.saturating_sub(1),
+                Key::NextRecord => story.next_record(at),
+                Key::PreviousRecord => story.previous_record(at),
+                Key::Far => at + FAR,
+                Key::FarBack => at.saturating_sub(FAR),
+                Key::First => 0,
+                Key::Last => story.last(),
+            }
+            .min(story.last());
+        }
+    }
+}
+
+/// The keys that were pressed within a while.
+fn pressed() -> Result<Vec<Key>> {
+    let stdin = io::stdin();
+    let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
+    let while_ = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+    match poll(&mut waiting, Some(&while_)) {
+        Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
+        Ok(_) => {}
+        Err(error) => return Err(io::Error::from(error).into()),
+    }
+    let mut bytes = [0; 64];
+    let count = rustix::io::read(&stdin, &mut bytes).map_err(io::Error::from)?;
+    // A terminal that went away has nothing more to say.
+    Ok(if count == 0 { vec![Key::Quit] } else { keys::read(&bytes[..count]) })
+}
+
+fn size() -> (usize, usize) {
+    let size = tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    size.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()))
+}
+
+fn paint(story: &Story, at: usize, (width, height): (usize, usize)) -> io::Result<()> {
+    let style = Style::stdout();
+    let mut out = String::from("\u{1b}[H");
+    for (number, row) in draw(story, at, width, height).iter().take(height).enumerate() {
+        out.push_str(if number == 0 { "" } else { "\r\n" });
+        for part in row {
+            out.push_str(&match part.paint {
+                Paint::Plain => part.text.clone(),
+                Paint::Title => style.bold(&part.text),
+                Paint::Current => style.reverse(&part.text),
+                Paint::Dim => style.dim(&part.text),
+                Paint::Input => style.cyan(&part.text),
+            });
+        }
+        out.push_str("\u{1b}[K");
+    }
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(out.as_bytes())?;
+    stdout.flush()
+}
+
+/// Keys come one by one and the screen is ours, until this is dropped.
+struct Raw(Termios);
+
+impl Raw {
+    fn enter() -> Result<Raw> {
+        let before = tcgetattr(io::stdin()).map_err(io::Error::from)?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(io::stdin(), OptionalActions::Flush, &raw).map_err(io::Error::from)?;
+        let entered = Raw(before);
+        io::stdout().write_all(b"\x1b[?1049h\x1b[?25l\x1b[2J")?;
+        Ok(entered)
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        drop(io::stdout().write_all(b"\x1b[?25h\x1b[?1049l"));
+        drop(io::stdout().flush());
+        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.0); // a terminal that is gone needs no mode
+    }
+}

@@ -1,0 +1,120 @@
+//! `onward run update` and `onward run query`: something for a run's code to answer.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use onward_core::{Failure, Name, Payload, RunKey};
+use onward_runtime::RuntimeError;
+
+use super::payload::read_payload;
+use super::wait::Patience;
+use crate::args::Global;
+use crate::error::{FAILURE, Mistake, NOT_FOUND, TIMED_OUT};
+use crate::new_id;
+use crate::output::document::{Outcome, UpdateAnswer};
+use crate::output::{escape, print, print_json};
+use crate::site::Site;
+
+/// How long to look for an answer where nobody can be working: it may have been given before.
+const LOOK: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Args)]
+pub struct UpdateArgs {
+    /// The run
+    id: String,
+    /// The update's name
+    name: String,
+    /// JSON, @FILE, or - for stdin; null otherwise
+    payload: Option<String>,
+    /// The same id again is the same update and gets the same answer
+    #[arg(long, value_name = "ID")]
+    update_id: Option<String>,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+#[derive(Debug, Args)]
+pub struct QueryArgs {
+    /// The run
+    id: String,
+    /// The query's name
+    name: String,
+    /// JSON, @FILE, or - for stdin; null otherwise
+    payload: Option<String>,
+}
+
+/// The update stays, whether or not somebody waits for the answer.
+pub async fn update(args: UpdateArgs, global: &Global) -> Result<ExitCode> {
+    let (name, payload) = question(&args.name, args.payload.as_deref())?;
+    let site = Site::to_write(global)?;
+    let key = site.key(&args.id)?;
+    site.read_head(key.clone()).await?; // a run that is not there, or a server, is told at once
+    let update_id = args.update_id.unwrap_or_else(new_id::unique);
+    let answered = site.update_run(key.clone(), update_id.clone(), name, payload);
+    let answer =
+        if site.is_directory { tokio::time::timeout(LOOK, answered).await.ok() } else { args.patience.or_none(answered).await };
+    match answer {
+        Some(answer) => tell_answer(&key, &update_id, &answer?, global),
+        None if site.is_directory => tell_recorded(&key, &update_id, global),
+        None => {
+            let message = format!("run {key} has not answered update `{update_id}`");
+            let hint = Some(format!("the update is recorded; ask again with `--update-id {update_id}`"));
+            Err(Mistake { code: "wait_timed_out", message, hint, exit: TIMED_OUT }.into())
+        }
+    }
+}
+
+/// Nobody works while this process has the directory.
+fn tell_recorded(key: &RunKey, update_id: &str, global: &Global) -> Result<ExitCode> {
+    if global.json {
+        print_json(&UpdateAnswer { run: &key.id, update_id, outcome: None })?;
+    } else {
+        let (id, update_id) = (escape::text(key.id.as_str()), escape::text(update_id));
+        print(&format!("{id}: update {update_id} received; it is answered when a worker runs"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell_answer(key: &RunKey, update_id: &str, answer: &Result<Payload, Failure>, global: &Global) -> Result<ExitCode> {
+    if global.json {
+        print_json(&UpdateAnswer { run: &key.id, update_id, outcome: Some(Outcome::from(answer)) })?;
+        return Ok(ExitCode::from(if answer.is_ok() { 0 } else { FAILURE }));
+    }
+    tell(key, answer)
+}
+
+pub async fn query(args: QueryArgs, global: &Global) -> Result<ExitCode> {
+    let (name, payload) = question(&args.name, args.payload.as_deref())?;
+    let site = Site::to_read(global)?;
+    let key = site.key(&args.id)?;
+    let Some(answer) = site.query_run(key.clone(), name, payload).await? else {
+        let message = format!("run {key} has no query `{}`", args.name);
+        let hint = Some("the workflow offers it with `ctx.query(name, ..)` once it has come that far".to_owned());
+        return Err(Mistake { code: "unknown_query", message, hint, exit: NOT_FOUND }.into());
+    };
+    if global.json {
+        print_json(&Outcome::from(&answer))?;
+        return Ok(ExitCode::from(if answer.is_ok() { 0 } else { FAILURE }));
+    }
+    tell(&key, &answer)
+}
+
+fn question(name: &str, payload: Option<&str>) -> Result<(Name, Payload)> {
+    let name = Name::new(name).map_err(RuntimeError::from)?;
+    Ok((name, payload.map_or(Ok(Payload::null()), read_payload)?))
+}
+
+fn tell(key: &RunKey, answer: &Result<Payload, Failure>) -> Result<ExitCode> {
+    match answer {
+        Ok(value) => {
+            print(&escape::text(&format!("{value:?}")))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(failure) => {
+            let message = format!("the answer of run {key} was a failure: [{}] {failure}", failure.code);
+            Err(Mistake { code: "answer_failed", message, hint: None, exit: FAILURE }.into())
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `onward worker list`: who works for a server, and on what.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+use onward_runtime::WorkerInfo;
+
+use crate::args::Global;
+use crate::output::document::Workers;
+use crate::output::{Table, print, print_json, say, time};
+use crate::site::Site;
+
+#[derive(Debug, Subcommand)]
+pub enum WorkerCommand {
+    /// List the workers that are connected
+    #[command(visible_alias = "ls")]
+    List,
+}
+
+pub async fn execute(command: WorkerCommand, global: &Global) -> Result<ExitCode> {
+    let WorkerCommand::List = command;
+    let site = Site::to_read(global)?;
+    let workers = site.list_workers(site.namespace.clone()).await?;
+    if global.json {
+        print_json(&Workers::from(&*workers))?;
+    } else if !workers.is_empty() {
+        print(&tell(&workers))?;
+    } else if site.is_directory {
+        say("no workers: only the process that has a directory open knows them; ask a server with `--server URL`");
+    } else {
+        say("no workers");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(workers: &[WorkerInfo]) -> String {
+    let mut table = Table::new(&["ID", "RUNS", "HEARD", "QUEUES", "TASKS", "KINDS"]);
+    let now = time::now();
+    for worker in workers {
+        let queue = |queue: &Option<onward_core::Name>| queue.as_ref().map_or("default".to_owned(), ToString::to_string);
+        let kind = |(kind, version): &(onward_core::Name, Option<onward_core::Name>)| match version {
+            Some(version) => format!("{kind}@{version}"),
+            None => kind.to_string(),
+        };
+        table.row(vec![
+            worker.id.to_string().into(),
+            format!("{}/{}", worker.runs, worker.runs_max).into(),
+            worker.heard_at.map_or("here".to_owned(), |at| time::ago(at, now)).into(),
+            worker.queues.iter().map(queue).collect::<Vec<_>>().join(",").into(),
+            worker.task_kinds.iter().map(ToString::to_string).collect::<Vec<_>>().join(",").into(),
+            worker.kinds.iter().map(kind).collect::<Vec<_>>().join(",").into(),
+        ]);
+    }
+    table.take()
+}

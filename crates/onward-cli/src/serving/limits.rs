@@ -1,0 +1,51 @@
+//! The limits of a server, as the settings say.
+
+use std::time::Duration;
+
+use onward_server::Limits;
+
+use crate::config::Config;
+use crate::error::Mistake;
+use crate::span;
+
+pub fn limits(config: &Config) -> Result<Limits, Mistake> {
+    let defaults = Limits::default();
+    let count = |name: &str, default: usize| Ok::<_, Mistake>(config.parsed(name, positive)?.unwrap_or(default));
+    let time = |name: &str, default: Duration| Ok::<_, Mistake>(config.parsed(name, span::parse_positive)?.unwrap_or(default));
+    Ok(Limits {
+        connections_max: count("limits.connections_max", defaults.connections_max)?,
+        streams_max: u32::try_from(count("limits.streams_max", defaults.streams_max as usize)?).unwrap_or(u32::MAX),
+        body_bytes_max: count("limits.body_bytes_max", defaults.body_bytes_max)?,
+        large_bodies_max: count("limits.large_bodies_max", defaults.large_bodies_max)?,
+        header_bytes_max: count("limits.header_bytes_max", defaults.header_bytes_max)?,
+        headers_max: count("limits.headers_max", defaults.headers_max)?,
+        header_timeout: time("limits.header_timeout", defaults.header_timeout)?,
+        body_timeout: time("limits.body_timeout", defaults.body_timeout)?,
+        idle_timeout: time("limits.idle_timeout", defaults.idle_timeout)?,
+        write_timeout: time("limits.write_timeout", defaults.write_timeout)?,
+        shutdown_timeout: time("limits.shutdown_timeout", defaults.shutdown_timeout)?,
+        ..defaults
+    })
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "it is not a number over 0".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_server() {
+        assert_eq!(limits(&Config::default()).unwrap(), Limits::default());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_with_its_source() {
+        let mut config = Config::default();
+        config.flag("limits.streams_max", "--x", Some("0".to_owned()));
+        let mistake = limits(&config).unwrap_err();
+        assert_eq!(mistake.message, "`limits.streams_max` is `0`, from --x: it is not a number over 0");
+    }
+}

@@ -1,0 +1,42 @@
+//! A note in the directory that says which server holds it, for whoever finds it locked.
+//!
+//! Only a hint: the lock says whether the directory is free, and a note that a dead process left is not believed.
+
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, test_kill_process};
+use serde::{Deserialize, Serialize};
+
+const FILE: &str = "onward.server.json";
+
+#[derive(Serialize, Deserialize)]
+struct Note {
+    url: String,
+    pid: i32,
+}
+
+/// The note of this process, taken away when it is dropped.
+pub struct Mark(PathBuf);
+
+impl Mark {
+    /// Leaves the note; a server works without it.
+    pub fn leave(directory: &Path, url: &str) -> Option<Mark> {
+        let path = directory.join(FILE);
+        let note = Note { url: url.to_owned(), pid: i32::try_from(std::process::id()).ok()? };
+        std::fs::write(&path, serde_json::to_string(&note).ok()?).ok()?;
+        Some(Mark(path))
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.0)); // a note that stays is not believed
+    }
+}
+
+/// The address of the living server that says it holds the directory, as this machine reaches it.
+pub fn server_of(directory: &Path) -> Option<String> {
+    let note: Note = serde_json::from_str(&std::fs::read_to_string(directory.join(FILE)).ok()?).ok()?;
+    test_kill_process(Pid::from_raw(note.pid)?).ok()?;
+    Some(note.url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:"))
+}

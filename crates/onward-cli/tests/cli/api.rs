@@ -1,0 +1,45 @@
+//! `onward api`: any route, with the credentials of every other verb.
+
+use crate::dev::{dev, serve};
+use crate::kit::{onward, ran, run, run_over};
+
+#[test]
+fn any_route_is_asked_and_its_body_passed_on() {
+    let served = serve(onward().args(["dev", "--port", "0", "--ephemeral"]));
+    let over = |args: &[&str]| run_over(&served.url, [&["api"][..], args].concat());
+    assert_eq!(over(&["POST", "/v1/runs", "--body", r#"{"kind": "hello", "id": "a"}"#]).json()["id"], "a");
+    assert_eq!(over(&["get", "/v1/runs?status=pending"]).json()["runs"][0]["id"], "a");
+    over(&["GET", "/healthz"]).says(0, "ok");
+    assert_eq!(over(&["POST", "/v1/runs/a/terminate"]).code, 0);
+    let attached = over(&["GET", "/v1/runs/a/events"]);
+    assert!(attached.out.contains("terminate_requested"), "{}", attached.out);
+    assert_eq!(over(&["DELETE", "/v1/runs/a"]).code, 0);
+}
+
+#[test]
+fn a_problem_is_told_as_every_other_error() {
+    let served = serve(onward().args(["dev", "--port", "0", "--ephemeral"]));
+    run_over(&served.url, ["api", "GET", "/v1/runs/nope"])
+        .says(4, "! error[run_not_found]: there is no run nope\n! hint: `onward run list` shows the runs of this store");
+    let json = run_over(&served.url, ["api", "GET", "/v1/runs/nope", "--json"]);
+    assert_eq!((json.code, serde_json::from_str::<serde_json::Value>(&json.err).unwrap()["status"].as_u64()), (4, Some(404)));
+    assert!(run_over(&served.url, ["api", "GET", "/nowhere"]).err.starts_with("error[route_not_found]"));
+    assert!(run_over(&served.url, ["api", "POST", "/v1/runs", "--body", "{"]).err.starts_with("error[json_invalid]"));
+    assert_eq!(run_over("http://127.0.0.1:1", ["api", "GET", "/"]).code, 5);
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(run(directory.path(), ["api", "GET", "/"]).code, 2);
+}
+
+#[test]
+fn the_key_goes_along() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = run(directory.path(), ["key", "create", "--name", "ada", "--scope", "read"]).out;
+    let served = dev(directory.path());
+    let ask = || {
+        let mut command = onward();
+        command.args(["api", "GET", "/v1/runs", "--server", &served.url]);
+        command
+    };
+    assert_eq!(ran(&mut ask()).code, 7);
+    assert_eq!(ran(ask().env("ONWARD_KEY", key.trim())).json()["runs"], serde_json::json!([]));
+}

@@ -1,0 +1,110 @@
+//! `onward check`: programs held against runs, in processes of their own.
+
+use std::path::Path;
+
+use onward::{Builder, Onward};
+
+use crate::kit::{self, Ran, one_order, run};
+
+/// Not a test but the program that the tests below check: this binary, started once more.
+#[tokio::test]
+async fn the_program_itself() {
+    let Ok(code) = std::env::var("PROGRAM_CODE") else { return };
+    // A place that does not exist: a program that is only checked opens nothing.
+    let builder = Onward::embedded("/nonexistent/onward-data");
+    let builder: Builder = match code.as_str() {
+        "same" => builder.workflow("order", kit::order),
+        "changed" => builder.workflow("order", kit::changed_order),
+        "dying" => {
+            builder.workflow("order", async |_: onward::Ctx, _: String| -> onward::Result<String> { std::process::abort() })
+        }
+        "other" => builder.workflow("other", kit::order),
+        "idle" => panic!("this program starts nothing"),
+        _ => unreachable!("{code}"),
+    };
+    let error = builder.start().await.err().expect("it only checks");
+    assert_eq!(error.code(), "only_checked");
+    println!("{error}");
+}
+
+/// `onward check … -- PROGRAM` with the code of that name.
+fn check(directory: &Path, args: &[&str], code: &str) -> Ran {
+    let program = std::env::current_exe().unwrap();
+    let mut command = kit::onward();
+    command.arg("check").args(args).arg("--data").arg(directory).arg("--").arg(program);
+    command.args(["check::the_program_itself", "--exact", "--nocapture"]).env("PROGRAM_CODE", code).env("RUST_BACKTRACE", "0");
+    kit::ran(&mut command)
+}
+
+#[test]
+fn code_that_asks_for_what_is_recorded_is_safe() {
+    let directory = one_order("order-1");
+    let before = run(directory.path(), ["run", "events", "order-1"]).out;
+    check(directory.path(), &[], "same").says(0, "KIND VERSION SAFE DIVERGES NO CODE\norder 1 0 0");
+    assert_eq!(run(directory.path(), ["run", "events", "order-1"]).out, before, "nothing was recorded");
+}
+
+#[test]
+fn code_that_asks_for_something_else_is_shown_with_what_was_recorded() {
+    let directory = one_order("order-1");
+    check(directory.path(), &[], "changed").says(
+        1,
+        "
+KIND VERSION SAFE DIVERGES NO CODE
+order 0 1 0
+
+run order-1 (order) would pause
+  why the code asked for something the log does not say
+  at event #1
+  recorded step `charge` at 0
+  asked step `refund` at 0
+  hint the code changed while this run was open, or it depends on something that is not recorded (time, randomness, environment, map order); deploy the change under `ctx.version` or as a new version, then `onward run resume order-1`
+",
+    );
+}
+
+#[test]
+fn verdicts_are_json_lines_for_programs() {
+    let directory = one_order("order-1");
+    let ran = check(directory.path(), &["--json"], "changed");
+    assert_eq!(ran.code, 1);
+    let verdict: serde_json::Value = serde_json::from_str(ran.out.trim()).unwrap();
+    assert_eq!((&verdict["run"]["id"], &verdict["kind"]), (&"order-1".into(), &"order".into()));
+    assert_eq!(verdict["found"]["pauses"]["divergence"]["index"], 1);
+}
+
+#[test]
+fn a_run_that_the_program_has_no_code_for_is_counted_apart() {
+    let directory = one_order("order-1");
+    check(directory.path(), &[], "other").says(0, "KIND VERSION SAFE DIVERGES NO CODE\norder 0 0 1");
+}
+
+#[test]
+fn a_set_of_runs_can_be_saved_and_checked_without_a_store() {
+    let directory = one_order("order-1");
+    let set = directory.path().join("set.jsonl");
+    let saved = run(directory.path(), ["check", "--save", set.to_str().unwrap()]);
+    assert_eq!((saved.code, saved.out.as_str()), (0, ""), "{}", saved.err);
+    let nowhere = Path::new("/nonexistent");
+    assert_eq!(check(nowhere, &["--from", set.to_str().unwrap()], "same").code, 0);
+    assert_eq!(check(nowhere, &["--from", set.to_str().unwrap()], "changed").code, 1);
+}
+
+#[test]
+fn a_program_that_does_not_come_to_start_or_dies_of_a_run_is_an_error_that_says_so() {
+    let directory = one_order("order-1");
+    let idle = check(directory.path(), &[], "idle");
+    assert_eq!(idle.code, 1);
+    assert!(idle.err.contains("before it checked anything") && idle.err.contains("starts nothing"), "{}", idle.err);
+    let dying = check(directory.path(), &[], "dying");
+    assert_eq!(dying.code, 1);
+    assert!(dying.err.contains("while it replayed run order-1 of kind order"), "{}", dying.err);
+}
+
+#[test]
+fn without_open_runs_everything_is_safe() {
+    let directory = one_order("order-1");
+    assert_eq!(run(directory.path(), ["run", "terminate", "order-1"]).code, 0);
+    check(directory.path(), &[], "changed").says(0, "no runs to check");
+    assert_eq!(check(directory.path(), &["--closed"], "changed").code, 1);
+}

@@ -1,0 +1,124 @@
+//! Settings: which one counts, and what is said about one that nobody understands.
+
+use std::path::Path;
+
+use crate::dev::serve;
+use crate::kit::{Ran, one_order, onward, ran};
+
+/// The origin of a setting, as `config show` tells it.
+fn origin(ran: &Ran, name: &str) -> (String, String) {
+    let shown: serde_json::Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{}{}", ran.out, ran.err));
+    let setting = shown["settings"].as_array().unwrap().iter().find(|setting| setting["name"] == name).unwrap();
+    let text = |field: &str| setting[field].as_str().unwrap_or("-").to_owned();
+    (text("value"), text("origin"))
+}
+
+fn show(directory: &Path) -> std::process::Command {
+    let mut command = onward();
+    command.args(["config", "show", "--json"]).current_dir(directory);
+    command
+}
+
+#[test]
+fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
+    let place = tempfile::tempdir().unwrap();
+    let said = ran(&mut show(place.path()));
+    assert_eq!(origin(&said, "data"), ("./onward-data".to_owned(), "default".to_owned()));
+    assert_eq!(origin(&said, "url"), ("-".to_owned(), "-".to_owned()));
+    std::fs::write(place.path().join("onward.toml"), "\ndata = \"runs\"\n[limits]\nstreams_max = 9\n").unwrap();
+    let said = ran(&mut show(place.path()));
+    assert_eq!(origin(&said, "data"), ("runs".to_owned(), "onward.toml:2".to_owned()));
+    assert_eq!(origin(&said, "limits.streams_max"), ("9".to_owned(), "onward.toml:4".to_owned()));
+    let said = ran(show(place.path()).env("ONWARD_DATA", "other").env("ONWARD_LIMITS__STREAMS_MAX", "8"));
+    assert_eq!(origin(&said, "data"), ("other".to_owned(), "ONWARD_DATA".to_owned()));
+    assert_eq!(origin(&said, "limits.streams_max").1, "ONWARD_LIMITS__STREAMS_MAX");
+    let said = ran(show(place.path()).env("ONWARD_DATA", "other").args(["--data", "third"]));
+    assert_eq!(origin(&said, "data"), ("third".to_owned(), "--data".to_owned()));
+}
+
+#[test]
+fn the_file_is_the_named_one_or_the_one_here_or_the_users() {
+    let (here, user) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::create_dir(user.path().join("onward")).unwrap();
+    std::fs::write(user.path().join("onward/onward.toml"), "namespace = \"users\"\nkey_file = \"my.key\"\n").unwrap();
+    let mut show = show(here.path());
+    show.env("XDG_CONFIG_HOME", user.path());
+    let said = ran(&mut show);
+    assert_eq!(origin(&said, "namespace").0, "users");
+    let beside = user.path().join("onward/my.key").to_string_lossy().into_owned();
+    assert_eq!(origin(&said, "key_file").0, beside, "a path counts from where the file is");
+    std::fs::write(here.path().join("onward.toml"), "namespace = \"here\"\n").unwrap();
+    assert_eq!(origin(&ran(&mut show), "namespace").0, "here");
+    let named = here.path().join("named.toml");
+    std::fs::write(&named, "namespace = \"named\"\n").unwrap();
+    assert_eq!(origin(&ran(show.env("ONWARD_CONFIG", &named)), "namespace").0, "named");
+    let said = ran(show.args(["--config", "/nonexistent.toml"]));
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("cannot read the settings in /nonexistent.toml"), "{}", said.err);
+}
+
+#[test]
+fn what_nobody_understands_is_2_with_a_suggestion() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("onward.toml");
+    let said = |text: &str, args: &[&str]| {
+        std::fs::write(&file, text).unwrap();
+        ran(onward().args(args).current_dir(place.path()))
+    };
+    said("[server]\nlistn = \"127.0.0.1:1\"\n", &["run", "list"]).says(
+        2,
+        "! error[config_invalid]: onward.toml:2: there is no setting `server.listn`\n! hint: did you mean `server.listen`?",
+    );
+    said("[limits]\nstreams_max = 0\n", &["dev", "--ephemeral", "--port", "0"]).says(
+        2,
+        "! error[config_invalid]: `limits.streams_max` is `0`, from onward.toml:2: it is not a number over 0\n! hint: `onward config show --origin` shows every setting and its source",
+    );
+    said("[log]\nlevel = \"loud\"\n", &["dev", "--ephemeral", "--port", "0"]).says(
+        2,
+        "! error[config_invalid]: `log.level` is `loud`, from onward.toml:2: it is one of error, warn, info, debug\n! hint: `onward config show --origin` shows every setting and its source",
+    );
+    let broken = said("url = \n", &["run", "list"]);
+    assert!(broken.err.starts_with("error[config_invalid]: onward.toml:1: "), "{}", broken.err);
+    let secret = said("key = \"onw_id_SECRET_x\"\n", &["run", "list"]);
+    assert!(secret.code == 2 && !secret.err.contains("SECRET"), "{}", secret.err);
+}
+
+#[test]
+fn secrets_are_masked() {
+    let said = ran(onward().args(["config", "show", "--origin"]).env("ONWARD_KEY", "onw_abc_SECRET_1234"));
+    assert!(said.out.contains("onw_abc_********") && !said.out.contains("SECRET"), "{}", said.out);
+    assert!(said.out.contains("ONWARD_KEY\n"), "{}", said.out);
+}
+
+#[test]
+fn a_server_and_its_clients_find_each_other_by_one_file() {
+    let place = tempfile::tempdir().unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let file = place.path().join("onward.toml");
+    let settings = format!(
+        "url = \"http://{address}\"\ndata = \"runs\"\n[server]\nlisten = \"{address}\"\n[limits]\nheader_timeout = \"7s\"\n"
+    );
+    std::fs::write(&file, settings).unwrap();
+    let served = serve(onward().arg("server").current_dir(place.path()));
+    assert_eq!(served.address, address.to_string());
+    ran(onward().args(["run", "start", "hello", "--id", "a"]).current_dir(place.path())).says(0, "a: started");
+    assert!(place.path().join("runs/onward.db").exists());
+    drop(served);
+    assert_eq!(ran(onward().args(["run", "list"]).current_dir(place.path())).code, 5, "the server comes before the directory");
+    let said = ran(onward().args(["run", "list", "--data", "runs"]).current_dir(place.path()));
+    assert!(said.out.contains("hello"), "a flag comes before the file: {}{}", said.out, said.err);
+}
+
+#[test]
+fn a_server_in_the_environment_comes_before_a_directory_there() {
+    let directory = one_order("order-1");
+    let list = |command: &mut std::process::Command| ran(command.args(["run", "list"]).env("ONWARD_URL", "http://127.0.0.1:1"));
+    assert_eq!(list(onward().env("ONWARD_DATA", directory.path())).code, 5);
+    assert_eq!(list(onward().arg("--data").arg(directory.path())).code, 0);
+    let both = ran(onward().args(["run", "list", "--server", "http://x", "--data", "y"]));
+    assert_eq!(both.code, 2);
+    let key = ran(onward().args(["key", "list", "--server", "http://x"]));
+    assert!(key.code == 2 && key.err.contains("`onward key` works on this machine"), "{}", key.err);
+}

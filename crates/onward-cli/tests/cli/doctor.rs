@@ -1,0 +1,101 @@
+//! `onward doctor`: what it finds, what it says to do, and how it ends.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::dev::{dev, serve};
+use crate::kit::{Ran, one_order, onward, ran, run, run_over, steady, with_remote_worker};
+
+/// The state and the words of one check.
+fn check(ran: &Ran, name: &str) -> (String, String) {
+    let found: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{}{}", ran.out, ran.err));
+    let checks = found["checks"].as_array().unwrap();
+    let check = checks.iter().find(|check| check["check"] == name).unwrap_or_else(|| panic!("no {name} in {found}"));
+    let text = |field: &str| check[field].as_str().unwrap_or_default().to_owned();
+    (text("state"), format!("{} {}", text("detail"), text("advice")))
+}
+
+#[test]
+fn a_healthy_directory_is_well() {
+    let directory = one_order("order-1");
+    let said = run(directory.path(), ["doctor"]);
+    assert_eq!(said.code, 0, "{}", said.out);
+    for line in ["ok directory", "ok format 1;", "ok lock free", "ok space", "ok logs 4 events of 1 run"] {
+        assert!(steady(&said.out).lines().any(|found| found.starts_with(line)), "no `{line}` in\n{}", said.out);
+    }
+    assert_eq!(check(&run(directory.path(), ["doctor", "--json", "--quick"]), "logs").1, "not read: --quick ");
+    let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains("doctor")), "it leaves nothing: {left:?}");
+}
+
+#[test]
+fn what_is_missing_or_not_ours_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = run(&directory.path().join("none"), ["doctor", "--json"]);
+    assert_eq!((missing.code, check(&missing, "directory").0.as_str()), (1, "fail"));
+    std::fs::write(directory.path().join("letter.txt"), "dear").unwrap();
+    let foreign = run(directory.path(), ["doctor", "--json"]);
+    assert_eq!((foreign.code, check(&foreign, "directory").0.as_str()), (1, "fail"));
+    assert!(check(&foreign, "directory").1.contains("letter.txt"));
+}
+
+/// Turns one letter of what was recorded.
+fn damage(directory: &Path) {
+    let file = directory.join("onward.db");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = bytes.windows(9).position(|window| window == b"\"charged\"").expect("the log holds it as it is");
+    bytes[at + 1] = b'C';
+    std::fs::write(&file, bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_log_is_found_by_reading() {
+    let directory = one_order("order-1");
+    damage(directory.path());
+    let said = run(directory.path(), ["doctor", "--json"]);
+    assert_eq!((said.code, check(&said, "logs").0.as_str()), (1, "fail"), "{}", said.out);
+    assert!(check(&said, "logs").1.contains("order-1"), "{}", said.out);
+}
+
+#[test]
+fn a_server_is_looked_at_from_outside() {
+    let directory = one_order("order-1");
+    let served = dev(directory.path());
+    assert!(check(&run(directory.path(), ["doctor", "--json", "--quick"]), "lock").1.contains(&served.url));
+    let said = run_over(&served.url, ["doctor", "--json"]);
+    assert_eq!(said.code, 0, "a warning is no failure: {}", said.out);
+    for (name, state) in
+        [("server", "ok"), ("ready", "ok"), ("version", "ok"), ("key", "ok"), ("clock", "ok"), ("workers", "warn")]
+    {
+        assert_eq!(check(&said, name).0, state, "{name}: {}", said.out);
+    }
+    assert_eq!(check(&said, "kinds").0, "ok", "nothing is pending");
+    assert_eq!(run_over(&served.url, ["run", "start", "ghost"]).code, 0);
+    let said = run_over(&served.url, ["doctor", "--json"]);
+    assert_eq!(check(&said, "kinds").0, "warn");
+    assert!(check(&said, "kinds").1.contains("`ghost` (1 run)"), "{}", said.out);
+    assert!(check(&said, "pending").1.contains("1 run; run_"), "{}", said.out);
+    with_remote_worker(&served.url, || {
+        let said = run_over(&served.url, ["doctor", "--json"]);
+        assert_eq!(check(&said, "workers").0, "ok", "{}", said.out);
+        assert!(check(&said, "workers").1.contains("1 worker"), "{}", said.out);
+        let listed = run_over(&served.url, ["worker", "list", "--json"]).json();
+        assert_eq!(listed["workers"][0]["kinds"][0]["kind"], "counter");
+        let told = run_over(&served.url, ["worker", "ls"]);
+        assert!(told.out.contains("counter,order") && told.out.starts_with("ID "), "{}", told.out);
+    });
+}
+
+#[test]
+fn a_server_that_lets_us_not_in_or_is_not_there_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(run(directory.path(), ["key", "create", "--name", "ada", "--scope", "read"]).code, 0);
+    let served = serve(onward().args(["dev", "--port", "0", "--data"]).arg(directory.path()));
+    let said = run_over(&served.url, ["doctor", "--json"]);
+    assert_eq!((said.code, check(&said, "key").0.as_str(), check(&said, "server").0.as_str()), (1, "fail", "ok"), "{}", said.out);
+    let said = ran(onward().args(["doctor", "--server", "http://127.0.0.1:1"]));
+    assert_eq!(said.code, 1);
+    assert!(steady(&said.out).contains("fail server no server answers at http://127.0.0.1:1"), "{}", said.out);
+    assert_eq!(said.err, "1 failure, 0 warnings\n");
+}

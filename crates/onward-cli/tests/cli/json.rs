@@ -1,0 +1,119 @@
+//! `--json`: a result is one document on stdout, an error is one problem on stderr, for every verb.
+
+use serde_json::Value;
+
+use crate::kit::{one_order, onward, ran, run};
+
+/// Every verb with something it refuses, and the code of the refusal.
+const REFUSED: &[(&str, &str)] = &[
+    ("demo --nonsense", "usage"),
+    ("dev --server http://x", "usage"),
+    ("server --listen 0.0.0.0:0", "listen_refused"),
+    ("run start order --input nonsense", "payload_invalid"),
+    ("run list --cursor ?", "cursor_invalid"),
+    ("run show nope", "run_not_found"),
+    ("run events nope", "run_not_found"),
+    ("run attach nope", "run_not_found"),
+    ("run wait order-1 --timeout 0", "wait_timed_out"),
+    ("run signal nope x", "run_not_found"),
+    ("run update nope x", "run_not_found"),
+    ("run query order-1 x", "no_compatible_worker"),
+    ("run cancel nope", "run_not_found"),
+    ("run terminate nope", "run_not_found"),
+    ("run pause nope", "run_not_found"),
+    ("run resume order-1", "run_not_paused"),
+    ("run delete order-1", "run_busy"),
+    ("run deleted --limit 0", "usage"),
+    ("approval list --run nope", "run_not_found"),
+    ("approval decide what --approve", "call_id_invalid"),
+    ("promise resolve what", "call_id_invalid"),
+    ("promise reject order-1~0~9", "wait_not_found"),
+    ("replay nope", "run_not_found"),
+    ("worker list --server http://127.0.0.1:1", "server_unreachable"),
+    ("api GET /v1/runs --server http://127.0.0.1:1", "server_unreachable"),
+    ("doctor --nonsense", "usage"),
+    ("key create --name x", "usage"),
+    ("key list --keys /dev/null/x", "key_file_unusable"),
+    ("key revoke nope", "key_file_unusable"),
+    ("key rotate nope", "key_file_unusable"),
+    ("config show --config /nonexistent", "io"),
+    ("completions tcsh", "usage"),
+];
+
+/// Every verb that answers at once, with a field of its answer.
+const ANSWERED: &[(&str, &str)] = &[
+    ("run list", "runs"),
+    ("run show order-1", "awaiting"),
+    ("run start order --id new", "created"),
+    ("run signal order-1 x", "index"),
+    ("run update order-1 x", "update_id"),
+    ("run pause order-1", "index"),
+    ("run resume order-1", "index"),
+    ("run cancel order-1", "index"),
+    ("approval list", "approvals"),
+    ("run terminate order-1", "index"),
+    ("run delete order-1", "deleted"),
+    ("run deleted", "deleted"),
+    ("worker list", "workers"),
+    ("doctor", "checks"),
+    ("key create --name ada --scope read", "key"),
+    ("key list", "keys"),
+    ("config show", "settings"),
+];
+
+#[test]
+fn an_error_is_one_problem_on_stderr_and_the_exit_code_stays() {
+    let directory = one_order("order-1");
+    for (verb, code) in REFUSED {
+        let args: Vec<&str> = verb.split(' ').collect();
+        let with = |json: &[&str]| {
+            let data = directory.path().to_str().unwrap();
+            let place = if verb.contains("--server") { vec![] } else { vec!["--data", data] };
+            ran(onward().args(&args).args(json).args(place))
+        };
+        let (plain, json) = (with(&[]), with(&["--json"]));
+        assert_eq!(
+            (json.code, json.out.as_str()),
+            (plain.code, if verb.starts_with("run delete ") { DELETED } else { "" }),
+            "{verb}"
+        );
+        let problem: Value = serde_json::from_str(&json.err).unwrap_or_else(|_| panic!("{verb}: {}", json.err));
+        assert_eq!(json.err.lines().count(), 1, "{verb}");
+        assert_eq!(problem["code"], *code, "{verb}: {problem}");
+        assert_eq!(problem["type"], format!("urn:onward:error:{code}"));
+        assert_eq!(problem["title"], code.replace('_', " "));
+        assert!(problem["status"].as_u64().is_some_and(|status| (400..600).contains(&status)), "{verb}: {problem}");
+        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{verb}: {problem}");
+        assert!(problem.get("hint").is_some(), "{verb}: {problem}");
+        assert!(plain.err.starts_with(&format!("error[{code}]: ")), "{verb}: {}", plain.err);
+    }
+}
+
+/// Several runs are several deletions, so there is an answer beside the error.
+const DELETED: &str = "{\"deleted\":[],\"refused\":[\"order-1\"]}\n";
+
+#[test]
+fn a_result_is_one_document_on_stdout() {
+    let directory = one_order("order-1");
+    for (verb, field) in ANSWERED {
+        let answer = run(directory.path(), verb.split(' ').chain(["--json"])).json();
+        assert!(answer.get(field).is_some(), "{verb}: {answer}");
+    }
+}
+
+/// A verb that is added must be added here.
+#[test]
+fn no_verb_is_missing_from_the_table() {
+    for verb in verbs(&[]) {
+        assert!(REFUSED.iter().any(|(known, _)| known.starts_with(&verb)), "`onward {verb}` is not in the table");
+    }
+}
+
+/// The verbs below a command, as its help tells them.
+fn verbs(above: &[String]) -> Vec<String> {
+    let help = ran(onward().args(above).arg("--help")).out;
+    let Some((_, commands)) = help.split_once("Commands:\n") else { return vec![above.join(" ")] };
+    let names = commands.lines().take_while(|line| line.starts_with("  "));
+    let names = names.filter(|line| !line.starts_with("   ")).map(|line| line.split_whitespace().next().unwrap().to_owned());
+    names.filter(|name| name != "help").flat_map(|name| verbs(&[above, &[name]].concat())).collect()
+}

@@ -1,0 +1,139 @@
+//! Acts from outside that are taken once: whose they are, and what they say.
+//!
+//! Owns what a second act under the same id comes to. Stores keep the token of who filled a slot and ask [`Once::again`] about whoever
+//! comes later; they never compare tokens themselves.
+//!
+//! Invariant O1 (L11, L12): the same act again is a repeat, another one under the same id is refused and never taken for a repeat, and
+//! who comes with another id to a question that has its answer has lost.
+
+use crate::codec::Message;
+use crate::event::{ApprovalDecided, PromiseResolved, SignalReceived, UpdateReceived};
+use crate::{Event, Hash, Place, message};
+
+/// Stands between who filled a slot and what they said; no id contains a control character.
+const SEPARATOR: char = '\u{1f}';
+
+message! {
+    /// A slot in a run that is filled at most once, for as long as the run is kept.
+    #[derive(Eq)]
+    pub struct Once {
+        1 => key: String,
+        /// Who fills it, and a hash of what they say.
+        2 => token: String,
+    }
+}
+
+/// What filling a slot again comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Again {
+    /// The very same act.
+    Repeated,
+    /// The same id, with something else to say.
+    Other,
+    /// Somebody else came first.
+    Lost { winner: String },
+}
+
+impl Once {
+    /// A slot that whoever comes may fill, once.
+    pub fn new(key: String) -> Once {
+        Once { key, token: String::new() }
+    }
+
+    pub fn signal(signal: &SignalReceived) -> Option<Once> {
+        let id = signal.signal_id.as_ref()?;
+        let said = [signal.name.as_str().as_bytes(), Hash::of(&signal.payload).to_string().as_bytes()].map(<[u8]>::to_vec);
+        Some(Once { key: format!("signal:{id}"), token: token("", &said) })
+    }
+
+    pub fn update(update: &UpdateReceived) -> Once {
+        let said = [update.name.as_str().as_bytes(), Hash::of(&update.payload).to_string().as_bytes()].map(<[u8]>::to_vec);
+        Once { key: format!("update:{}", update.update_id), token: token("", &said) }
+    }
+
+    /// The answer of `who` to the single-assignment wait at `place`.
+    pub fn answer(event: &Event, generation: u32, place: &Place, who: &str) -> Once {
+        let key = super::wait_key(generation, place);
+        let token = match event {
+            Event::ApprovalDecided(ApprovalDecided { approved, feedback, decided_by, .. }) => {
+                let text = |text: &Option<String>| text.as_ref().map_or(vec![0], |text| [b"1", text.as_bytes()].concat());
+                token(who, &[vec![u8::from(*approved)], text(feedback), text(decided_by)])
+            }
+            Event::PromiseResolved(PromiseResolved { result: Ok(value), .. }) => {
+                token(who, &[b"ok".to_vec(), Hash::of(value).to_string().into_bytes()])
+            }
+            Event::PromiseResolved(PromiseResolved { result: Err(failure), .. }) => {
+                token(who, &[b"failed".to_vec(), failure.to_bytes()])
+            }
+            _ => who.to_owned(),
+        };
+        Once { key, token }
+    }
+
+    /// What this act comes to when the slot holds the token `taken`.
+    pub fn again(&self, taken: &str) -> Again {
+        let ((who, said), (winner, first)) = (parts(&self.token), parts(taken));
+        if who != winner {
+            return Again::Lost { winner: winner.to_owned() };
+        }
+        // A token that does not say what was said is as good as any.
+        match (said, first) {
+            (Some(said), Some(first)) if said != first => Again::Other,
+            _ => Again::Repeated,
+        }
+    }
+
+    /// The act in words: what it is, and under which id.
+    pub fn describe(&self) -> String {
+        match self.key.split_once(':') {
+            Some((what @ ("signal" | "update"), id)) => format!("{what} `{id}`"),
+            _ => format!("answer `{}`", parts(&self.token).0),
+        }
+    }
+}
+
+fn token(who: &str, said: &[Vec<u8>]) -> String {
+    let said: Vec<&[u8]> = said.iter().map(Vec::as_slice).collect();
+    format!("{who}{SEPARATOR}{}", Hash::of_parts(&said))
+}
+
+/// Who, and the hash of what they said, where it is known.
+fn parts(token: &str) -> (&str, Option<&str>) {
+    token.split_once(SEPARATOR).map_or((token, None), |(who, said)| (who, Some(said)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Name, Payload};
+
+    fn signal(id: &str, name: &str, payload: &str) -> Once {
+        let (name, payload) = (Name::new(name).unwrap(), Payload::from_json_text(payload.to_owned()));
+        Once::signal(&SignalReceived { name, payload, signal_id: Some(id.to_owned()), sender: None }).unwrap()
+    }
+
+    #[test]
+    fn the_same_id_is_the_same_act_only_if_it_says_the_same() {
+        let first = signal("a", "paid", r#"{"cents":1,"by":"x"}"#);
+        assert_eq!(signal("a", "paid", r#"{ "by": "x", "cents": 1 }"#).again(&first.token), Again::Repeated);
+        assert_eq!(signal("a", "paid", r#"{"cents":2,"by":"x"}"#).again(&first.token), Again::Other);
+        assert_eq!(signal("a", "refused", r#"{"cents":1,"by":"x"}"#).again(&first.token), Again::Other);
+        assert_eq!(first.again(""), Again::Repeated, "an older slot does not say what was said");
+        assert_eq!(first.describe(), "signal `a`");
+    }
+
+    #[test]
+    fn another_id_has_lost_whatever_it_says() {
+        let answer = |who: &str, approved| {
+            let (place, decision_id) = (Place::root(0), who.to_owned());
+            let event = ApprovalDecided { place, approved, feedback: None, decided_by: None, decision_id };
+            Once::answer(&event.into(), 0, &Place::root(0), who)
+        };
+        let first = answer("anna", true);
+        assert_eq!(answer("anna", true).again(&first.token), Again::Repeated);
+        assert_eq!(answer("anna", false).again(&first.token), Again::Other);
+        assert_eq!(answer("ben", true).again(&first.token), Again::Lost { winner: "anna".to_owned() });
+        assert_eq!(answer("ben", true).again("expired"), Again::Lost { winner: "expired".to_owned() });
+        assert_eq!(first.describe(), "answer `anna`");
+    }
+}

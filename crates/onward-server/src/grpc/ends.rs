@@ -1,0 +1,151 @@
+//! The ends of many runs over one stream, so that a caller that awaits thousands needs no stream for each.
+//!
+//! A run that is named is awaited until it has ended, is forgotten, or the stream ends. Must never answer for a run twice without
+//! having been asked twice.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+
+use axum::extract::Request as HttpRequest;
+use axum::response::{IntoResponse, Response};
+use onward_core::{Failure, Namespace, Payload, RunKey};
+use onward_runtime::RuntimeError;
+use onward_store::StoreError;
+use onward_wire::api::{AwaitFrame, End, EndsFrame};
+use onward_wire::grpc::Wire;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Status, Streaming};
+
+use super::problem::{of_problem, of_runtime_error, status_of};
+use super::{Asker, MESSAGE_BYTES_MAX, admit, refuse};
+use crate::Server;
+use crate::auth::Scope;
+use crate::problem::RequestError;
+
+/// How many runs one stream may await.
+const AWAITED_MAX: usize = 100_000;
+
+/// How many messages wait for the network.
+const MESSAGES_MAX: usize = 2;
+
+/// Behind so many bytes of results a message ends.
+const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
+
+type Outcome = Result<Result<Payload, Failure>, RuntimeError>;
+type Sent = Result<EndsFrame, Status>;
+
+pub(super) async fn await_ends(server: Server, scope: Scope, request: HttpRequest) -> Response {
+    let asker = match admit(&server, scope, request.headers()).await {
+        Ok(asker) => asker,
+        Err(status) => return refuse(status),
+    };
+    let mut grpc =
+        tonic::server::Grpc::new(Wire::<EndsFrame, AwaitFrame>::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    grpc.streaming(AwaitEnds { server, asker }, request).await.into_response()
+}
+
+struct AwaitEnds {
+    server: Server,
+    asker: Asker,
+}
+
+impl tonic::server::StreamingService<AwaitFrame> for AwaitEnds {
+    type Response = EndsFrame;
+    type ResponseStream = ReceiverStream<Sent>;
+    type Future = Pin<Box<dyn Future<Output = Result<tonic::Response<Self::ResponseStream>, Status>> + Send>>;
+
+    fn call(&mut self, request: Request<Streaming<AwaitFrame>>) -> Self::Future {
+        let (server, asker) = (self.server.clone(), self.asker.clone());
+        let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
+        tokio::spawn(async move {
+            let awaited = Awaited { server: server.clone(), namespace: asker.namespace.clone(), runs: BTreeMap::new() };
+            let problem = tokio::select! {
+                () = awaited.serve(request.into_inner(), &sender) => return,
+                () = sender.closed() => return,
+                () = server.closed() => return, // the caller asks another server, or this one when it is back
+                problem = asker.pass.ended(&server) => problem,
+            };
+            drop(sender.try_send(Err(status_of(&problem)))); // one that does not read is cut off without a reason
+        });
+        Box::pin(async move { Ok(tonic::Response::new(ReceiverStream::new(receiver))) })
+    }
+}
+
+/// The runs that one stream awaits.
+struct Awaited {
+    server: Server,
+    namespace: Namespace,
+    runs: BTreeMap<RunKey, AbortHandle>,
+}
+
+impl Awaited {
+    async fn serve(mut self, mut incoming: Streaming<AwaitFrame>, sender: &mpsc::Sender<Sent>) {
+        let mut waits = JoinSet::new();
+        loop {
+            let ends = tokio::select! {
+                frame = incoming.message() => match frame {
+                    Ok(Some(frame)) => self.take(frame, &mut waits),
+                    Ok(None) | Err(_) => return,
+                },
+                Some(first) = waits.join_next() => self.collect(first, &mut waits),
+            };
+            if !ends.is_empty() && sender.send(Ok(EndsFrame { ends })).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Awaits and forgets what the caller says; returns what can be answered at once.
+    fn take(&mut self, frame: AwaitFrame, waits: &mut JoinSet<(RunKey, Outcome)>) -> Vec<End> {
+        for run in frame.forget {
+            if let Some(wait) = self.runs.remove(&run) {
+                wait.abort();
+            }
+        }
+        let mut refused = Vec::new();
+        for run in frame.runs {
+            if run.namespace != self.namespace {
+                refused.push(end(run.clone(), Err(StoreError::RunNotFound { key: run }.into()))); // S6
+            } else if self.runs.len() >= AWAITED_MAX {
+                let why = format!("this caller awaits {AWAITED_MAX} runs already");
+                let problem = of_problem(&RequestError::NotReady { why }.into());
+                refused.push(End { run, outcome: None, problem: Some(problem) });
+            } else if !self.runs.contains_key(&run) {
+                let (runtime, key) = (self.server.runtime().clone(), run.clone());
+                let wait = waits.spawn(async move { (key.clone(), runtime.wait_for_outcome(&key).await) });
+                self.runs.insert(run, wait);
+            }
+        }
+        refused
+    }
+
+    /// The run that has ended, and others that have by now, as far as there is room in a message.
+    fn collect(&mut self, first: Result<(RunKey, Outcome), JoinError>, waits: &mut JoinSet<(RunKey, Outcome)>) -> Vec<End> {
+        let (mut ends, mut bytes, mut next) = (Vec::new(), 0, Some(first));
+        while let Some(done) = next {
+            // One that was forgotten gets no answer.
+            if let Ok((run, outcome)) = done
+                && self.runs.remove(&run).is_some()
+            {
+                bytes += outcome.as_ref().map_or(0, size);
+                ends.push(end(run, outcome));
+            }
+            next = if bytes < MESSAGE_BYTES { waits.try_join_next() } else { None };
+        }
+        ends
+    }
+}
+
+fn end(run: RunKey, outcome: Outcome) -> End {
+    match outcome {
+        Ok(outcome) => End { run, outcome: Some(outcome), problem: None },
+        Err(error) => End { run, outcome: None, problem: Some(of_runtime_error(&error)) },
+    }
+}
+
+fn size(outcome: &Result<Payload, Failure>) -> usize {
+    const FAILURE: usize = 64 * 1024;
+    outcome.as_ref().map_or(FAILURE, |output| output.data().len())
+}

@@ -1,0 +1,99 @@
+//! Recorded runs held against the code of this program, before it is deployed.
+//!
+//! `onward check -- PROGRAM` starts the program with `ONWARD_CHECK` naming a folder. [`crate::Builder::start`] then opens no directory
+//! and no connection: it replays every log of `runs.jsonl` there, writes a verdict on each to `verdicts.jsonl`, and fails with
+//! `only_checked`. No step runs, and nothing is recorded.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use onward_core::event::RunPaused;
+use onward_core::{Name, Record, RunKey};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::code::Shared;
+use crate::codec::Border;
+use crate::registry::Registry;
+use crate::replay::replay_log;
+
+/// The variable that names the folder.
+pub const FOLDER: &str = "ONWARD_CHECK";
+/// The file of runs, one [`RunToCheck`] a line.
+pub const RUNS: &str = "runs.jsonl";
+/// The file of verdicts, one [`Verdict`] a line, in the same order.
+pub const VERDICTS: &str = "verdicts.jsonl";
+
+/// A run with its log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunToCheck {
+    pub run: RunKey,
+    pub kind: Name,
+    pub version: Option<Name>,
+    pub generation: u32,
+    pub records: Vec<Record>,
+}
+
+/// What became of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    pub run: RunKey,
+    pub kind: Name,
+    pub version: Option<Name>,
+    pub generation: u32,
+    pub found: Found,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Found {
+    /// The code asks for what the log says, as far as the log goes.
+    Safe,
+    /// The run would be paused, for this reason.
+    Pauses(Box<RunPaused>),
+    /// The program has no code for this kind and version.
+    NoCode,
+}
+
+/// The folder, if the program was started to be checked.
+pub(crate) fn folder() -> Option<PathBuf> {
+    std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
+/// Writes a verdict on every run of the folder; returns on how many.
+pub(crate) fn check(folder: &Path, registry: &Registry, codec: Option<&Border>) -> Result<u64, Error> {
+    let shared = Shared { deps: Arc::new(registry.deps.clone()), ..Shared::default() };
+    let unusable = |path: &Path, why: &dyn std::fmt::Display| Error::CheckFailed { why: format!("{}: {why}", path.display()) };
+    let (from, to) = (folder.join(RUNS), folder.join(VERDICTS));
+    let runs = BufReader::new(File::open(&from).map_err(|error| unusable(&from, &error))?);
+    let mut verdicts = BufWriter::new(File::create(&to).map_err(|error| unusable(&to, &error))?);
+    let mut count = 0;
+    for line in runs.lines() {
+        let line = line.map_err(|error| unusable(&from, &error))?;
+        let mut run: RunToCheck = serde_json::from_str(&line).map_err(|error| unusable(&from, &error))?;
+        if let Some(border) = codec {
+            let decoded = run.records.iter_mut().try_for_each(|record| border.record_in(record, &run.run));
+            decoded.map_err(|error| unusable(&from, &format!("run {}: {error}", run.run.id)))?;
+        }
+        let verdict = serde_json::to_string(&judge(run, registry, &shared)).map_err(|error| unusable(&to, &error))?;
+        // Line by line, so that whoever waits sees how far it is, and which run it was when the program dies of one.
+        writeln!(verdicts, "{verdict}").and_then(|()| verdicts.flush()).map_err(|error| unusable(&to, &error))?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn judge(checked: RunToCheck, registry: &Registry, shared: &Shared) -> Verdict {
+    let RunToCheck { run, kind, version, generation, records } = checked;
+    let found = match registry.handler(&kind, version.as_ref()) {
+        None => Found::NoCode,
+        Some(handler) => match replay_log(&run, &handler, &records, shared, false) {
+            Ok(_) => Found::Safe,
+            // Without a pause the lease would have been lost, and nobody has one of a log that is only replayed.
+            Err(fault) => fault.into_pause().map_or(Found::Safe, |pause| Found::Pauses(Box::new(pause))),
+        },
+    };
+    Verdict { run, kind, version, generation, found }
+}

@@ -1,0 +1,262 @@
+//! The border on a caller's side.
+
+use std::sync::Arc;
+
+use onward_core::event::RunPaused;
+use onward_core::run::Wait;
+use onward_core::task::Task;
+use onward_core::view::RunView;
+use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
+use onward_runtime::{
+    Bulk, BulkDone, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome, RuntimeError, SendSignal, StartRun,
+    WhyPending, WorkerInfo,
+};
+use onward_store::{
+    Appended, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
+};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::{Border, CodecError, Home, Passed, Way};
+
+/// How many emitted values a slow listener may fall behind.
+const BEHIND_MAX: usize = 256;
+
+pub(crate) struct CodedDoor {
+    inner: Arc<dyn Door>,
+    border: Border,
+}
+
+impl CodedDoor {
+    pub fn new(inner: Arc<dyn Door>, border: Border) -> CodedDoor {
+        CodedDoor { inner, border }
+    }
+}
+
+fn told(error: CodecError) -> RuntimeError {
+    RuntimeError::PayloadUnreadable { why: error.to_string() }
+}
+
+fn outcome_in(
+    border: &Border,
+    key: &RunKey,
+    mut outcome: Result<Payload, Failure>,
+) -> Result<Result<Payload, Failure>, RuntimeError> {
+    border.result(Way::In, &mut outcome, &[Home::of(key, "outcome")]).map_err(told)?;
+    Ok(outcome)
+}
+
+fn signal_out(border: &Border, key: &RunKey, signal: &mut SendSignal) -> Passed {
+    border.payload(Way::Out, &mut signal.payload, &[Home::of(key, "signal")])
+}
+
+fn view_in(border: &Border, view: &mut RunView) -> Passed {
+    let key = view.head.key.clone();
+    border.payload(Way::In, &mut view.input, &[Home::of(&key, "input")])?;
+    view.state.values_mut().try_for_each(|value| border.payload(Way::In, value, &[Home::of(&key, "state")]))?;
+    view.undelivered
+        .iter_mut()
+        .try_for_each(|signal| border.payload(Way::In, &mut signal.payload, &[Home::of(&key, "signal")]))?;
+    if let Some(outcome) = &mut view.outcome {
+        border.result(Way::In, outcome, &[Home::of(&key, "outcome")])?;
+    }
+    view.pause.as_mut().map_or(Ok(()), |pause| border.pause(Way::In, &key, pause))
+}
+
+/// Waits for a run's end and decodes how it ended.
+struct CodedOutcome {
+    inner: Arc<dyn Outcome>,
+    border: Border,
+    key: RunKey,
+}
+
+impl Outcome for CodedOutcome {
+    fn outcome(&self) -> DoorFuture<'_, Result<Payload, Failure>> {
+        Box::pin(async move { outcome_in(&self.border, &self.key, self.inner.outcome().await?) })
+    }
+}
+
+impl Door for CodedDoor {
+    fn start_and_watch(&self, mut start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
+        Box::pin(async move {
+            let key = start.key.clone();
+            self.border.payload(Way::Out, &mut start.input, &[Home::of(&key, "input")]).map_err(told)?;
+            if let Some(signal) = &mut start.signal {
+                signal_out(&self.border, &key, signal).map_err(told)?;
+            }
+            let (started, inner) = self.inner.start_and_watch(start).await?;
+            Ok((started, Arc::new(CodedOutcome { inner, border: self.border.clone(), key }) as Arc<dyn Outcome>))
+        })
+    }
+
+    fn wait_for_outcome(&self, key: RunKey) -> DoorFuture<'_, Result<Payload, Failure>> {
+        Box::pin(async move { outcome_in(&self.border, &key, self.inner.wait_for_outcome(key.clone()).await?) })
+    }
+
+    fn watch_run(&self, key: RunKey) -> DoorFuture<'_, Box<dyn Changes>> {
+        self.inner.watch_run(key)
+    }
+
+    fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead> {
+        self.inner.read_head(key)
+    }
+
+    fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView> {
+        Box::pin(async move {
+            let mut view = self.inner.read_run(key).await?;
+            view_in(&self.border, &mut view).map_err(told)?;
+            Ok(view)
+        })
+    }
+
+    fn why_pending(&self, key: RunKey) -> DoorFuture<'_, Option<WhyPending>> {
+        self.inner.why_pending(key)
+    }
+
+    fn list_deleted(&self, query: DeletedQuery) -> DoorFuture<'_, Vec<DeletedRun>> {
+        self.inner.list_deleted(query)
+    }
+
+    fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>> {
+        Box::pin(async move {
+            let mut records = self.inner.read_log(key.clone(), generation, from, limit).await?;
+            records.iter_mut().try_for_each(|record| self.border.record_in(record, &key)).map_err(told)?;
+            Ok(records)
+        })
+    }
+
+    fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage> {
+        self.inner.list_runs(query)
+    }
+
+    fn signal_run(&self, key: RunKey, mut signal: SendSignal) -> DoorFuture<'_, Appended> {
+        Box::pin(async move {
+            signal_out(&self.border, &key, &mut signal).map_err(told)?;
+            self.inner.signal_run(key, signal).await
+        })
+    }
+
+    fn cancel_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended> {
+        self.inner.cancel_run(key, reason)
+    }
+
+    fn terminate_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended> {
+        self.inner.terminate_run(key, reason)
+    }
+
+    fn pause_run(&self, key: RunKey, pause: RunPaused) -> DoorFuture<'_, Appended> {
+        self.inner.pause_run(key, pause)
+    }
+
+    fn resume_run(&self, key: RunKey) -> DoorFuture<'_, Appended> {
+        self.inner.resume_run(key)
+    }
+
+    fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>> {
+        self.inner.list_versions(namespace)
+    }
+
+    fn retry_run(&self, key: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored> {
+        self.inner.retry_run(key, request_id, reason)
+    }
+
+    fn fork_run(&self, key: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored> {
+        self.inner.fork_run(key, fork)
+    }
+
+    fn bulk_runs(&self, bulk: Bulk) -> DoorFuture<'_, BulkDone> {
+        self.inner.bulk_runs(bulk)
+    }
+
+    fn delete_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, ()> {
+        self.inner.delete_run(key, reason)
+    }
+
+    fn update_run(
+        &self,
+        key: RunKey,
+        update_id: String,
+        name: Name,
+        mut payload: Payload,
+    ) -> DoorFuture<'_, Result<Payload, Failure>> {
+        Box::pin(async move {
+            self.border.payload(Way::Out, &mut payload, &[Home::of(&key, "update")]).map_err(told)?;
+            let mut answer = self.inner.update_run(key.clone(), update_id, name, payload).await?;
+            self.border.result(Way::In, &mut answer, &[Home::of(&key, "answer")]).map_err(told)?;
+            Ok(answer)
+        })
+    }
+
+    fn query_run(&self, key: RunKey, name: Name, mut input: Payload) -> DoorFuture<'_, Option<Result<Payload, Failure>>> {
+        Box::pin(async move {
+            let home = [Home::of(&key, "query")];
+            self.border.payload(Way::Out, &mut input, &home).map_err(told)?;
+            let mut answer = self.inner.query_run(key, name, input).await?;
+            if let Some(result) = &mut answer {
+                self.border.result(Way::In, result, &home).map_err(told)?;
+            }
+            Ok(answer)
+        })
+    }
+
+    fn listen(&self, key: &RunKey) -> broadcast::Receiver<Emitted> {
+        let (sender, receiver) = broadcast::channel(BEHIND_MAX);
+        let (mut inner, border, home) = (self.inner.listen(key), self.border.clone(), [Home::of(key, "emitted")]);
+        tokio::spawn(async move {
+            loop {
+                match inner.recv().await {
+                    // What cannot be read here was said by somebody with another codec.
+                    Ok(mut emitted) => {
+                        let is_readable = border.payload(Way::In, &mut emitted.value, &home).is_ok();
+                        if is_readable && sender.send(emitted).is_err() {
+                            return; // nobody listens any more
+                        }
+                    }
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        });
+        receiver
+    }
+
+    fn list_approvals(&self, query: WaitQuery) -> DoorFuture<'_, Vec<Wait>> {
+        Box::pin(async move {
+            let mut waits = self.inner.list_approvals(query).await?;
+            for wait in &mut waits {
+                self.border.maybe(Way::In, &mut wait.show, &[Home::of(&wait.run, "show")]).map_err(told)?;
+            }
+            Ok(waits)
+        })
+    }
+
+    fn decide_approval(&self, call: CallId, decide: Decide) -> DoorFuture<'_, Appended> {
+        self.inner.decide_approval(call, decide)
+    }
+
+    fn resolve_promise(
+        &self,
+        call: CallId,
+        mut result: Result<Payload, Failure>,
+        resolution_id: String,
+    ) -> DoorFuture<'_, Appended> {
+        Box::pin(async move {
+            self.border.result(Way::Out, &mut result, &[Home::of(&call.run, "promise")]).map_err(told)?;
+            self.inner.resolve_promise(call, result, resolution_id).await
+        })
+    }
+
+    fn list_workers(&self, namespace: Namespace) -> DoorFuture<'_, Vec<WorkerInfo>> {
+        self.inner.list_workers(namespace)
+    }
+
+    fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>> {
+        Box::pin(async move {
+            let mut tasks = self.inner.list_quarantined(query).await?;
+            for task in &mut tasks {
+                self.border.payload(Way::In, &mut task.input, &[Home::of(&task.id.run, "task")]).map_err(told)?;
+            }
+            Ok(tasks)
+        })
+    }
+}

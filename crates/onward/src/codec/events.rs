@@ -1,0 +1,111 @@
+//! Which payloads an event has, and where each of them belongs.
+//!
+//! Payloads that go from one run to another are made for where they are read: a child's input for the child, a signal for its receiver,
+//! an outcome for the run and for the call of its parent.
+
+use onward_core::event::{CarriedSignal, ParentLink};
+use onward_core::run::Commit;
+use onward_core::{Event, Failure, Hash, Payload, Place, Record, RunKey};
+
+use super::{Border, Home, Passed, Way, outcome_homes};
+
+impl Border {
+    /// Encodes everything that a worker is about to record.
+    pub(super) fn commit_out(&self, commit: &mut Commit, parent: Option<&ParentLink>) -> Passed {
+        for event in &mut commit.events {
+            self.event(Way::Out, event, &commit.key, parent)?;
+            self.mask(event, &commit.key);
+        }
+        self.signals(Way::Out, &mut commit.carries.signals, &commit.key)
+    }
+
+    /// Decodes a record of the run's log.
+    pub(crate) fn record_in(&self, record: &mut Record, run: &RunKey) -> Passed {
+        for event in &mut record.events {
+            self.mask(event, run);
+            self.event(Way::In, event, run, None)?;
+        }
+        Ok(())
+    }
+
+    fn event(&self, way: Way, event: &mut Event, run: &RunKey, parent: Option<&ParentLink>) -> Passed {
+        let home = |what: &str| [Home::of(run, what)];
+        match event {
+            Event::RunStarted(event) => {
+                self.payload(way, &mut event.input, &home("input"))?;
+                self.signals(way, &mut event.mailbox, run)
+            }
+            Event::SignalReceived(event) => self.payload(way, &mut event.payload, &home("signal")),
+            Event::PromiseResolved(event) => self.result(way, &mut event.result, &home("promise")),
+            Event::UpdateReceived(event) => self.payload(way, &mut event.payload, &home("update")),
+            Event::UpdateAnswered(event) => self.result(way, &mut event.result, &home("answer")),
+            Event::TaskScheduled(event) => self.payload(way, &mut event.input, &home("task")),
+            Event::TaskCompleted(event) => self.payload(way, &mut event.output, &home("report")),
+            Event::TaskFailed(event) => self.failure(way, &mut event.failure, &home("report")),
+            Event::ChildStarted(event) => self.payload(way, &mut event.input, &[Home::of(&sibling(run, &event.child), "input")]),
+            Event::ChildCompleted(event) => self.payload(way, &mut event.output, &[Home::of_call(run, &event.place)]),
+            Event::ChildFailed(event) => self.failure(way, &mut event.failure, &[Home::of_call(run, &event.place)]),
+            Event::SignalSent(event) => self.payload(way, &mut event.payload, &[Home::of(&sibling(run, &event.to), "signal")]),
+            Event::StepCompleted(event) => self.payload(way, &mut event.output, &home("step")),
+            Event::StepFailed(event) => self.failure(way, &mut event.failure, &home("step")),
+            Event::ApprovalRequested(event) => self.maybe(way, &mut event.show, &home("show")),
+            Event::StateSet(event) => self.payload(way, &mut event.value, &home("state")),
+            Event::RunContinued(event) => self.payload(way, &mut event.input, &home("input")),
+            Event::RunCompleted(event) => self.payload(way, &mut event.output, &outcome_homes(run, parent)),
+            Event::RunFailed(event) => self.failure(way, &mut event.failure, &outcome_homes(run, parent)),
+            Event::RunCanceled(event) => self.failure(way, &mut event.failure, &outcome_homes(run, parent)),
+            Event::RunPaused(event) => self.pause(way, run, event),
+            // Names, ids, times, the words of people for people (titles, reasons, feedback), and what outside engines keep here.
+            Event::ExternalAppended(_)
+            | Event::ApprovalDecided(_)
+            | Event::TimerFired(_)
+            | Event::CancelRequested(_)
+            | Event::TerminateRequested(_)
+            | Event::RunResumed(_)
+            | Event::RetryRequested(_)
+            | Event::RunForked(_)
+            | Event::ResultRequested(_)
+            | Event::AttributeSet(_)
+            | Event::TaskCanceled(_)
+            | Event::TimerStarted(_)
+            | Event::SignalAwaited(_)
+            | Event::SignalConsumed(_)
+            | Event::PromiseCreated(_)
+            | Event::WaitCanceled(_)
+            | Event::StateCleared(_)
+            | Event::ChildCanceled(_)
+            | Event::VersionChosen(_)
+            | Event::RunSuspended(_) => Ok(()),
+        }
+    }
+
+    fn signals(&self, way: Way, signals: &mut [CarriedSignal], run: &RunKey) -> Passed {
+        signals.iter_mut().try_for_each(|signal| self.payload(way, &mut signal.payload, &[Home::of(run, "signal")]))
+    }
+
+    /// Hides the input hashes of calls, or shows them again. Each goes with a payload of its event, in the form it has outside.
+    fn mask(&self, event: &mut Event, run: &RunKey) {
+        match event {
+            Event::StepCompleted(event) => self.mask_one(event.input_hash.as_mut(), Some(&event.output), run, &event.place),
+            Event::StepFailed(event) => self.mask_one(event.input_hash.as_mut(), beside(&event.failure), run, &event.place),
+            Event::TaskScheduled(event) => self.mask_one(Some(&mut event.input_hash), Some(&event.input), run, &event.place),
+            Event::ChildStarted(event) => self.mask_one(Some(&mut event.input_hash), Some(&event.input), run, &event.place),
+            _ => {}
+        }
+    }
+
+    fn mask_one(&self, hash: Option<&mut Hash>, beside: Option<&Payload>, run: &RunKey, place: &Place) {
+        if let (Some(hash), Some(beside)) = (hash, beside) {
+            self.codec.mask(beside, &Home::of(run, &format!("hash {place}")), hash);
+        }
+    }
+}
+
+fn beside(failure: &Failure) -> Option<&Payload> {
+    failure.details.as_deref()
+}
+
+/// Runs talk to runs of their own namespace.
+fn sibling(run: &RunKey, id: &onward_core::RunId) -> RunKey {
+    RunKey::new(run.namespace.clone(), id.clone())
+}

@@ -1,0 +1,249 @@
+//! The border on a worker's side.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use onward_core::event::{ParentLink, RunPaused};
+use onward_core::run::{Commit, Committed};
+use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::{Epoch, Failure, Index, Record, RunKey};
+use onward_runtime::{Emitted, Inbox, Link, LinkFuture, Question};
+use onward_store::{ClaimedRun, StoreError, StoreFuture};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::{Border, CodecError, Home, Way};
+
+/// The code of a failure for a payload that no codec here can read.
+const UNREADABLE: &str = "payload_unreadable";
+
+/// What a codec may add to a payload: its header, a nonce, a tag.
+const CODEC_BYTES_MAX: usize = 1_024;
+
+pub(crate) struct CodedLink {
+    inner: Arc<dyn Link>,
+    border: Border,
+    /// The calls that runs in memory answer, with the claim that told.
+    parents: Mutex<HashMap<RunKey, (Epoch, ParentLink)>>,
+    tokio: Handle,
+}
+
+impl CodedLink {
+    pub fn new(inner: Arc<dyn Link>, border: Border) -> CodedLink {
+        CodedLink { inner, border, parents: Mutex::default(), tokio: Handle::current() }
+    }
+
+    fn parents(&self) -> std::sync::MutexGuard<'_, HashMap<RunKey, (Epoch, ParentLink)>> {
+        self.parents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, key: &RunKey, epoch: Epoch) {
+        let mut parents = self.parents();
+        if parents.get(key).is_some_and(|(known, _)| *known == epoch) {
+            parents.remove(key);
+        }
+    }
+
+    fn take_in(&self, run: &mut ClaimedRun) {
+        if let Some(parent) = &run.head.parent {
+            self.parents().insert(run.head.key.clone(), (run.head.epoch, parent.clone()));
+        }
+        // What cannot be decoded is read once more by whoever drives the run, and told then.
+        run.records = run.records.take().and_then(|records| decode(&self.border, records, &run.head.key).ok());
+    }
+
+    /// Decodes a task's input; a task whose input is not readable here has failed here.
+    async fn take_in_task(&self, mut task: Task) -> Option<Task> {
+        let home = [Home::of(&task.id.run, "task")];
+        let Err(error) = self.border.payload(Way::In, &mut task.input, &home) else { return Some(task) };
+        let report = TaskReport::Failed(unreadable(&error));
+        // Where it is not heard, the lease ends and the task is offered again.
+        drop(self.inner.report_task(task.id, task.claim, report).await);
+        None
+    }
+}
+
+fn unreadable(error: &CodecError) -> Failure {
+    Failure::new(UNREADABLE, format!("a payload cannot be read here: {error}"))
+}
+
+fn decode(border: &Border, mut records: Vec<Record>, key: &RunKey) -> Result<Vec<Record>, StoreError> {
+    for record in &mut records {
+        let index = record.index;
+        border.record_in(record, key).map_err(|error| StoreError::LogCorrupt {
+            key: key.clone(),
+            index,
+            why: error.to_string(),
+        })?;
+    }
+    Ok(records)
+}
+
+/// A question as the code is asked it. Its answer is encoded on the way back.
+fn inside(border: &Border, question: &Question) -> Result<(Question, oneshot::Receiver<Answer>), CodecError> {
+    let (sender, receiver) = oneshot::channel();
+    let mut input = question.input.clone();
+    border.payload(Way::In, &mut input, &[Home::of(&question.run, "query")])?;
+    let (run, name) = (question.run.clone(), question.name.clone());
+    Ok((Question { run, name, input, answer: sender }, receiver))
+}
+
+type Answer = Option<Result<onward_core::Payload, Failure>>;
+
+/// Passes the answer on. Dropped unanswered, so is the question outside, which is asked elsewhere then.
+async fn pass_on(border: Border, question: Question, answered: oneshot::Receiver<Answer>) {
+    let Ok(mut answer) = answered.await else { return };
+    if let Some(result) = &mut answer
+        && let Err(error) = border.result(Way::Out, result, &[Home::of(&question.run, "query")])
+    {
+        *result = Err(unreadable(&error));
+    }
+    drop(question.answer.send(answer)); // who asked may have gone
+}
+
+impl Link for CodedLink {
+    fn next_runs(&self, limit: usize) -> LinkFuture<'_, Vec<ClaimedRun>> {
+        Box::pin(async move {
+            let mut runs = self.inner.next_runs(limit).await;
+            runs.iter_mut().for_each(|run| self.take_in(run));
+            runs
+        })
+    }
+
+    fn next_tasks(&self, limit: usize) -> LinkFuture<'_, Vec<Task>> {
+        Box::pin(async move {
+            let mut tasks = Vec::new();
+            while tasks.is_empty() {
+                for task in self.inner.next_tasks(limit).await {
+                    tasks.extend(self.take_in_task(task).await);
+                }
+            }
+            tasks
+        })
+    }
+
+    fn next_questions(&self) -> LinkFuture<'_, Vec<Question>> {
+        Box::pin(async move {
+            let mut questions = Vec::new();
+            for question in self.inner.next_questions().await {
+                match inside(&self.border, &question) {
+                    Ok((asked, answered)) => {
+                        self.tokio.spawn(pass_on(self.border.clone(), question, answered));
+                        questions.push(asked);
+                    }
+                    Err(error) => drop(question.answer.send(Some(Err(unreadable(&error))))),
+                }
+            }
+            questions
+        })
+    }
+
+    fn open_inbox(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
+        let (border, tokio) = (self.border.clone(), self.tokio.clone());
+        self.inner.open_inbox(key, epoch, Arc::new(CodedInbox { inner: inbox, border, key: key.clone(), tokio }));
+    }
+
+    fn close_inbox(&self, key: &RunKey, epoch: Epoch) {
+        self.forget(key, epoch);
+        self.inner.close_inbox(key, epoch);
+    }
+
+    fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'static, Vec<Record>> {
+        let (border, read) = (self.border.clone(), self.inner.read_log(key.clone(), generation, from, limit));
+        Box::pin(async move { decode(&border, read.await?, &key) })
+    }
+
+    fn commit(&self, mut commit: Commit) -> StoreFuture<'static, Committed> {
+        let parent = self.parents().get(&commit.key).map(|(_, parent)| parent.clone());
+        match self.border.commit_out(&mut commit, parent.as_ref()) {
+            Ok(()) => self.inner.commit(commit),
+            // Tried again: what the code did is not lost for a codec that fails for now.
+            Err(error) => Box::pin(std::future::ready(Err(StoreError::Unavailable { why: error.to_string() }))),
+        }
+    }
+
+    fn release(&self, key: RunKey, epoch: Epoch) -> StoreFuture<'static, ()> {
+        self.forget(&key, epoch);
+        self.inner.release(key, epoch)
+    }
+
+    fn pause(&self, key: RunKey, generation: u32, epoch: Epoch, mut report: RunPaused) -> StoreFuture<'static, ()> {
+        if self.border.pause(Way::Out, &key, &mut report).is_err() {
+            // The run has to stand still; why is only told where it can be hidden.
+            (report.message, report.divergence) = ("the reason could not be encoded".to_owned(), None);
+        }
+        self.inner.pause(key, generation, epoch, report)
+    }
+
+    fn report_task(&self, id: TaskId, claim: u32, mut report: TaskReport) -> StoreFuture<'_, ()> {
+        let home = [Home::of(&id.run, "report")];
+        let encoded = match &mut report {
+            TaskReport::Completed(output) => self.border.payload(Way::Out, output, &home),
+            TaskReport::Failed(failure) => self.border.failure(Way::Out, failure, &home),
+            TaskReport::Heartbeat { progress } => self.border.maybe(Way::Out, progress, &home),
+            TaskReport::Released => Ok(()),
+        };
+        match encoded {
+            Ok(()) => self.inner.report_task(id, claim, report),
+            Err(error) => Box::pin(std::future::ready(Err(StoreError::Unavailable { why: error.to_string() }))),
+        }
+    }
+
+    fn task_over(&self, id: TaskId, claim: u32) -> LinkFuture<'_, ()> {
+        self.inner.task_over(id, claim)
+    }
+
+    fn emit(&self, key: &RunKey, mut emitted: Emitted) {
+        // Nobody waits for it; what cannot be encoded is not said.
+        if self.border.payload(Way::Out, &mut emitted.value, &[Home::of(key, "emitted")]).is_ok() {
+            self.inner.emit(key, emitted);
+        }
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        self.inner.payload_bytes_max().saturating_sub(CODEC_BYTES_MAX)
+    }
+
+    fn leave(&self) -> LinkFuture<'_, ()> {
+        self.inner.leave()
+    }
+}
+
+/// Decodes what is pushed to a run in memory.
+struct CodedInbox {
+    inner: Arc<dyn Inbox>,
+    border: Border,
+    key: RunKey,
+    tokio: Handle,
+}
+
+impl Inbox for CodedInbox {
+    fn push(&self, mut record: Record) {
+        match self.border.record_in(&mut record, &self.key) {
+            Ok(()) => self.inner.push(record),
+            // Given back and taken again, the run is read from its log, and what is wrong is told there.
+            Err(_) => self.inner.lost(),
+        }
+    }
+
+    fn lost(&self) {
+        self.inner.lost();
+    }
+
+    fn ask(&self, question: Question) -> Result<(), Question> {
+        let (asked, answered) = match inside(&self.border, &question) {
+            Ok(inside) => inside,
+            Err(error) => {
+                drop(question.answer.send(Some(Err(unreadable(&error)))));
+                return Ok(());
+            }
+        };
+        match self.inner.ask(asked) {
+            Ok(()) => {
+                self.tokio.spawn(pass_on(self.border.clone(), question, answered));
+                Ok(())
+            }
+            Err(_) => Err(question),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Plain requests over the same connection, for what is not a verb.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use onward_core::Namespace;
+use onward_runtime::RuntimeError;
+use tonic::body::Body;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::codegen::http::{HeaderMap, Request, Uri, header};
+use tonic::codegen::{Body as _, Bytes};
+
+use super::{Channel, Trust, parse_key};
+use crate::Error;
+
+/// A server's HTTP door.
+#[derive(Clone)]
+pub struct HttpDoor {
+    channel: Channel,
+}
+
+/// What a server answered; its body comes piece by piece.
+pub struct HttpAnswer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    body: Body,
+}
+
+/// The HTTP door of the server at `url`, with the same key and namespace as [`crate::connect_door`].
+pub fn connect_http(url: &str, namespace: &Namespace, key: Option<&str>) -> Result<HttpDoor, Error> {
+    Ok(HttpDoor { channel: Channel::new(url, namespace, parse_key(key)?.as_ref(), &Trust::default())? })
+}
+
+impl HttpDoor {
+    /// Asks for `path`, which begins with a slash. Any status is an answer; only a server that cannot be reached is an error.
+    pub async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Result<HttpAnswer, Error> {
+        let wrong = |why: String| Error::ServerUrl { url: path.to_owned(), why };
+        let path: PathAndQuery = path.parse().map_err(|_| wrong("it is not a path".to_owned()))?;
+        let uri = Uri::builder().path_and_query(path).build().map_err(|error| wrong(error.to_string()))?;
+        let mut request =
+            Request::builder().method(method).uri(uri).body(Body::empty()).map_err(|error| wrong(error.to_string()))?;
+        let headers = request.headers_mut();
+        headers.extend(self.channel.headers());
+        if let Some(body) = body {
+            headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+            *request.body_mut() = Body::new(body);
+        }
+        let (head, body) = self.channel.send(request).await?.into_parts();
+        Ok(HttpAnswer { status: head.status.as_u16(), headers: head.headers, body })
+    }
+}
+
+impl HttpAnswer {
+    /// The next piece of the body.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, RuntimeError> {
+        loop {
+            let frame = poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx)).await;
+            match frame {
+                None => return Ok(None),
+                Some(Err(status)) => return Err(super::problem::from_status(&status)),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The whole body.
+    pub async fn text(mut self) -> Result<String, RuntimeError> {
+        let mut all = Vec::new();
+        while let Some(chunk) = self.chunk().await? {
+            all.extend_from_slice(&chunk);
+        }
+        Ok(String::from_utf8_lossy(&all).into_owned())
+    }
+}

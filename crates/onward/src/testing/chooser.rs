@@ -1,0 +1,74 @@
+//! Who decides about crashes and about what happens next.
+
+/// What happens at a choice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Choice {
+    Go,
+    Crash,
+}
+
+/// Decides about crashes and about who is next.
+pub(super) trait Chooser {
+    fn before_commit(&mut self) -> Choice;
+    fn after_commit(&mut self) -> Choice;
+    /// Which of `count` things that could happen now happens.
+    fn pick(&mut self, count: usize) -> usize;
+}
+
+pub(super) struct Always(pub Choice);
+
+impl Chooser for Always {
+    fn before_commit(&mut self) -> Choice {
+        self.0
+    }
+    fn after_commit(&mut self) -> Choice {
+        self.0
+    }
+    fn pick(&mut self, _: usize) -> usize {
+        0
+    }
+}
+
+pub(super) struct CrashAt {
+    pub commit: usize,
+    pub after: bool,
+    pub seen: usize,
+}
+
+impl Chooser for CrashAt {
+    fn before_commit(&mut self) -> Choice {
+        let hit = self.seen == self.commit && !self.after;
+        self.seen += 1;
+        if hit { Choice::Crash } else { Choice::Go }
+    }
+    fn after_commit(&mut self) -> Choice {
+        if self.seen == self.commit + 1 && self.after { Choice::Crash } else { Choice::Go }
+    }
+    fn pick(&mut self, _: usize) -> usize {
+        0
+    }
+}
+
+/// A small random generator: the same on every machine, so that a seed reproduces.
+pub(super) struct Random(pub u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
+    }
+}
+
+impl Chooser for Random {
+    fn before_commit(&mut self) -> Choice {
+        if self.next().is_multiple_of(10) { Choice::Crash } else { Choice::Go }
+    }
+    fn after_commit(&mut self) -> Choice {
+        self.before_commit()
+    }
+    fn pick(&mut self, count: usize) -> usize {
+        (self.next() % count as u64) as usize
+    }
+}

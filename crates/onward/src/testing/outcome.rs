@@ -1,0 +1,114 @@
+//! How a scripted run ended, and what its log says about it.
+
+use std::time::Duration;
+
+use onward_core::{Event, Failure, Log, Payload};
+use serde::de::DeserializeOwned;
+
+use super::script::update_id;
+use crate::Result;
+
+/// How a scripted run ended.
+pub struct Outcome {
+    pub(super) result: Option<Result<Payload>>,
+    /// One for each generation.
+    pub(super) logs: Vec<Log>,
+    pub(super) elapsed: Duration,
+    pub(super) steps_run: Vec<String>,
+    pub(super) steps_scripted: Vec<String>,
+    pub(super) waits_for: Vec<String>,
+}
+
+impl Outcome {
+    /// What the workflow returned.
+    ///
+    /// # Panics
+    /// If it failed, is still waiting, or returned something else than a `T`.
+    #[track_caller]
+    pub fn output<T: DeserializeOwned>(&self) -> T {
+        match &self.result {
+            Some(Ok(payload)) => payload.read().expect("the output is of the expected type"),
+            Some(Err(failure)) => panic!("the workflow failed: {failure}"),
+            None => panic!("the workflow still waits for {}", self.waits_for.join(", ")),
+        }
+    }
+
+    /// The failure it ended with.
+    ///
+    /// # Panics
+    /// If it did not fail.
+    #[track_caller]
+    pub fn failure(&self) -> &Failure {
+        match &self.result {
+            Some(Err(failure)) => failure,
+            Some(Ok(payload)) => panic!("the workflow returned {payload:?}"),
+            None => panic!("the workflow still waits for {}", self.waits_for.join(", ")),
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.result.is_none()
+    }
+
+    /// Whether it ended as canceled.
+    pub fn is_canceled(&self) -> bool {
+        self.events().any(|event| matches!(event, Event::RunCanceled(_)))
+    }
+
+    /// The answer to the `nth` update of the script, counted from zero.
+    ///
+    /// # Panics
+    /// If it was not answered, or with something else than a `T`.
+    #[track_caller]
+    pub fn update<T: DeserializeOwned>(&self, nth: usize) -> Result<T> {
+        let answer = self.events().find_map(|event| match event {
+            Event::UpdateAnswered(answer) if answer.update_id == update_id(nth) => Some(answer.result.clone()),
+            _ => None,
+        });
+        let payload = answer.unwrap_or_else(|| panic!("update {nth} of the script was not answered"))?;
+        Ok(payload.read().expect("the answer is of the expected type"))
+    }
+
+    /// What the run continued as new with, each time.
+    ///
+    /// # Panics
+    /// If one of them is not a `T`.
+    #[track_caller]
+    pub fn continued_with<T: DeserializeOwned>(&self) -> Vec<T> {
+        let inputs = self.events().filter_map(|event| match event {
+            Event::RunContinued(continued) => Some(continued.input.read()),
+            _ => None,
+        });
+        inputs.collect::<std::result::Result<_, _>>().expect("the input of the next generation is of the expected type")
+    }
+
+    /// The log of the last generation.
+    pub fn log(&self) -> &Log {
+        self.logs.last().expect("a run has a log")
+    }
+
+    /// The logs of all generations, oldest first: one more than the run has continued as new.
+    pub fn logs(&self) -> &[Log] {
+        &self.logs
+    }
+
+    pub(super) fn events(&self) -> impl Iterator<Item = &Event> {
+        self.logs.iter().flat_map(Log::events).map(|(_, event)| event)
+    }
+
+    /// How long it took in virtual time.
+    pub fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
+    /// The steps whose closures ran, in order, each as often as it ran; what the script answered is not among them.
+    pub fn steps_run(&self) -> &[String] {
+        &self.steps_run
+    }
+
+    /// The steps that the script answered instead, in order, each as often as it was asked: once more for an attempt that a crash cut
+    /// off.
+    pub fn steps_scripted(&self) -> &[String] {
+        &self.steps_scripted
+    }
+}

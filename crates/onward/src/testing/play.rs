@@ -1,0 +1,245 @@
+//! One run of a script: what could happen, what does, and what follows from it in virtual time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use onward_core::engine::Fault;
+use onward_core::event::{ApprovalDecided, ChildCompleted, ChildFailed, PromiseResolved};
+use onward_core::run::{Delivery, Input, Wait, WaitKind};
+use onward_core::task::{Task, TaskFate, TaskReport};
+use onward_core::{Event, Name, Place, Timestamp, WorkerId};
+
+use super::background;
+use super::chooser::{Choice, Chooser};
+use super::script::{Decided, Script};
+use super::world::World;
+
+/// How many events one run may have before a script takes it for endless.
+const EVENTS_MAX: u64 = 1_000_000;
+
+/// How long the worker of a script may be silent. It never is: an attempt takes no time.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Something that could happen now.
+enum Happening {
+    Timeline,
+    Timer(Place),
+    /// A worker tries the task.
+    TaskAttempt(Place),
+    /// A timeout of the task is over.
+    TaskDue(Place),
+    Child(usize),
+    Wait(Place),
+}
+
+/// One run of a script.
+pub(super) struct Play<'a> {
+    script: &'a Script,
+    world: World,
+    timeline: VecDeque<(Duration, Event)>,
+    started: Timestamp,
+    /// How many approvals of a name were decided.
+    decided: BTreeMap<Name, usize>,
+    /// Who works on the script's tasks.
+    worker: WorkerId,
+}
+
+impl<'a> Play<'a> {
+    pub fn new(script: &'a Script, world: World) -> Play<'a> {
+        let mut timeline = script.timeline.clone();
+        timeline.sort_by_key(|(after, _)| *after);
+        let (timeline, started) = (timeline.into(), world.now());
+        let worker = WorkerId::new("script").expect("a constant name");
+        Play { script, world, timeline, started, decided: BTreeMap::new(), worker }
+    }
+
+    /// Plays to the end, or until nothing can happen any more.
+    #[track_caller]
+    pub fn play_out(mut self, chooser: &mut dyn Chooser) -> World {
+        while self.timeline.front().is_some_and(|(after, _)| after.is_zero()) {
+            self.next_of_timeline();
+        }
+        loop {
+            self.work(chooser);
+            if self.world.status().is_closed() || self.world.generation() >= self.script.generations_max {
+                return self.world;
+            }
+            let mut happenings = self.happenings();
+            if happenings.is_empty() {
+                return self.world;
+            }
+            let (at, chosen) = happenings.swap_remove(chooser.pick(happenings.len()));
+            self.wait_until(at);
+            self.happen(chosen);
+        }
+    }
+
+    /// Lets the code go on until it rests.
+    #[track_caller]
+    fn work(&mut self, chooser: &mut dyn Chooser) {
+        while self.world.generation() < self.script.generations_max {
+            let past: u64 = self.world.past_logs().iter().map(|log| log.next_index().0).sum();
+            let events = past + self.world.log().next_index().0;
+            assert!(
+                events < EVENTS_MAX,
+                "the run has {EVENTS_MAX} events and does not end; `.generations(n)` stops one that never does"
+            );
+            let draft = match self.world.activate() {
+                Ok(draft) => draft,
+                Err(fault) => panic!("the activation failed: {}\n{}", explain(fault), self.world.log().to_json_lines()),
+            };
+            let Some(draft) = draft else {
+                if !self.world.has_running_steps() {
+                    return;
+                }
+                background::wait();
+                continue;
+            };
+            if chooser.before_commit() == Choice::Crash {
+                self.world.crash();
+                continue;
+            }
+            self.world.commit(draft);
+            if chooser.after_commit() == Choice::Crash {
+                self.world.crash();
+            }
+        }
+    }
+
+    /// What could happen now: everything that is due, or else the earliest of what time brings.
+    fn happenings(&self) -> Vec<(Timestamp, Happening)> {
+        let mut ahead = self.ahead();
+        // Stable: of what is due at the same time, what is not work goes first, for work takes time.
+        ahead.sort_by_key(|(at, _)| *at);
+        let due = ahead.iter().take_while(|(at, _)| *at <= self.world.now()).count();
+        ahead.truncate(due.max(1));
+        ahead
+    }
+
+    /// Everything that will happen if nothing else does, with its time.
+    fn ahead(&self) -> Vec<(Timestamp, Happening)> {
+        let (script, world) = (self.script, &self.world);
+        let mut ahead: Vec<(Timestamp, Happening)> = Vec::new();
+        ahead.extend(self.timeline.front().map(|(after, _)| (self.started.after(*after), Happening::Timeline)));
+        let answer = |wait: &Wait| Some((self.answered_at(wait)?, Happening::Wait(wait.place.clone())));
+        ahead.extend(world.waits.values().filter_map(answer));
+        ahead.extend(world.due_timers().map(|(place, due)| (due, Happening::Timer(place.clone()))));
+        let due = |(place, task): (&Place, &Task)| Some((task.due_at()?, Happening::TaskDue(place.clone())));
+        ahead.extend(world.tasks.iter().filter_map(due));
+        let scripted = world.tasks.iter().filter(|(_, task)| script.tasks.contains_key(&task.kind));
+        ahead.extend(scripted.map(|(place, task)| (task.visible_at, Happening::TaskAttempt(place.clone()))));
+        for (position, delivery) in world.sent.iter().enumerate() {
+            if let Delivery::Start(run) = delivery
+                && script.children.contains_key(&run.started.kind)
+            {
+                ahead.push((world.now(), Happening::Child(position)));
+            }
+        }
+        ahead
+    }
+
+    /// When the script answers an approval or promise, if it does.
+    fn answered_at(&self, wait: &Wait) -> Option<Timestamp> {
+        match wait.kind {
+            WaitKind::Approval => Some(wait.requested_at.after(self.decision(&wait.name)?.after)),
+            WaitKind::Promise => self.script.promises.contains_key(&wait.name).then_some(wait.requested_at),
+        }
+    }
+
+    /// What is said to the next approval of this name.
+    fn decision(&self, approval: &Name) -> Option<&Decided> {
+        let decisions = self.script.approvals.get(approval)?;
+        decisions.get(self.decided.get(approval).copied().unwrap_or_default()).or(decisions.last())
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Timeline => self.next_of_timeline(),
+            Happening::Timer(place) => self.world.fire_timer(&place),
+            Happening::TaskAttempt(place) => self.try_task(&place),
+            Happening::TaskDue(place) => self.expire_task(&place),
+            Happening::Child(position) => self.finish_child(position),
+            Happening::Wait(place) => self.answer(&place),
+        }
+    }
+
+    fn next_of_timeline(&mut self) {
+        let Some((_, event)) = self.timeline.pop_front() else { return };
+        // A script may outlive the run it is about.
+        drop(self.world.append(match event {
+            Event::SignalReceived(signal) => Input::signal(signal),
+            event => Input::new(event),
+        }));
+    }
+
+    /// Lets time pass to `at`, if it has not.
+    fn wait_until(&mut self, at: Timestamp) {
+        self.world.advance_time(at.since(self.world.now()));
+    }
+
+    /// A worker takes the task and tries it once.
+    fn try_task(&mut self, place: &Place) {
+        let now = self.world.now();
+        let Some(task) = self.world.tasks.get_mut(place) else { return };
+        let Some(answer) = self.script.tasks.get(&task.kind) else { return };
+        task.claim(&self.worker, LEASE, now);
+        let report = match answer(&task.input, task.attempt) {
+            Ok(output) => TaskReport::Completed(output),
+            Err(failure) => TaskReport::Failed(failure),
+        };
+        let fate = task.report(task.claim, report, LEASE, now).expect("the attempt was begun just now");
+        self.settle_task(place, fate);
+    }
+
+    fn expire_task(&mut self, place: &Place) {
+        let now = self.world.now();
+        let Some(fate) = self.world.tasks.get_mut(place).map(|task| task.expire(now)) else { return };
+        self.settle_task(place, fate);
+    }
+
+    fn settle_task(&mut self, place: &Place, fate: TaskFate) {
+        if let TaskFate::Ended(event) = fate {
+            self.world.tasks.remove(place);
+            self.input(*event);
+        }
+    }
+
+    fn finish_child(&mut self, position: usize) {
+        let Delivery::Start(run) = self.world.sent.remove(position) else { return };
+        let (Some(answer), Some(parent)) = (self.script.children.get(&run.started.kind), run.started.parent) else { return };
+        let place = parent.place;
+        self.input(match answer(&run.started.input, 1) {
+            Ok(output) => ChildCompleted { place, output }.into(),
+            Err(failure) => ChildFailed { place, failure }.into(),
+        });
+    }
+
+    fn answer(&mut self, place: &Place) {
+        let Some(wait) = self.world.waits.get(place).cloned() else { return };
+        let place = place.clone();
+        match wait.kind {
+            WaitKind::Approval => {
+                let Some(Decided { approved, feedback, .. }) = self.decision(&wait.name).cloned() else { return };
+                *self.decided.entry(wait.name).or_default() += 1;
+                self.input(
+                    ApprovalDecided { place, approved, feedback, decided_by: None, decision_id: "script".to_owned() }.into(),
+                );
+            }
+            WaitKind::Promise => {
+                let Some(result) = self.script.promises.get(&wait.name).cloned() else { return };
+                self.input(PromiseResolved { place, result, resolution_id: "script".to_owned() }.into());
+            }
+        }
+    }
+
+    fn input(&mut self, event: Event) {
+        self.world.input(event).expect("an open run takes inputs");
+    }
+}
+
+fn explain(fault: Fault) -> String {
+    fault.into_pause().map_or("the run is somebody else's".to_owned(), |pause| {
+        let hint = pause.divergence.map(|report| format!("\nhint: {}", report.hint)).unwrap_or_default();
+        format!("{}{hint}", pause.message)
+    })
+}

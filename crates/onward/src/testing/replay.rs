@@ -1,0 +1,71 @@
+//! Old logs against new code.
+
+use std::sync::Arc;
+
+use onward_core::event::RunPaused;
+use onward_core::{Log, Namespace, RunId, RunKey};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::Result;
+use crate::code::Shared;
+use crate::ctx::Ctx;
+use crate::registry::{Registry, erase_workflow};
+use crate::replay::replay_log;
+
+/// A log that was recorded, to be held against today's code. Nothing is run.
+///
+/// The ids of children, promises and approvals derive from the run's own, and code may ask for it: so a log is replayed as the run it
+/// was recorded from. Its seed and its generation are in the log.
+#[must_use = "a log is replayed by `against`"]
+pub struct Replay<'a> {
+    key: RunKey,
+    log: &'a Log,
+    registry: Registry,
+}
+
+impl<'a> Replay<'a> {
+    /// The log of the run with this id. A log that a [`super::Script`] recorded is that of run `test`, unless the script names another.
+    ///
+    /// # Panics
+    /// If no run can have that id.
+    #[track_caller]
+    pub fn new(run: &str, log: &'a Log) -> Replay<'a> {
+        let id = RunId::new(run).unwrap_or_else(|error| panic!("`{run}` is no run id: {error}"));
+        Replay { key: RunKey::new(Namespace::default(), id), log, registry: Registry::default() }
+    }
+
+    /// The namespace of the run; `default` otherwise.
+    ///
+    /// # Panics
+    /// If there can be no such namespace.
+    #[track_caller]
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        self.key.namespace = Namespace::new(namespace).unwrap_or_else(|error| panic!("`{namespace}` is no namespace: {error}"));
+        self
+    }
+
+    /// A dependency, as for the real builder: steps do not run, but the code asks for it all the same.
+    pub fn dep<T: std::any::Any + Send + Sync>(mut self, dep: T) -> Self {
+        self.registry.dep(dep);
+        self
+    }
+
+    /// Holds the log against `workflow`.
+    ///
+    /// # Errors
+    /// With the report of the first thing on which log and code disagree.
+    pub fn against<I, O, F, Fut>(self, workflow: F) -> Result<(), Box<RunPaused>>
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        let shared = Shared { deps: Arc::new(self.registry.deps), ..Shared::default() };
+        match replay_log(&self.key, &erase_workflow(workflow), self.log.records(), &shared, false) {
+            Ok(_) => Ok(()),
+            Err(fault) => Err(Box::new(fault.into_pause().expect("nobody else has a log that is only replayed"))),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Code that does not come back keeps others waiting: its run is named, once.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use onward::Onward;
+use onward::prelude::*;
+use onward_store::{ManualClock, MemoryStore};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// What was said at level `WARN` or above, as fields with their texts.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<BTreeMap<&'static str, String>>>>);
+
+impl Warnings {
+    /// The one of this process: engines poll on threads of their own.
+    fn heard() -> Warnings {
+        static HEARD: OnceLock<Warnings> = OnceLock::new();
+        let heard = HEARD.get_or_init(|| {
+            let warnings = Warnings::default();
+            tracing::subscriber::set_global_default(warnings.clone()).unwrap();
+            warnings
+        });
+        heard.clone()
+    }
+
+    fn about(&self, run: &str) -> Vec<BTreeMap<&'static str, String>> {
+        let said = self.0.lock().unwrap();
+        said.iter().filter(|fields| fields.get("run").is_some_and(|named| named == run)).cloned().collect()
+    }
+}
+
+struct Fields(BTreeMap<&'static str, String>);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields(BTreeMap::new());
+        event.record(&mut fields);
+        self.0.lock().unwrap().push(fields.0);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// Blocks for so long, by the clock that judges it.
+async fn block(ctx: Ctx, (in_code, in_step): (u64, u64)) -> Result<()> {
+    let clock = ctx.dep::<Arc<ManualClock>>();
+    let blocked = clock.clone();
+    let step = async || {
+        blocked.advance(Duration::from_millis(in_step));
+        Ok::<_, Failure>(())
+    };
+    ctx.step("first", step).await?;
+    ctx.step("second", step).await?;
+    clock.advance(Duration::from_millis(in_code));
+    Ok(())
+}
+
+async fn warnings(run: &str, in_code: u64, in_step: u64) -> Vec<BTreeMap<&'static str, String>> {
+    let (heard, clock) = (Warnings::heard(), Arc::new(ManualClock::default()));
+    let builder = Onward::with_store(Arc::new(MemoryStore::new(clock.clone())), clock.clone());
+    let onward = builder.workflow("blocks", block).dep(clock).start().await.unwrap();
+    let started = onward.start::<(), _>("blocks", &(in_code, in_step)).id(run).await.unwrap();
+    started.result().await.unwrap();
+    heard.about(run)
+}
+
+#[tokio::test]
+async fn a_step_that_blocks_is_named_once_with_its_run_and_what_to_do() {
+    let said = warnings("blocking step", 0, 1_500).await;
+    assert_eq!(said.len(), 1, "both steps block: {said:?}");
+    assert_eq!((said[0]["kind"].as_str(), said[0]["took_ms"].as_str()), ("blocks", "1500"));
+    for part in ["for 1.5s, at the start, before the next call (place 1)", "`tokio::task::spawn_blocking`"] {
+        assert!(said[0]["message"].contains(part), "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_busy_workflow_is_named_with_where_it_was() {
+    let said = warnings("busy code", 2_000, 0).await;
+    assert_eq!(said.len(), 1);
+    assert!(said[0]["message"].contains("for 2.0s, after step `second` (#2, place 1)"), "{said:?}");
+}
+
+#[tokio::test]
+async fn code_that_comes_back_within_a_second_is_not_named() {
+    assert_eq!(warnings("quick", 999, 999).await, []);
+}

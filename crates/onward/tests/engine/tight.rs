@@ -1,0 +1,69 @@
+//! A store in memory that takes less than it says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
+use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::{Epoch, Index, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_store::{
+    Appended, ClaimRuns, ClaimTasks, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
+    MemoryStore, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreFuture, TaskQuery, VersionCount, WaitQuery,
+    payloads,
+};
+
+pub struct TightStore {
+    memory: MemoryStore,
+    commit_bytes_max: usize,
+}
+
+impl TightStore {
+    /// Refuses commits with payloads over `commit_bytes_max`, and says that it takes much more.
+    pub fn new(clock: Arc<dyn Clock>, commit_bytes_max: usize) -> TightStore {
+        TightStore { memory: MemoryStore::new(clock), commit_bytes_max }
+    }
+}
+
+macro_rules! through {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
+        fn $name(&self, $($argument: $type),*) -> StoreFuture<'_, $answer> {
+            self.memory.$name($($argument),*)
+        }
+    )*};
+}
+
+impl Store for TightStore {
+    fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
+        match payloads::check_commit(&commit, self.commit_bytes_max) {
+            Ok(()) => self.memory.commit(commit),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
+
+    fn subscribe(&self, listener: Arc<dyn Listener>) {
+        self.memory.subscribe(listener);
+    }
+
+    through! {
+        start_run(run: NewRun, claim: Option<WorkerId>) -> Started;
+        restore_run(restore: RestoreRun) -> Restored;
+        append_input(run: RunKey, input: Input) -> Appended;
+        claim_runs(request: ClaimRuns) -> Vec<ClaimedRun>;
+        release_run(run: RunKey, epoch: Epoch) -> ();
+        claim_tasks(request: ClaimTasks) -> Vec<Task>;
+        report_task(task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> ();
+        retry_task(task: TaskId) -> ();
+        heartbeat(worker: WorkerId, lease: Duration) -> bool;
+        expire(limit: usize) -> Expired;
+        deliveries(limit: usize) -> Vec<(DeliveryId, Delivery)>;
+        finish_deliveries(done: Vec<DeliveryId>) -> ();
+        read_run(run: RunKey, generation: Option<u32>) -> Option<RunHead>;
+        read_log(run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> Vec<Record>;
+        list_runs(query: RunQuery) -> RunPage;
+        count_versions(namespace: Namespace) -> Vec<VersionCount>;
+        list_waits(query: WaitQuery) -> Vec<Wait>;
+        list_tasks(query: TaskQuery) -> Vec<Task>;
+        delete_runs(delete: Delete) -> u64;
+        list_deleted(query: DeletedQuery) -> Vec<DeletedRun>;
+    }
+}

@@ -1,0 +1,7 @@
+//! The test kit itself: what a script plays must be what a run would live through.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod crashes;
+mod replaying;
+mod steps;
+mod timing;

@@ -1,0 +1,57 @@
+//! Which failure a join fails with: the one that came first in the log.
+
+use onward::prelude::*;
+use onward::testing::World;
+use onward_core::Place;
+use onward_core::event::TaskFailed;
+
+use crate::{complete_nth, crash_and_pump, task_places};
+
+fn fail_nth(world: &mut World, nth: usize, message: &str) {
+    let place = Place::parse(&task_places(world)[nth]).unwrap();
+    world.input(TaskFailed { place, failure: Failure::fatal(message), attempts: 1 }).unwrap();
+}
+
+/// Both were answered before anybody awaits them: the log says who failed first, not the list.
+#[test]
+fn join_all_fails_with_what_failed_first_in_the_log() {
+    async fn plain(ctx: Ctx, _: ()) -> Result<Vec<u32>> {
+        let tasks: Vec<_> = (0..3).map(|n| ctx.task("t", &n)).collect();
+        ctx.signal("go").recv::<()>().await?;
+        join_all(tasks).await
+    }
+    /// The same behind async blocks, of which the log says nothing by itself.
+    async fn hidden(ctx: Ctx, _: ()) -> Result<Vec<u32>> {
+        let tasks: Vec<_> = (0..3).map(|n| ctx.task::<u32>("t", &n)).collect();
+        ctx.signal("go").recv::<()>().await?;
+        join_all(tasks.into_iter().map(|task| async move { Ok(task.await? + 1) })).await
+    }
+    for mut world in [World::new(plain, &()), World::new(hidden, &())] {
+        world.pump().unwrap();
+        for (nth, failure) in [(2, "last of the list"), (0, "first of the list")] {
+            fail_nth(&mut world, nth, failure);
+        }
+        world.signal("go", &());
+        crash_and_pump(&mut world);
+        complete_nth(&mut world, 1, "7");
+        crash_and_pump(&mut world);
+        assert_eq!(world.output(), "failed: last of the list");
+    }
+}
+
+#[test]
+fn what_fails_without_an_answer_has_failed_before_what_needs_one() {
+    async fn code(ctx: Ctx, _: ()) -> Result<Vec<u32>> {
+        let task = ctx.task::<u32>("t", &());
+        ctx.signal("go").recv::<()>().await?;
+        let task: LaneFuture<'_> = Box::pin(task);
+        join_all([task, Box::pin(async { Err(Failure::fatal("at once")) })]).await
+    }
+    type LaneFuture<'a> = std::pin::Pin<Box<dyn Future<Output = Result<u32>> + Send + 'a>>;
+    let mut world = World::new(code, &());
+    world.pump().unwrap();
+    fail_nth(&mut world, 0, "the task");
+    world.signal("go", &());
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "failed: at once");
+}

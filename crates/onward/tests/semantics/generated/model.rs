@@ -1,0 +1,561 @@
+//! The plain model of a random program: no futures, no wakers, no engine. It reads a log and says what the code must have seen.
+
+use std::collections::BTreeMap;
+
+use onward::prelude::*;
+use onward_core::{Event, Log, Name, Payload, Place};
+
+use super::{CHANGES, Combinator, NAMES, Op, Seen, Updates, handle};
+
+/// A line, the name it waits for, and the signal promised to it: index and value.
+type Waiter = (usize, usize, Option<(u64, u64)>);
+
+/// The plain model of one generation.
+pub struct Model<'a> {
+    pub lines: Vec<Line<'a>>,
+    /// Signals that nobody has and nobody is promised, by index.
+    mailbox: Vec<(u64, usize, u64)>,
+    /// Who waits for a signal of which name, longest first, and the signal promised to them.
+    waiters: Vec<Waiter>,
+    delivered: u64,
+    now: u64,
+    seed: u64,
+    /// What the log says each change's version is.
+    versions: BTreeMap<String, u32>,
+    /// There was a request to cancel; whether it has still to meet a call.
+    canceled: Option<bool>,
+    handles_updates: bool,
+    /// Updates that wait for a handler.
+    kept: Vec<(String, u64)>,
+    updated: Updates,
+    pub answers: Vec<(String, Result<usize>)>,
+}
+
+pub struct Line<'a> {
+    ops: &'a [Op],
+    at: usize,
+    branch: Vec<u32>,
+    ordinal: u32,
+    pub seen: Seen,
+    /// What the operation that waits has seen before.
+    saw: String,
+    wait: Wait,
+    /// The two tasks of the operation that the line is at.
+    pair: Option<Pair>,
+    parent: Option<usize>,
+}
+
+/// Two tasks that are asked for at once and awaited together, after a pause.
+#[derive(Debug)]
+struct Pair {
+    tasks: [Vec<u32>; 2],
+    /// What they were answered with, and by which event; `Err` is what is seen of the failure.
+    answers: [Option<(u64, Result<u64, String>)>; 2],
+    timer: Vec<u32>,
+    /// What was seen of the pause, once it is over.
+    slept: Option<&'static str>,
+}
+
+impl Pair {
+    /// What is seen of them together, once it is decided. Of several answers the one with the lower index counts.
+    fn outcome(&self, combinator: Combinator) -> Option<String> {
+        let mut answers: Vec<_> = self.answers.iter().flatten().collect();
+        answers.sort_by_key(|(index, _)| *index); // stable: the order of the list is next
+        let all = answers.len() == self.tasks.len();
+        let first =
+            |wanted: fn(&Result<u64, String>) -> bool| answers.iter().map(|(_, answer)| answer).find(|answer| wanted(answer));
+        match (combinator, first(Result::is_ok), first(Result::is_err)) {
+            (Combinator::Race, Some(Ok(value)), _) => Some(value.to_string()),
+            (Combinator::Race, _, _) => all.then(|| "all_failed".to_owned()),
+            (Combinator::JoinAll, _, Some(Err(failure))) => all.then(|| failure.clone()),
+            (Combinator::JoinAll, _, _) => {
+                all.then(|| format!("{:?}", self.answers.iter().flatten().flat_map(|(_, answer)| answer).collect::<Vec<_>>()))
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Wait {
+    /// Can go on.
+    None,
+    /// For the answer to the call at this place.
+    Call(Vec<u32>),
+    Signal,
+    /// For a signal, or the call at this place.
+    SignalOr(Vec<u32>),
+    /// For a request to cancel, or the call at this place.
+    CancelOr(Vec<u32>),
+    /// For two tasks, or the pause before they are awaited.
+    Pair,
+    /// For two lines.
+    Lines(usize, usize),
+    Done,
+}
+
+impl<'a> Line<'a> {
+    fn new(ops: &'a [Op], branch: Vec<u32>, parent: Option<usize>) -> Line<'a> {
+        Line { ops, at: 0, branch, ordinal: 0, seen: Vec::new(), saw: String::new(), wait: Wait::None, pair: None, parent }
+    }
+}
+
+impl<'a> Model<'a> {
+    /// Reads the log of one generation to its end.
+    pub fn read(program: &'a [Op], log: &Log) -> Model<'a> {
+        let main = Line::new(program, Vec::new(), None);
+        let chosen = |event: &Event| match event {
+            Event::VersionChosen(chosen) => Some((chosen.change.to_string(), chosen.version)),
+            _ => None,
+        };
+        let mut model = Model {
+            lines: vec![main],
+            mailbox: Vec::new(),
+            waiters: Vec::new(),
+            delivered: 0,
+            now: 0,
+            seed: 0,
+            versions: log.events().filter_map(|(_, event)| chosen(event)).collect(),
+            canceled: None,
+            handles_updates: false,
+            kept: Vec::new(),
+            updated: Updates::default(),
+            answers: Vec::new(),
+        };
+        let records = log.records();
+        // What lies past the last horizon came too late: the code has not seen it.
+        let horizons = records.iter().filter_map(|record| record.commit.map(|commit| commit.horizon.0));
+        let events: Vec<_> =
+            records.iter().flat_map(|record| record.indexed().map(|(index, event)| (index.0, record.at.0, event))).collect();
+        let mut next = 0;
+        for horizon in horizons {
+            let end = events[next..].iter().position(|(index, ..)| *index > horizon).map_or(events.len(), |offset| next + offset);
+            for (index, _, event) in &events[next..end] {
+                let mut arrives = |name: &Name, payload: &Payload| {
+                    let name = NAMES.iter().position(|other| *name == **other).unwrap();
+                    model.place_signal(*index, name, payload.read().unwrap());
+                };
+                match event {
+                    Event::SignalReceived(signal) => arrives(&signal.name, &signal.payload),
+                    Event::RunStarted(started) => {
+                        started.mailbox.iter().for_each(|signal| arrives(&signal.name, &signal.payload));
+                    }
+                    _ => {}
+                }
+            }
+            for (index, at, event) in &events[next..end] {
+                model.deliver(*index, *at, event);
+            }
+            next = end;
+        }
+        assert_eq!(model.lines[0].wait, Wait::Done, "the model ends where the run ends");
+        model
+    }
+
+    /// Promises a signal to who has waited longest, or leaves it in the mailbox.
+    fn place_signal(&mut self, index: u64, name: usize, value: u64) {
+        match self.waiters.iter_mut().find(|(_, waited, promised)| *waited == name && promised.is_none()) {
+            Some(waiter) => waiter.2 = Some((index, value)),
+            None => {
+                self.mailbox.push((index, name, value));
+                self.mailbox.sort_unstable();
+            }
+        }
+    }
+
+    fn deliver(&mut self, index: u64, at: u64, event: &Event) {
+        self.delivered = index;
+        self.now = self.now.max(at);
+        let path = |place: &Place| place.path().collect::<Vec<u32>>();
+        let value = |payload: &Payload| payload.read::<u64>().unwrap();
+        match event {
+            Event::RunStarted(started) => {
+                self.seed = started.seed;
+                self.run(0);
+            }
+            Event::SignalReceived(_) => self.hand_out(),
+            Event::TaskCompleted(event) if self.answer_pair(&path(&event.place), Ok(value(&event.output))) => {}
+            Event::TaskFailed(event) => {
+                self.answer_pair(&path(&event.place), Err(format!("failed {}", event.failure.message)));
+            }
+            Event::TimerFired(event) if self.end_pause(&path(&event.place)) => {}
+            Event::TaskCompleted(event) => self.answer(&path(&event.place), &format!("task {}", value(&event.output))),
+            Event::ChildCompleted(event) => self.answer(&path(&event.place), &format!("child {}", value(&event.output))),
+            Event::StepCompleted(event) => self.answer(&path(&event.place), &format!("step {}", value(&event.output))),
+            Event::TimerFired(event) => self.answer(&path(&event.place), "slept"),
+            Event::ApprovalDecided(event) => self.answer(&path(&event.place), &format!("approval {} false", event.approved)),
+            Event::UpdateReceived(event) => self.update(event.update_id.clone(), value(&event.payload)),
+            Event::CancelRequested(_) => self.cancel(),
+            _ => {}
+        }
+    }
+
+    /// One of two tasks was answered; returns whether anybody asked for it.
+    fn answer_pair(&mut self, place: &[u32], answer: Result<u64, String>) -> bool {
+        let asked = |line: &Line| line.pair.as_ref().and_then(|pair| pair.tasks.iter().position(|task| task == place));
+        let Some((line, task)) = self.lines.iter().enumerate().find_map(|(at, line)| Some((at, asked(line)?))) else {
+            return false;
+        };
+        if let Some(pair) = &mut self.lines[line].pair {
+            pair.answers[task].get_or_insert((self.delivered, answer));
+        }
+        self.settle_pair(line);
+        true
+    }
+
+    /// The pause before two tasks are awaited is over; returns whether this timer was one.
+    fn end_pause(&mut self, timer: &[u32]) -> bool {
+        let waits = |line: &Line| line.pair.as_ref().is_some_and(|pair| pair.slept.is_none() && pair.timer == timer);
+        let Some(line) = self.lines.iter().position(waits) else { return false };
+        self.await_pair(line, "slept");
+        self.settle_pair(line);
+        true
+    }
+
+    /// From here on the two tasks are awaited, which takes a place.
+    fn await_pair(&mut self, line: usize, slept: &'static str) {
+        self.next_place(line);
+        if let Some(pair) = &mut self.lines[line].pair {
+            pair.slept = Some(slept);
+        }
+    }
+
+    fn settle_pair(&mut self, line: usize) {
+        let Op::Together(combinator) = *self.op(line) else { unreachable!("only this operation has two tasks") };
+        let Some((slept, pair)) = self.lines[line].pair.as_ref().and_then(|pair| Some((pair.slept?, pair))) else { return };
+        if let Some(outcome) = pair.outcome(combinator) {
+            self.lines[line].pair = None;
+            self.go_on(line, format!("{combinator:?} {slept} {outcome}"));
+        }
+    }
+
+    fn update(&mut self, id: String, value: u64) {
+        if self.handles_updates {
+            let answer = handle(&self.updated, value);
+            self.answers.push((id, answer));
+        } else {
+            self.kept.push((id, value));
+        }
+    }
+
+    /// Who watches goes on, else every wait is interrupted, else the request is due at the next call. A step runs on.
+    fn cancel(&mut self) {
+        if self.canceled.is_some() {
+            return;
+        }
+        let waiting = |line: &&usize, model: &Model| match &model.lines[**line].wait {
+            Wait::Call(_) => !matches!(model.op(**line), Op::Step | Op::VersionedStep(_) | Op::StepIfHas(_)),
+            wait => matches!(wait, Wait::Signal | Wait::SignalOr(_) | Wait::Pair),
+        };
+        let lines: Vec<usize> = (0..self.lines.len()).collect();
+        let watching: Vec<usize> =
+            lines.iter().filter(|line| matches!(self.lines[**line].wait, Wait::CancelOr(_))).copied().collect();
+        let met: Vec<usize> =
+            if watching.is_empty() { lines.iter().filter(|line| waiting(line, self)).copied().collect() } else { watching };
+        self.canceled = Some(met.is_empty());
+        // Nobody waits any more: what was promised goes back before anybody goes on.
+        for line in &met {
+            self.stop_waiting(*line);
+        }
+        for line in met {
+            if self.lines[line].wait == Wait::Pair {
+                self.cancel_pair(line);
+                continue;
+            }
+            if matches!(self.op(line), Op::RaceSignals) {
+                self.go_on(line, "race all_failed".to_owned());
+                continue;
+            }
+            let what = match self.op(line) {
+                Op::Task => "task",
+                Op::Sleep => "slept",
+                Op::Child => "child",
+                Op::Approval => "approval",
+                Op::Recv(_) => "recv",
+                Op::RecvTimeout(_) => "recv_timeout",
+                Op::SignalOrTask(_) => "select signal",
+                Op::SignalOrSleep(_) => "select slept",
+                Op::WatchOrSleep => "watch",
+                other => panic!("{other:?} waits for nothing that is interrupted"),
+            };
+            self.go_on(line, format!("{what} canceled"));
+        }
+        self.hand_out();
+    }
+
+    /// The line waits for no signal any more: what was promised to it goes back.
+    fn stop_waiting(&mut self, line: usize) {
+        while let Some(position) = self.waiters.iter().position(|(waiter, ..)| *waiter == line) {
+            let (_, name, promised) = self.waiters.remove(position);
+            if let Some((index, value)) = promised {
+                self.place_signal(index, name, value);
+            }
+        }
+    }
+
+    /// Whatever the line still waits for is interrupted.
+    fn cancel_pair(&mut self, line: usize) {
+        let Some(pair) = &mut self.lines[line].pair else { unreachable!("it waits for two tasks") };
+        for answer in &mut pair.answers {
+            answer.get_or_insert((self.delivered, Err("canceled".to_owned())));
+        }
+        if pair.slept.is_none() {
+            self.await_pair(line, "slept canceled");
+        }
+        self.settle_pair(line);
+    }
+
+    /// Whether the request to cancel meets the call that is being made.
+    fn meets_cancel(&mut self) -> bool {
+        let due = self.canceled == Some(true);
+        if due {
+            self.canceled = Some(false);
+        }
+        due
+    }
+
+    /// What a line is at.
+    fn op(&self, line: usize) -> &'a Op {
+        &self.lines[line].ops[self.lines[line].at]
+    }
+
+    /// Whoever is promised a signal that has been delivered gets it, lowest index first.
+    fn hand_out(&mut self) {
+        loop {
+            let due =
+                self.waiters.iter().enumerate().filter(|(_, waiter)| waiter.2.is_some_and(|(index, _)| index <= self.delivered));
+            let Some(position) = due.min_by_key(|(_, waiter)| waiter.2).map(|(position, _)| position) else { return };
+            let (line, _, promised) = self.waiters.remove(position);
+            let (_, value) = promised.unwrap();
+            self.stop_waiting(line); // for the other signal of a race
+            let text = match self.lines[line].ops[self.lines[line].at] {
+                Op::RecvTimeout(_) => format!("recv_timeout Some({value})"),
+                Op::SignalOrTask(_) | Op::SignalOrSleep(_) => format!("select signal {value}"),
+                Op::RaceSignals => format!("race {value}"),
+                _ => format!("recv {value}"),
+            };
+            self.go_on(line, text);
+        }
+    }
+
+    fn answer(&mut self, place: &[u32], text: &str) {
+        let waits =
+            |line: &Line| matches!(&line.wait, Wait::Call(own) | Wait::SignalOr(own) | Wait::CancelOr(own) if own == place);
+        let Some(line) = self.lines.iter().position(waits) else { return };
+        let text = match self.lines[line].ops[self.lines[line].at] {
+            Op::RecvTimeout(_) => "recv_timeout None".to_owned(),
+            Op::SignalOrTask(_) | Op::SignalOrSleep(_) => format!("select {text}"),
+            Op::Approval if text == "slept" => "approval false true".to_owned(),
+            Op::WatchOrSleep => format!("watch {text}"),
+            Op::VersionedStep(_) | Op::StepIfHas(_) => format!("{} {text}", self.lines[line].saw),
+            _ => text.to_owned(),
+        };
+        if let Some(position) = self.waiters.iter().position(|(waiter, ..)| *waiter == line) {
+            let (_, name, promised) = self.waiters.remove(position);
+            if let Some((index, value)) = promised {
+                // The loser is dropped before the line goes on: the signal is there for what comes next.
+                self.place_signal(index, name, value);
+            }
+            self.go_on(line, text);
+            return self.hand_out();
+        }
+        self.go_on(line, text);
+    }
+
+    fn go_on(&mut self, line: usize, text: String) {
+        self.lines[line].seen.push(text);
+        self.lines[line].at += 1;
+        self.lines[line].wait = Wait::None;
+        self.run(line);
+    }
+
+    fn next_place(&mut self, line: usize) -> Vec<u32> {
+        let line = &mut self.lines[line];
+        let place = line.branch.iter().copied().chain([line.ordinal]).collect();
+        line.ordinal += 1;
+        place
+    }
+
+    fn take(&mut self, name: usize) -> Option<u64> {
+        let position = self.mailbox.iter().position(|(_, other, _)| *other == name)?;
+        Some(self.mailbox.remove(position).2)
+    }
+
+    /// Runs a line until it waits.
+    fn run(&mut self, line: usize) {
+        while self.lines[line].wait == Wait::None {
+            let (ops, at) = (self.lines[line].ops, self.lines[line].at);
+            let Some(op) = ops.get(at) else {
+                self.lines[line].wait = Wait::Done;
+                return self.line_done(line);
+            };
+            match self.ask(line, op) {
+                Ok(text) => {
+                    // Registering a handler shows nothing.
+                    self.lines[line].seen.extend(Some(text).filter(|text| !text.is_empty()));
+                    self.lines[line].at += 1;
+                }
+                Err(wait) => {
+                    self.lines[line].wait = wait.clone();
+                    if let Wait::Lines(left, right) = wait {
+                        self.run(left);
+                        self.run(right);
+                    }
+                }
+            }
+        }
+    }
+
+    fn line_done(&mut self, line: usize) {
+        let Some(parent) = self.lines[line].parent else { return };
+        if let Wait::Lines(left, right) = self.lines[parent].wait
+            && [left, right].iter().all(|arm| self.lines[*arm].wait == Wait::Done)
+        {
+            let text = format!("both {:?} {:?}", self.lines[left].seen, self.lines[right].seen);
+            self.go_on(parent, text);
+        }
+    }
+
+    /// What an operation sees at once, or what it waits for.
+    fn ask(&mut self, line: usize, op: &'a Op) -> Result<String, Wait> {
+        let count = |model: &Model, name: usize| model.mailbox.iter().filter(|(_, other, _)| *other == name).count();
+        match op {
+            Op::Task | Op::Step | Op::Sleep | Op::Child | Op::Approval => {
+                let place = self.next_place(line);
+                if !self.meets_cancel() {
+                    return Err(Wait::Call(place));
+                }
+                let what = match op {
+                    Op::Task => "task",
+                    Op::Step => "step",
+                    Op::Sleep => "slept",
+                    Op::Child => "child",
+                    _ => "approval",
+                };
+                Ok(format!("{what} canceled"))
+            }
+            Op::VersionedStep(_) | Op::StepIfHas(_) => {
+                let place = self.next_place(line);
+                let saw = match op {
+                    Op::VersionedStep(change) => format!("version {}", self.versions[CHANGES[*change]]),
+                    Op::StepIfHas(name) => format!("has {}", count(self, *name) > 0),
+                    _ => String::new(),
+                };
+                if self.meets_cancel() {
+                    return Ok(format!("{saw} step canceled"));
+                }
+                self.lines[line].saw = saw;
+                Err(Wait::Call(place))
+            }
+            Op::Handle => {
+                self.handles_updates = true;
+                let kept = std::mem::take(&mut self.kept);
+                kept.into_iter().for_each(|(id, value)| self.update(id, value));
+                Ok(String::new())
+            }
+            Op::Updated => Ok(format!("updated {:?}", self.updated.lock().unwrap())),
+            Op::WatchOrSleep => {
+                let places = [self.next_place(line), self.next_place(line)];
+                if self.meets_cancel() {
+                    Ok("watch slept canceled".to_owned())
+                } else if self.canceled.is_some() {
+                    Ok("watch canceled".to_owned())
+                } else {
+                    Err(Wait::CancelOr(places[0].clone()))
+                }
+            }
+            Op::Now => Ok(format!("now {}", self.now)),
+            Op::Random => {
+                let place = Place::from_path(&self.next_place(line)).unwrap();
+                Ok(format!("random {}", onward_core::random::derive(self.seed, &place, 0)))
+            }
+            Op::Has(name) => Ok(format!("has {}", count(self, *name) > 0)),
+            Op::Count(name) => Ok(format!("count {}", count(self, *name))),
+            Op::Recv(name) => {
+                self.next_place(line);
+                if self.meets_cancel() {
+                    return Ok("recv canceled".to_owned());
+                }
+                match self.take(*name) {
+                    Some(value) => Ok(format!("recv {value}")),
+                    None => {
+                        self.waiters.push((line, *name, None));
+                        Err(Wait::Signal)
+                    }
+                }
+            }
+            Op::RecvTimeout(name) => {
+                self.next_place(line);
+                if self.meets_cancel() {
+                    return Ok("recv_timeout canceled".to_owned());
+                }
+                match self.take(*name) {
+                    Some(value) => Ok(format!("recv_timeout Some({value})")),
+                    None => {
+                        self.waiters.push((line, *name, None));
+                        Err(Wait::SignalOr(self.next_place(line)))
+                    }
+                }
+            }
+            Op::Drain(name) => {
+                let taken: Vec<u64> = std::iter::from_fn(|| self.take(*name)).collect();
+                (0..=taken.len()).for_each(|_| drop(self.next_place(line)));
+                Ok(format!("drain {taken:?}"))
+            }
+            Op::SignalOrTask(name) | Op::SignalOrSleep(name) => {
+                let places = [self.next_place(line), self.next_place(line), self.next_place(line)];
+                if self.meets_cancel() {
+                    // The request has met the other arm, with the last event delivered: of two answers the lower index wins.
+                    let signal = self.mailbox.iter().find(|(_, other, _)| other == name).map(|(index, ..)| *index);
+                    let (arm, what) = if matches!(op, Op::SignalOrTask(_)) { (1, "task") } else { (0, "slept") };
+                    if signal.is_none_or(|index| (self.delivered, arm) < (index, 1 - arm)) {
+                        return Ok(format!("select {what} canceled"));
+                    }
+                }
+                match self.take(*name) {
+                    Some(value) => Ok(format!("select signal {value}")),
+                    None => {
+                        self.waiters.push((line, *name, None));
+                        let call = if matches!(op, Op::SignalOrTask(_)) { 1 } else { 0 };
+                        Err(Wait::SignalOr(places[call].clone()))
+                    }
+                }
+            }
+            Op::SignalOrNothing(name) => {
+                let _places = [self.next_place(line), self.next_place(line)];
+                let there = self.mailbox.iter().any(|(_, other, _)| other == name);
+                if there && self.meets_cancel() {
+                    return Ok("select signal canceled".to_owned());
+                }
+                Ok(self.take(*name).map_or("select nothing".to_owned(), |value| format!("select signal {value}")))
+            }
+            Op::Together(_) => {
+                let tasks = [self.next_place(line), self.next_place(line)];
+                // Of the three calls the first meets a request that is due.
+                let canceled = self.meets_cancel().then(|| (self.delivered, Err("canceled".to_owned())));
+                let timer = self.next_place(line);
+                self.lines[line].pair = Some(Pair { tasks, answers: [canceled, None], timer, slept: None });
+                Err(Wait::Pair)
+            }
+            Op::RaceSignals => {
+                (0..NAMES.len() + 1).for_each(|_| drop(self.next_place(line)));
+                let there = |model: &Model| model.mailbox.first().map(|(_, name, _)| *name);
+                // A request that is due meets who is answered first, or else who is asked first.
+                let canceled = self.meets_cancel().then(|| there(self).unwrap_or(0));
+                let left = (0..NAMES.len()).filter(|name| Some(*name) != canceled);
+                let next = self.mailbox.iter().find(|(_, name, _)| Some(*name) != canceled).map(|(_, name, _)| *name);
+                if let Some(value) = next.and_then(|name| self.take(name)) {
+                    return Ok(format!("race {value}"));
+                }
+                self.waiters.extend(left.map(|name| (line, name, None)));
+                Err(Wait::Signal)
+            }
+            Op::Both(left, right) => {
+                let place = self.next_place(line);
+                let arm = |ops: &'a [Op], arm: u32| Line::new(ops, place.iter().copied().chain([arm]).collect(), Some(line));
+                let first = self.lines.len();
+                self.lines.extend([arm(left, 0), arm(right, 1)]);
+                Err(Wait::Lines(first, first + 1))
+            }
+        }
+    }
+}
