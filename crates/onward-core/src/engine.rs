@@ -20,9 +20,11 @@
 //!   at which it stands (see [`standing`]).
 
 mod approval;
+mod attribute;
 mod call;
 mod cancel;
 mod child;
+mod identity;
 mod mailbox;
 pub mod matching;
 mod promise;
@@ -151,8 +153,7 @@ struct Delivery {
 /// One run's machine.
 pub struct Engine {
     key: RunKey,
-    generation: u32,
-    seed: u64,
+    identities: identity::Identities,
     now: Timestamp,
 
     /// Fed but not yet taken into a batch, in index order.
@@ -192,6 +193,8 @@ pub struct Engine {
     running_steps: u32,
     mailbox: Mailbox,
     state: BTreeMap<Name, Payload>,
+    /// The names of the run's attributes.
+    attributes: BTreeSet<Name>,
     versions: BTreeMap<Name, u32>,
     updates: VecDeque<crate::event::UpdateReceived>,
     cancel: cancel::Cancel,
@@ -219,9 +222,8 @@ pub struct Engine {
 impl Engine {
     pub fn new(key: RunKey) -> Engine {
         Engine {
+            identities: identity::Identities::new(&key),
             key,
-            generation: 0,
-            seed: 0,
             now: Timestamp(0),
             queue: VecDeque::new(),
             early: BTreeMap::new(),
@@ -245,6 +247,7 @@ impl Engine {
             running_steps: 0,
             mailbox: Mailbox::default(),
             state: BTreeMap::new(),
+            attributes: BTreeSet::new(),
             versions: BTreeMap::new(),
             updates: VecDeque::new(),
             cancel: cancel::Cancel::default(),
@@ -424,10 +427,13 @@ impl Engine {
             self.unsettled = true;
             self.looks.outdate();
         }
+        if self.identities.is_set_aside(index) {
+            return self.set_aside(index, event);
+        }
         let woken = match event {
             Event::RunStarted(started) => {
-                self.generation = started.generation;
-                self.seed = started.seed;
+                self.begin_identity(&started);
+                self.attributes = started.attributes.iter().map(|attribute| attribute.name.clone()).collect();
                 self.cancel.begin(started.cancel_reason);
                 return Ok(Some(Advance::Poll(Wake::All)));
             }
@@ -443,6 +449,14 @@ impl Engine {
             Event::PromiseResolved(event) => self.answer(&event.place, index, event.result),
             Event::UpdateReceived(event) => return Ok(Some(Advance::Update(event))),
             Event::CancelRequested(event) => self.cancel_requested(index, &event.reason),
+            Event::RetryRequested(event) => {
+                self.children_again(event.children);
+                None
+            }
+            Event::RunForked(event) => {
+                self.children_again(event.children);
+                None
+            }
             // What the code asked for itself, and what concerns only the runtime.
             _ => None,
         };
@@ -612,21 +626,9 @@ impl Engine {
         self.detached = true;
     }
 
-    pub fn key(&self) -> &RunKey {
-        &self.key
-    }
-
-    pub fn generation(&self) -> u32 {
-        self.generation
-    }
-
     /// The time of the last delivered event: durable already, the same on every replay (rule 12).
     pub fn now(&self) -> Timestamp {
         self.now
-    }
-
-    pub fn seed(&self) -> u64 {
-        self.seed
     }
 
     /// The place of the next call on the line that is being polled.

@@ -10,8 +10,10 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+pub use crate::attribute::{Attribute, AttributeValue};
 use crate::codec::{DecodeError, Field, Message, Raw, Reader, put_nested};
 use crate::external::ExternalAppended;
+pub use crate::lineage::Origin;
 use crate::schema::{FieldLine, Proto, Schema};
 use crate::task::TaskOptions;
 use crate::{Failure, Hash, Index, Name, Payload, Place, RunId, RunKey, Timestamp, message, numbered};
@@ -85,8 +87,11 @@ events! {
     10 => ChildFailed / "child_failed",
     11 => CancelRequested / "cancel_requested",
     12 => TerminateRequested / "terminate_requested",
+    13 => RetryRequested / "retry_requested",
     14 => RunPaused / "run_paused",
     15 => RunResumed / "run_resumed",
+    16 => RunForked / "run_forked",
+    17 => ResultRequested / "result_requested",
     24 => ExternalAppended / "external_appended",
     32 => StepCompleted / "step_completed",
     33 => StepFailed / "step_failed",
@@ -110,6 +115,7 @@ events! {
     51 => RunFailed / "run_failed",
     52 => RunCanceled / "run_canceled",
     53 => RunContinued / "run_continued",
+    54 => AttributeSet / "attribute_set",
 }
 
 impl Field for Event {
@@ -144,6 +150,9 @@ impl Event {
                 | TerminateRequested(_)
                 | RunPaused(_)
                 | RunResumed(_)
+                | RetryRequested(_)
+                | RunForked(_)
+                | ResultRequested(_)
                 | ExternalAppended(_)
         )
     }
@@ -151,6 +160,11 @@ impl Event {
     /// Whether the event reports what a step did; every other event of a commit is something the code asked for.
     pub fn is_step_result(&self) -> bool {
         matches!(self, Event::StepCompleted(_) | Event::StepFailed(_))
+    }
+
+    /// Whether the head of a run remembers what the event says, and not only that it came.
+    pub fn is_kept_in_head(&self) -> bool {
+        matches!(self, Event::AttributeSet(_) | Event::ResultRequested(_))
     }
 
     /// Whether nothing may follow this event in its log.
@@ -207,9 +221,15 @@ message! {
         /// Why the run is to stop, when the generation before was asked to and its code had not seen it when it continued as new.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         8 => cancel_reason: Option<String>,
+        /// Whose log this one goes on from, earliest first; none for a run that began with its own log (see [`crate::lineage`]).
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        9 => origins: Vec<Origin>,
+        /// What the run is found by, as it was started.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        10 => attributes: Vec<Attribute>,
         /// The run is a standalone task: no code of a workflow, but this one task, whose end is the run's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        9 => task: Option<StandaloneTask>,
+        11 => task: Option<StandaloneTask>,
         /// An outside engine keeps its log here.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         12 => is_external: bool,
@@ -231,6 +251,8 @@ impl RunStarted {
             generation: 0,
             mailbox: Vec::new(),
             cancel_reason: None,
+            origins: Vec::new(),
+            attributes: Vec::new(),
             task: None,
             is_external: false,
             trace: None,
@@ -326,6 +348,49 @@ message! {
 message! {
     pub struct TerminateRequested {
         1 => reason: String,
+        /// The run that goes on in the place of this one, from an earlier point.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        2 => reset_to: Option<RunId>,
+    }
+}
+
+message! {
+    /// A child that is started again in the place of the one that the log names.
+    pub struct ChildAgain {
+        1 => place: Place,
+        2 => child: RunId,
+    }
+}
+
+message! {
+    /// The run failed, and somebody wants it to go on from there: the failures that ended it are set aside (see [`crate::reopen`]).
+    pub struct RetryRequested {
+        /// The same id again is the same request.
+        1 => request_id: String,
+        2 => reason: String,
+        3 => children: Vec<ChildAgain>,
+    }
+}
+
+message! {
+    /// This run goes on from a copy of another one's log; what comes before this event is the copy.
+    pub struct RunForked {
+        1 => from: RunKey,
+        2 => generation: u32,
+        /// The last event that was copied.
+        3 => index: Index,
+        /// The other run was ended for this one.
+        4 => is_reset: bool,
+        5 => request_id: String,
+        6 => reason: String,
+        7 => children: Vec<ChildAgain>,
+    }
+}
+
+message! {
+    /// Another run goes on from a copy of the parent's log and wants to hear how this child ends, too.
+    pub struct ResultRequested {
+        1 => by: ParentLink,
     }
 }
 
@@ -565,5 +630,15 @@ message! {
     /// The run goes on with a fresh log; the signals it had not consumed go with it.
     pub struct RunContinued {
         1 => input: Payload,
+    }
+}
+
+message! {
+    /// What the run is found by, as of now.
+    pub struct AttributeSet {
+        1 => place: Place,
+        2 => name: Name,
+        /// `None` takes the attribute away.
+        3 => value: Option<AttributeValue>,
     }
 }

@@ -91,6 +91,8 @@ impl NewRun {
             mailbox: Vec::new(),
             cancel_reason: None,
             task: None,
+            origins: Vec::new(),
+            attributes: Vec::new(),
             is_external: true,
             trace: None,
         };
@@ -129,6 +131,11 @@ impl RunHead {
     /// Whether the run may go: it is over, or its engine is not ours to ask.
     pub fn may_be_deleted(&self) -> bool {
         self.status.is_closed() || self.external.is_some()
+    }
+
+    /// Refuses what only a run of our own engine can go through.
+    pub(crate) fn check_ours(&self) -> Result<(), Refusal> {
+        if self.external.is_some() { Err(Refusal::External { key: self.key.clone() }) } else { Ok(()) }
     }
 
     /// Refuses what is not for a run of this form (X3).

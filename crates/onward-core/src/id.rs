@@ -196,6 +196,12 @@ impl Place {
         &self.branch
     }
 
+    /// The place of the combinator in one of whose arms this call was made.
+    pub fn combinator(&self) -> Option<Place> {
+        let (_, path) = self.branch.0.as_deref()?.split_last()?;
+        Place::from_path(path)
+    }
+
     pub fn ordinal(&self) -> u32 {
         self.ordinal
     }

@@ -4,8 +4,10 @@
 //! seeds enter as data. Stores, runtimes and SDKs carry out what is decided here.
 //!
 //! Reading order: [`event`] (the facts), [`log`] (their order), [`run`] (what may be appended), [`task`] (work on
-//! queues), [`external`] (logs of outside engines), [`engine`] (how code meets its log), [`view`] (what a log says to people).
+//! queues), [`external`] (logs of outside engines), [`engine`] (how code meets its log), [`view`] (what a log says to people),
+//! [`projection`] (what a store keeps beside it), [`reopen`] (logs that go on from a copy).
 
+pub mod attribute;
 pub mod codec;
 pub mod engine;
 pub mod event;
@@ -15,17 +17,21 @@ mod finite;
 pub mod hash;
 pub mod id;
 mod kind;
+pub mod lineage;
 pub mod log;
-pub mod open;
 pub mod payload;
+pub mod projection;
 pub mod random;
+pub mod reopen;
 pub mod run;
 pub mod schema;
 pub mod task;
 pub mod time;
 pub mod trace;
+pub mod transfer;
 pub mod view;
 
+pub use attribute::{Attribute, AttributeMatch, AttributeValue};
 pub use event::Event;
 pub use failure::{BoxError, FAILURE_BYTES_MAX, Failure, FailureError};
 pub use hash::Hash;

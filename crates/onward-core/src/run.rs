@@ -25,10 +25,11 @@ use std::time::Duration;
 
 pub use once::{Again, Once};
 
+use crate::attribute;
 use crate::codec::{DecodeError, Field, Reader};
 use crate::event::{
-    CarriedSignal, ChildCompleted, ChildFailed, OnParentClose, ParentLink, RunStarted, SignalReceived, TerminateRequested,
-    UpdateReceived,
+    Attribute, CarriedSignal, ChildCompleted, ChildFailed, ChildStarted, OnParentClose, ParentLink, RunStarted, SignalReceived,
+    TerminateRequested, UpdateReceived,
 };
 use crate::external::ExternalHead;
 use crate::log::{CommitHeader, CommitId};
@@ -112,9 +113,18 @@ message! {
         12 => updated_at: Timestamp,
         13 => ended_at: Option<Timestamp>,
         14 => paused_at: Option<Timestamp>,
+        /// Its log goes on from a generation that failed: open questions are still known by the ids they had there.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        15 => is_retried: bool,
+        /// What the run is found by, in the order of names.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        16 => attributes: Vec<Attribute>,
+        /// Who wants to hear how the run ends, beside its parent.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        17 => listeners: Vec<ParentLink>,
         /// The run is a standalone task.
         #[serde(default)]
-        15 => is_task: bool,
+        18 => is_task: bool,
         /// Of a run whose log an outside engine keeps here; `None` for every other run.
         20 => external: Option<ExternalHead>,
     }
@@ -262,6 +272,12 @@ pub enum Refusal {
     NotPaused { key: RunKey },
     #[error("run {key} is a standalone task, which only runs to its end or is canceled")]
     IsTask { key: RunKey },
+    #[error("run {key} is {status}: only a failed run can be retried")]
+    NotFailed { key: RunKey, status: Status },
+    #[error("run {key} cannot be retried: after its failure at event {failed} the code went on with event {next}")]
+    FailureHandled { key: RunKey, failed: Index, next: Index },
+    #[error("run {key} cannot be copied up to event {index}: {why}")]
+    NoForkPoint { key: RunKey, index: Index, why: String },
     #[error("run {key} belongs to an outside engine, which alone can do that")]
     External { key: RunKey },
     #[error("run {key} is not of an outside engine")]
@@ -380,6 +396,9 @@ pub struct Admitted {
 impl RunHead {
     /// A new run and the first record of its log.
     pub fn start(key: RunKey, started: RunStarted, at: Timestamp) -> (RunHead, Record) {
+        let is_retried = started.origins.last().is_some_and(|origin| origin.run == key);
+        let mut attributes = started.attributes.clone();
+        attributes.sort_by(|a, b| a.name.cmp(&b.name));
         let head = RunHead {
             key,
             generation: started.generation,
@@ -400,6 +419,9 @@ impl RunHead {
             ended_at: None,
             paused_at: None,
             is_task: started.task.is_some(),
+            is_retried,
+            attributes,
+            listeners: Vec::new(),
             external: started.is_external.then(ExternalHead::default),
         };
         (head, Record::input(Index(0), at, started.into()))
@@ -449,6 +471,7 @@ impl RunHead {
 
     /// Decides about an input. On success the head has moved on.
     pub fn admit_input(&mut self, input: Input, at: Timestamp) -> Result<Admitted, Refusal> {
+        let needs_wait = input.needs_wait().is_some();
         let Input { event, generation, epoch, .. } = input;
         self.check_form(&event)?;
         if let Event::ExternalAppended(event) = event {
@@ -457,7 +480,8 @@ impl RunHead {
         if self.status.is_closed() {
             return Err(Refusal::Closed { key: self.key.clone(), status: self.status }); // R4
         }
-        if generation.is_some_and(|generation| generation != self.generation) {
+        let keeps_questions = self.is_retried && needs_wait;
+        if generation.is_some_and(|generation| generation != self.generation) && !keeps_questions {
             return Err(Refusal::OtherGeneration { key: self.key.clone() });
         }
         if let Some(epoch) = epoch.filter(|epoch| *epoch != self.epoch) {
@@ -480,7 +504,24 @@ impl RunHead {
         Ok(Admitted { record, effects, successor: None })
     }
 
+    /// Decides whether the run may go on as its next generation, from a copy of the log of generation `after`.
+    pub fn admit_retry(&self, after: u32) -> Result<(), Refusal> {
+        if self.generation != after {
+            return Err(Refusal::OtherGeneration { key: self.key.clone() });
+        }
+        if self.status != Status::Failed {
+            return Err(Refusal::NotFailed { key: self.key.clone(), status: self.status });
+        }
+        Ok(())
+    }
+
     fn take_input_status(&mut self, event: &Event, at: Timestamp) {
+        match event {
+            Event::ResultRequested(event) => self.listeners.push(event.by.clone()),
+            // A copy is a run of its own from here on.
+            Event::RunForked(_) => self.created_at = at,
+            _ => {}
+        }
         match event {
             Event::RunPaused(_) => {
                 self.status = Status::Paused;
@@ -499,7 +540,7 @@ impl RunHead {
         }
     }
 
-    fn input_effects(&self, event: &Event, at: Timestamp) -> Vec<Effect> {
+    pub(crate) fn input_effects(&self, event: &Event, at: Timestamp) -> Vec<Effect> {
         match event {
             Event::ApprovalDecided(event) => close_wait(&event.place, &event.decision_id),
             Event::PromiseResolved(event) => close_wait(&event.place, &event.resolution_id),
@@ -586,7 +627,19 @@ impl RunHead {
         if commit.events.iter().any(Event::is_input) {
             return Some("it contains an input");
         }
+        if !self.has_room_for_attributes(&commit.events) {
+            return Some("it sets an attribute that is too long, or one too many"); // AT1
+        }
         before_last.iter().any(Event::ends_log).then_some("something follows the end of the log") // H2
+    }
+
+    fn has_room_for_attributes(&self, events: &[Event]) -> bool {
+        if !events.iter().any(|event| matches!(event, Event::AttributeSet(_))) {
+            return true;
+        }
+        let mut attributes = self.attributes.clone();
+        set_attributes(&mut attributes, events);
+        attribute::check(&attributes).is_ok()
     }
 
     fn has_unread(&self, horizon: Index) -> bool {
@@ -606,6 +659,7 @@ impl RunHead {
     }
 
     fn advance(&mut self, record: &Record) {
+        set_attributes(&mut self.attributes, &record.events);
         self.next_index = record.next_index();
         self.updated_at = record.at;
         if self.status.is_closed() {
@@ -616,6 +670,8 @@ impl RunHead {
     fn successor(&self, commit: &Commit) -> Option<Box<NewRun>> {
         let Some(Event::RunContinued(continued)) = commit.events.last() else { return None };
         let generation = self.generation + 1;
+        let mut attributes = self.attributes.clone();
+        set_attributes(&mut attributes, &commit.events);
         let started = RunStarted {
             kind: self.kind.clone(),
             version: self.version.clone(),
@@ -627,6 +683,8 @@ impl RunHead {
             mailbox: commit.carries.signals.clone(),
             cancel_reason: commit.carries.cancel_reason.clone(),
             task: None,
+            origins: Vec::new(),
+            attributes,
             is_external: false,
             trace: None,
         };
@@ -689,29 +747,7 @@ impl RunHead {
                 })));
                 effects.extend(event.deadline.map(|due_at| timer(&event.place, due_at)));
             }
-            Event::ChildStarted(event) => {
-                let parent = ParentLink {
-                    run: self.key.clone(),
-                    generation: self.generation,
-                    place: event.place.clone(),
-                    on_parent_close: event.on_parent_close,
-                };
-                let started = RunStarted {
-                    kind: event.kind.clone(),
-                    version: event.version.clone(),
-                    input: event.input.clone(),
-                    seed: crate::random::derive(self.created_at.0, &event.place, 0),
-                    parent: Some(parent),
-                    generation: 0,
-                    mailbox: Vec::new(),
-                    cancel_reason: None,
-                    task: None,
-                    is_external: false,
-                    trace: None,
-                };
-                let key = RunKey::new(self.key.namespace.clone(), event.child.clone());
-                effects.push(Effect::Send(Box::new(Delivery::Start(NewRun { key, started, signal: None }))));
-            }
+            Event::ChildStarted(event) => effects.push(Effect::Send(Box::new(self.start_child(event)))),
             Event::ChildCanceled(event) => {
                 let to = RunKey::new(self.key.namespace.clone(), event.child.clone());
                 effects.push(Effect::Send(Box::new(Delivery::Input { to, input: cancel_by_parent(&self.key) })));
@@ -736,19 +772,41 @@ impl RunHead {
         }
     }
 
-    /// The run is over: it cleans up and tells its parent.
+    /// The start of a child that the code asked for.
+    pub fn start_child(&self, event: &ChildStarted) -> Delivery {
+        let parent = ParentLink {
+            run: self.key.clone(),
+            generation: self.generation,
+            place: event.place.clone(),
+            on_parent_close: event.on_parent_close,
+        };
+        let started = RunStarted {
+            version: event.version.clone(),
+            parent: Some(parent),
+            ..RunStarted::new(event.kind.clone(), event.input.clone(), self.child_seed(&event.place))
+        };
+        let key = RunKey::new(self.key.namespace.clone(), event.child.clone());
+        Delivery::Start(NewRun { key, started, signal: None })
+    }
+
+    /// Two runs that were started in one millisecond have children with different chance.
+    fn child_seed(&self, place: &Place) -> u64 {
+        let (key, at) = (self.key.to_string(), self.created_at.0.to_le_bytes());
+        let own = crate::Hash::of_parts(&[key.as_bytes(), &self.generation.to_le_bytes(), &at]);
+        let (low, _) = own.0.split_at(8);
+        crate::random::derive(u64::from_le_bytes(low.try_into().expect("8 of 16 bytes")), place, 0)
+    }
+
+    /// The run is over: it cleans up and tells whoever waits for it.
     fn end_effects(&self, result: Result<Payload, Failure>) -> Vec<Effect> {
         let mut effects = vec![Effect::EndRun];
-        if let Some(parent) = &self.parent {
-            let place = parent.place.clone();
-            let event = match result {
-                Ok(output) => ChildCompleted { place, output }.into(),
-                Err(failure) => ChildFailed { place, failure }.into(),
-            };
-            let input = Input::result(event, parent.generation, "child", &parent.place);
-            effects.push(Effect::Send(Box::new(Delivery::Input { to: parent.run.clone(), input })));
-        }
+        effects.extend(self.answers(&result).into_iter().map(|delivery| Effect::Send(Box::new(delivery))));
         effects
+    }
+
+    /// What the run's end has to say to its parent and to the copies of it.
+    pub fn answers(&self, result: &Result<Payload, Failure>) -> Vec<Delivery> {
+        self.parent.iter().chain(&self.listeners).map(|parent| answer_to(parent, result.clone())).collect()
     }
 
     /// What this open child gets when its parent has ended; `None` lets it go on.
@@ -759,7 +817,7 @@ impl RunHead {
             OnParentClose::Cancel => cancel_by_parent(&parent.run),
             OnParentClose::Terminate => {
                 let reason = format!("its parent {} ended", parent.run.id);
-                Input { child_of: Some(parent.run.clone()), ..Input::new(TerminateRequested { reason }) }
+                Input { child_of: Some(parent.run.clone()), ..Input::new(TerminateRequested { reason, reset_to: None }) }
             }
         };
         Some(Delivery::Input { to: self.key.clone(), input })
@@ -769,6 +827,25 @@ impl RunHead {
 /// Whether the event ends a run that is a standalone task (R9).
 fn ends_task_run(event: &Event) -> bool {
     matches!(event, Event::RunCompleted(_) | Event::RunFailed(_) | Event::RunCanceled(_) | Event::TerminateRequested(_))
+}
+
+fn set_attributes(attributes: &mut Vec<Attribute>, events: &[Event]) {
+    for event in events {
+        if let Event::AttributeSet(event) = event {
+            attribute::set(attributes, &event.name, event.value.as_ref());
+        }
+    }
+}
+
+/// How a child's end is told to who waits for it.
+pub fn answer_to(parent: &ParentLink, result: Result<Payload, Failure>) -> Delivery {
+    let place = parent.place.clone();
+    let event = match result {
+        Ok(output) => ChildCompleted { place, output }.into(),
+        Err(failure) => ChildFailed { place, failure }.into(),
+    };
+    let input = Input::result(event, parent.generation, "child", &parent.place);
+    Delivery::Input { to: parent.run.clone(), input }
 }
 
 /// A timer that begins while the run is paused keeps its whole time: thawing adds the whole pause to it, also what was over by now.

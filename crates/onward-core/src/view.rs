@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{CarriedSignal, RunPaused, TerminateRequested};
+use crate::event::{CarriedSignal, ChildAgain, RunPaused, TerminateRequested};
+use crate::lineage::Lineage;
 use crate::{Event, Failure, Index, Name, Payload, Place, Record, RunHead, RunId, RunKey, Timestamp};
 
 /// One run as it is shown outside.
@@ -34,6 +35,23 @@ pub struct RunView {
     /// The reason of the first request to cancel.
     pub cancel_reason: Option<String>,
     pub counts: Counts,
+    /// The run from a copy of whose log this one goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkedFrom>,
+    /// The run that goes on in the place of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset_to: Option<RunId>,
+}
+
+/// Where a run was copied from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkedFrom {
+    pub run: RunId,
+    pub generation: u32,
+    /// The last event that was copied.
+    pub index: Index,
+    /// The other run was ended for this one.
+    pub is_reset: bool,
 }
 
 /// Something that a run waits for.
@@ -101,6 +119,12 @@ impl RunView {
     }
 }
 
+/// When the run of this log was created: at its start, or when it was forked.
+pub fn created_at(records: &[Record]) -> Option<Timestamp> {
+    let forked = |record: &&Record| matches!(record.events.first(), Some(Event::RunForked(_)));
+    records.iter().rev().find(forked).or(records.first()).map(|record| record.at)
+}
+
 /// How a run ended that this record ends; `None` for any other record, and when the run goes on as its next generation.
 pub fn outcome(record: &Record) -> Option<Result<Payload, Failure>> {
     match record.events.last()? {
@@ -126,6 +150,10 @@ struct Fold {
     mailbox: Vec<Undelivered>,
     paused_at: Option<Timestamp>,
     continued: bool,
+    lineage: Option<Lineage>,
+    /// The number of the commit at hand.
+    n: u64,
+    last_at: Timestamp,
 }
 
 impl Fold {
@@ -140,13 +168,17 @@ impl Fold {
             pause: None,
             cancel_reason: None,
             counts: Counts::default(),
+            forked_from: None,
+            reset_to: None,
         };
         let (open, updates) = (BTreeMap::new(), BTreeMap::new());
-        Fold { view, open, updates, mailbox: Vec::new(), paused_at: None, continued: false }
+        let (lineage, n, last_at) = (None, 0, Timestamp(0));
+        Fold { view, open, updates, mailbox: Vec::new(), paused_at: None, continued: false, lineage, n, last_at }
     }
 
     fn take_record(&mut self, record: &Record) {
         self.view.counts.commits += u64::from(record.commit.is_some());
+        self.n = record.commit.map_or(self.n, |commit| commit.n);
         for (index, event) in record.indexed() {
             if event.is_input() {
                 self.take_input(index, record.at, event);
@@ -155,11 +187,13 @@ impl Fold {
             }
         }
         self.view.outcome = outcome(record);
+        self.last_at = record.at;
     }
 
     fn take_input(&mut self, index: Index, at: Timestamp, event: &Event) {
         match event {
             Event::RunStarted(event) => {
+                self.lineage = (!event.origins.is_empty()).then(|| Lineage::new(&self.view.head.key, event));
                 self.view.input = event.input.clone();
                 self.view.cancel_reason.clone_from(&event.cancel_reason);
                 event.mailbox.iter().for_each(|signal| self.receive(index, at, signal.clone()));
@@ -189,6 +223,7 @@ impl Fold {
             Event::ApprovalDecided(event) => self.close(&event.place),
             Event::PromiseResolved(event) => self.close(&event.place),
             Event::TaskCompleted(event) => self.close(&event.place),
+            Event::TaskFailed(_) | Event::ChildFailed(_) if self.is_set_aside(index) => {}
             Event::TaskFailed(event) => self.close(&event.place),
             Event::TimerFired(event) => self.close(&event.place),
             Event::ChildCompleted(event) => self.close(&event.place),
@@ -201,6 +236,13 @@ impl Fold {
                 self.paused_at.get_or_insert(at);
             }
             Event::RunResumed(_) => self.resume(at),
+            Event::RetryRequested(event) => self.go_on(at, &event.children),
+            Event::RunForked(event) => {
+                self.go_on(at, &event.children);
+                let (run, generation, index) = (event.from.id.clone(), event.generation, event.index);
+                self.view.forked_from = Some(ForkedFrom { run, generation, index, is_reset: event.is_reset });
+            }
+            Event::TerminateRequested(event) => self.view.reset_to.clone_from(&event.reset_to),
             _ => {}
         }
     }
@@ -253,7 +295,10 @@ impl Fold {
 
     fn open(&mut self, kind: AwaitedKind, place: &Place, name: Option<&Name>, since: Timestamp, deadline: Option<Timestamp>) {
         let head = &self.view.head;
-        let id = format!("{}~{}~{place}", head.key.id, head.generation);
+        let known = self.lineage.as_ref().map(|lineage| lineage.known_as(lineage.at_commit(self.n), lineage.own()));
+        // A task is another one in every generation; a question stays what it was.
+        let known = known.filter(|_| kind != AwaitedKind::Task);
+        let id = format!("{}~{}~{place}", head.key.id, known.map_or(head.generation, |known| known.generation));
         let awaited = Awaited { kind, name: name.cloned(), id, place: Some(place.clone()), since, deadline, child: None };
         self.open.insert(place.clone(), awaited);
     }
@@ -280,6 +325,23 @@ impl Fold {
         let shift = self.paused_at.take().map_or(Duration::ZERO, |paused| at.since(paused));
         for awaited in self.open.values_mut() {
             awaited.deadline = awaited.deadline.map(|deadline| deadline.after(shift));
+        }
+    }
+
+    fn is_set_aside(&self, index: Index) -> bool {
+        self.lineage.as_ref().is_some_and(|lineage| lineage.is_set_aside(index))
+    }
+
+    /// The log went on after a while: what was due later is due that much later.
+    fn go_on(&mut self, at: Timestamp, children: &[ChildAgain]) {
+        let stood = at.since(self.last_at);
+        for awaited in self.open.values_mut() {
+            awaited.deadline = awaited.deadline.map(|deadline| deadline.after(stood));
+        }
+        for again in children {
+            if let Some(awaited) = self.open.get_mut(&again.place) {
+                awaited.child = Some(again.child.clone());
+            }
         }
     }
 
@@ -482,7 +544,7 @@ mod tests {
             let mut script = script(vec![]);
             let (run, place) = (script.head.key.clone(), at(3));
             script.head.parent = Some(ParentLink { run, generation: 0, place, on_parent_close: OnParentClose::Cancel });
-            let asked = TerminateRequested { reason: reason.to_owned() };
+            let asked = TerminateRequested { reason: reason.to_owned(), reset_to: None };
             let admitted = script.head.admit_input(Input::new(asked), Timestamp(2_000)).unwrap();
             script.records.push(admitted.record);
             let told = admitted.effects.into_iter().find_map(|effect| match effect {

@@ -11,12 +11,12 @@
 use std::collections::BTreeMap;
 
 use onward_core::event::{ChildFailed, ParentLink};
-use onward_core::run::{Delivery, Input, NewRun};
+use onward_core::run::{Delivery, Input, NewRun, answer_to};
 use onward_core::{Event, Failure, RunKey};
 use onward_store::{Consequence, DeliveryId, StoreError};
 use tokio::task::JoinSet;
 
-use crate::{Did, Runtime};
+use crate::{Did, Runtime, RuntimeError};
 
 /// How many news one pass carries.
 const BATCH: usize = 128;
@@ -81,7 +81,7 @@ impl Runtime {
     }
 
     /// Returns whether the receiver has it, or an error that may pass.
-    async fn carry(&self, delivery: Delivery) -> Result<bool, StoreError> {
+    pub(crate) async fn carry(&self, delivery: Delivery) -> Result<bool, StoreError> {
         match delivery {
             Delivery::Start(run) => self.carry_start(run).await,
             Delivery::Input { to, input } => self.carry_input(to, input).await,
@@ -96,12 +96,34 @@ impl Runtime {
                 return Ok(false);
             }
         }
+        let listener = match &input.event {
+            Event::ResultRequested(event) => Some((to.clone(), event.by.clone())),
+            _ => None,
+        };
         match self.store().append_input(to, input).await {
             Ok(_) => Ok(true),
             Err(error) if may_pass(&error) => Err(error),
+
             // Closed, gone, continued as new, or answered by somebody else: it has no use for the news.
-            Err(_) => Ok(false),
+            Err(error) => match listener {
+                Some((child, by)) => self.answer_listener(child, by, error).await,
+                None => Ok(false),
+            },
         }
+    }
+
+    /// The child has ended before it heard who else waits for it: its end is told all the same (D1).
+    async fn answer_listener(&self, child: RunKey, by: ParentLink, error: StoreError) -> Result<bool, StoreError> {
+        let outcome = match self.read_outcome(&child).await {
+            Ok(outcome) => outcome,
+            Err(RuntimeError::Store(error)) if may_pass(&error) => return Err(error),
+            Err(_) => None,
+        };
+        let answer = match outcome {
+            Some(outcome) => answer_to(&by, outcome),
+            None => answer_to(&by, Err(Failure { retryable: false, ..Failure::new(error.code(), error.to_string()) })),
+        };
+        Box::pin(self.carry(answer)).await
     }
 
     async fn carry_start(&self, run: NewRun) -> Result<bool, StoreError> {

@@ -10,13 +10,18 @@ use std::sync::Arc;
 use onward_core::event::RunPaused;
 use onward_core::run::Wait;
 use onward_core::task::Task;
-use onward_core::view::RunView;
+use onward_core::view::{RunView, created_at};
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
-use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, TaskQuery, WaitQuery};
+use onward_store::{
+    Appended, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
+};
 use tokio::sync::broadcast;
 
 use crate::watch::{OutcomeWatch, RunWatch};
-use crate::{CallId, Decide, Emitted, Runtime, RuntimeError, SendSignal, StartRun, StartTask, TaskView, WhyPending, WorkerInfo};
+use crate::{
+    Bulk, BulkDone, CallId, Decide, Emitted, ForkRun, Runtime, RuntimeError, SendSignal, StartRun, StartTask, TaskView,
+    WhyPending, WorkerInfo,
+};
 
 /// How many records are read at a time.
 const PAGE: usize = 1_000;
@@ -58,7 +63,7 @@ pub trait Door: Send + Sync {
                 let head = self.read_head(key.clone()).await?;
                 let records = read_records(self, &head).await?;
                 let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
-                let same = records.first().is_some_and(|record| record.at == head.created_at);
+                let same = created_at(&records) == Some(head.created_at);
                 if covered && same {
                     return Ok(RunView::fold(head, &records));
                 }
@@ -68,11 +73,15 @@ pub trait Door: Send + Sync {
     }
 
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage>;
+    fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>>;
     fn signal_run(&self, key: RunKey, signal: SendSignal) -> DoorFuture<'_, Appended>;
     fn cancel_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
     fn terminate_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
     fn pause_run(&self, key: RunKey, pause: RunPaused) -> DoorFuture<'_, Appended>;
     fn resume_run(&self, key: RunKey) -> DoorFuture<'_, Appended>;
+    fn retry_run(&self, key: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored>;
+    fn fork_run(&self, key: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored>;
+    fn bulk_runs(&self, bulk: Bulk) -> DoorFuture<'_, BulkDone>;
     fn delete_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, ()>;
     fn update_run(
         &self,
@@ -173,6 +182,10 @@ impl Door for Runtime {
         Box::pin(Runtime::list_runs(self, query))
     }
 
+    fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>> {
+        Box::pin(Runtime::list_versions(self, namespace))
+    }
+
     fn signal_run(&self, key: RunKey, signal: SendSignal) -> DoorFuture<'_, Appended> {
         Box::pin(async move { Runtime::signal_run(self, &key, signal).await })
     }
@@ -191,6 +204,18 @@ impl Door for Runtime {
 
     fn resume_run(&self, key: RunKey) -> DoorFuture<'_, Appended> {
         Box::pin(async move { Runtime::resume_run(self, &key).await })
+    }
+
+    fn retry_run(&self, key: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored> {
+        Box::pin(async move { Runtime::retry_run(self, &key, &request_id, &reason).await })
+    }
+
+    fn fork_run(&self, key: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored> {
+        Box::pin(async move { Runtime::fork_run(self, &key, fork).await })
+    }
+
+    fn bulk_runs(&self, bulk: Bulk) -> DoorFuture<'_, BulkDone> {
+        Box::pin(Runtime::bulk_runs(self, bulk))
     }
 
     fn delete_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, ()> {

@@ -2,6 +2,7 @@
 //!
 //! Every variant has a stable code with a page in `docs/errors/` and a consequence, so that no door has to match on variants.
 
+use onward_core::attribute::AttributeError;
 use onward_core::{Name, NameError, RunKey};
 use onward_store::{Consequence, StoreError};
 
@@ -21,6 +22,10 @@ pub enum RuntimeError {
     IdReserved { what: &'static str, id: String },
     #[error("the {what} has {bytes} bytes, more than {max}")]
     TextTooLong { what: &'static str, bytes: usize, max: usize },
+    #[error("the filter would find every run")]
+    FilterEmpty,
+    #[error(transparent)]
+    AttributeInvalid(#[from] AttributeError),
     #[error("`{text}` is not the id of an approval, promise or task")]
     CallIdInvalid { text: String },
     #[error("{} may not decide {call}", decided_by.as_deref().unwrap_or("nobody in particular"))]
@@ -53,6 +58,8 @@ impl RuntimeError {
             RuntimeError::IdInvalid { .. } => "id_invalid",
             RuntimeError::IdReserved { .. } => "id_reserved",
             RuntimeError::TextTooLong { .. } => "text_too_long",
+            RuntimeError::FilterEmpty => "filter_empty",
+            RuntimeError::AttributeInvalid(_) => "attribute_invalid",
             RuntimeError::CallIdInvalid { .. } => "call_id_invalid",
             RuntimeError::NotADecider { .. } => "not_a_decider",
             RuntimeError::UpdateUnanswered { .. } => "update_unanswered",
@@ -83,6 +90,8 @@ impl RuntimeError {
             RuntimeError::CallIdInvalid { .. } => {
                 "it looks like RUN~GENERATION~PLACE; `onward approval list` shows the open ones"
             }
+            RuntimeError::FilterEmpty => "name a kind, a version, an attribute or a time; or say that all are meant",
+            RuntimeError::AttributeInvalid(_) => "attributes are for finding runs; keep data in the input or the state",
             RuntimeError::NotADecider { .. } => "the approval names who may decide it",
             RuntimeError::UpdateUnanswered { .. } => "`onward run show` says how the run ended",
             RuntimeError::NoCompatibleWorker { .. } => "start a worker that has it; the run waits meanwhile and nothing is lost",

@@ -4,9 +4,9 @@
 //! its parent's business.
 //!
 //! Invariants:
-//! - J1: an input that does not fit the schema of its kind and version begins nothing; but whoever repeats a start that was taken finds it.
-//! - J2: the newest word about a kind and version counts, also when it says nothing; it counts while no worker is there.
-//! - J3 (S35): no schema and no input can make a check run on for ever, use up the stack, or fetch anything.
+//! - KI1: an input that does not fit the schema of its kind and version begins nothing; but whoever repeats a start that was taken finds it.
+//! - KI2: the newest word about a kind and version counts, also when it says nothing; it counts while no worker is there.
+//! - KI3 (S35): no schema and no input can make a check run on for ever, use up the stack, or fetch anything.
 
 #[cfg(feature = "schema")]
 mod budget;
@@ -90,7 +90,7 @@ impl Entry {
 
 impl Runtime {
     /// Makes known what kinds of a namespace take and give. Each entry is the newest word about its kind and version, also one without
-    /// schemas (J2). Nothing is written when nothing changes, and nothing when one of them is not usable.
+    /// schemas (KI2). Nothing is written when nothing changes, and nothing when one of them is not usable.
     pub async fn register_kinds(&self, namespace: &Namespace, said: Vec<KindSchemas>) -> Result<(), RuntimeError> {
         for kind in &said {
             check_usable(kind).await?;
@@ -135,7 +135,7 @@ impl Runtime {
         Ok(found.into_iter().map(view).collect())
     }
 
-    /// Refuses an input that does not fit, unless the run is there already: then the store says whether it is the same (J1).
+    /// Refuses an input that does not fit, unless the run is there already: then the store says whether it is the same (KI1).
     pub(crate) async fn check_input(&self, key: &RunKey, place: Place, input: &Payload) -> Result<(), RuntimeError> {
         let Some(entry) = self.kind(&key.namespace, &place).await? else { return Ok(()) };
         let violations = entry.violations(input).await?;

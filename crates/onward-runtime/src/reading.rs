@@ -9,6 +9,9 @@ use onward_store::StoreError;
 use crate::external::refuse_external;
 use crate::{Door, Runtime, RuntimeError};
 
+/// How many records are read at a time.
+const PAGE: usize = 1_000;
+
 /// Why a run that has something to do is not being worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhyPending {
@@ -77,5 +80,21 @@ impl Runtime {
         let last = Index(head.next_index.0 - 1);
         let records = self.store().read_log(key.clone(), Some(head.generation), last, 1).await?;
         Ok(records.last().and_then(outcome))
+    }
+
+    /// The log of one generation, at least up to where its head says it ends.
+    pub(crate) async fn read_records(&self, head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
+        let mut records: Vec<Record> = Vec::new();
+        loop {
+            let from = records.last().map_or(Index(0), Record::next_index);
+            if from >= head.next_index {
+                return Ok(records);
+            }
+            let page = self.store().read_log(head.key.clone(), Some(head.generation), from, PAGE).await?;
+            if page.is_empty() {
+                return Ok(records);
+            }
+            records.extend(page);
+        }
     }
 }

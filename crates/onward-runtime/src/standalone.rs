@@ -109,19 +109,9 @@ impl Runtime {
             check_id("idempotency key", key)?;
         }
         self.check_input(&key, (true, kind.clone(), None), &input).await?;
-        let started = RunStarted {
-            kind: Name::new(format!("{TASK_KIND_PREFIX}{kind}"))?,
-            version: None,
-            input,
-            seed: 0,
-            parent: None,
-            generation: 0,
-            mailbox: Vec::new(),
-            cancel_reason: None,
-            task: Some(StandaloneTask { kind, options }),
-            is_external: false,
-            trace: trace.filter(|trace| TraceContext::parse(trace).is_some()),
-        };
+        let run_kind = Name::new(format!("{TASK_KIND_PREFIX}{kind}"))?;
+        let trace = trace.filter(|trace| TraceContext::parse(trace).is_some());
+        let started = RunStarted { task: Some(StandaloneTask { kind, options }), trace, ..RunStarted::new(run_kind, input, 0) };
         Ok(self.store().start_run(NewRun { key, started, signal: None }, None).await?)
     }
 

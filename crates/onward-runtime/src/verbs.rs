@@ -9,10 +9,10 @@ use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, Sig
 use onward_core::run::{Input, NewRun, Refusal, Wait, WaitKind};
 use onward_core::task::{Task, TaskId, TaskState};
 use onward_core::trace::TraceContext;
-use onward_core::{Event, Name, Payload, RunKey};
+use onward_core::{Attribute, Event, Name, Namespace, Payload, RunKey, attribute};
 use onward_store::{
     Appended, ClaimedRun, Consequence, Delete, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, StoreError, TaskQuery,
-    WaitQuery,
+    VersionCount, WaitQuery,
 };
 
 use crate::by_run::lock;
@@ -37,6 +37,8 @@ pub struct StartRun {
     pub seed: u64,
     /// Delivered with the start, in one write, also when the run exists already.
     pub signal: Option<SendSignal>,
+    /// What the run is found by; of no account when it exists already.
+    pub attributes: Vec<Attribute>,
     /// The trace that the caller stands in, as a `traceparent`. What is none is ignored.
     pub trace: Option<String>,
 }
@@ -66,26 +68,15 @@ impl Runtime {
     ///
     /// May be dropped at any time: the run is then started or not, and worked on if it is.
     pub async fn start_run(&self, start: StartRun) -> Result<Started, RuntimeError> {
-        let StartRun { key, kind, version, input, seed, signal, trace } = start;
+        let StartRun { key, kind, version, input, seed, signal, attributes, trace } = start;
         if kind.as_str().starts_with(TASK_KIND_PREFIX) {
             return Err(RuntimeError::KindReserved { kind });
         }
+        attribute::check(&attributes)?;
         self.check_input(&key, (false, kind.clone(), version.clone()), &input).await?;
         let trace = trace.filter(|trace| TraceContext::parse(trace).is_some());
         let signal = signal.map(SendSignal::into_input).transpose()?.map(Box::new);
-        let started = RunStarted {
-            kind,
-            version,
-            input,
-            seed,
-            parent: None,
-            generation: 0,
-            mailbox: Vec::new(),
-            cancel_reason: None,
-            task: None,
-            is_external: false,
-            trace,
-        };
+        let started = RunStarted { version, attributes, trace, ..RunStarted::new(kind, input, seed) };
         Ok(self.begin_run(NewRun { key, started, signal }).await?)
     }
 
@@ -134,7 +125,7 @@ impl Runtime {
     /// Ends the run at once; its code is not asked.
     pub async fn terminate_run(&self, key: &RunKey, reason: &str) -> Result<Appended, RuntimeError> {
         check_text("reason", reason)?;
-        self.append(key, Input::new(TerminateRequested { reason: reason.to_owned() })).await
+        self.append(key, Input::new(TerminateRequested { reason: reason.to_owned(), reset_to: None })).await
     }
 
     /// Makes the run stand still, timers included, until it is resumed.
@@ -161,6 +152,11 @@ impl Runtime {
 
     pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, RuntimeError> {
         Ok(self.store().list_runs(query).await?)
+    }
+
+    /// How many open runs need which version of which kind.
+    pub async fn list_versions(&self, namespace: Namespace) -> Result<Vec<VersionCount>, RuntimeError> {
+        Ok(self.store().count_versions(namespace).await?)
     }
 
     /// Open approvals, oldest first, whatever kind the query names.

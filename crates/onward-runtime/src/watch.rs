@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use onward_core::view::{RunView, outcome};
-use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey};
+use onward_core::{Event, Failure, Index, Payload, Record, RunHead, RunKey};
 use onward_store::Started;
 use tokio::sync::Notify;
 
@@ -42,7 +42,8 @@ struct Heard {
 
 impl Watches {
     pub fn appended(&self, head: &RunHead, record: &Record) {
-        let ends = record.ends_log();
+        // A run that is retried has an end again: who waits for one hears of it.
+        let ends = record.ends_log() || reopens(record);
         if !ends && self.curious.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -50,6 +51,12 @@ impl Watches {
             let position = (head.generation, record.next_index());
             bells.iter().filter(|bell| ends || bell.curious).for_each(|bell| bell.ring(position, record));
         });
+    }
+
+    /// The run was retried: what was heard of its end no longer counts. Told by whoever asked for it, because the store answers before it
+    /// tells its listeners.
+    pub fn reopened(&self, key: &RunKey) {
+        self.bells.update(key, |bells| bells.iter().for_each(|bell| lock(&bell.heard).outcome = None));
     }
 
     fn hang(&self, key: &RunKey, curious: bool) -> Arc<Bell> {
@@ -74,12 +81,18 @@ impl Bell {
     fn ring(&self, position: Position, record: &Record) {
         let mut heard = lock(&self.heard);
         heard.position = heard.position.max(Some(position));
-        if heard.outcome.is_none() {
+        if reopens(record) {
+            heard.outcome = None;
+        } else if heard.outcome.is_none() {
             heard.outcome = outcome(record);
         }
         drop(heard);
         self.rung.notify_waiters();
     }
+}
+
+fn reopens(record: &Record) -> bool {
+    matches!(record.events.last(), Some(Event::RetryRequested(_)))
 }
 
 /// A bell that is taken down when nobody listens any more.

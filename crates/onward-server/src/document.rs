@@ -7,12 +7,14 @@ use std::collections::BTreeMap;
 
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::run::Wait;
-use onward_core::view::{Awaited, Counts, RunView, Undelivered};
+use onward_core::view::{Awaited, Counts, ForkedFrom, RunView, Undelivered};
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp, WorkerId};
 use onward_runtime::{AppendedExternal, CallId, ExternalRun, WorkerInfo};
-use onward_store::{Appended, DeletedRun};
+use onward_store::{Appended, DeletedRun, VersionCount};
 use serde::Serialize;
 use serde_json::value::RawValue;
+
+use crate::attributes::ShownValue;
 
 /// A run in a list.
 #[derive(Serialize)]
@@ -31,6 +33,7 @@ pub struct Run<'a> {
     updated_at: Timestamp,
     paused_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
+    attributes: BTreeMap<&'a Name, ShownValue<'a>>,
 }
 
 impl<'a> From<&'a RunHead> for Run<'a> {
@@ -49,6 +52,7 @@ impl<'a> From<&'a RunHead> for Run<'a> {
             updated_at: head.updated_at,
             paused_at: head.paused_at,
             ended_at: head.ended_at,
+            attributes: head.attributes.iter().map(|attribute| (&attribute.name, (&attribute.value).into())).collect(),
         }
     }
 }
@@ -59,6 +63,27 @@ pub struct Runs<'a> {
     pub runs: Vec<Run<'a>>,
     /// Where the next page begins.
     pub next: Option<&'a str>,
+}
+
+/// How many open runs need each version of the code.
+#[derive(Serialize)]
+pub struct Versions<'a> {
+    versions: Vec<VersionDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct VersionDocument<'a> {
+    kind: &'a Name,
+    version: Option<&'a Name>,
+    open: u64,
+}
+
+impl<'a> From<&'a [VersionCount]> for Versions<'a> {
+    fn from(counts: &'a [VersionCount]) -> Versions<'a> {
+        let shown =
+            |count: &'a VersionCount| VersionDocument { kind: &count.kind, version: count.version.as_ref(), open: count.open };
+        Versions { versions: counts.iter().map(shown).collect() }
+    }
 }
 
 /// Runs that were deleted by hand.
@@ -102,6 +127,8 @@ pub struct View<'a> {
     pause: Option<&'a RunPaused>,
     cancel_reason: Option<&'a str>,
     counts: Counts,
+    forked_from: Option<&'a ForkedFrom>,
+    reset_to: Option<&'a RunId>,
 }
 
 impl<'a> From<&'a RunView> for View<'a> {
@@ -116,6 +143,8 @@ impl<'a> From<&'a RunView> for View<'a> {
             pause: view.pause.as_ref(),
             cancel_reason: view.cancel_reason.as_deref(),
             counts: view.counts,
+            forked_from: view.forked_from.as_ref(),
+            reset_to: view.reset_to.as_ref(),
         }
     }
 }

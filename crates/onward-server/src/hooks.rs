@@ -4,11 +4,11 @@
 //! (ADR 0025). No key is asked for: the signature is the credential.
 //!
 //! Invariants:
-//! - N1 (S3, S31): an unknown hook, a wrong or missing signature and a time outside of the window get one and the same answer, after
+//! - HK1 (S3, S31): an unknown hook, a wrong or missing signature and a time outside of the window get one and the same answer, after
 //!   the same kind of work, and nothing is written.
-//! - N2 (S1): a hook file that cannot be read or understood lets no hook through.
-//! - N3: a request that was taken is taken once: the same id again gets the first answer, for as long as its run is kept.
-//! - N4 (S12): a secret is in the hook file, and once on the screen of whoever made it; in no other file, log line, error or answer.
+//! - HK2 (S1): a hook file that cannot be read or understood lets no hook through.
+//! - HK3: a request that was taken is taken once: the same id again gets the first answer, for as long as its run is kept.
+//! - HK4 (S12): a secret is in the hook file, and once on the screen of whoever made it; in no other file, log line, error or answer.
 
 mod deliver;
 mod entry;
@@ -117,7 +117,7 @@ impl Hooks {
         let id = signature::verify(hook.unwrap_or(&self.decoy), request, now);
         match (hook, id) {
             (Some(hook), Some(id)) => Ok((hook.clone(), id)),
-            _ => Err(RequestError::HookRefused.into()), // N1
+            _ => Err(RequestError::HookRefused.into()), // HK1
         }
     }
 }

@@ -22,7 +22,9 @@
 mod answer;
 mod approvals;
 mod attach;
+mod attributes;
 pub mod auth;
+mod bulk;
 pub mod document;
 mod drive;
 pub mod escape;
@@ -49,6 +51,7 @@ mod server;
 mod tasks;
 pub mod tls;
 pub mod trace;
+mod transfer;
 mod whole_file;
 mod workers;
 

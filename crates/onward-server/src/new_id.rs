@@ -16,6 +16,11 @@ pub(crate) fn run_id(now: Timestamp) -> String {
     format!("run_{}", (0..26).rev().map(digit).collect::<String>())
 }
 
+/// For a caller who does not care whether a repeat is one.
+pub(crate) fn request_id() -> String {
+    format!("request_{:016x}{:016x}", random_u64(), random_u64())
+}
+
 pub(crate) fn update_id() -> String {
     format!("update_{:016x}{:016x}", random_u64(), random_u64())
 }

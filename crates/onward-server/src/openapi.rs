@@ -57,7 +57,7 @@ fn operation(route: &Route) -> Value {
         "x-onward-scope": route.scope.map(|scope| scope.to_string()),
     });
     if let Some(body) = route.body {
-        let content = json!({"application/json": {"schema": reference(body.schema)}});
+        let content = json!({body.content_type: {"schema": reference(body.schema)}});
         operation["requestBody"] = json!({"required": body.required, "content": content});
     }
     operation

@@ -17,8 +17,10 @@ pub enum RequestError {
     RouteNotFound,
     #[error("this path does not take {method}")]
     MethodNotAllowed { method: String },
-    #[error("the body must be application/json, not {found}")]
-    ContentTypeUnsupported { found: String },
+    #[error("the body must be {wanted}, not {found}")]
+    ContentTypeUnsupported { wanted: &'static str, found: String },
+    #[error("the lines cannot be imported: {why}")]
+    ImportInvalid { why: String },
     #[error("the body is not what this route takes: {why}")]
     JsonInvalid { why: String },
     #[error("the body nests deeper than {max} levels, at line {line} column {column}")]
@@ -64,6 +66,7 @@ impl RequestError {
             RequestError::RouteNotFound => "route_not_found",
             RequestError::MethodNotAllowed { .. } => "method_not_allowed",
             RequestError::ContentTypeUnsupported { .. } => "content_type_unsupported",
+            RequestError::ImportInvalid { .. } => "import_invalid",
             RequestError::JsonInvalid { .. } => "json_invalid",
             RequestError::JsonTooDeep { .. } => "json_too_deep",
             RequestError::BodyTooLarge { .. } => "body_too_large",
@@ -122,6 +125,9 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "payload_invalid"
         | "call_id_invalid"
         | "cursor_invalid"
+        | "attribute_invalid"
+        | "filter_empty"
+        | "not_confirmed"
         | "register_invalid"
         | "input_invalid"
         | "schema_invalid"
@@ -147,6 +153,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "run_paused"
         | "run_not_paused"
         | "run_is_task"
+        | "run_not_failed"
+        | "failure_handled"
         | "run_continued"
         | "run_busy"
         | "run_external"
@@ -166,7 +174,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "directory_locked" => 409,
         "body_too_large" | "payload_too_large" => 413,
         "content_type_unsupported" => 415,
-        "run_failed" | "answer_failed" | "commit_malformed" | "hook_unroutable" => 422,
+        "run_failed" | "answer_failed" | "commit_malformed" | "hook_unroutable" | "fork_point_invalid" | "log_invalid"
+        | "import_invalid" => 422,
         "log_corrupt"
         | "store_corrupt"
         | "directory_newer"

@@ -67,6 +67,11 @@ impl Request {
         Ok(self.read_bytes(max.min(self.server.limits().body_bytes_max)).await?)
     }
 
+    /// The body as lines of JSON.
+    pub async fn lines(&mut self) -> Result<bytes::Bytes, Problem> {
+        Ok(self.read_body_of("application/x-ndjson").await?)
+    }
+
     /// Like [`Request::json`], where no body at all means the default.
     pub async fn json_or_default<T: DeserializeOwned + Default>(&mut self) -> Result<T, Problem> {
         let bytes = self.read_body().await?;

@@ -11,7 +11,7 @@ use axum::routing::MethodFilter;
 use crate::auth::Scope;
 use crate::problem::Problem;
 use crate::request::Request;
-use crate::{approvals, drive, external, hooks, kinds, operations, promises, runs, tasks, workers};
+use crate::{approvals, bulk, drive, external, hooks, kinds, operations, promises, runs, tasks, transfer, workers};
 
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
 type Handler = fn(Request) -> HandlerFuture;
@@ -73,6 +73,14 @@ impl Parameter {
         Parameter { name, kind, text, repeats: false }
     }
 
+    /// Whether a name in a query is this parameter's; `NAME` at its end stands for any text.
+    pub(crate) fn fits(&self, name: &str) -> bool {
+        match self.name.strip_suffix("NAME") {
+            Some(prefix) => name.len() > prefix.len() && name.starts_with(prefix),
+            None => self.name == name,
+        }
+    }
+
     pub const fn repeated(self) -> Parameter {
         Parameter { repeats: true, ..self }
     }
@@ -81,6 +89,7 @@ impl Parameter {
 /// The schema of a body.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyShape {
+    pub content_type: &'static str,
     pub schema: &'static str,
     pub required: bool,
 }
@@ -110,11 +119,15 @@ impl Route {
     }
 
     const fn body(self, schema: &'static str) -> Route {
-        Route { body: Some(BodyShape { schema, required: true }), ..self }
+        Route { body: Some(BodyShape { content_type: JSON, schema, required: true }), ..self }
+    }
+
+    const fn lines(self, schema: &'static str) -> Route {
+        Route { body: Some(BodyShape { content_type: "application/x-ndjson", schema, required: true }), ..self }
     }
 
     const fn body_or_none(self, schema: &'static str) -> Route {
-        Route { body: Some(BodyShape { schema, required: false }), ..self }
+        Route { body: Some(BodyShape { content_type: JSON, schema, required: false }), ..self }
     }
 
     const fn answers(self, answers: &'static [Answer]) -> Route {
@@ -126,6 +139,8 @@ const PROBLEM: &str = "application/problem+json";
 /// The input does not fit, or the request is wrong in another way.
 const UNFIT: Answer = answer(400, "The input does not fit the schema of its kind", &[(PROBLEM, "InputProblem")]);
 const APPENDED: &[Answer] = &[answer(202, "Recorded; the run takes note of it", &[(JSON, "Appended")])];
+const FORKED: &[Answer] =
+    &[answer(201, "The new run", &[(JSON, "StartedRun")]), answer(200, "The same fork was made before", &[(JSON, "StartedRun")])];
 const ANSWERED: &[Answer] = &[answer(200, "Recorded, now or before", &[(JSON, "Appended")])];
 const WAIT: Parameter = Parameter::new("wait_ms", "WaitMs", "How long to wait for it, at most 60000");
 const KEPT: &[Answer] = &[
@@ -133,6 +148,17 @@ const KEPT: &[Answer] = &[
     answer(201, "Kept; there was no such run", &[(JSON, "ExternalAnswer")]),
     answer(409, "Nothing was kept: somebody else appended first", &[("application/problem+json", "LogConflict")]),
 ];
+
+const BULK: &[Answer] = &[answer(200, "What became of the batch, or what the filter finds", &[(JSON, "BulkDone")])];
+const EXPORT: &[Answer] = &[answer(200, "The lines", &[("application/x-ndjson", "Lines")])];
+const KIND: Parameter = Parameter::new("kind", "string", "Only runs of this kind");
+const VERSION: Parameter =
+    Parameter::new("version", "string", "Only runs of this version, or without one if it is empty; may be given several times")
+        .repeated();
+const STATUS: Parameter = Parameter::new("status", "string", "Only runs of this status; may be given several times").repeated();
+const ATTRIBUTE: Parameter = Parameter::new("attr.NAME", "string", "Only runs with this value of the attribute NAME").repeated();
+const CREATED_FROM: Parameter = Parameter::new("created_from", "string", "Only runs created then or later");
+const CREATED_UNTIL: Parameter = Parameter::new("created_until", "string", "Only runs created before");
 
 /// All routes.
 pub static ROUTES: &[Route] = &[
@@ -147,10 +173,12 @@ pub static ROUTES: &[Route] = &[
     ]),
     route(Verb::Get, "/v1/runs", Some(Scope::Read), "List runs, newest first", |request| Box::pin(runs::list(request)))
         .query(&[
-            Parameter::new("kind", "Name", "Only runs of this kind"),
-            Parameter::new("status", "Status", "Only runs of this status; may be given several times").repeated(),
-            Parameter::new("created_from", "Time", "Only runs created then or later"),
-            Parameter::new("created_until", "Time", "Only runs created before"),
+            KIND,
+            VERSION,
+            STATUS,
+            ATTRIBUTE,
+            CREATED_FROM,
+            CREATED_UNTIL,
             Parameter::new("limit", "Limit", "Runs on a page, from 1 to 1000; 100 otherwise"),
             Parameter::new("cursor", "string", "Where the page before said the next one begins"),
         ])
@@ -203,6 +231,32 @@ pub static ROUTES: &[Route] = &[
     .answers(APPENDED),
     route(
         Verb::Post,
+        "/v1/runs/{id}/retry",
+        Some(Scope::Operate),
+        "Let a failed run go on from what it failed over",
+        |request| Box::pin(runs::retry(request)),
+    )
+    .body_or_none("RetryRun")
+    .answers(&[
+        answer(202, "Goes on as its next generation", &[(JSON, "StartedRun")]),
+        answer(200, "The same was asked for before", &[(JSON, "StartedRun")]),
+    ]),
+    route(
+        Verb::Post,
+        "/v1/runs/{id}/fork",
+        Some(Scope::Operate),
+        "Begin a run that goes on from a point of this one",
+        |request| Box::pin(runs::fork(request)),
+    )
+    .body_or_none("ForkRun")
+    .answers(FORKED),
+    route(Verb::Post, "/v1/runs/{id}/reset", Some(Scope::Operate), "Like a fork, and end the original", |request| {
+        Box::pin(runs::reset(request))
+    })
+    .body_or_none("ResetRun")
+    .answers(FORKED),
+    route(
+        Verb::Post,
         "/v1/runs/{id}/updates",
         Some(Scope::Signal),
         "Ask a run for a change and wait for its answer",
@@ -241,6 +295,43 @@ pub static ROUTES: &[Route] = &[
     })
     .body_or_none("Reason")
     .answers(APPENDED),
+    route(Verb::Post, "/v1/bulk", Some(Scope::Operate), "Do a batch of one verb for the runs that a filter finds", |request| {
+        Box::pin(bulk::act(request))
+    })
+    .body("Bulk")
+    .answers(BULK),
+    route(Verb::Post, "/v1/bulk/delete", Some(Scope::Admin), "Delete a batch of the runs that a filter finds", |request| {
+        Box::pin(bulk::delete(request))
+    })
+    .body("Bulk")
+    .answers(BULK),
+    route(Verb::Get, "/v1/runs/{id}/export", Some(Scope::Read), "A run with all its records, as lines of JSON", |request| {
+        Box::pin(transfer::export_one(request))
+    })
+    .answers(EXPORT),
+    route(Verb::Get, "/v1/export", Some(Scope::Read), "The runs that a filter finds, as lines of JSON", |request| {
+        Box::pin(transfer::export(request))
+    })
+    .query(&[
+        KIND,
+        VERSION,
+        STATUS,
+        ATTRIBUTE,
+        CREATED_FROM,
+        CREATED_UNTIL,
+        Parameter::new("limit", "integer", "Runs on a page, from 1 to 1000; 100 otherwise"),
+        Parameter::new("cursor", "string", "What the header `Onward-Next` of the page before said"),
+    ])
+    .answers(EXPORT),
+    route(Verb::Post, "/v1/import", Some(Scope::Admin), "Take runs in that were exported", |request| {
+        Box::pin(transfer::import(request))
+    })
+    .lines("Lines")
+    .answers(&[answer(200, "What became of them", &[(JSON, "Imported")])]),
+    route(Verb::Get, "/v1/versions", Some(Scope::Read), "Count the open runs that need each version of the code", |request| {
+        Box::pin(runs::versions(request))
+    })
+    .answers(&[answer(200, "The counts, by kind and version", &[(JSON, "Versions")])]),
     route(Verb::Get, "/v1/approvals", Some(Scope::Read), "List open approvals, oldest first", |request| {
         Box::pin(approvals::list(request))
     })

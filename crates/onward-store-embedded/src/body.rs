@@ -29,6 +29,10 @@ impl Body {
         Body::encode(None, &mut vec![started.clone().into()])
     }
 
+    pub fn of_record(record: &Record) -> Body {
+        Body::encode(record.commit, &mut record.events.clone())
+    }
+
     pub fn of_event(event: &Event) -> Body {
         Body::encode(None, &mut vec![event.clone()])
     }

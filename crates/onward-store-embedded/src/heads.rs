@@ -1,7 +1,7 @@
 //! Run heads: read from rows, and kept at hand for runs that are worked on.
 //!
-//! Owns the way from rows to a [`RunHead`]. A run's row is written when the run is created, when its status changes and when it ends, not
-//! at each append; so for a run that appends without changing its status the last event rows say where its log stands. Of an external run
+//! Owns the way from rows to a [`RunHead`]. A run's row is written when the run is created, when its status or its attributes change and
+//! when it ends, not at each append; so for a run that appends without changing its status the last event rows say where its log stands. Of an external run
 //! the row is also written with each state its engine sets.
 //! A cached head is a view: it may be dropped or marked stale at any time. Must never outlive a failed batch unmarked.
 

@@ -9,7 +9,7 @@ use crate::row::unseal;
 use crate::schema;
 
 pub(crate) fn list(db: &Connection, namespace: &Namespace) -> Result<Vec<KindSchemas>, StoreError> {
-    if !schema::remembers_kinds(db).map_err(read_error)? {
+    if !schema::has_table(db, "kinds").map_err(read_error)? {
         return Ok(Vec::new());
     }
     let sql = "SELECT data FROM kinds WHERE ns = ?1 ORDER BY task, kind, version";

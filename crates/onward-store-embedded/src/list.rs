@@ -5,7 +5,7 @@
 use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::{Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp};
-use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, WaitQuery};
+use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery};
 use rusqlite::{Connection, ToSql};
 
 use crate::blobs;
@@ -13,6 +13,7 @@ use crate::error::{damaged, read_error};
 use crate::heads;
 use crate::leases::Leases;
 use crate::row::{cursor, parse_cursor, unseal};
+use crate::schema;
 
 pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> Result<RunPage, StoreError> {
     let limit = page(query.limit);
@@ -87,29 +88,10 @@ fn scan_one(
     before: Option<&Position>,
     wanted: usize,
 ) -> Result<Vec<(i64, RunHead)>, StoreError> {
-    let mut sql = format!("SELECT {} FROM runs WHERE current = 1 AND ns = ?", heads::COLUMNS);
-    let mut params: Vec<Box<dyn ToSql>> = vec![Box::new(query.namespace.as_str().to_owned())];
-    let mut also = |text: &str, value: Box<dyn ToSql>| {
-        sql.push_str(text);
-        params.push(value);
-    };
-    if let Some(status) = status {
-        also(" AND status = ?", Box::new(status));
+    if !query.attributes.is_empty() && !schema::has_table(db, "attributes").map_err(read_error)? {
+        return Ok(Vec::new());
     }
-    if let Some(kind) = &query.kind {
-        also(" AND kind = ?", Box::new(kind.as_str().to_owned()));
-    }
-    if let Some(from) = query.created_from {
-        also(" AND created >= ?", Box::new(number(from.0)));
-    }
-    if let Some(until) = query.created_until {
-        also(" AND created < ?", Box::new(number(until.0)));
-    }
-    if let Some((at, id)) = before {
-        also(" AND (created, id) < (?", Box::new(number(*at)));
-        also(", ?)", Box::new(id.clone()));
-    }
-    also(" ORDER BY created DESC, id DESC LIMIT ?", Box::new(number(wanted as u64)));
+    let (sql, params) = select(query, status, before, wanted);
     let rows = db
         .prepare_cached(&sql)
         .and_then(|mut statement| {
@@ -121,22 +103,81 @@ fn scan_one(
     Ok(rows.into_iter().filter_map(|row| heads::finish_leniently(db, row)).collect())
 }
 
+type Params = Vec<Box<dyn ToSql>>;
+
+/// The statement and its values for one range of an index.
+fn select(query: &RunQuery, status: Option<u8>, before: Option<&Position>, wanted: usize) -> (String, Params) {
+    let mut sql = format!("SELECT {} FROM runs WHERE current = 1 AND ns = ?", heads::COLUMNS);
+    let mut params: Params = vec![Box::new(query.namespace.as_str().to_owned())];
+    let mut also = |text: &str, values: Params| {
+        sql.push_str(text);
+        params.extend(values);
+    };
+    if let Some(status) = status {
+        also(" AND status = ?", vec![Box::new(status)]);
+    }
+    if let Some(kind) = &query.kind {
+        also(" AND kind = ?", vec![Box::new(kind.as_str().to_owned())]);
+    }
+    if !query.versions.is_empty() {
+        let text = |version: &Option<Name>| version.as_ref().map_or(String::new(), |version| version.as_str().to_owned());
+        let values = query.versions.iter().map(|version| Box::new(text(version)) as Box<dyn ToSql>).collect();
+        also(&format!(" AND version IN ({})", marks(query.versions.len())), values);
+    }
+    for wanted in &query.attributes {
+        let mut values: Params = vec![Box::new(wanted.name.as_str().to_owned())];
+        values.extend(wanted.values.iter().map(|value| Box::new(value.to_key()) as Box<dyn ToSql>));
+        let marks = marks(wanted.values.len());
+        also(&format!(" AND rk IN (SELECT rk FROM attributes WHERE name = ? AND value IN ({marks}))"), values);
+    }
+    if let Some(from) = query.created_from {
+        also(" AND created >= ?", vec![Box::new(number(from.0))]);
+    }
+    if let Some(until) = query.created_until {
+        also(" AND created < ?", vec![Box::new(number(until.0))]);
+    }
+    if let Some((at, id)) = before {
+        also(" AND (created, id) < (?, ?)", vec![Box::new(number(*at)), Box::new(id.clone())]);
+    }
+    also(" ORDER BY created DESC, id DESC LIMIT ?", vec![Box::new(number(wanted as u64))]);
+    (sql, params)
+}
+
+fn marks(count: usize) -> String {
+    vec!["?"; count].join(", ")
+}
+
 fn held(db: &Connection, leases: &Leases, query: &RunQuery, before: Option<&Position>) -> Result<Vec<RunHead>, StoreError> {
     let mut found = Vec::new();
     for rk in leases.held_runs() {
         let Some(mut head) = heads::load_by_rk(db, rk)? else { continue };
         leases.show(rk, &mut head);
-        let matches = head.status == Status::Running
-            && head.key.namespace == query.namespace
-            && query.kind.as_ref().is_none_or(|kind| *kind == head.kind)
-            && query.created_from.is_none_or(|from| head.created_at >= from)
-            && query.created_until.is_none_or(|until| head.created_at < until)
-            && before.is_none_or(|(at, id)| (head.created_at.0, head.key.id.as_str()) < (*at, id.as_str()));
+        let matches =
+            query.matches(&head) && before.is_none_or(|(at, id)| (head.created_at.0, head.key.id.as_str()) < (*at, id.as_str()));
         if matches {
             found.push(head);
         }
     }
     Ok(found)
+}
+
+pub(crate) fn count_versions(db: &Connection, namespace: &Namespace) -> Result<Vec<VersionCount>, StoreError> {
+    let mut statement = db
+        .prepare_cached(
+            "SELECT kind, version, count(*) FROM runs WHERE current = 1 AND ns = ?1 AND status < 4
+             GROUP BY kind, version ORDER BY kind, version",
+        )
+        .map_err(read_error)?;
+    let rows = statement
+        .query_map([namespace.as_str()], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?)));
+    let rows = rows.and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>).map_err(read_error)?;
+    let unreadable = |_| damaged("a run's row", "its kind or version is not readable");
+    rows.into_iter()
+        .map(|(kind, version, open)| {
+            let version = (!version.is_empty()).then(|| Name::new(version)).transpose().map_err(unreadable)?;
+            Ok(VersionCount { kind: Name::new(kind).map_err(unreadable)?, version, open: open as u64 })
+        })
+        .collect()
 }
 
 pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>, StoreError> {

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onward_core::open::Open;
+use onward_core::projection::Projection;
 use onward_core::run::Wait;
 use onward_core::{Event, Hash, Index, Place, RunHead, RunKey, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -18,9 +18,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::error::is_malformed;
 use crate::heads::{self, RunRow};
 use crate::reader::read_records;
-use crate::row::{NEVER, due_number, place_key, run_crc, seal, unseal};
+use crate::row::{place_key, run_crc, seal, unseal};
 use crate::schema::INDEXES;
 use crate::write::effects::{put_timer, put_wait};
+use crate::write::restore::{put_attributes, timer_number};
 use crate::write::tasks;
 
 /// Does something; if damage is in the way, mends it and does it again.
@@ -76,6 +77,9 @@ fn mend_all(
         rows.iter().try_for_each(|row| delete.execute([row]).map(drop))?;
     }
     others.iter().try_for_each(|index| db.execute_batch(&index.create()))?;
+    if views.contains_key("attributes") {
+        restore_attributes(db)?;
+    }
     if views.is_empty() { Ok(()) } else { restore_views(db, now) }
 }
 
@@ -250,6 +254,10 @@ fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec
     for row in timers.query_map([], |row| row.get(0))? {
         note("timers", row?);
     }
+    let mut attributes = db.prepare("SELECT seq FROM attributes NOT INDEXED WHERE crc IS NOT row_crc(rk, name, value)")?;
+    for row in attributes.query_map([], |row| row.get(0))? {
+        note("attributes", row?);
+    }
     let mut statement = db.prepare(&format!("SELECT {} FROM tasks NOT INDEXED", tasks::COLUMNS))?;
     for row in statement.query_map([], tasks::read_row)? {
         let row = row?;
@@ -281,6 +289,19 @@ fn wait_is_sound(db: &Connection, row: &Row<'_>) -> rusqlite::Result<bool> {
         && row.get_ref(6)?.as_i64() == Ok(wait.requested_at.0 as i64))
 }
 
+/// Runs are found by what their heads say.
+fn restore_attributes(db: &Connection) -> rusqlite::Result<()> {
+    db.execute("DELETE FROM attributes", [])?;
+    let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED", heads::COLUMNS))?;
+    for row in statement.query_map([], heads::read_row)? {
+        let row = row?;
+        if let Some(head) = &row.head {
+            put_attributes(db, row.rk, &head.attributes)?;
+        }
+    }
+    Ok(())
+}
+
 /// Puts back what the logs of the open runs leave open and the tables do not have.
 fn restore_views(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let mut open = db.prepare("SELECT rk FROM runs NOT INDEXED WHERE status < 4 AND current = 1")?;
@@ -289,22 +310,21 @@ fn restore_views(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
         // A run whose log is damaged is told of by whoever asks for it.
         let Ok(Some(key)) = heads::key_of(db, rk) else { continue };
         let Ok(records) = read_records(db, &key, rk, Index(0), usize::MAX) else { continue };
-        if let Some((_, open)) = Open::of(key, &records) {
+        if let Some(open) = Projection::of(key, &records) {
             restore_run(db, rk, open, now)?;
         }
     }
     Ok(())
 }
 
-fn restore_run(db: &Connection, rk: i64, open: Open, now: Timestamp) -> rusqlite::Result<()> {
+fn restore_run(db: &Connection, rk: i64, open: Projection, now: Timestamp) -> rusqlite::Result<()> {
     let is_missing = |table: &str, place: &Place| {
         let mut row = db.prepare_cached(&format!("SELECT 1 FROM {table} WHERE rk = ?1 AND place = ?2"))?;
         row.exists(params![rk, place_key(place)]).map(|exists| !exists)
     };
     for (place, timer) in open.timers {
         if is_missing("timers", &place)? {
-            let due = due_number(timer.due_at);
-            put_timer(db, rk, &place, if timer.frozen { due + NEVER } else { due })?;
+            put_timer(db, rk, &place, timer_number(timer))?;
         }
     }
     for (place, wait) in open.waits {

@@ -5,10 +5,14 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use onward_core::projection::Projection;
 use onward_core::run::{Commit, Committed, Input, NewRun};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Hash, KindSchemas, RunKey, Timestamp, WorkerId};
-use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeliveryId, Expired, Started, StoreError};
+use onward_store::{
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeliveryId, Expired, RestoreRun, Restored, Started,
+    StoreError,
+};
 
 use crate::body::Body;
 use crate::reply::{Pending, Slot};
@@ -18,6 +22,7 @@ type To<T> = Arc<Slot<T>>;
 pub(crate) enum Op {
     Commit(Box<(Commit, Body)>, To<Committed>),
     Start(Box<StartRun>, To<Started>),
+    Restore(Box<RestoreWork>, To<Restored>),
     Input(Box<(RunKey, Input, Body)>, To<Appended>),
     ClaimRuns(ClaimRuns, To<Vec<ClaimedRun>>),
     ClaimRun(Box<(RunKey, WorkerId, Option<(Input, Body)>)>, To<ClaimedOne>),
@@ -43,11 +48,18 @@ pub(crate) struct StartRun {
     pub signal_body: Body,
 }
 
+/// A run's logs, and what follows from each.
+pub(crate) struct RestoreWork {
+    pub restore: RestoreRun,
+    pub projections: Vec<Projection>,
+}
+
 impl Op {
     pub fn pending(&self) -> Arc<dyn Pending> {
         match self {
             Op::Commit(_, to) => to.clone(),
             Op::Start(_, to) => to.clone(),
+            Op::Restore(_, to) => to.clone(),
             Op::Input(_, to) => to.clone(),
             Op::ClaimRuns(_, to) => to.clone(),
             Op::ClaimRun(_, to) => to.clone(),

@@ -62,20 +62,20 @@ CREATE TABLE deleted(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, id TEXT NOT NULL
   at INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE blobs(seq INTEGER PRIMARY KEY, hash BLOB NOT NULL, refs INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE payloads(seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
-CREATE TABLE kinds(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, task INTEGER NOT NULL, kind TEXT NOT NULL, version TEXT NOT NULL,
-  data BLOB NOT NULL);
 ";
 
-/// Came later: a directory that was made without it gets it when it is opened for writing.
-const KINDS: &str = "
+/// Came later: a directory that was made without them gets them when it is opened for writing. `attributes` says what the heads of
+/// runs say, to find them by.
+const ADDED_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS kinds(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, task INTEGER NOT NULL, kind TEXT NOT NULL,
   version TEXT NOT NULL, data BLOB NOT NULL);
-CREATE UNIQUE INDEX IF NOT EXISTS kinds_key ON kinds(ns, task, kind, version);
+CREATE TABLE IF NOT EXISTS attributes(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
+  crc INTEGER NOT NULL);
 ";
 
-/// Whether there is a table of kinds: not in a directory that was made without it and is only read.
-pub(crate) fn remembers_kinds(db: &Connection) -> rusqlite::Result<bool> {
-    db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'kinds'")?.exists([])
+/// Whether there is a table that came later: not in a directory that was made without it and is only read.
+pub(crate) fn has_table(db: &Connection, name: &str) -> rusqlite::Result<bool> {
+    db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1")?.exists([name])
 }
 
 /// An index: what it is called, of which table, over which columns, and of which rows.
@@ -117,6 +117,8 @@ pub(crate) const INDEXES: &[Index] = &[
     plain("outbox_root", "outbox", "root", ""),
     unique("blobs_hash", "blobs", "hash"),
     unique("kinds_key", "kinds", "ns, task, kind, version"),
+    unique("attributes_run", "attributes", "rk, name"),
+    plain("attributes_value", "attributes", "name, value, rk", ""),
 ];
 
 impl Index {
@@ -124,7 +126,7 @@ impl Index {
         let Index { name, table, columns, only, .. } = self;
         let unique = if self.is_unique { "UNIQUE " } else { "" };
         let only = if only.is_empty() { String::new() } else { format!(" WHERE {only}") };
-        format!("CREATE {unique}INDEX {name} ON {table}({columns}){only};")
+        format!("CREATE {unique}INDEX IF NOT EXISTS {name} ON {table}({columns}){only};")
     }
 
     /// Reads every page of the index and nothing else.
@@ -136,8 +138,7 @@ impl Index {
 
 /// All that is made in an empty database.
 pub(crate) fn make_tables() -> String {
-    let indexes: String = INDEXES.iter().map(Index::create).collect();
-    format!("{TABLES}{indexes}")
+    format!("{TABLES}{ADDED_TABLES}{}", INDEXES.iter().map(Index::create).collect::<String>())
 }
 
 /// What the first bytes of a database file say.
@@ -328,7 +329,9 @@ fn prepare_sqlite() {
 ///
 /// It is there twice, because no log says it: one of the two is enough, and without either nobody may open the directory.
 pub(crate) fn next_boot(db: &Connection) -> Result<u64, StoreError> {
-    db.execute_batch(KINDS).map_err(open_error)?;
+    let added = INDEXES.iter().filter(|index| ADDED_TABLES.contains(&format!("EXISTS {}(", index.table)));
+    let added: String = added.map(Index::create).collect();
+    db.execute_batch(&format!("{ADDED_TABLES}{added}")).map_err(open_error)?;
     let read = "SELECT max(value) FROM meta WHERE key = 'boot' AND crc = row_crc(key, value)";
     let last: Option<i64> = db.query_row(read, [], |row| row.get(0)).map_err(open_error)?;
     let boot = last.ok_or_else(|| damaged("the boot counter", "neither of its two rows has the right checksum"))? + 1;

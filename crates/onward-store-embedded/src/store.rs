@@ -11,14 +11,14 @@ use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
-    Listener, PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock, TaskQuery, WaitQuery,
-    payloads,
+    Listener, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock,
+    TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
 };
 
 use crate::body::Body;
 use crate::directory::{self, Directory};
 use crate::error::read_error;
-use crate::op::{Op, StartRun};
+use crate::op::{Op, RestoreWork, StartRun};
 use crate::reader::{self, Readers};
 use crate::reply::{Slot, Waiting};
 use crate::schema::{self, Found};
@@ -180,6 +180,13 @@ impl Store for EmbeddedStore {
         self.write(|to| Op::Start(Box::new(StartRun { run, claim, input_hash, body, signal_body }), to))
     }
 
+    fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
+        match check_restore(&restore, self.payload_bytes_max) {
+            Ok(projections) => self.write(|to| Op::Restore(Box::new(RestoreWork { restore, projections }), to)),
+            Err(error) => refuse(error),
+        }
+    }
+
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
         if let Err(error) = payloads::check_input(&input, self.payload_bytes_max) {
             return refuse(error);
@@ -267,6 +274,10 @@ impl Store for EmbeddedStore {
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
         let shared = self.shared.clone();
         self.readers.read(move |db| list::list_runs(db, &shared.leases, &query))
+    }
+
+    fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {
+        self.readers.read(move |db| list::count_versions(db, &namespace))
     }
 
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>> {

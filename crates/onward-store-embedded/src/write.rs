@@ -9,4 +9,5 @@ mod delete;
 pub(crate) mod effects;
 mod expire;
 mod kinds;
+pub(crate) mod restore;
 pub(crate) mod tasks;

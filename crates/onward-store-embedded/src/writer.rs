@@ -256,6 +256,7 @@ impl<'c> Writer<'c> {
         let settled = match op {
             Op::Commit(work, to) => settle(&to, guard(|| self.commit(work.0, work.1))),
             Op::Input(work, to) => settle(&to, guard(|| self.append_input(&work.0, work.1, work.2))),
+            Op::Restore(work, to) => settle(&to, guard(|| self.restore_run(*work))),
             Op::Start(start, to) => settle(&to, guard(|| self.start_run(*start))),
             Op::ClaimRuns(request, to) => settle(&to, guard(|| self.claim_runs(&request))),
             Op::ClaimRun(work, to) => settle(&to, guard(|| self.claim_run(&work.0, &work.1, work.2))),

@@ -254,6 +254,21 @@ suite! { $
         a_reader_sees_a_whole_run_or_none,
         a_deleted_run_leaves_its_reason_for_as_long_as_it_would_have_been_kept,
     }
+    restoring {
+        a_restored_run_is_the_run_it_was,
+        a_restored_run_remembers_what_it_took,
+        the_same_run_again_is_nothing_new_and_another_is_refused,
+        a_log_that_breaks_its_rules_is_not_taken,
+        a_failed_run_goes_on_as_its_next_generation,
+        the_same_retry_twice_is_one,
+        only_a_failed_run_is_retried,
+        a_question_of_a_retried_run_keeps_its_id,
+        a_retried_task_is_scheduled_again_under_its_old_key,
+        a_retry_that_comes_after_the_run_was_deleted_finds_nothing,
+        of_a_retry_and_a_deletion_one_happens,
+        a_fork_is_a_run_of_its_own,
+        a_reset_ends_the_original,
+    }
     starting {
         the_same_start_twice_is_one_run,
         a_closed_run_is_found_again,
@@ -307,6 +322,9 @@ suite! { $
     lists {
         runs_are_listed_newest_first_in_pages,
         runs_are_filtered_by_kind_status_and_time,
+        runs_are_filtered_by_version_and_attributes,
+        what_a_run_is_found_by_changes_with_its_commits,
+        open_runs_are_counted_by_version,
         a_foreign_cursor_is_refused,
         questions_are_listed_oldest_first,
     }

@@ -37,6 +37,8 @@ pub enum StoreError {
     /// Recorded bytes do not have the checksum they were written with (L2).
     #[error("the log of run {key} is damaged at event {index}: {why}")]
     LogCorrupt { key: RunKey, index: Index, why: String },
+    #[error("the log of run {key} cannot be taken: {why}")]
+    LogInvalid { key: RunKey, why: String },
     #[error("damaged data: {why}")]
     Corrupt { why: String },
     #[error("a payload of {bytes} bytes is over the limit of {max}")]
@@ -104,6 +106,9 @@ impl StoreError {
                 Refusal::IsTask { .. } => "run_is_task",
                 Refusal::OtherGeneration { .. } => "run_continued",
                 Refusal::Malformed { .. } => "commit_malformed",
+                Refusal::NotFailed { .. } => "run_not_failed",
+                Refusal::FailureHandled { .. } => "failure_handled",
+                Refusal::NoForkPoint { .. } => "fork_point_invalid",
                 Refusal::External { .. } => "run_external",
                 Refusal::NotExternal { .. } => "run_not_external",
                 Refusal::LogConflict { .. } => "log_conflict",
@@ -115,6 +120,7 @@ impl StoreError {
             StoreError::TaskNotQuarantined { .. } => "task_not_quarantined",
             StoreError::RunBusy { .. } | StoreError::RunHeld { .. } => "run_busy",
             StoreError::LogCorrupt { .. } => "log_corrupt",
+            StoreError::LogInvalid { .. } => "log_invalid",
             StoreError::Corrupt { .. } => "store_corrupt",
             StoreError::PayloadTooLarge { .. } => "payload_too_large",
             StoreError::DiskFull => "disk_full",
@@ -160,6 +166,12 @@ impl StoreError {
             StoreError::Refused(Refusal::IsTask { .. }) => {
                 "POST /v1/tasks/ID/cancel ends it; signals and the like are for workflows"
             }
+            StoreError::Refused(Refusal::NotFailed { .. }) => "`onward run fork` goes on from any point of any run",
+            StoreError::Refused(Refusal::FailureHandled { .. }) => {
+                "what was undone is not done again by itself; `onward run reset` goes on from a point that you choose"
+            }
+            StoreError::Refused(Refusal::NoForkPoint { .. }) => "`onward run events` shows where commits end",
+            StoreError::LogInvalid { .. } => "nothing was written",
             StoreError::Refused(Refusal::Paused { .. }) => {
                 "`onward run show` says why it is paused; `onward run resume` lets it go on"
             }

@@ -13,6 +13,7 @@ pub mod conformance;
 mod error;
 mod memory;
 pub mod payloads;
+mod restore;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -22,11 +23,14 @@ use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait, WaitKind};
 use onward_core::task::{Task, TaskId, TaskReport, TaskState};
-use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{
+    AttributeMatch, Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId,
+};
 
 pub use clock::{ManualClock, SystemClock};
 pub use error::{Consequence, Elsewhere, StoreError};
 pub use memory::MemoryStore;
+pub use restore::check_restore;
 
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
@@ -59,6 +63,13 @@ pub trait Store: Send + Sync {
     ///
     /// With `claim`, a run that was created is leased to that worker in the same write.
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started>;
+
+    /// Writes a log that exists already: a copy with which a run goes on, or a run that comes from elsewhere. Everything else that is
+    /// kept about the run follows from the log (L16); nobody holds it.
+    ///
+    /// The same run again, record for record, is no-op; another one of that key is `RunExists`. A retry that was taken before gets its
+    /// first answer; otherwise the run must have failed, in the generation that is named.
+    fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored>;
 
     /// Appends an event from outside at the run's next index, whatever its worker is doing.
     ///
@@ -118,6 +129,9 @@ pub trait Store: Send + Sync {
     /// Runs in their current generation, newest first; `created_from` is inclusive, `created_until` is not.
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage>;
 
+    /// How many open runs need which version of which kind, by name.
+    fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>>;
+
     /// Open questions, oldest first.
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>>;
 
@@ -156,6 +170,30 @@ pub struct Started {
     pub signal: Option<Appended>,
     /// The lease, when one was asked for and the run was created.
     pub claimed: Option<ClaimedRun>,
+}
+
+/// A run as its logs tell it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RestoreRun {
+    pub key: RunKey,
+    pub what: Restore,
+    /// Sent in the same write.
+    pub news: Vec<Delivery>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Restore {
+    /// A run that is not there yet, with the logs of all its generations.
+    Run { logs: Vec<Vec<Record>> },
+    /// The next generation of a run that failed in generation `after`.
+    Retry { after: u32, log: Vec<Record>, request_id: String },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Restored {
+    /// False when it was there already.
+    pub created: bool,
+    pub head: RunHead,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,14 +264,39 @@ pub struct DeliveryId(pub u64);
 pub struct RunQuery {
     pub namespace: Namespace,
     pub kind: Option<Name>,
+    /// Empty means any; `None` stands for runs without one.
+    pub versions: Vec<Option<Name>>,
     /// Empty means any.
     pub statuses: Vec<Status>,
+    /// All of these must match.
+    pub attributes: Vec<AttributeMatch>,
     pub created_from: Option<Timestamp>,
     pub created_until: Option<Timestamp>,
     /// 0 means the store's default page.
     pub limit: usize,
     /// Where the page before ended.
     pub cursor: Option<String>,
+}
+
+impl RunQuery {
+    /// Whether a run is what is looked for, wherever the page begins.
+    pub fn matches(&self, head: &RunHead) -> bool {
+        head.key.namespace == self.namespace
+            && self.kind.as_ref().is_none_or(|kind| *kind == head.kind)
+            && (self.versions.is_empty() || self.versions.contains(&head.version))
+            && (self.statuses.is_empty() || self.statuses.contains(&head.status))
+            && self.attributes.iter().all(|wanted| wanted.matches(&head.attributes))
+            && self.created_from.is_none_or(|from| head.created_at >= from)
+            && self.created_until.is_none_or(|until| head.created_at < until)
+    }
+}
+
+/// How many open runs need a version of the code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionCount {
+    pub kind: Name,
+    pub version: Option<Name>,
+    pub open: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]

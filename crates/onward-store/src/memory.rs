@@ -8,6 +8,7 @@ mod due;
 mod kinds;
 mod lease;
 mod query;
+mod restore;
 mod state;
 mod task;
 
@@ -20,7 +21,8 @@ use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey,
 
 use crate::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
-    Listener, PAYLOAD_BYTES_MAX, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery, payloads,
+    Listener, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery,
+    VersionCount, WaitQuery, check_restore, payloads,
 };
 use state::State;
 
@@ -75,6 +77,13 @@ impl Store for MemoryStore {
         Box::pin(async move {
             payloads::check_new_run(&run, self.payload_bytes_max)?;
             self.write(|state, now| state.start_run(run, claim, now))
+        })
+    }
+
+    fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
+        Box::pin(async move {
+            let projections = check_restore(&restore, self.payload_bytes_max)?;
+            self.write(|state, now| state.restore_run(restore, projections, now))
         })
     }
 
@@ -155,6 +164,10 @@ impl Store for MemoryStore {
 
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
         Box::pin(async move { self.read(|state| state.list_runs(&query)) })
+    }
+
+    fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {
+        Box::pin(async move { Ok(self.read(|state| state.count_versions(&namespace))) })
     }
 
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>> {

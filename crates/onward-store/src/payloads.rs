@@ -42,6 +42,10 @@ pub fn walk<'a>(event: &'a Event, visit: &mut dyn FnMut(&'a Payload)) {
         | Event::TerminateRequested(_)
         | Event::RunPaused(_)
         | Event::RunResumed(_)
+        | Event::RetryRequested(_)
+        | Event::RunForked(_)
+        | Event::ResultRequested(_)
+        | Event::AttributeSet(_)
         | Event::TaskCanceled(_)
         | Event::TimerStarted(_)
         | Event::SignalAwaited(_)
@@ -112,6 +116,10 @@ pub fn check_commit(commit: &Commit, max: usize) -> Result<(), StoreError> {
         commit.events.iter().for_each(|event| walk(event, visit));
         walk_carried(&commit.carries.signals, visit);
     })
+}
+
+pub fn check_events<'a>(events: impl IntoIterator<Item = &'a Event>, max: usize) -> Result<(), StoreError> {
+    check(max, |visit| events.into_iter().for_each(|event| walk(event, visit)))
 }
 
 pub fn check_report(report: &TaskReport, max: usize) -> Result<(), StoreError> {

@@ -2,7 +2,10 @@
 
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskOptions};
-use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey, Status, Timestamp, WorkerId, message};
+use onward_core::{
+    Attribute, AttributeMatch, Failure, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp,
+    WorkerId, message,
+};
 
 use crate::Problem;
 use crate::grpc::service;
@@ -24,11 +27,23 @@ service! {
         /// Waits until a run has grown or ended, or the time is over. Whoever waits for the ends of many uses AwaitEnds.
         WatchRun: WatchRequest => WatchReply,
         ListRuns: ListRequest => ListReply,
+        /// How many open runs need which version of the code.
+        ListVersions: VersionsRequest => VersionsReply,
         SignalRun: SignalRequest => AppendReply,
         CancelRun: ReasonRequest => AppendReply,
         TerminateRun: ReasonRequest => AppendReply,
         PauseRun: ReasonRequest => AppendReply,
         ResumeRun: RunRequest => AppendReply,
+        /// Lets a failed run go on: what it failed over is done again.
+        RetryRun: RetryRequest => ReopenReply,
+        /// Begins a run that goes on from a point of this one's log.
+        ForkRun: ForkRequest => ReopenReply,
+        /// Like a fork, and ends the original.
+        ResetRun: ForkRequest => ReopenReply,
+        /// Does one batch of a verb for the runs that a filter finds: `cancel`, `terminate`, `pause`, `resume` or `retry`.
+        BulkRuns: BulkRequest => BulkReply,
+        /// Like that, for `delete`.
+        BulkDelete: BulkRequest => BulkReply,
         /// Deletes a closed run with all its generations.
         DeleteRun: ReasonRequest => DoneReply,
         /// Asks a run for a change and waits for its recorded answer.
@@ -60,6 +75,8 @@ message! {
         6 => signal: Option<Signal>,
         /// The trace that the caller stands in, as a `traceparent`; otherwise the header of this name.
         7 => trace: Option<String>,
+        /// What the run is found by.
+        8 => attributes: Vec<Attribute>,
     }
 }
 
@@ -239,6 +256,38 @@ message! {
         /// 0 means the server's default.
         6 => limit: u32,
         7 => cursor: Option<String>,
+        /// Empty means any.
+        8 => versions: Vec<VersionMatch>,
+        /// All of these must match.
+        9 => attributes: Vec<AttributeMatch>,
+    }
+}
+
+message! {
+    pub struct VersionMatch {
+        /// Absent for runs without a version.
+        1 => version: Option<Name>,
+    }
+}
+
+message! {
+    pub struct VersionsRequest {
+        1 => namespace: Namespace,
+    }
+}
+
+message! {
+    pub struct VersionsReply {
+        1 => versions: Vec<OpenRuns>,
+    }
+}
+
+message! {
+    /// How many open runs need a version of the code.
+    pub struct OpenRuns {
+        1 => kind: Name,
+        2 => version: Option<Name>,
+        3 => open: u64,
     }
 }
 
@@ -260,6 +309,79 @@ message! {
     pub struct ReasonRequest {
         1 => run: RunKey,
         2 => reason: String,
+    }
+}
+
+message! {
+    pub struct RetryRequest {
+        1 => run: RunKey,
+        /// The same id again is the same request.
+        2 => request_id: String,
+        3 => reason: String,
+    }
+}
+
+message! {
+    pub struct ForkRequest {
+        1 => run: RunKey,
+        /// The id of the new run. The same fork again is the same run.
+        2 => id: RunId,
+        /// The current generation unless another is named.
+        3 => generation: Option<u32>,
+        /// The last event to copy; the end of the last commit if it is absent.
+        4 => index: Option<Index>,
+        /// Leave out the signals that came behind the point.
+        5 => drop_signals: bool,
+        /// Start children again that had not answered at the point; otherwise their result is awaited together with the original.
+        6 => restart_children: bool,
+        /// Another version of the code than the original is pinned to.
+        7 => version: Option<Name>,
+        /// Where the run's chance derives from behind the point; any number.
+        8 => seed: u64,
+        9 => reason: String,
+    }
+}
+
+message! {
+    pub struct ReopenReply {
+        /// False when the same was asked for before.
+        1 => created: bool,
+        2 => head: RunHead,
+    }
+}
+
+message! {
+    pub struct BulkRequest {
+        1 => verb: String,
+        /// Its limit is the size of the batch, its cursor where the batch before ended.
+        2 => filter: ListRequest,
+        /// The filter may find every run of the namespace.
+        3 => all: bool,
+        /// Only count.
+        4 => dry_run: bool,
+        /// The same for all batches and repeats of one request.
+        5 => bulk_id: String,
+        6 => reason: String,
+    }
+}
+
+message! {
+    pub struct BulkReply {
+        1 => matched: u64,
+        2 => done: u64,
+        3 => refused: Vec<Refused>,
+        /// Some of the runs that were found, for a count.
+        4 => sample: Vec<RunId>,
+        /// Where the next batch begins; absent after the last.
+        5 => next: Option<String>,
+    }
+}
+
+message! {
+    /// A run to which the verb does not apply any more.
+    pub struct Refused {
+        1 => run: RunId,
+        2 => code: String,
     }
 }
 

@@ -14,13 +14,16 @@ use std::time::Duration;
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::run::Wait;
 use onward_core::view::RunView;
-use onward_core::{Event, Failure, Index, Name, Namespace, Payload, Record, RunId, RunKey};
-use onward_runtime::{Background, CallId, Changes, Decide, Door, Emitted, Outcome, Runtime, SendSignal, StartRun, WhyPending};
-use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Store, WaitQuery};
+use onward_core::{Attribute, AttributeValue, Event, Failure, Index, Name, NameError, Namespace, Payload, Record, RunId, RunKey};
+use onward_runtime::{
+    Background, Bulk, BulkDone, CallId, Changes, Decide, Door, Emitted, Outcome, Runtime, SendSignal, StartRun, WhyPending,
+};
+use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Store, VersionCount, WaitQuery};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
+use crate::fork::Fork;
 use crate::names::{SignalName, WorkflowName};
 use crate::worker::{Worker, random_u64};
 use crate::{Error, Result};
@@ -104,6 +107,7 @@ impl Onward {
             input: Payload::json(input),
             signal: None,
             trace: None,
+            attributes: Vec::new(),
             output: PhantomData,
         }
     }
@@ -116,6 +120,11 @@ impl Onward {
     pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, Error> {
         let query = RunQuery { namespace: self.inner.namespace.clone(), ..query };
         Ok(self.inner.door.list_runs(query).await?)
+    }
+
+    /// How many open runs need which version of which kind.
+    pub async fn list_versions(&self) -> Result<Vec<VersionCount>, Error> {
+        Ok(self.inner.door.list_versions(self.inner.namespace.clone()).await?)
     }
 
     /// The questions that wait for a person, oldest first.
@@ -161,6 +170,13 @@ impl Onward {
     async fn settle(&self, promise: &str, result: Result<Payload>, resolution_id: &str) -> Result<Appended, Error> {
         let call = CallId::parse(&self.inner.namespace, promise)?;
         Ok(self.inner.door.resolve_promise(call, result, resolution_id.to_owned()).await?)
+    }
+
+    /// Does one batch of a verb for the runs that a filter finds, or counts them; see [`Bulk`]. Ask again with the cursor of the answer
+    /// until there is none.
+    pub async fn bulk_runs(&self, bulk: Bulk) -> Result<BulkDone, Error> {
+        let filter = RunQuery { namespace: self.inner.namespace.clone(), ..bulk.filter };
+        Ok(self.inner.door.bulk_runs(Bulk { filter, ..bulk }).await?)
     }
 
     /// Deletes a closed run at once, with everything it left.
@@ -224,6 +240,7 @@ pub struct Start<O> {
     input: Result<Payload, serde_json::Error>,
     signal: Option<Result<StartSignal, serde_json::Error>>,
     trace: Option<String>,
+    attributes: Vec<(String, AttributeValue)>,
     output: PhantomData<fn() -> O>,
 }
 
@@ -243,6 +260,12 @@ impl<O> Start<O> {
     /// The trace that the run is a part of, as the header `traceparent` says it. What is none is ignored.
     pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
         self.trace = Some(traceparent.into());
+        self
+    }
+
+    /// What the run is found by in lists; the code can change it with `ctx.attributes()`.
+    pub fn attribute(mut self, name: &str, value: impl Into<AttributeValue>) -> Self {
+        self.attributes.push((name.to_owned(), value.into()));
         self
     }
 
@@ -276,7 +299,10 @@ impl<O> Start<O> {
         let id = self.id.unwrap_or_else(new_run_id);
         let key = self.onward.key(&id)?;
         let input = self.input.map_err(convert("the input"))?;
-        let start = StartRun { key: key.clone(), kind, version, input, seed: random_u64(), signal, trace: self.trace };
+        let attribute = |(name, value): (String, AttributeValue)| Ok::<_, NameError>(Attribute { name: Name::new(name)?, value });
+        let attributes = self.attributes.into_iter().map(attribute).collect::<Result<_, _>>()?;
+        let (seed, trace) = (random_u64(), self.trace);
+        let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes, trace };
         let (_, outcome) = inner.door.start_and_watch(start).await?;
         Ok(RunHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })
     }
@@ -292,7 +318,7 @@ impl<O: 'static> IntoFuture for Start<O> {
 }
 
 /// An id that sorts by time and that nobody else has.
-fn new_run_id() -> String {
+pub(crate) fn new_run_id() -> String {
     const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_millis();
     let bits = (now & ((1 << 48) - 1)) << 80 | u128::from(random_u64()) << 16 | u128::from(random_u64() & 0xffff);
@@ -335,7 +361,15 @@ impl<O> RunHandle<O> {
         self.key.id.as_str()
     }
 
-    fn door(&self) -> &Arc<dyn Door> {
+    pub(crate) fn with_key(&self, key: RunKey) -> RunHandle<O> {
+        RunHandle { onward: self.onward.clone(), key, outcome: None, output: PhantomData }
+    }
+
+    pub(crate) fn key(&self) -> &RunKey {
+        &self.key
+    }
+
+    pub(crate) fn door(&self) -> &Arc<dyn Door> {
         &self.onward.inner.door
     }
 
@@ -401,6 +435,27 @@ impl<O> RunHandle<O> {
 
     pub async fn resume(&self) -> Result<Appended, Error> {
         Ok(self.door().resume_run(self.key.clone()).await?)
+    }
+
+    /// Lets a failed run go on: what it failed over is done again, everything else that is recorded stays.
+    pub async fn retry(&self, reason: &str) -> Result<(), Error> {
+        self.retry_once(reason, &format!("{:016x}", random_u64())).await
+    }
+
+    /// Like [`RunHandle::retry`], once: the same id again is the same request.
+    pub async fn retry_once(&self, reason: &str, id: &str) -> Result<(), Error> {
+        self.door().retry_run(self.key.clone(), id.to_owned(), reason.to_owned()).await?;
+        Ok(())
+    }
+
+    /// Begins a run that goes on from a point of this one's log; see [`Fork`]. Awaiting the builder begins it.
+    pub fn fork(&self) -> Fork<O> {
+        Fork::new(self, false)
+    }
+
+    /// Like [`RunHandle::fork`], and ends this run.
+    pub fn reset(&self) -> Fork<O> {
+        Fork::new(self, true)
     }
 
     /// Asks the run's code, which answers with `ctx.query`. Nothing is recorded.

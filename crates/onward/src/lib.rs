@@ -15,6 +15,7 @@ pub mod ctx;
 mod error;
 mod executor;
 mod foreign;
+mod fork;
 mod names;
 mod registry;
 #[cfg(feature = "remote")]
@@ -35,6 +36,7 @@ pub use codec::{Encryption, EncryptionKey};
 pub use combine::{join_all, join_all_settled, race};
 pub use ctx::Ctx;
 pub use error::{Error, RegisterError};
+pub use fork::Fork;
 pub use names::{Signal, Task, Workflow};
 pub use onward_core::engine::{CancelOutcome, Decision};
 pub use onward_core::event::Event;
@@ -43,7 +45,7 @@ pub use onward_core::task::RetryPolicy;
 pub use onward_core::trace::TraceContext;
 pub use onward_core::view::RunView;
 pub use onward_core::{Failure, Index, Log, Payload, Record, Status, Timestamp};
-pub use onward_runtime::{CallId, Decide, Emitted, TaskView, TaskWord, WhyPending};
+pub use onward_runtime::{Bulk, BulkDone, BulkVerb, CallId, Decide, Emitted, TaskView, TaskWord, WhyPending};
 pub use onward_store::{Appended, DeletedRun, RunQuery};
 #[cfg(feature = "remote")]
 pub use remote::{HttpAnswer, HttpDoor, connect_door, connect_http};

@@ -15,6 +15,7 @@ mod replay;
 mod run;
 mod server;
 mod torture;
+mod transfer;
 mod worker;
 
 use std::process::ExitCode;
@@ -35,6 +36,10 @@ pub enum Command {
     /// Look at runs and act on them
     #[command(subcommand)]
     Run(run::RunCommand),
+    /// Write runs with all their records, as lines of JSON
+    Export(transfer::ExportArgs),
+    /// Take runs in that were exported
+    Import(transfer::ImportArgs),
     /// Questions that wait for a person
     #[command(subcommand)]
     Approval(approval::ApprovalCommand),
@@ -86,6 +91,8 @@ pub async fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Dev(args) => dev::execute(args, &global).await,
         Command::Server(args) => server::execute(args, &global).await,
         Command::Run(command) => run::execute(command, &global).await,
+        Command::Export(args) => transfer::export(args, &global).await,
+        Command::Import(args) => transfer::import(args, &global).await,
         Command::Approval(command) => approval::execute(command, &global).await,
         Command::Promise(command) => promise::execute(command, &global).await,
         Command::Check(args) => check::execute(args, &global).await,

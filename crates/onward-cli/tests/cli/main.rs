@@ -14,6 +14,7 @@ mod json;
 mod keys;
 mod kit;
 mod mistakes;
+mod moving;
 mod over;
 mod replay;
 mod tls;

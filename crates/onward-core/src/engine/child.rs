@@ -54,12 +54,15 @@ impl Engine {
     }
 
     fn child_id(&self, place: &Place) -> RunId {
-        let generation = if self.generation == 0 { String::new() } else { format!("{}-", self.generation) };
-        let readable = format!("{}/{generation}{place}", self.key.id);
-        RunId::new(&readable).unwrap_or_else(|_| {
-            // The parent's id is too long to be extended: fall back to one of fixed length.
-            let hash = Hash::of_parts(&[readable.as_bytes()]);
-            RunId::new(format!("child_{hash}")).expect("hex digits are a name")
-        })
+        crate::reopen::child_id(&self.key().id, self.generation(), place)
+    }
+
+    /// Children that are started again have other ids from here on.
+    pub(super) fn children_again(&mut self, children: Vec<crate::event::ChildAgain>) {
+        for again in children {
+            if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(&again.place) {
+                *child = again.child;
+            }
+        }
     }
 }

@@ -28,6 +28,7 @@ impl Engine {
         if expected.commit.is_some_and(|commit| commit.is_standing) {
             // What the code has asked for comes with the next commit that is none (N7).
             self.next_commit += 1;
+            self.pass_identity();
             return Ok(());
         }
         let mut asked = self.take_out();
@@ -53,6 +54,7 @@ impl Engine {
             return Err(self.diverged(index, recorded, Some(describe(&extra))));
         }
         self.next_commit += 1;
+        self.pass_identity();
         self.settle();
         self.out.extend(end);
         Ok(())
@@ -144,6 +146,7 @@ fn agrees(recorded: &Event, asked: &Event) -> bool {
                 && same(a.result.as_ref().ok(), b.result.as_ref().ok())
                 && a.result.is_ok() == b.result.is_ok()
         }
+        (Event::AttributeSet(a), Event::AttributeSet(b)) => a == b,
         (Event::RunCompleted(a), Event::RunCompleted(b)) => same(Some(&a.output), Some(&b.output)),
         (Event::RunContinued(a), Event::RunContinued(b)) => same(Some(&a.input), Some(&b.input)),
         // The words of a failure may differ between builds; that it failed, and with which code, may not.
@@ -185,6 +188,10 @@ pub fn describe(event: &Event) -> String {
         Event::WaitCanceled(e) => format!("giving up the wait at {}", e.place),
         Event::StateSet(e) => format!("state `{}` = {} at {}", e.key, value(&e.value), e.place),
         Event::StateCleared(e) => format!("clearing state `{}` at {}", e.key, e.place),
+        Event::AttributeSet(e) => match &e.value {
+            Some(value) => format!("attribute `{}` = {value} at {}", e.name, e.place),
+            None => format!("clearing attribute `{}` at {}", e.name, e.place),
+        },
         Event::ChildStarted(e) => format!("child `{}` ({}) at {} with input {}", e.kind, e.child, e.place, value(&e.input)),
         Event::ChildCanceled(e) => format!("canceling child {} at {}", e.child, e.place),
         Event::SignalSent(e) => format!("signal `{}` to {} at {}", e.name, e.to, e.place),

@@ -1,7 +1,7 @@
 //! Which schemas are taken: small, shallow, without references to elsewhere, and metered in every subschema.
 //!
 //! Walks a schema by the keywords that hold subschemas. What a reference may name is what this walk has seen, so that nothing is
-//! evaluated that is not metered (J3).
+//! evaluated that is not metered (KI3).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -10,7 +10,8 @@ use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
-    Listener, MemoryStore, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery, WaitQuery,
+    Listener, MemoryStore, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery,
+    VersionCount, WaitQuery,
 };
 use tokio::sync::Notify;
 
@@ -127,6 +128,9 @@ impl Store for FaultyStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
         self.through("start_run", self.memory.start_run(run, claim))
     }
+    fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
+        self.through("restore_run", self.memory.restore_run(restore))
+    }
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
         self.through("append_input", self.memory.append_input(run, input))
     }
@@ -171,6 +175,9 @@ impl Store for FaultyStore {
     }
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
         self.through("list_runs", self.memory.list_runs(query))
+    }
+    fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {
+        self.through("count_versions", self.memory.count_versions(namespace))
     }
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>> {
         self.through("list_waits", self.memory.list_waits(query))

@@ -211,7 +211,16 @@ pub fn seconds(count: u64) -> Duration {
 }
 
 pub fn start(id: &str) -> StartRun {
-    StartRun { key: key(id), kind: name("order"), version: None, input: text("in"), seed: 7, signal: None, trace: None }
+    StartRun {
+        key: key(id),
+        kind: name("order"),
+        version: None,
+        input: text("in"),
+        seed: 7,
+        signal: None,
+        attributes: Vec::new(),
+        trace: None,
+    }
 }
 
 pub fn signal(text: &str) -> SendSignal {

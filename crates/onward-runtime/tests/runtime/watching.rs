@@ -75,7 +75,7 @@ async fn the_end_is_never_missed() {
                 kit.store.go_deaf();
             }
             let end = |memory: &onward_store::MemoryStore| {
-                let asked = onward_core::event::TerminateRequested { reason: String::new() };
+                let asked = onward_core::event::TerminateRequested { reason: String::new(), reset_to: None };
                 now(onward_store::Store::append_input(memory, key("r"), onward_core::run::Input::new(asked))).unwrap();
             };
             match moment {

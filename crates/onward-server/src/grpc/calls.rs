@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use onward_core::RunKey;
 use onward_core::event::{PauseReason, RunPaused};
-use onward_runtime::{CallId, Decide, RuntimeError, SendSignal, StartRun, WorkerInfo};
-use onward_store::{Appended, DeletedQuery, RunQuery, StoreError, TaskQuery, WaitQuery, payloads};
+use onward_core::{Namespace, RunKey};
+use onward_runtime::{Bulk, BulkVerb, CallId, Decide, ForkRun, RuntimeError, SendSignal, StartRun, WorkerInfo};
+use onward_store::{Appended, DeletedQuery, Restored, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, payloads};
 use onward_wire::api;
 use tonic::Status;
 
@@ -44,9 +44,9 @@ pub(super) fn signal(signal: api::Signal) -> SendSignal {
 }
 
 pub(super) async fn start_run(server: Server, asker: Asker, request: api::StartRequest) -> Answer<api::StartReply> {
-    let api::StartRequest { run, kind, version, input, seed, signal: with, trace } = request;
-    let trace = trace.or_else(|| request::trace(&asker.pass.headers));
-    let start = StartRun { key: own(&asker, run)?, kind, version, input, seed, signal: with.map(signal), trace };
+    let api::StartRequest { run, kind, version, input, seed, signal: with, attributes, trace } = request;
+    let (signal, trace) = (with.map(signal), trace.or_else(|| request::trace(&asker.pass.headers)));
+    let start = StartRun { key: own(&asker, run)?, kind, version, input, seed, signal, attributes, trace };
     let started = server.runtime().start_run(start).await.map_err(told)?;
     Ok(api::StartReply { created: started.created, head: started.head, signal: started.signal.map(appended) })
 }
@@ -109,11 +109,22 @@ pub(super) async fn watch_run(server: Server, asker: Asker, request: api::WatchR
 }
 
 pub(super) async fn list_runs(server: Server, asker: Asker, request: api::ListRequest) -> Answer<api::ListReply> {
-    let api::ListRequest { namespace: _, kind, statuses, created_from, created_until, limit, cursor } = request;
-    let (namespace, limit) = (asker.namespace, limit as usize);
-    let query = RunQuery { namespace, kind, statuses, created_from, created_until, limit, cursor };
+    let query = run_query(asker.namespace, request);
     let page = server.runtime().list_runs(query).await.map_err(told)?;
     Ok(api::ListReply { runs: page.runs, next: page.next })
+}
+
+fn run_query(namespace: Namespace, request: api::ListRequest) -> RunQuery {
+    let api::ListRequest { namespace: _, kind, statuses, created_from, created_until, limit, cursor, versions, attributes } =
+        request;
+    let versions = versions.into_iter().map(|wanted| wanted.version).collect();
+    RunQuery { namespace, kind, versions, statuses, attributes, created_from, created_until, limit: limit as usize, cursor }
+}
+
+pub(super) async fn list_versions(server: Server, asker: Asker, _: api::VersionsRequest) -> Answer<api::VersionsReply> {
+    let counts = server.runtime().list_versions(asker.namespace).await.map_err(told)?;
+    let open = |count: VersionCount| api::OpenRuns { kind: count.kind, version: count.version, open: count.open };
+    Ok(api::VersionsReply { versions: counts.into_iter().map(open).collect() })
 }
 
 pub(super) async fn signal_run(server: Server, asker: Asker, request: api::SignalRequest) -> Answer<api::AppendReply> {
@@ -140,6 +151,55 @@ pub(super) async fn pause_run(server: Server, asker: Asker, request: api::Reason
 pub(super) async fn resume_run(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::AppendReply> {
     let key = own(&asker, request.run)?;
     server.runtime().resume_run(&key).await.map(appended).map_err(told)
+}
+
+pub(super) async fn retry_run(server: Server, asker: Asker, request: api::RetryRequest) -> Answer<api::ReopenReply> {
+    let api::RetryRequest { run, request_id, reason } = request;
+    server.runtime().retry_run(&own(&asker, run)?, &request_id, &reason).await.map(reopened).map_err(told)
+}
+
+pub(super) async fn fork_run(server: Server, asker: Asker, request: api::ForkRequest) -> Answer<api::ReopenReply> {
+    fork(server, asker, request, false).await
+}
+
+pub(super) async fn reset_run(server: Server, asker: Asker, request: api::ForkRequest) -> Answer<api::ReopenReply> {
+    fork(server, asker, request, true).await
+}
+
+async fn fork(server: Server, asker: Asker, request: api::ForkRequest, is_reset: bool) -> Answer<api::ReopenReply> {
+    let api::ForkRequest { run, id, generation, index, drop_signals, restart_children, version, seed, reason } = request;
+    let keep_signals = !drop_signals;
+    let fork = ForkRun { id, generation, index, is_reset, keep_signals, restart_children, version, seed, reason };
+    server.runtime().fork_run(&own(&asker, run)?, fork).await.map(reopened).map_err(told)
+}
+
+fn reopened(restored: Restored) -> api::ReopenReply {
+    api::ReopenReply { created: restored.created, head: restored.head }
+}
+
+pub(super) async fn bulk_runs(server: Server, asker: Asker, request: api::BulkRequest) -> Answer<api::BulkReply> {
+    bulk(server, asker, request, |verb| verb != BulkVerb::Delete).await
+}
+
+/// Deleting needs another scope.
+pub(super) async fn bulk_delete(server: Server, asker: Asker, request: api::BulkRequest) -> Answer<api::BulkReply> {
+    bulk(server, asker, request, |verb| verb == BulkVerb::Delete).await
+}
+
+async fn bulk(server: Server, asker: Asker, request: api::BulkRequest, may: fn(BulkVerb) -> bool) -> Answer<api::BulkReply> {
+    let api::BulkRequest { verb, filter, all, dry_run, bulk_id, reason } = request;
+    let known = BulkVerb::from_word(&verb).filter(|verb| may(*verb));
+    let verb = known.ok_or_else(|| Status::invalid_argument(format!("`{verb}` is no verb of this method")))?;
+    let filter = run_query(asker.namespace, filter);
+    let done = server.runtime().bulk_runs(Bulk { verb, filter, all, dry_run, bulk_id, reason }).await.map_err(told)?;
+    let refused = done.refused.into_iter().map(|(run, code)| api::Refused { run, code: code.to_owned() });
+    Ok(api::BulkReply {
+        matched: done.matched,
+        done: done.done,
+        refused: refused.collect(),
+        sample: done.sample,
+        next: done.next,
+    })
 }
 
 pub(super) async fn delete_run(server: Server, asker: Asker, request: api::ReasonRequest) -> Answer<api::DoneReply> {

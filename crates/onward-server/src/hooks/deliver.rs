@@ -17,7 +17,7 @@ use crate::new_id;
 use crate::problem::{Problem, RequestError};
 use crate::request::{self, payload};
 
-/// Says the same however often the same request comes (N3).
+/// Says the same however often the same request comes (HK3).
 #[derive(Serialize)]
 struct Taken<'a> {
     run: &'a RunId,
@@ -45,6 +45,7 @@ pub(super) async fn deliver(runtime: &Runtime, hook: &HookEntry, id: &str, body:
                 input: payload(Some(raw)),
                 seed: new_id::random_u64(),
                 signal: None,
+                attributes: Vec::new(),
                 trace: None, // the sender's traces are not ours
             };
             let started = runtime.start_run(start).await?;

@@ -41,7 +41,7 @@ impl HookSecret {
     }
 }
 
-/// What sender and server share. It signs, so it must be kept as it is; it is written into the hook file and nowhere else (N4).
+/// What sender and server share. It signs, so it must be kept as it is; it is written into the hook file and nowhere else (HK4).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);

@@ -176,7 +176,7 @@ impl HookFile {
     }
 }
 
-/// The position of a mistake, never the text: it may be a secret (N4).
+/// The position of a mistake, never the text: it may be a secret (HK4).
 fn parse(bytes: &[u8]) -> Result<Vec<HookEntry>, String> {
     let wrong = |error: serde_json::Error| format!("line {} column {} is not what it should be", error.line(), error.column());
     let document: Document = serde_json::from_slice(bytes).map_err(wrong)?;

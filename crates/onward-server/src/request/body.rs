@@ -19,9 +19,13 @@ const DRAIN_BYTES_MAX: usize = 16 * 1024 * 1024;
 impl Request {
     /// The whole body. Empty if there is none; then its type does not matter.
     pub(super) async fn read_body(&mut self) -> Result<Bytes, RequestError> {
+        self.read_body_of("application/json").await
+    }
+
+    pub(super) async fn read_body_of(&mut self, wanted: &'static str) -> Result<Bytes, RequestError> {
         let bytes = self.read_bytes(self.server.limits().body_bytes_max).await?;
         if !bytes.is_empty() {
-            self.check_content_type()?;
+            self.check_content_type(wanted)?;
         }
         Ok(bytes)
     }
@@ -69,14 +73,14 @@ impl Request {
         }
     }
 
-    fn check_content_type(&self) -> Result<(), RequestError> {
+    fn check_content_type(&self, wanted: &'static str) -> Result<(), RequestError> {
         let found = self.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
         let essence = found.as_deref().unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        if essence.eq_ignore_ascii_case("application/json") {
+        if essence.eq_ignore_ascii_case(wanted) {
             return Ok(());
         }
         let found = found.map_or("nothing".to_owned(), |found| found.chars().take(100).collect());
-        Err(RequestError::ContentTypeUnsupported { found })
+        Err(RequestError::ContentTypeUnsupported { wanted, found })
     }
 }
 

@@ -16,7 +16,7 @@ impl Query {
     pub fn parse(text: Option<&str>, known: &[Parameter]) -> Result<Query, RequestError> {
         let mut query = Query::default();
         for (name, value) in form_urlencoded::parse(text.unwrap_or_default().as_bytes()) {
-            let Some(parameter) = known.iter().find(|parameter| parameter.name == name) else {
+            let Some(parameter) = known.iter().find(|parameter| parameter.fits(&name)) else {
                 return Err(unknown(&name, known));
             };
             if !parameter.repeats && query.get(&name).is_some() {
@@ -33,6 +33,11 @@ impl Query {
 
     pub fn all<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = &'a str> + use<'a, 'n> {
         self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// What is given under names that begin with `prefix`, without it.
+    pub fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.0.iter().filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.as_str())))
     }
 
     pub fn number<N: FromStr>(&self, name: &str) -> Result<Option<N>, RequestError> {

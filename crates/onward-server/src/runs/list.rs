@@ -2,11 +2,11 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use onward_core::{Name, Status};
+use onward_core::{AttributeMatch, Name, NameError, Status};
 use onward_store::{PAGE_DEFAULT, RunQuery};
 
 use crate::answer::json;
-use crate::document::{Run, Runs};
+use crate::document::{Run, Runs, Versions};
 use crate::problem::{Problem, RequestError};
 use crate::request::Request;
 
@@ -25,21 +25,39 @@ const STATUSES: [Status; 8] = [
 ];
 
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
-    let query = &request.query;
     let query = RunQuery {
-        namespace: request.namespace.clone(),
-        kind: query.get("kind").map(Name::new).transpose()?,
-        statuses: query.all("status").map(status).collect::<Result<_, _>>()?,
-        created_from: query.time("created_from")?,
-        created_until: query.time("created_until")?,
-        limit: query.limit(PAGE_DEFAULT, LIMIT_MAX)?,
-        cursor: query.get("cursor").map(str::to_owned),
+        limit: request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?,
+        cursor: request.query.get("cursor").map(str::to_owned),
+        ..filter(&request)?
     };
     let page = request.server.runtime().list_runs(query).await?;
     Ok(json(StatusCode::OK, &Runs { runs: page.runs.iter().map(Run::from).collect(), next: page.next.as_deref() }))
 }
 
-fn status(text: &str) -> Result<Status, RequestError> {
+/// Which runs a query means.
+pub(crate) fn filter(request: &Request) -> Result<RunQuery, Problem> {
+    let query = &request.query;
+    let version = |text: &str| (!text.is_empty()).then(|| Name::new(text)).transpose();
+    let attributes = query.with_prefix("attr.").map(|(name, text)| Ok(AttributeMatch::typed(Name::new(name)?, text)));
+    Ok(RunQuery {
+        namespace: request.namespace.clone(),
+        kind: query.get("kind").map(Name::new).transpose()?,
+        versions: query.all("version").map(version).collect::<Result<_, _>>()?,
+        statuses: query.all("status").map(status).collect::<Result<_, _>>()?,
+        attributes: attributes.collect::<Result<_, NameError>>()?,
+        created_from: query.time("created_from")?,
+        created_until: query.time("created_until")?,
+        ..RunQuery::default()
+    })
+}
+
+/// `GET /v1/versions`.
+pub(crate) async fn versions(request: Request) -> Result<Response, Problem> {
+    let counts = request.server.runtime().list_versions(request.namespace.clone()).await?;
+    Ok(json(StatusCode::OK, &Versions::from(counts.as_slice())))
+}
+
+pub(crate) fn status(text: &str) -> Result<Status, RequestError> {
     STATUSES.into_iter().find(|status| status.as_str() == text).ok_or_else(|| {
         let known: Vec<&str> = STATUSES.iter().map(|status| status.as_str()).collect();
         RequestError::QueryInvalid { why: format!("`status` is one of {}", known.join(", ")) }

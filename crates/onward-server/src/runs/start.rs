@@ -1,5 +1,7 @@
 //! `POST /v1/runs`.
 
+use std::collections::BTreeMap;
+
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
@@ -10,6 +12,7 @@ use serde_json::value::RawValue;
 
 use super::signal::SignalBody;
 use crate::answer::json;
+use crate::attributes::{GivenValue, attributes};
 use crate::document::{Answer, Run, StartedRun};
 use crate::new_id;
 use crate::problem::Problem;
@@ -23,6 +26,8 @@ struct StartBody {
     id: Option<String>,
     version: Option<String>,
     signal: Option<SignalBody>,
+    #[serde(default)]
+    attributes: BTreeMap<String, GivenValue>,
 }
 
 pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
@@ -36,6 +41,7 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
         input: payload(body.input),
         seed: new_id::random_u64(),
         signal: body.signal.map(SignalBody::read).transpose()?,
+        attributes: attributes(body.attributes)?,
         trace: request::trace(&request.headers),
     };
     let started = runtime.start_run(start).await?;

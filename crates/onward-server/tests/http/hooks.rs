@@ -89,7 +89,7 @@ async fn a_signed_request_starts_a_run_once() {
     let view = hooked.site.until_status("orders:msg_1", "waiting").await;
     assert_eq!((&view["kind"], &view["input"]["json"]), (&json!("order"), &json!("teapot")));
     let records = hooked.site.records();
-    // The sender tries again, with a new time: the same answer, and nothing happens (N3).
+    // The sender tries again, with a new time: the same answer, and nothing happens (HK3).
     assert_eq!(hooked.send("orders", &signed(&secret, "msg_1", at + 1, body), body).await.expect(202), first);
     assert_eq!(hooked.site.records(), records);
     hooked.send("orders", &signed(&secret, "msg_2", at, body), body).await.expect(202);
@@ -122,7 +122,7 @@ async fn a_signed_request_is_a_signal_to_the_run_that_its_body_names_once() {
     hooked.send("paid", &signed(&fixed, "b", now(), body), body).await.problem(409, "run_closed");
 }
 
-/// N1: one answer, and nothing is written.
+/// HK1: one answer, and nothing is written.
 #[tokio::test]
 async fn what_is_not_believed_is_refused_alike() {
     let hooked = Hooked::open().await;
@@ -200,7 +200,7 @@ async fn github_and_stripe_are_believed_as_they_sign() {
         .problem(401, "hook_refused");
 }
 
-/// While a secret is changed, both are good; a server follows its file, and believes nothing while it is broken (N2).
+/// While a secret is changed, both are good; a server follows its file, and believes nothing while it is broken (HK2).
 #[tokio::test]
 async fn secrets_rotate_and_a_broken_file_lets_nothing_through() {
     let hooked = Hooked::open().await;

@@ -127,7 +127,7 @@ async fn kinds_are_listed_with_their_schemas_versions_and_workers() {
     assert_eq!(elsewhere, json!({"kinds": []}));
 }
 
-/// J2, and L18: whoever repeats a start finds the run, whatever is said since.
+/// KI2, and L18: whoever repeats a start finds the run, whatever is said since.
 #[tokio::test]
 async fn the_newest_worker_decides_and_a_repeated_start_finds_its_run() {
     let site = Site::open().await;
@@ -146,7 +146,7 @@ async fn the_newest_worker_decides_and_a_repeated_start_finds_its_run() {
     }
 }
 
-/// J3: a worker that means ill is refused or bounded, and others are served meanwhile.
+/// KI3: a worker that means ill is refused or bounded, and others are served meanwhile.
 #[tokio::test]
 async fn a_hostile_schema_does_not_hold_up_the_server() {
     let site = Site::open().await;

@@ -1,16 +1,16 @@
 //! Starting runs, inputs and commits: everything that puts a row into a log.
 
-use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun, Once};
+use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun, Once, Wait};
 use onward_core::{Hash, Record, RunHead, RunKey, Status};
 use onward_store::{Appended, Started, StoreError};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 
 use crate::body::Body;
-use crate::error::{Outcome, damaged_row, read_error};
+use crate::error::{Outcome, Trouble, damaged_row, read_error};
 use crate::heads::{self, Loaded, Seat};
 use crate::news::News;
 use crate::op::StartRun;
-use crate::row::{event_crc, place_key, seal};
+use crate::row::{event_crc, place_key, unseal};
 use crate::shared::Counters;
 use crate::write::effects::Owner;
 use crate::writer::Writer;
@@ -81,30 +81,7 @@ impl Writer<'_> {
         let rk = self.next_rk;
         self.next_rk += 1;
         let root = root.unwrap_or(rk);
-        let parent = head.parent.as_ref();
-        self.db
-            .prepare_cached(
-                "INSERT INTO runs(rk, root, ns, id, generation, current, kind, version, status, created, ended,
-                   parent_ns, parent_id, parent_generation, input_hash, head, crc)
-                 VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7, ?8, ?9, NULL, ?10, ?11, ?12, ?13, ?14,
-                   row_crc(?1, ?2, ?3, ?4, ?5, ?9, ?10, ?11, ?12, ?13))",
-            )?
-            .execute(params![
-                rk,
-                root,
-                head.key.namespace.as_str(),
-                head.key.id.as_str(),
-                head.generation,
-                head.kind.as_str(),
-                head.version.as_ref().map_or("", |version| version.as_str()),
-                head.status.number(),
-                head.created_at.0 as i64,
-                parent.map(|parent| parent.run.namespace.as_str()),
-                parent.map(|parent| parent.run.id.as_str()),
-                parent.map(|parent| parent.generation),
-                &input_hash.0[..],
-                seal(&head),
-            ])?;
+        self.put_row(rk, root, input_hash, true, &head)?;
         insert_event(&mut self.insert_event, self.db, rk, &head, &first, body)?;
         self.count_event(body);
         let effects = head.start_effects(&first);
@@ -214,11 +191,12 @@ impl Writer<'_> {
             StoreError::of_slot(key, once, &token, index)?;
             return Ok(Judged::Repeated(Appended { index, at, repeated: true, woke: false }));
         }
-        let (place, once) = (input.needs_wait().cloned(), input.once.take());
+        let (place, once, generation) = (input.needs_wait().cloned(), input.once.take(), input.generation);
         let mut head = Box::new(hot.head.clone());
         let admitted = head.admit_input(input, self.batch.now)?;
         if let Some(place) = place
-            && !wait_exists(self.db, hot.rk, &place_key(&place))?
+            && wait_generation(self.db, hot.rk, &place_key(&place))?
+                .is_none_or(|own| generation.is_some_and(|asked| asked != own))
         {
             return Err(StoreError::WaitNotFound { key: key.clone(), place: place.to_string() }.into());
         }
@@ -235,14 +213,14 @@ impl Writer<'_> {
         Ok(head)
     }
 
-    fn count_event(&self, body: &Body) {
+    pub(super) fn count_event(&self, body: &Body) {
         Counters::add(&self.shared.counters.events, 1);
         Counters::add(&self.shared.counters.event_bytes, body.bytes.len() as u64);
     }
 }
 
 /// The one insert of a linear step.
-fn insert_event(
+pub(super) fn insert_event(
     insert: &mut Statement<'_>,
     db: &Connection,
     rk: i64,
@@ -267,7 +245,7 @@ fn insert_event(
 }
 
 /// Who filled a slot: `None` if nobody did.
-fn read_slot(db: &Connection, run: &RunKey, root: i64, key: &str) -> Outcome<Option<(String, i64, i64)>> {
+pub(super) fn read_slot(db: &Connection, run: &RunKey, root: i64, key: &str) -> Outcome<Option<(String, i64, i64)>> {
     let sql = "SELECT token, idx, at, crc IS row_crc(root, key, token, idx, at) FROM slots WHERE root = ?1 AND key = ?2";
     let read = |row: &rusqlite::Row<'_>| match row.get(3)? {
         true => Ok(Some((row.get(0)?, row.get(1)?, row.get(2)?))),
@@ -281,9 +259,11 @@ fn read_slot(db: &Connection, run: &RunKey, root: i64, key: &str) -> Outcome<Opt
     }
 }
 
-fn wait_exists(db: &Connection, rk: i64, place: &[u8]) -> Outcome<bool> {
-    let found = db
-        .prepare_cached("SELECT 1 FROM waits WHERE rk = ?1 AND place = ?2")
-        .and_then(|mut statement| statement.exists(params![rk, place]));
-    Ok(found.map_err(read_error)?)
+/// In which generation's name the open question at `place` is known.
+pub(super) fn wait_generation(db: &Connection, rk: i64, place: &[u8]) -> Outcome<Option<u32>> {
+    let data = db
+        .prepare_cached("SELECT data FROM waits WHERE rk = ?1 AND place = ?2")
+        .and_then(|mut statement| statement.query_row(params![rk, place], |row| row.get::<_, Vec<u8>>(0)).optional())
+        .map_err(read_error)?;
+    data.map(|data| unseal::<Wait>("a wait", &data).map(|wait| wait.generation).map_err(Trouble::Damaged)).transpose()
 }

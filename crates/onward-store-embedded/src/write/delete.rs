@@ -86,6 +86,7 @@ impl Writer<'_> {
         let generations: Vec<i64> = statement.query_map(params, |row| row.get(0))?.collect::<Result<_, _>>()?;
         for rk in generations {
             self.delete_log(rk)?;
+            self.db.prepare_cached("DELETE FROM attributes WHERE rk = ?1")?.execute(params![rk])?;
             self.db.prepare_cached("DELETE FROM runs WHERE rk = ?1")?.execute(params![rk])?;
         }
         self.db.prepare_cached("DELETE FROM slots WHERE root = ?1")?.execute(params![root])?;

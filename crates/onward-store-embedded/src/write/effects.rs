@@ -4,10 +4,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use onward_core::run::{Delivery, Effect, Wait, wait_key};
-use onward_core::{Index, Place, Record, RunHead, RunKey, Status, Timestamp};
+use onward_core::{Event, Index, Place, Record, RunHead, RunKey, Status, Timestamp};
 use onward_store::DeliveryId;
 use rusqlite::{Connection, params};
 
+use super::append::wait_generation;
 use crate::blobs::{self, Stash};
 use crate::error::{Outcome, Trouble, damaged_row};
 use crate::heads::Seat;
@@ -31,9 +32,10 @@ impl Writer<'_> {
     pub(crate) fn after_append(&mut self, seat: Seat, before: Status, record: Record, effects: Vec<Effect>) -> Outcome<()> {
         let index = record.index;
         let status = self.heads[seat].head.status;
+        let is_kept = record.events.iter().any(Event::is_kept_in_head);
         if record.sets_external_state() {
             self.write_external_row(seat)?;
-        } else if status != before {
+        } else if status != before || is_kept {
             let hot = &self.heads[seat];
             self.db.prepare_cached("UPDATE runs SET status = ?2, ended = ?3, head = ?4 WHERE rk = ?1")?.execute(params![
                 hot.rk,
@@ -41,6 +43,10 @@ impl Writer<'_> {
                 hot.head.ended_at.map(|at| at.0 as i64),
                 seal(&hot.head),
             ])?;
+        }
+        if is_kept {
+            let (rk, attributes) = (self.heads[seat].rk, self.heads[seat].head.attributes.clone());
+            self.put_attributes(rk, &attributes)?;
         }
         let hot = &self.heads[seat];
         let was_claimable = before == Status::Pending && !self.shared.leases.is_held(hot.rk);
@@ -162,22 +168,24 @@ impl Writer<'_> {
 
     /// Only an open wait has a slot to fill: a plain timer has none, and an answer that came first keeps it.
     fn close_wait(&mut self, owner: Owner<'_>, place: &Place, token: &str) -> Outcome<()> {
-        if self
-            .remove_rows("DELETE FROM waits WHERE rk = ?1 AND place = ?2 RETURNING blobs", params![owner.rk, place_key(place)])?
-            > 0
-        {
-            self.fill_slot(owner.root, &wait_key(owner.generation, place), token, owner.index)?;
-        }
+        let place_bytes = place_key(place);
+        let Some(generation) = wait_generation(self.db, owner.rk, &place_bytes)? else { return Ok(()) };
+        self.remove_rows("DELETE FROM waits WHERE rk = ?1 AND place = ?2 RETURNING blobs", params![owner.rk, place_bytes])?;
+        self.fill_slot(owner.root, &wait_key(generation, place), token, owner.index)?;
         Ok(())
     }
 
     pub(crate) fn fill_slot(&mut self, root: i64, key: &str, token: &str, index: Index) -> Outcome<()> {
+        self.put_slot(root, key, token, index, self.batch.now)
+    }
+
+    pub(super) fn put_slot(&mut self, root: i64, key: &str, token: &str, index: Index, at: Timestamp) -> Outcome<()> {
         self.db
             .prepare_cached(
                 "INSERT OR IGNORE INTO slots(root, key, token, idx, at, crc)
                  VALUES (?1, ?2, ?3, ?4, ?5, row_crc(?1, ?2, ?3, ?4, ?5))",
             )?
-            .execute(params![root, key, token, index.0 as i64, self.batch.now.0 as i64])?;
+            .execute(params![root, key, token, index.0 as i64, at.0 as i64])?;
         Ok(())
     }
 

@@ -90,7 +90,7 @@ fn a_flipped_byte_in_any_event_isolates_its_run_and_no_other() {
 fn give_up(store: &EmbeddedStore, key: &RunKey, damaged: Index) {
     let hint = StoreError::LogCorrupt { key: key.clone(), index: damaged, why: String::new() }.hint().unwrap();
     assert!(hint.contains("a backup") && hint.contains("`onward run terminate`, then `onward run delete`"), "{hint}");
-    let terminate = Input::new(TerminateRequested { reason: "damaged".to_owned() });
+    let terminate = Input::new(TerminateRequested { reason: "damaged".to_owned(), reset_to: None });
     match block_on(store.append_input(key.clone(), terminate)) {
         Ok(_) => {}
         Err(error) if error.code() == "log_corrupt" => {
@@ -279,7 +279,7 @@ fn a_damaged_large_payload_is_found_by_its_hash() {
     let news = block_on(store.deliveries(100));
     let done = news.unwrap().into_iter().map(|(id, _)| id).collect();
     block_on(store.finish_deliveries(done)).unwrap();
-    let terminate = Input::new(onward_core::event::TerminateRequested { reason: String::new() });
+    let terminate = Input::new(onward_core::event::TerminateRequested { reason: String::new(), reset_to: None });
     block_on(store.append_input(key("r0-child"), terminate)).unwrap();
     let done = block_on(store.deliveries(100)).unwrap().into_iter().map(|(id, _)| id).collect();
     block_on(store.finish_deliveries(done)).unwrap();

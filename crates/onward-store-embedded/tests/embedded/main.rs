@@ -14,3 +14,4 @@ mod shim;
 mod size;
 mod story;
 mod takeover;
+mod transfer;

@@ -76,7 +76,7 @@ fn a_directory_gives_space_back_after_runs_were_deleted() {
         .collect();
     starts.into_iter().for_each(|start| drop(block_on(start).unwrap()));
     let keys = || (0..2_000).map(|number| key(&format!("run-{number}")));
-    let end = || onward_core::run::Input::new(onward_core::event::TerminateRequested { reason: String::new() });
+    let end = || onward_core::run::Input::new(onward_core::event::TerminateRequested { reason: String::new(), reset_to: None });
     let ends: Vec<_> = keys().map(|key| store.append_input(key, end())).collect();
     assert!(ends.into_iter().all(|end| block_on(end).is_ok()));
     drop(store);
@@ -117,7 +117,7 @@ fn a_large_payload_is_stored_once_and_goes_with_its_last_run() {
     };
     assert_eq!(blobs(), (1, 2));
     for (id, left) in [("a", (1, 1)), ("b", (0, 0))] {
-        let end = onward_core::run::Input::new(onward_core::event::TerminateRequested { reason: String::new() });
+        let end = onward_core::run::Input::new(onward_core::event::TerminateRequested { reason: String::new(), reset_to: None });
         block_on(store.append_input(key(id), end)).unwrap();
         block_on(store.delete_runs(Delete::Run { key: key(id), reason: "test".to_owned() })).unwrap();
         assert_eq!(blobs(), left);

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use onward_core::projection::Projection;
+use onward_core::run::Wait;
+use onward_core::task::Task;
 use onward_core::{Event, Index, Log, Place, RunHead};
 
 use super::kit::{Kit, namespaces};
 use super::random::World;
-use crate::{RunQuery, Store, WaitQuery};
+use crate::{RunQuery, Store, TaskQuery, WaitQuery};
 
 /// L1, L3, L8, L10, L13 and L16 of every run there is.
 pub async fn check_invariants(kit: &Kit, world: &mut World) {
@@ -18,7 +21,7 @@ pub async fn check_invariants(kit: &Kit, world: &mut World) {
     world.keep_counts_of(&runs);
     for head in runs {
         let log = kit.check_run(&head.key).await;
-        check_waits(&*store, &head, &log).await;
+        check_open(&*store, &head, &log).await;
         check_once(&log);
         let mut signals = count_signals(&log);
         for generation in 0..=head.generation {
@@ -41,26 +44,21 @@ fn count_signals(log: &Log) -> usize {
     log.events().filter(|(_, event)| matches!(event, Event::SignalReceived(signal) if signal.sender.is_none())).count()
 }
 
-/// The open questions are those that the log leaves open.
-async fn check_waits(store: &dyn Store, head: &RunHead, log: &Log) {
-    let mut open: BTreeSet<Place> = BTreeSet::new();
-    for (_, event) in log.events() {
-        match event {
-            Event::ApprovalRequested(event) => drop(open.insert(event.place.clone())),
-            Event::PromiseCreated(event) => drop(open.insert(event.place.clone())),
-            Event::ApprovalDecided(event) => drop(open.remove(&event.place)),
-            Event::PromiseResolved(event) => drop(open.remove(&event.place)),
-            Event::WaitCanceled(event) => drop(open.remove(&event.place)),
-            Event::TimerFired(event) => drop(open.remove(&event.place)),
-            event if event.ends_log() => open.clear(),
-            _ => {}
-        }
-    }
+/// The open questions and tasks are those that the log leaves open (J1).
+async fn check_open(store: &dyn Store, head: &RunHead, log: &Log) {
+    let projection = Projection::of(head.key.clone(), log.records()).expect("H2");
     let (namespace, run) = (head.key.namespace.clone(), Some(head.key.clone()));
-    let query = WaitQuery { namespace, run, limit: 1_000, ..Default::default() };
-    let listed = store.list_waits(query).await.unwrap();
-    let listed: BTreeSet<Place> = listed.into_iter().map(|wait| wait.place).collect();
-    assert_eq!(listed, open, "L16: open questions of {}", head.key);
+    let query = WaitQuery { namespace: namespace.clone(), run: run.clone(), limit: 1_000, ..Default::default() };
+    let mut listed = store.list_waits(query).await.unwrap();
+    listed.sort_by(|a, b| a.place.cmp(&b.place));
+    assert_eq!(listed, projection.waits.into_values().collect::<Vec<Wait>>(), "L16: open questions of {}", head.key);
+    let query = TaskQuery { namespace, run, limit: 1_000, ..Default::default() };
+    let listed = store.list_tasks(query).await.unwrap();
+    let said = |task: &Task| (task.id.clone(), task.kind.clone(), task.options.clone(), task.scheduled_at);
+    let mut listed: Vec<_> = listed.iter().map(said).collect();
+    listed.sort_by(|a, b| a.0.place.cmp(&b.0.place));
+    let known: Vec<_> = projection.tasks.values().map(said).collect();
+    assert_eq!(listed, known, "L16: open tasks of {}", head.key);
 }
 
 /// Each call has at most one answer (L8, L10, L12, L19).

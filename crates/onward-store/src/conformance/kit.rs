@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::event::{ApprovalRequested, RunSuspended, SignalReceived, SuspendReason, TaskScheduled, TimerStarted};
-use onward_core::open::Open;
+use onward_core::projection::Projection;
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun};
 use onward_core::task::{Task, TaskOptions};
 use onward_core::{
@@ -127,7 +127,7 @@ pub fn completed() -> Event {
 }
 
 pub fn terminate() -> Input {
-    Input::new(onward_core::event::TerminateRequested { reason: String::new() })
+    Input::new(onward_core::event::TerminateRequested { reason: String::new(), reset_to: None })
 }
 
 pub fn pause() -> Input {
@@ -328,7 +328,7 @@ impl Kit {
 
     /// Checks that the run's tasks and waits are what its log leaves open (L16).
     async fn check_open(&self, key: &RunKey, records: &[Record]) {
-        let (_, mut open) = Open::of(key.clone(), records).expect("a log begins with its run");
+        let mut open = Projection::of(key.clone(), records).expect("a log begins with its run");
         let (namespace, run) = (key.namespace.clone(), Some(key.clone()));
         let waits = WaitQuery { namespace: namespace.clone(), run: run.clone(), limit: usize::MAX, kind: None };
         let mut waits = self.store().list_waits(waits).await.unwrap();

@@ -1,9 +1,10 @@
 //! Lists: every row once, in order, over pages.
 
+use onward_core::event::AttributeSet;
 use onward_core::run::WaitKind;
-use onward_core::{Namespace, Status};
+use onward_core::{Attribute, AttributeMatch, AttributeValue, Event, Name, Namespace, Status, Timestamp};
 
-use super::kit::{Kit, approval, key, name, new_run_of, place, refused, seconds};
+use super::kit::{Kit, approval, key, name, new_run, new_run_of, place, refused, seconds};
 use crate::{RunPage, RunQuery, WaitQuery};
 
 pub async fn runs_are_listed_newest_first_in_pages(mut kit: Kit) {
@@ -73,4 +74,87 @@ pub async fn questions_are_listed_oldest_first(mut kit: Kit) {
 
 fn ids(page: &RunPage) -> Vec<String> {
     page.runs.iter().map(|head| head.key.id.to_string()).collect()
+}
+
+fn attribute(name_: &str, value: impl Into<AttributeValue>) -> Attribute {
+    Attribute { name: name(name_), value: value.into() }
+}
+
+fn found_by(name_: &str, text: &str) -> RunQuery {
+    RunQuery { attributes: vec![AttributeMatch::typed(name(name_), text)], ..Default::default() }
+}
+
+async fn start_with(kit: &Kit, id: &str, version: Option<&str>, attributes: Vec<Attribute>) {
+    let mut run = new_run(id);
+    run.started.version = version.map(name);
+    run.started.attributes = attributes;
+    kit.store().start_run(run, None).await.unwrap();
+    kit.pass(seconds(1));
+}
+
+pub async fn runs_are_filtered_by_version_and_attributes(mut kit: Kit) {
+    start_with(&kit, "a", None, vec![attribute("customer", "42"), attribute("express", true)]).await;
+    start_with(&kit, "b", Some("v1"), vec![attribute("customer", 42)]).await;
+    start_with(&kit, "c", Some("v2"), vec![attribute("customer", "43"), attribute("due", Timestamp(1_000))]).await;
+    kit.reopen();
+    let store = kit.store();
+    let check = |query: RunQuery| {
+        let store = store.clone();
+        async move { ids(&store.list_runs(query).await.unwrap()) }
+    };
+    assert_eq!(check(found_by("customer", "42")).await, ["b", "a"]);
+    assert_eq!(check(found_by("express", "true")).await, ["a"]);
+    assert_eq!(check(found_by("express", "false")).await, [""; 0]);
+    assert_eq!(check(found_by("due", "1970-01-01T00:00:01Z")).await, ["c"]);
+    assert_eq!(check(found_by("nobody", "42")).await, [""; 0]);
+    let only = AttributeMatch { name: name("customer"), values: vec![42.into()] };
+    assert_eq!(check(RunQuery { attributes: vec![only], ..Default::default() }).await, ["b"]);
+    let versions = |versions: &[Option<&str>]| RunQuery {
+        versions: versions.iter().map(|version| version.map(name)).collect(),
+        ..Default::default()
+    };
+    assert_eq!(check(versions(&[Some("v1")])).await, ["b"]);
+    assert_eq!(check(versions(&[None, Some("v2")])).await, ["c", "a"]);
+    let both = RunQuery { versions: vec![Some(name("v1"))], ..found_by("customer", "42") };
+    assert_eq!(check(both).await, ["b"]);
+    let first = store.list_runs(RunQuery { limit: 1, ..found_by("customer", "42") }).await.unwrap();
+    assert_eq!(ids(&first), ["b"]);
+    assert_eq!(check(RunQuery { cursor: first.next, ..found_by("customer", "42") }).await, ["a"]);
+}
+
+pub async fn what_a_run_is_found_by_changes_with_its_commits(mut kit: Kit) {
+    let set = |ordinal, name_: &str, value: Option<AttributeValue>| -> Event {
+        AttributeSet { place: super::kit::place(ordinal), name: name(name_), value }.into()
+    };
+    let mut run = new_run("r");
+    run.started.attributes = vec![attribute("stage", "new")];
+    let mut held = kit.start_held_as(run).await;
+    kit.commit(&mut held, vec![set(0, "stage", Some("paid".into())), set(1, "items", Some(3.into()))]).await;
+    kit.reopen();
+    let found = async |kit: &Kit, name_: &str, text: &str| kit.store().list_runs(found_by(name_, text)).await.unwrap().runs.len();
+    assert_eq!([found(&kit, "stage", "new").await, found(&kit, "stage", "paid").await, found(&kit, "items", "3").await], [0, 1, 1]);
+    assert_eq!(kit.head("r").await.attributes, [attribute("items", 3), attribute("stage", "paid")]);
+    kit.check_run(&super::kit::key("r")).await;
+    kit.append("r", super::kit::signal(None)).await.unwrap();
+    let mut held = kit.regain(&held).await;
+    kit.commit(&mut held, vec![set(2, "stage", None), super::kit::completed()]).await;
+    kit.reopen();
+    assert_eq!([found(&kit, "stage", "paid").await, found(&kit, "items", "3").await], [0, 1]);
+    kit.store().delete_runs(crate::Delete::Run { key: super::kit::key("r"), reason: String::new() }).await.unwrap();
+    assert_eq!(found(&kit, "items", "3").await, 0);
+    let long = set(0, "stage", Some("x".repeat(256).into()));
+    let held = kit.start_held("s").await;
+    refused(kit.store().commit(held.commit(vec![long])).await, "commit_malformed");
+}
+
+pub async fn open_runs_are_counted_by_version(kit: Kit) {
+    start_with(&kit, "a", None, Vec::new()).await;
+    start_with(&kit, "b", Some("v1"), Vec::new()).await;
+    start_with(&kit, "c", Some("v1"), Vec::new()).await;
+    start_with(&kit, "d", Some("v2"), Vec::new()).await;
+    kit.append("d", super::kit::terminate()).await.unwrap();
+    let counts = kit.store().count_versions(Namespace::default()).await.unwrap();
+    let shown: Vec<_> = counts.iter().map(|count| (count.version.as_ref().map(Name::as_str), count.open)).collect();
+    assert_eq!(shown, [(None, 1), (Some("v1"), 2)]);
+    assert_eq!(kit.store().count_versions(Namespace::new("other").unwrap()).await.unwrap(), []);
 }

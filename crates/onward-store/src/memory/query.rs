@@ -1,11 +1,13 @@
 //! Reading, listing and deleting.
 
+use std::collections::BTreeMap;
+
 use onward_core::run::{Delivery, Wait};
-use onward_core::{Index, Record, RunHead, RunKey, Timestamp};
+use onward_core::{Index, Name, Namespace, Record, RunHead, RunKey, Timestamp};
 
 use super::Answer;
 use super::state::{Generation, Run, State};
-use crate::{Delete, DeletedQuery, DeletedRun, DeliveryId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, WaitQuery};
+use crate::{Delete, DeletedQuery, DeletedRun, DeliveryId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, VersionCount, WaitQuery};
 
 impl State {
     pub fn read_run(&self, key: &RunKey, generation: Option<u32>) -> Option<RunHead> {
@@ -34,11 +36,7 @@ impl State {
             .runs
             .values()
             .map(Run::shown_head)
-            .filter(|head| head.key.namespace == query.namespace)
-            .filter(|head| query.kind.as_ref().is_none_or(|kind| *kind == head.kind))
-            .filter(|head| query.statuses.is_empty() || query.statuses.contains(&head.status))
-            .filter(|head| query.created_from.is_none_or(|from| head.created_at >= from))
-            .filter(|head| query.created_until.is_none_or(|until| head.created_at < until))
+            .filter(|head| query.matches(head))
             .filter(|head| before.is_none_or(|(at, id)| (head.created_at, head.key.id.as_str()) < (at, id)))
             .collect();
         found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
@@ -47,6 +45,14 @@ impl State {
         found.truncate(limit);
         let next = found.last().filter(|_| more).map(cursor_after);
         Ok(RunPage { runs: found, next })
+    }
+
+    pub fn count_versions(&self, namespace: &Namespace) -> Vec<VersionCount> {
+        let mut counts: BTreeMap<(Name, Option<Name>), u64> = BTreeMap::new();
+        for head in self.open_heads().filter(|head| head.key.namespace == *namespace) {
+            *counts.entry((head.kind.clone(), head.version.clone())).or_default() += 1;
+        }
+        counts.into_iter().map(|((kind, version), open)| VersionCount { kind, version, open }).collect()
     }
 
     pub fn list_waits(&self, query: &WaitQuery) -> Vec<Wait> {

@@ -144,11 +144,11 @@ fn judge(run: &Run, mut input: Input, now: Timestamp) -> Answer<Judged> {
         StoreError::of_slot(&key(), once, &slot.token, slot.index)?;
         return Ok(Judged::Repeated(Appended { index: slot.index, at: slot.at, repeated: true, woke: false }));
     }
-    let (place, once) = (input.needs_wait().cloned(), input.once.take());
+    let (place, once, generation) = (input.needs_wait().cloned(), input.once.take(), input.generation);
     let mut head = run.head().clone();
     let admitted = head.admit_input(input, now)?;
     if let Some(place) = place
-        && !run.waits.contains_key(&place)
+        && run.waits.get(&place).is_none_or(|wait| generation.is_some_and(|asked| asked != wait.generation))
     {
         return Err(StoreError::WaitNotFound { key: key(), place: place.to_string() });
     }
@@ -311,7 +311,7 @@ impl State {
         }
     }
 
-    fn send(&mut self, from: RunKey, delivery: Delivery) {
+    pub fn send(&mut self, from: RunKey, delivery: Delivery) {
         let id = DeliveryId(self.next_number());
         self.deliveries.insert(id, (from, delivery));
         self.news.push(News::DeliveryAdded);

@@ -22,8 +22,12 @@ pub struct QueuedTask {
 
 impl State {
     pub fn add_task(&mut self, task: Task) {
-        let order = self.next_number();
         let now = task.visible_at;
+        self.add_task_at(task, now);
+    }
+
+    pub fn add_task_at(&mut self, task: Task, now: Timestamp) {
+        let order = self.next_number();
         self.put_task(QueuedTask { task, order, announced: false }, now);
     }
 

@@ -8,10 +8,12 @@ use onward_core::task::Task;
 use onward_core::view::RunView;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
-    CallId, Changes, Decide, Door, DoorFuture, Emitted, Outcome, RuntimeError, SendSignal, StartRun, StartTask, TaskView,
-    WhyPending, WorkerInfo,
+    Bulk, BulkDone, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome, RuntimeError, SendSignal, StartRun,
+    StartTask, TaskView, WhyPending, WorkerInfo,
 };
-use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, TaskQuery, WaitQuery};
+use onward_store::{
+    Appended, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
+};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -181,6 +183,22 @@ impl Door for CodedDoor {
 
     fn resume_run(&self, key: RunKey) -> DoorFuture<'_, Appended> {
         self.inner.resume_run(key)
+    }
+
+    fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>> {
+        self.inner.list_versions(namespace)
+    }
+
+    fn retry_run(&self, key: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored> {
+        self.inner.retry_run(key, request_id, reason)
+    }
+
+    fn fork_run(&self, key: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored> {
+        self.inner.fork_run(key, fork)
+    }
+
+    fn bulk_runs(&self, bulk: Bulk) -> DoorFuture<'_, BulkDone> {
+        self.inner.bulk_runs(bulk)
     }
 
     fn delete_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, ()> {

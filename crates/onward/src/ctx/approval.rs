@@ -73,7 +73,7 @@ impl Approval {
     /// The id by which it is decided from outside.
     pub fn id(&self) -> String {
         let state = self.call.cell().lock();
-        format!("{}~{}~{}", state.engine.key().id, state.engine.generation(), self.call.place())
+        state.engine.call_id(self.call.place())
     }
 }
 

@@ -4,6 +4,7 @@
 //! answered from the log. Must never touch the world: that is what steps and tasks are for.
 
 mod approval;
+mod attributes;
 mod call;
 mod child;
 mod compensation;
@@ -28,6 +29,7 @@ use crate::Result;
 use crate::cell::RunCell;
 
 pub use approval::Approval;
+pub use attributes::RunAttributes;
 pub use call::Durable;
 pub use child::Child;
 pub(crate) use compensation::{Compensation, compensate};

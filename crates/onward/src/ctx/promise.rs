@@ -31,7 +31,7 @@ impl<T> Promise<T> {
     /// The id by which it is resolved from outside.
     pub fn id(&self) -> String {
         let state = self.call.cell().lock();
-        format!("{}~{}~{}", state.engine.key().id, state.engine.generation(), self.call.place())
+        state.engine.call_id(self.call.place())
     }
 
     /// How long to wait; then it fails as `timed_out`.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use onward_core::engine::StepPoll;
-use onward_core::task::{RetryPolicy, idempotency_key};
+use onward_core::task::RetryPolicy;
 use onward_core::trace::{TraceContext, step_span};
 use onward_core::{BoxError, Failure, Hash, Index, Name, Payload, Place};
 use pin_project_lite::pin_project;
@@ -33,7 +33,7 @@ impl Attempt {
     /// The same for every attempt of this step and after every crash; hand it to whoever must not act twice.
     pub fn idempotency_key(&self) -> String {
         let state = self.call.cell.lock();
-        idempotency_key(state.engine.key(), state.engine.generation(), &self.call.place)
+        state.engine.idempotency_key(&self.call.place)
     }
 
     /// The attempt's place in the run's trace, for whoever is called from here; `None` in processes that trace nothing.

@@ -7,10 +7,12 @@ use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
-    CallId, Changes, Decide, Door, DoorFuture, Emitted, Outcome, RuntimeError, SendSignal, StartRun, StartTask, TaskView,
-    TaskWord, WhyPending, WorkerInfo,
+    Bulk, BulkDone, BulkVerb, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome, RuntimeError, SendSignal,
+    StartRun, StartTask, TaskView, TaskWord, WhyPending, WorkerInfo,
 };
-use onward_store::{Appended, Consequence, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, TaskQuery, WaitQuery};
+use onward_store::{
+    Appended, Consequence, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
+};
 use onward_wire::api;
 use tokio::sync::broadcast;
 
@@ -114,11 +116,41 @@ fn appended(reply: api::AppendReply) -> Appended {
     Appended { index, at, repeated, woke }
 }
 
+fn list_request(query: RunQuery) -> api::ListRequest {
+    let RunQuery { namespace, kind, versions, statuses, attributes, created_from, created_until, limit, cursor } = query;
+    let versions = versions.into_iter().map(|version| api::VersionMatch { version }).collect();
+    let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+    api::ListRequest { namespace, kind, statuses, created_from, created_until, limit, cursor, versions, attributes }
+}
+
+/// Codes are words of the program; one that this build does not know is told as a refusal.
+fn known_code(code: &str) -> &'static str {
+    [
+        "run_closed",
+        "run_not_paused",
+        "run_paused",
+        "run_not_failed",
+        "failure_handled",
+        "run_not_found",
+        "run_busy",
+        "run_continued",
+    ]
+    .into_iter()
+    .find(|known| *known == code)
+    .unwrap_or("refused")
+}
+
+fn restored(reply: api::ReopenReply) -> Restored {
+    let api::ReopenReply { created, head } = reply;
+    Restored { created, head }
+}
+
 impl Door for RemoteDoor {
     fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
         Box::pin(async move {
-            let StartRun { key, kind, version, input, seed, signal: with, trace } = start;
-            let request = api::StartRequest { run: key.clone(), kind, version, input, seed, signal: with.map(signal), trace };
+            let StartRun { key, kind, version, input, seed, signal: with, attributes, trace } = start;
+            let (run, signal) = (key.clone(), with.map(signal));
+            let request = api::StartRequest { run, kind, version, input, seed, signal, attributes, trace };
             let api::StartReply { created, head, signal } = self.channel.call::<api::StartRun>(request).await?;
             let started = Started { created, head, signal: signal.map(appended), claimed: None };
             Ok((started, Arc::new(RemoteOutcome { ends: self.ends.clone(), key }) as Arc<dyn Outcome>))
@@ -187,11 +219,17 @@ impl Door for RemoteDoor {
 
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage> {
         Box::pin(async move {
-            let RunQuery { namespace, kind, statuses, created_from, created_until, limit, cursor } = query;
-            let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-            let request = api::ListRequest { namespace, kind, statuses, created_from, created_until, limit, cursor };
+            let request = list_request(query);
             let api::ListReply { runs, next } = self.channel.call::<api::ListRuns>(request).await?;
             Ok(RunPage { runs, next })
+        })
+    }
+
+    fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>> {
+        Box::pin(async move {
+            let reply = self.channel.call::<api::ListVersions>(api::VersionsRequest { namespace }).await?;
+            let count = |api::OpenRuns { kind, version, open }| VersionCount { kind, version, open };
+            Ok(reply.versions.into_iter().map(count).collect())
         })
     }
 
@@ -217,6 +255,41 @@ impl Door for RemoteDoor {
 
     fn resume_run(&self, run: RunKey) -> DoorFuture<'_, Appended> {
         Box::pin(async move { self.channel.call::<api::ResumeRun>(api::RunRequest { run }).await.map(appended) })
+    }
+
+    fn retry_run(&self, run: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored> {
+        Box::pin(async move {
+            let request = api::RetryRequest { run, request_id, reason };
+            self.channel.call::<api::RetryRun>(request).await.map(restored)
+        })
+    }
+
+    fn fork_run(&self, run: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored> {
+        Box::pin(async move {
+            let ForkRun { id, generation, index, is_reset, keep_signals, restart_children, version, seed, reason } = fork;
+            let drop_signals = !keep_signals;
+            let request = api::ForkRequest { run, id, generation, index, drop_signals, restart_children, version, seed, reason };
+            let reply = match is_reset {
+                false => self.channel.call::<api::ForkRun>(request).await,
+                true => self.channel.call::<api::ResetRun>(request).await,
+            };
+            reply.map(restored)
+        })
+    }
+
+    fn bulk_runs(&self, bulk: Bulk) -> DoorFuture<'_, BulkDone> {
+        Box::pin(async move {
+            let Bulk { verb, filter, all, dry_run, bulk_id, reason } = bulk;
+            let (filter, word) = (list_request(filter), verb.as_str().to_owned());
+            let request = api::BulkRequest { verb: word, filter, all, dry_run, bulk_id, reason };
+            let reply = match verb {
+                BulkVerb::Delete => self.channel.call::<api::BulkDelete>(request).await?,
+                _ => self.channel.call::<api::BulkRuns>(request).await?,
+            };
+            let refused = reply.refused.into_iter().map(|refused| (refused.run, known_code(&refused.code)));
+            let (matched, done, sample, next) = (reply.matched, reply.done, reply.sample, reply.next);
+            Ok(BulkDone { matched, done, refused: refused.collect(), sample, next })
+        })
     }
 
     fn delete_run(&self, run: RunKey, reason: String) -> DoorFuture<'_, ()> {

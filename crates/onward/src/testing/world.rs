@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use onward_core::engine::{Draft, Fault};
 use onward_core::event::{RunStarted, SignalReceived};
+use onward_core::projection::Projection;
+use onward_core::reopen;
 use onward_core::run::{Admitted, Again, CommitRefusal, END_REFUSALS_MAX, Effect, Input, Refusal, Wait};
 use onward_core::task::Task;
 use onward_core::{CommitId, Epoch, Event, Log, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp};
@@ -354,6 +356,63 @@ impl World {
             self.shadow_replay(&past);
         }
         self.past.push(past);
+    }
+
+    /// Tries a run again that failed: it goes on as its next generation.
+    pub fn retry(&mut self) -> Result<(), Refusal> {
+        let request = format!("retry-{}", self.head.generation);
+        let again = reopen::retry(&self.head, self.log.records(), &request, "", self.now)?;
+        self.past.push(std::mem::take(&mut self.log));
+        self.go_on_from(again);
+        Ok(())
+    }
+
+    /// Another world, whose run goes on from a copy of this one's log up to `index`, or as far as possible.
+    pub fn fork(&self, id: &str, index: Option<onward_core::Index>, keep_signals: bool) -> Result<World, Refusal> {
+        let fork = reopen::Fork {
+            key: RunKey::new(Namespace::default(), RunId::new(id).expect("a test's run has a name")),
+            index,
+            is_reset: false,
+            keep_signals,
+            children: reopen::OpenChildren::Restart,
+            version: None,
+            seed: 11,
+            request_id: id.to_owned(),
+            reason: String::new(),
+        };
+        let forked = reopen::fork(&self.head, self.log.records(), &fork, self.now)?;
+        let mut world = World::with_handler(fork.key, self.handler.clone(), Payload::null(), self.shared.clone(), 7);
+        (world.now, world.shadow, world.waker) = (self.now, self.shadow, self.waker.clone());
+        world.go_on_from(forked);
+        Ok(world)
+    }
+
+    /// Everything but the log is what the log says (J1).
+    fn go_on_from(&mut self, reopened: reopen::Reopened) {
+        let epoch = Epoch(self.head.epoch.0 + 1);
+        let said = Projection::of(self.head.key.clone(), &reopened.records).expect("a copy begins with a start");
+        self.log = Log::load(reopened.records).expect("a copy is a log");
+        self.timers = said.timers.into_iter().map(|(place, timer)| (place, timer.due_at)).collect();
+        (self.tasks, self.waits) = (said.tasks, said.waits);
+        self.once.extend(said.slots.into_iter().map(|(key, slot)| (key, (slot.token, slot.index))));
+        self.frozen = said.head.status == Status::Paused;
+        self.head = RunHead { epoch, ..said.head };
+        self.sent = reopened.news;
+        (self.code, self.refusals, self.found) = (None, 0, None);
+    }
+
+    /// The key that the run's task at `place` hands to its code.
+    pub fn task_key(&self, place: &Place) -> Option<String> {
+        Some(self.tasks.get(place)?.idempotency_key())
+    }
+
+    /// The ids of the runs that this one wants started, in order.
+    pub fn children_started(&self) -> Vec<String> {
+        let id = |delivery: &onward_core::run::Delivery| match delivery {
+            onward_core::run::Delivery::Start(run) => Some(run.key.id.to_string()),
+            onward_core::run::Delivery::Input { .. } => None,
+        };
+        self.sent.iter().filter_map(id).collect()
     }
 
     /// The next timer that is due, if the run is not paused.

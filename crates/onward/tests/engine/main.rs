@@ -13,6 +13,7 @@ mod namespaces;
 mod parallel;
 mod pausing;
 mod questions;
+mod reopening;
 mod replays;
 mod requests;
 mod schemas;

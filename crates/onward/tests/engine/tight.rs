@@ -8,7 +8,8 @@ use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
-    Listener, MemoryStore, RunPage, RunQuery, Started, Store, StoreFuture, TaskQuery, WaitQuery, payloads,
+    Listener, MemoryStore, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreFuture, TaskQuery, VersionCount,
+    WaitQuery, payloads,
 };
 
 pub struct TightStore {
@@ -45,6 +46,7 @@ impl Store for TightStore {
 
     through! {
         start_run(run: NewRun, claim: Option<WorkerId>) -> Started;
+        restore_run(restore: RestoreRun) -> Restored;
         append_input(run: RunKey, input: Input) -> Appended;
         claim_runs(request: ClaimRuns) -> Vec<ClaimedRun>;
         claim_run(run: RunKey, worker: WorkerId, input: Option<Input>) -> ClaimedOne;
@@ -61,6 +63,7 @@ impl Store for TightStore {
         read_run(run: RunKey, generation: Option<u32>) -> Option<RunHead>;
         read_log(run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> Vec<Record>;
         list_runs(query: RunQuery) -> RunPage;
+        count_versions(namespace: Namespace) -> Vec<VersionCount>;
         list_waits(query: WaitQuery) -> Vec<Wait>;
         list_tasks(query: TaskQuery) -> Vec<Task>;
         delete_runs(delete: Delete) -> u64;

@@ -50,6 +50,8 @@ const GOLDEN: &[Golden] = golden! {
     branches by branches,
     payloads by payloads,
     open by waiting,
+    retried by reopened,
+    forked by reopened,
 };
 
 fn directory() -> PathBuf {
@@ -154,6 +156,7 @@ every_event! {
     ChildFailed CancelRequested TerminateRequested RunPaused RunResumed StepCompleted StepFailed TaskScheduled TaskCanceled
     TimerStarted SignalAwaited SignalConsumed ApprovalRequested PromiseCreated WaitCanceled StateSet StateCleared ChildStarted
     ChildCanceled SignalSent VersionChosen UpdateAnswered RunSuspended RunCompleted RunFailed RunCanceled RunContinued
+    RetryRequested RunForked ResultRequested AttributeSet
     ExternalAppended
 }
 

@@ -3,8 +3,9 @@
 use onward::prelude::*;
 use onward::testing::World;
 use onward_core::event::{
-    ApprovalDecided, CancelRequested, ChildCompleted, ChildFailed, Divergence, PauseReason, PromiseResolved, RunPaused,
-    RunResumed, SignalReceived, TaskCompleted, TaskFailed, TerminateRequested, UpdateReceived,
+    ApprovalDecided, CancelRequested, ChildCompleted, ChildFailed, Divergence, OnParentClose, ParentLink, PauseReason,
+    PromiseResolved, ResultRequested, RunPaused, RunResumed, SignalReceived, TaskCompleted, TaskFailed, TerminateRequested,
+    UpdateReceived,
 };
 use onward_core::external::{ExternalAppended, ExternalState};
 use onward_core::log::CommitHeader;
@@ -232,7 +233,7 @@ pub fn terminated() -> Log {
         .expect("an open run takes inputs");
     world.input(RunResumed {}).expect("an open run takes inputs");
     pump(&mut world);
-    world.input(TerminateRequested { reason: "out of patience".to_owned() }).expect("an open run takes inputs");
+    world.input(TerminateRequested { reason: "out of patience".to_owned(), reset_to: None }).expect("an open run takes inputs");
     world.log().clone()
 }
 
@@ -264,6 +265,44 @@ pub fn open() -> Log {
     fire(&mut world);
     assert_eq!(world.output(), "open");
     world.log().clone()
+}
+
+/// A run that failed over its task and its child, and went on twice.
+pub fn retried() -> Log {
+    let mut world = World::new(workflows::reopened, &());
+    pump(&mut world);
+    let task = task_places(&world)[0].clone();
+    let child = places(&world, |event| if let Event::ChildStarted(event) = event { Some(&event.place) } else { None })[0].clone();
+    input(&mut world, TaskFailed { place: task.clone(), failure: Failure::fatal("no paper"), attempts: 1 });
+    world.retry().expect("a failed run can be retried");
+    pump(&mut world);
+    let by = ParentLink {
+        run: RunKey::new(Default::default(), RunId::new("fork").expect("a name")),
+        generation: 0,
+        place: Place::root(3),
+        on_parent_close: OnParentClose::Abandon,
+    };
+    input(&mut world, ResultRequested { by });
+    complete(&mut world, task, "2");
+    input(&mut world, ChildFailed { place: child.clone(), failure: Failure::fatal("lost") });
+    world.retry().expect("a failed run can be retried");
+    pump(&mut world);
+    input(&mut world, ChildCompleted { place: child, output: json("3") });
+    finished(world)
+}
+
+/// A run that goes on from a copy of another one, with a signal that was kept.
+pub fn forked() -> Log {
+    let mut world = World::new(workflows::reopened, &());
+    pump(&mut world);
+    signal(&mut world, "nobody-waits", "1");
+    let mut fork = world.fork("fork", Some(Index(6)), true).expect("a commit ends there");
+    pump(&mut fork);
+    let child = places(&fork, |event| if let Event::ChildStarted(event) = event { Some(&event.place) } else { None })[0].clone();
+    let task = task_places(&fork)[0].clone();
+    complete(&mut fork, task, "2");
+    input(&mut fork, ChildCompleted { place: child, output: json("3") });
+    finished(fork)
 }
 
 fn external_key() -> RunKey {

@@ -172,3 +172,16 @@ pub async fn payloads(ctx: Ctx, input: serde_json::Value) -> Result<serde_json::
     let number: serde_json::Value = ctx.task("echo", &input).await?;
     Ok(serde_json::json!([bytes_are_no_json, text, number]))
 }
+
+/// Fails over a task or a child, and knows its own chance before and after.
+pub async fn reopened(ctx: Ctx, _: ()) -> Result<Vec<String>> {
+    ctx.attributes().set("customer", "42");
+    ctx.attributes().set("items", 3);
+    ctx.attributes().set("express", true);
+    ctx.attributes().clear("items");
+    let before = ctx.uuid();
+    let child = ctx.child::<u32>("parcel", &1);
+    let done: u32 = ctx.task("pack", &before).await?;
+    let sent = child.await?;
+    Ok(vec![before, ctx.uuid(), (done + sent).to_string()])
+}

@@ -4,6 +4,7 @@
 //! the code must have seen is what the code must have returned.
 
 mod model;
+mod reopened;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -425,6 +426,10 @@ fn case(seed: u64) {
         let answers: Vec<_> = log.events().filter_map(|(_, event)| answer(event)).collect();
         assert_eq!(answers, model.answers, "{program:?}\n{}", log.to_json_lines());
         check_records(log);
+    }
+    drop((ran, recorded));
+    if seed.is_multiple_of(reopened::FORKED) {
+        reopened::check_forks(&world, &build);
     }
 }
 

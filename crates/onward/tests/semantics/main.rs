@@ -13,6 +13,7 @@ mod generations;
 mod mailbox;
 mod misuse;
 mod recorded;
+mod reopened;
 mod together;
 
 use onward::testing::World;

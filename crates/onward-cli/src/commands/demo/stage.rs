@@ -43,7 +43,7 @@ pub struct Stage {
 
 /// One line of the performance.
 enum Line {
-    Log(Index, Event),
+    Log(Index, Box<Event>),
     Effect(Effect),
 }
 
@@ -81,7 +81,7 @@ impl Stage {
         lines.sort_by_key(|(at, _)| *at);
         for (at, line) in lines {
             match line {
-                Line::Log(index, event) => self.show_event(at, index, event)?,
+                Line::Log(index, event) => self.show_event(at, index, *event)?,
                 Line::Effect(effect) => self.show_effect(effect)?,
             }
         }
@@ -98,8 +98,9 @@ impl Stage {
             records => records?,
         };
         self.next = records.last().map_or(self.next, |record| record.next_index());
-        let lines =
-            records.iter().flat_map(|record| record.indexed().map(|(index, event)| (record.at, Line::Log(index, event.clone()))));
+        let lines = records
+            .iter()
+            .flat_map(|record| record.indexed().map(|(index, event)| (record.at, Line::Log(index, Box::new(event.clone())))));
         Ok(lines.collect())
     }
 

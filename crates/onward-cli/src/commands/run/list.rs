@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use clap::builder::PossibleValue;
-use onward_core::{Name, RunHead, Status};
+use onward_core::{AttributeMatch, Name, NameError, RunHead, Status};
 use onward_runtime::RuntimeError;
 use onward_store::{RunPage, RunQuery};
 
@@ -25,6 +25,12 @@ pub struct ListArgs {
     /// Only runs of this workflow
     #[arg(long)]
     kind: Option<String>,
+    /// Only runs of this version; may be given several times
+    #[arg(long)]
+    version: Vec<String>,
+    /// Only runs with this value of an attribute; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    attr: Vec<String>,
     /// How many runs
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with = "all")]
     limit: u32,
@@ -37,7 +43,7 @@ pub struct ListArgs {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct WantedStatus(Status);
+pub struct WantedStatus(pub Status);
 
 impl clap::ValueEnum for WantedStatus {
     fn value_variants<'a>() -> &'a [Self] {
@@ -78,11 +84,19 @@ fn query(args: &ListArgs, site: &Site) -> Result<RunQuery, RuntimeError> {
     Ok(RunQuery {
         namespace: site.namespace.clone(),
         kind: args.kind.as_deref().map(Name::new).transpose()?,
+        versions: args.version.iter().map(|version| Name::new(version).map(Some)).collect::<Result<_, _>>()?,
+        attributes: args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>()?,
         statuses: args.status.iter().map(|status| status.0).collect(),
         limit: if args.all { PAGE } else { args.limit as usize },
         cursor: args.cursor.clone(),
         ..RunQuery::default()
     })
+}
+
+/// `NAME=VALUE`, in every way the value may be meant; without a value, the empty text.
+pub fn attribute(text: &str) -> Result<AttributeMatch, NameError> {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    Ok(AttributeMatch::typed(Name::new(name)?, value))
 }
 
 fn table() -> Table {

@@ -2,11 +2,13 @@
 
 mod act;
 mod ask;
+mod bulk;
 mod delete;
 mod deleted;
 mod events;
 mod list;
 mod payload;
+mod reopen;
 mod show;
 mod signal;
 mod start;
@@ -18,7 +20,7 @@ use anyhow::Result;
 use clap::Subcommand;
 
 pub use act::answer;
-pub use list::Pages;
+pub use list::{Pages, WantedStatus, attribute};
 pub use payload::read_payload;
 pub use show::tell_pause;
 
@@ -54,9 +56,17 @@ pub enum RunCommand {
     Pause(act::ReasonArgs),
     /// Let a paused run go on
     Resume(act::RunArgs),
+    /// Let a failed run go on: what it failed over is done again
+    Retry(reopen::RetryArgs),
+    /// Begin a run that goes on from a point of another one
+    Fork(reopen::ForkArgs),
+    /// Like a fork, and end the original
+    Reset(reopen::ResetArgs),
     /// Delete closed runs with everything they left
     #[command(visible_alias = "rm")]
     Delete(delete::DeleteArgs),
+    /// Do one verb for all runs that a filter finds
+    Bulk(bulk::BulkArgs),
     /// List runs that were deleted by hand, and why
     Deleted(deleted::DeletedArgs),
 }
@@ -76,7 +86,11 @@ pub async fn execute(command: RunCommand, global: &Global) -> Result<ExitCode> {
         RunCommand::Terminate(args) => act::terminate(args, global).await,
         RunCommand::Pause(args) => act::pause(args, global).await,
         RunCommand::Resume(args) => act::resume(args, global).await,
+        RunCommand::Retry(args) => reopen::retry(args, global).await,
+        RunCommand::Fork(args) => reopen::fork(args, global).await,
+        RunCommand::Reset(args) => reopen::reset(args, global).await,
         RunCommand::Delete(args) => delete::execute(args, global).await,
+        RunCommand::Bulk(args) => bulk::execute(args, global).await,
         RunCommand::Deleted(args) => deleted::execute(args, global).await,
     }
 }

@@ -50,7 +50,8 @@ pub async fn execute(args: StartArgs, global: &Global) -> Result<ExitCode> {
         return Err(nobody_works().into());
     }
     let key = site.key(&args.id.unwrap_or_else(new_id::run))?;
-    let start = StartRun { key: key.clone(), kind, version, input, seed: new_id::random_u64(), signal, trace: None };
+    let seed = new_id::random_u64();
+    let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes: Vec::new(), trace: None };
     let (started, _) = site.start_and_watch(start).await?;
     if !args.wait {
         tell(&started, &key, global)?;

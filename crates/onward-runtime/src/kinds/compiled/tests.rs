@@ -46,7 +46,7 @@ fn every_violation_is_told_with_its_place_and_without_the_value() {
     assert_ne!(check(&property, &json!({"!meter": 1})), Checked::Done(Vec::new()), "the meter is no property");
 }
 
-/// J3.
+/// KI3.
 #[test]
 fn a_schema_that_reaches_out_or_is_too_large_is_refused() {
     refused(&json!({"$ref": "http://127.0.0.1:9/x"}), "leaves it");
@@ -70,7 +70,7 @@ fn a_schema_that_reaches_out_or_is_too_large_is_refused() {
     refused(&json!({"pattern": "(a)\\1"}), "regex");
 }
 
-/// J3: what other engines follow for ever.
+/// KI3: what other engines follow for ever.
 #[test]
 fn no_schema_keeps_a_check_going() {
     for looping in [
@@ -97,7 +97,7 @@ fn no_schema_keeps_a_check_going() {
     assert_eq!(check(&json!({"items": {"enum": values}}), &json!(many)), Checked::TooLong);
 }
 
-/// J3: neither the schema's references nor the input's depth use up the stack.
+/// KI3: neither the schema's references nor the input's depth use up the stack.
 #[test]
 fn a_long_chain_of_references_over_a_deep_input_comes_to_an_end() {
     let mut chain = serde_json::Map::new();

@@ -18,7 +18,7 @@ fn a_hook_is_made_rotated_and_deleted_in_a_file_of_its_owner() {
     let made = file.create(wanted("pay", Format::Standard), NOW).unwrap();
     assert_eq!(std::fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(made.secrets[0].secret.reveal().starts_with("whsec_"));
-    assert!(!format!("{made:?}").contains(made.secrets[0].secret.reveal()), "N4");
+    assert!(!format!("{made:?}").contains(made.secrets[0].secret.reveal()), "HK4");
     assert_eq!(file.create(wanted("pay", Format::github()), NOW).unwrap_err().code(), "hook_exists");
     let rotated = file.rotate(&name, None, DAY, NOW).unwrap();
     let ends: Vec<Option<Timestamp>> = rotated.secrets.iter().map(|secret| secret.expires_at).collect();
@@ -44,7 +44,7 @@ fn a_secret_of_the_sender_must_be_usable_and_not_guessable() {
     assert_eq!(made.secrets[0].secret.reveal(), "whsec_0123456789abcdef");
 }
 
-/// N2, N4.
+/// HK2, HK4.
 #[test]
 fn what_is_not_a_hook_file_is_refused_without_telling_what_is_in_it() {
     let directory = tempfile::tempdir().unwrap();

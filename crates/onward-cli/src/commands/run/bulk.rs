@@ -1,0 +1,148 @@
+//! `onward run bulk`: one verb for all runs that a filter finds, batch by batch.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use onward_core::{Name, Timestamp};
+use onward_runtime::{Bulk, BulkVerb};
+use onward_store::{Clock, RunQuery, SystemClock};
+
+use super::list::{WantedStatus, attribute};
+use crate::args::Global;
+use crate::error::{FAILURE, Mistake};
+use crate::output::{escape, print, print_json, say};
+use crate::site::Site;
+
+/// How many runs are done at a time.
+const BATCH: usize = 200;
+
+#[derive(Debug, Args)]
+pub struct BulkArgs {
+    /// What to do to each run
+    verb: Verb,
+    /// Only runs of this workflow
+    #[arg(long)]
+    kind: Option<String>,
+    /// Only runs of this version; may be given several times
+    #[arg(long)]
+    version: Vec<String>,
+    /// Only runs of this status; may be given several times. Otherwise those that the verb is for
+    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    status: Vec<WantedStatus>,
+    /// Only runs with this value of an attribute; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    attr: Vec<String>,
+    /// Every run is meant
+    #[arg(long)]
+    all: bool,
+    /// Only count, and show some
+    #[arg(long)]
+    dry_run: bool,
+    /// Do it without asking
+    #[arg(long)]
+    yes: bool,
+    /// Why, for whoever reads the logs
+    #[arg(long, default_value = "")]
+    reason: String,
+    /// To go on with a bulk that was interrupted: the id it printed
+    #[arg(long)]
+    bulk_id: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Verb {
+    Cancel,
+    Terminate,
+    Pause,
+    Resume,
+    Retry,
+    Delete,
+}
+
+impl From<Verb> for BulkVerb {
+    fn from(verb: Verb) -> BulkVerb {
+        match verb {
+            Verb::Cancel => BulkVerb::Cancel,
+            Verb::Terminate => BulkVerb::Terminate,
+            Verb::Pause => BulkVerb::Pause,
+            Verb::Resume => BulkVerb::Resume,
+            Verb::Retry => BulkVerb::Retry,
+            Verb::Delete => BulkVerb::Delete,
+        }
+    }
+}
+
+pub async fn execute(args: BulkArgs, global: &Global) -> Result<ExitCode> {
+    let verb = BulkVerb::from(args.verb);
+    let filter = RunQuery {
+        kind: args.kind.as_deref().map(Name::new).transpose()?,
+        versions: args.version.iter().map(|version| Name::new(version).map(Some)).collect::<Result<_, _>>()?,
+        statuses: args.status.iter().map(|status| status.0).collect(),
+        attributes: args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>()?,
+        limit: BATCH,
+        namespace: global.namespace()?,
+        ..RunQuery::default()
+    };
+    let Timestamp(now) = SystemClock.now();
+    let bulk_id = args.bulk_id.unwrap_or_else(|| format!("bulk_{now:x}{:x}", std::process::id()));
+    let bulk = Bulk { verb, filter, all: args.all, dry_run: true, bulk_id, reason: args.reason };
+    let count = Site::to_read(global)?.bulk_runs(bulk.clone()).await?;
+    if args.dry_run {
+        return show_count(global, &bulk, count.matched, &count.sample.iter().map(|id| id.as_str()).collect::<Vec<_>>());
+    }
+    if !args.yes && !agreed(verb, count.matched)? {
+        return Ok(ExitCode::FAILURE);
+    }
+    all_batches(&Site::to_write(global)?, Bulk { dry_run: false, ..bulk }, count.matched, global).await
+}
+
+fn show_count(global: &Global, bulk: &Bulk, matched: u64, sample: &[&str]) -> Result<ExitCode> {
+    if global.json {
+        print_json(&serde_json::json!({"verb": bulk.verb.as_str(), "matched": matched, "sample": sample}))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    print(&format!("{} would be done to {matched} runs", bulk.verb.as_str()))?;
+    for id in sample {
+        print(&format!("  {}", escape::text(id)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks the person at the terminal; a program must say `--yes`.
+fn agreed(verb: BulkVerb, matched: u64) -> Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        let hint = Some("look with `--dry-run` first, then say `--yes`".to_owned());
+        let message = format!("{} would be done to {matched} runs", verb.as_str());
+        return Err(Mistake { code: "not_confirmed", message, hint, exit: FAILURE }.into());
+    }
+    say(&format!("{} {matched} runs? Type yes to go on:", verb.as_str()));
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    Ok(line.trim() == "yes")
+}
+
+async fn all_batches(site: &Site, mut bulk: Bulk, matched: u64, global: &Global) -> Result<ExitCode> {
+    let (mut done, mut refused, mut seen) = (0, Vec::new(), 0);
+    loop {
+        let batch = site.bulk_runs(bulk.clone()).await?;
+        (done, seen) = (done + batch.done, seen + batch.matched);
+        refused.extend(batch.refused);
+        if batch.next.is_none() {
+            break;
+        }
+        bulk.filter.cursor = batch.next;
+        say(&format!("{seen} of {matched} (go on with --bulk-id {})", bulk.bulk_id));
+    }
+    if global.json {
+        let refused: Vec<_> = refused.iter().map(|(run, code)| serde_json::json!({"run": run, "code": code})).collect();
+        print_json(&serde_json::json!({"bulk_id": bulk.bulk_id, "done": done, "refused": refused}))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    print(&format!("{}: {done} runs, {} refused", bulk.verb.as_str(), refused.len()))?;
+    for (run, code) in &refused {
+        print(&format!("  {} {code}", escape::text(run.as_str())))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,137 @@
+//! `onward run retry`, `fork`, `reset`: runs that go on from a copy of a log.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use onward_core::{Index, Name, RunId, Timestamp};
+use onward_runtime::ForkRun;
+use onward_store::{Clock, Restored, SystemClock};
+
+use crate::args::Global;
+use crate::output::document::{Run, StartedRun};
+use crate::output::{escape, print, print_json};
+use crate::site::Site;
+
+#[derive(Debug, Args)]
+pub struct RetryArgs {
+    /// The run
+    id: String,
+    /// Why, for whoever reads the log
+    #[arg(long, default_value = "")]
+    reason: String,
+    /// The same request id again is the same request
+    #[arg(long)]
+    request_id: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum Signals {
+    Keep,
+    Drop,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum Children {
+    /// Wait for their result together with the original
+    Await,
+    /// Start them again under new ids
+    Restart,
+}
+
+#[derive(Debug, Args)]
+struct CopyArgs {
+    /// The run to go on from
+    id: String,
+    /// The new run's id; the same fork again is the same run
+    #[arg(long)]
+    new_id: Option<String>,
+    /// The generation to copy; the current one otherwise
+    #[arg(long)]
+    generation: Option<u32>,
+    /// What becomes of signals that came behind the point
+    #[arg(long, default_value = "keep")]
+    signals: Signals,
+    /// What becomes of children that had not answered at the point
+    #[arg(long)]
+    children: Option<Children>,
+    /// Another version of the code than the original is pinned to
+    #[arg(long)]
+    version: Option<String>,
+    /// Why, for whoever reads the log
+    #[arg(long, default_value = "")]
+    reason: String,
+}
+
+#[derive(Debug, Args)]
+pub struct ForkArgs {
+    /// The last event to copy, the end of a commit; the last one otherwise
+    #[arg(long)]
+    from: Option<u64>,
+    #[command(flatten)]
+    copy: CopyArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ResetArgs {
+    /// The last event to copy, the end of a commit; the last one otherwise
+    #[arg(long)]
+    to: Option<u64>,
+    #[command(flatten)]
+    copy: CopyArgs,
+}
+
+pub async fn retry(args: RetryArgs, global: &Global) -> Result<ExitCode> {
+    let site = Site::to_write(global)?;
+    let key = site.key(&args.id)?;
+    let request_id = args.request_id.unwrap_or_else(|| format!("request_{}", unique()));
+    let restored = site.retry_run(key, request_id, args.reason).await?;
+    answer(global, &args.id, "goes on as generation", &restored, &restored.head.generation.to_string())
+}
+
+pub async fn fork(args: ForkArgs, global: &Global) -> Result<ExitCode> {
+    copy(args.copy, args.from, false, global).await
+}
+
+pub async fn reset(args: ResetArgs, global: &Global) -> Result<ExitCode> {
+    copy(args.copy, args.to, true, global).await
+}
+
+async fn copy(args: CopyArgs, index: Option<u64>, is_reset: bool, global: &Global) -> Result<ExitCode> {
+    let site = Site::to_write(global)?;
+    let key = site.key(&args.id)?;
+    let id = RunId::new(args.new_id.unwrap_or_else(|| format!("run_{}", unique())))?;
+    let plain = if is_reset { ForkRun::reset(id, random_u64()) } else { ForkRun::new(id, random_u64()) };
+    let fork = ForkRun {
+        generation: args.generation,
+        index: index.map(Index),
+        keep_signals: args.signals == Signals::Keep,
+        restart_children: args.children.map_or(plain.restart_children, |children| children == Children::Restart),
+        version: args.version.map(Name::new).transpose()?,
+        reason: args.reason,
+        ..plain
+    };
+    let restored = site.fork_run(key, fork).await?;
+    let what = if is_reset { "was reset to run" } else { "was forked as run" };
+    answer(global, &args.id, what, &restored, restored.head.key.id.as_str())
+}
+
+fn answer(global: &Global, id: &str, what: &str, restored: &Restored, which: &str) -> Result<ExitCode> {
+    if global.json {
+        print_json(&StartedRun { run: Run::from(&restored.head), created: restored.created, signal: None })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let note = if restored.created { "; it goes on when a worker runs" } else { ", before" };
+    print(&format!("{} {what} {}{note}", escape::text(id), escape::text(which)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn random_u64() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+fn unique() -> String {
+    let Timestamp(now) = SystemClock.now();
+    format!("{now:012x}{:016x}", random_u64())
+}

@@ -1,0 +1,227 @@
+//! Everything a store keeps about a run beside its log, made from the log.
+//!
+//! A store that is given a whole log, a copy or one from elsewhere, writes what a [`Projection`] of it says, and so does one whose own
+//! rows cannot be trusted; for a log that grew in the store it says what is there already. It is fed record by record and asks [`RunHead`] what follows from each, as the store did.
+//!
+//! Must never decide anything that the log does not say. What the log does not say is not made up: attempts of tasks and leases begin
+//! anew.
+//!
+//! Invariant J1 (L16): the projection of a log is what the store that wrote it keeps, attempts, leases and news apart.
+
+use std::collections::BTreeMap;
+
+use crate::event::ChildStarted;
+use crate::lineage::Lineage;
+use crate::run::{Effect, Once, RunHead, Wait, wait_key};
+use crate::task::{Task, idempotency_key};
+use crate::{Event, Index, Place, Record, RunKey, Timestamp};
+
+/// A timer as a store keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProjectedTimer {
+    pub due_at: Timestamp,
+    /// Its run is paused; the timer keeps its remaining time.
+    pub is_frozen: bool,
+}
+
+/// Who filled a slot, and the answer that repeats get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectedSlot {
+    pub token: String,
+    pub index: Index,
+    pub at: Timestamp,
+}
+
+/// What follows from a log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Projection {
+    pub head: RunHead,
+    pub timers: BTreeMap<Place, ProjectedTimer>,
+    pub tasks: BTreeMap<Place, Task>,
+    pub waits: BTreeMap<Place, Wait>,
+    /// Of this generation alone; the copy of an earlier generation's log fills none.
+    pub slots: BTreeMap<String, ProjectedSlot>,
+    /// Children that were started and have not answered.
+    pub children: BTreeMap<Place, ChildStarted>,
+    lineage: Lineage,
+}
+
+impl Projection {
+    /// Begins with the first record; `None` if that is not one.
+    pub fn begin(key: RunKey, first: &Record) -> Option<Projection> {
+        let Some(Event::RunStarted(started)) = first.events.first() else { return None };
+        let lineage = Lineage::new(&key, started);
+        let (head, _) = RunHead::start(key, started.clone(), first.at);
+        let effects = head.start_effects(first);
+        let mut projection = Projection {
+            head,
+            timers: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            children: BTreeMap::new(),
+            lineage,
+        };
+        effects.into_iter().for_each(|effect| projection.carry_out(effect, first, u64::MAX));
+        Some(projection)
+    }
+
+    /// The projection of a whole log.
+    pub fn of(key: RunKey, records: &[Record]) -> Option<Projection> {
+        let (first, rest) = records.split_first()?;
+        let mut projection = Projection::begin(key, first)?;
+        rest.iter().for_each(|record| projection.push(record));
+        Some(projection)
+    }
+
+    pub fn lineage(&self) -> &Lineage {
+        &self.lineage
+    }
+
+    pub fn push(&mut self, record: &Record) {
+        let effects = self.head.effects_of(record);
+        if record.commit.is_none() {
+            record.events.iter().for_each(|event| self.take_input(record, event));
+        }
+        let n = record.commit.map_or(u64::MAX, |commit| commit.n);
+        self.head.follow(record);
+        for event in &record.events {
+            self.track_child(event);
+        }
+        effects.into_iter().for_each(|effect| self.carry_out(effect, record, n));
+    }
+
+    /// What the store had done already when the input was appended, and the slot it filled.
+    fn take_input(&mut self, record: &Record, event: &Event) {
+        let set_aside = self.lineage.is_set_aside(record.index);
+        match event {
+            Event::TimerFired(event) => drop(self.timers.remove(&event.place)),
+            Event::TaskCompleted(event) => drop(self.tasks.remove(&event.place)),
+            Event::TaskFailed(event) if !set_aside => drop(self.tasks.remove(&event.place)),
+            Event::ChildCompleted(event) => drop(self.children.remove(&event.place)),
+            Event::ChildFailed(event) if !set_aside => drop(self.children.remove(&event.place)),
+            Event::RetryRequested(event) => {
+                self.go_on(record.at);
+                event.children.iter().for_each(|again| self.rename_child(&again.place, &again.child));
+            }
+            Event::RunForked(event) => {
+                self.go_on(record.at);
+                event.children.iter().for_each(|again| self.rename_child(&again.place, &again.child));
+            }
+            _ => {}
+        }
+        if let Some(once) = self.once_of(event) {
+            self.fill(once.key, once.token, record);
+        }
+    }
+
+    fn once_of(&self, event: &Event) -> Option<Once> {
+        let child = |place: &Place| Some(Once::new(format!("child:{}:{place}", self.head.generation)));
+        let answer = |place: &Place, who: &str| Some(Once::answer(event, self.waits.get(place)?.generation, place, who));
+        match event {
+            Event::SignalReceived(event) => Once::signal(event),
+            Event::UpdateReceived(event) => Some(Once::update(event)),
+            Event::ApprovalDecided(event) => answer(&event.place, &event.decision_id),
+            Event::PromiseResolved(event) => answer(&event.place, &event.resolution_id),
+            Event::ChildCompleted(event) => child(&event.place),
+            Event::ChildFailed(event) => child(&event.place),
+            Event::RetryRequested(event) => Some(Once::new(retry_key(&event.request_id))),
+            _ => None,
+        }
+    }
+
+    fn fill(&mut self, key: String, token: String, record: &Record) {
+        if self.lineage.is_retry() && self.lineage.is_copied(record.index) {
+            return;
+        }
+        self.slots.entry(key).or_insert(ProjectedSlot { token, index: record.index, at: record.at });
+    }
+
+    /// The log went on after a while: timers keep the time they had left, tasks are scheduled again.
+    fn go_on(&mut self, at: Timestamp) {
+        let stood = at.since(self.head.updated_at);
+        for timer in self.timers.values_mut().filter(|timer| !timer.is_frozen) {
+            timer.due_at = timer.due_at.after(stood);
+        }
+        for wait in self.waits.values_mut() {
+            wait.deadline = wait.deadline.map(|deadline| deadline.after(stood));
+        }
+        for task in self.tasks.values_mut() {
+            *task = Task::new(task.id.clone(), task.kind.clone(), task.input.clone(), task.options.clone(), at);
+        }
+    }
+
+    fn rename_child(&mut self, place: &Place, child: &crate::RunId) {
+        if let Some(started) = self.children.get_mut(place) {
+            started.child = child.clone();
+        }
+    }
+
+    fn track_child(&mut self, event: &Event) {
+        match event {
+            Event::ChildStarted(event) => drop(self.children.insert(event.place.clone(), event.clone())),
+            Event::ChildCanceled(event) => drop(self.children.remove(&event.place)),
+            _ => {}
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect, record: &Record, n: u64) {
+        match effect {
+            Effect::StartTimer { place, due_at } => {
+                self.timers.insert(place, ProjectedTimer { due_at, is_frozen: false });
+            }
+            Effect::StopTimer { place } => drop(self.timers.remove(&place)),
+            Effect::AddTask(task) => {
+                let task = self.known_task(*task, n);
+                self.tasks.insert(task.id.place.clone(), task);
+            }
+            Effect::CancelTask { place } => drop(self.tasks.remove(&place)),
+            Effect::OpenWait(wait) => {
+                let generation = self.known_generation(n);
+                self.waits.insert(wait.place.clone(), Wait { generation, ..*wait });
+            }
+            Effect::CloseWait { place, token } => {
+                if let Some(wait) = self.waits.remove(&place) {
+                    self.fill(wait_key(wait.generation, &place), token, record);
+                }
+            }
+            Effect::Freeze { at } => {
+                self.timers.values_mut().for_each(|timer| timer.is_frozen = true);
+                self.tasks.values_mut().for_each(|task| task.freeze(at));
+            }
+            Effect::Thaw { shift } => {
+                for timer in self.timers.values_mut() {
+                    *timer = ProjectedTimer { due_at: timer.due_at.after(shift), is_frozen: false };
+                }
+                self.tasks.values_mut().for_each(|task| task.thaw(shift));
+            }
+            Effect::EndRun => {
+                self.timers.clear();
+                self.tasks.clear();
+                self.waits.clear();
+            }
+            // News were sent when the log grew.
+            Effect::Send(_) => {}
+        }
+    }
+
+    /// In which generation's name a call of commit `n` is known.
+    fn known_generation(&self, n: u64) -> u32 {
+        self.lineage.known_as(self.lineage.at_commit(n), self.lineage.own()).generation
+    }
+
+    /// A task of an earlier generation keeps the key that its attempts had (J3 does not concern it: it is the same call).
+    fn known_task(&self, mut task: Task, n: u64) -> Task {
+        let generation = self.known_generation(n);
+        if generation != task.id.generation {
+            let key = || idempotency_key(&task.id.run, generation, &task.id.place);
+            task.options.idempotency_key = Some(task.options.idempotency_key.clone().unwrap_or_else(key));
+        }
+        task
+    }
+}
+
+/// The slot of a request to retry.
+pub fn retry_key(request_id: &str) -> String {
+    format!("retry:{request_id}")
+}

@@ -1,0 +1,297 @@
+//! Logs that go on from a copy: a failed run is tried again, a run is reset to an earlier point or forked from one.
+//!
+//! All three make a new log: the copy, one input that says why, and what was kept beside. The old log stays as it is, with its end. A
+//! retry is the next generation of the same run; a fork and a reset are runs of their own.
+//!
+//! Owns what is copied and what is left out. Must never leave out what has happened: a retry keeps every result, and only failures are
+//! set aside.
+//!
+//! Invariants:
+//! - Z1: a retry keeps every record of the failed log but its end. Set aside are the failures of steps, tasks and children behind which
+//!   the code did nothing more on that line; what failed is done again, with the keys it had.
+//! - Z2: a run that went on after the failure it ended with has undone or handled it, and is not retried.
+//! - Z3: a fork ends at a whole commit that was not made while the run was paused, or right behind the start; the original is not
+//!   touched, and a reset only ends it.
+//! - Z4: what is open in the copy is open in the new log: timers with the time they had left, tasks scheduled again, questions, and
+//!   children, which are started again or, in a fork, awaited together with the original.
+
+use crate::event::{
+    ChildAgain, ChildStarted, ParentLink, ResultRequested, RetryRequested, RunForked, RunStarted, TerminateRequested,
+};
+use crate::lineage::{Lineage, follows, is_on_line_of};
+use crate::projection::Projection;
+use crate::run::{Delivery, Input, Once, Refusal, RunHead, Status};
+use crate::{Event, Index, Name, Place, Record, RunId, RunKey, Timestamp};
+
+/// A log that is written as a whole, and what it has to say to others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reopened {
+    pub records: Vec<Record>,
+    pub news: Vec<Delivery>,
+}
+
+/// What becomes of children that had not answered at the end of the copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenChildren {
+    /// They are started again, under new ids and with the same input.
+    Restart,
+    /// Their result is awaited; they answer both runs.
+    Await,
+}
+
+/// A wish to go on from a point of a run's log, in another run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fork {
+    pub key: RunKey,
+    /// The last event to copy; the last possible one if it is not said.
+    pub index: Option<Index>,
+    /// End the original.
+    pub is_reset: bool,
+    /// Copy the signals that came behind the point, too.
+    pub keep_signals: bool,
+    pub children: OpenChildren,
+    /// Another version of the code than the original is pinned to.
+    pub version: Option<Name>,
+    pub seed: u64,
+    pub request_id: String,
+    pub reason: String,
+}
+
+/// The log with which a failed run goes on.
+pub fn retry(head: &RunHead, records: &[Record], request_id: &str, reason: &str, at: Timestamp) -> Result<Reopened, Refusal> {
+    check_workflow(head)?;
+    if head.status != Status::Failed {
+        return Err(Refusal::NotFailed { key: head.key.clone(), status: head.status });
+    }
+    let (end, before) = records.split_last().expect("a log has records");
+    let set_aside = failures_to_set_aside(head, before, end)?;
+    let mut copy = before.to_vec();
+    let results: Vec<Event> = end.events.iter().filter(|event| event.is_step_result()).cloned().collect();
+    if !results.is_empty() {
+        copy.push(Record { events: results, ..end.clone() });
+    }
+    let generation = head.generation + 1;
+    begin_with(&mut copy, head, set_aside, |started| RunStarted { generation, ..started });
+    let children = again(&head.key, generation, &copy);
+    let event = RetryRequested { request_id: request_id.to_owned(), reason: reason.to_owned(), children };
+    Ok(finish(head.key.clone(), copy, event.into(), Vec::new(), OpenChildren::Restart, at))
+}
+
+/// Only the log of a workflow's code goes on from a copy.
+fn check_workflow(head: &RunHead) -> Result<(), Refusal> {
+    head.check_ours()?;
+    if head.is_task { Err(Refusal::IsTask { key: head.key.clone() }) } else { Ok(()) } // R9
+}
+
+/// The failures that ended the run: behind them the code did nothing on their line but end (Z1).
+fn failures_to_set_aside(head: &RunHead, before: &[Record], end: &Record) -> Result<Vec<Index>, Refusal> {
+    let Some(Event::RunFailed(failed)) = end.events.last() else {
+        return Err(Refusal::NotFailed { key: head.key.clone(), status: head.status });
+    };
+    let known = lineage(&head.key, before);
+    let (mut set_aside, mut handled) = (Vec::new(), None);
+    let mut is_own = false;
+    for (index, event) in before.iter().chain([end]).flat_map(Record::indexed) {
+        let Some((place, failure)) = final_failure(event).filter(|_| !known.is_set_aside(index)) else { continue };
+        let own = *failure == failed.failure;
+        match reaction(before, end, index, place) {
+            None => {
+                set_aside.push(index);
+                is_own |= own;
+            }
+            Some(next) if own => handled = Some((index, next)),
+            Some(_) => {}
+        }
+    }
+    match handled.filter(|_| !is_own) {
+        Some((failed, next)) => Err(Refusal::FailureHandled { key: head.key.clone(), failed, next }), // Z2
+        None => Ok(set_aside),
+    }
+}
+
+/// The first thing that came of the failure at `failed`, but for the end. A request to stop behind it would meet what is done again, which
+/// it did not then.
+fn reaction(before: &[Record], end: &Record, failed: Index, place: &Place) -> Option<Index> {
+    let came_of_it = |event: &Event, is_end: bool| match event {
+        Event::CancelRequested(_) => true,
+        // What the end takes back is open again.
+        event if is_end => done_at(event).is_some_and(|later| follows(later, place)),
+        event => {
+            done_at(event).is_some_and(|later| follows(later, place))
+                || withdrawn_at(event).is_some_and(|other| is_on_line_of(other, place))
+        }
+    };
+    let records = before.iter().map(|record| (record, false)).chain([(end, true)]);
+    records
+        .flat_map(|(record, is_end)| record.indexed().map(move |(index, event)| (index, event, is_end)))
+        .find(|(index, event, is_end)| *index > failed && came_of_it(event, *is_end))
+        .map(|(index, _, _)| index)
+}
+
+/// The wait that the code gave up with this event.
+fn withdrawn_at(event: &Event) -> Option<&Place> {
+    match event {
+        Event::WaitCanceled(event) => Some(&event.place),
+        Event::TaskCanceled(event) => Some(&event.place),
+        Event::ChildCanceled(event) => Some(&event.place),
+        _ => None,
+    }
+}
+
+/// The call that failed for good with this event.
+fn final_failure(event: &Event) -> Option<(&Place, &crate::Failure)> {
+    match event {
+        Event::StepFailed(event) if event.retry_at.is_none() => Some((&event.place, &event.failure)),
+        Event::TaskFailed(event) => Some((&event.place, &event.failure)),
+        Event::ChildFailed(event) => Some((&event.place, &event.failure)),
+        _ => None,
+    }
+}
+
+/// Where the code did something with this event; taking back what it no longer waits for is nothing.
+fn done_at(event: &Event) -> Option<&Place> {
+    match event {
+        Event::StepCompleted(event) => Some(&event.place),
+        Event::StepFailed(event) => Some(&event.place),
+        Event::TaskScheduled(event) => Some(&event.place),
+        Event::TimerStarted(event) => Some(&event.place),
+        Event::SignalAwaited(event) => Some(&event.place),
+        Event::SignalConsumed(event) => Some(&event.place),
+        Event::ApprovalRequested(event) => Some(&event.place),
+        Event::PromiseCreated(event) => Some(&event.place),
+        Event::ChildStarted(event) => Some(&event.place),
+        Event::SignalSent(event) => Some(&event.place),
+        Event::StateSet(event) => Some(&event.place),
+        Event::StateCleared(event) => Some(&event.place),
+        Event::AttributeSet(event) => Some(&event.place),
+        _ => None,
+    }
+}
+
+/// The log of a run that goes on from a point of another one's.
+pub fn fork(head: &RunHead, records: &[Record], fork: &Fork, at: Timestamp) -> Result<Reopened, Refusal> {
+    check_workflow(head)?;
+    let count = fork_point(head, records, fork.index)?;
+    let (mut copy, rest) = (records[..count].to_vec(), &records[count..]);
+    let index = copy[count - 1].last_index();
+    begin_with(&mut copy, head, Vec::new(), |started| RunStarted {
+        generation: 0,
+        seed: fork.seed,
+        // Its parent hears of the original alone.
+        parent: None,
+        version: fork.version.clone().or(started.version),
+        ..started
+    });
+    let children = match fork.children {
+        OpenChildren::Restart => again(&fork.key, 0, &copy),
+        OpenChildren::Await => Vec::new(),
+    };
+    let event = RunForked {
+        from: head.key.clone(),
+        generation: head.generation,
+        index,
+        is_reset: fork.is_reset,
+        request_id: fork.request_id.clone(),
+        reason: fork.reason.clone(),
+        children,
+    };
+    let signals = rest.iter().flat_map(|record| &record.events).filter(|event| matches!(event, Event::SignalReceived(_)));
+    let kept = signals.filter(|_| fork.keep_signals).cloned().collect();
+    let mut forked = finish(fork.key.clone(), copy, event.into(), kept, fork.children, at);
+    if fork.is_reset && !head.status.is_closed() {
+        forked.news.push(end_original(head, fork));
+    }
+    Ok(forked)
+}
+
+fn end_original(head: &RunHead, fork: &Fork) -> Delivery {
+    let reason = if fork.reason.is_empty() { format!("it was reset to {}", fork.key.id) } else { fork.reason.clone() };
+    let event = TerminateRequested { reason, reset_to: Some(fork.key.id.clone()) };
+    let once = Once { key: format!("reset:{}", fork.key.id), token: String::new() };
+    Delivery::Input { to: head.key.clone(), input: Input { once: Some(once), ..Input::new(event) } }
+}
+
+/// How many records to copy (Z3).
+fn fork_point(head: &RunHead, records: &[Record], wanted: Option<Index>) -> Result<usize, Refusal> {
+    let is_point = |record: &Record| match record.commit {
+        Some(commit) => !commit.is_standing && !record.ends_log(),
+        None => record.index == Index(0),
+    };
+    let points = || records.iter().enumerate().filter(|(_, record)| is_point(record));
+    let Some(wanted) = wanted else {
+        return Ok(points().next_back().map_or(1, |(position, _)| position + 1));
+    };
+    if let Some((position, _)) = points().find(|(_, record)| record.last_index() == wanted) {
+        return Ok(position + 1);
+    }
+    let near = |found: Option<(usize, &Record)>| found.map(|(_, record)| record.last_index().0.to_string());
+    let (before, after) =
+        (near(points().rfind(|(_, r)| r.last_index() < wanted)), near(points().find(|(_, r)| r.last_index() > wanted)));
+    let names: Vec<String> = before.into_iter().chain(after).collect();
+    let why = format!("that is not the end of a commit; the nearest are {}", names.join(" and "));
+    Err(Refusal::NoForkPoint { key: head.key.clone(), index: wanted, why })
+}
+
+fn lineage(key: &RunKey, records: &[Record]) -> Lineage {
+    let Some(Event::RunStarted(started)) = records.first().and_then(|record| record.events.first()) else {
+        unreachable!("H2");
+    };
+    Lineage::new(key, started)
+}
+
+/// Gives the copy its own start.
+fn begin_with(copy: &mut [Record], head: &RunHead, set_aside: Vec<Index>, change: impl FnOnce(RunStarted) -> RunStarted) {
+    let commits = copy.iter().filter(|record| record.commit.is_some()).count() as u64;
+    let index = copy.last().expect("a copy has records").last_index();
+    let origins = lineage(&head.key, copy).origins_until(commits, index, set_aside);
+    if let Some(Event::RunStarted(started)) = copy[0].events.first_mut() {
+        *started = RunStarted { origins, ..change(started.clone()) };
+    }
+}
+
+/// New ids for the children that had not answered.
+fn again(key: &RunKey, generation: u32, copy: &[Record]) -> Vec<ChildAgain> {
+    let open = Projection::of(key.clone(), copy).expect("H2").children;
+    let again = |child: ChildStarted| ChildAgain { child: child_id(&key.id, generation, &child.place), place: child.place };
+    open.into_values().map(again).collect()
+}
+
+/// The id of a child whose code chose none: every child has its own, and a replay asks for the same.
+pub fn child_id(run: &RunId, generation: u32, place: &Place) -> RunId {
+    let generation = if generation == 0 { String::new() } else { format!("{generation}-") };
+    let readable = format!("{run}/{generation}{place}");
+    RunId::new(&readable).unwrap_or_else(|_| {
+        // The parent's id is too long to be extended: fall back to one of fixed length.
+        let hash = crate::Hash::of_parts(&[readable.as_bytes()]);
+        RunId::new(format!("child_{hash}")).expect("hex digits are a name")
+    })
+}
+
+/// Adds why the copy goes on and what was kept; the children that are open then hear of it.
+fn finish(
+    key: RunKey,
+    mut records: Vec<Record>,
+    why: Event,
+    kept: Vec<Event>,
+    children: OpenChildren,
+    at: Timestamp,
+) -> Reopened {
+    for event in [why].into_iter().chain(kept) {
+        let index = records.last().expect("a copy has records").next_index();
+        records.push(Record::input(index, at, event));
+    }
+    let projection = Projection::of(key.clone(), &records).expect("H2");
+    let head = &projection.head;
+    let news = projection.children.values().map(|child| match children {
+        OpenChildren::Restart => head.start_child(child),
+        OpenChildren::Await => {
+            let (generation, place) = (head.generation, child.place.clone());
+            let by = ParentLink { run: key.clone(), generation, place, on_parent_close: child.on_parent_close };
+            let once = Once { key: format!("listener:{}:{}", key.id, child.place), token: String::new() };
+            let to = RunKey::new(key.namespace.clone(), child.child.clone());
+            Delivery::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
+        }
+    });
+    let news = news.collect();
+    Reopened { records, news }
+}

@@ -1,0 +1,133 @@
+//! Runs that go on from a copy of a log: retry, fork and reset.
+//!
+//! The copy is made here, from a log that cannot change any more where it is copied; the store decides whether it is still wanted. A
+//! reset ends the original by news, so that no write touches two runs.
+
+use onward_core::reopen::{self, Fork, OpenChildren};
+use onward_core::{Event, Index, Name, Record, RunHead, RunId, RunKey, Status};
+use onward_store::{Restore, RestoreRun, Restored, StoreError};
+
+use crate::verbs::{check_id, check_text};
+use crate::{Runtime, RuntimeError};
+
+/// A run that goes on from a point of another one's log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ForkRun {
+    /// The id of the new run. The same fork again is the same run.
+    pub id: RunId,
+    /// The generation to copy; the current one if it is not said.
+    pub generation: Option<u32>,
+    /// The last event to copy; the end of the last commit if it is not said.
+    pub index: Option<Index>,
+    /// End the original.
+    pub is_reset: bool,
+    /// Copy the signals that came behind the point, too.
+    pub keep_signals: bool,
+    /// Start children again that had not answered at the point; otherwise their result is awaited together with the original.
+    pub restart_children: bool,
+    /// Another version of the code than the original is pinned to.
+    pub version: Option<Name>,
+    /// Where the chance of the new run derives from behind the point; any number.
+    pub seed: u64,
+    pub reason: String,
+}
+
+impl ForkRun {
+    /// A fork at the end of the last commit that keeps signals and awaits the original's children.
+    pub fn new(id: RunId, seed: u64) -> ForkRun {
+        ForkRun {
+            id,
+            generation: None,
+            index: None,
+            is_reset: false,
+            keep_signals: true,
+            restart_children: false,
+            version: None,
+            seed,
+            reason: String::new(),
+        }
+    }
+
+    /// A reset: the original ends, so its children are started again.
+    pub fn reset(id: RunId, seed: u64) -> ForkRun {
+        ForkRun { is_reset: true, restart_children: true, ..ForkRun::new(id, seed) }
+    }
+}
+
+impl Runtime {
+    /// Lets a failed run go on: what it failed over is done again, everything else that is recorded stays (Z1).
+    ///
+    /// The same `request_id` again is the same request, whatever became of the run since.
+    pub async fn retry_run(&self, key: &RunKey, request_id: &str, reason: &str) -> Result<Restored, RuntimeError> {
+        check_id("request id", request_id)?;
+        check_text("reason", reason)?;
+        let head = self.read_head(key).await?;
+        let records = self.read_records(&head).await?;
+        if head.status != Status::Failed && was_retried(&records, request_id) {
+            return Ok(Restored { created: false, head });
+        }
+        let again = reopen::retry(&head, &records, request_id, reason, self.clock().now()).map_err(StoreError::from);
+        let again = match again {
+            // A repeat finds the run failed again in a way that cannot be retried: it was taken all the same.
+            Err(_) if was_retried(&records, request_id) => return Ok(Restored { created: false, head }),
+            again => again?,
+        };
+        let what = Restore::Retry { after: head.generation, log: again.records, request_id: request_id.to_owned() };
+        let restored = self.store().restore_run(RestoreRun { key: key.clone(), what, news: again.news }).await?;
+        if restored.created {
+            self.hub().watches.reopened(key);
+        }
+        Ok(restored)
+    }
+
+    /// Begins a run that goes on from a point of this one's log; the original is kept, and ended by a reset.
+    pub async fn fork_run(&self, key: &RunKey, fork: ForkRun) -> Result<Restored, RuntimeError> {
+        check_text("reason", &fork.reason)?;
+        let head = self.store().read_run(key.clone(), fork.generation).await?;
+        let head = head.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
+        let records = self.read_records(&head).await?;
+        let own = RunKey::new(key.namespace.clone(), fork.id.clone());
+        let wanted = Fork {
+            key: own.clone(),
+            index: fork.index,
+            is_reset: fork.is_reset,
+            keep_signals: fork.keep_signals,
+            children: if fork.restart_children { OpenChildren::Restart } else { OpenChildren::Await },
+            version: fork.version.clone(),
+            seed: fork.seed,
+            request_id: fork.id.to_string(),
+            reason: fork.reason.clone(),
+        };
+        let forked = reopen::fork(&head, &records, &wanted, self.clock().now()).map_err(StoreError::from)?;
+        let what = Restore::Run { logs: vec![forked.records] };
+        match self.store().restore_run(RestoreRun { key: own.clone(), what, news: forked.news }).await {
+            Err(StoreError::RunExists { key: exists }) => {
+                self.find_fork(own, &head, &fork).await?.ok_or_else(|| RuntimeError::from(StoreError::RunExists { key: exists }))
+            }
+            answer => Ok(answer?),
+        }
+    }
+
+    /// The run of that id, if it is what the same fork made before.
+    async fn find_fork(&self, own: RunKey, original: &RunHead, fork: &ForkRun) -> Result<Option<Restored>, RuntimeError> {
+        let first = self.store().read_run(own.clone(), Some(0)).await?;
+        let Some(first) = first else { return Ok(None) };
+        let records = self.read_records(&first).await?;
+        let made = records.iter().flat_map(|record| &record.events).any(|event| match event {
+            Event::RunForked(event) => {
+                (&event.from, event.generation, event.is_reset) == (&original.key, original.generation, fork.is_reset)
+                    && fork.index.is_none_or(|index| index == event.index)
+            }
+            _ => false,
+        });
+        if !made {
+            return Ok(None);
+        }
+        Ok(Some(Restored { created: false, head: self.read_head(&own).await? }))
+    }
+}
+
+fn was_retried(records: &[Record], request_id: &str) -> bool {
+    let asked = |event: &Event| matches!(event, Event::RetryRequested(event) if event.request_id == request_id);
+    records.iter().any(|record| record.events.iter().any(asked))
+}

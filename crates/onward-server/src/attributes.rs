@@ -1,0 +1,58 @@
+//! Attributes as documents have them: a text, a number, a yes or no, or `{"time": …}`.
+
+use std::collections::BTreeMap;
+
+use onward_core::{Attribute, AttributeMatch, AttributeValue, Name, NameError, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// A value as a body gives it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(crate) enum GivenValue {
+    Text(String),
+    Int(i64),
+    Bool(bool),
+    Time { time: Timestamp },
+}
+
+impl From<GivenValue> for AttributeValue {
+    fn from(given: GivenValue) -> AttributeValue {
+        match given {
+            GivenValue::Text(text) => AttributeValue::Text(text),
+            GivenValue::Int(number) => AttributeValue::Int(number),
+            GivenValue::Bool(flag) => AttributeValue::Bool(flag),
+            GivenValue::Time { time } => AttributeValue::Time(time),
+        }
+    }
+}
+
+/// A value as documents show it.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum ShownValue<'a> {
+    Text(&'a str),
+    Int(i64),
+    Bool(bool),
+    Time { time: Timestamp },
+}
+
+impl<'a> From<&'a AttributeValue> for ShownValue<'a> {
+    fn from(value: &'a AttributeValue) -> ShownValue<'a> {
+        match value {
+            AttributeValue::Text(text) => ShownValue::Text(text),
+            AttributeValue::Int(number) => ShownValue::Int(*number),
+            AttributeValue::Bool(flag) => ShownValue::Bool(*flag),
+            AttributeValue::Time(time) => ShownValue::Time { time: *time },
+        }
+    }
+}
+
+pub(crate) fn attributes(given: BTreeMap<String, GivenValue>) -> Result<Vec<Attribute>, NameError> {
+    given.into_iter().map(|(name, value)| Ok(Attribute { name: Name::new(name)?, value: value.into() })).collect()
+}
+
+/// Runs that have exactly these values.
+pub(crate) fn matches(given: BTreeMap<String, GivenValue>) -> Result<Vec<AttributeMatch>, NameError> {
+    let wanted = |attribute: Attribute| AttributeMatch { name: attribute.name, values: vec![attribute.value] };
+    Ok(attributes(given)?.into_iter().map(wanted).collect())
+}

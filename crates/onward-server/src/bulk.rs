@@ -1,0 +1,120 @@
+//! `POST /v1/bulk` and `POST /v1/bulk/delete`: one verb for the runs that a filter finds, batch by batch.
+
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use onward_core::{Name, RunId, Timestamp};
+use onward_runtime::{BULK_MAX, Bulk, BulkDone, BulkVerb};
+use onward_store::RunQuery;
+use serde::{Deserialize, Serialize};
+
+use crate::answer::json;
+use crate::attributes::{GivenValue, matches};
+use crate::new_id;
+use crate::problem::{Problem, RequestError};
+use crate::request::Request;
+use crate::runs::status;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BulkBody {
+    verb: Option<String>,
+    #[serde(default)]
+    filter: Filter,
+    #[serde(default)]
+    all: bool,
+    #[serde(default)]
+    dry_run: bool,
+    bulk_id: Option<String>,
+    reason: Option<String>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Filter {
+    kind: Option<String>,
+    #[serde(default)]
+    versions: Vec<Option<String>>,
+    #[serde(default)]
+    statuses: Vec<String>,
+    #[serde(default)]
+    attributes: BTreeMap<String, GivenValue>,
+    created_from: Option<Timestamp>,
+    created_until: Option<Timestamp>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    bulk_id: &'a str,
+    verb: &'static str,
+    dry_run: bool,
+    matched: u64,
+    done: u64,
+    refused: Vec<Refused<'a>>,
+    sample: &'a [RunId],
+    next: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Refused<'a> {
+    run: &'a RunId,
+    code: &'a str,
+}
+
+pub(crate) async fn act(mut request: Request) -> Result<Response, Problem> {
+    let body: BulkBody = request.json().await?;
+    let verb = body.verb.as_deref().and_then(BulkVerb::from_word).filter(|verb| *verb != BulkVerb::Delete);
+    let why = || "`verb` is one of cancel, terminate, pause, resume, retry".to_owned();
+    let verb = verb.ok_or_else(|| RequestError::JsonInvalid { why: why() })?;
+    answer(request, body, verb).await
+}
+
+/// Deleting needs another scope, hence a route of its own.
+pub(crate) async fn delete(mut request: Request) -> Result<Response, Problem> {
+    let body: BulkBody = request.json().await?;
+    if body.verb.as_deref().is_some_and(|verb| verb != "delete") {
+        return Err(RequestError::JsonInvalid { why: "`verb` is `delete` here".to_owned() }.into());
+    }
+    answer(request, body, BulkVerb::Delete).await
+}
+
+async fn answer(request: Request, body: BulkBody, verb: BulkVerb) -> Result<Response, Problem> {
+    let bulk_id = body.bulk_id.unwrap_or_else(new_id::request_id);
+    let limit = body.limit.unwrap_or_default();
+    if limit > BULK_MAX {
+        return Err(RequestError::JsonInvalid { why: format!("`limit` is at most {BULK_MAX}") }.into());
+    }
+    let filter = body.filter;
+    let version = |version: Option<String>| version.map(Name::new).transpose();
+    let filter = RunQuery {
+        namespace: request.namespace.clone(),
+        kind: filter.kind.map(Name::new).transpose()?,
+        versions: filter.versions.into_iter().map(version).collect::<Result<_, _>>()?,
+        statuses: filter.statuses.iter().map(|text| status(text)).collect::<Result<_, _>>()?,
+        attributes: matches(filter.attributes)?,
+        created_from: filter.created_from,
+        created_until: filter.created_until,
+        limit,
+        cursor: body.cursor,
+    };
+    let (all, dry_run, reason) = (body.all, body.dry_run, body.reason.unwrap_or_default());
+    let bulk = Bulk { verb, filter, all, dry_run, bulk_id: bulk_id.clone(), reason };
+    let done = request.server.runtime().bulk_runs(bulk).await?;
+    Ok(json(StatusCode::OK, &document(&bulk_id, verb, dry_run, &done)))
+}
+
+fn document<'a>(bulk_id: &'a str, verb: BulkVerb, dry_run: bool, done: &'a BulkDone) -> Document<'a> {
+    Document {
+        bulk_id,
+        verb: verb.as_str(),
+        dry_run,
+        matched: done.matched,
+        done: done.done,
+        refused: done.refused.iter().map(|(run, code)| Refused { run, code }).collect(),
+        sample: &done.sample,
+        next: done.next.as_deref(),
+    }
+}

@@ -1,0 +1,118 @@
+//! Finding runs, acting on many of them, and moving them: attributes, versions, bulk, export and import.
+
+use serde_json::{Value, json};
+
+use crate::site::Site;
+
+fn ids(page: &Value) -> Vec<String> {
+    page["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn start(site: &Site, id: &str, version: Option<&str>, attributes: Value) {
+    // No worker of the site has a version: the run stays as it is.
+    let body = json!({"kind": "order", "id": id, "input": 1, "version": version, "attributes": attributes});
+    site.post_json("/v1/runs", body).await.expect(201);
+}
+
+#[tokio::test]
+async fn runs_are_found_by_attributes_and_versions() {
+    let site = Site::open().await;
+    start(&site, "a", Some("v0"), json!({"customer": "42", "express": true})).await;
+    start(&site, "b", Some("v1"), json!({"customer": 42, "due": {"time": "2026-11-15T08:00:00Z"}})).await;
+    let find = async |query: &str| ids(&site.get(&format!("/v1/runs?{query}")).await.expect(200));
+    assert_eq!(find("attr.customer=42").await, ["b", "a"]);
+    assert_eq!(find("attr.customer=42&attr.express=true").await, ["a"]);
+    assert_eq!(find("attr.due=2026-11-15T08:00:00Z").await, ["b"]);
+    assert_eq!(find("version=v1").await, ["b"]);
+    assert_eq!(find("version=").await, [""; 0]);
+    assert_eq!(find("version=&version=v0").await, ["a"]);
+    assert_eq!(find("attr.customer=43").await, [""; 0]);
+    site.get("/v1/runs?attr.=42").await.problem(400, "query_invalid");
+    site.get("/v1/runs?attribute=42").await.problem(400, "query_invalid");
+    let shown = site.show("b").await;
+    assert_eq!(shown["attributes"], json!({"customer": 42, "due": {"time": "2026-11-15T08:00:00.000Z"}}));
+    let versions = site.get("/v1/versions").await.expect(200);
+    let expected = json!([{"kind": "order", "version": "v0", "open": 1}, {"kind": "order", "version": "v1", "open": 1}]);
+    assert_eq!(versions["versions"], expected);
+    let long = json!({"kind": "order", "attributes": {"a": "x".repeat(256)}});
+    site.post_json("/v1/runs", long).await.problem(400, "attribute_invalid");
+    site.post_json("/v1/runs", json!({"kind": "order", "attributes": {"a": 1.5}})).await.problem(400, "json_invalid");
+}
+
+#[tokio::test]
+async fn many_runs_are_counted_and_then_ended_batch_by_batch() {
+    let site = Site::open().await;
+    for number in 0..5 {
+        start(&site, &format!("r{number}"), Some("v0"), json!({"team": "a"})).await;
+    }
+    start(&site, "other", Some("v0"), json!({"team": "b"})).await;
+    let filter = json!({"attributes": {"team": "a"}});
+    let counted = site.post_json("/v1/bulk", json!({"verb": "terminate", "filter": filter, "dry_run": true})).await.expect(200);
+    assert_eq!((&counted["matched"], counted["sample"].as_array().unwrap().len()), (&json!(5), 5));
+    let mut cursor = Value::Null;
+    let mut done = 0;
+    loop {
+        let mut body = json!({"verb": "terminate", "filter": filter, "bulk_id": "b-1", "limit": 2, "reason": "old"});
+        if !cursor.is_null() {
+            body["cursor"] = cursor;
+        }
+        let batch = site.post_json("/v1/bulk", body).await.expect(200);
+        done += batch["done"].as_u64().unwrap();
+        cursor = batch["next"].clone();
+        if cursor.is_null() {
+            break;
+        }
+    }
+    assert_eq!(done, 5);
+    assert_eq!(site.show("other").await["status"], json!("pending"));
+    assert_eq!(site.show("r0").await["status"], json!("terminated"));
+    // Done before: nothing is left to find.
+    let again = json!({"verb": "terminate", "filter": filter, "bulk_id": "b-1"});
+    assert_eq!(site.post_json("/v1/bulk", again).await.expect(200)["matched"], json!(0));
+    let deleted = site.post_json("/v1/bulk/delete", json!({"filter": filter})).await.expect(200);
+    assert_eq!((&deleted["done"], &deleted["refused"]), (&json!(5), &json!([])));
+    site.get("/v1/runs/r0").await.problem(404, "run_not_found");
+}
+
+#[tokio::test]
+async fn a_bulk_says_what_it_does_not_take() {
+    let site = Site::open().await;
+    start(&site, "a", Some("v0"), json!({})).await;
+    site.post_json("/v1/bulk", json!({"verb": "cancel"})).await.problem(400, "filter_empty");
+    site.post_json("/v1/bulk", json!({"verb": "delete", "all": true})).await.problem(400, "json_invalid");
+    site.post_json("/v1/bulk", json!({"verb": "eat", "all": true})).await.problem(400, "json_invalid");
+    site.post_json("/v1/bulk/delete", json!({"verb": "cancel", "all": true})).await.problem(400, "json_invalid");
+    site.post_json("/v1/bulk", json!({"verb": "cancel", "all": true, "limit": 5000})).await.problem(400, "json_invalid");
+    site.post_json("/v1/bulk", json!({"verb": "cancel", "filter": {"colour": 1}})).await.problem(400, "json_invalid");
+    let paused = site.post_json("/v1/bulk", json!({"verb": "pause", "all": true})).await.expect(200);
+    assert_eq!(paused["done"], json!(1));
+    let resumed = json!({"verb": "resume", "filter": {"kind": "order"}});
+    assert_eq!(site.post_json("/v1/bulk", resumed).await.expect(200)["done"], json!(1));
+}
+
+#[tokio::test]
+async fn a_run_is_exported_and_comes_into_another_server_as_it_was() {
+    let (site, other) = (Site::open().await, Site::open().await);
+    start(&site, "a", Some("v9"), json!({"customer": "42"})).await;
+    site.signal("a", "payment", json!({"b": 1, "a": 2.50})).await;
+    let lines = site.get("/v1/runs/a/export").await;
+    assert_eq!(lines.status, 200, "{}", lines.body);
+    let by_filter = site.get("/v1/export?attr.customer=42").await;
+    assert_eq!(by_filter.body, lines.body);
+    let import =
+        async |site: &Site, text: &str| site.send("POST", "/v1/import", "content-type: application/x-ndjson\r\n", text).await;
+    let done = import(&other, &lines.body).await.expect(200);
+    assert_eq!(done, json!({"created": ["a"], "unchanged": [], "refused": []}));
+    assert_eq!(import(&other, &lines.body).await.expect(200)["unchanged"], json!(["a"]));
+    assert_eq!(other.get("/v1/runs/a/export").await.body, lines.body);
+    assert_eq!(ids(&other.get("/v1/runs?attr.customer=42").await.expect(200)), ["a"]);
+    // The other has moved on: what comes now is another run.
+    other.signal("a", "payment", json!(1)).await;
+    let refused = import(&other, &lines.body).await.expect(200);
+    assert_eq!(refused["refused"], json!([{"run": "a", "code": "run_exists"}]));
+    import(&other, "nonsense").await.problem(422, "import_invalid");
+    other.post("/v1/import", &lines.body).await.problem(415, "content_type_unsupported");
+    let foreign = lines.body.replace("\"namespace\":\"default\"", "\"namespace\":\"elsewhere\"");
+    import(&other, &foreign).await.problem(403, "not_allowed");
+    site.get("/v1/runs/nope/export").await.problem(404, "run_not_found");
+}

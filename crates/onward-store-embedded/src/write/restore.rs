@@ -1,0 +1,183 @@
+//! Runs that come with their logs: every record as it is, and the rows that follow from them.
+
+use onward_core::projection::{ProjectedTimer, Projection, retry_key};
+use onward_core::run::wait_key;
+use onward_core::{Attribute, Epoch, Event, Hash, Index, Record, RunHead, RunKey};
+use onward_store::{Restore, RestoreRun, Restored, StoreError};
+use rusqlite::{Connection, params};
+
+use super::append::{insert_event, read_slot};
+use super::effects::{put_timer, put_wait};
+use crate::body::Body;
+use crate::error::Outcome;
+use crate::heads;
+use crate::news::News;
+use crate::op::RestoreWork;
+use crate::reader::read_records;
+use crate::row::{NEVER, due_number, seal};
+use crate::writer::Writer;
+
+impl Writer<'_> {
+    pub(crate) fn restore_run(&mut self, work: RestoreWork) -> Outcome<Restored> {
+        let RestoreWork { restore: RestoreRun { key, what, news }, projections } = work;
+        let root = match what {
+            Restore::Run { logs } => {
+                if heads::find(self.db, &key, None)?.is_some() {
+                    return self.find_restored(key, &logs);
+                }
+                self.put_run(&logs, projections)?
+            }
+            Restore::Retry { after, log, request_id } => {
+                let seat = self.heads.require(self.db, &self.shared.leases, &key)?;
+                let hot = &self.heads[seat];
+                let (rk, root, epoch) = (hot.rk, hot.root, hot.head.epoch);
+                if read_slot(self.db, &key, root, &retry_key(&request_id))?.is_some() {
+                    return Ok(Restored { created: false, head: self.shown(&key)? });
+                }
+                hot.head.admit_retry(after)?;
+                let mut retire = self.db.prepare_cached("UPDATE runs SET current = 0 WHERE rk = ?1 RETURNING input_hash")?;
+                let input_hash: [u8; 16] = retire.query_row(params![rk], |row| row.get(0))?;
+                drop(retire);
+                for projection in projections {
+                    self.put_generation(root, Hash(input_hash), true, &log, projection, epoch)?;
+                }
+                root
+            }
+        };
+        for delivery in news {
+            self.send(root, delivery)?;
+        }
+        Ok(Restored { created: true, head: self.shown(&key)? })
+    }
+
+    /// Only the very same run is the same run.
+    fn find_restored(&mut self, key: RunKey, logs: &[Vec<Record>]) -> Outcome<Restored> {
+        let head = self.shown(&key)?;
+        let mut same = head.generation as usize + 1 == logs.len();
+        for (log, generation) in logs.iter().zip(0..) {
+            let Some(found) = heads::find(self.db, &key, Some(generation))?.filter(|_| same) else { break };
+            same = read_records(self.db, &key, found.rk, Index(0), usize::MAX)? == *log;
+        }
+        if same { Ok(Restored { created: false, head }) } else { Err(StoreError::RunExists { key }.into()) }
+    }
+
+    fn put_run(&mut self, logs: &[Vec<Record>], projections: Vec<Projection>) -> Outcome<i64> {
+        let root = self.next_rk;
+        let Some(Event::RunStarted(started)) = logs[0][0].events.first() else { unreachable!("checked before it came here") };
+        let input_hash = Hash::of(&started.input);
+        let last = logs.len() - 1;
+        for (position, (log, projection)) in logs.iter().zip(projections).enumerate() {
+            self.put_generation(root, input_hash, position == last, log, projection, Epoch(0))?;
+        }
+        Ok(root)
+    }
+
+    fn put_generation(
+        &mut self,
+        root: i64,
+        input_hash: Hash,
+        current: bool,
+        log: &[Record],
+        projection: Projection,
+        epoch: Epoch,
+    ) -> Outcome<()> {
+        let rk = self.next_rk;
+        self.next_rk += 1;
+        let Projection { mut head, timers, tasks, waits, slots, .. } = projection;
+        head.epoch = epoch;
+        self.put_row(rk, root, input_hash, current, &head)?;
+        self.put_records(rk, log, &head)?;
+        for (key, slot) in slots {
+            self.put_slot(root, &key, &slot.token, slot.index, slot.at)?;
+        }
+        for (place, timer) in timers {
+            put_timer(self.db, rk, &place, timer_number(timer))?;
+            if !timer.is_frozen {
+                self.announce_due(timer.due_at);
+            }
+        }
+        for task in tasks.into_values() {
+            self.put_task(rk, task)?;
+        }
+        for wait in waits.into_values() {
+            // A question that the end of an earlier generation withdrew is open again.
+            self.db
+                .prepare_cached("DELETE FROM slots WHERE root = ?1 AND key = ?2")?
+                .execute(params![root, wait_key(wait.generation, &wait.place)])?;
+            put_wait(self.db, rk, wait)?;
+        }
+        if !current {
+            return Ok(());
+        }
+        if self.batch.heard {
+            let record = log.last().expect("a log has records").clone();
+            self.batch.news.push(News::Appended { head: head.clone(), record });
+        }
+        let seat = self.heads.insert(rk, root, head);
+        self.settle_run(seat, false)
+    }
+
+    /// Each row says how many commits the log has up to there: the head is followed along.
+    fn put_records(&mut self, rk: i64, log: &[Record], head: &RunHead) -> Outcome<()> {
+        let mut follow = Projection::begin(head.key.clone(), &log[0]).expect("checked before it came here");
+        for (position, record) in log.iter().enumerate() {
+            if position > 0 {
+                follow.push(record);
+            }
+            let body = Body::of_record(record);
+            insert_event(&mut self.insert_event, self.db, rk, &follow.head, record, &body)?;
+            self.count_event(&body);
+        }
+        Ok(())
+    }
+
+    pub(super) fn put_row(&mut self, rk: i64, root: i64, input_hash: Hash, current: bool, head: &RunHead) -> Outcome<()> {
+        let parent = head.parent.as_ref();
+        self.db
+            .prepare_cached(
+                "INSERT INTO runs(rk, root, ns, id, generation, current, kind, version, status, created, ended,
+                   parent_ns, parent_id, parent_generation, input_hash, head, crc)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+                   row_crc(?1, ?2, ?3, ?4, ?5, ?10, ?12, ?13, ?14, ?15))",
+            )?
+            .execute(params![
+                rk,
+                root,
+                head.key.namespace.as_str(),
+                head.key.id.as_str(),
+                head.generation,
+                current,
+                head.kind.as_str(),
+                head.version.as_ref().map_or("", |version| version.as_str()),
+                head.status.number(),
+                head.created_at.0 as i64,
+                head.ended_at.map(|at| at.0 as i64),
+                parent.map(|parent| parent.run.namespace.as_str()),
+                parent.map(|parent| parent.run.id.as_str()),
+                parent.map(|parent| parent.generation),
+                &input_hash.0[..],
+                seal(head),
+            ])?;
+        if head.attributes.is_empty() { Ok(()) } else { self.put_attributes(rk, &head.attributes) }
+    }
+
+    /// The run is found by these from now on, and by no others.
+    pub(super) fn put_attributes(&mut self, rk: i64, attributes: &[Attribute]) -> Outcome<()> {
+        self.db.prepare_cached("DELETE FROM attributes WHERE rk = ?1")?.execute(params![rk])?;
+        Ok(put_attributes(self.db, rk, attributes)?)
+    }
+}
+
+/// The due time of a timer as its row says it.
+pub(crate) fn timer_number(timer: ProjectedTimer) -> i64 {
+    due_number(timer.due_at) + if timer.is_frozen { NEVER } else { 0 }
+}
+
+pub(crate) fn put_attributes(db: &Connection, rk: i64, attributes: &[Attribute]) -> rusqlite::Result<()> {
+    let mut insert =
+        db.prepare_cached("INSERT INTO attributes(rk, name, value, crc) VALUES (?1, ?2, ?3, row_crc(?1, ?2, ?3))")?;
+    for attribute in attributes {
+        insert.execute(params![rk, attribute.name.as_str(), attribute.value.to_key()])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! Runs between the memory store and a directory, both ways.
+
+use std::sync::Arc;
+
+use onward_core::event::{ApprovalRequested, RunCompleted, SignalReceived, TimerStarted};
+use onward_core::projection::Projection;
+use onward_core::run::{Commit, Input};
+use onward_core::transfer::{self, ExportedRun};
+use onward_core::{CommitId, Event, Index, Name, Payload, Place, RunKey, Status};
+use onward_store::conformance::block_on;
+use onward_store::{ManualClock, MemoryStore, Restore, RestoreRun, Store};
+use onward_store_embedded::{EmbeddedStore, Options};
+
+use crate::story::new_run;
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn export(store: &dyn Store, key: &RunKey) -> String {
+    let log = block_on(store.read_log(key.clone(), None, Index(0), usize::MAX)).unwrap();
+    transfer::header() + &ExportedRun { key: key.clone(), logs: vec![log] }.to_lines()
+}
+
+fn import(store: &dyn Store, text: &str) -> bool {
+    let mut created = false;
+    for run in transfer::read(text).unwrap() {
+        let restore = RestoreRun { key: run.key, what: Restore::Run { logs: run.logs }, news: Vec::new() };
+        created |= block_on(store.restore_run(restore)).unwrap().created;
+    }
+    created
+}
+
+fn commit(store: &dyn Store, key: &RunKey, events: Vec<Event>, worker: &str) {
+    let head = block_on(store.read_run(key.clone(), None)).unwrap().unwrap();
+    let claimed = block_on(store.claim_runs(onward_store::ClaimRuns {
+        worker: onward_core::WorkerId::new(worker).unwrap(),
+        namespace: key.namespace.clone(),
+        knows: Arc::new([(head.kind.clone(), vec![None])].into()),
+        limit: 10,
+    }))
+    .unwrap();
+    let epoch = claimed.iter().find(|run| run.head.key == *key).map_or(head.epoch, |run| run.head.epoch);
+    let commit = Commit {
+        key: key.clone(),
+        generation: 0,
+        epoch,
+        n: head.next_commit,
+        commit_id: CommitId(head.next_commit + 100),
+        horizon: Index(head.next_index.0 - 1),
+        events,
+        waits: true,
+        end_over_unread: false,
+        is_standing: false,
+        carries: Default::default(),
+    };
+    block_on(store.commit(commit)).unwrap();
+}
+
+/// A run with a timer, a question, a large payload, bytes that are no JSON, and a signal with an id.
+fn story(store: &dyn Store, clock: &ManualClock) -> RunKey {
+    let key = block_on(store.start_run(new_run("moving"), None)).unwrap().head.key;
+    let due_at = onward_store::Clock::now(clock).after(std::time::Duration::from_secs(60));
+    let show = Some(Payload::json(&"x".repeat(100_000)).unwrap());
+    let approval = ApprovalRequested {
+        place: Place::root(1),
+        name: name("a"),
+        title: "May I?".to_owned(),
+        description: None,
+        show,
+        deciders: Vec::new(),
+        deadline: None,
+    };
+    commit(store, &key, vec![TimerStarted { place: Place::root(0), due_at }.into(), approval.into()], "w");
+    let payload = Payload::binary("application/octet-stream", vec![0u8, 255, 10, 13]);
+    let signal = SignalReceived { name: name("s"), payload, signal_id: Some("once".to_owned()), sender: None };
+    block_on(store.append_input(key.clone(), Input::signal(signal))).unwrap();
+    key
+}
+
+#[test]
+fn a_run_moves_between_stores_and_back_byte_for_byte_and_ends_there() {
+    let clock = Arc::new(ManualClock::default());
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let open =
+        |path: &std::path::Path| EmbeddedStore::open(path, Options { clock: clock.clone(), ..Options::default() }).unwrap();
+    let (memory, embedded, last) = (MemoryStore::new(clock.clone()), open(first.path()), open(second.path()));
+    let key = story(&memory, &clock);
+    let text = export(&memory, &key);
+    let stores: [&dyn Store; 3] = [&embedded, &last, &MemoryStore::new(clock.clone())];
+    for store in stores {
+        assert!(import(store, &text));
+        assert!(!import(store, &text), "the same again is nothing new");
+        assert_eq!(export(store, &key), text);
+        let signal =
+            SignalReceived { name: name("s"), payload: Payload::null(), signal_id: Some("once".to_owned()), sender: None };
+        assert!(block_on(store.append_input(key.clone(), Input::signal(signal))).unwrap().repeated);
+        let log = block_on(store.read_log(key.clone(), None, Index(0), usize::MAX)).unwrap();
+        let said = Projection::of(key.clone(), &log).unwrap();
+        let waits = block_on(store.list_waits(Default::default())).unwrap();
+        assert_eq!(waits, said.waits.into_values().collect::<Vec<_>>());
+        commit(store, &key, vec![RunCompleted { output: Payload::null(), attempts: None }.into()], "v");
+        assert_eq!(block_on(store.read_run(key.clone(), None)).unwrap().unwrap().status, Status::Completed);
+    }
+}

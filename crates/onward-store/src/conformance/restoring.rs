@@ -1,0 +1,267 @@
+//! Logs that come as a whole: everything else about the run follows from them (L16, J1).
+
+use onward_core::event::{RunFailed, WaitCanceled};
+use onward_core::reopen::{self, Fork, OpenChildren, Reopened};
+use onward_core::task::{TaskOptions, TaskReport, idempotency_key};
+use onward_core::{Event, Failure, Index, Record, Status};
+
+use super::block_on;
+use super::kit::{Held, Kit, approval, completed, decision, key, refused, resume, seconds, settled, signal, task, timer};
+use crate::{Delete, Restore, RestoreRun, Restored, StoreError, TaskQuery};
+
+async fn restore(kit: &Kit, id: &str, logs: Vec<Vec<Record>>) -> Result<Restored, StoreError> {
+    kit.store().restore_run(RestoreRun { key: key(id), what: Restore::Run { logs }, news: Vec::new() }).await
+}
+
+/// A run that has a timer, a task, a question, an unread signal and an answer.
+async fn busy(kit: &Kit, id: &str) -> Held {
+    let mut held = kit.start_held(id).await;
+    let due = kit.now().after(seconds(60));
+    let options = TaskOptions { priority: 3, ..TaskOptions::default() };
+    kit.commit(&mut held, vec![task(0, options), timer(1, due), approval(2, Some(due)), approval(3, None)]).await;
+    kit.append(id, decision(0, 3, "anna")).await.unwrap();
+    kit.append(id, signal(Some("s-1"))).await.unwrap();
+    held
+}
+
+pub async fn a_restored_run_is_the_run_it_was(mut kit: Kit) {
+    busy(&kit, "r").await;
+    let log = kit.records("r").await;
+    kit.pass(seconds(10));
+    let restored = restore(&kit, "copy", vec![log.clone()]).await.unwrap();
+    assert!(restored.created);
+    assert_eq!((restored.head.status, restored.head.next_index), (Status::Pending, Index(7)));
+    kit.reopen();
+    assert_eq!(kit.records("copy").await, log);
+    kit.check_run(&key("copy")).await;
+    // The worker of the original is not the worker of the copy.
+    let copies: Vec<_> = kit.claim("v").await.into_iter().filter(|run| run.head.key == key("copy")).collect();
+    assert_eq!(copies.len(), 1);
+    assert!(kit.claim_tasks("t", 10).await.iter().any(|task| task.id.run == key("copy") && task.options.priority == 3));
+    kit.pass(seconds(49));
+    assert_eq!(kit.expire().await.timers_fired, 0);
+    kit.pass(seconds(1));
+    kit.expire().await;
+    let names = kit.log("copy").await;
+    assert_eq!(names.iter().filter(|name| **name == "timer_fired").count(), 2, "{names:?}");
+}
+
+pub async fn a_restored_run_remembers_what_it_took(mut kit: Kit) {
+    busy(&kit, "r").await;
+    restore(&kit, "copy", vec![kit.records("r").await]).await.unwrap();
+    kit.reopen();
+    let first = kit.append("r", signal(Some("s-1"))).await.unwrap();
+    assert_eq!(kit.append("copy", signal(Some("s-1"))).await.unwrap(), first);
+    assert!(kit.append("copy", decision(0, 3, "anna")).await.unwrap().repeated);
+    refused(kit.append("copy", decision(0, 3, "ben")).await, "signal_lost");
+    assert!(!kit.append("copy", decision(0, 2, "ben")).await.unwrap().repeated);
+    refused(kit.append("copy", resume()).await, "run_not_paused");
+}
+
+pub async fn the_same_run_again_is_nothing_new_and_another_is_refused(mut kit: Kit) {
+    busy(&kit, "r").await;
+    let log = kit.records("r").await;
+    restore(&kit, "copy", vec![log.clone()]).await.unwrap();
+    kit.reopen();
+    assert!(!restore(&kit, "copy", vec![log.clone()]).await.unwrap().created);
+    assert!(!restore(&kit, "r", vec![log.clone()]).await.unwrap().created);
+    let shorter = log[..log.len() - 1].to_vec();
+    refused(restore(&kit, "copy", vec![shorter]).await, "run_exists");
+    assert_eq!(kit.records("copy").await, log);
+}
+
+pub async fn a_log_that_breaks_its_rules_is_not_taken(kit: Kit) {
+    busy(&kit, "r").await;
+    let log = kit.records("r").await;
+    let mut gap = log.clone();
+    gap.remove(1);
+    for bad in [vec![], vec![vec![]], vec![gap], vec![log.clone(), log.clone()]] {
+        refused(restore(&kit, "copy", bad).await, "log_invalid");
+    }
+    assert_eq!(kit.store().read_run(key("copy"), None).await.unwrap(), None);
+}
+
+/// A run whose task failed, and which failed over that.
+async fn failed(kit: &Kit, id: &str) -> Failure {
+    let mut held = kit.start_held(id).await;
+    kit.commit(&mut held, vec![task(0, TaskOptions::default()), approval(1, None)]).await;
+    let claimed = kit.claim_tasks("t", 1).await.remove(0);
+    let failure = Failure::fatal("no paper");
+    kit.store().report_task(claimed.id, claimed.claim, TaskReport::Failed(failure.clone()), seconds(30)).await.unwrap();
+    kit.read_on(&mut held).await;
+    let withdrawn = WaitCanceled { place: super::kit::place(1) };
+    kit.commit(&mut held, vec![withdrawn.into(), RunFailed { failure: failure.clone(), attempts: None }.into()]).await;
+    failure
+}
+
+async fn reopened(kit: &Kit, id: &str, request: &str) -> Reopened {
+    let (head, log) = (kit.head(id).await, kit.records(id).await);
+    reopen::retry(&head, &log, request, "", kit.now()).unwrap()
+}
+
+async fn retry(kit: &Kit, id: &str, after: u32, request: &str, again: Reopened) -> Result<Restored, StoreError> {
+    let what = Restore::Retry { after, log: again.records, request_id: request.to_owned() };
+    kit.store().restore_run(RestoreRun { key: key(id), what, news: again.news }).await
+}
+
+pub async fn a_failed_run_goes_on_as_its_next_generation(mut kit: Kit) {
+    failed(&kit, "r").await;
+    kit.pass(seconds(5));
+    let again = reopened(&kit, "r", "a").await;
+    let restored = retry(&kit, "r", 0, "a", again).await.unwrap();
+    assert_eq!((restored.created, restored.head.status, restored.head.generation), (true, Status::Pending, 1));
+    assert_eq!(restored.head.ended_at, None);
+    kit.reopen();
+    let names = kit.log("r").await;
+    assert_eq!(names, ["run_started", "task_scheduled", "approval_requested", "task_failed", "retry_requested"]);
+    let old = kit.store().read_run(key("r"), Some(0)).await.unwrap().unwrap();
+    assert_eq!(old.status, Status::Failed);
+    let mut held = kit.claim_one("v").await;
+    assert_eq!(held.head.generation, 1);
+    kit.commit(&mut held, vec![completed()]).await;
+    assert_eq!(kit.head("r").await.status, Status::Completed);
+}
+
+pub async fn the_same_retry_twice_is_one(mut kit: Kit) {
+    failed(&kit, "r").await;
+    let again = reopened(&kit, "r", "a").await;
+    let first = retry(&kit, "r", 0, "a", again.clone()).await.unwrap();
+    kit.reopen();
+    let repeat = retry(&kit, "r", 0, "a", again.clone()).await.unwrap();
+    assert_eq!((repeat.created, repeat.head.generation), (false, first.head.generation));
+    refused(retry(&kit, "r", 0, "b", again).await, "run_continued");
+    assert_eq!(kit.head("r").await.generation, 1);
+}
+
+pub async fn only_a_failed_run_is_retried(kit: Kit) {
+    failed(&kit, "r").await;
+    let again = reopened(&kit, "r", "a").await;
+    kit.complete("done").await;
+    kit.start("open").await;
+    refused(retry(&kit, "done", 0, "a", again.clone()).await, "run_not_failed");
+    refused(retry(&kit, "open", 0, "a", again.clone()).await, "run_not_failed");
+    refused(retry(&kit, "none", 0, "a", again).await, "run_not_found");
+    assert_eq!(kit.log("done").await, ["run_started", "run_completed"]);
+}
+
+pub async fn a_question_of_a_retried_run_keeps_its_id(mut kit: Kit) {
+    failed(&kit, "r").await;
+    refused(kit.append("r", decision(0, 1, "early")).await, "signal_lost");
+    let again = reopened(&kit, "r", "a").await;
+    retry(&kit, "r", 0, "a", again).await.unwrap();
+    kit.reopen();
+    let asked = kit.store().list_waits(Default::default()).await.unwrap();
+    assert_eq!((asked.len(), asked[0].generation), (1, 0));
+    refused(kit.append("r", decision(1, 1, "anna")).await, "wait_not_found");
+    assert!(!kit.append("r", decision(0, 1, "anna")).await.unwrap().repeated);
+    refused(kit.append("r", decision(0, 1, "ben")).await, "signal_lost");
+    assert!(kit.append("r", decision(0, 1, "anna")).await.unwrap().repeated);
+}
+
+pub async fn a_retried_task_is_scheduled_again_under_its_old_key(mut kit: Kit) {
+    failed(&kit, "r").await;
+    kit.pass(seconds(3_600));
+    let again = reopened(&kit, "r", "a").await;
+    retry(&kit, "r", 0, "a", again).await.unwrap();
+    kit.reopen();
+    let listed = kit.store().list_tasks(TaskQuery::default()).await.unwrap();
+    assert_eq!((listed.len(), listed[0].scheduled_at, listed[0].id.generation), (1, kit.now(), 1));
+    let claimed = kit.claim_tasks("t", 1).await.remove(0);
+    assert_eq!(claimed.idempotency_key(), idempotency_key(&key("r"), 0, &claimed.id.place));
+    let mut old = claimed.id.clone();
+    old.generation = 0;
+    let done = || TaskReport::Completed(super::kit::json("1"));
+    refused(kit.store().report_task(old, 1, done(), seconds(30)).await, "task_attempt_over");
+    kit.store().report_task(claimed.id, claimed.claim, done(), seconds(30)).await.unwrap();
+    assert_eq!(kit.log("r").await.last(), Some(&"task_completed"));
+}
+
+pub async fn a_retry_that_comes_after_the_run_was_deleted_finds_nothing(mut kit: Kit) {
+    failed(&kit, "r").await;
+    let again = reopened(&kit, "r", "a").await;
+    let delete = Delete::Run { key: key("r"), reason: String::new() };
+    kit.store().delete_runs(delete.clone()).await.unwrap();
+    refused(retry(&kit, "r", 0, "a", again).await, "run_not_found");
+    kit.reopen();
+    assert_eq!(kit.store().read_run(key("r"), None).await.unwrap(), None);
+
+    failed(&kit, "s").await;
+    let again = reopened(&kit, "s", "a").await;
+    retry(&kit, "s", 0, "a", again).await.unwrap();
+    let delete = Delete::Run { key: key("s"), reason: String::new() };
+    refused(kit.store().delete_runs(delete).await, "run_busy");
+}
+
+/// F27 for a retry: a whole open run, or none.
+pub async fn of_a_retry_and_a_deletion_one_happens(kit: Kit) {
+    for round in 0..8 {
+        let id = format!("r{round}");
+        failed(&kit, &id).await;
+        let again = reopened(&kit, &id, "a").await;
+        let store = kit.store();
+        let delete = Delete::Run { key: key(&id), reason: String::new() };
+        let deleting = std::thread::spawn(move || block_on(store.delete_runs(delete)).is_ok());
+        let retried = retry(&kit, &id, 0, "a", again).await.is_ok();
+        assert_ne!(retried, deleting.join().unwrap());
+        let head = kit.store().read_run(key(&id), None).await.unwrap();
+        assert_eq!(head.map(|head| head.status), retried.then_some(Status::Pending));
+    }
+}
+
+fn fork(id: &str, index: u64, is_reset: bool) -> Fork {
+    Fork {
+        key: key(id),
+        index: Some(Index(index)),
+        is_reset,
+        keep_signals: true,
+        children: OpenChildren::Restart,
+        version: None,
+        seed: 11,
+        request_id: "f".to_owned(),
+        reason: String::new(),
+    }
+}
+
+pub async fn a_fork_is_a_run_of_its_own(mut kit: Kit) {
+    let mut held = busy(&kit, "r").await;
+    kit.read_on(&mut held).await;
+    kit.commit(&mut held, vec![settled()]).await;
+    let before = kit.records("r").await;
+    kit.pass(seconds(20));
+    let forked = reopen::fork(&kit.head("r").await, &before, &fork("f", 4, false), kit.now()).unwrap();
+    let what = Restore::Run { logs: vec![forked.records] };
+    kit.store().restore_run(RestoreRun { key: key("f"), what, news: forked.news }).await.unwrap();
+    kit.reopen();
+    let names = kit.log("f").await;
+    assert_eq!(names[5..], ["run_forked", "signal_received"]);
+    let head = kit.head("f").await;
+    assert_eq!((head.status, head.created_at, head.generation), (Status::Pending, kit.now(), 0));
+    // Both questions are open in the fork under its own name, whatever became of the original's.
+    let asked = kit.store().list_waits(Default::default()).await.unwrap();
+    let own = asked.iter().filter(|wait| wait.run == key("f")).count();
+    assert_eq!((own, asked.len() - own), (2, 1));
+    assert!(!kit.append("f", decision(0, 3, "ben")).await.unwrap().repeated);
+    assert_eq!(kit.records("r").await, before);
+    // Its timers have the time they had left: sixty seconds, of which none had passed at the point.
+    kit.pass(seconds(59));
+    kit.expire().await;
+    assert!(!kit.log("f").await.contains(&"timer_fired"));
+    kit.pass(seconds(1));
+    kit.expire().await;
+    assert!(kit.log("f").await.contains(&"timer_fired"));
+}
+
+pub async fn a_reset_ends_the_original(kit: Kit) {
+    busy(&kit, "r").await;
+    let log = kit.records("r").await;
+    let forked = reopen::fork(&kit.head("r").await, &log, &fork("f", 4, true), kit.now()).unwrap();
+    let what = Restore::Run { logs: vec![forked.records] };
+    kit.store().restore_run(RestoreRun { key: key("f"), what, news: forked.news }).await.unwrap();
+    assert_eq!(kit.deliver().await, 1);
+    assert_eq!(kit.head("r").await.status, Status::Terminated);
+    assert_eq!(kit.head("f").await.status, Status::Pending);
+    let Some(Event::TerminateRequested(end)) = kit.records("r").await.last().and_then(|record| record.events.last().cloned()) else {
+        panic!("it was terminated");
+    };
+    assert_eq!(end.reset_to.map(|id| id.to_string()), Some("f".to_owned()));
+}

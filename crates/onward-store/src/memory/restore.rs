@@ -1,0 +1,75 @@
+//! Runs that come with their logs.
+
+use std::collections::BTreeMap;
+
+use onward_core::projection::{Projection, retry_key};
+use onward_core::run::wait_key;
+use onward_core::{Record, RunKey, Timestamp};
+
+use super::Answer;
+use super::due::Timer;
+use super::state::{Generation, News, Run, Slot, State};
+use crate::{Restore, RestoreRun, Restored, StoreError};
+
+impl State {
+    pub fn restore_run(&mut self, restore: RestoreRun, projections: Vec<Projection>, now: Timestamp) -> Answer<Restored> {
+        let RestoreRun { key, what, news } = restore;
+        let logs = match what {
+            Restore::Run { logs } => {
+                if let Some(run) = self.runs.get(&key) {
+                    return run.is_told_by(&logs).then(|| found(run)).ok_or(StoreError::RunExists { key });
+                }
+                self.runs.insert(key.clone(), Run::default());
+                logs
+            }
+            Restore::Retry { after, log, request_id } => {
+                let run = self.runs.get(&key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
+                if run.slots.contains_key(&retry_key(&request_id)) {
+                    return Ok(found(run));
+                }
+                run.head().admit_retry(after)?;
+                vec![log]
+            }
+        };
+        for (log, projection) in logs.into_iter().zip(projections) {
+            self.put_generation(&key, log, projection, now);
+        }
+        news.into_iter().for_each(|delivery| self.send(key.clone(), delivery));
+        self.settle(&key);
+        Ok(Restored { created: true, head: self.run(&key).shown_head() })
+    }
+
+    fn put_generation(&mut self, key: &RunKey, records: Vec<Record>, projection: Projection, now: Timestamp) {
+        let Projection { mut head, timers, tasks, waits, slots, .. } = projection;
+        let last = records.last().expect("a log has records").clone();
+        let run = self.run_mut(key);
+        head.epoch = run.generations.last().map(|before| before.head.epoch).unwrap_or_default();
+        run.generations.push(Generation { head: head.clone(), records });
+        run.timers = BTreeMap::new();
+        run.tasks = BTreeMap::new();
+        for (key, slot) in slots {
+            run.slots.entry(key).or_insert(Slot { token: slot.token, index: slot.index, at: slot.at });
+        }
+        // A question that the end of an earlier generation withdrew is open again.
+        waits.values().for_each(|wait| drop(run.slots.remove(&wait_key(wait.generation, &wait.place))));
+        run.waits = waits;
+        for (place, timer) in timers {
+            self.start_timer(key, place.clone(), timer.due_at);
+            self.run_mut(key).timers.insert(place, Timer { due_at: timer.due_at, frozen: timer.is_frozen });
+        }
+        for task in tasks.into_values() {
+            self.add_task_at(task, now);
+        }
+        self.news.push(News::Appended { head, record: last });
+    }
+}
+
+fn found(run: &Run) -> Restored {
+    Restored { created: false, head: run.shown_head() }
+}
+
+impl Run {
+    fn is_told_by(&self, logs: &[Vec<Record>]) -> bool {
+        self.generations.iter().map(|generation| &generation.records).eq(logs)
+    }
+}

@@ -1,0 +1,37 @@
+//! Logs that come as a whole: checked before a store touches anything, so that all of them refuse alike.
+
+use onward_core::projection::Projection;
+use onward_core::{Log, RunKey};
+
+use crate::{Restore, RestoreRun, StoreError, payloads};
+
+/// The projections of the logs to write, one per generation; only the last generation of a run may be open.
+pub fn check_restore(restore: &RestoreRun, payload_bytes_max: usize) -> Result<Vec<Projection>, StoreError> {
+    let logs: Vec<&[onward_core::Record]> = match &restore.what {
+        Restore::Run { logs } => logs.iter().map(Vec::as_slice).collect(),
+        Restore::Retry { log, .. } => vec![log],
+    };
+    let first = match &restore.what {
+        Restore::Run { .. } => 0,
+        Restore::Retry { after, .. } => after + 1,
+    };
+    let invalid = |why: String| StoreError::LogInvalid { key: restore.key.clone(), why };
+    let mut projections: Vec<Projection> = Vec::new();
+    for (log, generation) in logs.iter().zip(first..) {
+        Log::load(log.to_vec()).map_err(|error| invalid(error.to_string()))?;
+        let projection = project(&restore.key, log).ok_or_else(|| invalid("it has no start".to_owned()))?;
+        if projection.head.generation != generation {
+            return Err(invalid(format!("generation {generation} begins as {}", projection.head.generation)));
+        }
+        if projections.last().is_some_and(|before| !before.head.status.is_closed()) {
+            return Err(invalid(format!("generation {generation} follows one that is open")));
+        }
+        payloads::check_events(log.iter().flat_map(|record| &record.events), payload_bytes_max)?;
+        projections.push(projection);
+    }
+    if projections.is_empty() { Err(invalid("there is none".to_owned())) } else { Ok(projections) }
+}
+
+fn project(key: &RunKey, log: &[onward_core::Record]) -> Option<Projection> {
+    Projection::of(key.clone(), log)
+}

@@ -1,0 +1,147 @@
+//! Runs that are tried again, forked and reset, as a user sees it: in a directory and over a server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use onward::Status;
+use onward::prelude::*;
+use onward_core::Index;
+
+use crate::site::{eventually, everywhere, until_status};
+
+#[derive(Default)]
+struct Shop {
+    is_open: AtomicBool,
+    visits: AtomicU32,
+    calls: AtomicU32,
+}
+
+async fn buy(ctx: Ctx, (): ()) -> Result<String> {
+    let shop = ctx.dep::<Arc<Shop>>();
+    let went: u32 = ctx.step("go", async || Ok::<_, Failure>(shop.visits.fetch_add(1, Ordering::SeqCst) + 1)).await?;
+    let call = shop.clone();
+    ctx.step("buy", async || {
+        call.calls.fetch_add(1, Ordering::SeqCst);
+        if call.is_open.load(Ordering::SeqCst) { Ok(()) } else { Err(Failure::fatal("closed")) }
+    })
+    .await?;
+    Ok(format!("went {went}"))
+}
+
+async fn square(ctx: Ctx, n: u32) -> Result<u32> {
+    ctx.signal("go").recv::<()>().await?;
+    Ok(n * n)
+}
+
+async fn delegate(ctx: Ctx, (): ()) -> Result<u32> {
+    let child = ctx.child::<u32>("square", &7);
+    ctx.signal("ask").recv::<()>().await?;
+    child.await
+}
+
+everywhere! {
+    async fn a_failed_run_goes_on_when_it_is_retried_and_its_handle_tells_the_new_end(site) {
+        let shop = Arc::new(Shop::default());
+        let onward = site.builder().await.workflow("buy", buy).dep(shop.clone()).start().await.unwrap();
+        let run = onward.start::<String, _>("buy", &()).id("r").await.unwrap();
+        assert!(run.result().await.is_err());
+        shop.is_open.store(true, Ordering::SeqCst);
+        run.retry_once("the shop is open", "again").await.unwrap();
+        assert_eq!(run.result().await.unwrap(), "went 1");
+        assert_eq!((shop.visits.load(Ordering::SeqCst), shop.calls.load(Ordering::SeqCst)), (1, 2));
+        // The same request again is the same, also now; another one finds that nothing failed.
+        run.retry_once("the shop is open", "again").await.unwrap();
+        assert_eq!(run.retry("why not").await.unwrap_err().code(), "run_not_failed");
+        assert_eq!(run.view().await.unwrap().head.generation, 1);
+    }
+
+    async fn a_fork_goes_on_by_itself_and_a_reset_in_the_place_of_the_original(site) {
+        let onward = site.builder().await.workflow("delegate", delegate).workflow("square", square).start().await.unwrap();
+        let run = onward.start::<u32, _>("delegate", &()).id("r").await.unwrap();
+        until_status(&run, Status::Waiting).await;
+        run.signal("ask", &()).await.unwrap();
+        eventually("the child waits", async || {
+            let view = onward.run::<u32>("r/0").unwrap().view().await.ok()?;
+            (view.head.status == Status::Waiting).then_some(())
+        })
+        .await;
+        // The fork awaits the child of the original; who is told once tells both.
+        let fork = run.fork().at(Index(2)).id("fork").await.unwrap();
+        assert_eq!(run.fork().at(Index(2)).id("fork").await.unwrap().id(), "fork");
+        assert_eq!(run.fork().at(Index(0)).id("fork").await.map(drop).unwrap_err().code(), "run_exists");
+        assert_eq!(run.fork().at(Index(1)).id("x").await.map(drop).unwrap_err().code(), "fork_point_invalid");
+        let again = run.fork().at(Index(2)).id("again").restart_children().await.unwrap();
+        until_status(&fork, Status::Waiting).await;
+        eventually("the fork listens", async || {
+            let view = onward.run::<u32>("r/0").unwrap().view().await.ok()?;
+            (view.head.listeners.len() == 1).then_some(())
+        })
+        .await;
+        onward.run::<u32>("r/0").unwrap().signal("go", &()).await.unwrap();
+        assert_eq!((run.result().await.unwrap(), fork.result().await.unwrap()), (49, 49));
+        until_status(&again, Status::Waiting).await;
+        eventually("the second child waits", async || onward.run::<u32>("again/0").unwrap().view().await.ok()).await;
+        onward.run::<u32>("again/0").unwrap().signal("go", &()).await.unwrap();
+        assert_eq!(again.result().await.unwrap(), 49);
+
+        // A fork that comes when the child has ended is told as well.
+        let late = run.fork().at(Index(2)).id("late").await.unwrap();
+        assert_eq!(late.result().await.unwrap(), 49);
+    }
+
+    async fn a_reset_ends_the_original_and_each_names_the_other(site) {
+        let onward = site.builder().await.workflow("delegate", delegate).workflow("square", square).start().await.unwrap();
+        let run = onward.start::<u32, _>("delegate", &()).id("r").await.unwrap();
+        until_status(&run, Status::Waiting).await;
+        let reset = run.reset().id("better").reason("with the new code").await.unwrap();
+        until_status(&run, Status::Terminated).await;
+        assert_eq!(run.view().await.unwrap().reset_to.unwrap().as_str(), "better");
+        let from = reset.view().await.unwrap().forked_from.unwrap();
+        assert_eq!((from.run.as_str(), from.generation, from.is_reset), ("r", 0, true));
+        reset.signal("ask", &()).await.unwrap();
+        eventually("the new child waits", async || onward.run::<u32>("better/0").unwrap().view().await.ok()).await;
+        onward.run::<u32>("better/0").unwrap().signal("go", &()).await.unwrap();
+        assert_eq!(reset.result().await.unwrap(), 49);
+    }
+
+    async fn runs_are_found_by_what_their_code_and_their_starter_say(site) {
+        async fn staged(ctx: Ctx, (): ()) -> Result<()> {
+            ctx.attributes().set("stage", "asked");
+            ctx.signal("go").recv::<()>().await?;
+            ctx.attributes().set("stage", "done");
+            ctx.attributes().clear("customer");
+            Ok(())
+        }
+        let onward = site.builder().await.workflow("staged", staged).start().await.unwrap();
+        let run = onward.start::<(), _>("staged", &()).id("r").attribute("customer", 42).await.unwrap();
+        onward.start::<(), _>("staged", &()).id("other").attribute("customer", "43").await.unwrap();
+        until_status(&run, Status::Waiting).await;
+        let find = async |name: &str, text: &str| {
+            let wanted = onward_core::AttributeMatch::typed(onward_core::Name::new(name).unwrap(), text);
+            let query = onward::RunQuery { attributes: vec![wanted], ..Default::default() };
+            let page = onward.list_runs(query).await.unwrap();
+            page.runs.iter().map(|head| head.key.id.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(find("customer", "42").await, ["r"]);
+        run.signal("go", &()).await.unwrap();
+        run.result().await.unwrap();
+        assert_eq!(find("stage", "done").await, ["r"]);
+        assert_eq!(find("customer", "42").await, [""; 0]);
+        let counts = onward.list_versions().await.unwrap();
+        assert_eq!(counts.iter().map(|count| count.open).collect::<Vec<_>>(), [1]);
+
+        let filter = onward::RunQuery { kind: Some(onward_core::Name::new("staged").unwrap()), ..Default::default() };
+        let bulk = onward_runtime::Bulk {
+            verb: onward_runtime::BulkVerb::Cancel,
+            filter,
+            all: false,
+            dry_run: true,
+            bulk_id: "b".to_owned(),
+            reason: "enough".to_owned(),
+        };
+        assert_eq!(onward.bulk_runs(bulk.clone()).await.unwrap().matched, 1);
+        let done = onward.bulk_runs(onward_runtime::Bulk { dry_run: false, ..bulk }).await.unwrap();
+        assert_eq!((done.done, done.refused.len(), done.next), (1, 0, None));
+        until_status(&onward.run::<()>("other").unwrap(), Status::Canceled).await;
+    }
+}

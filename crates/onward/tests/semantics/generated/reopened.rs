@@ -1,0 +1,166 @@
+//! The same random programs, forked at every commit and retried after every failure.
+
+use onward_core::event::{ChildFailed, TaskFailed};
+use onward_core::run::Refusal;
+
+use super::*;
+
+impl Outside {
+    /// A task or child fails for good.
+    fn fail(&mut self, world: &mut World, place: Place, owed: Owed) {
+        self.answered.insert((world.generation(), place.clone()));
+        let failure = Failure::fatal("out of luck");
+        let event: Event = match owed {
+            Owed::Child => ChildFailed { place, failure }.into(),
+            _ => TaskFailed { place, failure, attempts: 1 }.into(),
+        };
+        world.input(event).unwrap();
+    }
+
+    /// The run goes on from a copy: what is answered there is answered.
+    fn take_note_of(&mut self, world: &World) {
+        let answered = |event: &Event| match event {
+            Event::TaskCompleted(event) => Some(event.place.clone()),
+            Event::ChildCompleted(event) => Some(event.place.clone()),
+            Event::ApprovalDecided(event) => Some(event.place.clone()),
+            _ => None,
+        };
+        let places = world.log().events().filter_map(|(_, event)| answered(event));
+        self.answered.extend(places.map(|place| (world.generation(), place)));
+    }
+}
+
+/// How seldom a case is forked at every commit: each fork is a case of its own.
+pub const FORKED: u64 = 50;
+
+/// Forks the last generation at each of its commits: every fork ends, sees what the model says, and leaves the original alone.
+pub fn check_forks(world: &World, build: &Build) {
+    let before = world.log().to_json_lines();
+    let program = build.programs.last().unwrap();
+    if has_chance(program) {
+        return; // the model knows one seed, a fork has two
+    }
+    let points = world.log().records().iter().filter(|record| record.commit.is_some() || record.index.0 == 0);
+    for point in points.filter(|record| !record.ends_log()) {
+        let (index, keep_signals) = (point.last_index(), point.index.0.is_multiple_of(2));
+        let mut fork = world.fork("fork", Some(index), keep_signals).unwrap();
+        *build.recorded.lock().unwrap() = BTreeSet::new();
+        note_recorded(&fork, build);
+        let mut outside = Outside { next_value: 10_000, answered: BTreeSet::new(), may_cancel_in: u32::MAX };
+        outside.take_note_of(&fork);
+        run_to_end(&mut fork, &mut outside, build);
+        let model = Model::read(program, fork.log());
+        let story = || format!("forked at {index}: {program:?}\n{}", fork.log().to_json_lines());
+        assert!(
+            fork.output().ends_with(&tail(&model.lines[0].seen)),
+            "{} is not {:?}\n{}",
+            fork.output(),
+            model.lines[0].seen,
+            story()
+        );
+        check_records(fork.log());
+    }
+    assert_eq!(world.log().to_json_lines(), before);
+}
+
+fn has_chance(program: &[Op]) -> bool {
+    program.iter().any(|op| match op {
+        Op::Random => true,
+        Op::Both(left, right) => has_chance(left) || has_chance(right),
+        _ => false,
+    })
+}
+
+/// What was seen before the last generation is part of its output and not of its model.
+fn tail(seen: &Seen) -> String {
+    let text = serde_json::to_string(seen).unwrap();
+    text[1..].to_owned()
+}
+
+fn run_to_end(world: &mut World, outside: &mut Outside, build: &Build) {
+    for _ in 0..400 {
+        let draft = world.activate().unwrap_or_else(|fault| panic!("{fault:?}\n{}", world.log().to_json_lines()));
+        match draft {
+            Some(draft) => {
+                world.commit(draft);
+                note_recorded(world, build);
+                if world.status().is_closed() {
+                    return;
+                }
+            }
+            None => calm(world, outside),
+        }
+    }
+    panic!("the run did not end\n{}", world.log().to_json_lines());
+}
+
+/// A run that fails over its tasks and children, again and again, and is retried each time, ends as if nothing had failed.
+///
+/// Returns how often the run was retried; `None` if it went on after a failure in some line, so that it could not be.
+fn failing_case(seed: u64) -> Option<u32> {
+    let mut random = Random::new(seed);
+    let build = Build {
+        programs: vec![program(&mut random, 5, false)],
+        recorded: Mutex::default(),
+        ran: Mutex::default(),
+        newest: AtomicU32::new(2),
+    };
+    let build = Arc::new(build);
+    let in_run = build.clone();
+    let mut world = World::new(move |ctx: Ctx, input| interpret(ctx, input, in_run.clone()), &(0, Seen::new()));
+    let mut outside = Outside { next_value: 0, answered: BTreeSet::new(), may_cancel_in: u32::MAX };
+    let mut failures = 4;
+    for _ in 0..400 {
+        let draft = world.activate().unwrap_or_else(|fault| panic!("{fault:?}\n{}", world.log().to_json_lines()));
+        let Some(draft) = draft else {
+            let failing = outside.owed(&world).into_iter().find(|(_, owed)| *owed != Owed::Decision);
+            match failing.filter(|_| failures > 0 && random.below(2) == 0) {
+                Some((place, owed)) => {
+                    failures -= 1;
+                    outside.fail(&mut world, place, owed);
+                }
+                None if random.below(2) == 0 => outside.happen(&mut world, &mut random),
+                None => calm(&mut world, &mut outside),
+            }
+            continue;
+        };
+        world.commit(draft);
+        note_recorded(&world, &build);
+        match world.status() {
+            Status::Completed => break,
+            Status::Failed => {
+                world.advance_time(SECOND);
+                match world.retry() {
+                    Err(Refusal::FailureHandled { .. }) => return None,
+                    retried => retried.unwrap_or_else(|error| panic!("{error}\n{}", world.log().to_json_lines())),
+                }
+                outside.take_note_of(&world);
+            }
+            _ => {}
+        }
+    }
+    let (program, log) = (&build.programs[0], world.log());
+    assert_eq!(world.status(), Status::Completed, "{program:?}\n{}", log.to_json_lines());
+    let model = Model::read(program, log);
+    let expected = serde_json::to_string(&model.lines[0].seen).unwrap();
+    assert_eq!(world.output(), expected, "{program:?}\n{}", log.to_json_lines());
+    check_records(log);
+    Some(world.generation())
+}
+
+#[test]
+fn random_programs_that_fail_and_are_retried_end_as_if_nothing_had_failed() {
+    if let Some(seed) = std::env::var("ONWARD_RETRY_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        failing_case(seed);
+        return;
+    }
+    let (mut retried, mut handled) = (0, 0);
+    for seed in 0..2_000 {
+        match std::panic::catch_unwind(|| failing_case(seed)) {
+            Ok(Some(times)) => retried += times,
+            Ok(None) => handled += 1,
+            Err(_) => panic!("reproduce with ONWARD_RETRY_SEED={seed}"),
+        }
+    }
+    assert!(retried > 500 && handled < 200, "retried {retried} times, not retried {handled} times");
+}
