@@ -25,7 +25,7 @@ pub(crate) enum Op {
     Restore(Box<RestoreWork>, To<Restored>),
     Input(Box<(RunKey, Input, Body)>, To<Appended>),
     ClaimRuns(ClaimRuns, To<Vec<ClaimedRun>>),
-    ClaimRun(Box<(RunKey, WorkerId, Option<(Input, Body)>)>, To<ClaimedOne>),
+    ClaimRun(Box<ClaimRun>, To<ClaimedOne>),
     Release(RunKey, Epoch, To<()>),
     ClaimTasks(ClaimTasks, To<Vec<Task>>),
     Report(Box<(TaskId, u32, TaskReport, Duration)>, To<()>),
@@ -46,6 +46,13 @@ pub(crate) struct StartRun {
     pub input_hash: Hash,
     pub body: Body,
     pub signal_body: Body,
+}
+
+/// One run, claimed by its name, and an input that is taken in the same write.
+pub(crate) struct ClaimRun {
+    pub run: RunKey,
+    pub worker: WorkerId,
+    pub input: Option<(Input, Body)>,
 }
 
 /// A run's logs, and what follows from each.

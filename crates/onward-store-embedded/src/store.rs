@@ -18,7 +18,7 @@ use onward_store::{
 use crate::body::Body;
 use crate::directory::{self, Directory};
 use crate::error::read_error;
-use crate::op::{Op, RestoreWork, StartRun};
+use crate::op::{ClaimRun, Op, RestoreWork, StartRun};
 use crate::reader::{self, Readers};
 use crate::reply::{Slot, Waiting};
 use crate::schema::{self, Found};
@@ -207,7 +207,7 @@ impl Store for EmbeddedStore {
             let body = Body::of_input(&input);
             (input, body)
         });
-        self.write(|to| Op::ClaimRun(Box::new((run, worker, input)), to))
+        self.write(|to| Op::ClaimRun(Box::new(ClaimRun { run, worker, input }), to))
     }
 
     fn commit(&self, mut commit: Commit) -> StoreFuture<'static, Committed> {

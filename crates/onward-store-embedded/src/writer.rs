@@ -259,7 +259,7 @@ impl<'c> Writer<'c> {
             Op::Restore(work, to) => settle(&to, guard(|| self.restore_run(*work))),
             Op::Start(start, to) => settle(&to, guard(|| self.start_run(*start))),
             Op::ClaimRuns(request, to) => settle(&to, guard(|| self.claim_runs(&request))),
-            Op::ClaimRun(work, to) => settle(&to, guard(|| self.claim_run(&work.0, &work.1, work.2))),
+            Op::ClaimRun(work, to) => settle(&to, guard(|| self.claim_run(&work.run, &work.worker, work.input))),
             Op::Release(key, epoch, to) => settle(&to, guard(|| self.release_run(&key, epoch))),
             Op::ClaimTasks(request, to) => settle(&to, guard(|| self.claim_tasks(&request))),
             Op::Report(work, to) => settle(&to, guard(|| self.report_task(&work.0, work.1, work.2, work.3))),

@@ -21,7 +21,7 @@ use crate::args::Global;
 #[derive(Debug, Subcommand)]
 pub enum HookCommand {
     /// Make a hook; its secret is printed once
-    Create(create::CreateArgs),
+    Create(Box<create::CreateArgs>),
     /// List hooks, without their secrets
     #[command(visible_alias = "ls")]
     List(list::ListArgs),
@@ -67,7 +67,7 @@ impl SecretArgs {
 
 pub fn execute(command: HookCommand, global: &Global) -> Result<ExitCode> {
     match command {
-        HookCommand::Create(args) => create::execute(args, global),
+        HookCommand::Create(args) => create::execute(*args, global),
         HookCommand::List(args) => list::execute(&args, global),
         HookCommand::Rotate(args) => rotate::execute(&args, global),
         HookCommand::Delete(args) => delete::execute(&args, global),
