@@ -29,6 +29,13 @@ message! {
     }
 }
 
+impl Origin {
+    /// Of a log that has only its start from `run`.
+    pub fn of_start(run: RunKey) -> Origin {
+        Origin { run, generation: 0, seed: 0, commits: 0, index: Index(0), set_aside: Vec::new() }
+    }
+}
+
 /// Under which names a call is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
@@ -64,6 +71,12 @@ impl Lineage {
         }
     }
 
+    /// Of a log that began with its own run.
+    pub fn alone(key: &RunKey) -> Lineage {
+        let own = Identity { run: key.clone(), generation: 0, seed: 0, until: u64::MAX };
+        Lineage { identities: vec![own], set_aside: Vec::new(), copied: None }
+    }
+
     /// Which identity the commit of that number is made under.
     pub fn at_commit(&self, n: u64) -> usize {
         self.identities.iter().position(|identity| n < identity.until).unwrap_or(self.identities.len() - 1)
@@ -75,6 +88,13 @@ impl Lineage {
 
     pub fn own(&self) -> usize {
         self.identities.len() - 1
+    }
+
+    /// Every run that recorded a part of the log, this one first.
+    pub fn runs(&self) -> Vec<RunKey> {
+        let mut runs: Vec<RunKey> = self.identities.iter().rev().map(|identity| identity.run.clone()).collect();
+        runs.dedup();
+        runs
     }
 
     /// Under which identity a call is known `now` that was made under `opened`: a retry keeps what a call is known by, a fork does not.
@@ -106,7 +126,8 @@ impl Lineage {
         let mut from = 0;
         for identity in &self.identities {
             let until = identity.until.min(commits);
-            if until > from || (commits == 0 && origins.is_empty()) {
+            // The first has the start, whatever else it has.
+            if until > from || origins.is_empty() {
                 let Identity { run, generation, seed, .. } = identity.clone();
                 origins.push(Origin { run, generation, seed, commits: until, index, set_aside: Vec::new() });
                 from = until;

@@ -14,7 +14,7 @@ use crate::event::ChildStarted;
 use crate::lineage::Lineage;
 use crate::run::{Effect, Once, RunHead, Wait, wait_key};
 use crate::task::{Task, idempotency_key};
-use crate::{Event, Index, Place, Record, RunKey, Timestamp};
+use crate::{Event, Index, Place, Record, RunId, RunKey, Timestamp};
 
 /// A timer as a store keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,15 @@ pub struct ProjectedSlot {
     pub at: Timestamp,
 }
 
+/// A child that was started and has not answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProjectedChild {
+    /// As the code asked for it.
+    pub started: ChildStarted,
+    /// Its id now: another one if it was started again.
+    pub id: RunId,
+}
+
 /// What follows from a log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Projection {
@@ -41,8 +50,7 @@ pub struct Projection {
     pub waits: BTreeMap<Place, Wait>,
     /// Of this generation alone; the copy of an earlier generation's log fills none.
     pub slots: BTreeMap<String, ProjectedSlot>,
-    /// Children that were started and have not answered.
-    pub children: BTreeMap<Place, ChildStarted>,
+    pub children: BTreeMap<Place, ProjectedChild>,
     lineage: Lineage,
 }
 
@@ -151,15 +159,18 @@ impl Projection {
         }
     }
 
-    fn rename_child(&mut self, place: &Place, child: &crate::RunId) {
-        if let Some(started) = self.children.get_mut(place) {
-            started.child = child.clone();
+    fn rename_child(&mut self, place: &Place, child: &RunId) {
+        if let Some(open) = self.children.get_mut(place) {
+            open.id = child.clone();
         }
     }
 
     fn track_child(&mut self, event: &Event) {
         match event {
-            Event::ChildStarted(event) => drop(self.children.insert(event.place.clone(), event.clone())),
+            Event::ChildStarted(event) => {
+                let child = ProjectedChild { started: event.clone(), id: event.child.clone() };
+                self.children.insert(event.place.clone(), child);
+            }
             Event::ChildCanceled(event) => drop(self.children.remove(&event.place)),
             _ => {}
         }

@@ -252,8 +252,7 @@ fn begin_with(copy: &mut [Record], head: &RunHead, set_aside: Vec<Index>, change
 /// New ids for the children that had not answered.
 fn again(key: &RunKey, generation: u32, copy: &[Record]) -> Vec<ChildAgain> {
     let open = Projection::of(key.clone(), copy).expect("H2").children;
-    let again = |child: ChildStarted| ChildAgain { child: child_id(&key.id, generation, &child.place), place: child.place };
-    open.into_values().map(again).collect()
+    open.into_keys().map(|place| ChildAgain { child: child_id(&key.id, generation, &place), place }).collect()
 }
 
 /// The id of a child whose code chose none: every child has its own, and a replay asks for the same.
@@ -283,12 +282,12 @@ fn finish(
     let projection = Projection::of(key.clone(), &records).expect("H2");
     let head = &projection.head;
     let news = projection.children.values().map(|child| match children {
-        OpenChildren::Restart => head.start_child(child),
+        OpenChildren::Restart => head.start_child(&child.started, &child.id),
         OpenChildren::Await => {
-            let (generation, place) = (head.generation, child.place.clone());
-            let by = ParentLink { run: key.clone(), generation, place, on_parent_close: child.on_parent_close };
-            let once = Once { key: format!("listener:{}:{}", key.id, child.place), token: String::new() };
-            let to = RunKey::new(key.namespace.clone(), child.child.clone());
+            let ChildStarted { place, on_parent_close, .. } = child.started.clone();
+            let once = Once { key: format!("listener:{}:{place}", key.id), token: String::new() };
+            let by = ParentLink { run: key.clone(), generation: head.generation, place, on_parent_close };
+            let to = RunKey::new(key.namespace.clone(), child.id.clone());
             Delivery::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
         }
     });

@@ -32,9 +32,10 @@ use crate::event::{
     TerminateRequested, UpdateReceived,
 };
 use crate::external::ExternalHead;
+use crate::lineage::Origin;
 use crate::log::{CommitHeader, CommitId};
 use crate::task::{Task, TaskId};
-use crate::{Epoch, Event, Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp, message, numbered};
+use crate::{Epoch, Event, Failure, Index, Name, Payload, Place, Record, RunId, RunKey, Timestamp, message, numbered};
 
 numbered! {
     /// Where a run stands.
@@ -747,7 +748,7 @@ impl RunHead {
                 })));
                 effects.extend(event.deadline.map(|due_at| timer(&event.place, due_at)));
             }
-            Event::ChildStarted(event) => effects.push(Effect::Send(Box::new(self.start_child(event)))),
+            Event::ChildStarted(event) => effects.push(Effect::Send(Box::new(self.start_child(event, &event.child)))),
             Event::ChildCanceled(event) => {
                 let to = RunKey::new(self.key.namespace.clone(), event.child.clone());
                 effects.push(Effect::Send(Box::new(Delivery::Input { to, input: cancel_by_parent(&self.key) })));
@@ -772,20 +773,24 @@ impl RunHead {
         }
     }
 
-    /// The start of a child that the code asked for.
-    pub fn start_child(&self, event: &ChildStarted) -> Delivery {
+    /// The start of a child that the code asked for, under `id`: another one than it was asked for if it is started again.
+    pub fn start_child(&self, event: &ChildStarted, id: &RunId) -> Delivery {
         let parent = ParentLink {
             run: self.key.clone(),
             generation: self.generation,
             place: event.place.clone(),
             on_parent_close: event.on_parent_close,
         };
+        // Started again, it has the start of the one before and nothing else of it.
+        let first = RunKey::new(self.key.namespace.clone(), event.child.clone());
+        let origins = if first.id == *id { Vec::new() } else { vec![Origin::of_start(first)] };
         let started = RunStarted {
             version: event.version.clone(),
             parent: Some(parent),
+            origins,
             ..RunStarted::new(event.kind.clone(), event.input.clone(), self.child_seed(&event.place))
         };
-        let key = RunKey::new(self.key.namespace.clone(), event.child.clone());
+        let key = RunKey::new(self.key.namespace.clone(), id.clone());
         Delivery::Start(NewRun { key, started, signal: None })
     }
 

@@ -82,6 +82,6 @@ fn owed(run: &ExportedRun) -> Vec<Delivery> {
     let head = &projection.head;
     match run.logs.last().and_then(|log| log.last()).and_then(outcome) {
         Some(outcome) => head.answers(&outcome),
-        None => projection.children.values().map(|child| head.start_child(child)).collect(),
+        None => projection.children.values().map(|child| head.start_child(&child.started, &child.id)).collect(),
     }
 }

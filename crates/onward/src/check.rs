@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::code::Shared;
-use crate::codec::{Border, CodecError};
+use crate::codec::{Border, CodecError, Makers};
 use crate::registry::Registry;
 use crate::replay::replay_log;
 
@@ -94,7 +94,8 @@ fn judge(mut checked: RunToCheck, registry: &Registry, codec: Option<&Border>, s
 
 fn decode(checked: &mut RunToCheck, codec: Option<&Border>) -> Result<(), CodecError> {
     let Some(border) = codec else { return Ok(()) };
-    checked.records.iter_mut().try_for_each(|record| border.record_in(record, &checked.run))
+    let makers = Makers::of(&checked.run, checked.records.first());
+    checked.records.iter_mut().try_for_each(|record| border.record_in(record, &makers))
 }
 
 fn replay(checked: &RunToCheck, registry: &Registry, shared: &Shared) -> Found {

@@ -33,6 +33,9 @@ fn every_shell_gets_a_script_that_it_accepts_and_that_knows_the_verbs() {
 #[test]
 fn bash_completes_verbs() {
     let line = r#"COMP_WORDS=(onward run at) COMP_CWORD=2 COMP_LINE="onward run at" COMP_POINT=13; _onward onward at run; echo "${COMPREPLY[@]}""#;
-    let asked = Command::new("bash").arg("-c").arg(format!("{}\n{line}", script("bash"))).output().unwrap();
-    assert_eq!(String::from_utf8(asked.stdout).unwrap().trim(), "attach");
+    let mut bash = Command::new("bash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let asked = format!("{}\n{line}\n", script("bash"));
+    bash.stdin.take().unwrap().write_all(asked.as_bytes()).unwrap();
+    let answered = bash.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(answered.stdout).unwrap().trim(), "attach");
 }

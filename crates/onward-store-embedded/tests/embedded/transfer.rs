@@ -72,10 +72,13 @@ fn story(store: &dyn Store, clock: &ManualClock) -> RunKey {
         deadline: None,
     };
     commit(store, &key, vec![TimerStarted { place: Place::root(0), due_at }.into(), approval.into()], "w");
-    let payload = Payload::binary("application/octet-stream", vec![0u8, 255, 10, 13]);
-    let signal = SignalReceived { name: name("s"), payload, signal_id: Some("once".to_owned()), sender: None };
-    block_on(store.append_input(key.clone(), Input::signal(signal))).unwrap();
+    block_on(store.append_input(key.clone(), Input::signal(signal()))).unwrap();
     key
+}
+
+fn signal() -> SignalReceived {
+    let payload = Payload::binary("application/octet-stream", vec![0u8, 255, 10, 13]);
+    SignalReceived { name: name("s"), payload, signal_id: Some("once".to_owned()), sender: None }
 }
 
 #[test]
@@ -92,9 +95,7 @@ fn a_run_moves_between_stores_and_back_byte_for_byte_and_ends_there() {
         assert!(import(store, &text));
         assert!(!import(store, &text), "the same again is nothing new");
         assert_eq!(export(store, &key), text);
-        let signal =
-            SignalReceived { name: name("s"), payload: Payload::null(), signal_id: Some("once".to_owned()), sender: None };
-        assert!(block_on(store.append_input(key.clone(), Input::signal(signal))).unwrap().repeated);
+        assert!(block_on(store.append_input(key.clone(), Input::signal(signal()))).unwrap().repeated);
         let log = block_on(store.read_log(key.clone(), None, Index(0), usize::MAX)).unwrap();
         let said = Projection::of(key.clone(), &log).unwrap();
         let waits = block_on(store.list_waits(Default::default())).unwrap();

@@ -17,7 +17,7 @@ use onward_store::{
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{Border, CodecError, Home, Passed, Way};
+use super::{Border, CodecError, Home, Makers, Passed, Way};
 
 /// How many emitted values a slow listener may fall behind.
 const BEHIND_MAX: usize = 256;
@@ -30,6 +30,19 @@ pub(crate) struct CodedDoor {
 impl CodedDoor {
     pub fn new(inner: Arc<dyn Door>, border: Border) -> CodedDoor {
         CodedDoor { inner, border }
+    }
+
+    /// Decodes with the run's own name; if that does not do, also with those of the runs that it goes on from.
+    async fn take_in(
+        &self,
+        run: &RunKey,
+        generation: u32,
+        mut decode: impl FnMut(&Makers) -> Passed,
+    ) -> Result<(), RuntimeError> {
+        let Err(error) = decode(&Makers::of(run, None)) else { return Ok(()) };
+        let first = self.inner.read_log(run.clone(), Some(generation), Index(0), 1).await?;
+        let makers = Makers::of(run, first.first());
+        if makers.is_alone() { Err(told(error)) } else { decode(&makers).map_err(told) }
     }
 }
 
@@ -50,17 +63,15 @@ fn signal_out(border: &Border, key: &RunKey, signal: &mut SendSignal) -> Passed 
     border.payload(Way::Out, &mut signal.payload, &[Home::of(key, "signal")])
 }
 
-fn view_in(border: &Border, view: &mut RunView) -> Passed {
-    let key = view.head.key.clone();
-    border.payload(Way::In, &mut view.input, &[Home::of(&key, "input")])?;
-    view.state.values_mut().try_for_each(|value| border.payload(Way::In, value, &[Home::of(&key, "state")]))?;
-    view.undelivered
-        .iter_mut()
-        .try_for_each(|signal| border.payload(Way::In, &mut signal.payload, &[Home::of(&key, "signal")]))?;
+fn view_in(border: &Border, view: &mut RunView, makers: &Makers) -> Passed {
+    border.payload(Way::In, &mut view.input, &makers.homes("input"))?;
+    let (states, signals) = (makers.homes("state"), makers.homes("signal"));
+    view.state.values_mut().try_for_each(|value| border.payload(Way::In, value, &states))?;
+    view.undelivered.iter_mut().try_for_each(|signal| border.payload(Way::In, &mut signal.payload, &signals))?;
     if let Some(outcome) = &mut view.outcome {
-        border.result(Way::In, outcome, &[Home::of(&key, "outcome")])?;
+        border.result(Way::In, outcome, &makers.homes("outcome"))?;
     }
-    view.pause.as_mut().map_or(Ok(()), |pause| border.pause(Way::In, &key, pause))
+    view.pause.as_mut().map_or(Ok(()), |pause| border.pause(Way::In, &makers.runs, pause))
 }
 
 fn task_in(border: &Border, view: &mut TaskView) -> Passed {
@@ -136,8 +147,9 @@ impl Door for CodedDoor {
 
     fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView> {
         Box::pin(async move {
-            let mut view = self.inner.read_run(key).await?;
-            view_in(&self.border, &mut view).map_err(told)?;
+            let mut view = self.inner.read_run(key.clone()).await?;
+            let generation = view.head.generation;
+            self.take_in(&key, generation, |makers| view_in(&self.border, &mut view, makers)).await?;
             Ok(view)
         })
     }
@@ -153,7 +165,13 @@ impl Door for CodedDoor {
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>> {
         Box::pin(async move {
             let mut records = self.inner.read_log(key.clone(), generation, from, limit).await?;
-            records.iter_mut().try_for_each(|record| self.border.record_in(record, &key)).map_err(told)?;
+            // A part of a log does not say which runs it goes on from.
+            let first = match from {
+                Index(0) => None,
+                _ => Some(self.inner.read_log(key.clone(), generation, Index(0), 1).await?),
+            };
+            let makers = Makers::of(&key, first.as_ref().unwrap_or(&records).first());
+            records.iter_mut().try_for_each(|record| self.border.record_in(record, &makers)).map_err(told)?;
             Ok(records)
         })
     }
@@ -257,7 +275,9 @@ impl Door for CodedDoor {
         Box::pin(async move {
             let mut waits = self.inner.list_approvals(query).await?;
             for wait in &mut waits {
-                self.border.maybe(Way::In, &mut wait.show, &[Home::of(&wait.run, "show")]).map_err(told)?;
+                let (run, generation) = (wait.run.clone(), wait.generation);
+                let show = &mut wait.show;
+                self.take_in(&run, generation, |makers| self.border.maybe(Way::In, show, &makers.homes("show"))).await?;
             }
             Ok(waits)
         })
@@ -287,7 +307,9 @@ impl Door for CodedDoor {
         Box::pin(async move {
             let mut tasks = self.inner.list_quarantined(query).await?;
             for task in &mut tasks {
-                self.border.payload(Way::In, &mut task.input, &[Home::of(&task.id.run, "task")]).map_err(told)?;
+                let (run, generation) = (task.id.run.clone(), task.id.generation);
+                let input = &mut task.input;
+                self.take_in(&run, generation, |makers| self.border.payload(Way::In, input, &makers.homes("task"))).await?;
             }
             Ok(tasks)
         })

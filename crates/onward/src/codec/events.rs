@@ -7,33 +7,37 @@ use onward_core::event::{CarriedSignal, ParentLink};
 use onward_core::run::Commit;
 use onward_core::{Event, Failure, Hash, Payload, Place, Record, RunKey};
 
-use super::{Border, Home, Passed, Way, outcome_homes};
+use super::{Border, Home, Makers, Passed, Way, outcome_homes};
 
 impl Border {
     /// Encodes everything that a worker is about to record.
     pub(super) fn commit_out(&self, commit: &mut Commit, parent: Option<&ParentLink>) -> Passed {
         for event in &mut commit.events {
-            self.event(Way::Out, event, &commit.key, parent)?;
+            self.event(Way::Out, event, std::slice::from_ref(&commit.key), parent)?;
             self.mask(event, &commit.key);
         }
-        self.signals(Way::Out, &mut commit.carries.signals, &commit.key)
+        self.signals(Way::Out, &mut commit.carries.signals, &Home::of_all(std::slice::from_ref(&commit.key), "signal"))
     }
 
     /// Decodes a record of the run's log.
-    pub(crate) fn record_in(&self, record: &mut Record, run: &RunKey) -> Passed {
+    pub(crate) fn record_in(&self, record: &mut Record, makers: &Makers) -> Passed {
+        let runs = makers.of_record(record);
         for event in &mut record.events {
-            self.mask(event, run);
-            self.event(Way::In, event, run, None)?;
+            self.mask(event, &runs[0]);
+            self.event(Way::In, event, &runs, None)?;
         }
         Ok(())
     }
 
-    fn event(&self, way: Way, event: &mut Event, run: &RunKey, parent: Option<&ParentLink>) -> Passed {
-        let home = |what: &str| [Home::of(run, what)];
+    /// `runs` are those in whose name the event was made or, where that is not known, may have been made.
+    fn event(&self, way: Way, event: &mut Event, runs: &[RunKey], parent: Option<&ParentLink>) -> Passed {
+        let run = &runs[0];
+        let home = |what: &str| Home::of_all(runs, what);
+        let call = |place: &Place| -> Vec<Home> { runs.iter().map(|run| Home::of_call(run, place)).collect() };
         match event {
             Event::RunStarted(event) => {
                 self.payload(way, &mut event.input, &home("input"))?;
-                self.signals(way, &mut event.mailbox, run)
+                self.signals(way, &mut event.mailbox, &home("signal"))
             }
             Event::SignalReceived(event) => self.payload(way, &mut event.payload, &home("signal")),
             Event::PromiseResolved(event) => self.result(way, &mut event.result, &home("promise")),
@@ -43,8 +47,8 @@ impl Border {
             Event::TaskCompleted(event) => self.payload(way, &mut event.output, &home("report")),
             Event::TaskFailed(event) => self.failure(way, &mut event.failure, &home("report")),
             Event::ChildStarted(event) => self.payload(way, &mut event.input, &[Home::of(&sibling(run, &event.child), "input")]),
-            Event::ChildCompleted(event) => self.payload(way, &mut event.output, &[Home::of_call(run, &event.place)]),
-            Event::ChildFailed(event) => self.failure(way, &mut event.failure, &[Home::of_call(run, &event.place)]),
+            Event::ChildCompleted(event) => self.payload(way, &mut event.output, &call(&event.place)),
+            Event::ChildFailed(event) => self.failure(way, &mut event.failure, &call(&event.place)),
             Event::SignalSent(event) => self.payload(way, &mut event.payload, &[Home::of(&sibling(run, &event.to), "signal")]),
             Event::StepCompleted(event) => self.payload(way, &mut event.output, &home("step")),
             Event::StepFailed(event) => self.failure(way, &mut event.failure, &home("step")),
@@ -54,7 +58,7 @@ impl Border {
             Event::RunCompleted(event) => self.payload(way, &mut event.output, &outcome_homes(run, parent)),
             Event::RunFailed(event) => self.failure(way, &mut event.failure, &outcome_homes(run, parent)),
             Event::RunCanceled(event) => self.failure(way, &mut event.failure, &outcome_homes(run, parent)),
-            Event::RunPaused(event) => self.pause(way, run, event),
+            Event::RunPaused(event) => self.pause(way, runs, event),
             // Names, ids, times, the words of people for people (titles, reasons, feedback), and what outside engines keep here.
             Event::ExternalAppended(_)
             | Event::ApprovalDecided(_)
@@ -79,8 +83,8 @@ impl Border {
         }
     }
 
-    fn signals(&self, way: Way, signals: &mut [CarriedSignal], run: &RunKey) -> Passed {
-        signals.iter_mut().try_for_each(|signal| self.payload(way, &mut signal.payload, &[Home::of(run, "signal")]))
+    fn signals(&self, way: Way, signals: &mut [CarriedSignal], homes: &[Home]) -> Passed {
+        signals.iter_mut().try_for_each(|signal| self.payload(way, &mut signal.payload, homes))
     }
 
     /// Hides the input hashes of calls, or shows them again. Each goes with a payload of its event, in the form it has outside.

@@ -12,7 +12,7 @@ use onward_store::{ClaimedOne, ClaimedRun, StoreError, StoreFuture};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::{Border, CodecError, Home, Way};
+use super::{Border, CodecError, Home, Makers, Way};
 
 /// The code of a failure for a payload that no codec here can read.
 const UNREADABLE: &str = "payload_unreadable";
@@ -61,16 +61,28 @@ impl CodedLink {
             self.parents().insert(run.head.key.clone(), (run.head.epoch, parent.clone()));
         }
         // What cannot be decoded is read once more by whoever drives the run, and told then.
-        run.records = run.records.take().and_then(|records| decode(&self.border, records, &run.head.key).ok());
+        run.records = run.records.take().and_then(|records| {
+            let makers = Makers::of(&run.head.key, records.first());
+            decode(&self.border, records, &run.head.key, &makers).ok()
+        });
+    }
+
+    async fn open_input(&self, task: &mut Task) -> Result<(), CodecError> {
+        let own = self.border.payload(Way::In, &mut task.input, &[Home::of(&task.id.run, "task")]);
+        let Err(error) = own else { return Ok(()) };
+        // Scheduled again in a copy, it was asked for by another run.
+        let first = self.inner.read_log(task.id.run.clone(), Some(task.id.generation), Index(0), 1).await;
+        let first = first.map_err(|_| error)?;
+        let makers = Makers::of(&task.id.run, first.first());
+        self.border.payload(Way::In, &mut task.input, &makers.homes("task"))
     }
 
     /// Decodes a task's input; a task whose input is not readable here has failed here.
     async fn take_in_task(&self, mut task: Task) -> Option<Task> {
-        let home = [Home::of(&task.id.run, "task")];
         if task.ends_run {
             self.standalone().insert(task.id.clone());
         }
-        let Err(error) = self.border.payload(Way::In, &mut task.input, &home) else { return Some(task) };
+        let Err(error) = self.open_input(&mut task).await else { return Some(task) };
         let report = TaskReport::Failed(unreadable(&error));
         // Where it is not heard, the lease ends and the task is offered again.
         drop(self.inner.report_task(task.id, task.claim, report).await);
@@ -82,10 +94,10 @@ fn unreadable(error: &CodecError) -> Failure {
     Failure::new(UNREADABLE, format!("a payload cannot be read here: {error}"))
 }
 
-fn decode(border: &Border, mut records: Vec<Record>, key: &RunKey) -> Result<Vec<Record>, StoreError> {
+fn decode(border: &Border, mut records: Vec<Record>, key: &RunKey, makers: &Makers) -> Result<Vec<Record>, StoreError> {
     for record in &mut records {
         let index = record.index;
-        border.record_in(record, key).map_err(|error| StoreError::LogCorrupt {
+        border.record_in(record, makers).map_err(|error| StoreError::LogCorrupt {
             key: key.clone(),
             index,
             why: error.to_string(),
@@ -167,7 +179,8 @@ impl Link for CodedLink {
 
     fn open_inbox(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
         let (border, tokio) = (self.border.clone(), self.tokio.clone());
-        self.inner.open_inbox(key, epoch, Arc::new(CodedInbox { inner: inbox, border, key: key.clone(), tokio }));
+        let makers = Makers::of(key, None);
+        self.inner.open_inbox(key, epoch, Arc::new(CodedInbox { inner: inbox, border, makers, tokio }));
     }
 
     fn close_inbox(&self, key: &RunKey, epoch: Epoch) {
@@ -177,7 +190,16 @@ impl Link for CodedLink {
 
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'static, Vec<Record>> {
         let (border, read) = (self.border.clone(), self.inner.read_log(key.clone(), generation, from, limit));
-        Box::pin(async move { decode(&border, read.await?, &key) })
+        // A part of a log does not say which runs it goes on from.
+        let first = (from > Index(0)).then(|| self.inner.read_log(key.clone(), generation, Index(0), 1));
+        Box::pin(async move {
+            let records = read.await?;
+            let makers = match first {
+                Some(first) => Makers::of(&key, first.await?.first()),
+                None => Makers::of(&key, records.first()),
+            };
+            decode(&border, records, &key, &makers)
+        })
     }
 
     fn commit(&self, mut commit: Commit) -> StoreFuture<'static, Committed> {
@@ -195,7 +217,7 @@ impl Link for CodedLink {
     }
 
     fn pause(&self, key: RunKey, generation: u32, epoch: Epoch, mut report: RunPaused) -> StoreFuture<'static, ()> {
-        if self.border.pause(Way::Out, &key, &mut report).is_err() {
+        if self.border.pause(Way::Out, std::slice::from_ref(&key), &mut report).is_err() {
             // The run has to stand still; why is only told where it can be hidden.
             (report.message, report.divergence) = ("the reason could not be encoded".to_owned(), None);
         }
@@ -243,15 +265,16 @@ impl Link for CodedLink {
 struct CodedInbox {
     inner: Arc<dyn Inbox>,
     border: Border,
-    key: RunKey,
+    makers: Makers,
     tokio: Handle,
 }
 
 impl Inbox for CodedInbox {
     fn push(&self, mut record: Record) {
-        match self.border.record_in(&mut record, &self.key) {
+        match self.border.record_in(&mut record, &self.makers) {
             Ok(()) => self.inner.push(record),
-            // Given back and taken again, the run is read from its log, and what is wrong is told there.
+            // Made for a run that this one goes on from, or damaged. Given back and taken again, the run is read from its log, and
+            // what is wrong is told there.
             Err(_) => self.inner.lost(),
         }
     }

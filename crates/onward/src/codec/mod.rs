@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 use onward_core::codec::Message;
 use onward_core::event::{ParentLink, RunPaused};
-use onward_core::{Failure, Hash, Payload, Place, RunKey};
+use onward_core::lineage::Lineage;
+use onward_core::{Event, Failure, Hash, Payload, Place, Record, RunKey};
 
 #[cfg(feature = "encryption")]
 pub use encryption::{Encryption, EncryptionKey};
@@ -38,6 +39,11 @@ impl Home {
         // Lengths first, so that no two homes share their text.
         let (namespace, id) = (run.namespace.as_str(), run.id.as_str());
         Home(format!("{}:{namespace}{}:{id}{what}", namespace.len(), id.len()))
+    }
+
+    /// The same in each of several runs.
+    fn of_all(runs: &[RunKey], what: &str) -> Vec<Home> {
+        runs.iter().map(|run| Home::of(run, what)).collect()
     }
 
     /// Where the result of the child goes that was started at `place`.
@@ -100,9 +106,18 @@ impl Border {
     fn payload(&self, way: Way, payload: &mut Payload, homes: &[Home]) -> Passed {
         *payload = match way {
             Way::Out => self.codec.encode(payload, homes)?,
-            Way::In => self.codec.decode(payload, &homes[0])?,
+            Way::In => self.open(payload, homes)?,
         };
         Ok(())
+    }
+
+    /// Decodes a payload that was made for one of these homes.
+    fn open(&self, payload: &Payload, homes: &[Home]) -> Result<Payload, CodecError> {
+        let (own, others) = homes.split_first().expect("there is a home for everything");
+        self.codec.decode(payload, own).or_else(|error| {
+            let other = others.iter().find_map(|home| self.codec.decode(payload, home).ok());
+            other.ok_or(error)
+        })
     }
 
     fn maybe(&self, way: Way, payload: &mut Option<Payload>, homes: &[Home]) -> Passed {
@@ -133,7 +148,7 @@ impl Border {
             }
             Way::In => {
                 let Some(details) = &failure.details else { return Ok(()) };
-                let details = self.codec.decode(details, &homes[0])?;
+                let details = self.open(details, homes)?;
                 if details.content_type() == FAILURE {
                     let whole = Failure::decode_fields(details.data()).map_err(|error| CodecError::new(error.to_string()))?;
                     (failure.message, failure.causes, failure.details) = (whole.message, whole.causes, whole.details);
@@ -157,7 +172,7 @@ impl Border {
             }
             Way::In => {
                 let Some(sealed) = Payload::from_sealed_text(text) else { return Ok(()) };
-                let plain = self.codec.decode(&sealed, &homes[0])?;
+                let plain = self.open(&sealed, homes)?;
                 *text = plain.read().map_err(|error| CodecError::new(error.to_string()))?;
             }
         }
@@ -165,8 +180,8 @@ impl Border {
     }
 
     /// Why a run stands still may quote what the code had in its hands.
-    fn pause(&self, way: Way, run: &RunKey, pause: &mut RunPaused) -> Passed {
-        let homes = [Home::of(run, "pause")];
+    fn pause(&self, way: Way, runs: &[RunKey], pause: &mut RunPaused) -> Passed {
+        let homes = Home::of_all(runs, "pause");
         self.text(way, &mut pause.message, &homes)?;
         if let Some(report) = &mut pause.divergence {
             self.text(way, &mut report.recorded, &homes)?;
@@ -176,6 +191,42 @@ impl Border {
             }
         }
         Ok(())
+    }
+}
+
+/// Under whose names the payloads of a log were made: its run's, and those of the runs that it goes on from.
+#[derive(Debug, Clone)]
+pub(crate) struct Makers {
+    lineage: Lineage,
+    /// Whose run it is comes first.
+    runs: Vec<RunKey>,
+}
+
+impl Makers {
+    /// By the first record of the log; without it the run's own name alone is known.
+    pub fn of(run: &RunKey, first: Option<&Record>) -> Makers {
+        let started = first.and_then(|record| record.events.first()).and_then(|event| match event {
+            Event::RunStarted(started) => Some(Lineage::new(run, started)),
+            _ => None,
+        });
+        let lineage = started.unwrap_or_else(|| Lineage::alone(run));
+        Makers { runs: lineage.runs(), lineage }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.runs.len() == 1
+    }
+
+    fn homes(&self, what: &str) -> Vec<Home> {
+        Home::of_all(&self.runs, what)
+    }
+
+    /// Who may have made what `record` says. A commit was made under one name; inputs that were kept or awaited have others.
+    fn of_record(&self, record: &Record) -> Vec<RunKey> {
+        match record.commit {
+            Some(commit) => vec![self.lineage.identity(self.lineage.at_commit(commit.n)).run.clone()],
+            None => self.runs.clone(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use onward_core::{Name, Namespace};
+use onward_core::Name;
 use onward_server::hooks::{Custom, Encoding, Format, IdAt, Named, NewHook, Pointer, Target, TimestampAt};
 
 use super::{HooksArgs, SecretArgs, shown};
@@ -16,9 +16,6 @@ pub struct CreateArgs {
     /// What it is called; requests go to /v1/hooks/NAME
     #[arg(value_parser = |text: &str| Name::new(text))]
     name: Name,
-    /// The namespace of its runs
-    #[arg(long, value_name = "NAME", default_value = "default", value_parser = |text: &str| Namespace::new(text))]
-    namespace: Namespace,
     #[command(flatten)]
     target: TargetArgs,
     /// How requests are signed
@@ -106,7 +103,7 @@ pub fn execute(args: CreateArgs, global: &Global) -> Result<ExitCode> {
     };
     let (secret, target) = (args.secret.read()?, args.target.target());
     let given = secret.is_some();
-    let wanted = NewHook { name: args.name, namespace: args.namespace, format, target, secret };
+    let wanted = NewHook { name: args.name, namespace: global.namespace()?, format, target, secret };
     let made = args.hooks.file(global).create(wanted, time::now())?;
     shown::show_made(&made, given, global.json)?;
     Ok(ExitCode::SUCCESS)
