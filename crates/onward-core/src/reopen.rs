@@ -283,14 +283,17 @@ fn finish(
     let head = &projection.head;
     let news = projection.children.values().map(|child| match children {
         OpenChildren::Restart => head.start_child(&child.started, &child.id),
-        OpenChildren::Await => {
-            let ChildStarted { place, on_parent_close, .. } = child.started.clone();
-            let once = Once { key: format!("listener:{}:{place}", key.id), token: String::new() };
-            let by = ParentLink { run: key.clone(), generation: head.generation, place, on_parent_close };
-            let to = RunKey::new(key.namespace.clone(), child.id.clone());
-            Delivery::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
-        }
+        OpenChildren::Await => await_child(head, &child.started, &child.id),
     });
     let news = news.collect();
     Reopened { records, news }
+}
+
+/// Asks a child that another run has started to answer this one, too.
+pub fn await_child(head: &RunHead, asked: &ChildStarted, id: &RunId) -> Delivery {
+    let ChildStarted { place, on_parent_close, .. } = asked.clone();
+    let once = Once { key: format!("listener:{}:{place}", head.key.id), token: String::new() };
+    let by = ParentLink { run: head.key.clone(), generation: head.generation, place, on_parent_close };
+    let to = RunKey::new(head.key.namespace.clone(), id.clone());
+    Delivery::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
 }

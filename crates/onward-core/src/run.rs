@@ -805,13 +805,14 @@ impl RunHead {
     /// The run is over: it cleans up and tells whoever waits for it.
     fn end_effects(&self, result: Result<Payload, Failure>) -> Vec<Effect> {
         let mut effects = vec![Effect::EndRun];
-        effects.extend(self.answers(&result).into_iter().map(|delivery| Effect::Send(Box::new(delivery))));
+        effects.extend(self.awaited_by().map(|link| Effect::Send(Box::new(answer_to(link, result.clone())))));
         effects
     }
 
-    /// What the run's end has to say to its parent and to the copies of it.
-    pub fn answers(&self, result: &Result<Payload, Failure>) -> Vec<Delivery> {
-        self.parent.iter().chain(&self.listeners).map(|parent| answer_to(parent, result.clone())).collect()
+    /// Who wants to hear how the run ends: its parent and the copies of that. Nobody of another namespace is told (U3).
+    pub fn awaited_by(&self) -> impl Iterator<Item = &ParentLink> {
+        let links = self.parent.iter().chain(&self.listeners);
+        links.filter(|link| link.run.namespace == self.key.namespace)
     }
 
     /// What this open child gets when its parent has ended; `None` lets it go on.

@@ -11,6 +11,9 @@
 //!
 //! Invariant U2: what is written, read and written again is the same, byte for byte.
 
+mod belonging;
+
+pub use belonging::{children_asked_for, foreign_run};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 

@@ -1,13 +1,17 @@
 //! Runs out of one store and into another.
 //!
 //! What one run had for another when it was taken may not have been delivered: after an import the children that a run awaits are
-//! started, if they did not come along, and closed children tell their parents again. Receivers take each of that once.
+//! started, if they did not come along, and closed children tell the parents that wait for them. Receivers take each of that once.
 
-use onward_core::projection::Projection;
-use onward_core::run::Delivery;
-use onward_core::transfer::ExportedRun;
-use onward_core::view::{created_at, outcome};
-use onward_core::{Record, RunId, RunKey};
+use std::collections::BTreeMap;
+
+use onward_core::event::ParentLink;
+use onward_core::projection::{ProjectedChild, Projection};
+use onward_core::reopen::await_child;
+use onward_core::run::{RunHead, answer_to};
+use onward_core::transfer::{ExportedRun, children_asked_for};
+use onward_core::view::created_at;
+use onward_core::{Log, Record, RunId, RunKey};
 use onward_store::{Restore, RestoreRun, StoreError};
 
 use crate::{Runtime, RuntimeError};
@@ -46,12 +50,18 @@ impl Runtime {
 
     /// Takes runs in. One that is there already with the same records is left alone; one with others is refused, and the rest goes on.
     pub async fn import_runs(&self, runs: Vec<ExportedRun>) -> Result<Imported, RuntimeError> {
-        let (mut imported, mut news) = (Imported::default(), Vec::new());
-        for run in runs {
+        let (mut imported, mut taken) = (Imported::default(), Vec::new());
+        let strangers = strangers(self, &runs).await?;
+        for (run, stranger) in runs.into_iter().zip(strangers) {
             let (key, id) = (run.key.clone(), run.key.id.clone());
-            let owed = owed(&run);
-            let what = Restore::Run { logs: run.logs };
-            match self.store().restore_run(RestoreRun { key, what, news: Vec::new() }).await {
+            let restored = match stranger {
+                Some(why) => Err(StoreError::LogInvalid { key: key.clone(), why }),
+                None => {
+                    let what = Restore::Run { logs: run.logs };
+                    self.store().restore_run(RestoreRun { key: key.clone(), what, news: Vec::new() }).await
+                }
+            };
+            match restored {
                 Ok(restored) if restored.created => imported.created.push(id),
                 Ok(_) => imported.unchanged.push(id),
                 Err(
@@ -62,13 +72,98 @@ impl Runtime {
                 }
                 Err(error) => return Err(error.into()),
             }
-            news.extend(owed);
+            taken.push(key);
         }
         // Only now: a child that comes along must not be started before it is here.
-        for delivery in news {
-            self.carry(delivery).await?;
+        let mut owed = Owed { runtime: self, parents: BTreeMap::new() };
+        for key in taken {
+            owed.deliver(&key).await?;
         }
         Ok(imported)
+    }
+}
+
+/// Of each run that has not ended: why it is not the child of whom it names, where that one is here or comes along.
+async fn strangers(runtime: &Runtime, runs: &[ExportedRun]) -> Result<Vec<Option<String>>, RuntimeError> {
+    let along: BTreeMap<&RunKey, &ExportedRun> = runs.iter().map(|run| (&run.key, run)).collect();
+    let (mut known, mut strangers) = (BTreeMap::new(), Vec::new());
+    for run in runs {
+        let mut stranger = None;
+        for link in open_links(run) {
+            let name = (link.run.clone(), link.generation);
+            if !known.contains_key(&name) {
+                let here = runtime.store().read_run(link.run.clone(), Some(link.generation)).await?;
+                let asked = match (here, along.get(&link.run)) {
+                    (Some(here), _) => Some(children_asked_for(&runtime.read_records(&here).await?)),
+                    (None, Some(parent)) => parent.logs.get(link.generation as usize).map(|log| children_asked_for(log)),
+                    (None, None) => None,
+                };
+                known.insert(name.clone(), asked);
+            }
+            if known[&name].as_ref().is_some_and(|asked| !asked.contains(&(link.place, run.key.id.clone()))) {
+                stranger = Some(format!("run {} has not asked for it", link.run));
+            }
+        }
+        strangers.push(stranger);
+    }
+    Ok(strangers)
+}
+
+/// Carries what imported runs may still owe to others.
+struct Owed<'a> {
+    runtime: &'a Runtime,
+    /// As they were; that one has its answer since does no harm.
+    parents: BTreeMap<RunKey, Option<Projection>>,
+}
+
+impl Owed<'_> {
+    async fn deliver(&mut self, key: &RunKey) -> Result<(), RuntimeError> {
+        let head = self.runtime.read_head(key).await?;
+        if head.status.is_closed() {
+            return self.answer(&head).await;
+        }
+        let Some(projection) = Projection::of(key.clone(), &self.runtime.read_records(&head).await?) else { return Ok(()) };
+        for child in projection.children.values() {
+            self.take_up(&projection, child).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells how a run has ended, where it is waited for (U4).
+    async fn answer(&mut self, head: &RunHead) -> Result<(), RuntimeError> {
+        for link in head.awaited_by() {
+            if !self.parents.contains_key(&link.run) {
+                let projection = match self.runtime.store().read_run(link.run.clone(), None).await? {
+                    Some(parent) => Projection::of(link.run.clone(), &self.runtime.read_records(&parent).await?),
+                    None => None,
+                };
+                self.parents.insert(link.run.clone(), projection);
+            }
+            if !self.parents[&link.run].as_ref().is_some_and(|parent| parent.awaits(link, &head.key.id)) {
+                continue;
+            }
+            if let Some(outcome) = self.runtime.read_outcome(&head.key).await? {
+                self.runtime.carry(answer_to(link, outcome)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An imported run awaits this child: one that is here is asked, one that is not is started.
+    async fn take_up(&mut self, parent: &Projection, child: &ProjectedChild) -> Result<(), RuntimeError> {
+        let key = RunKey::new(parent.head.key.namespace.clone(), child.id.clone());
+        let here = self.runtime.store().read_run(key, None).await?;
+        let is_ours = |child: &RunHead| child.awaited_by().any(|link| parent.awaits(link, &child.key.id));
+        // It belongs to the run whose log this one goes on from: it answers both.
+        let is_shared = |child: &RunHead| child.parent.as_ref().is_some_and(|link| parent.lineage().runs().contains(&link.run));
+        let news = match here {
+            Some(here) if is_ours(&here) && here.status.is_closed() => return self.answer(&here).await,
+            Some(here) if is_ours(&here) => return Ok(()),
+            Some(here) if is_shared(&here) => await_child(&parent.head, &child.started, &child.id),
+            _ => parent.head.start_child(&child.started, &child.id),
+        };
+        self.runtime.carry(news).await?;
+        Ok(())
     }
 }
 
@@ -76,12 +171,9 @@ fn ends(log: &[Record]) -> bool {
     log.last().is_some_and(Record::ends_log)
 }
 
-/// What the run may still owe to others.
-fn owed(run: &ExportedRun) -> Vec<Delivery> {
-    let Some(projection) = run.logs.last().and_then(|log| Projection::of(run.key.clone(), log)) else { return Vec::new() };
-    let head = &projection.head;
-    match run.logs.last().and_then(|log| log.last()).and_then(outcome) {
-        Some(outcome) => head.answers(&outcome),
-        None => projection.children.values().map(|child| head.start_child(&child.started, &child.id)).collect(),
-    }
+/// Whom a run that has not ended will answer; none of one whose log breaks its rules, which is refused for that.
+fn open_links(run: &ExportedRun) -> Vec<ParentLink> {
+    let log = run.logs.last().and_then(|log| Log::load(log.clone()).ok()).filter(|log| !ends(log.records()));
+    let head = log.and_then(|log| RunHead::rebuild(run.key.clone(), log.records()));
+    head.map(|head| head.awaited_by().cloned().collect()).unwrap_or_default()
 }

@@ -1,6 +1,7 @@
 //! Logs that come as a whole: checked before a store touches anything, so that all of them refuse alike.
 
 use onward_core::projection::Projection;
+use onward_core::transfer::foreign_run;
 use onward_core::{Log, RunKey};
 
 use crate::{Restore, RestoreRun, StoreError, payloads};
@@ -19,6 +20,9 @@ pub fn check_restore(restore: &RestoreRun, payload_bytes_max: usize) -> Result<V
     let mut projections: Vec<Projection> = Vec::new();
     for (log, generation) in logs.iter().zip(first..) {
         Log::load(log.to_vec()).map_err(|error| invalid(error.to_string()))?;
+        if let Some((index, run)) = foreign_run(&restore.key.namespace, log) {
+            return Err(invalid(format!("event {index} names run {run} of another namespace"))); // U3
+        }
         let projection = project(&restore.key, log).ok_or_else(|| invalid("it has no start".to_owned()))?;
         if projection.head.generation != generation {
             return Err(invalid(format!("generation {generation} begins as {}", projection.head.generation)));

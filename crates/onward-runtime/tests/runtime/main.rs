@@ -14,6 +14,7 @@ mod retention;
 mod sessions;
 mod tasks;
 mod timers;
+mod transfer;
 mod updates;
 mod verbs;
 mod watching;
