@@ -1,15 +1,20 @@
 //! Runs as lines of JSON: how they leave one store and come into another.
 //!
-//! The first line names the format. Then, for each run, one line with its key and the number of its generations, and one line for each of
-//! its records, exactly as they are: payloads keep their bytes. Leases and attempts are in no log and so in no line.
+//! The first line names the format. Then, for each run, one line with its key and how many records each of its generations has, and one
+//! line for each of the records, exactly as they are: payloads keep their bytes. A run that could not be read is named and left out. The
+//! last line says how many runs there are. Leases and attempts are in no log and so in no line.
 //!
 //! ```text
 //! {"onward_export":1}
-//! {"run":{"namespace":"default","id":"order-42"},"generations":1}
+//! {"run":{"namespace":"default","id":"order-42"},"records":[1]}
 //! {"generation":0,"record":{"index":0,"at":"2026-11-15T08:00:00.000Z","events":[{"type":"run_started", …}]}}
+//! {"left_out":{"namespace":"default","id":"order-43"},"code":"store_corrupt"}
+//! {"runs":1}
 //! ```
 //!
-//! Invariant U2: what is written, read and written again is the same, byte for byte.
+//! Invariants:
+//! - U2: what is written, read and written again is the same, byte for byte.
+//! - U5: a run is read whole or not at all, and a file that was cut is found out wherever it was cut.
 
 mod belonging;
 
@@ -40,7 +45,7 @@ pub struct TransferError {
 #[derive(Serialize)]
 struct RunLine<'a> {
     run: &'a RunKey,
-    generations: usize,
+    records: Vec<usize>,
 }
 
 #[derive(Serialize)]
@@ -49,15 +54,26 @@ struct RecordLine<'a> {
     record: &'a Record,
 }
 
+/// A run that could not be read where the others were.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    #[serde(rename = "left_out")]
+    pub key: RunKey,
+    pub code: String,
+}
+
 /// Any line; the raw text keeps payloads as they are.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
 struct Line {
     onward_export: Option<u32>,
     run: Option<RunKey>,
-    generations: Option<usize>,
+    records: Option<Vec<usize>>,
     generation: Option<usize>,
     record: Option<Box<RawValue>>,
+    left_out: Option<RunKey>,
+    code: Option<String>,
+    runs: Option<u64>,
 }
 
 /// The first line.
@@ -65,17 +81,37 @@ pub fn header() -> String {
     format!("{{\"onward_export\":{FORMAT}}}\n")
 }
 
+/// The last line of a file with so many runs.
+pub fn footer(runs: u64) -> String {
+    format!("{{\"runs\":{runs}}}\n")
+}
+
+fn line(what: &impl Serialize) -> String {
+    serde_json::to_string(what).expect("runs are plain data") + "\n"
+}
+
+impl LeftOut {
+    pub fn to_line(&self) -> String {
+        line(self)
+    }
+}
+
 impl ExportedRun {
     pub fn to_lines(&self) -> String {
-        let line = |text: serde_json::Result<String>| text.expect("runs are plain data") + "\n";
-        let mut lines = line(serde_json::to_string(&RunLine { run: &self.key, generations: self.logs.len() }));
+        let mut lines = line(&RunLine { run: &self.key, records: self.logs.iter().map(Vec::len).collect() });
         for (generation, log) in self.logs.iter().enumerate() {
             for record in log {
-                lines += &line(serde_json::to_string(&RecordLine { generation, record }));
+                lines += &line(&RecordLine { generation, record });
             }
         }
         lines
     }
+}
+
+/// Runs as a whole file.
+pub fn write(runs: &[ExportedRun]) -> String {
+    let lines: String = runs.iter().map(ExportedRun::to_lines).collect();
+    header() + &lines + &footer(runs.len() as u64)
 }
 
 /// Reads runs line by line.
@@ -83,18 +119,25 @@ impl ExportedRun {
 pub struct Importer {
     line: u64,
     has_header: bool,
-    /// The run at hand, and how many generations it has to have.
-    run: Option<(ExportedRun, usize)>,
+    has_footer: bool,
+    /// How many runs have begun.
+    runs: u64,
+    /// The run at hand, and how many records its generations have to have.
+    run: Option<(ExportedRun, Vec<usize>)>,
+    left_out: Vec<LeftOut>,
 }
 
 impl Importer {
-    /// Takes a line; returns the run before, when this one begins another.
+    /// Takes a line; returns the run before, when this one ends it.
     pub fn take(&mut self, text: &str) -> Result<Option<ExportedRun>, TransferError> {
         self.line += 1;
         if text.trim().is_empty() {
             return Ok(None);
         }
         let line: Line = serde_json::from_str(text).map_err(|error| self.wrong(error.to_string()))?;
+        if self.has_footer {
+            return Err(self.wrong("it follows the last line".to_owned()));
+        }
         match line {
             Line { onward_export: Some(FORMAT), run: None, record: None, .. } if !self.has_header => {
                 self.has_header = true;
@@ -102,15 +145,21 @@ impl Importer {
             }
             Line { onward_export: Some(format), .. } => Err(self.wrong(format!("format {format} does not belong here"))),
             _ if !self.has_header => Err(self.wrong("the line that names the format is missing".to_owned())),
-            Line { run: Some(key), generations: Some(count), record: None, .. } => {
-                let before = self.finish()?;
-                self.run = Some((ExportedRun { key, logs: vec![Vec::new()] }, count));
-                Ok(before)
-            }
             Line { generation: Some(generation), record: Some(record), run: None, .. } => {
                 self.take_record(generation, &record)?;
                 Ok(None)
             }
+            Line { run: Some(key), records: Some(counts), record: None, .. } => {
+                let before = self.end_run()?;
+                self.runs += 1;
+                self.run = Some((ExportedRun { key, logs: Vec::new() }, counts));
+                Ok(before)
+            }
+            Line { left_out: Some(key), code: Some(code), .. } => {
+                self.left_out.push(LeftOut { key, code });
+                self.end_run()
+            }
+            Line { runs: Some(count), .. } => self.take_footer(count),
             _ => Err(self.wrong("it is neither a run nor a record".to_owned())),
         }
     }
@@ -121,21 +170,46 @@ impl Importer {
         if generation == run.logs.len() {
             run.logs.push(Vec::new());
         }
-        if generation + 1 != run.logs.len() {
-            return Err(self.wrong(format!("generation {generation} is out of order")));
+        match run.logs.split_last_mut() {
+            Some((last, before)) if before.len() == generation => last.push(record),
+            _ => return Err(self.wrong(format!("generation {generation} is out of order"))),
         }
-        run.logs[generation].push(record);
         Ok(())
     }
 
-    /// The last run, when there are no more lines.
-    pub fn finish(&mut self) -> Result<Option<ExportedRun>, TransferError> {
-        match self.run.take() {
-            None if !self.has_header => Err(self.wrong("there is nothing to import".to_owned())),
-            None => Ok(None),
-            Some((run, count)) if run.logs.len() == count && !run.logs.iter().any(Vec::is_empty) => Ok(Some(run)),
-            Some((run, _)) => Err(self.wrong(format!("run {} ends too early", run.key))),
+    fn take_footer(&mut self, count: u64) -> Result<Option<ExportedRun>, TransferError> {
+        let before = self.end_run()?;
+        if count != self.runs {
+            return Err(self.wrong(format!("there should be {count} runs and there are {}", self.runs)));
         }
+        self.has_footer = true;
+        Ok(before)
+    }
+
+    /// The run at hand, which must be whole (U5).
+    fn end_run(&mut self) -> Result<Option<ExportedRun>, TransferError> {
+        let Some((run, expected)) = self.run.take() else { return Ok(None) };
+        let found: Vec<usize> = run.logs.iter().map(Vec::len).collect();
+        if found == expected && !found.contains(&0) && !found.is_empty() {
+            return Ok(Some(run));
+        }
+        let (key, total, there) =
+            (&run.key, expected.iter().fold(0, |all: usize, n| all.saturating_add(*n)), found.iter().sum::<usize>());
+        Err(self.wrong(format!("run {key} is not whole: it should have {total} records and has {there}")))
+    }
+
+    /// There are no more lines.
+    pub fn finish(&mut self) -> Result<(), TransferError> {
+        if !self.has_header {
+            return Err(self.wrong("there is nothing to import".to_owned()));
+        }
+        self.end_run()?;
+        if self.has_footer { Ok(()) } else { Err(self.wrong("the file was cut: its last line is missing".to_owned())) }
+    }
+
+    /// The runs that are not in the file although they should be.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
     }
 
     fn wrong(&self, why: String) -> TransferError {
@@ -149,7 +223,7 @@ pub fn read(text: &str) -> Result<Vec<ExportedRun>, TransferError> {
     for line in text.lines() {
         runs.extend(importer.take(line)?);
     }
-    runs.extend(importer.finish()?);
+    importer.finish()?;
     Ok(runs)
 }
 
@@ -169,15 +243,60 @@ mod tests {
     fn runs_read_back_and_their_text_is_the_same() {
         let bytes = Payload::binary("application/octet-stream", vec![0u8, 255, 10]);
         let runs = [run("a", Payload::from_json_text("{\"b\": 1.0,  \"a\":9007199254740993}".to_owned())), run("b", bytes)];
-        let text = header() + &runs.iter().map(ExportedRun::to_lines).collect::<String>();
+        let text = write(&runs);
         let read = read(&text).unwrap();
         assert_eq!(read, runs);
-        assert_eq!(header() + &read.iter().map(ExportedRun::to_lines).collect::<String>(), text);
+        assert_eq!(write(&read), text);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_is_refused_wherever_it_was_cut() {
+        let mut long = run("a", Payload::null());
+        let paused =
+            |index| Record::input(Index(index), Timestamp(2), crate::event::TimerFired { place: crate::Place::root(0) }.into());
+        long.logs[0].extend([paused(1), paused(2)]);
+        let text = write(&[long, run("b", Payload::null())]);
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        assert_eq!(read(&text).unwrap().len(), 2);
+        for cut in 0..lines.len() {
+            let (whole, half) = (lines[..cut].concat(), &lines[cut][..lines[cut].len() / 2]);
+            assert!(read(&whole).is_err(), "{whole}");
+            assert!(read(&(whole + half)).is_err(), "{half}");
+            let without: String = lines.iter().enumerate().filter(|(at, _)| *at != cut).map(|(_, line)| *line).collect();
+            assert!(read(&without).is_err(), "{without}");
+        }
+        let error = read(&lines[..4].concat()).unwrap_err();
+        assert_eq!(error.to_string(), "line 4: run a is not whole: it should have 3 records and has 2");
+    }
+
+    #[test]
+    fn a_run_that_was_left_out_is_named_and_no_run() {
+        let left = LeftOut { key: run("x", Payload::null()).key, code: "store_corrupt".to_owned() };
+        let text = header() + &run("a", Payload::null()).to_lines() + &left.to_line() + &footer(1);
+        let mut importer = Importer::default();
+        let runs: Vec<ExportedRun> = text.lines().filter_map(|line| importer.take(line).unwrap()).collect();
+        importer.finish().unwrap();
+        assert_eq!((runs.len(), importer.left_out()), (1, &[left][..]));
+    }
+
+    #[test]
+    fn huge_numbers_are_refused() {
+        let text = write(&[run("a", Payload::null())]);
+        let huge = |from: &str, to: &str| {
+            assert!(text.contains(from), "{text}");
+            read(&text.replace(from, to))
+        };
+        let max = u64::MAX;
+        assert_eq!(huge("\"records\":[1]", &format!("\"records\":[{max},{max}]")).unwrap_err().line, 4);
+        assert_eq!(huge("\"generation\":0,\"record\"", &format!("\"generation\":{max},\"record\"")).unwrap_err().line, 3);
+        assert_eq!(huge("1970-", "9999999999999999-").unwrap_err().line, 3);
+        assert_eq!(huge("1970-01-", &format!("1970-{max}-")).unwrap_err().line, 3);
+        assert_eq!(huge("{\"runs\":1}", &format!("{{\"runs\":{max}}}")).unwrap_err().line, 4);
     }
 
     #[test]
     fn lines_that_are_no_runs_are_refused_by_their_number() {
-        let lines = header() + &run("a", Payload::null()).to_lines();
+        let lines = write(&[run("a", Payload::null())]);
         let cut: String = lines.lines().take(2).map(|line| format!("{line}\n")).collect();
         let later = lines.replace("\"onward_export\":1", "\"onward_export\":2");
         for (text, line) in [("", 0), ("{}", 1), ("nonsense", 1), (cut.as_str(), 2), (later.as_str(), 1)] {

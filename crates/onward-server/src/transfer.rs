@@ -38,7 +38,7 @@ struct Refused<'a> {
 
 pub(crate) async fn export_one(request: Request) -> Result<Response, Problem> {
     let run = request.server.runtime().export_run(&request.key()?).await?;
-    Ok(typed(StatusCode::OK, LINES, transfer::header() + &run.to_lines()))
+    Ok(typed(StatusCode::OK, LINES, transfer::write(&[run])))
 }
 
 pub(crate) async fn export(request: Request) -> Result<Response, Problem> {
@@ -49,16 +49,19 @@ pub(crate) async fn export(request: Request) -> Result<Response, Problem> {
     };
     let runtime = request.server.runtime();
     let page = runtime.list_runs(query).await?;
-    let mut lines = transfer::header();
+    let (mut lines, mut count) = (transfer::header(), 0);
     for head in &page.runs {
         match runtime.export_run(&head.key).await {
-            Ok(run) => lines += &run.to_lines(),
+            Ok(run) => {
+                lines += &run.to_lines();
+                count += 1;
+            }
             // It was deleted since it was listed.
             Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    let mut response = typed(StatusCode::OK, LINES, lines);
+    let mut response = typed(StatusCode::OK, LINES, lines + &transfer::footer(count));
     if let Some(next) = page.next.and_then(|next| HeaderValue::try_from(next).ok()) {
         response.headers_mut().insert(NEXT, next);
     }

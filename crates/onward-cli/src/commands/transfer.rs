@@ -54,8 +54,10 @@ pub async fn export(args: ExportArgs, global: &Global) -> Result<ExitCode> {
         for id in &args.ids {
             out.write_all(runtime.export_run(&run_key(id)?).await?.to_lines().as_bytes())?;
         }
+        out.write_all(transfer::footer(args.ids.len() as u64).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let mut count = 0;
     let mut query = RunQuery {
         kind: args.kind.as_deref().map(Name::new).transpose()?,
         versions: args.version.iter().map(|version| Name::new(version).map(Some)).collect::<Result<_, _>>()?,
@@ -68,14 +70,20 @@ pub async fn export(args: ExportArgs, global: &Global) -> Result<ExitCode> {
         let page = runtime.list_runs(query.clone()).await?;
         for head in &page.runs {
             match runtime.export_run(&head.key).await {
-                Ok(run) => out.write_all(run.to_lines().as_bytes())?,
+                Ok(run) => {
+                    out.write_all(run.to_lines().as_bytes())?;
+                    count += 1;
+                }
                 // It was deleted since it was listed.
                 Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         match page.next {
-            None => return Ok(ExitCode::SUCCESS),
+            None => {
+                out.write_all(transfer::footer(count).as_bytes())?;
+                return Ok(ExitCode::SUCCESS);
+            }
             next => query.cursor = next,
         }
     }
@@ -95,7 +103,7 @@ pub async fn import(args: ImportArgs, global: &Global) -> Result<ExitCode> {
             take(&runtime, std::mem::take(&mut batch), &mut all).await?;
         }
     }
-    batch.extend(importer.finish().map_err(|error| mistake(&error))?);
+    importer.finish().map_err(|error| mistake(&error))?;
     take(&runtime, batch, &mut all).await?;
     tell(&all, global)
 }
