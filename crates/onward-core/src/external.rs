@@ -77,6 +77,29 @@ impl ExternalAppended {
     }
 }
 
+/// Why a log from outside is not one that appends made (X1, X3), if it is not.
+pub fn wrong_append(records: &[Record]) -> Option<String> {
+    let (mut is_external, mut next) = (false, Index(0));
+    for (index, event) in records.iter().flat_map(Record::indexed) {
+        match event {
+            Event::RunStarted(event) => is_external = event.is_external,
+            Event::ExternalAppended(event) if is_external => {
+                if let Some(why) = event.malformed() {
+                    return Some(format!("event {index} is malformed: {why}"));
+                }
+                if event.expected.is_some_and(|expected| expected != next) {
+                    return Some(format!("event {index} does not go on at {next}"));
+                }
+                next = event.next_index().unwrap_or(next);
+            }
+            Event::ExternalAppended(_) => return Some(format!("event {index} is of an outside engine, the run is not")),
+            _ if is_external => return Some(format!("event {index} is not of the outside engine that the run belongs to")),
+            _ => {}
+        }
+    }
+    None
+}
+
 impl NewRun {
     /// An append to an external run, which is made if it is not there; with an id it is taken once (L11).
     pub fn external(key: RunKey, appended: ExternalAppended, append_id: Option<&str>) -> NewRun {

@@ -140,8 +140,9 @@ impl fmt::Display for RunKey {
 pub struct Index(pub u64);
 
 impl Index {
+    /// Stops at the largest there is, which no log reaches: an index from outside may be any.
     pub fn plus(self, count: u64) -> Index {
-        Index(self.0 + count)
+        Index(self.0.saturating_add(count))
     }
 }
 

@@ -164,6 +164,8 @@ pub enum LogError {
     CommitOrder { index: Index, expected: u64, found: u64 },
     #[error("the commit at event {index} has horizon {horizon}, outside of what it could have seen")]
     Horizon { index: Index, horizon: Index },
+    #[error("the record at event {index} has no event")]
+    Empty { index: Index },
     #[error("the record at event {index} mixes inputs and commit events")]
     Mixed { index: Index },
 }
@@ -199,7 +201,10 @@ impl Log {
         if record.index != expected {
             return Err(LogError::Gap { expected, found: record.index }); // H1
         }
-        if self.records.last().is_some_and(Record::ends_log) {
+        let Some((_, before_last)) = record.events.split_last() else {
+            return Err(LogError::Empty { index: record.index }); // H1
+        };
+        if self.records.last().is_some_and(Record::ends_log) || before_last.iter().any(Event::ends_log) {
             return Err(LogError::AfterEnd { index: record.index }); // H2
         }
         let starts = matches!(record.events.first(), Some(Event::RunStarted(_)));

@@ -453,7 +453,7 @@ impl RunHead {
         match record.commit {
             Some(commit) => {
                 self.status = self.status_after(commit.horizon, &record.events, commit.waits);
-                self.next_commit = commit.n + 1;
+                self.next_commit = commit.n.saturating_add(1);
                 self.last_commit = Some(LastCommit::new(&commit, record.index, record.at));
             }
             None => record.events.iter().for_each(|event| self.take_input_status(event, record.at)),
@@ -565,7 +565,7 @@ impl RunHead {
     /// Decides about a commit. On success the head has moved on; on refusal nothing has changed.
     pub fn admit_commit(&mut self, commit: Commit, at: Timestamp) -> Result<Admitted, CommitRefusal> {
         if let Some(last) = self.last_commit
-            && commit.n + 1 == self.next_commit
+            && commit.n.checked_add(1) == Some(self.next_commit)
             && last.commit_id == commit.commit_id
             && commit.generation == self.generation
         {
@@ -644,7 +644,7 @@ impl RunHead {
     }
 
     fn has_unread(&self, horizon: Index) -> bool {
-        self.next_index.0 > horizon.0 + 1
+        self.next_index > horizon.plus(1)
     }
 
     fn status_after(&self, horizon: Index, events: &[Event], waits: bool) -> Status {

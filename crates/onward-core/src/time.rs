@@ -27,15 +27,15 @@ impl Timestamp {
     /// Reads `2026-11-15T05:00:00.123Z`; the fraction may be missing.
     pub fn parse(text: &str) -> Option<Timestamp> {
         let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
-        let mut date = date.splitn(3, '-').map(|part| part.parse::<i64>().ok());
-        let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+        let mut date = date.splitn(3, '-');
+        let (year, month, day) = (part(date.next()?, 0, YEAR_MAX)?, part(date.next()?, 1, 12)?, part(date.next()?, 1, 31)?);
         let (clock, fraction) = time.split_once('.').unwrap_or((time, "0"));
-        let mut clock = clock.splitn(3, ':').map(|part| part.parse::<i64>().ok());
-        let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
+        let mut clock = clock.splitn(3, ':');
+        let (hour, minute, second) = (part(clock.next()?, 0, 23)?, part(clock.next()?, 0, 59)?, part(clock.next()?, 0, 60)?);
         let digits: String = fraction.chars().chain("000".chars()).take(3).collect();
-        let milli: i64 = digits.parse().ok()?;
+        let milli = part(&digits, 0, 999)?;
         let seconds = days_of_civil(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
-        u64::try_from(seconds * 1_000 + milli).ok().map(Timestamp)
+        u64::try_from(i128::from(seconds) * 1_000 + i128::from(milli)).ok().map(Timestamp)
     }
 }
 
@@ -43,6 +43,15 @@ impl Timestamp {
 pub fn millis(span: Duration) -> u64 {
     let whole = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     if span.subsec_nanos().is_multiple_of(1_000_000) { whole } else { whole.saturating_add(1) }
+}
+
+/// The year of the last millisecond that a [`Timestamp`] holds.
+const YEAR_MAX: i64 = 584_556_019;
+
+/// A part of a written time: digits within bounds, and nothing else.
+fn part(digits: &str, least: i64, most: i64) -> Option<i64> {
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|number| is_number && (least..=most).contains(number))
 }
 
 /// Days since 1970-01-01 of a date in the proleptic Gregorian calendar (years counted from March).
@@ -106,6 +115,17 @@ mod tests {
         }
         assert_eq!(Timestamp::parse("1970-01-01T00:00:01Z"), Some(Timestamp(1_000)));
         assert_eq!(Timestamp::parse("yesterday"), None);
+        for text in [
+            "9999999999999999-01-01T00:00:00Z",
+            "584556020-01-01T00:00:00Z",
+            "2026-9223372036854775807-01T00:00:00Z",
+            "2026-11-15T9223372036854775807:00:00Z",
+            "2026-11--5T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+        ] {
+            assert_eq!(Timestamp::parse(text), None, "{text}");
+        }
+        assert_eq!(Timestamp::parse(&Timestamp(u64::MAX).to_string()), Some(Timestamp(u64::MAX)));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Logs that come as a whole: checked before a store touches anything, so that all of them refuse alike.
 
+use onward_core::external::wrong_append;
 use onward_core::projection::Projection;
 use onward_core::transfer::foreign_run;
 use onward_core::{Log, RunKey};
@@ -20,6 +21,9 @@ pub fn check_restore(restore: &RestoreRun, payload_bytes_max: usize) -> Result<V
     let mut projections: Vec<Projection> = Vec::new();
     for (log, generation) in logs.iter().zip(first..) {
         Log::load(log.to_vec()).map_err(|error| invalid(error.to_string()))?;
+        if let Some(why) = wrong_append(log) {
+            return Err(invalid(why));
+        }
         if let Some((index, run)) = foreign_run(&restore.key.namespace, log) {
             return Err(invalid(format!("event {index} names run {run} of another namespace"))); // U3
         }

@@ -109,7 +109,7 @@ impl Engine {
             return Ok(self.answer(&event.place, index, Err(event.failure)));
         }
         if let Some(Call { what: What::Step { attempt, phase, .. }, .. }) = self.calls.get_mut(&event.place) {
-            *attempt = event.attempt + 1;
+            *attempt = event.attempt.saturating_add(1);
             *phase = StepPhase::Backoff;
         } else {
             // The code gave the step up while its report was on the way: nobody waits for the retry.

@@ -23,6 +23,21 @@ fn state(status: Status) -> ExternalAppended {
     ExternalAppended { expected: None, events: Vec::new(), state: Some(state) }
 }
 
+#[test]
+fn a_log_from_outside_goes_on_where_its_engine_stood() {
+    let mut bench = Bench::new();
+    for event in [events(0, &["1", "2"]), state(Status::Waiting), events(2, &["3"])] {
+        bench.append(event).unwrap();
+    }
+    assert_eq!(wrong_append(&bench.records), None);
+    let with = |event: Event| [&bench.records[..], &[Record::input(bench.head.next_index, Timestamp(9), event)]].concat();
+    assert_eq!(wrong_append(&with(events(3, &["4"]).into())), None);
+    for bad in [events(u64::MAX, &["4"]), events(2, &["4"]), state(Status::Pending)] {
+        assert!(wrong_append(&with(bad.into())).is_some());
+    }
+    assert!(wrong_append(&with(CancelRequested { reason: String::new() }.into())).is_some());
+}
+
 /// A run and its log, as a store would keep them.
 struct Bench {
     head: RunHead,

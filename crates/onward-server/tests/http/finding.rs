@@ -111,6 +111,16 @@ async fn a_run_is_exported_and_comes_into_another_server_as_it_was() {
     let refused = import(&other, &lines.body).await.expect(200);
     assert_eq!(refused["refused"], json!([{"run": "a", "code": "run_exists"}]));
     import(&other, "nonsense").await.problem(422, "import_invalid");
+    let third = Site::open().await;
+    for cut in 0..lines.body.lines().count() {
+        let text: String = lines.body.split_inclusive('\n').take(cut).collect();
+        import(&third, &text).await.problem(422, "import_invalid");
+    }
+    for index in [u64::MAX, u64::MAX - 1, 7] {
+        let text = lines.body.replace("\"index\":1,", &format!("\"index\":{index},"));
+        assert_eq!(import(&third, &text).await.expect(200)["refused"], json!([{"run": "a", "code": "log_invalid"}]));
+    }
+    third.get("/v1/runs/a").await.problem(404, "run_not_found");
     other.post("/v1/import", &lines.body).await.problem(415, "content_type_unsupported");
     let foreign = lines.body.replace("\"namespace\":\"default\"", "\"namespace\":\"elsewhere\"");
     import(&other, &foreign).await.problem(403, "not_allowed");

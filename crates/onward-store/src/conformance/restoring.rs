@@ -75,7 +75,24 @@ pub async fn a_log_that_breaks_its_rules_is_not_taken(kit: Kit) {
     let log = kit.records("r").await;
     let mut gap = log.clone();
     gap.remove(1);
-    for bad in [vec![], vec![vec![]], vec![gap], vec![log.clone(), log.clone()]] {
+    let with = |change: &dyn Fn(&mut Vec<Record>)| {
+        let mut log = log.clone();
+        change(&mut log);
+        vec![log]
+    };
+    let huge = [
+        with(&|log| log[1].index = Index(u64::MAX)),
+        with(&|log| log[0].index = Index(u64::MAX)),
+        with(&|log| log[1].events.clear()),
+        with(&|log| log[1].commit.as_mut().unwrap().n = u64::MAX),
+        with(&|log| log[1].commit.as_mut().unwrap().horizon = Index(u64::MAX)),
+        with(&|log| {
+            if let Event::RunStarted(started) = &mut log[0].events[0] {
+                started.generation = u32::MAX;
+            }
+        }),
+    ];
+    for bad in [vec![], vec![vec![]], vec![gap], vec![log.clone(), log.clone()]].into_iter().chain(huge) {
         refused(restore(&kit, "copy", bad).await, "log_invalid");
     }
     assert_eq!(kit.store().read_run(key("copy"), None).await.unwrap(), None);
