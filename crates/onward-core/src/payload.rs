@@ -3,6 +3,7 @@
 //! Invariants:
 //! - P1 (L22): bytes in are bytes out, on every store and door.
 //! - P2: a value that JSON cannot say is refused when it is written, not found missing when it is read.
+//! - P3: a value that is taken is read as it was written, floats bit for bit, so that replay and live see one value.
 
 use std::fmt;
 
@@ -238,6 +239,27 @@ mod tests {
         assert_eq!(sealed.sealed_with(), Some("k1"));
         assert_eq!(format!("{sealed:?}"), "<3 bytes sealed with key k1>");
         check(sealed.clone(), r#"{"base64":"AQID","type":"application/vnd.onward.sealed;key=k1"}"#);
+    /// P3: a result that is replayed is the result that was live.
+    #[test]
+    fn every_finite_float_is_read_as_it_was_written_bit_for_bit() {
+        let seed = 20_260_301;
+        println!("seed {seed}");
+        let place = crate::id::Branch::MAIN.call(0);
+        let random = (0..200_000).map(|n| f64::from_bits(crate::random::derive(seed, &place, n)));
+        let edges = [-0.0, f64::MIN_POSITIVE, f64::from_bits(1), f64::MAX, 0.1 + 0.2, 1e23, 9007199254740993.0, 5e-324];
+        for value in random.chain(edges).filter(|value| value.is_finite()) {
+            let read: f64 = Payload::json(&value).unwrap().read().unwrap();
+            assert_eq!(read.to_bits(), value.to_bits(), "{value:e}");
+            let single = value as f32;
+            if single.is_finite() {
+                let read: f32 = Payload::json(&single).unwrap().read().unwrap();
+                assert_eq!(read.to_bits(), single.to_bits(), "{single:e}");
+            }
+            let loose: serde_json::Value = Payload::json(&value).unwrap().read().unwrap();
+            assert_eq!(Payload::json(&loose).unwrap().read::<f64>().unwrap().to_bits(), value.to_bits(), "{value:e}");
+        }
+    }
+
         let text = sealed.to_sealed_text().unwrap();
         assert_eq!(text, "sealed with key k1: AQID");
         assert_eq!(Payload::from_sealed_text(&text), Some(sealed));
