@@ -615,8 +615,8 @@ impl Engine {
         self.fault.get_or_insert(fault);
     }
 
-    /// From now on a replay must ask for the very bytes that were recorded, options included: for checking that live
-    /// and replay are one.
+    /// From now on a replay must ask for the very events that were recorded, options included, but for the spelling of JSON: for
+    /// checking that live and replay are one.
     pub fn set_strict(&mut self) {
         self.strict = true;
     }

@@ -3,5 +3,6 @@
 
 mod crashes;
 mod replaying;
+mod spelling;
 mod steps;
 mod timing;
