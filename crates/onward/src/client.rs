@@ -158,7 +158,7 @@ impl Onward {
         value: &(impl Serialize + ?Sized),
         resolution_id: &str,
     ) -> Result<Appended, Error> {
-        let value = Payload::json(value).map_err(|source| Error::Convert { what: "the value", source })?;
+        let value = Payload::json(value).map_err(|why| Error::Convert { what: "the value", why })?;
         self.settle(promise, Ok(value), resolution_id).await
     }
 
@@ -291,7 +291,7 @@ impl<O> Start<O> {
         if inner.runtime.is_some() && registry.handler(&kind, version.as_ref()).is_none() {
             return Err(Error::UnknownKind { kind: self.kind, version: version.map(|version| version.to_string()) });
         }
-        let convert = |what| move |source| Error::Convert { what, source };
+        let convert = |what| move |why| Error::Convert { what, why };
         let signal = match self.signal.transpose().map_err(convert("the signal"))? {
             None => None,
             Some((name, payload, signal_id)) => Some(SendSignal { name: Name::new(name)?, payload, signal_id, sender: None }),
@@ -350,7 +350,7 @@ impl<O: DeserializeOwned> RunHandle<O> {
             None => self.door().wait_for_outcome(self.key.clone()).await?,
         };
         match outcome {
-            Ok(output) => output.read().map_err(|source| Error::Convert { what: "the output", source }),
+            Ok(output) => output.read().map_err(|why| Error::Convert { what: "the output", why }),
             Err(failure) => Err(Error::RunFailed { run: self.id().to_owned(), failure: Box::new(failure) }),
         }
     }
@@ -407,7 +407,7 @@ impl<O> RunHandle<O> {
     }
 
     async fn send(&self, name: &str, payload: &(impl Serialize + ?Sized), signal_id: Option<String>) -> Result<Appended, Error> {
-        let payload = Payload::json(payload).map_err(|source| Error::Convert { what: "the signal", source })?;
+        let payload = Payload::json(payload).map_err(|why| Error::Convert { what: "the signal", why })?;
         let signal = SendSignal { name: Name::new(name)?, payload, signal_id, sender: None };
         Ok(self.door().signal_run(self.key.clone(), signal).await?)
     }
@@ -461,14 +461,14 @@ impl<O> RunHandle<O> {
     /// Asks the run's code, which answers with `ctx.query`. Nothing is recorded.
     pub async fn query<T: DeserializeOwned>(&self, name: &str, input: &(impl Serialize + ?Sized)) -> Result<T, Error> {
         let name = Name::new(name)?;
-        let input = Payload::json(input).map_err(|source| Error::Convert { what: "the query", source })?;
+        let input = Payload::json(input).map_err(|why| Error::Convert { what: "the query", why })?;
         let answer = self.door().query_run(self.key.clone(), name.clone(), input).await?;
         self.read_answer(answer.ok_or_else(|| Error::UnknownQuery { run: self.id().to_owned(), name: name.to_string() })?)
     }
 
     fn read_answer<T: DeserializeOwned>(&self, answer: Result<Payload>) -> Result<T, Error> {
         let payload = answer.map_err(|failure| Error::AnswerFailed { run: self.id().to_owned(), failure: Box::new(failure) })?;
-        payload.read().map_err(|source| Error::Convert { what: "the answer", source })
+        payload.read().map_err(|why| Error::Convert { what: "the answer", why })
     }
 
     /// Changes something in the run, which handles it with `ctx.update`, and returns the recorded answer.
@@ -484,7 +484,7 @@ impl<O> RunHandle<O> {
         input: &(impl Serialize + ?Sized),
         id: &str,
     ) -> Result<T, Error> {
-        let input = Payload::json(input).map_err(|source| Error::Convert { what: "the update", source })?;
+        let input = Payload::json(input).map_err(|why| Error::Convert { what: "the update", why })?;
         let answer = self.door().update_run(self.key.clone(), id.to_owned(), Name::new(name)?, input).await?;
         self.read_answer(answer)
     }

@@ -92,7 +92,7 @@ impl Onward {
     }
 
     fn delivery(&self, bring: Bring) -> Result<Delivery, Error> {
-        let what = bring.what.map_err(|source| Error::Convert { what: "the signal", source })?;
+        let what = bring.what.map_err(|why| Error::Convert { what: "the signal", why })?;
         Ok(match what {
             What::Nothing => Delivery::Nothing,
             What::Signal { name, payload, id } => {

@@ -123,7 +123,7 @@ impl<O> StartTask<O> {
             return Err(Error::UnknownKind { kind: self.kind, version: None });
         }
         let key = self.onward.key(&self.id.unwrap_or_else(new_run_id))?;
-        let input = self.input.map_err(|source| Error::Convert { what: "the input", source })?;
+        let input = self.input.map_err(|why| Error::Convert { what: "the input", why })?;
         let options = TaskOptions { queue: self.queue.map(Name::new).transpose()?, ..self.options };
         let start = onward_runtime::StartTask { key: key.clone(), kind, input, options, trace: self.trace };
         let (_, outcome) = inner.door.start_task(start).await?;
@@ -173,7 +173,7 @@ impl<O: DeserializeOwned> TaskHandle<O> {
             None => self.onward.inner.door.wait_for_outcome(self.key.clone()).await?,
         };
         match outcome {
-            Ok(output) => output.read().map_err(|source| Error::Convert { what: "the output", source }),
+            Ok(output) => output.read().map_err(|why| Error::Convert { what: "the output", why }),
             Err(failure) => Err(Error::RunFailed { run: self.id().to_owned(), failure: Box::new(failure) }),
         }
     }
