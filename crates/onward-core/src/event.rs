@@ -181,7 +181,22 @@ message! {
         2 => generation: u32,
         3 => place: Place,
         4 => on_parent_close: OnParentClose,
+        /// Which life of the parent made the call (see [`crate::RunHead::life`]); unknown in older logs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        5 => life: Option<u64>,
     }
+}
+
+impl ParentLink {
+    /// Whether both are one call: the child of an earlier run under the parent's id is not this one's (R10).
+    pub fn is_same_call(&self, other: &ParentLink) -> bool {
+        (&self.run, self.generation, &self.place) == (&other.run, other.generation, &other.place) && is_same_life(self.life, other.life)
+    }
+}
+
+/// Whether two runs of one id may be one: older logs do not say.
+pub(crate) fn is_same_life(one: Option<u64>, other: Option<u64>) -> bool {
+    one.is_none() || other.is_none() || one == other
 }
 
 numbered! {

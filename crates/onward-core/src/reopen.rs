@@ -286,7 +286,7 @@ fn finish(
         OpenChildren::Await => {
             let ChildStarted { place, on_parent_close, .. } = child.started.clone();
             let once = Once { key: format!("listener:{}:{place}", key.id), token: String::new() };
-            let by = ParentLink { run: key.clone(), generation: head.generation, place, on_parent_close };
+            let by = ParentLink { run: key.clone(), generation: head.generation, place, on_parent_close, life: head.life };
             let to = RunKey::new(key.namespace.clone(), child.id.clone());
             Delivery::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
         }

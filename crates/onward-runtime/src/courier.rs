@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::event::{ChildFailed, ParentLink};
+use onward_core::event::ParentLink;
 use onward_core::run::{Delivery, Input, NewRun, answer_to};
 use onward_core::{Event, Failure, RunKey};
 use onward_store::{Consequence, DeliveryId, StoreError};
@@ -130,7 +130,7 @@ impl Runtime {
         let (key, parent) = (run.key.clone(), run.started.parent.clone());
         let (code, message) = match self.begin_run(run).await {
             // Somebody else's run of the same kind and input is not this parent's child.
-            Ok(started) if !started.created && started.head.parent != parent => {
+            Ok(started) if !started.created && !is_of(started.head.parent.as_ref(), parent.as_ref()) => {
                 ("run_exists", not_this_child(&key, started.head.parent.as_ref(), parent.as_ref()))
             }
             Ok(_) => return Ok(true),
@@ -139,14 +139,17 @@ impl Runtime {
         };
         if let Some(parent) = parent {
             let failure = Failure { retryable: false, ..Failure::new(code, message) };
-            self.answer_parent(parent, failure).await?; // D1
+            Box::pin(self.carry(answer_to(&parent, Err(failure)))).await?; // D1
         }
         Ok(false)
     }
+}
 
-    async fn answer_parent(&self, parent: ParentLink, failure: Failure) -> Result<bool, StoreError> {
-        let event = Event::from(ChildFailed { place: parent.place.clone(), failure });
-        self.carry_input(parent.run, Input::result(event, parent.generation, "child", &parent.place)).await
+/// Whether the run that is there was started by the call that asks for it: then its start was delivered before.
+fn is_of(whose: Option<&ParentLink>, asked: Option<&ParentLink>) -> bool {
+    match (whose, asked) {
+        (Some(whose), Some(asked)) => whose.is_same_call(asked), // R10
+        (whose, asked) => whose == asked,
     }
 }
 
@@ -154,6 +157,9 @@ impl Runtime {
 fn not_this_child(key: &RunKey, whose: Option<&ParentLink>, asked: Option<&ParentLink>) -> String {
     let whose = match whose {
         None => "nobody's child".to_owned(),
+        Some(link) if asked.is_some_and(|asked| asked.run == link.run && asked.life != link.life) => {
+            format!("a child of an earlier run of the id {}, which was deleted", link.run.id)
+        }
         Some(link) if asked.is_some_and(|asked| asked.run == link.run) => {
             format!("the child of another call of this run, at place {} of generation {}", link.place, link.generation)
         }
