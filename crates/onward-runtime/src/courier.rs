@@ -7,12 +7,14 @@
 //! Invariants:
 //! - D1 (L19): a child that cannot be started answers its parent, exactly like a child that failed.
 //! - D2: news that can never be delivered are finished and counted; news that could not be delivered now stay.
+//! - D3: a signal that no run can take is counted and told with its sender, for nobody else hears of it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use onward_core::event::ParentLink;
 use onward_core::run::{Delivery, Input, NewRun, answer_to};
-use onward_core::{Event, Failure, RunKey};
+use onward_core::{Event, Failure, Name, RunKey};
 use onward_store::{Consequence, DeliveryId, StoreError};
 use tokio::task::JoinSet;
 
@@ -96,20 +98,34 @@ impl Runtime {
                 return Ok(false);
             }
         }
-        let listener = match &input.event {
-            Event::ResultRequested(event) => Some((to.clone(), event.by.clone())),
-            _ => None,
-        };
+        let wanted = Wanted::by(&to, &input.event);
         match self.store().append_input(to, input).await {
             Ok(_) => Ok(true),
             Err(error) if may_pass(&error) => Err(error),
 
             // Closed, gone, continued as new, or answered by somebody else: it has no use for the news.
-            Err(error) => match listener {
-                Some((child, by)) => self.answer_listener(child, by, error).await,
-                None => Ok(false),
+            Err(error) => match wanted {
+                Wanted::Outcome { child, by } => self.answer_listener(child, by, error).await,
+                Wanted::Signal { to, name, sender } => {
+                    self.drop_signal(&to, &name, sender.as_ref(), &error);
+                    Ok(false)
+                }
+                Wanted::Nothing => Ok(false),
             },
         }
+    }
+
+    /// Whoever sent it has gone on: what is left is to say so (D3).
+    fn drop_signal(&self, to: &RunKey, name: &Name, sender: Option<&RunKey>, error: &StoreError) {
+        self.shared.signals_dropped.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(
+            run = sender.map(|sender| sender.id.as_str()),
+            namespace = %to.namespace,
+            receiver = %to.id,
+            signal = %name,
+            code = error.code(),
+            "a signal from run to run was dropped: {error}",
+        );
     }
 
     /// The child has ended before it heard who else waits for it: its end is told all the same (D1).
@@ -142,6 +158,25 @@ impl Runtime {
             Box::pin(self.carry(answer_to(&parent, Err(failure)))).await?; // D1
         }
         Ok(false)
+    }
+}
+
+/// Who else has to hear that news could not be delivered.
+enum Wanted {
+    Outcome { child: RunKey, by: ParentLink },
+    Signal { to: RunKey, name: Name, sender: Option<RunKey> },
+    Nothing,
+}
+
+impl Wanted {
+    fn by(to: &RunKey, event: &Event) -> Wanted {
+        match event {
+            Event::ResultRequested(event) => Wanted::Outcome { child: to.clone(), by: event.by.clone() },
+            Event::SignalReceived(event) => {
+                Wanted::Signal { to: to.clone(), name: event.name.clone(), sender: event.sender.clone() }
+            }
+            _ => Wanted::Nothing,
+        }
     }
 }
 

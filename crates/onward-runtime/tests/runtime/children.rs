@@ -168,6 +168,7 @@ async fn a_signal_that_nobody_can_take_is_counted_and_finished() {
     kit.commit(&mut held, vec![sent(0, "closed"), sent(1, "nobody")]).await;
     let tick = kit.runtime.tick().await;
     assert_eq!((tick.did.news_undeliverable, tick.did.news_delivered), (2, 0));
+    assert_eq!(kit.runtime.signals_dropped(), 2, "D3");
     kit.settle().await;
     assert_eq!(kit.log("closed").await, ["run_started", "terminate_requested"]);
 }
@@ -252,8 +253,8 @@ async fn a_run_that_was_deleted_and_started_again_is_another_run() {
         kit.start("q").await;
         for seed in [7, 8] {
             kit.runtime.start_run(StartRun { seed, ..start("p") }).await.unwrap();
-            let mut parent = kit.next_held(&worker).await;
             let worker = kit.worker("w");
+            let mut parent = kit.next_held(&worker).await;
             while parent.key != key("p") {
                 parent = kit.next_held(&worker).await;
             }

@@ -31,7 +31,8 @@ impl Ctx {
         Signals { cell: self.cell.clone(), pattern: Pattern::Like(pattern) }
     }
 
-    /// Sends a signal to another run; it leaves with this activation's commit, once.
+    /// Sends a signal to another run; it leaves with this activation's commit, once. Does not wait for the other run: if there is none of
+    /// that id when it arrives, or it is closed, the signal is dropped and a `tracing` warning says so.
     ///
     /// # Errors
     /// If the payload is too large.
