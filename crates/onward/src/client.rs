@@ -361,6 +361,11 @@ impl<O> RunHandle<O> {
         self.key.id.as_str()
     }
 
+    ///
+    /// Waits through everything that comes before: a run that is paused, because its code and its log disagree or because somebody asked
+    /// for it, ends only after it was resumed. The engine tells of a pause that nobody asked for with [`tracing`](https://docs.rs/tracing)
+    /// (on stderr, where nothing listens to it); [`RunHandle::view`] has it as `pause`, and `onward run show` shows it. To stop waiting
+    /// at a pause: [`RunHandle::until`] with `|view| view.pause.is_some()`.
     pub(crate) fn with_key(&self, key: RunKey) -> RunHandle<O> {
         RunHandle { onward: self.onward.clone(), key, outcome: None, output: PhantomData }
     }
