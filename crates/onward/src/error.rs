@@ -32,6 +32,8 @@ pub enum Error {
     OnlyChecked { runs: u64 },
     #[error("recorded runs could not be held against the code: {why}")]
     CheckFailed { why: String },
+    #[error("the engine was shut down")]
+    ShutDown,
     #[error("the worker's threads could not be started")]
     Threads(#[source] std::io::Error),
 }
@@ -51,6 +53,7 @@ impl Error {
             Error::KeyInvalid { .. } => "key_invalid",
             Error::OnlyChecked { .. } => "only_checked",
             Error::CheckFailed { .. } => "check_failed",
+            Error::ShutDown => "shut_down",
             Error::Threads(_) => "worker_not_started",
         }
     }
@@ -75,6 +78,10 @@ impl Error {
             }
             Error::ServerUrl { .. } => "it looks like http://127.0.0.1:7400",
             Error::KeyInvalid { .. } => "`onward key create` prints a key once; hand it over as it was printed",
+            Error::ShutDown => {
+                "the run is kept and goes on when the engine is started again over the same store; what was asked for and not answered \
+                 may have happened"
+            }
             Error::Threads(_) => "the system refused a thread: look at its limits, or ask for fewer with `.threads(..)`",
         })
     }
@@ -128,6 +135,7 @@ mod tests {
             Error::Convert { what: "x", why },
             Error::ServerUrl { url: text(), why: text() },
             Error::KeyInvalid { why: text() },
+            Error::ShutDown,
             Error::Threads(io),
         ];
         for error in mistakes.map(Error::Register).into_iter().chain(errors) {

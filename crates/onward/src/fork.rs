@@ -69,7 +69,7 @@ impl<O> Fork<O> {
         }
         fork.version = version.map(Name::new).transpose()?;
         let key = RunKey::new(original.key().namespace.clone(), fork.id.clone());
-        original.door().fork_run(original.key().clone(), fork).await?;
+        original.ask(original.door().fork_run(original.key().clone(), fork)).await?;
         Ok(original.with_key(key))
     }
 }
