@@ -8,6 +8,7 @@ mod counterexamples;
 mod drive;
 mod guards;
 mod heard;
+mod keeping;
 mod life;
 mod limits;
 mod namespaces;
