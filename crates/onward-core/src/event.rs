@@ -190,7 +190,8 @@ message! {
 impl ParentLink {
     /// Whether both are one call: the child of an earlier run under the parent's id is not this one's (R10).
     pub fn is_same_call(&self, other: &ParentLink) -> bool {
-        (&self.run, self.generation, &self.place) == (&other.run, other.generation, &other.place) && is_same_life(self.life, other.life)
+        (&self.run, self.generation, &self.place) == (&other.run, other.generation, &other.place)
+            && is_same_life(self.life, other.life)
     }
 }
 

@@ -279,7 +279,9 @@ mod tests {
 
     #[test]
     fn everything_else_is_written_as_serde_json_writes_it() {
-        for written in everywhere(0.5).into_iter().chain(everywhere(7u128)).chain(everywhere([()])).chain(everywhere((None::<f64>,))) {
+        for written in
+            everywhere(0.5).into_iter().chain(everywhere(7u128)).chain(everywhere([()])).chain(everywhere((None::<f64>,)))
+        {
             let text = written.unwrap();
             let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
             assert_eq!(serde_json::to_vec(&value).unwrap(), text);
@@ -300,7 +302,11 @@ mod tests {
             .chain(everywhere(Some(Unit)))
             .chain(everywhere(Some(Newtype(None::<u8>))))
             .chain(everywhere(Some(Some(None::<u8>))))
-            .chain([to_json(&Some(serde_json::Value::Null)), to_json(&Some(Box::new(Some(&())))), to_json(&[Some(Some(())), None])]);
+            .chain([
+                to_json(&Some(serde_json::Value::Null)),
+                to_json(&Some(Box::new(Some(&())))),
+                to_json(&[Some(Some(())), None]),
+            ]);
         for refused in refused {
             let error = refused.unwrap_err().to_string();
             assert!(error.contains("nothing inside of an option cannot be recorded"), "{error}");
@@ -311,7 +317,11 @@ mod tests {
     fn options_that_are_read_as_they_were_are_taken() {
         let each = Some((None::<u8>, Some([None, Some(1)]), Some(BTreeMap::from([("key", None::<()>)])), ()));
         assert_eq!(to_json(&each).unwrap(), br#"[null,[null,1],{"key":null},null]"#);
-        let named = Some((Some(Shape::Newtype(None::<u8>)), Some(Shape::<()>::Unit), Fields { nothing: None, value: Some(()).is_some() }));
+        let named = Some((
+            Some(Shape::Newtype(None::<u8>)),
+            Some(Shape::<()>::Unit),
+            Fields { nothing: None, value: Some(()).is_some() },
+        ));
         assert_eq!(to_json(&named).unwrap(), br#"[{"Newtype":null},"Unit",{"nothing":null,"value":true}]"#);
         assert_eq!(to_json(&None::<Option<u8>>).unwrap(), b"null");
         assert_eq!(to_json(&Some(Some(1))).unwrap(), b"1");

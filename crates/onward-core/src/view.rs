@@ -543,7 +543,8 @@ mod tests {
         for reason in ["", "too slow"] {
             let mut script = script(vec![]);
             let (run, place) = (script.head.key.clone(), at(3));
-            script.head.parent = Some(ParentLink { run, generation: 0, place, on_parent_close: OnParentClose::Cancel, life: None });
+            script.head.parent =
+                Some(ParentLink { run, generation: 0, place, on_parent_close: OnParentClose::Cancel, life: None });
             let asked = TerminateRequested { reason: reason.to_owned(), reset_to: None };
             let admitted = script.head.admit_input(Input::new(asked), Timestamp(2_000)).unwrap();
             script.records.push(admitted.record);

@@ -300,7 +300,8 @@ fn a_float_that_is_not_a_number_is_a_final_failure_wherever_it_would_be_recorded
 fn the_float_a_step_returns_is_the_float_that_every_replay_sees() {
     async fn floats(ctx: Ctx, seed: u64) -> Result<Vec<u64>> {
         let bits = |number: u64| (seed + number).wrapping_mul(0x9e37_79b9_7f4a_7c15) & !(1 << 62); // finite, of every size
-        let floats = ctx.step("measure", async || Ok::<_, Failure>((0..2_000).map(bits).map(f64::from_bits).collect::<Vec<_>>())).await?;
+        let floats =
+            ctx.step("measure", async || Ok::<_, Failure>((0..2_000).map(bits).map(f64::from_bits).collect::<Vec<_>>())).await?;
         let seen: Vec<u64> = floats.iter().map(|float| float.to_bits()).collect();
         assert_eq!(seen, (0..2_000).map(bits).collect::<Vec<_>>());
         Ok(seen)
