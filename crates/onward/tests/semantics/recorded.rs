@@ -329,4 +329,10 @@ fn an_option_in_an_option_is_a_final_failure_wherever_it_would_be_recorded() {
         assert!(!failure.retryable && failure.message.contains("nothing inside of an option cannot be recorded"), "{failure}");
         assert!(crate::count(&world, "step_failed") <= 1, "the same code would return the same again");
     }
+
+    async fn state(ctx: Ctx, _: ()) -> Result<()> {
+        ctx.state().set("found", &Some(None::<u32>))
+    }
+    let fault = World::new(state, &()).pump().unwrap_err();
+    assert!(format!("{fault:?}").contains("nothing inside of an option cannot be recorded"), "{fault:?}");
 }
