@@ -47,7 +47,7 @@ impl Ctx {
         }
     }
 
-    /// Ends this log and goes on with a fresh one, as the same run, with `input`. Signals not yet consumed go along.
+    /// Ends this log and goes on with a fresh one, as the same run, with `input`. Signals not yet consumed and updates not yet answered go along.
     ///
     /// Never returns: `return ctx.continue_as_new(&next).await`. Only an input that is too large makes it fail.
     pub fn continue_as_new<T, I>(&self, input: &I) -> impl Future<Output = Result<T>> + Send + use<T, I>

@@ -407,9 +407,11 @@ fn case(seed: u64) {
     assert_eq!(logs.len(), programs.len());
     let (ran, recorded) = (build.ran.lock().unwrap(), build.recorded.lock().unwrap());
     assert!(ran.is_subset(&recorded), "{ran:?} ran, {recorded:?} are recorded: {programs:?}\n{}", world.log().to_json_lines());
-    let mut seen = Seen::new();
+    let (mut seen, mut kept) = (Seen::new(), Vec::new());
     for (generation, (log, program)) in logs.into_iter().zip(programs).enumerate() {
+        assert_eq!(carried_updates(log), kept, "{program:?}\n{}", log.to_json_lines());
         let model = Model::read(program, log);
+        kept = model.kept.iter().map(|(id, _)| id.clone()).collect();
         seen.extend(model.lines[0].seen.iter().cloned());
         let (found, expected) = match log.events().last() {
             Some((_, Event::RunContinued(end))) => (&end.input, serde_json::to_string(&(generation + 1, &seen))),
@@ -430,6 +432,14 @@ fn case(seed: u64) {
     drop((ran, recorded));
     if seed.is_multiple_of(reopened::FORKED) {
         reopened::check_forks(&world, &build);
+    }
+}
+
+/// The updates that a generation has from the one before.
+fn carried_updates(log: &Log) -> Vec<String> {
+    match log.events().next() {
+        Some((_, Event::RunStarted(started))) => started.updates.iter().map(|update| update.update_id.clone()).collect(),
+        other => panic!("a log begins with {other:?}"),
     }
 }
 

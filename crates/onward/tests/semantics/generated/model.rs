@@ -25,8 +25,8 @@ pub struct Model<'a> {
     /// There was a request to cancel; whether it has still to meet a call.
     canceled: Option<bool>,
     handles_updates: bool,
-    /// Updates that wait for a handler.
-    kept: Vec<(String, u64)>,
+    /// Updates that wait for a handler, and those that came behind the end.
+    pub kept: Vec<(String, u64)>,
     updated: Updates,
     pub answers: Vec<(String, Result<usize>)>,
 }
@@ -170,6 +170,7 @@ impl<'a> Model<'a> {
         match event {
             Event::RunStarted(started) => {
                 self.seed = started.seed;
+                self.kept = started.updates.iter().map(|update| (update.update_id.clone(), value(&update.payload))).collect();
                 self.run(0);
             }
             Event::SignalReceived(_) => self.hand_out(),
@@ -228,8 +229,9 @@ impl<'a> Model<'a> {
         }
     }
 
+    /// Code that has ended answers nothing.
     fn update(&mut self, id: String, value: u64) {
-        if self.handles_updates {
+        if self.handles_updates && self.lines[0].wait != Wait::Done {
             let answer = handle(&self.updated, value);
             self.answers.push((id, answer));
         } else {
