@@ -126,8 +126,8 @@ impl Lineage {
         let mut from = 0;
         for identity in &self.identities {
             let until = identity.until.min(commits);
-            // The first has the start, whatever else it has.
-            if until > from || origins.is_empty() {
+            // The first has the start and the last what was kept, whatever else they have.
+            if until > from || origins.is_empty() || identity.until == u64::MAX {
                 let Identity { run, generation, seed, .. } = identity.clone();
                 origins.push(Origin { run, generation, seed, commits: until, index, set_aside: Vec::new() });
                 from = until;
@@ -194,9 +194,10 @@ mod tests {
         let counts = |commits| -> Vec<(u32, u64)> {
             lineage.origins_until(commits, Index(9), []).iter().map(|origin| (origin.generation, origin.commits)).collect()
         };
-        assert_eq!(counts(0), [(0, 0)]);
-        assert_eq!(counts(1), [(0, 1)]);
-        assert_eq!(counts(2), [(0, 2)]);
+        // The last is there in any case: what is kept beside the copy comes from it.
+        assert_eq!(counts(0), [(0, 0), (1, 0)]);
+        assert_eq!(counts(1), [(0, 1), (1, 1)]);
+        assert_eq!(counts(2), [(0, 2), (1, 2)]);
         assert_eq!(counts(4), [(0, 2), (1, 4)]);
     }
 

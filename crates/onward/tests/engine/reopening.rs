@@ -39,7 +39,78 @@ async fn delegate(ctx: Ctx, (): ()) -> Result<u32> {
     child.await
 }
 
+/// Holds at its end everything that a log can hand on: a step's result, state, a task, a question, a signal, a child.
+async fn loaded(ctx: Ctx, start: u32) -> Result<String> {
+    let stepped: u32 = ctx.step("add", async || Ok::<_, Failure>(start + 1)).await?;
+    ctx.state().set("sum", &stepped)?;
+    let (said, weighed, seen, squared) = onward::try_join!(
+        ctx.approval("ok", "All of it?").show(&"a picture"),
+        ctx.task::<u32>("weigh", &stepped),
+        ctx.signal("note").recv::<String>(),
+        ctx.child::<u32>("square", &stepped),
+    )?;
+    let sum: u32 = ctx.state().get("sum")?.unwrap_or_default();
+    Ok(format!("{} {weighed} {seen} {squared} {sum}", said.approved))
+}
+
+async fn hurried(ctx: Ctx, n: u32) -> Result<u32> {
+    let shop = ctx.dep::<Arc<Shop>>();
+    let open = ctx.step("look", async || Ok::<_, Failure>(shop.is_open.load(Ordering::SeqCst))).await?;
+    if open { Ok(n) } else { Err(Failure::fatal("closed")) }
+}
+
+async fn hurry(ctx: Ctx, n: u32) -> Result<u32> {
+    ctx.child::<u32>("hurried", &n).await
+}
+
 everywhere! {
+    async fn everything_a_log_hands_on_is_there_in_its_copies_and_theirs(site) {
+        let weigh = async |n: u32| Ok::<_, Failure>(n * 10);
+        let builder = site.builder().await.workflow("loaded", loaded).workflow("square", square).task("weigh", weigh);
+        let onward = builder.start().await.unwrap();
+        let run = onward.start::<String, _>("loaded", &4).id("r").await.unwrap();
+        until_status(&run, Status::Waiting).await;
+        run.signal("note", &"kept").await.unwrap();
+        let fork = run.fork().at(Index(6)).id("fork").restart_children().await.unwrap();
+        until_status(&fork, Status::Waiting).await;
+        let copy = fork.fork().id("copy").restart_children().await.unwrap();
+        let mut last = None;
+        for run in [&run, &fork, &copy] {
+            let name = onward_core::Name::new("sum").unwrap();
+            let view = run.until(|view| view.state.contains_key(&name)).await.unwrap();
+            assert_eq!((view.input.read::<u32>().unwrap(), view.state[&name].read::<u32>().unwrap()), (4, 5), "{}", run.id());
+            let mut tail = run.attach(Index(2)).await.unwrap();
+            assert!(tail.next().await.unwrap().is_some());
+            let find = async || onward.list_approvals().await.unwrap().into_iter().find(|wait| wait.run.id.as_str() == run.id());
+            let shown = eventually("the question", find).await;
+            assert_eq!(shown.show.as_ref().unwrap().read::<String>().unwrap(), "a picture");
+            onward.approve(&format!("{}~{}~{}", run.id(), shown.generation, shown.place)).await.unwrap();
+            let child = view.awaiting.iter().find_map(|awaited| awaited.child.clone()).unwrap();
+            let child = onward.run::<u32>(child.as_str()).unwrap();
+            eventually("the child", async || child.view().await.ok()).await;
+            child.signal("go", &()).await.unwrap();
+            assert_eq!(run.result().await.unwrap(), "true 50 kept 25 5", "{}", run.id());
+            last = Some(child);
+        }
+        // The child that was started again has its start from another run, and so has the copy of it.
+        let again = last.unwrap();
+        assert!(again.id().starts_with("copy/"), "{}", again.id());
+        assert_eq!(again.view().await.unwrap().input.read::<u32>().unwrap(), 5);
+        let again = again.fork().at(Index(0)).id("once more").await.unwrap();
+        assert_eq!(again.result().await.unwrap(), 25, "its signal was kept");
+    }
+
+    async fn a_child_that_failed_is_started_again_with_what_it_was_given(site) {
+        let shop = Arc::new(Shop::default());
+        let builder = site.builder().await.workflow("hurry", hurry).workflow("hurried", hurried).dep(shop.clone());
+        let onward = builder.start().await.unwrap();
+        let run = onward.start::<u32, _>("hurry", &3).id("r").await.unwrap();
+        assert!(run.result().await.is_err());
+        shop.is_open.store(true, Ordering::SeqCst);
+        run.retry("it is open").await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 3);
+    }
+
     async fn a_failed_run_goes_on_when_it_is_retried_and_its_handle_tells_the_new_end(site) {
         let shop = Arc::new(Shop::default());
         let onward = site.builder().await.workflow("buy", buy).dep(shop.clone()).start().await.unwrap();

@@ -126,6 +126,12 @@ impl<'a> Model<'a> {
         let horizons = records.iter().filter_map(|record| record.commit.map(|commit| commit.horizon.0));
         let events: Vec<_> =
             records.iter().flat_map(|record| record.indexed().map(|(index, event)| (index.0, record.at.0, event))).collect();
+        let set_aside: Vec<u64> = match events.first() {
+            Some((_, _, Event::RunStarted(started))) => {
+                started.origins.iter().flat_map(|origin| &origin.set_aside).map(|index| index.0).collect()
+            }
+            _ => Vec::new(),
+        };
         let mut next = 0;
         for horizon in horizons {
             let end = events[next..].iter().position(|(index, ..)| *index > horizon).map_or(events.len(), |offset| next + offset);
@@ -142,7 +148,8 @@ impl<'a> Model<'a> {
                     _ => {}
                 }
             }
-            for (index, at, event) in &events[next..end] {
+            // What a retry has set aside is as if it had not been.
+            for (index, at, event) in events[next..end].iter().filter(|(index, ..)| !set_aside.contains(index)) {
                 model.deliver(*index, *at, event);
             }
             next = end;
