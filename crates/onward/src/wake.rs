@@ -24,19 +24,30 @@ use crate::cell::RunCell;
 #[derive(Debug, Default)]
 pub(crate) struct Arms {
     ready: Mutex<Vec<u32>>,
-    parent: Option<(Arc<Arms>, u32)>,
+    /// The arm in which the combinator was polled last.
+    around: Mutex<Option<(Arc<Arms>, u32)>>,
 }
 
 impl Arms {
-    pub fn new(parent: Option<(Arc<Arms>, u32)>) -> Arc<Arms> {
-        Arc::new(Arms { ready: Mutex::default(), parent })
+    /// The combinator is polled in this arm. A combinator that is kept may be polled in another one each time.
+    pub fn polled_in(&self, around: Option<(&Arc<Arms>, u32)>) {
+        let mut last = self.around.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = match (&*last, around) {
+            (None, None) => true,
+            (Some((last, last_arm)), Some((arms, arm))) => Arc::ptr_eq(last, arms) && *last_arm == arm,
+            _ => false,
+        };
+        if !same {
+            *last = around.map(|(arms, arm)| (arms.clone(), arm));
+        }
     }
 
     /// Marks an arm, and the arms around it.
     pub fn mark(&self, arm: u32) {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(arm);
-        if let Some((parent, arm)) = &self.parent {
-            parent.mark(*arm);
+        let around = self.around.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((arms, arm)) = around {
+            arms.mark(arm);
         }
     }
 

@@ -54,6 +54,10 @@ enum Op {
     Both(Vec<Op>, Vec<Op>),
     /// Two tasks that may fail, a second in which they may be answered, and then both together.
     Together(Combinator),
+    /// Two tasks that may fail, kept together over a `select!` for each second that they take.
+    Kept(Combinator),
+    /// The same for one second, and then with another one in a `join!`.
+    KeptThenJoined(Combinator),
     /// The first of two signals.
     RaceSignals,
 }
@@ -138,6 +142,42 @@ async fn together(ctx: &Ctx, id: &str, combinator: Combinator) -> Result<String>
     Ok(format!("{combinator:?} {slept} {}", outcome.unwrap_or_else(told)))
 }
 
+type Pair = std::pin::Pin<Box<dyn Future<Output = String> + Send>>;
+
+/// Two tasks that may fail, as one future that can be kept.
+fn pair(ctx: &Ctx, id: &str, combinator: Combinator) -> Pair {
+    let tasks = [ctx.task::<u64>("risky", id), ctx.task::<u64>("risky", id)];
+    Box::pin(async move {
+        let outcome = match combinator {
+            Combinator::Race => race(tasks).await.map(|first| first.to_string()),
+            Combinator::JoinAll => join_all(tasks).await.map(|both| format!("{both:?}")),
+        };
+        outcome.unwrap_or_else(told)
+    })
+}
+
+async fn kept(ctx: &Ctx, id: &str, combinator: Combinator) -> Result<String> {
+    let mut pair = pair(ctx, id, combinator);
+    let mut seconds = 0;
+    loop {
+        select! {
+            outcome = &mut pair => return Ok(format!("{combinator:?} kept {seconds} {outcome}")),
+            slept = ctx.sleep(SECOND) => slept?,
+        }
+        seconds += 1;
+    }
+}
+
+async fn kept_then_joined(ctx: &Ctx, id: &str, combinator: Combinator) -> Result<String> {
+    let mut pair = pair(ctx, id, combinator);
+    select! {
+        outcome = &mut pair => return Ok(format!("{combinator:?} kept {outcome}")),
+        slept = ctx.sleep(SECOND) => slept?,
+    }
+    let (outcome, slept) = join!(&mut pair, ctx.sleep(SECOND));
+    Ok(format!("{combinator:?} joined {outcome} {}", text("slept", slept.map(|()| ""))?))
+}
+
 type LineFuture = std::pin::Pin<Box<dyn Future<Output = Result<Seen>> + Send>>;
 
 fn line(ctx: Ctx, ops: Vec<Op>, build: Arc<Build>, updates: Updates, path: String) -> LineFuture {
@@ -195,6 +235,8 @@ fn line(ctx: Ctx, ops: Vec<Op>, build: Arc<Build>, updates: Updates, path: Strin
                     nothing = async { "select nothing".to_owned() } => nothing,
                 }),
                 Op::Together(combinator) => seen.push(together(&ctx, &id, combinator).await?),
+                Op::Kept(combinator) => seen.push(kept(&ctx, &id, combinator).await?),
+                Op::KeptThenJoined(combinator) => seen.push(kept_then_joined(&ctx, &id, combinator).await?),
                 Op::RaceSignals => {
                     let first = race(NAMES.map(|name| ctx.signal(name).recv::<u64>())).await;
                     seen.push(format!("race {}", first.map_or_else(told, |value| value.to_string())));
@@ -232,7 +274,8 @@ fn program(random: &mut Random, length: u64, nested: bool) -> Vec<Op> {
     (0..count)
         .map(|_| {
             let name = random.below(NAMES.len() as u64) as usize;
-            match random.below(if nested { 23 } else { 24 }) {
+            let combinator = if random.below(2) == 0 { Combinator::Race } else { Combinator::JoinAll };
+            match random.below(if nested { 24 } else { 25 }) {
                 0 => Op::Task,
                 1 => Op::Step,
                 2 => Op::Sleep,
@@ -253,9 +296,10 @@ fn program(random: &mut Random, length: u64, nested: bool) -> Vec<Op> {
                 17 => Op::WatchOrSleep,
                 18 => Op::SignalOrNothing(name),
                 19 => Op::StepIfHas(name),
-                20 => Op::Together(Combinator::Race),
-                21 => Op::Together(Combinator::JoinAll),
-                22 => Op::RaceSignals,
+                20 => Op::Together(combinator),
+                21 => Op::Kept(combinator),
+                22 => Op::KeptThenJoined(combinator),
+                23 => Op::RaceSignals,
                 _ => Op::Both(program(random, 3, true), program(random, 3, true)),
             }
         })

@@ -54,6 +54,10 @@ struct Pair {
     timer: Vec<u32>,
     /// What was seen of the pause, once it is over.
     slept: Option<&'static str>,
+    /// How many pauses they were kept over.
+    seconds: u32,
+    /// The pause that they are joined with, and what was seen of it.
+    beside: Option<(Vec<u32>, Option<&'static str>)>,
 }
 
 impl Pair {
@@ -210,30 +214,57 @@ impl<'a> Model<'a> {
         true
     }
 
-    /// The pause before two tasks are awaited is over; returns whether this timer was one.
+    /// A pause before two tasks are awaited, or beside them, is over; returns whether this timer was one.
     fn end_pause(&mut self, timer: &[u32]) -> bool {
         let waits = |line: &Line| line.pair.as_ref().is_some_and(|pair| pair.slept.is_none() && pair.timer == timer);
-        let Some(line) = self.lines.iter().position(waits) else { return false };
-        self.await_pair(line, "slept");
-        self.settle_pair(line);
+        let beside =
+            |line: &Line| line.pair.as_ref().and_then(|pair| pair.beside.as_ref()).is_some_and(|(place, _)| place == timer);
+        if let Some(line) = self.lines.iter().position(waits) {
+            self.await_pair(line, "slept");
+            self.settle_pair(line);
+        } else if let Some(line) = self.lines.iter().position(beside) {
+            self.end_beside(line, "slept");
+            self.settle_pair(line);
+        } else {
+            return false;
+        }
         true
     }
 
-    /// From here on the two tasks are awaited, which takes a place.
+    fn end_beside(&mut self, line: usize, slept: &'static str) {
+        if let Some((_, seen)) = self.lines[line].pair.as_mut().and_then(|pair| pair.beside.as_mut()) {
+            seen.get_or_insert(slept);
+        }
+    }
+
+    /// From here on the two tasks are awaited, alone or beside another pause; a combinator takes a place, and so does a pause.
     fn await_pair(&mut self, line: usize, slept: &'static str) {
+        let op = self.op(line);
+        let timer = if matches!(op, Op::Together(_)) { Vec::new() } else { self.next_place(line) };
         self.next_place(line);
-        if let Some(pair) = &mut self.lines[line].pair {
-            pair.slept = Some(slept);
+        let Some(pair) = &mut self.lines[line].pair else { return };
+        match op {
+            Op::Kept(_) => (pair.timer, pair.seconds) = (timer, pair.seconds + 1),
+            Op::KeptThenJoined(_) => (pair.slept, pair.beside) = (Some(slept), Some((timer, None))),
+            _ => pair.slept = Some(slept),
         }
     }
 
     fn settle_pair(&mut self, line: usize) {
-        let Op::Together(combinator) = *self.op(line) else { unreachable!("only this operation has two tasks") };
-        let Some((slept, pair)) = self.lines[line].pair.as_ref().and_then(|pair| Some((pair.slept?, pair))) else { return };
-        if let Some(outcome) = pair.outcome(combinator) {
-            self.lines[line].pair = None;
-            self.go_on(line, format!("{combinator:?} {slept} {outcome}"));
-        }
+        let (op, Some(pair)) = (self.op(line), &self.lines[line].pair) else { return };
+        let (Op::Together(combinator) | Op::Kept(combinator) | Op::KeptThenJoined(combinator)) = op else {
+            unreachable!("no other operation has two tasks")
+        };
+        let Some(outcome) = pair.outcome(*combinator) else { return };
+        let text = match (op, pair.slept, &pair.beside) {
+            (Op::Kept(_), ..) => format!("{combinator:?} kept {} {outcome}", pair.seconds),
+            (Op::KeptThenJoined(_), None, _) => format!("{combinator:?} kept {outcome}"),
+            (Op::KeptThenJoined(_), _, Some((_, Some(slept)))) => format!("{combinator:?} joined {outcome} {slept}"),
+            (Op::Together(_), Some(slept), _) => format!("{combinator:?} {slept} {outcome}"),
+            _ => return,
+        };
+        self.lines[line].pair = None;
+        self.go_on(line, text);
     }
 
     /// Code that has ended answers nothing.
@@ -307,9 +338,10 @@ impl<'a> Model<'a> {
         for answer in &mut pair.answers {
             answer.get_or_insert((self.delivered, Err("canceled".to_owned())));
         }
-        if pair.slept.is_none() {
+        if pair.slept.is_none() && matches!(self.op(line), Op::Together(_)) {
             self.await_pair(line, "slept canceled");
         }
+        self.end_beside(line, "slept canceled");
         self.settle_pair(line);
     }
 
@@ -537,12 +569,16 @@ impl<'a> Model<'a> {
                 }
                 Ok(self.take(*name).map_or("select nothing".to_owned(), |value| format!("select signal {value}")))
             }
-            Op::Together(_) => {
+            Op::Together(_) | Op::Kept(_) | Op::KeptThenJoined(_) => {
                 let tasks = [self.next_place(line), self.next_place(line)];
                 // Of the three calls the first meets a request that is due.
                 let canceled = self.meets_cancel().then(|| (self.delivered, Err("canceled".to_owned())));
                 let timer = self.next_place(line);
-                self.lines[line].pair = Some(Pair { tasks, answers: [canceled, None], timer, slept: None });
+                if !matches!(op, Op::Together(_)) {
+                    self.next_place(line); // they are awaited at once, in a `select!`
+                }
+                let pair = Pair { tasks, answers: [canceled, None], timer, slept: None, seconds: 0, beside: None };
+                self.lines[line].pair = Some(pair);
                 Err(Wait::Pair)
             }
             Op::RaceSignals => {
