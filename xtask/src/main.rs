@@ -19,7 +19,8 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
 chores:
-  test                  everything that must pass: format, lints, tidy, tests, doc tests, examples, SDKs, a fuzzer over HTTP
+  test [PART..]         everything that must pass, or only these parts of it: format, lints, tidy, tests, 'doc tests',
+                        examples, sdks, openapi (a fuzzer over HTTP)
   tidy [--write]        the rules no compiler knows; --write brings docs/invariants.md up to date
   torture --minutes N   the crash tests of onward-cli, repeated with fresh seeds for N minutes
   gen                   prints the .proto file and its descriptor from the code of onward-wire
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
 fn chore(arguments: &[&str]) -> Result<()> {
     let repository = Repository::find()?;
     match arguments {
-        ["test"] => test::run_all(&repository),
+        ["test", parts @ ..] => test::run_parts(&repository, parts),
         ["tidy"] => tidy::check(&repository),
         ["tidy", "--write"] => {
             tidy::write(&repository)?;

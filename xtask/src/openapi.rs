@@ -26,6 +26,7 @@ pub fn fuzz(repository: &Repository) -> Result<()> {
     let document = format!("{}/openapi.json", server.url);
     run(Command::new(python.join("bin/st"))
         .current_dir(&python) // it leaves files where it runs
+        .env("SCHEMATHESIS_HOOKS", repository.root.join("tests/openapi/lines.py"))
         .arg("--config-file")
         .arg(repository.root.join("tests/openapi/schemathesis.toml"))
         .args(["run", &document, "--phases", "coverage,fuzzing,stateful", "--checks", CHECKS])

@@ -23,7 +23,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("run pause nope", "run_not_found"),
     ("run resume order-1", "run_not_paused"),
     ("run retry order-1", "run_not_failed"),
-    ("run fork order-1 --at 99", "fork_point_invalid"),
+    ("run fork order-1 --from 99", "fork_point_invalid"),
     ("run reset nope", "run_not_found"),
     ("run bulk cancel", "filter_empty"),
     ("run delete order-1", "run_busy"),
