@@ -23,6 +23,7 @@ macro_rules! events {
         /// One fact in a log.
         #[derive(Debug, Clone, PartialEq, Serialize)]
         #[serde(tag = "type", rename_all = "snake_case")]
+        #[allow(clippy::large_enum_variant, reason = "events live in the vectors of their records and are hardly moved by themselves")]
         pub enum Event { $($(#[$meta])* $name($name),)* }
 
         impl Event {
