@@ -165,7 +165,7 @@ pub async fn an_unanswered_update_goes_along(mut kit: Kit) {
     kit.store().commit(commit).await.unwrap();
     kit.reopen();
     let Event::RunStarted(started) = kit.records("r").await.remove(0).events.remove(0) else { panic!("H2") };
-    assert_eq!(started.updates, [update.clone()]);
+    assert_eq!(started.updates, std::slice::from_ref(&update));
     assert!(kit.append("r", Input::update(update)).await.unwrap().repeated);
     assert_eq!(kit.log("r").await, ["run_started"]);
 }
