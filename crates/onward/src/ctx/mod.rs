@@ -33,6 +33,7 @@ pub use attributes::RunAttributes;
 pub use call::Durable;
 pub use child::Child;
 pub(crate) use compensation::{Compensation, compensate};
+pub use life::Canceled;
 pub use promise::Promise;
 pub use signal::{Recv, RecvTimeout, SignalSource, Signals};
 pub use state::RunState;

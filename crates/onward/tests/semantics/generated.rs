@@ -82,8 +82,18 @@ struct Build {
     recorded: Mutex<BTreeSet<String>>,
     /// Which steps have run: each must be recorded in the end, for it followed only from what was durable (N2).
     ran: Mutex<BTreeSet<String>>,
+    /// Which steps were running when the process died before anything was recorded. Nobody knows of them, and a request to cancel meets
+    /// them as if they had not begun (N9).
+    lost: Mutex<BTreeSet<String>>,
     /// The newest version of every change; grows when the process dies.
     newest: AtomicU32,
+}
+
+impl Build {
+    fn new(programs: Vec<Vec<Op>>) -> Build {
+        let (recorded, ran, lost) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Build { programs, recorded, ran, lost, newest: AtomicU32::new(2) }
+    }
 }
 
 type Seen = Vec<String>;
@@ -409,7 +419,7 @@ fn case(seed: u64) {
         _ => vec![program(&mut random, 5, false)],
     };
     let last = programs.len() as u32 - 1;
-    let build = Arc::new(Build { programs, recorded: Mutex::default(), ran: Mutex::default(), newest: AtomicU32::new(2) });
+    let build = Arc::new(Build::new(programs));
     let in_run = build.clone();
     let mut world = World::new(move |ctx: Ctx, input| interpret(ctx, input, in_run.clone()), &(0, Seen::new()));
     let mut outside = Outside { next_value: 0, answered: BTreeSet::new(), may_cancel_in: last };
@@ -449,7 +459,10 @@ fn case(seed: u64) {
     assert_eq!(world.status(), Status::Completed, "the run did not end: {programs:?}\n{}", world.log().to_json_lines());
     let logs: Vec<&Log> = world.past_logs().iter().chain([world.log()]).collect();
     assert_eq!(logs.len(), programs.len());
-    let (ran, recorded) = (build.ran.lock().unwrap(), build.recorded.lock().unwrap());
+    let (mut ran, recorded) = (build.ran.lock().unwrap(), build.recorded.lock().unwrap());
+    if world.log().events().any(|(_, event)| matches!(event, Event::CancelRequested(_))) {
+        ran.retain(|step| !build.lost.lock().unwrap().contains(step));
+    }
     assert!(ran.is_subset(&recorded), "{ran:?} ran, {recorded:?} are recorded: {programs:?}\n{}", world.log().to_json_lines());
     let (mut seen, mut kept) = (Seen::new(), Vec::new());
     for (generation, (log, program)) in logs.into_iter().zip(programs).enumerate() {
@@ -490,6 +503,9 @@ fn carried_updates(log: &Log) -> Vec<String> {
 /// The process dies. What goes on in its place may be newer.
 fn crash(world: &mut World, build: &Build, random: &mut Random) {
     world.crash();
+    if world.log().records().iter().all(|record| record.commit.is_none()) {
+        build.lost.lock().unwrap().extend(build.ran.lock().unwrap().iter().cloned());
+    }
     build.newest.fetch_add(random.below(2) as u32, Ordering::SeqCst);
 }
 

@@ -1,6 +1,6 @@
 //! The plain model of a random program: no futures, no wakers, no engine. It reads a log and says what the code must have seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use onward::prelude::*;
 use onward_core::{Event, Log, Name, Payload, Place};
@@ -22,6 +22,8 @@ pub struct Model<'a> {
     seed: u64,
     /// What the log says each change's version is.
     versions: BTreeMap<String, u32>,
+    /// The steps that the log says were given up before they began.
+    given_up: BTreeSet<Vec<u32>>,
     /// There was a request to cancel; whether it has still to meet a call.
     canceled: Option<bool>,
     handles_updates: bool,
@@ -111,6 +113,10 @@ impl<'a> Model<'a> {
             Event::VersionChosen(chosen) => Some((chosen.change.to_string(), chosen.version)),
             _ => None,
         };
+        let given_up = |event: &Event| match event {
+            Event::WaitCanceled(wait) => Some(wait.place.path().collect()),
+            _ => None,
+        };
         let mut model = Model {
             lines: vec![main],
             mailbox: Vec::new(),
@@ -119,6 +125,7 @@ impl<'a> Model<'a> {
             now: 0,
             seed: 0,
             versions: log.events().filter_map(|(_, event)| chosen(event)).collect(),
+            given_up: log.events().filter_map(|(_, event)| given_up(event)).collect(),
             canceled: None,
             handles_updates: false,
             kept: Vec::new(),
@@ -277,13 +284,16 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Who watches goes on, else every wait is interrupted, else the request is due at the next call. A step runs on.
+    /// Who watches goes on, else every wait is interrupted, else the request is due at the next call. A step runs on if it has begun,
+    /// which only the log can say.
     fn cancel(&mut self) {
         if self.canceled.is_some() {
             return;
         }
         let waiting = |line: &&usize, model: &Model| match &model.lines[**line].wait {
-            Wait::Call(_) => !matches!(model.op(**line), Op::Step | Op::VersionedStep(_) | Op::StepIfHas(_)),
+            Wait::Call(place) => {
+                !matches!(model.op(**line), Op::Step | Op::VersionedStep(_) | Op::StepIfHas(_)) || model.given_up.contains(place)
+            }
             wait => matches!(wait, Wait::Signal | Wait::SignalOr(_) | Wait::Pair),
         };
         let lines: Vec<usize> = (0..self.lines.len()).collect();
@@ -306,6 +316,8 @@ impl<'a> Model<'a> {
                 continue;
             }
             let what = match self.op(line) {
+                Op::VersionedStep(_) | Op::StepIfHas(_) => &format!("{} step", self.lines[line].saw),
+                Op::Step => "step",
                 Op::Task => "task",
                 Op::Sleep => "slept",
                 Op::Child => "child",
@@ -495,14 +507,9 @@ impl<'a> Model<'a> {
             }
             Op::Updated => Ok(format!("updated {:?}", self.updated.lock().unwrap())),
             Op::WatchOrSleep => {
-                let places = [self.next_place(line), self.next_place(line)];
-                if self.meets_cancel() {
-                    Ok("watch slept canceled".to_owned())
-                } else if self.canceled.is_some() {
-                    Ok("watch canceled".to_owned())
-                } else {
-                    Err(Wait::CancelOr(places[0].clone()))
-                }
+                let places = [self.next_place(line), self.next_place(line), self.next_place(line)];
+                self.meets_cancel(); // and has seen the request
+                if self.canceled.is_some() { Ok("watch canceled".to_owned()) } else { Err(Wait::CancelOr(places[1].clone())) }
             }
             Op::Now => Ok(format!("now {}", self.now)),
             Op::Random => {
@@ -545,12 +552,10 @@ impl<'a> Model<'a> {
             Op::SignalOrTask(name) | Op::SignalOrSleep(name) => {
                 let places = [self.next_place(line), self.next_place(line), self.next_place(line)];
                 if self.meets_cancel() {
-                    // The request has met the other arm, with the last event delivered: of two answers the lower index wins.
-                    let signal = self.mailbox.iter().find(|(_, other, _)| other == name).map(|(index, ..)| *index);
-                    let (arm, what) = if matches!(op, Op::SignalOrTask(_)) { (1, "task") } else { (0, "slept") };
-                    if signal.is_none_or(|index| (self.delivered, arm) < (index, 1 - arm)) {
-                        return Ok(format!("select {what} canceled"));
-                    }
+                    // Who is awaited first: who has an answer, or else who is first in the list.
+                    let there = self.mailbox.iter().any(|(_, other, _)| other == name);
+                    let what = if there || matches!(op, Op::SignalOrTask(_)) { "signal" } else { "slept" };
+                    return Ok(format!("select {what} canceled"));
                 }
                 match self.take(*name) {
                     Some(value) => Ok(format!("select signal {value}")),
@@ -571,14 +576,18 @@ impl<'a> Model<'a> {
             }
             Op::Together(_) | Op::Kept(_) | Op::KeptThenJoined(_) => {
                 let tasks = [self.next_place(line), self.next_place(line)];
-                // Of the three calls the first meets a request that is due.
-                let canceled = self.meets_cancel().then(|| (self.delivered, Err("canceled".to_owned())));
+                // A request that is due meets what is awaited first.
+                let met = self.meets_cancel();
+                let canceled = (met && !matches!(op, Op::Together(_))).then(|| (self.delivered, Err("canceled".to_owned())));
                 let timer = self.next_place(line);
                 if !matches!(op, Op::Together(_)) {
                     self.next_place(line); // they are awaited at once, in a `select!`
                 }
                 let pair = Pair { tasks, answers: [canceled, None], timer, slept: None, seconds: 0, beside: None };
                 self.lines[line].pair = Some(pair);
+                if met && matches!(op, Op::Together(_)) {
+                    self.await_pair(line, "slept canceled");
+                }
                 Err(Wait::Pair)
             }
             Op::RaceSignals => {
