@@ -9,12 +9,14 @@
 //! waker longer, yields a waker without data.
 #![allow(unsafe_code)]
 
+use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, RawWaker, RawWakerVTable, Wake, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
 use onward_core::Index;
 
@@ -112,6 +114,21 @@ pub(crate) fn held_back(cx: &Context<'_>, answered_at: impl FnOnce() -> Option<I
         arms.mark(*arm);
     }
     held
+}
+
+/// Polls `future` with nothing in sight that was answered behind `index`; with everything in sight if there is none.
+pub(crate) fn poll_up_to<F>(index: Option<Index>, future: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<F::Output>
+where
+    F: Future + ?Sized,
+{
+    let (Some(index), Some(outer)) = (index, polling(cx.waker())) else { return future.poll(cx) };
+    if outer.limit.is_some_and(|limit| limit.holds_back(index)) {
+        return future.poll(cx); // what is in sight stands before it
+    }
+    let limit = Limit::new(Some(index));
+    let inner = Polling { cell: outer.cell, arm: outer.arm, limit: Some(&limit) };
+    let waker = BorrowedWaker::new(&inner);
+    future.poll(&mut Context::from_waker(&waker))
 }
 
 /// A waker that borrows its data from the stack.

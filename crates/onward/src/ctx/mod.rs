@@ -35,7 +35,7 @@ pub use child::Child;
 pub(crate) use compensation::{Compensation, compensate};
 pub use life::Canceled;
 pub use promise::Promise;
-pub use signal::{Recv, RecvTimeout, SignalSource, Signals};
+pub use signal::{Recv, RecvNamed, RecvTimeout, SignalSource, Signals};
 pub use state::RunState;
 pub use step::{Attempt, Step};
 pub use task::TaskCall;

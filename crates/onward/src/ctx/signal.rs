@@ -134,9 +134,9 @@ pub struct Signals {
 }
 
 impl Signals {
-    pub fn recv<T: DeserializeOwned>(&self) -> impl Future<Output = Result<(Name, T)>> + Send + use<T> {
-        let mut recv = Recv::<T>::new(self.cell.clone(), self.pattern.clone());
-        std::future::poll_fn(move |cx| recv.poll_named(cx))
+    /// Waits for the next one.
+    pub fn recv<T: DeserializeOwned>(&self) -> RecvNamed<T> {
+        RecvNamed { recv: Recv::new(self.cell.clone(), self.pattern.clone()) }
     }
 
     pub fn has(&self) -> bool {
@@ -244,6 +244,26 @@ impl<T> Drop for Recv<T> {
     }
 }
 
+/// See [`Signals::recv`].
+#[must_use = "a signal is received when the future is awaited"]
+pub struct RecvNamed<T> {
+    recv: Recv<T>,
+}
+
+impl<T: DeserializeOwned> Future for RecvNamed<T> {
+    type Output = Result<(Name, T)>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.recv.poll_named(cx)
+    }
+}
+
+impl<T: DeserializeOwned> Durable for RecvNamed<T> {
+    fn ready_at(&self) -> Option<Index> {
+        self.recv.ready_at()
+    }
+}
+
 /// See [`SignalSource::recv_timeout`].
 #[must_use = "a signal is received when the future is awaited"]
 pub struct RecvTimeout<T> {
@@ -264,7 +284,10 @@ impl<T: DeserializeOwned> Future for RecvTimeout<T> {
             }
             this.recv.deadline = Some(this.ctx.now().after(this.span));
         }
-        if let Poll::Ready(received) = Pin::new(&mut this.recv).poll(cx) {
+        // Both may have been answered before this poll: what stands first in the log counts.
+        let (fired_at, received_at) = (this.timer.as_ref().and_then(Durable::ready_at), this.recv.ready_at());
+        let is_late = fired_at.is_some_and(|fired| received_at.is_none_or(|received| fired < received));
+        if !is_late && let Poll::Ready(received) = Pin::new(&mut this.recv).poll(cx) {
             this.timer = None;
             return Poll::Ready(received.map(Some));
         }

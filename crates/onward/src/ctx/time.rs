@@ -10,6 +10,7 @@ use onward_core::{Failure, Index, Timestamp};
 use super::call::{Call, durable_call};
 use super::{Ctx, Durable};
 use crate::Result;
+use crate::wake::poll_up_to;
 
 impl Ctx {
     /// The time of the event that led here: the same on every replay.
@@ -53,9 +54,9 @@ impl<T, F: Future<Output = Result<T>>> Future for Timeout<F> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        // One event is delivered at a time, so at most one of the two has become ready since the last poll; a future that
-        // was ready before it got here has come in time.
-        if let Poll::Ready(result) = self.future.as_mut().poll(cx) {
+        // Both may have been answered before this poll: the future sees what stands before the timer in the log and nothing else.
+        let fired_at = self.timer.ready_at();
+        if let Poll::Ready(result) = poll_up_to(fired_at, self.future.as_mut(), cx) {
             return Poll::Ready(result);
         }
         match Pin::new(&mut self.timer).poll(cx) {

@@ -1,10 +1,11 @@
 //! Futures that lose and are kept: awaited again later, in another combinator or alone.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use futures::channel::oneshot;
 use onward::prelude::*;
-use onward::testing::World;
+use onward::testing::{Script, World};
 use onward::{join, select};
 
 use crate::fire_next;
@@ -20,7 +21,7 @@ enum Kept {
 
 const KEPT: [Kept; 4] = [Kept::JoinAll, Kept::Race, Kept::Block, Kept::Nested];
 
-type Both = std::pin::Pin<Box<dyn Future<Output = Result<Vec<u32>>> + Send>>;
+type Both = Pin<Box<dyn Future<Output = Result<Vec<u32>>> + Send>>;
 
 fn two(ctx: &Ctx, kept: Kept) -> Both {
     let recv = |name: &str| ctx.signal(name).recv::<u32>();
@@ -151,4 +152,70 @@ fn a_step_in_a_combinator_that_is_kept_is_polled_when_it_makes_progress() {
     sender.send(7).unwrap();
     world.pump().unwrap();
     assert_eq!(world.output(), "[7]");
+}
+
+/// Gives two signals five seconds, looks away for twenty, and comes back.
+async fn looked_away(ctx: Ctx, way: u32) -> Result<String> {
+    let signal = || ctx.signal("a").recv::<u32>();
+    let mut limited: Pin<Box<dyn Future<Output = String> + Send>> = match way {
+        0 => {
+            let limited = ctx.timeout(signal(), secs(5));
+            Box::pin(async { limited.await.map_or_else(|failure| failure.code, |value| value.to_string()) })
+        }
+        1 => {
+            let limited = ctx.timeout(join_all([signal()]), secs(5));
+            Box::pin(async { limited.await.map_or_else(|failure| failure.code, |values| values[0].to_string()) })
+        }
+        _ => {
+            let limited = ctx.signal("a").recv_timeout::<u32>(secs(5));
+            let text = |value: Option<u32>| value.map_or("timed_out".to_owned(), |value| value.to_string());
+            Box::pin(async move { limited.await.map_or_else(|failure| failure.code, text) })
+        }
+    };
+    let begun = select! {
+        early = &mut limited => Some(early),
+        slept = ctx.sleep(secs(1)) => {
+            slept?;
+            None
+        },
+    };
+    ctx.sleep(secs(20)).await?;
+    let seen = match begun {
+        Some(early) => early,
+        None => limited.await,
+    };
+    Ok(format!("{seen} {}", ctx.signal("a").count()))
+}
+
+#[test]
+fn a_time_limit_that_was_over_before_the_answer_counts_also_when_both_are_looked_at_later() {
+    for way in 0..3 {
+        for (after, expected) in [(2, "7 0"), (10, "timed_out 1")] {
+            let script = Script::new(looked_away, &way).signal(secs(after), "a", &7);
+            assert_eq!(script.run().output::<String>(), expected, "way {way}, after {after}");
+            script.crash_everywhere();
+        }
+    }
+}
+
+#[test]
+fn a_signal_by_pattern_and_a_time_limit_win_a_select_by_their_place_in_the_log() {
+    async fn first(ctx: Ctx, way: u32) -> Result<String> {
+        ctx.signal("go").recv::<()>().await?;
+        match way {
+            0 => select! {
+                b = ctx.signal("b").recv::<u32>() => Ok(format!("b {}", b?)),
+                user = ctx.signals("user.*").recv::<u32>() => user.map(|(name, value)| format!("{name} {value}")),
+            },
+            _ => select! {
+                b = ctx.signal("b").recv::<u32>() => Ok(format!("b {}", b?)),
+                user = ctx.timeout(ctx.signals("user.*").recv::<u32>(), secs(1)) => user.map(|(name, value)| format!("{name} {value}")),
+            },
+        }
+    }
+    for way in 0..2 {
+        let script = Script::new(first, &way).signal(secs(1), "user.x", &1).signal(secs(2), "b", &2).signal(secs(3), "go", &());
+        assert_eq!(script.run().output::<String>(), "user.x 1", "way {way}");
+        script.crash_everywhere();
+    }
 }
