@@ -3,5 +3,6 @@
 
 mod crashes;
 mod replaying;
+mod schedules;
 mod steps;
 mod timing;
