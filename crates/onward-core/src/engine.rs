@@ -104,6 +104,7 @@ impl Draft {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
     Diverged(Box<Divergence>),
+    /// The code has forgotten a version that is recorded.
     VersionTooOld(Box<Divergence>),
     /// The code did something that cannot be replayed.
     Misuse(String),
@@ -321,10 +322,6 @@ impl Engine {
     /// The events of the commit in flight, for a repeat after an answer that did not come.
     pub fn in_flight(&self) -> Option<&[Event]> {
         self.in_flight.as_deref()
-    }
-
-    pub fn is_in_flight(&self) -> bool {
-        self.in_flight.is_some()
     }
 
     /// Does the next thing that can be done without the code or the world.

@@ -43,7 +43,7 @@ impl Ctx {
     /// not interrupt the other waits: the code handles it.
     pub fn canceled(&self) -> Canceled {
         let place = self.cell.call("canceled").engine.await_canceled();
-        Canceled { call: Call::new(self.cell.clone(), place) }
+        Canceled { call: Call::new(self.cell.clone(), "canceled", place) }
     }
 
     /// Ends this log and goes on with a fresh one, as the same run, with `input`. Signals not yet consumed and updates not yet answered go along.

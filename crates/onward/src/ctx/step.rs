@@ -77,7 +77,7 @@ impl Ctx {
         let place = self.cell.call("step").engine.open_step(name.clone());
         let call = Arc::new(StepCall { cell: self.cell.clone(), place, name, timeout: OnceLock::new() });
         let future = run_step(call.clone(), f);
-        Step { call, future }
+        Step { call, over: false, future }
     }
 }
 
@@ -223,6 +223,7 @@ pin_project! {
     #[must_use = "a step runs when it is awaited"]
     pub struct Step<F> {
         call: Arc<StepCall>,
+        over: bool,
         #[pin]
         future: F,
     }
@@ -255,7 +256,13 @@ impl<F: Future> Future for Step<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        self.project().future.poll(cx)
+        let this = self.project();
+        if *this.over {
+            return this.call.cell.polled_again(&format!("step {}", this.call.name), Some(&this.call.place));
+        }
+        let polled = this.future.poll(cx);
+        *this.over = polled.is_ready();
+        polled
     }
 }
 

@@ -285,6 +285,23 @@ fn a_version_that_the_code_has_forgotten_pauses_the_run_and_says_which() {
     assert!(report.hint.contains("bring the code for version 2 of `new-mail` back"), "{}", report.hint);
 }
 
+/// Somebody has rolled back.
+#[test]
+fn a_version_that_the_code_does_not_know_yet_pauses_the_run_and_says_that_the_code_is_older() {
+    let (mut world, _) = evolving_world(1);
+    world.pump().unwrap();
+    let older = |ctx: Ctx, ()| async move {
+        ctx.step("before", async || Ok::<_, Failure>(())).await?;
+        ctx.version("new-mail", 1, 1);
+        ctx.signal("end").recv::<()>().await
+    };
+    let pause = Replay::new("test", world.log()).against(older).unwrap_err();
+    assert_eq!(pause.reason, PauseReason::Diverged);
+    let report = pause.divergence.unwrap();
+    assert_eq!((&*report.recorded, &*report.asked), ("version 2 of `new-mail`", "a version from 1 to 1"));
+    assert!(report.hint.contains("this code is older than the code that chose version 2"), "{}", report.hint);
+}
+
 #[test]
 fn a_version_is_durable_before_a_step_follows_from_it() {
     let (mut world, _) = evolving_world(1);
