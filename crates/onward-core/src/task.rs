@@ -139,6 +139,22 @@ numbered! {
 }
 
 message! {
+    /// How many open tasks of a kind a queue has.
+    #[derive(Eq)]
+    pub struct TaskCount {
+        /// `None` is the default queue.
+        1 => queue: Option<Name>,
+        2 => kind: Name,
+        /// Wait for a worker, or for their next attempt.
+        3 => queued: u64,
+        4 => running: u64,
+        5 => quarantined: u64,
+        /// Since when, or from when on, the first of those that are queued may be taken.
+        6 => oldest_at: Option<Timestamp>,
+    }
+}
+
+message! {
     /// A task as a store keeps it, from scheduled to its outcome.
     pub struct Task {
         1 => id: TaskId,

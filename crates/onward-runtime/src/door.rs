@@ -19,8 +19,8 @@ use tokio::sync::broadcast;
 
 use crate::watch::{OutcomeWatch, RunWatch};
 use crate::{
-    Bulk, BulkDone, CallId, Decide, Emitted, ForkRun, Runtime, RuntimeError, SendSignal, StartRun, StartTask, TaskView,
-    WhyPending, WorkerInfo,
+    Bulk, BulkDone, CallId, Decide, Emitted, ForkRun, QueueInfo, Runtime, RuntimeError, SendSignal, StartRun, StartTask,
+    TaskView, WhyPending, WorkerInfo,
 };
 
 /// How many records are read at a time.
@@ -96,7 +96,9 @@ pub trait Door: Send + Sync {
     fn decide_approval(&self, call: CallId, decide: Decide) -> DoorFuture<'_, Appended>;
     fn resolve_promise(&self, call: CallId, result: Result<Payload, Failure>, resolution_id: String) -> DoorFuture<'_, Appended>;
     fn list_workers(&self, namespace: Namespace) -> DoorFuture<'_, Vec<WorkerInfo>>;
+    fn list_queues(&self, namespace: Namespace) -> DoorFuture<'_, Vec<QueueInfo>>;
     fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>>;
+    fn retry_task(&self, call: CallId) -> DoorFuture<'_, ()>;
 }
 
 /// The log of one generation, at least up to where its head says it ends.
@@ -258,5 +260,13 @@ impl Door for Runtime {
 
     fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>> {
         Box::pin(Runtime::list_quarantined(self, query))
+    }
+
+    fn list_queues(&self, namespace: Namespace) -> DoorFuture<'_, Vec<QueueInfo>> {
+        Box::pin(async move { Runtime::list_queues(self, &namespace).await })
+    }
+
+    fn retry_task(&self, call: CallId) -> DoorFuture<'_, ()> {
+        Box::pin(async move { Runtime::retry_task(self, &call).await })
     }
 }

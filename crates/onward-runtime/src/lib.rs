@@ -60,7 +60,7 @@ pub use port::WorkerPort;
 pub use question::Decide;
 pub use reading::WhyPending;
 pub use reopening::ForkRun;
-pub use roster::WorkerInfo;
+pub use roster::{QueueInfo, WorkerInfo};
 pub use standalone::{StartTask, TASK_KIND_PREFIX, TaskView, TaskWord};
 pub use transfer::Imported;
 pub use update::UpdateWatch;

@@ -1,9 +1,12 @@
-//! The workers that have joined this runtime, as others see them.
+//! The workers that have joined this runtime, and the queues they work on, as others see them.
 
+use std::collections::BTreeMap;
+
+use onward_core::task::TaskCount;
 use onward_core::{Name, Namespace, Timestamp, WorkerId};
 
-use crate::Runtime;
 use crate::by_run::lock;
+use crate::{Runtime, RuntimeError};
 
 /// A worker and what it has code for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +24,14 @@ pub struct WorkerInfo {
     pub heard_at: Option<Timestamp>,
 }
 
+/// What waits in a queue, and who works on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueInfo {
+    pub count: TaskCount,
+    /// How many workers take tasks of this kind from this queue.
+    pub workers: u64,
+}
+
 impl WorkerInfo {
     /// Whether it has code for runs of this kind and version.
     pub fn knows(&self, kind: &Name, version: Option<&Name>) -> bool {
@@ -29,6 +40,29 @@ impl WorkerInfo {
 }
 
 impl Runtime {
+    /// Every queue with tasks or workers, by kind of task; the default queue first, then by name.
+    pub async fn list_queues(&self, namespace: &Namespace) -> Result<Vec<QueueInfo>, RuntimeError> {
+        let counts = self.store().count_tasks(namespace.clone()).await?;
+        let place = |count: TaskCount| ((count.queue.clone(), count.kind.clone()), QueueInfo { count, workers: 0 });
+        let mut found: BTreeMap<(Option<Name>, Name), QueueInfo> = counts.into_iter().map(place).collect();
+        for worker in self.list_workers(namespace) {
+            let works =
+                worker.queues.iter().flat_map(|queue| worker.task_kinds.iter().map(move |kind| (queue.clone(), kind.clone())));
+            for (queue, kind) in works {
+                let empty = TaskCount {
+                    queue: queue.clone(),
+                    kind: kind.clone(),
+                    queued: 0,
+                    running: 0,
+                    quarantined: 0,
+                    oldest_at: None,
+                };
+                found.entry((queue, kind)).or_insert(QueueInfo { count: empty, workers: 0 }).workers += 1;
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
     /// The workers of one namespace, in the order of their ids.
     pub fn list_workers(&self, namespace: &Namespace) -> Vec<WorkerInfo> {
         let workers = self.hub().workers.list();

@@ -170,6 +170,11 @@ impl Runtime {
         Ok(self.store().list_tasks(TaskQuery { state: Some(TaskState::Quarantined), ..query }).await?)
     }
 
+    /// Open tasks in the order in which they were scheduled.
+    pub async fn list_tasks(&self, query: TaskQuery) -> Result<Vec<Task>, RuntimeError> {
+        Ok(self.store().list_tasks(query).await?)
+    }
+
     /// Puts a quarantined task back on its queue; it may lose as many workers again as a new one.
     pub async fn retry_task(&self, call: &CallId) -> Result<(), RuntimeError> {
         Ok(self.store().retry_task(TaskId::from(call.clone())).await?)

@@ -9,10 +9,9 @@ use serde::Deserialize;
 
 use crate::answer::json;
 use crate::document::{Answer, Approval, Approvals};
+use crate::limits::LIMIT_MAX;
 use crate::problem::Problem;
 use crate::request::Request;
-
-const LIMIT_MAX: usize = 1_000;
 
 /// `GET /v1/approvals`.
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {

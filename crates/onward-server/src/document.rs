@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::run::Wait;
+use onward_core::task::{Task, TaskState};
 use onward_core::view::{Awaited, Counts, ForkedFrom, RunView, Undelivered};
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp, WorkerId};
-use onward_runtime::{AppendedExternal, CallId, ExternalRun, WorkerInfo};
+use onward_runtime::{AppendedExternal, CallId, ExternalRun, QueueInfo, WorkerInfo};
 use onward_store::{Appended, DeletedRun, VersionCount};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -354,6 +355,78 @@ impl<'a> ExternalAnswer<'a> {
     pub fn new(run: &'a RunId, appended: &AppendedExternal) -> ExternalAnswer<'a> {
         let AppendedExternal { next_index, at, repeated, created } = *appended;
         ExternalAnswer { run, next_index, at, repeated, created }
+    }
+}
+
+/// The queues of a namespace.
+#[derive(Serialize)]
+pub struct Queues<'a> {
+    queues: Vec<Queue<'a>>,
+}
+
+#[derive(Serialize)]
+struct Queue<'a> {
+    /// `null` is the default queue.
+    queue: Option<&'a Name>,
+    kind: &'a Name,
+    queued: u64,
+    running: u64,
+    quarantined: u64,
+    oldest_at: Option<Timestamp>,
+    workers: u64,
+}
+
+impl<'a> From<&'a [QueueInfo]> for Queues<'a> {
+    fn from(queues: &'a [QueueInfo]) -> Queues<'a> {
+        let queue = |QueueInfo { count, workers }: &'a QueueInfo| Queue {
+            queue: count.queue.as_ref(),
+            kind: &count.kind,
+            queued: count.queued,
+            running: count.running,
+            quarantined: count.quarantined,
+            oldest_at: count.oldest_at,
+            workers: *workers,
+        };
+        Queues { queues: queues.iter().map(queue).collect() }
+    }
+}
+
+/// Open tasks, of workflows or by themselves.
+#[derive(Serialize)]
+pub struct OpenTasks<'a> {
+    tasks: Vec<OpenTask<'a>>,
+}
+
+#[derive(Serialize)]
+struct OpenTask<'a> {
+    id: String,
+    run: &'a RunId,
+    kind: &'a Name,
+    /// `null` is the default queue.
+    queue: Option<&'a Name>,
+    state: &'static str,
+    attempt: u32,
+    lost_workers: u32,
+    last_failure: Option<&'a Failure>,
+}
+
+impl<'a> From<&'a [Task]> for OpenTasks<'a> {
+    fn from(tasks: &'a [Task]) -> OpenTasks<'a> {
+        let task = |task: &'a Task| OpenTask {
+            id: CallId::from(task.id.clone()).to_string(),
+            run: &task.id.run.id,
+            kind: &task.kind,
+            queue: task.options.queue.as_ref(),
+            state: match task.state {
+                TaskState::Queued => "queued",
+                TaskState::Leased => "running",
+                TaskState::Quarantined => "quarantined",
+            },
+            attempt: task.attempt,
+            lost_workers: task.lost_workers,
+            last_failure: task.last_failure.as_ref(),
+        };
+        OpenTasks { tasks: tasks.iter().map(task).collect() }
     }
 }
 

@@ -92,6 +92,8 @@ pub static METHODS: &[Method] = &[
     unary!(ResolvePromise, Signal, resolve_promise),
     unary!(ListWorkers, Read, list_workers),
     unary!(ListQuarantined, Read, list_quarantined),
+    unary!(RetryTask, Operate, tasks::retry_task),
+    unary!(ListQueues, Read, tasks::list_queues),
     Method {
         path: LISTEN,
         scope: Scope::Read,

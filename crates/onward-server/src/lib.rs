@@ -43,6 +43,7 @@ mod operations;
 pub mod problem;
 mod promises;
 mod request;
+mod roster;
 pub mod route;
 mod router;
 mod runs;

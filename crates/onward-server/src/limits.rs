@@ -5,6 +5,9 @@ use std::time::Duration;
 use onward_store::PAYLOAD_BYTES_MAX;
 
 /// How deep JSON may nest. Checked before anything is parsed.
+/// The longest page of a list.
+pub(crate) const LIMIT_MAX: usize = 1_000;
+
 pub const JSON_DEPTH_MAX: usize = 64;
 
 /// The longest that a request may wait for something to happen.

@@ -19,6 +19,8 @@ pub enum RequestError {
     MethodNotAllowed { method: String },
     #[error("the body must be {wanted}, not {found}")]
     ContentTypeUnsupported { wanted: &'static str, found: String },
+    #[error("the code of run {run} answers no query `{name}`")]
+    UnknownQuery { run: String, name: String },
     #[error("the lines cannot be imported: {why}")]
     ImportInvalid { why: String },
     #[error("the body is not what this route takes: {why}")]
@@ -66,6 +68,7 @@ impl RequestError {
             RequestError::RouteNotFound => "route_not_found",
             RequestError::MethodNotAllowed { .. } => "method_not_allowed",
             RequestError::ContentTypeUnsupported { .. } => "content_type_unsupported",
+            RequestError::UnknownQuery { .. } => "unknown_query",
             RequestError::ImportInvalid { .. } => "import_invalid",
             RequestError::JsonInvalid { .. } => "json_invalid",
             RequestError::JsonTooDeep { .. } => "json_too_deep",
@@ -97,6 +100,7 @@ impl RequestError {
             RequestError::HostRefused { .. } => "call it by localhost or its address; a server on loopback knows no other name",
             RequestError::Unauthenticated => "send the one header `Authorization: Bearer onw_…`; `onward key create` makes keys",
             RequestError::ProtocolUnsupported { .. } => "use an SDK of the server's version",
+            RequestError::UnknownQuery { .. } => "the workflow offers it with `ctx.query(name, ..)` once it has come that far",
             RequestError::HookRefused => "docs/operations.md says how hooks are made and signed",
             RequestError::HookUnroutable { .. } => "`onward hook list` shows where the hook looks for it",
             RequestError::KindNotFound { .. } => "GET /v1/kinds lists what has schemas or workers here",

@@ -11,7 +11,7 @@ use axum::routing::MethodFilter;
 use crate::auth::Scope;
 use crate::problem::Problem;
 use crate::request::Request;
-use crate::{approvals, bulk, drive, external, hooks, kinds, operations, promises, runs, tasks, transfer, workers};
+use crate::{approvals, bulk, drive, external, hooks, kinds, operations, promises, roster, runs, tasks, transfer, workers};
 
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
 type Handler = fn(Request) -> HandlerFuture;
@@ -268,6 +268,12 @@ pub static ROUTES: &[Route] = &[
         answer(200, "Answered", &[(JSON, "UpdateAnswer")]),
         answer(202, "Recorded and not answered yet; the same id again waits on", &[(JSON, "UpdateAnswer")]),
     ]),
+    route(Verb::Post, "/v1/runs/{id}/queries", Some(Scope::Read), "Ask a run's code something; nothing is recorded", |request| {
+        Box::pin(runs::query(request))
+    })
+    .query(&[WAIT])
+    .body("AskQuery")
+    .answers(&[answer(200, "Answered", &[(JSON, "QueryAnswer")])]),
     route(Verb::Get, "/v1/runs/{id}/result", Some(Scope::Read), "How a run ended", |request| Box::pin(runs::result(request)))
         .query(&[WAIT])
         .answers(&[
@@ -283,6 +289,35 @@ pub static ROUTES: &[Route] = &[
         answer(200, "The same task was queued before", &[(JSON, "StartedTask")]),
         UNFIT,
     ]),
+    route(Verb::Get, "/v1/tasks", Some(Scope::Read), "List open tasks, of workflows and by themselves", |request| {
+        Box::pin(roster::tasks(request))
+    })
+    .query(&[
+        Parameter::new("state", "TaskState", "Only `queued`, `running` or `quarantined` ones"),
+        Parameter::new("run", "Name", "Only those of this run"),
+        Parameter::new("limit", "Limit", "How many, from 1 to 1000; 100 otherwise"),
+    ])
+    .answers(&[answer(200, "Open tasks, in the order in which they were scheduled", &[(JSON, "OpenTasks")])]),
+    route(Verb::Post, "/v1/tasks/{id}/retry", Some(Scope::Operate), "Put a quarantined task back on its queue", |request| {
+        Box::pin(roster::retry(request))
+    })
+    .answers(&[answer(204, "It waits for a worker again", &[])]),
+    route(Verb::Get, "/v1/queues", Some(Scope::Read), "What waits in the queues, and how many work on it", |request| {
+        Box::pin(roster::queues(request))
+    })
+    .answers(&[answer(200, "Every queue with tasks or workers, by kind", &[(JSON, "Queues")])]),
+    route(Verb::Get, "/v1/workers", Some(Scope::Read), "List the workers that are connected", |request| {
+        Box::pin(roster::workers(request))
+    })
+    .answers(&[answer(200, "The workers of the namespace", &[(JSON, "Workers")])]),
+    route(Verb::Get, "/v1/deleted", Some(Scope::Read), "List runs that were deleted by hand, newest first", |request| {
+        Box::pin(roster::deleted(request))
+    })
+    .query(&[
+        Parameter::new("run", "Name", "Only this one"),
+        Parameter::new("limit", "Limit", "How many, from 1 to 1000; 100 otherwise"),
+    ])
+    .answers(&[answer(200, "What was deleted, and why", &[(JSON, "DeletedRuns")])]),
     route(Verb::Get, "/v1/tasks/{id}", Some(Scope::Read), "Show a standalone task", |request| Box::pin(tasks::show(request)))
         .answers(&[answer(200, "The task as it stands", &[(JSON, "TaskView")])]),
     route(Verb::Get, "/v1/tasks/{id}/result", Some(Scope::Read), "How a standalone task ended", |request| {

@@ -3,7 +3,7 @@
 //! Must never skip rows by counting: a page begins where the one before ended, by key.
 
 use onward_core::run::Wait;
-use onward_core::task::Task;
+use onward_core::task::{Task, TaskCount};
 use onward_core::{Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp};
 use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery};
 use rusqlite::{Connection, ToSql};
@@ -176,6 +176,31 @@ pub(crate) fn count_versions(db: &Connection, namespace: &Namespace) -> Result<V
         .map(|(kind, version, open)| {
             let version = (!version.is_empty()).then(|| Name::new(version)).transpose().map_err(unreadable)?;
             Ok(VersionCount { kind: Name::new(kind).map_err(unreadable)?, version, open: open as u64 })
+        })
+        .collect()
+}
+
+pub(crate) fn count_tasks(db: &Connection, namespace: &Namespace) -> Result<Vec<TaskCount>, StoreError> {
+    let read = || {
+        let mut statement = db.prepare_cached(
+            "SELECT queue, kind, sum(state IN (0, 3)), sum(state = 1), sum(state = 2), min(CASE WHEN state IN (0, 3) THEN visible END)
+             FROM tasks WHERE ns = ?1 GROUP BY queue, kind ORDER BY queue, kind",
+        )?;
+        let count = |row: &rusqlite::Row<'_>, at: usize| row.get::<_, i64>(at).map(|count| count as u64);
+        let rows = statement.query_map([namespace.as_str()], |row| {
+            let names: (String, String) = (row.get(0)?, row.get(1)?);
+            let oldest = row.get::<_, Option<i64>>(5)?.map(|at| Timestamp(at as u64));
+            Ok((names, [count(row, 2)?, count(row, 3)?, count(row, 4)?], oldest))
+        })?;
+        rows.collect::<rusqlite::Result<Vec<_>>>()
+    };
+    let unreadable = |_| damaged("a task's row", "its queue or kind is not readable");
+    let rows = read().map_err(read_error)?;
+    rows.into_iter()
+        .map(|((queue, kind), [queued, running, quarantined], oldest_at)| {
+            let queue = (!queue.is_empty()).then(|| Name::new(queue)).transpose().map_err(unreadable)?;
+            let kind = Name::new(kind).map_err(unreadable)?;
+            Ok(TaskCount { queue, kind, queued, running, quarantined, oldest_at })
         })
         .collect()
 }

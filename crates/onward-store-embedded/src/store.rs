@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
-use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
@@ -274,6 +274,10 @@ impl Store for EmbeddedStore {
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
         let shared = self.shared.clone();
         self.readers.read(move |db| list::list_runs(db, &shared.leases, &query))
+    }
+
+    fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
+        self.readers.read(move |db| list::count_tasks(db, &namespace))
     }
 
     fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {

@@ -326,6 +326,7 @@ suite! { $
         runs_are_filtered_by_version_and_attributes,
         what_a_run_is_found_by_changes_with_its_commits,
         open_runs_are_counted_by_version,
+        open_tasks_are_counted_by_queue_and_kind,
         a_foreign_cursor_is_refused,
         questions_are_listed_oldest_first,
     }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait, WaitKind};
-use onward_core::task::{Task, TaskId, TaskReport, TaskState};
+use onward_core::task::{Task, TaskCount, TaskId, TaskReport, TaskState};
 use onward_core::{
     AttributeMatch, Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId,
 };
@@ -137,6 +137,9 @@ pub trait Store: Send + Sync {
 
     /// Open tasks in the order in which they were scheduled.
     fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>>;
+
+    /// How many open tasks of which kind stand in which queue; the default queue first, then by name.
+    fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>>;
 
     /// Deletes whole closed runs (all generations, with their blobs), and never one with an open child, unfinished news, or a reader
     /// that would see half of it (L20). Returns how many went.

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
-use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 
 use crate::{
@@ -176,6 +176,10 @@ impl Store for MemoryStore {
 
     fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>> {
         Box::pin(async move { Ok(self.read(|state| state.list_tasks(&query))) })
+    }
+
+    fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
+        Box::pin(async move { Ok(self.read(|state| state.count_tasks(&namespace))) })
     }
 
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {

@@ -1,7 +1,7 @@
 //! What callers ask about runs, one message per verb.
 
 use onward_core::run::Wait;
-use onward_core::task::{Task, TaskOptions};
+use onward_core::task::{Task, TaskCount, TaskOptions};
 use onward_core::{
     Attribute, AttributeMatch, Failure, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp,
     WorkerId, message,
@@ -59,6 +59,10 @@ service! {
         ListWorkers: NamespaceRequest => WorkersReply,
         /// Tasks that worker after worker vanished over.
         ListQuarantined: WaitsRequest => TasksReply,
+        /// Puts one of those back on its queue.
+        RetryTask: TaskRequest => DoneReply,
+        /// What waits in the queues of a namespace, and how many work on it.
+        ListQueues: NamespaceRequest => QueuesReply,
     }
 }
 
@@ -476,6 +480,28 @@ message! {
 message! {
     pub struct NamespaceRequest {
         1 => namespace: Namespace,
+    }
+}
+
+message! {
+    pub struct TaskRequest {
+        1 => namespace: Namespace,
+        /// Its run, generation and place: `order-1~0~2`.
+        2 => task: String,
+    }
+}
+
+message! {
+    pub struct QueuesReply {
+        1 => queues: Vec<QueueLine>,
+    }
+}
+
+message! {
+    pub struct QueueLine {
+        1 => count: TaskCount,
+        /// How many workers take tasks of this kind from this queue.
+        2 => workers: u64,
     }
 }
 

@@ -11,6 +11,7 @@ mod doctor;
 mod hook;
 mod key;
 mod promise;
+mod queue;
 mod replay;
 mod run;
 mod server;
@@ -50,6 +51,9 @@ pub enum Command {
     Check(check::CheckArgs),
     /// Step through what a run recorded, forward and back
     Replay(replay::ReplayArgs),
+    /// What waits for workers
+    #[command(subcommand)]
+    Queue(queue::QueueCommand),
     /// Who works for a server
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
@@ -98,6 +102,7 @@ pub async fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Check(args) => check::execute(args, &global).await,
         Command::Replay(args) => replay::execute(args, &global).await,
         Command::Worker(command) => worker::execute(command, &global).await,
+        Command::Queue(command) => queue::execute(command, &global).await,
         Command::Api(args) => api::execute(args, &global).await,
         Command::Doctor(args) => doctor::execute(args, &global).await,
         Command::Key(command) => key::execute(command, &global),

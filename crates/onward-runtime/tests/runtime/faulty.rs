@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
-use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
@@ -176,6 +176,10 @@ impl Store for FaultyStore {
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
         self.through("list_runs", self.memory.list_runs(query))
     }
+    fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
+        self.through("count_tasks", self.memory.count_tasks(namespace))
+    }
+
     fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {
         self.through("count_versions", self.memory.count_versions(namespace))
     }

@@ -1,6 +1,6 @@
-//! Standalone tasks over gRPC.
+//! Tasks and queues over gRPC.
 
-use onward_runtime::{StartTask, TaskView};
+use onward_runtime::{CallId, QueueInfo, StartTask, TaskView};
 use onward_wire::api;
 
 use super::Asker;
@@ -25,4 +25,16 @@ pub(super) async fn read_task(server: Server, asker: Asker, request: api::RunReq
 pub(super) async fn cancel_task(server: Server, asker: Asker, request: api::ReasonRequest) -> Answer<api::AppendReply> {
     let key = own(&asker, request.run)?;
     server.runtime().cancel_task(&key, &request.reason).await.map(appended).map_err(told)
+}
+
+pub(super) async fn retry_task(server: Server, asker: Asker, request: api::TaskRequest) -> Answer<api::DoneReply> {
+    let call = CallId::parse(&asker.namespace, &request.task).map_err(told)?;
+    server.runtime().retry_task(&call).await.map_err(told)?;
+    Ok(api::DoneReply {})
+}
+
+pub(super) async fn list_queues(server: Server, asker: Asker, _: api::NamespaceRequest) -> Answer<api::QueuesReply> {
+    let queues = server.runtime().list_queues(&asker.namespace).await.map_err(told)?;
+    let line = |QueueInfo { count, workers }| api::QueueLine { count, workers };
+    Ok(api::QueuesReply { queues: queues.into_iter().map(line).collect() })
 }

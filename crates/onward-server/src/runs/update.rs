@@ -15,7 +15,7 @@ use crate::problem::Problem;
 use crate::request::{Request, payload};
 
 /// How long an answer is waited for where nobody says.
-const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+pub(super) const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

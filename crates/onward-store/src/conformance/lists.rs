@@ -1,8 +1,11 @@
 //! Lists: every row once, in order, over pages.
 
-use onward_core::event::AttributeSet;
+use onward_core::event::{AttributeSet, TaskScheduled};
 use onward_core::run::WaitKind;
-use onward_core::{Attribute, AttributeMatch, AttributeValue, Event, Name, Namespace, Status, Timestamp};
+use onward_core::task::TaskOptions;
+use onward_core::{
+    Attribute, AttributeMatch, AttributeValue, Event, Hash, Name, Namespace, Payload, Place, Status, Timestamp,
+};
 
 use super::kit::{Kit, approval, key, name, new_run, new_run_of, place, refused, seconds};
 use crate::{RunPage, RunQuery, WaitQuery};
@@ -157,4 +160,26 @@ pub async fn open_runs_are_counted_by_version(kit: Kit) {
     let shown: Vec<_> = counts.iter().map(|count| (count.version.as_ref().map(Name::as_str), count.open)).collect();
     assert_eq!(shown, [(None, 1), (Some("v1"), 2)]);
     assert_eq!(kit.store().count_versions(Namespace::new("other").unwrap()).await.unwrap(), []);
+}
+
+pub async fn open_tasks_are_counted_by_queue_and_kind(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    let schedule = |place: u32, queue: Option<&str>, kind: &str| {
+        let options = TaskOptions { queue: queue.map(|queue| Name::new(queue).unwrap()), ..TaskOptions::default() };
+        let (place, kind, input) = (Place::root(place), Name::new(kind).unwrap(), Payload::null());
+        Event::from(TaskScheduled { place, kind, input_hash: Hash::of(&input), input, options })
+    };
+    let events = vec![schedule(0, None, "mail"), schedule(1, None, "mail"), schedule(2, Some("slow"), "mail"), schedule(3, None, "bill")];
+    kit.commit(&mut held, events).await;
+    let since = kit.now();
+    kit.pass(seconds(1));
+    let claimed = kit.claim_tasks("w", 1).await;
+    assert_eq!(claimed.len(), 1);
+    kit.reopen();
+    let counts = kit.store().count_tasks(Namespace::default()).await.unwrap();
+    let shown: Vec<_> =
+        counts.iter().map(|count| (count.queue.as_ref().map(Name::as_str), count.kind.as_str(), count.queued, count.running)).collect();
+    assert_eq!(shown, [(None, "bill", 1, 0), (None, "mail", 1, 1), (Some("slow"), "mail", 1, 0)]);
+    assert!(counts.iter().all(|count| count.oldest_at == Some(since) && count.quarantined == 0), "{counts:?}");
+    assert_eq!(kit.store().count_tasks(Namespace::new("other").unwrap()).await.unwrap(), []);
 }

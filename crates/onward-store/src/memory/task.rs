@@ -1,10 +1,11 @@
 //! Tasks on their queues. What becomes of a task is decided by [`Task`] itself.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use onward_core::Timestamp;
-use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport};
+use onward_core::task::{StaleReport, Task, TaskCount, TaskFate, TaskId, TaskReport, TaskState};
+use onward_core::{Name, Namespace, Timestamp};
 
 use super::Answer;
 use super::query::page;
@@ -102,6 +103,24 @@ impl State {
         let mut found: Vec<&QueuedTask> = self.open_tasks().filter(|queued| query.matches(&queued.task)).collect();
         found.sort_by_key(|queued| queued.order);
         found.into_iter().take(page(query.limit)).map(|queued| queued.task.clone()).collect()
+    }
+
+    pub fn count_tasks(&self, namespace: &Namespace) -> Vec<TaskCount> {
+        let mut counts: BTreeMap<(Option<Name>, Name), TaskCount> = BTreeMap::new();
+        for QueuedTask { task, .. } in self.open_tasks().filter(|queued| queued.task.id.run.namespace == *namespace) {
+            let (queue, kind) = (task.options.queue.clone(), task.kind.clone());
+            let new = || TaskCount { queue, kind, queued: 0, running: 0, quarantined: 0, oldest_at: None };
+            let count = counts.entry((task.options.queue.clone(), task.kind.clone())).or_insert_with(new);
+            match task.state {
+                TaskState::Queued => {
+                    count.queued += 1;
+                    count.oldest_at = Some(count.oldest_at.map_or(task.visible_at, |oldest| oldest.min(task.visible_at)));
+                }
+                TaskState::Leased => count.running += 1,
+                TaskState::Quarantined => count.quarantined += 1,
+            }
+        }
+        counts.into_values().collect()
     }
 
     /// Keeps the task, or removes it and hands its outcome to its run (L8).

@@ -8,8 +8,8 @@ use onward_core::task::Task;
 use onward_core::view::RunView;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
-    Bulk, BulkDone, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome, RuntimeError, SendSignal, StartRun,
-    StartTask, TaskView, WhyPending, WorkerInfo,
+    Bulk, BulkDone, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome, QueueInfo, RuntimeError, SendSignal,
+    StartRun, StartTask, TaskView, WhyPending, WorkerInfo,
 };
 use onward_store::{
     Appended, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
@@ -301,6 +301,14 @@ impl Door for CodedDoor {
 
     fn list_workers(&self, namespace: Namespace) -> DoorFuture<'_, Vec<WorkerInfo>> {
         self.inner.list_workers(namespace)
+    }
+
+    fn list_queues(&self, namespace: Namespace) -> DoorFuture<'_, Vec<QueueInfo>> {
+        self.inner.list_queues(namespace)
+    }
+
+    fn retry_task(&self, call: CallId) -> DoorFuture<'_, ()> {
+        self.inner.retry_task(call)
     }
 
     fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>> {

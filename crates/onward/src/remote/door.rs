@@ -7,8 +7,8 @@ use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
-    Bulk, BulkDone, BulkVerb, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome, RuntimeError, SendSignal,
-    StartRun, StartTask, TaskView, TaskWord, WhyPending, WorkerInfo,
+    Bulk, BulkDone, BulkVerb, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome, QueueInfo, RuntimeError,
+    SendSignal, StartRun, StartTask, TaskView, TaskWord, WhyPending, WorkerInfo,
 };
 use onward_store::{
     Appended, Consequence, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
@@ -374,6 +374,21 @@ impl Door for RemoteDoor {
         Box::pin(async move {
             let reply = self.channel.call::<api::ListWorkers>(api::NamespaceRequest { namespace }).await?;
             Ok(reply.workers.into_iter().map(worker).collect())
+        })
+    }
+
+    fn list_queues(&self, namespace: Namespace) -> DoorFuture<'_, Vec<QueueInfo>> {
+        Box::pin(async move {
+            let reply = self.channel.call::<api::ListQueues>(api::NamespaceRequest { namespace }).await?;
+            Ok(reply.queues.into_iter().map(|api::QueueLine { count, workers }| QueueInfo { count, workers }).collect())
+        })
+    }
+
+    fn retry_task(&self, call: CallId) -> DoorFuture<'_, ()> {
+        Box::pin(async move {
+            let (namespace, task) = (call.run.namespace.clone(), call.to_string());
+            self.channel.call::<api::RetryTask>(api::TaskRequest { namespace, task }).await?;
+            Ok(())
         })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
-use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
@@ -66,6 +66,7 @@ impl Store for TightStore {
         count_versions(namespace: Namespace) -> Vec<VersionCount>;
         list_waits(query: WaitQuery) -> Vec<Wait>;
         list_tasks(query: TaskQuery) -> Vec<Task>;
+        count_tasks(namespace: Namespace) -> Vec<TaskCount>;
         delete_runs(delete: Delete) -> u64;
         list_deleted(query: DeletedQuery) -> Vec<DeletedRun>;
     }

@@ -7,6 +7,7 @@ mod cuts;
 mod leaving;
 mod many;
 mod partitions;
+mod poison;
 mod proxy;
 mod restarts;
 mod site;

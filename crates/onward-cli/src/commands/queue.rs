@@ -1,0 +1,100 @@
+//! `onward queue list` and `onward queue retry`: what waits for workers, and what was taken away from them.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+use onward_core::task::Task;
+use onward_runtime::{CallId, QueueInfo};
+use onward_store::TaskQuery;
+use serde::Serialize;
+
+use crate::args::Global;
+use crate::output::document::{OpenTasks, Queues};
+use crate::output::{Table, print, print_json, say, time};
+use crate::site::Site;
+
+#[derive(Debug, Subcommand)]
+pub enum QueueCommand {
+    /// List the queues: what waits in them, for how long, and how many workers there are
+    #[command(visible_alias = "ls")]
+    List,
+    /// List the tasks that were taken off their queues because worker after worker vanished over them
+    Quarantined,
+    /// Put such a task back on its queue
+    Retry {
+        /// The task, as `onward queue quarantined` shows it
+        id: String,
+    },
+}
+
+#[derive(Serialize)]
+struct Retried<'a> {
+    retried: &'a str,
+}
+
+pub async fn execute(command: QueueCommand, global: &Global) -> Result<ExitCode> {
+    match command {
+        QueueCommand::List => list(global).await?,
+        QueueCommand::Quarantined => quarantined(global).await?,
+        QueueCommand::Retry { id } => {
+            let site = Site::to_write(global)?;
+            site.retry_task(site.call(&id)?).await?;
+            if global.json { print_json(&Retried { retried: &id })? } else { say(&format!("{id} waits for a worker again")) }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(global: &Global) -> Result<()> {
+    let site = Site::to_read(global)?;
+    let queues = site.list_queues(site.namespace.clone()).await?;
+    if global.json {
+        print_json(&Queues::from(&*queues))
+    } else if queues.is_empty() {
+        say("no queues: no task waits, and nobody works on any");
+        Ok(())
+    } else {
+        Ok(print(&tell(&queues))?)
+    }
+}
+
+fn tell(queues: &[QueueInfo]) -> String {
+    let mut table = Table::new(&["QUEUE", "KIND", "QUEUED", "RUNNING", "QUARANTINED", "OLDEST", "WORKERS"]);
+    let now = time::now();
+    for QueueInfo { count, workers } in queues {
+        table.row(vec![
+            count.queue.as_ref().map_or("default".to_owned(), ToString::to_string).into(),
+            count.kind.to_string().into(),
+            count.queued.to_string().into(),
+            count.running.to_string().into(),
+            count.quarantined.to_string().into(),
+            count.oldest_at.map_or("-".to_owned(), |at| time::ago(at, now)).into(),
+            workers.to_string().into(),
+        ]);
+    }
+    table.take()
+}
+
+async fn quarantined(global: &Global) -> Result<()> {
+    let site = Site::to_read(global)?;
+    let query = TaskQuery { namespace: site.namespace.clone(), limit: 1_000, ..TaskQuery::default() };
+    let tasks: Vec<Task> = site.list_quarantined(query).await?;
+    if global.json {
+        return print_json(&OpenTasks::from(&*tasks));
+    }
+    if tasks.is_empty() {
+        say("no task is in quarantine");
+        return Ok(());
+    }
+    let mut table = Table::new(&["TASK", "KIND", "QUEUE", "LOST WORKERS"]);
+    for task in &tasks {
+        table.row(vec![
+            CallId::from(task.id.clone()).to_string().into(),
+            task.kind.to_string().into(),
+            task.options.queue.as_ref().map_or("default".to_owned(), ToString::to_string).into(),
+            task.lost_workers.to_string().into(),
+        ]);
+    }
+    Ok(print(&table.take())?)
+}
