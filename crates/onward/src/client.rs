@@ -12,9 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use onward_core::event::{PauseReason, RunPaused};
+use onward_core::lineage::behind_copy;
 use onward_core::run::Wait;
 use onward_core::view::RunView;
-use onward_core::{Attribute, AttributeValue, Event, Failure, Index, Name, NameError, Namespace, Payload, Record, RunId, RunKey};
+use onward_core::{Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunId, RunKey};
 use onward_runtime::{
     Background, Bulk, BulkDone, CallId, Changes, Decide, Door, Emitted, Outcome, Runtime, SendSignal, StartRun, WhyPending,
 };
@@ -512,7 +513,7 @@ impl<O> RunHandle<O> {
     pub async fn attach(&self, from: Index) -> Result<Attached, Error> {
         let watch = self.door().watch_run(self.key.clone()).await?;
         let (door, key, generation) = (self.door().clone(), self.key.clone(), watch.generation());
-        Ok(Attached { door, key, watch, generation, next: from, ready: Vec::new().into_iter(), ended: false })
+        Ok(Attached { door, key, watch, generation, next: from, ready: Vec::new().into_iter(), log_over: false, ended: false })
     }
 
     /// Hears what the run emits from now on with `ctx.emit`. Not recorded: what nobody hears is gone.
@@ -529,6 +530,8 @@ pub struct Attached {
     generation: u32,
     next: Index,
     ready: std::vec::IntoIter<Record>,
+    /// What was read last ended its generation.
+    log_over: bool,
     ended: bool,
 }
 
@@ -538,15 +541,19 @@ impl Attached {
         loop {
             if let Some(record) = self.ready.next() {
                 self.next = record.next_index();
-                if let Some(Event::RunContinued(_)) = record.events.last() {
-                    (self.generation, self.next) = (self.generation + 1, Index(0));
-                } else {
-                    self.ended = record.ends_log();
-                }
+                self.log_over = record.ends_log();
                 return Ok(Some(record));
             }
             if self.ended {
                 return Ok(None);
+            }
+            if self.log_over {
+                // A run that continued as new, or failed and was retried since, has not ended there.
+                self.ended = self.door.read_head(self.key.clone()).await?.generation == self.generation;
+                if !self.ended {
+                    self.go_on().await?;
+                }
+                continue;
             }
             if !self.read().await? {
                 let head = self.door.read_head(self.key.clone()).await?;
@@ -556,10 +563,20 @@ impl Attached {
                     self.watch.changed().await?;
                 } else if !self.read().await? {
                     self.ended = head.generation == self.generation;
-                    (self.generation, self.next) = (self.generation + 1, Index(0));
+                    if !self.ended {
+                        self.go_on().await?;
+                    }
                 }
             }
         }
+    }
+
+    /// To the next generation, behind the copy of what was read already.
+    async fn go_on(&mut self) -> Result<(), Error> {
+        let first = self.door.read_log(self.key.clone(), Some(self.generation + 1), Index(0), 1).await?;
+        self.next = first.first().map_or(Index(0), behind_copy);
+        (self.generation, self.log_over) = (self.generation + 1, false);
+        Ok(())
     }
 
     /// Reads on; returns whether there was anything.
