@@ -253,6 +253,9 @@ message! {
         /// The trace that whoever started the run stood in, as a `traceparent`; only in the first generation.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         13 => trace: Option<String>,
+        /// The updates that nobody had answered when the generation before continued as new, oldest first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        14 => updates: Vec<UpdateReceived>,
     }
 }
 
@@ -273,6 +276,7 @@ impl RunStarted {
             task: None,
             is_external: false,
             trace: None,
+            updates: Vec::new(),
         }
     }
 }

@@ -242,6 +242,9 @@ message! {
         1 => signals: Vec<CarriedSignal>,
         /// Why the run is to stop, if it was asked to and its code has not seen it.
         2 => cancel_reason: Option<String>,
+        /// The updates that nobody has answered, oldest first.
+        #[serde(default)]
+        3 => updates: Vec<UpdateReceived>,
     }
 }
 
@@ -694,6 +697,7 @@ impl RunHead {
             generation,
             mailbox: commit.carries.signals.clone(),
             cancel_reason: commit.carries.cancel_reason.clone(),
+            updates: commit.carries.updates.clone(),
             task: None,
             origins: Vec::new(),
             attributes,

@@ -244,6 +244,7 @@ suite! { $
         a_child_of_the_old_generation_hears_once_of_its_end,
         a_run_does_not_continue_over_what_its_worker_has_not_seen,
         a_request_to_cancel_goes_along,
+        an_unanswered_update_goes_along,
     }
     retention {
         an_open_run_cannot_be_deleted,

@@ -379,6 +379,42 @@ fn a_cancel_that_meets_no_wait_interrupts_the_next_one() {
     assert!(bench.engine.poll_call(&next).is_some_and(|result| result.is_err_and(|failure| failure.is_canceled())));
 }
 
+/// N9: live and on replay, for a step that was running and for one that was not.
+#[test]
+fn a_cancel_interrupts_a_step_that_has_not_begun_and_the_log_says_so() {
+    for runs in [false, true] {
+        let mut bench = Bench::new();
+        if !runs {
+            bench.input(cancel());
+        }
+        bench.poll();
+        let step = bench.engine.open_step(name("s"));
+        let polled = bench.engine.poll_step(&step);
+        assert_eq!(polled, if runs { StepPoll::Start { attempt: 1 } } else { StepPoll::Pending });
+        if runs {
+            bench.idle();
+            bench.input(cancel());
+        }
+        bench.poll();
+        if runs {
+            assert_eq!(bench.engine.poll_step(&step), StepPoll::Pending);
+            bench.engine.report_step(&step, Ok(json("1")), 0);
+        } else {
+            assert!(matches!(bench.engine.poll_step(&step), StepPoll::Recorded(Err(failure)) if failure.is_canceled()));
+        }
+        let events = bench.commit().events;
+        assert_eq!(events.iter().any(|event| matches!(event, Event::WaitCanceled(_))), !runs, "{events:?}");
+        // The logs begin alike, and a replay polls the step at the same points.
+        let mut replay = bench.restart();
+        replay.poll();
+        let step = replay.engine.open_step(name("s"));
+        assert_eq!(replay.engine.poll_step(&step), StepPoll::Pending);
+        replay.poll();
+        let polled = replay.engine.poll_step(&step);
+        assert_eq!(matches!(polled, StepPoll::Recorded(Err(_))), !runs, "{polled:?}");
+    }
+}
+
 #[test]
 fn a_commit_of_somebody_else_means_the_lease_is_lost() {
     let mut bench = Bench::new();
