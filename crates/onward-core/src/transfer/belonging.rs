@@ -74,7 +74,7 @@ mod tests {
     }
 
     fn link(run: RunKey) -> ParentLink {
-        ParentLink { run, generation: 0, place: Place::root(0), on_parent_close: OnParentClose::Cancel }
+        ParentLink { run, generation: 0, place: Place::root(0), on_parent_close: OnParentClose::Cancel, life: None }
     }
 
     #[test]

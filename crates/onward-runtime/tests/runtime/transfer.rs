@@ -24,7 +24,8 @@ async fn made_elsewhere(key: RunKey, parent: &RunKey, is_closed: bool) -> Export
     }
     let mut run = kit.runtime.export_run(&crate::kit::key(key.id.as_str())).await.unwrap();
     let Event::RunStarted(started) = &mut run.logs[0][0].events[0] else { panic!("{run:?}") };
-    let link = ParentLink { run: parent.clone(), generation: 0, place: at(0), on_parent_close: OnParentClose::Cancel };
+    let link =
+        ParentLink { run: parent.clone(), generation: 0, place: at(0), on_parent_close: OnParentClose::Cancel, life: None };
     *started = RunStarted { parent: Some(link), ..started.clone() };
     ExportedRun { key, ..run }
 }
