@@ -63,7 +63,7 @@ const POLLS_MAX: u32 = 100_000;
 pub enum Advance {
     /// Poll the code.
     Poll(Wake),
-    /// Answer an update: call its handler and then [`Engine::answer_update`], or [`Engine::keep_update`] if there is none yet.
+    /// Answer an update, for the code is there (N8): call its handler and then [`Engine::answer_update`], or [`Engine::keep_update`] if there is none yet.
     Update(crate::event::UpdateReceived),
     /// Hand this to the store, then call [`Engine::committed`] with its answer.
     Commit(Draft),
@@ -104,6 +104,7 @@ impl Draft {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
     Diverged(Box<Divergence>),
+    /// The code has forgotten a version that is recorded.
     VersionTooOld(Box<Divergence>),
     /// The code did something that cannot be replayed.
     Misuse(String),
@@ -323,10 +324,6 @@ impl Engine {
         self.in_flight.as_deref()
     }
 
-    pub fn is_in_flight(&self) -> bool {
-        self.in_flight.is_some()
-    }
-
     /// Does the next thing that can be done without the code or the world.
     pub fn advance(&mut self) -> Result<Advance, Fault> {
         loop {
@@ -435,6 +432,7 @@ impl Engine {
                 self.begin_identity(&started);
                 self.attributes = started.attributes.iter().map(|attribute| attribute.name.clone()).collect();
                 self.cancel.begin(started.cancel_reason);
+                self.updates = started.updates.into();
                 return Ok(Some(Advance::Poll(Wake::All)));
             }
             Event::SignalReceived(_) => self.signal_delivered(index),
@@ -447,7 +445,7 @@ impl Engine {
             Event::TimerFired(event) => self.timer_fired(&event.place, index),
             Event::ApprovalDecided(event) => self.approval_decided(index, event),
             Event::PromiseResolved(event) => self.answer(&event.place, index, event.result),
-            Event::UpdateReceived(event) => return Ok(Some(Advance::Update(event))),
+            Event::UpdateReceived(event) => return Ok(self.update_received(event)),
             Event::CancelRequested(event) => self.cancel_requested(index, &event.reason),
             Event::RetryRequested(event) => {
                 self.children_again(event.children);
@@ -523,7 +521,7 @@ impl Engine {
     }
 
     /// What the code asked for since the last commit. What is delivered in the batch in which the code has ended may still lead to
-    /// something, an update's answer or a task taken back; it goes before the end, which nothing may follow (H2).
+    /// something, such as a task taken back; it goes before the end, which nothing may follow (H2).
     fn take_out(&mut self) -> Vec<Event> {
         let mut events = std::mem::take(&mut self.out);
         self.out_batch += 1;
@@ -615,8 +613,8 @@ impl Engine {
         self.fault.get_or_insert(fault);
     }
 
-    /// From now on a replay must ask for the very bytes that were recorded, options included: for checking that live
-    /// and replay are one.
+    /// From now on a replay must ask for the very events that were recorded, options included, but for the spelling of JSON: for
+    /// checking that live and replay are one.
     pub fn set_strict(&mut self) {
         self.strict = true;
     }

@@ -23,6 +23,7 @@ macro_rules! events {
         /// One fact in a log.
         #[derive(Debug, Clone, PartialEq, Serialize)]
         #[serde(tag = "type", rename_all = "snake_case")]
+        #[allow(clippy::large_enum_variant, reason = "events live in the vectors of their records and are hardly moved by themselves")]
         pub enum Event { $($(#[$meta])* $name($name),)* }
 
         impl Event {
@@ -181,7 +182,23 @@ message! {
         2 => generation: u32,
         3 => place: Place,
         4 => on_parent_close: OnParentClose,
+        /// Which life of the parent made the call (see [`crate::RunHead::life`]); unknown in older logs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        5 => life: Option<u64>,
     }
+}
+
+impl ParentLink {
+    /// Whether both are one call: the child of an earlier run under the parent's id is not this one's (R10).
+    pub fn is_same_call(&self, other: &ParentLink) -> bool {
+        (&self.run, self.generation, &self.place) == (&other.run, other.generation, &other.place)
+            && is_same_life(self.life, other.life)
+    }
+}
+
+/// Whether two runs of one id may be one: older logs do not say.
+pub(crate) fn is_same_life(one: Option<u64>, other: Option<u64>) -> bool {
+    one.is_none() || other.is_none() || one == other
 }
 
 numbered! {
@@ -236,6 +253,9 @@ message! {
         /// The trace that whoever started the run stood in, as a `traceparent`; only in the first generation.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         13 => trace: Option<String>,
+        /// The updates that nobody had answered when the generation before continued as new, oldest first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        14 => updates: Vec<UpdateReceived>,
     }
 }
 
@@ -256,6 +276,7 @@ impl RunStarted {
             task: None,
             is_external: false,
             trace: None,
+            updates: Vec::new(),
         }
     }
 }

@@ -95,6 +95,7 @@ impl NewRun {
             attributes: Vec::new(),
             is_external: true,
             trace: None,
+            updates: Vec::new(),
         };
         let once = append_id.map(|id| Once { key: format!("append:{id}"), token: String::new() });
         NewRun { key, started, signal: Some(Box::new(Input { once, ..Input::new(appended) })) }

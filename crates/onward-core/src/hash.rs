@@ -86,7 +86,7 @@ impl<'de> Deserialize<'de> for Hash {
 const DEPTH_MAX: usize = 128;
 
 /// The canonical form, or `None` when `text` is not JSON.
-fn canonical_json(text: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn canonical_json(text: &[u8]) -> Option<Vec<u8>> {
     let mut reader = JsonReader { rest: std::str::from_utf8(text).ok()? };
     let mut out = Vec::with_capacity(text.len());
     reader.value(0, &mut out)?;

@@ -13,7 +13,7 @@ pub mod engine;
 pub mod event;
 pub mod external;
 pub mod failure;
-mod finite;
+mod faithful;
 pub mod hash;
 pub mod id;
 mod kind;

@@ -12,7 +12,7 @@
 //! - J3: what is asked for behind a copy never has the id, the key or the chance of anything in another log.
 
 use crate::event::RunStarted;
-use crate::{Index, Place, RunKey, message};
+use crate::{Event, Index, Place, Record, RunKey, message};
 
 message! {
     /// A log that this one begins with a copy of.
@@ -138,6 +138,14 @@ impl Lineage {
             last.set_aside.sort();
         }
         origins
+    }
+}
+
+/// Where a log begins to say something new: behind the copy that it goes on from. `first` is its first record.
+pub fn behind_copy(first: &Record) -> Index {
+    match first.events.first() {
+        Some(Event::RunStarted(started)) => started.origins.last().map_or(Index(0), |origin| origin.index.plus(1)),
+        _ => Index(0),
     }
 }
 

@@ -232,10 +232,6 @@ impl Log {
         &self.records
     }
 
-    pub fn into_records(self) -> Vec<Record> {
-        self.records
-    }
-
     pub fn next_index(&self) -> Index {
         self.records.last().map_or(Index(0), Record::next_index)
     }

@@ -3,6 +3,7 @@
 //! Invariants:
 //! - P1 (L22): bytes in are bytes out, on every store and door.
 //! - P2: a value that JSON cannot say is refused when it is written, not found missing when it is read.
+//! - P3: a value that is taken is read as it was written, floats bit for bit, so that replay and live see one value.
 
 use std::fmt;
 
@@ -32,9 +33,9 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// The JSON text of `value`. A float that is not finite is an error: JSON would make a null of it.
+    /// The JSON text of `value`. What JSON would not give back is an error: a float that is not finite, an option inside an option.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Payload, serde_json::Error> {
-        Ok(Payload::from_json_text(crate::finite::to_json(value)?))
+        Ok(Payload::from_json_text(crate::faithful::to_json(value)?))
     }
 
     /// Takes text that is JSON already; it is stored as it is.
@@ -77,6 +78,12 @@ impl Payload {
 
     pub fn is_json(&self) -> bool {
         self.content_type.is_none()
+    }
+
+    /// The same value in the one spelling that all its spellings share (ADR 0010); what is not JSON, as it is.
+    pub fn canonical(&self) -> Payload {
+        let text = self.is_json().then(|| crate::hash::canonical_json(&self.data)).flatten();
+        text.map_or_else(|| self.clone(), Payload::from_json_text)
     }
 
     pub fn data(&self) -> &Bytes {
@@ -230,6 +237,27 @@ mod tests {
         check(Payload::from_json_text("1e400"), r#"{"json":1e400}"#);
         check(Payload::null(), r#"{"json":null}"#);
         check(Payload::from_json_text(r#""\u0000""#), r#"{"json":"\u0000"}"#);
+    }
+
+    /// P3: a result that is replayed is the result that was live.
+    #[test]
+    fn every_finite_float_is_read_as_it_was_written_bit_for_bit() {
+        let seed = 20_260_301;
+        println!("seed {seed}");
+        let place = crate::id::Branch::MAIN.call(0);
+        let random = (0..200_000).map(|n| f64::from_bits(crate::random::derive(seed, &place, n)));
+        let edges = [-0.0, f64::MIN_POSITIVE, f64::from_bits(1), f64::MAX, 0.1 + 0.2, 1e23, 9007199254740993.0, 5e-324];
+        for value in random.chain(edges).filter(|value| value.is_finite()) {
+            let read: f64 = Payload::json(&value).unwrap().read().unwrap();
+            assert_eq!(read.to_bits(), value.to_bits(), "{value:e}");
+            let single = value as f32;
+            if single.is_finite() {
+                let read: f32 = Payload::json(&single).unwrap().read().unwrap();
+                assert_eq!(read.to_bits(), single.to_bits(), "{single:e}");
+            }
+            let loose: serde_json::Value = Payload::json(&value).unwrap().read().unwrap();
+            assert_eq!(Payload::json(&loose).unwrap().read::<f64>().unwrap().to_bits(), value.to_bits(), "{value:e}");
+        }
     }
 
     #[test]

@@ -71,6 +71,9 @@ impl Projection {
             lineage,
         };
         effects.into_iter().for_each(|effect| projection.carry_out(effect, first, u64::MAX));
+        for once in started.updates.iter().map(Once::update) {
+            projection.fill(once.key, once.token, first);
+        }
         Some(projection)
     }
 

@@ -211,6 +211,12 @@ fn end_original(head: &RunHead, fork: &Fork) -> Delivery {
     Delivery::Input { to: head.key.clone(), input: Input { once: Some(once), ..Input::new(event) } }
 }
 
+/// The last event that is copied for a fork at `wanted`.
+pub fn point(head: &RunHead, records: &[Record], wanted: Option<Index>) -> Result<Index, Refusal> {
+    check_workflow(head)?;
+    Ok(records[fork_point(head, records, wanted)? - 1].last_index())
+}
+
 /// How many records to copy (Z3).
 fn fork_point(head: &RunHead, records: &[Record], wanted: Option<Index>) -> Result<usize, Refusal> {
     let is_point = |record: &Record| match record.commit {
@@ -257,10 +263,15 @@ fn again(key: &RunKey, generation: u32, copy: &[Record]) -> Vec<ChildAgain> {
 
 /// The id of a child whose code chose none: every child has its own, and a replay asks for the same.
 pub fn child_id(run: &RunId, generation: u32, place: &Place) -> RunId {
+    derived_id(run, generation, &place.to_string())
+}
+
+/// The id of a run that comes of another one.
+pub fn derived_id(run: &RunId, generation: u32, what: &str) -> RunId {
     let generation = if generation == 0 { String::new() } else { format!("{generation}-") };
-    let readable = format!("{run}/{generation}{place}");
+    let readable = format!("{run}/{generation}{what}");
     RunId::new(&readable).unwrap_or_else(|_| {
-        // The parent's id is too long to be extended: fall back to one of fixed length.
+        // The id is too long to be extended: fall back to one of fixed length.
         let hash = crate::Hash::of_parts(&[readable.as_bytes()]);
         RunId::new(format!("child_{hash}")).expect("hex digits are a name")
     })
@@ -286,7 +297,7 @@ fn finish(
         OpenChildren::Await => {
             let ChildStarted { place, on_parent_close, .. } = child.started.clone();
             let once = Once { key: format!("listener:{}:{place}", key.id), token: String::new() };
-            let by = ParentLink { run: key.clone(), generation: head.generation, place, on_parent_close };
+            let by = ParentLink { run: key.clone(), generation: head.generation, place, on_parent_close, life: head.life };
             let to = RunKey::new(key.namespace.clone(), child.id.clone());
             Delivery::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
         }

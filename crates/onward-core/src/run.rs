@@ -17,6 +17,8 @@
 //! - R8 (L7): what a worker says as the holder of a run is taken only with the current epoch, as a commit is.
 //! - R9: a run that is a standalone task waits for it and takes nothing but its end, a cancellation and a termination, each of which
 //!   closes it in the same write.
+//! - R10: a run that was deleted and started again under its id is another run: it is not answered by what its namesake asked for, and what
+//!   it sends is not taken for what its namesake sent.
 
 mod once;
 
@@ -29,7 +31,7 @@ use crate::attribute;
 use crate::codec::{DecodeError, Field, Reader};
 use crate::event::{
     Attribute, CarriedSignal, ChildCompleted, ChildFailed, ChildStarted, OnParentClose, ParentLink, RunStarted, SignalReceived,
-    TerminateRequested, UpdateReceived,
+    TerminateRequested, UpdateReceived, is_same_life,
 };
 use crate::external::ExternalHead;
 use crate::lineage::Origin;
@@ -128,6 +130,9 @@ message! {
         18 => is_task: bool,
         /// Of a run whose log an outside engine keeps here; `None` for every other run.
         20 => external: Option<ExternalHead>,
+        /// Tells a run from others that had its id before: the seed of its log. `None` if the head was written before there were lives.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        21 => life: Option<u64>,
     }
 }
 
@@ -152,12 +157,14 @@ message! {
         4 => child_of: Option<RunKey>,
         /// Said by the worker that claimed the run with this epoch; refused when somebody has claimed it since.
         5 => epoch: Option<Epoch>,
+        /// The life of the run that the event answers; it is dropped when the run was deleted and started again since.
+        6 => life: Option<u64>,
     }
 }
 
 impl Input {
     pub fn new(event: impl Into<Event>) -> Input {
-        Input { event: event.into(), once: None, generation: None, child_of: None, epoch: None }
+        Input { event: event.into(), once: None, generation: None, child_of: None, epoch: None, life: None }
     }
 
     /// A signal; with an id it is taken once (L11).
@@ -235,6 +242,9 @@ message! {
         1 => signals: Vec<CarriedSignal>,
         /// Why the run is to stop, if it was asked to and its code has not seen it.
         2 => cancel_reason: Option<String>,
+        /// The updates that nobody has answered, oldest first.
+        #[serde(default)]
+        3 => updates: Vec<UpdateReceived>,
     }
 }
 
@@ -267,7 +277,7 @@ pub enum Refusal {
     Unread { key: RunKey, tail: Index },
     #[error("run {key} is paused")]
     Paused { key: RunKey },
-    #[error("run {key} has continued as new since")]
+    #[error("run {key} has continued as new since, or was deleted and started again")]
     OtherGeneration { key: RunKey },
     #[error("run {key} is not paused")]
     NotPaused { key: RunKey },
@@ -424,6 +434,7 @@ impl RunHead {
             attributes,
             listeners: Vec::new(),
             external: started.is_external.then(ExternalHead::default),
+            life: Some(started.seed),
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -473,7 +484,7 @@ impl RunHead {
     /// Decides about an input. On success the head has moved on.
     pub fn admit_input(&mut self, input: Input, at: Timestamp) -> Result<Admitted, Refusal> {
         let needs_wait = input.needs_wait().is_some();
-        let Input { event, generation, epoch, .. } = input;
+        let Input { event, generation, epoch, life, .. } = input;
         self.check_form(&event)?;
         if let Event::ExternalAppended(event) = event {
             return self.admit_external(event, at);
@@ -484,6 +495,9 @@ impl RunHead {
         let keeps_questions = self.is_retried && needs_wait;
         if generation.is_some_and(|generation| generation != self.generation) && !keeps_questions {
             return Err(Refusal::OtherGeneration { key: self.key.clone() });
+        }
+        if !is_same_life(life, self.life) {
+            return Err(Refusal::OtherGeneration { key: self.key.clone() }); // R10
         }
         if let Some(epoch) = epoch.filter(|epoch| *epoch != self.epoch) {
             let (current, next) = (self.epoch, self.next_commit);
@@ -683,6 +697,7 @@ impl RunHead {
             generation,
             mailbox: commit.carries.signals.clone(),
             cancel_reason: commit.carries.cancel_reason.clone(),
+            updates: commit.carries.updates.clone(),
             task: None,
             origins: Vec::new(),
             attributes,
@@ -755,7 +770,8 @@ impl RunHead {
             }
             Event::SignalSent(event) => {
                 let to = RunKey::new(self.key.namespace.clone(), event.to.clone());
-                let signal_id = Some(format!("{}~{}~{}", self.key.id, self.generation, event.place));
+                let life = self.life.map(|life| format!("~{life:016x}")).unwrap_or_default(); // R10
+                let signal_id = Some(format!("{}~{}~{}{life}", self.key.id, self.generation, event.place));
                 let signal = SignalReceived {
                     name: event.name.clone(),
                     payload: event.payload.clone(),
@@ -780,6 +796,7 @@ impl RunHead {
             generation: self.generation,
             place: event.place.clone(),
             on_parent_close: event.on_parent_close,
+            life: self.life,
         };
         // Started again, it has the start of the one before and nothing else of it.
         let first = RunKey::new(self.key.namespace.clone(), event.child.clone());
@@ -797,7 +814,9 @@ impl RunHead {
     /// Two runs that were started in one millisecond have children with different chance.
     fn child_seed(&self, place: &Place) -> u64 {
         let (key, at) = (self.key.to_string(), self.created_at.0.to_le_bytes());
-        let own = crate::Hash::of_parts(&[key.as_bytes(), &self.generation.to_le_bytes(), &at]);
+        let life = self.life.map(u64::to_le_bytes);
+        let life: &[u8] = life.as_ref().map_or(&[], |life| life);
+        let own = crate::Hash::of_parts(&[key.as_bytes(), &self.generation.to_le_bytes(), &at, life]);
         let (low, _) = own.0.split_at(8);
         crate::random::derive(u64::from_le_bytes(low.try_into().expect("8 of 16 bytes")), place, 0)
     }
@@ -849,7 +868,7 @@ pub fn answer_to(parent: &ParentLink, result: Result<Payload, Failure>) -> Deliv
         Ok(output) => ChildCompleted { place, output }.into(),
         Err(failure) => ChildFailed { place, failure }.into(),
     };
-    let input = Input::result(event, parent.generation, "child", &parent.place);
+    let input = Input { life: parent.life, ..Input::result(event, parent.generation, "child", &parent.place) };
     Delivery::Input { to: parent.run.clone(), input }
 }
 

@@ -9,6 +9,8 @@
 //! - K3: a lost worker does not burn an attempt, but a task whose workers keep vanishing is quarantined until a person lets it go.
 //! - K4: while its run is paused no attempt of a task begins, and whatever it waits for (its turn, the next attempt, all of them
 //!   together) keeps its remaining time. An attempt that runs goes on, with its own timeouts.
+//! - K5 (F22): tasks that lost a worker twice are handed out apart from each other: one that kills its worker does not take the
+//!   others along into quarantine.
 
 use std::time::Duration;
 
@@ -22,6 +24,9 @@ use crate::{Failure, Hash, Name, Payload, Place, RunKey, Timestamp, WorkerId, me
 
 /// How many workers a task may lose before it is taken off its queue.
 pub const LOST_WORKERS_MAX: u32 = 5;
+
+/// Over how long tasks are spread that lost their second worker; it doubles with each further one.
+const APART_FIRST_MS: u64 = 500;
 
 message! {
     /// When and how often to try again.
@@ -413,10 +418,19 @@ impl Task {
     /// The worker is gone: the same attempt goes to another one (K3).
     pub fn lose_worker(&mut self, now: Timestamp) {
         self.lost_workers += 1;
-        self.queue_again(now, now);
+        self.queue_again(now.after(self.apart()), now);
         if self.lost_workers > LOST_WORKERS_MAX {
             self.state = TaskState::Quarantined;
         }
+    }
+
+    /// How long a task that lost its worker waits, so that it is not with the same others again (K5).
+    fn apart(&self) -> Duration {
+        let Some(again) = self.lost_workers.checked_sub(2) else { return Duration::ZERO };
+        let window = APART_FIRST_MS << again.min(10);
+        let (id, lost) = (self.id.to_string(), self.lost_workers.to_le_bytes());
+        let chance = crate::Hash::of_parts(&[id.as_bytes(), &lost]).0;
+        Duration::from_millis(u64::from(u16::from_le_bytes([chance[0], chance[1]])) % window)
     }
 
     /// A person has looked at a quarantined task and lets it be tried again, as often as a new one (K3).
@@ -537,6 +551,28 @@ mod tests {
         assert_eq!((task.state, task.attempt, task.lost_workers, task.visible_at), (TaskState::Queued, 1, 0, Timestamp(900_000)));
         assert_eq!(task.retry(Timestamp(9_000)), Err(NotQuarantined));
         assert_eq!(task.due_at(), None);
+    }
+
+    /// K5.
+    #[test]
+    fn tasks_that_lost_workers_together_are_not_together_for_long() {
+        let mut tasks: Vec<Task> = (0..9)
+            .map(|place| {
+                let id = TaskId { place: crate::Place::root(place), ..task(TaskOptions::default()).id };
+                Task { id, ..task(TaskOptions::default()) }
+            })
+            .collect();
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            tasks.iter_mut().for_each(|task| task.lose_worker(Timestamp(1_000)));
+            let mut times: Vec<u64> = tasks.iter().map(|task| task.visible_at.0 - 1_000).collect();
+            times.sort_unstable();
+            times.dedup();
+            seen.push((times.len(), times.last().copied().unwrap_or_default()));
+        }
+        assert_eq!(seen[0], (1, 0), "the first loss may be anything: they go on at once");
+        assert!(seen[1..].iter().all(|(different, _)| *different == 9), "{seen:?}");
+        assert!(seen[1].1 < 500 && seen[2].1 < 1_000 && seen[3].1 < 2_000, "{seen:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{CarriedSignal, ChildAgain, RunPaused, TerminateRequested};
+use crate::event::{CarriedSignal, ChildAgain, RunPaused, TerminateRequested, UpdateReceived};
 use crate::lineage::Lineage;
 use crate::{Event, Failure, Index, Name, Payload, Place, Record, RunHead, RunId, RunKey, Timestamp};
 
@@ -190,6 +190,19 @@ impl Fold {
         self.last_at = record.at;
     }
 
+    fn await_answer(&mut self, update: &UpdateReceived, at: Timestamp) {
+        let awaited = Awaited {
+            kind: AwaitedKind::Update,
+            name: Some(update.name.clone()),
+            id: update.update_id.clone(),
+            place: None,
+            since: at,
+            deadline: None,
+            child: None,
+        };
+        self.updates.insert(update.update_id.clone(), awaited);
+    }
+
     fn take_input(&mut self, index: Index, at: Timestamp, event: &Event) {
         match event {
             Event::RunStarted(event) => {
@@ -197,6 +210,7 @@ impl Fold {
                 self.view.input = event.input.clone();
                 self.view.cancel_reason.clone_from(&event.cancel_reason);
                 event.mailbox.iter().for_each(|signal| self.receive(index, at, signal.clone()));
+                event.updates.iter().for_each(|update| self.await_answer(update, at));
                 if let Some(task) = &event.task {
                     self.view.counts.tasks_scheduled += 1;
                     self.open(AwaitedKind::Task, &Place::root(0), Some(&task.kind), at, None);
@@ -208,18 +222,7 @@ impl Fold {
                 let (signal_id, sender) = (event.signal_id.clone(), event.sender.clone());
                 self.receive(index, at, CarriedSignal { name, payload, signal_id, sender });
             }
-            Event::UpdateReceived(event) => {
-                let awaited = Awaited {
-                    kind: AwaitedKind::Update,
-                    name: Some(event.name.clone()),
-                    id: event.update_id.clone(),
-                    place: None,
-                    since: at,
-                    deadline: None,
-                    child: None,
-                };
-                self.updates.insert(event.update_id.clone(), awaited);
-            }
+            Event::UpdateReceived(event) => self.await_answer(event, at),
             Event::ApprovalDecided(event) => self.close(&event.place),
             Event::PromiseResolved(event) => self.close(&event.place),
             Event::TaskCompleted(event) => self.close(&event.place),
@@ -504,6 +507,16 @@ mod tests {
     }
 
     #[test]
+    fn an_update_that_went_along_is_awaited_in_the_generation_that_has_it() {
+        let update = UpdateReceived { update_id: "u1".into(), name: name("address"), payload: Payload::null() };
+        let started = RunStarted { updates: vec![update], ..RunStarted::new(name("order"), text("in"), 1) };
+        let key = RunKey::new(Namespace::default(), RunId::new("order-1").unwrap());
+        let (head, first) = RunHead::start(key, started, Timestamp(1_000));
+        let script = Script { head, records: vec![first] };
+        assert_eq!(script.awaits(), [(AwaitedKind::Update, "u1".to_owned())]);
+    }
+
+    #[test]
     fn state_is_what_was_set_last() {
         let set = |value| StateSet { place: at(0), key: name("stage"), value: text(value) }.into();
         let script = script(vec![]).commit(vec![set("a"), set("b")]);
@@ -543,7 +556,8 @@ mod tests {
         for reason in ["", "too slow"] {
             let mut script = script(vec![]);
             let (run, place) = (script.head.key.clone(), at(3));
-            script.head.parent = Some(ParentLink { run, generation: 0, place, on_parent_close: OnParentClose::Cancel });
+            script.head.parent =
+                Some(ParentLink { run, generation: 0, place, on_parent_close: OnParentClose::Cancel, life: None });
             let asked = TerminateRequested { reason: reason.to_owned(), reset_to: None };
             let admitted = script.head.admit_input(Input::new(asked), Timestamp(2_000)).unwrap();
             script.records.push(admitted.record);

@@ -7,12 +7,14 @@
 //! Invariants:
 //! - D1 (L19): a child that cannot be started answers its parent, exactly like a child that failed.
 //! - D2: news that can never be delivered are finished and counted; news that could not be delivered now stay.
+//! - D3: a signal that no run can take is counted and told with its sender, for nobody else hears of it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
-use onward_core::event::{ChildFailed, ParentLink};
+use onward_core::event::ParentLink;
 use onward_core::run::{Delivery, Input, NewRun, answer_to};
-use onward_core::{Event, Failure, RunKey};
+use onward_core::{Event, Failure, Name, RunKey};
 use onward_store::{Consequence, DeliveryId, StoreError};
 use tokio::task::JoinSet;
 
@@ -96,20 +98,34 @@ impl Runtime {
                 return Ok(false);
             }
         }
-        let listener = match &input.event {
-            Event::ResultRequested(event) => Some((to.clone(), event.by.clone())),
-            _ => None,
-        };
+        let wanted = Wanted::by(&to, &input.event);
         match self.store().append_input(to, input).await {
             Ok(_) => Ok(true),
             Err(error) if may_pass(&error) => Err(error),
 
             // Closed, gone, continued as new, or answered by somebody else: it has no use for the news.
-            Err(error) => match listener {
-                Some((child, by)) => self.answer_listener(child, by, error).await,
-                None => Ok(false),
+            Err(error) => match wanted {
+                Wanted::Outcome { child, by } => self.answer_listener(child, by, error).await,
+                Wanted::Signal { to, name, sender } => {
+                    self.drop_signal(&to, &name, sender.as_ref(), &error);
+                    Ok(false)
+                }
+                Wanted::Nothing => Ok(false),
             },
         }
+    }
+
+    /// Whoever sent it has gone on: what is left is to say so (D3).
+    fn drop_signal(&self, to: &RunKey, name: &Name, sender: Option<&RunKey>, error: &StoreError) {
+        self.shared.signals_dropped.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(
+            run = sender.map(|sender| sender.id.as_str()),
+            namespace = %to.namespace,
+            receiver = %to.id,
+            signal = %name,
+            code = error.code(),
+            "a signal from run to run was dropped: {error}",
+        );
     }
 
     /// The child has ended before it heard who else waits for it: its end is told all the same (D1).
@@ -130,7 +146,7 @@ impl Runtime {
         let (key, parent) = (run.key.clone(), run.started.parent.clone());
         let (code, message) = match self.begin_run(run).await {
             // Somebody else's run of the same kind and input is not this parent's child.
-            Ok(started) if !started.created && started.head.parent != parent => {
+            Ok(started) if !started.created && !is_of(started.head.parent.as_ref(), parent.as_ref()) => {
                 ("run_exists", not_this_child(&key, started.head.parent.as_ref(), parent.as_ref()))
             }
             Ok(_) => return Ok(true),
@@ -139,14 +155,36 @@ impl Runtime {
         };
         if let Some(parent) = parent {
             let failure = Failure { retryable: false, ..Failure::new(code, message) };
-            self.answer_parent(parent, failure).await?; // D1
+            Box::pin(self.carry(answer_to(&parent, Err(failure)))).await?; // D1
         }
         Ok(false)
     }
+}
 
-    async fn answer_parent(&self, parent: ParentLink, failure: Failure) -> Result<bool, StoreError> {
-        let event = Event::from(ChildFailed { place: parent.place.clone(), failure });
-        self.carry_input(parent.run, Input::result(event, parent.generation, "child", &parent.place)).await
+/// Who else has to hear that news could not be delivered.
+enum Wanted {
+    Outcome { child: RunKey, by: ParentLink },
+    Signal { to: RunKey, name: Name, sender: Option<RunKey> },
+    Nothing,
+}
+
+impl Wanted {
+    fn by(to: &RunKey, event: &Event) -> Wanted {
+        match event {
+            Event::ResultRequested(event) => Wanted::Outcome { child: to.clone(), by: event.by.clone() },
+            Event::SignalReceived(event) => {
+                Wanted::Signal { to: to.clone(), name: event.name.clone(), sender: event.sender.clone() }
+            }
+            _ => Wanted::Nothing,
+        }
+    }
+}
+
+/// Whether the run that is there was started by the call that asks for it: then its start was delivered before.
+fn is_of(whose: Option<&ParentLink>, asked: Option<&ParentLink>) -> bool {
+    match (whose, asked) {
+        (Some(whose), Some(asked)) => whose.is_same_call(asked), // R10
+        (whose, asked) => whose == asked,
     }
 }
 
@@ -154,6 +192,9 @@ impl Runtime {
 fn not_this_child(key: &RunKey, whose: Option<&ParentLink>, asked: Option<&ParentLink>) -> String {
     let whose = match whose {
         None => "nobody's child".to_owned(),
+        Some(link) if asked.is_some_and(|asked| asked.run == link.run && asked.life != link.life) => {
+            format!("a child of an earlier run of the id {}, which was deleted", link.run.id)
+        }
         Some(link) if asked.is_some_and(|asked| asked.run == link.run) => {
             format!("the child of another call of this run, at place {} of generation {}", link.place, link.generation)
         }

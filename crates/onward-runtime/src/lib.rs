@@ -40,6 +40,7 @@ mod watch;
 mod worker;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use onward_store::{Clock, Retention, Store};
@@ -103,6 +104,7 @@ pub(crate) struct Shared {
     /// Held while somebody keeps house, so that two ticks do not do the same work twice.
     pub house: tokio::sync::Mutex<housekeeping::House>,
     pub kinds: kinds::Kinds,
+    pub signals_dropped: AtomicU64,
 }
 
 impl Runtime {
@@ -112,7 +114,8 @@ impl Runtime {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: Options) -> Runtime {
         let hub = Arc::new(Hub::default());
         store.subscribe(hub.clone());
-        Runtime { shared: Arc::new(Shared { store, clock, options, hub, house: Default::default(), kinds: Default::default() }) }
+        let (house, kinds, signals_dropped) = Default::default();
+        Runtime { shared: Arc::new(Shared { store, clock, options, hub, house, kinds, signals_dropped }) }
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -130,6 +133,11 @@ impl Runtime {
     /// How many logs the workers of this runtime have replayed and found in agreement with their code, since it began.
     pub fn replays_ok(&self) -> u64 {
         self.hub().replays.count()
+    }
+
+    /// How many signals from run to run no run could take, since this runtime began.
+    pub fn signals_dropped(&self) -> u64 {
+        self.shared.signals_dropped.load(Ordering::Relaxed)
     }
 
     pub(crate) fn hub(&self) -> &Arc<Hub> {

@@ -13,8 +13,9 @@ use crate::{Runtime, RuntimeError};
 /// A run that goes on from a point of another one's log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForkRun {
-    /// The id of the new run. The same fork again is the same run.
-    pub id: RunId,
+    /// The id of the new run. The same fork again is the same run. Without one, every fork has its own, and all resets of a run to one
+    /// point have the same, so that a run has one successor there.
+    pub id: Option<RunId>,
     /// The generation to copy; the current one if it is not said.
     pub generation: Option<u32>,
     /// The last event to copy; the end of the last commit if it is not said.
@@ -34,9 +35,9 @@ pub struct ForkRun {
 
 impl ForkRun {
     /// A fork at the end of the last commit that keeps signals and awaits the original's children.
-    pub fn new(id: RunId, seed: u64) -> ForkRun {
+    pub fn new(seed: u64) -> ForkRun {
         ForkRun {
-            id,
+            id: None,
             generation: None,
             index: None,
             is_reset: false,
@@ -49,8 +50,17 @@ impl ForkRun {
     }
 
     /// A reset: the original ends, so its children are started again.
-    pub fn reset(id: RunId, seed: u64) -> ForkRun {
-        ForkRun { is_reset: true, restart_children: true, ..ForkRun::new(id, seed) }
+    pub fn reset(seed: u64) -> ForkRun {
+        ForkRun { is_reset: true, restart_children: true, ..ForkRun::new(seed) }
+    }
+
+    /// What is asked for, in words that are the same for the same fork.
+    fn wish(&self) -> String {
+        let from = self.index.map_or("last".to_owned(), |index| index.0.to_string());
+        let (signals, children) =
+            (if self.keep_signals { "keep" } else { "drop" }, if self.restart_children { "restart" } else { "await" });
+        let version = self.version.as_ref().map_or("same", Name::as_str);
+        format!("from {from}, signals {signals}, children {children}, version {version}")
     }
 }
 
@@ -86,7 +96,7 @@ impl Runtime {
         let head = self.store().read_run(key.clone(), fork.generation).await?;
         let head = head.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
         let records = self.read_records(&head).await?;
-        let own = RunKey::new(key.namespace.clone(), fork.id.clone());
+        let own = RunKey::new(key.namespace.clone(), new_id(&head, &records, &fork)?);
         let wanted = Fork {
             key: own.clone(),
             index: fork.index,
@@ -95,7 +105,7 @@ impl Runtime {
             children: if fork.restart_children { OpenChildren::Restart } else { OpenChildren::Await },
             version: fork.version.clone(),
             seed: fork.seed,
-            request_id: fork.id.to_string(),
+            request_id: fork.wish(),
             reason: fork.reason.clone(),
         };
         let forked = reopen::fork(&head, &records, &wanted, self.clock().now()).map_err(StoreError::from)?;
@@ -116,7 +126,7 @@ impl Runtime {
         let made = records.iter().flat_map(|record| &record.events).any(|event| match event {
             Event::RunForked(event) => {
                 (&event.from, event.generation, event.is_reset) == (&original.key, original.generation, fork.is_reset)
-                    && fork.index.is_none_or(|index| index == event.index)
+                    && event.request_id == fork.wish()
             }
             _ => false,
         });
@@ -125,6 +135,17 @@ impl Runtime {
         }
         Ok(Some(Restored { created: false, head: self.read_head(&own).await? }))
     }
+}
+
+fn new_id(head: &RunHead, records: &[Record], fork: &ForkRun) -> Result<RunId, RuntimeError> {
+    if let Some(id) = &fork.id {
+        return Ok(id.clone());
+    }
+    let what = match fork.is_reset {
+        true => format!("reset-{}", reopen::point(head, records, fork.index).map_err(StoreError::from)?.0),
+        false => format!("fork-{:016x}", fork.seed),
+    };
+    Ok(reopen::derived_id(&head.key.id, head.generation, &what))
 }
 
 fn was_retried(records: &[Record], request_id: &str) -> bool {

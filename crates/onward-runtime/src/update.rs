@@ -21,7 +21,7 @@ pub struct UpdateWatch {
     /// How far the log has been read.
     generation: u32,
     from: Index,
-    /// The generation that took the update; no other will answer it.
+    /// The last generation that has the update: the one that took it, or one that it went along to. No other will answer it.
     taken_in: Option<u32>,
 }
 
@@ -89,6 +89,9 @@ impl UpdateWatch {
             let next = last.next_index();
             for event in records.into_iter().flat_map(|record| record.events) {
                 match event {
+                    Event::RunStarted(started) if started.updates.iter().any(|update| update.update_id == self.update_id) => {
+                        self.taken_in = Some(self.generation);
+                    }
                     Event::UpdateReceived(event) if event.update_id == self.update_id => self.taken_in = Some(self.generation),
                     Event::UpdateAnswered(event) if event.update_id == self.update_id => return Ok(Some(event.result)),
                     _ => {}

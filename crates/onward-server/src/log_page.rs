@@ -1,5 +1,6 @@
 //! Reading a part of a run's log, bounded in events and in bytes.
 
+use onward_core::lineage::behind_copy;
 use onward_core::{Index, Record, RunKey};
 use onward_runtime::{Runtime, RuntimeError};
 use serde_json::value::RawValue;
@@ -45,7 +46,18 @@ pub(crate) async fn read(runtime: &Runtime, key: &RunKey, at: LogPosition, limit
             records_max = 1;
         }
     }
+    // A run that failed may have been retried since: it has not ended there.
+    if page.next.is_none() && runtime.read_head(key).await?.generation > at.generation {
+        page.next = Some(next_log(runtime, key, at.generation).await?);
+    }
     Ok(page)
+}
+
+/// Where it goes on behind the end of a generation that is not the last: a copy of what was read already is passed over.
+pub(crate) async fn next_log(runtime: &Runtime, key: &RunKey, generation: u32) -> Result<LogPosition, RuntimeError> {
+    let generation = generation + 1;
+    let first = runtime.read_log(key, Some(generation), Index(0), 1).await?;
+    Ok(LogPosition { generation, from: first.first().map_or(Index(0), behind_copy) })
 }
 
 impl LogPage {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use onward_core::event::PauseReason;
 use onward_core::{Event, Record};
+use onward_runtime::Runtime;
 use onward_store::{Change, Listener};
 use onward_store_embedded::Stats;
 
@@ -99,14 +100,16 @@ impl Metrics {
         }
     }
 
-    /// The page that Prometheus reads; `replays_ok` is the runtime's count.
-    pub fn page(&self, replays_ok: u64, store: Option<Stats>) -> String {
+    /// The page that Prometheus reads, with what the runtime counts.
+    pub fn page(&self, runtime: &Runtime, store: Option<Stats>) -> String {
         let mut page = Page::default();
         page.counter("onward_runs_started_total", "Runs started, children included", &[("", self.runs_started.value())]);
         page.labeled("onward_inputs_total", "Events from outside, by name", "event", &read(&self.inputs));
         page.counter("onward_commits_total", "Commits of workers", &[("", self.commits.value())]);
         page.labeled("onward_logs_ended_total", "Logs that ended, by their last event", "event", &read(&self.ends));
-        let outcomes = [("ok", replays_ok), ("diverged", self.replays_diverged.value())];
+        let dropped = runtime.signals_dropped();
+        page.counter("onward_signals_dropped_total", "Signals from run to run that no run could take", &[("", dropped)]);
+        let outcomes = [("ok", runtime.replays_ok()), ("diverged", self.replays_diverged.value())];
         page.labeled("replays_total", "Replays, by how they compared with the log", "outcome", &BTreeMap::from(outcomes));
         for (name, help, counter) in [
             (

@@ -53,7 +53,7 @@ pub(crate) async fn readiness(server: &Server) -> Result<(), String> {
 /// `GET /metrics`.
 pub(crate) async fn metrics(request: Request) -> Result<Response, Problem> {
     let stats = request.server.options().probe.as_ref().map(|probe| probe.stats());
-    let page = request.server.metrics().page(request.server.runtime().replays_ok(), stats);
+    let page = request.server.metrics().page(request.server.runtime(), stats);
     Ok(typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page))
 }
 

@@ -196,6 +196,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         "not_ready"
         | "no_compatible_worker"
         | "query_unanswered"
+        | "shut_down"
         | "store_stopped"
         | "store_unavailable"
         | "server_unreachable"

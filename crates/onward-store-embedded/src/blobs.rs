@@ -163,7 +163,8 @@ impl Carrier for Event {
 impl Carrier for RunStarted {
     fn payloads(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
         visit(&mut self.input)?;
-        self.mailbox.iter_mut().try_for_each(|signal: &mut CarriedSignal| visit(&mut signal.payload))
+        self.mailbox.iter_mut().try_for_each(|signal: &mut CarriedSignal| visit(&mut signal.payload))?;
+        self.updates.iter_mut().try_for_each(|update| visit(&mut update.payload))
     }
 }
 

@@ -42,6 +42,11 @@ impl Directory {
 
 /// Says whether there is a database that we can read, without changing a byte.
 pub(crate) fn check(path: &Path) -> Result<Found, StoreError> {
+    // Most often a setting that is not there; what is meant by it is not the directory that the process happens to stand in.
+    if path.as_os_str().is_empty() {
+        let why = "a directory needs a name; the current one is `.`".to_owned();
+        return Err(StoreError::DirectoryUnusable { path: PathBuf::from("the empty path"), why });
+    }
     let found = schema::inspect(&schema::database(path))?;
     match found {
         Found::Ours { format } if format > FORMAT => {

@@ -224,6 +224,7 @@ suite! { $
         a_child_that_starts_after_its_parent_ended_is_told,
         news_stay_until_they_are_finished,
         a_signal_to_another_run_is_taken_once,
+        a_namesake_of_a_deleted_run_is_not_taken_for_it,
     }
     ending {
         of_terminate_and_complete_the_first_wins,
@@ -243,6 +244,7 @@ suite! { $
         a_child_of_the_old_generation_hears_once_of_its_end,
         a_run_does_not_continue_over_what_its_worker_has_not_seen,
         a_request_to_cancel_goes_along,
+        an_unanswered_update_goes_along,
     }
     retention {
         an_open_run_cannot_be_deleted,

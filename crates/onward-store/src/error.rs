@@ -45,7 +45,7 @@ pub enum StoreError {
     PayloadTooLarge { bytes: usize, max: usize },
     #[error("the disk is full")]
     DiskFull,
-    #[error("{path} is in use by another process")]
+    #[error("{path} is in use by this or another process")]
     DirectoryLocked { path: PathBuf },
     #[error("{path} was written by a newer Onward: it has format {found}, this program reads up to {supported}")]
     DirectoryNewer { path: PathBuf, found: u32, supported: u32 },
@@ -206,7 +206,9 @@ impl StoreError {
             StoreError::Corrupt { .. } => "copy the directory before anything else, then restore it from a backup",
             StoreError::PayloadTooLarge { .. } => "keep large data elsewhere and pass a reference",
             StoreError::DiskFull => "free some space; writes go on by themselves",
-            StoreError::DirectoryLocked { .. } => "stop the other process first; reading commands work meanwhile",
+            StoreError::DirectoryLocked { .. } => {
+                "end whatever has it open first, a process or a store that was not dropped; reading commands work meanwhile"
+            }
             StoreError::DirectoryNewer { .. } => "use the newer program; the directory was left untouched",
             StoreError::DirectoryForeign { .. } => "choose an empty directory or one that Onward made",
             StoreError::DirectoryUnusable { .. } => {

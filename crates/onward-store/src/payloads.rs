@@ -2,7 +2,7 @@
 //!
 //! Every store checks every incoming write here before it touches anything, so all of them refuse alike.
 
-use onward_core::event::{CarriedSignal, RunStarted};
+use onward_core::event::{CarriedSignal, RunStarted, UpdateReceived};
 use onward_core::run::{Commit, Input, NewRun};
 use onward_core::task::TaskReport;
 use onward_core::{Event, Failure, KindSchemas, Payload, Record};
@@ -61,11 +61,12 @@ pub fn walk<'a>(event: &'a Event, visit: &mut dyn FnMut(&'a Payload)) {
 
 fn walk_started<'a>(started: &'a RunStarted, visit: &mut dyn FnMut(&'a Payload)) {
     visit(&started.input);
-    walk_carried(&started.mailbox, visit);
+    walk_carried(&started.mailbox, &started.updates, visit);
 }
 
-fn walk_carried<'a>(carried: &'a [CarriedSignal], visit: &mut dyn FnMut(&'a Payload)) {
-    carried.iter().for_each(|signal| visit(&signal.payload));
+fn walk_carried<'a>(signals: &'a [CarriedSignal], updates: &'a [UpdateReceived], visit: &mut dyn FnMut(&'a Payload)) {
+    signals.iter().for_each(|signal| visit(&signal.payload));
+    updates.iter().for_each(|update| visit(&update.payload));
 }
 
 fn walk_failure<'a>(failure: &'a Failure, visit: &mut dyn FnMut(&'a Payload)) {
@@ -114,7 +115,7 @@ pub fn check_input(input: &Input, max: usize) -> Result<(), StoreError> {
 pub fn check_commit(commit: &Commit, max: usize) -> Result<(), StoreError> {
     check(max, |visit| {
         commit.events.iter().for_each(|event| walk(event, visit));
-        walk_carried(&commit.carries.signals, visit);
+        walk_carried(&commit.carries.signals, &commit.carries.updates, visit);
     })
 }
 

@@ -328,8 +328,8 @@ message! {
 message! {
     pub struct ForkRequest {
         1 => run: RunKey,
-        /// The id of the new run. The same fork again is the same run.
-        2 => id: RunId,
+        /// The id of the new run. The same fork again is the same run. Without one, all resets of a run to one point are one.
+        2 => id: Option<RunId>,
         /// The current generation unless another is named.
         3 => generation: Option<u32>,
         /// The last event to copy; the end of the last commit if it is absent.

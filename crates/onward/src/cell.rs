@@ -6,7 +6,7 @@ use std::any::{Any, TypeId};
 use std::backtrace::Backtrace;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use onward_core::engine::{Engine, Fault, Wake};
 use onward_core::{Failure, Name, Payload, Place, RunKey};
@@ -125,6 +125,16 @@ impl RunCell {
             std::panic::resume_unwind(Box::new("the code looks for signals without end"));
         }
         seen
+    }
+
+    /// A future is polled that has given its answer. It would wait for ever, and a `select!` would never see it win again.
+    #[cold]
+    pub fn polled_again<T>(&self, what: &str, place: Option<&Place>) -> Poll<T> {
+        let place = place.map(|place| format!(" at place {place}")).unwrap_or_default();
+        self.lock().engine.misuse(format!(
+            "`{what}`{place} is polled after it was ready: a future has one answer; keep the value, or make a new call"
+        ));
+        Poll::Pending
     }
 
     /// Somebody who is not ours holds on to the waker.

@@ -3,6 +3,7 @@
 //! Every verb is the runtime's; what is durable when it returns is what the store promises: everything.
 
 mod drive;
+mod open;
 mod task;
 
 use std::future::{Future, IntoFuture};
@@ -12,9 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use onward_core::event::{PauseReason, RunPaused};
+use onward_core::lineage::behind_copy;
 use onward_core::run::Wait;
 use onward_core::view::RunView;
-use onward_core::{Attribute, AttributeValue, Event, Failure, Index, Name, NameError, Namespace, Payload, Record, RunId, RunKey};
+use onward_core::{Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunId, RunKey};
 use onward_runtime::{
     Background, Bulk, BulkDone, CallId, Changes, Decide, Door, Emitted, Outcome, Runtime, SendSignal, StartRun, WhyPending,
 };
@@ -27,6 +29,8 @@ use crate::fork::Fork;
 use crate::names::{SignalName, WorkflowName};
 use crate::worker::{Worker, random_u64};
 use crate::{Error, Result};
+
+use open::Open;
 
 pub use drive::{Bring, Driven};
 pub use task::{StartTask, TaskHandle};
@@ -53,6 +57,7 @@ struct Inner {
     runtime: Option<Runtime>,
     namespace: Namespace,
     worker: Arc<Worker>,
+    open: Arc<Open>,
     background: Mutex<Option<Background>>,
     loops: Vec<JoinHandle<()>>,
     /// The store, where it was opened here and so is to be closed here.
@@ -63,6 +68,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.loops.iter().for_each(JoinHandle::abort);
         self.worker.stop();
+        self.open.close();
     }
 }
 
@@ -77,20 +83,28 @@ impl Onward {
         loops: Vec<JoinHandle<()>>,
         opened: Option<Arc<dyn Store>>,
     ) -> Onward {
-        let background = Mutex::new(Some(background));
-        Onward { inner: Arc::new(Inner { door, runtime: Some(runtime), namespace, worker, background, loops, opened }) }
+        let (background, open) = (Mutex::new(Some(background)), Arc::new(Open::new()));
+        Onward { inner: Arc::new(Inner { door, runtime: Some(runtime), namespace, worker, open, background, loops, opened }) }
     }
 
     /// Over a server.
     #[cfg(feature = "remote")]
     pub(crate) fn remote(door: Arc<dyn Door>, namespace: Namespace, worker: Arc<Worker>, loops: Vec<JoinHandle<()>>) -> Onward {
-        let background = Mutex::new(None);
-        Onward { inner: Arc::new(Inner { door, runtime: None, namespace, worker, background, loops, opened: None }) }
+        let (background, open) = (Mutex::new(None), Arc::new(Open::new()));
+        Onward { inner: Arc::new(Inner { door, runtime: None, namespace, worker, open, background, loops, opened: None }) }
     }
 
     /// The runtime underneath, for what this type does not offer; none when it is a server's.
     pub fn runtime(&self) -> Option<&Runtime> {
         self.inner.runtime.as_ref()
+    }
+
+    /// What `call` answers, unless this engine is shut down before it does.
+    pub(crate) async fn ask<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, Error>
+    where
+        Error: From<E>,
+    {
+        self.inner.open.ask(call).await
     }
 
     fn key(&self, id: &str) -> Result<RunKey, Error> {
@@ -119,24 +133,24 @@ impl Onward {
 
     pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, Error> {
         let query = RunQuery { namespace: self.inner.namespace.clone(), ..query };
-        Ok(self.inner.door.list_runs(query).await?)
+        self.ask(self.inner.door.list_runs(query)).await
     }
 
     /// How many open runs need which version of which kind.
     pub async fn list_versions(&self) -> Result<Vec<VersionCount>, Error> {
-        Ok(self.inner.door.list_versions(self.inner.namespace.clone()).await?)
+        self.ask(self.inner.door.list_versions(self.inner.namespace.clone())).await
     }
 
     /// The questions that wait for a person, oldest first.
     pub async fn list_approvals(&self) -> Result<Vec<Wait>, Error> {
         let query = WaitQuery { namespace: self.inner.namespace.clone(), ..WaitQuery::default() };
-        Ok(self.inner.door.list_approvals(query).await?)
+        self.ask(self.inner.door.list_approvals(query)).await
     }
 
     /// Decides an approval by its id. The same `decision_id` again is the same decision; another one has lost.
     pub async fn decide_approval(&self, approval: &str, decide: Decide) -> Result<Appended, Error> {
         let call = CallId::parse(&self.inner.namespace, approval)?;
-        Ok(self.inner.door.decide_approval(call, decide).await?)
+        self.ask(self.inner.door.decide_approval(call, decide)).await
     }
 
     /// Approves; a shorthand for [`Onward::decide_approval`].
@@ -158,7 +172,7 @@ impl Onward {
         value: &(impl Serialize + ?Sized),
         resolution_id: &str,
     ) -> Result<Appended, Error> {
-        let value = Payload::json(value).map_err(|source| Error::Convert { what: "the value", source })?;
+        let value = Payload::json(value).map_err(|why| Error::Convert { what: "the value", why })?;
         self.settle(promise, Ok(value), resolution_id).await
     }
 
@@ -169,25 +183,25 @@ impl Onward {
 
     async fn settle(&self, promise: &str, result: Result<Payload>, resolution_id: &str) -> Result<Appended, Error> {
         let call = CallId::parse(&self.inner.namespace, promise)?;
-        Ok(self.inner.door.resolve_promise(call, result, resolution_id.to_owned()).await?)
+        self.ask(self.inner.door.resolve_promise(call, result, resolution_id.to_owned())).await
     }
 
     /// Does one batch of a verb for the runs that a filter finds, or counts them; see [`Bulk`]. Ask again with the cursor of the answer
     /// until there is none.
     pub async fn bulk_runs(&self, bulk: Bulk) -> Result<BulkDone, Error> {
         let filter = RunQuery { namespace: self.inner.namespace.clone(), ..bulk.filter };
-        Ok(self.inner.door.bulk_runs(Bulk { filter, ..bulk }).await?)
+        self.ask(self.inner.door.bulk_runs(Bulk { filter, ..bulk })).await
     }
 
     /// Deletes a closed run at once, with everything it left.
     pub async fn delete_run(&self, id: &str, reason: &str) -> Result<(), Error> {
-        Ok(self.inner.door.delete_run(self.key(id)?, reason.to_owned()).await?)
+        self.ask(self.inner.door.delete_run(self.key(id)?, reason.to_owned())).await
     }
 
     /// Runs that were deleted one by one, newest first, and why; remembered for as long as retention would have kept them.
     pub async fn list_deleted(&self) -> Result<Vec<DeletedRun>, Error> {
         let query = DeletedQuery { namespace: self.inner.namespace.clone(), ..DeletedQuery::default() };
-        Ok(self.inner.door.list_deleted(query).await?)
+        self.ask(self.inner.door.list_deleted(query)).await
     }
 
     /// How many runs are in this process's memory.
@@ -197,10 +211,14 @@ impl Onward {
 
     /// Takes no more work, waits for the steps that run (at most ten seconds), and lets every run go.
     ///
+    /// Then every call on a clone of this or on a run handle ends with [`Error::ShutDown`], also a [`RunHandle::result`] that was
+    /// waiting. The runs stay as they are and go on with the next engine over the same store.
+    ///
     /// When no clone and no run handle is left, the directory is free when this returns: it can be opened again.
     pub async fn shutdown(self) {
         self.inner.loops.iter().for_each(JoinHandle::abort);
         self.inner.worker.drain().await;
+        self.inner.open.close(); // OP1
         if let Some(tracing) = &self.inner.worker.shared.tracing {
             tracing.flush(FLUSH_MAX).await;
         }
@@ -291,7 +309,7 @@ impl<O> Start<O> {
         if inner.runtime.is_some() && registry.handler(&kind, version.as_ref()).is_none() {
             return Err(Error::UnknownKind { kind: self.kind, version: version.map(|version| version.to_string()) });
         }
-        let convert = |what| move |source| Error::Convert { what, source };
+        let convert = |what| move |why| Error::Convert { what, why };
         let signal = match self.signal.transpose().map_err(convert("the signal"))? {
             None => None,
             Some((name, payload, signal_id)) => Some(SendSignal { name: Name::new(name)?, payload, signal_id, sender: None }),
@@ -303,7 +321,7 @@ impl<O> Start<O> {
         let attributes = self.attributes.into_iter().map(attribute).collect::<Result<_, _>>()?;
         let (seed, trace) = (random_u64(), self.trace);
         let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes, trace };
-        let (_, outcome) = inner.door.start_and_watch(start).await?;
+        let (_, outcome) = self.onward.ask(inner.door.start_and_watch(start)).await?;
         Ok(RunHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })
     }
 }
@@ -344,13 +362,18 @@ impl<O> Clone for RunHandle<O> {
 
 impl<O: DeserializeOwned> RunHandle<O> {
     /// Waits for the run to end and returns what it returned.
+    ///
+    /// Waits through everything that comes before: a run that is paused, because its code and its log disagree or because somebody asked
+    /// for it, ends only after it was resumed. The engine tells of a pause that nobody asked for with [`tracing`](https://docs.rs/tracing)
+    /// (on stderr, where nothing listens to it); [`RunHandle::view`] has it as `pause`, and `onward run show` shows it. To stop waiting
+    /// at a pause: [`RunHandle::until`] with `|view| view.pause.is_some()`.
     pub async fn result(&self) -> Result<O, Error> {
         let outcome = match &self.outcome {
-            Some(watch) => watch.outcome().await?,
-            None => self.door().wait_for_outcome(self.key.clone()).await?,
+            Some(watch) => self.ask(watch.outcome()).await?,
+            None => self.ask(self.door().wait_for_outcome(self.key.clone())).await?,
         };
         match outcome {
-            Ok(output) => output.read().map_err(|source| Error::Convert { what: "the output", source }),
+            Ok(output) => output.read().map_err(|why| Error::Convert { what: "the output", why }),
             Err(failure) => Err(Error::RunFailed { run: self.id().to_owned(), failure: Box::new(failure) }),
         }
     }
@@ -373,21 +396,29 @@ impl<O> RunHandle<O> {
         &self.onward.inner.door
     }
 
+    /// What `call` answers, unless the engine is shut down before it does.
+    pub(crate) async fn ask<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, Error>
+    where
+        Error: From<E>,
+    {
+        self.onward.ask(call).await
+    }
+
     /// The run as it stands: status, what it awaits, its state, its outcome.
     pub async fn view(&self) -> Result<RunView, Error> {
-        Ok(self.door().read_run(self.key.clone()).await?)
+        self.ask(self.door().read_run(self.key.clone())).await
     }
 
     /// Waits until the run looks as `wanted`: until it asks, waits, has a state; returns what it looks like then. A closed run that
     /// does not look so is returned too, since it never will.
     pub async fn until(&self, mut wanted: impl FnMut(&RunView) -> bool) -> Result<RunView, Error> {
-        let mut watch = self.door().watch_run(self.key.clone()).await?;
+        let mut watch = self.ask(self.door().watch_run(self.key.clone())).await?;
         loop {
             let view = self.view().await?;
             if wanted(&view) || view.head.status.is_closed() {
                 return Ok(view);
             }
-            watch.changed().await?;
+            self.ask(watch.changed()).await?;
         }
     }
 
@@ -407,34 +438,34 @@ impl<O> RunHandle<O> {
     }
 
     async fn send(&self, name: &str, payload: &(impl Serialize + ?Sized), signal_id: Option<String>) -> Result<Appended, Error> {
-        let payload = Payload::json(payload).map_err(|source| Error::Convert { what: "the signal", source })?;
+        let payload = Payload::json(payload).map_err(|why| Error::Convert { what: "the signal", why })?;
         let signal = SendSignal { name: Name::new(name)?, payload, signal_id, sender: None };
-        Ok(self.door().signal_run(self.key.clone(), signal).await?)
+        self.ask(self.door().signal_run(self.key.clone(), signal)).await
     }
 
     /// Asks the run to stop; its code may compensate first.
     pub async fn cancel(&self, reason: &str) -> Result<Appended, Error> {
-        Ok(self.door().cancel_run(self.key.clone(), reason.to_owned()).await?)
+        self.ask(self.door().cancel_run(self.key.clone(), reason.to_owned())).await
     }
 
     /// Ends the run at once; its code does not hear of it.
     pub async fn terminate(&self, reason: &str) -> Result<Appended, Error> {
-        Ok(self.door().terminate_run(self.key.clone(), reason.to_owned()).await?)
+        self.ask(self.door().terminate_run(self.key.clone(), reason.to_owned())).await
     }
 
     /// Why the run is pending, as far as its runtime can tell; `None` if it is not.
     pub async fn why_pending(&self) -> Result<Option<WhyPending>, Error> {
-        Ok(self.door().why_pending(self.key.clone()).await?)
+        self.ask(self.door().why_pending(self.key.clone())).await
     }
 
     /// Lets the run stand still: its timers keep their remaining time, and steps that run are recorded when they end.
     pub async fn pause(&self, reason: &str) -> Result<Appended, Error> {
         let pause = RunPaused { reason: PauseReason::Requested, message: reason.to_owned(), divergence: None };
-        Ok(self.door().pause_run(self.key.clone(), pause).await?)
+        self.ask(self.door().pause_run(self.key.clone(), pause)).await
     }
 
     pub async fn resume(&self) -> Result<Appended, Error> {
-        Ok(self.door().resume_run(self.key.clone()).await?)
+        self.ask(self.door().resume_run(self.key.clone())).await
     }
 
     /// Lets a failed run go on: what it failed over is done again, everything else that is recorded stays.
@@ -444,7 +475,7 @@ impl<O> RunHandle<O> {
 
     /// Like [`RunHandle::retry`], once: the same id again is the same request.
     pub async fn retry_once(&self, reason: &str, id: &str) -> Result<(), Error> {
-        self.door().retry_run(self.key.clone(), id.to_owned(), reason.to_owned()).await?;
+        self.ask(self.door().retry_run(self.key.clone(), id.to_owned(), reason.to_owned())).await?;
         Ok(())
     }
 
@@ -461,14 +492,14 @@ impl<O> RunHandle<O> {
     /// Asks the run's code, which answers with `ctx.query`. Nothing is recorded.
     pub async fn query<T: DeserializeOwned>(&self, name: &str, input: &(impl Serialize + ?Sized)) -> Result<T, Error> {
         let name = Name::new(name)?;
-        let input = Payload::json(input).map_err(|source| Error::Convert { what: "the query", source })?;
-        let answer = self.door().query_run(self.key.clone(), name.clone(), input).await?;
+        let input = Payload::json(input).map_err(|why| Error::Convert { what: "the query", why })?;
+        let answer = self.ask(self.door().query_run(self.key.clone(), name.clone(), input)).await?;
         self.read_answer(answer.ok_or_else(|| Error::UnknownQuery { run: self.id().to_owned(), name: name.to_string() })?)
     }
 
     fn read_answer<T: DeserializeOwned>(&self, answer: Result<Payload>) -> Result<T, Error> {
         let payload = answer.map_err(|failure| Error::AnswerFailed { run: self.id().to_owned(), failure: Box::new(failure) })?;
-        payload.read().map_err(|source| Error::Convert { what: "the answer", source })
+        payload.read().map_err(|why| Error::Convert { what: "the answer", why })
     }
 
     /// Changes something in the run, which handles it with `ctx.update`, and returns the recorded answer.
@@ -484,8 +515,8 @@ impl<O> RunHandle<O> {
         input: &(impl Serialize + ?Sized),
         id: &str,
     ) -> Result<T, Error> {
-        let input = Payload::json(input).map_err(|source| Error::Convert { what: "the update", source })?;
-        let answer = self.door().update_run(self.key.clone(), id.to_owned(), Name::new(name)?, input).await?;
+        let input = Payload::json(input).map_err(|why| Error::Convert { what: "the update", why })?;
+        let answer = self.ask(self.door().update_run(self.key.clone(), id.to_owned(), Name::new(name)?, input)).await?;
         self.read_answer(answer)
     }
 
@@ -497,7 +528,7 @@ impl<O> RunHandle<O> {
     async fn read_records(&self, mut from: Index) -> Result<Vec<Record>, Error> {
         let mut records = Vec::new();
         loop {
-            let page = self.door().read_log(self.key.clone(), None, from, PAGE).await?;
+            let page = self.ask(self.door().read_log(self.key.clone(), None, from, PAGE)).await?;
             let full = page.len() == PAGE;
             records.extend(page);
             match records.last() {
@@ -510,9 +541,20 @@ impl<O> RunHandle<O> {
     /// Follows the run's log from `from`: what is there, then what comes, until the event that ends the run. A run that continues as
     /// new is followed into its next log, which begins at 0 again.
     pub async fn attach(&self, from: Index) -> Result<Attached, Error> {
-        let watch = self.door().watch_run(self.key.clone()).await?;
-        let (door, key, generation) = (self.door().clone(), self.key.clone(), watch.generation());
-        Ok(Attached { door, key, watch, generation, next: from, ready: Vec::new().into_iter(), ended: false })
+        let watch = self.ask(self.door().watch_run(self.key.clone())).await?;
+        let (door, open) = (self.door().clone(), self.onward.inner.open.clone());
+        let (key, generation) = (self.key.clone(), watch.generation());
+        Ok(Attached {
+            door,
+            open,
+            key,
+            watch,
+            generation,
+            next: from,
+            ready: Vec::new().into_iter(),
+            log_over: false,
+            ended: false,
+        })
     }
 
     /// Hears what the run emits from now on with `ctx.emit`. Not recorded: what nobody hears is gone.
@@ -524,11 +566,14 @@ impl<O> RunHandle<O> {
 /// A run's log as it grows; see [`RunHandle::attach`].
 pub struct Attached {
     door: Arc<dyn Door>,
+    open: Arc<Open>,
     key: RunKey,
     watch: Box<dyn Changes>,
     generation: u32,
     next: Index,
     ready: std::vec::IntoIter<Record>,
+    /// What was read last ended its generation.
+    log_over: bool,
     ended: bool,
 }
 
@@ -538,33 +583,47 @@ impl Attached {
         loop {
             if let Some(record) = self.ready.next() {
                 self.next = record.next_index();
-                if let Some(Event::RunContinued(_)) = record.events.last() {
-                    (self.generation, self.next) = (self.generation + 1, Index(0));
-                } else {
-                    self.ended = record.ends_log();
-                }
+                self.log_over = record.ends_log();
                 return Ok(Some(record));
             }
             if self.ended {
                 return Ok(None);
             }
+            if self.log_over {
+                // A run that continued as new, or failed and was retried since, has not ended there.
+                self.ended = self.open.ask(self.door.read_head(self.key.clone())).await?.generation == self.generation;
+                if !self.ended {
+                    self.go_on().await?;
+                }
+                continue;
+            }
             if !self.read().await? {
-                let head = self.door.read_head(self.key.clone()).await?;
+                let head = self.open.ask(self.door.read_head(self.key.clone())).await?;
                 let over = head.generation > self.generation || head.status.is_closed();
                 // What was appended since the read is there now; if nothing is, whoever began behind the end has seen it all.
                 if !over {
-                    self.watch.changed().await?;
+                    self.open.ask(self.watch.changed()).await?;
                 } else if !self.read().await? {
                     self.ended = head.generation == self.generation;
-                    (self.generation, self.next) = (self.generation + 1, Index(0));
+                    if !self.ended {
+                        self.go_on().await?;
+                    }
                 }
             }
         }
     }
 
+    /// To the next generation, behind the copy of what was read already.
+    async fn go_on(&mut self) -> Result<(), Error> {
+        let first = self.open.ask(self.door.read_log(self.key.clone(), Some(self.generation + 1), Index(0), 1)).await?;
+        self.next = first.first().map_or(Index(0), behind_copy);
+        (self.generation, self.log_over) = (self.generation + 1, false);
+        Ok(())
+    }
+
     /// Reads on; returns whether there was anything.
     async fn read(&mut self) -> Result<bool, Error> {
-        let page = self.door.read_log(self.key.clone(), Some(self.generation), self.next, PAGE).await?;
+        let page = self.open.ask(self.door.read_log(self.key.clone(), Some(self.generation), self.next, PAGE)).await?;
         self.ready = page.into_iter();
         Ok(self.ready.len() > 0)
     }

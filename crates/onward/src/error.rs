@@ -22,8 +22,8 @@ pub enum Error {
     UnknownQuery { run: String, name: String },
     #[error("the answer of run {run} was a failure: {failure}")]
     AnswerFailed { run: String, failure: Box<Failure> },
-    #[error("{what} cannot be converted")]
-    Convert { what: &'static str, source: serde_json::Error },
+    #[error("{what} cannot be converted: {why}")]
+    Convert { what: &'static str, why: serde_json::Error },
     #[error("`{url}` is not the address of a server: {why}")]
     ServerUrl { url: String, why: String },
     #[error("the key is not usable: {why}")]
@@ -32,6 +32,8 @@ pub enum Error {
     OnlyChecked { runs: u64 },
     #[error("recorded runs could not be held against the code: {why}")]
     CheckFailed { why: String },
+    #[error("the engine was shut down")]
+    ShutDown,
     #[error("the worker's threads could not be started")]
     Threads(#[source] std::io::Error),
 }
@@ -51,6 +53,7 @@ impl Error {
             Error::KeyInvalid { .. } => "key_invalid",
             Error::OnlyChecked { .. } => "only_checked",
             Error::CheckFailed { .. } => "check_failed",
+            Error::ShutDown => "shut_down",
             Error::Threads(_) => "worker_not_started",
         }
     }
@@ -70,10 +73,15 @@ impl Error {
             }
             Error::AnswerFailed { .. } => "the run goes on; `error.failure()` has the code and the message of its handler",
             Error::Convert { .. } => {
-                "the value must be what the other side reads and writes with serde, as JSON; floats must be finite"
+                "the value must be what the other side reads and writes with serde, as JSON; floats must be finite, and no \
+                 option may hold nothing"
             }
             Error::ServerUrl { .. } => "it looks like http://127.0.0.1:7400",
             Error::KeyInvalid { .. } => "`onward key create` prints a key once; hand it over as it was printed",
+            Error::ShutDown => {
+                "the run is kept and goes on when the engine is started again over the same store; what was asked for and not answered \
+                 may have happened"
+            }
             Error::Threads(_) => "the system refused a thread: look at its limits, or ask for fewer with `.threads(..)`",
         })
     }
@@ -109,7 +117,7 @@ mod tests {
     fn every_error_has_a_hint() {
         let text = || "x".to_owned();
         let failure = || Box::new(Failure::fatal("x"));
-        let source = serde_json::from_str::<u32>("x").unwrap_err();
+        let why = serde_json::from_str::<u32>("x").unwrap_err();
         let io = std::io::Error::other("x");
         let mistakes = [
             RegisterError::Name(onward_core::Name::new("").unwrap_err()),
@@ -124,9 +132,10 @@ mod tests {
             Error::RunFailed { run: text(), failure: failure() },
             Error::UnknownQuery { run: text(), name: text() },
             Error::AnswerFailed { run: text(), failure: failure() },
-            Error::Convert { what: "x", source },
+            Error::Convert { what: "x", why },
             Error::ServerUrl { url: text(), why: text() },
             Error::KeyInvalid { why: text() },
+            Error::ShutDown,
             Error::Threads(io),
         ];
         for error in mistakes.map(Error::Register).into_iter().chain(errors) {

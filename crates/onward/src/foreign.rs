@@ -4,8 +4,9 @@
 pub(crate) fn explain(trace: &str) -> (String, &'static str) {
     let frames = foreign_frames(trace);
     // The outermost frames say most: the foreign future, and the function that awaits it.
-    let named: Vec<&str> =
+    let mut named: Vec<&str> =
         frames.iter().map(|frame| frame.name).filter(|name| name.contains("::") && !name.starts_with('{')).collect();
+    named.dedup(); // a function and the closures in it
     let who = named[named.len().saturating_sub(2)..].join(", called by ");
     let who = if who.is_empty() { "a foreign future".to_owned() } else { who };
     let location = frames.last().and_then(|frame| frame.location).map(|location| format!(", at {location}")).unwrap_or_default();

@@ -3,10 +3,10 @@
 use std::future::IntoFuture;
 use std::pin::Pin;
 
-use onward_core::{Index, Name, RunId, RunKey};
+use onward_core::{Index, Name, RunId};
 use onward_runtime::ForkRun;
 
-use crate::client::{RunHandle, new_run_id};
+use crate::client::RunHandle;
 use crate::worker::random_u64;
 use crate::{Error, Result};
 
@@ -21,8 +21,7 @@ pub struct Fork<O> {
 
 impl<O> Fork<O> {
     pub(crate) fn new(original: &RunHandle<O>, is_reset: bool) -> Fork<O> {
-        let id = RunId::new(new_run_id()).expect("an id made here is a name");
-        let fork = if is_reset { ForkRun::reset(id, random_u64()) } else { ForkRun::new(id, random_u64()) };
+        let fork = if is_reset { ForkRun::reset(random_u64()) } else { ForkRun::new(random_u64()) };
         Fork { original: original.clone(), id: None, version: None, fork }
     }
 
@@ -32,7 +31,8 @@ impl<O> Fork<O> {
         self
     }
 
-    /// The new run's id. The same fork with the same id is the same run.
+    /// The new run's id. The same fork with the same id is the same run. Without one every fork is another run; all resets to one point
+    /// are one.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
@@ -64,13 +64,10 @@ impl<O> Fork<O> {
 
     async fn go(self) -> Result<RunHandle<O>, Error> {
         let Fork { original, id, version, mut fork } = self;
-        if let Some(id) = id {
-            fork.id = RunId::new(id)?;
-        }
+        fork.id = id.map(RunId::new).transpose()?;
         fork.version = version.map(Name::new).transpose()?;
-        let key = RunKey::new(original.key().namespace.clone(), fork.id.clone());
-        original.door().fork_run(original.key().clone(), fork).await?;
-        Ok(original.with_key(key))
+        let forked = original.ask(original.door().fork_run(original.key().clone(), fork)).await?;
+        Ok(original.with_key(forked.head.key))
     }
 }
 

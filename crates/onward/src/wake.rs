@@ -9,12 +9,14 @@
 //! waker longer, yields a waker without data.
 #![allow(unsafe_code)]
 
+use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, RawWaker, RawWakerVTable, Wake, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
 use onward_core::Index;
 
@@ -24,19 +26,30 @@ use crate::cell::RunCell;
 #[derive(Debug, Default)]
 pub(crate) struct Arms {
     ready: Mutex<Vec<u32>>,
-    parent: Option<(Arc<Arms>, u32)>,
+    /// The arm in which the combinator was polled last.
+    around: Mutex<Option<(Arc<Arms>, u32)>>,
 }
 
 impl Arms {
-    pub fn new(parent: Option<(Arc<Arms>, u32)>) -> Arc<Arms> {
-        Arc::new(Arms { ready: Mutex::default(), parent })
+    /// The combinator is polled in this arm. A combinator that is kept may be polled in another one each time.
+    pub fn polled_in(&self, around: Option<(&Arc<Arms>, u32)>) {
+        let mut last = self.around.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = match (&*last, around) {
+            (None, None) => true,
+            (Some((last, last_arm)), Some((arms, arm))) => Arc::ptr_eq(last, arms) && *last_arm == arm,
+            _ => false,
+        };
+        if !same {
+            *last = around.map(|(arms, arm)| (arms.clone(), arm));
+        }
     }
 
     /// Marks an arm, and the arms around it.
     pub fn mark(&self, arm: u32) {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(arm);
-        if let Some((parent, arm)) = &self.parent {
-            parent.mark(*arm);
+        let around = self.around.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((arms, arm)) = around {
+            arms.mark(arm);
         }
     }
 
@@ -101,6 +114,21 @@ pub(crate) fn held_back(cx: &Context<'_>, answered_at: impl FnOnce() -> Option<I
         arms.mark(*arm);
     }
     held
+}
+
+/// Polls `future` with nothing in sight that was answered behind `index`; with everything in sight if there is none.
+pub(crate) fn poll_up_to<F>(index: Option<Index>, future: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<F::Output>
+where
+    F: Future + ?Sized,
+{
+    let (Some(index), Some(outer)) = (index, polling(cx.waker())) else { return future.poll(cx) };
+    if outer.limit.is_some_and(|limit| limit.holds_back(index)) {
+        return future.poll(cx); // what is in sight stands before it
+    }
+    let limit = Limit::new(Some(index));
+    let inner = Polling { cell: outer.cell, arm: outer.arm, limit: Some(&limit) };
+    let waker = BorrowedWaker::new(&inner);
+    future.poll(&mut Context::from_waker(&waker))
 }
 
 /// A waker that borrows its data from the stack.

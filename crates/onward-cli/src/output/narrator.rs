@@ -122,11 +122,9 @@ fn attempts(count: u32) -> String {
 
 fn tell_start(event: &RunStarted) -> String {
     let version = event.version.as_ref().map(|version| format!(" {}", shown(version.as_str()))).unwrap_or_default();
-    let carried = match event.mailbox.len() {
-        0 => String::new(),
-        carried => format!(", {carried} signals carried over"),
-    };
-    format!("{}{version} {}{carried}", shown(event.kind.as_str()), preview(&event.input))
+    let carried = |count: usize, what: &str| if count == 0 { String::new() } else { format!(", {count} {what} carried over") };
+    let (signals, updates) = (carried(event.mailbox.len(), "signals"), carried(event.updates.len(), "updates"));
+    format!("{}{version} {}{signals}{updates}", shown(event.kind.as_str()), preview(&event.input))
 }
 
 fn tell_signal(event: &SignalReceived) -> String {

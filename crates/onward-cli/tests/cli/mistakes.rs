@@ -88,7 +88,7 @@ fn a_directory_in_use_can_be_read_and_not_written() {
     assert_eq!(run(directory.path(), ["run", "list"]).code, 0);
     run(directory.path(), ["run", "cancel", "order-1"]).says(
         6,
-        "! error[directory_locked]: DIR is in use by another process\n! hint: stop the other process first; reading commands work meanwhile",
+        "! error[directory_locked]: DIR is in use by this or another process\n! hint: end whatever has it open first, a process or a store that was not dropped; reading commands work meanwhile",
     );
 }
 

@@ -14,7 +14,13 @@ pub(super) struct StepIdentity {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StepPhase {
-    Idle,
+    /// Not begun here.
+    Idle {
+        /// A process that is gone may have begun it (N9).
+        maybe_begun: bool,
+        /// There was a request to cancel already.
+        behind_request: bool,
+    },
     Running,
     /// The attempt's outcome is on its way into the log.
     Reported,
@@ -98,9 +104,7 @@ impl Engine {
             self.out.push(event);
             (self.out_batch, self.out.len() - 1)
         });
-        let call = Call { what, answer: Answer::Open, asked };
-        self.calls.insert(place.clone(), call);
-        self.cancel_new_call(&place);
+        self.calls.insert(place, Call { what, answer: Answer::Open, asked });
     }
 
     /// Registers a call that is answered at once and asks for nothing. What it is answered with must follow from the code alone, so
@@ -131,6 +135,7 @@ impl Engine {
 
     /// Takes the answer out; the call is over.
     pub fn poll_call(&mut self, place: &Place) -> Option<Result<Payload, Failure>> {
+        self.meet_cancel(place);
         let call = self.calls.get(place)?;
         if !matches!(call.answer, Answer::Ready { .. }) {
             return None;

@@ -6,7 +6,7 @@
 use super::call::StepIdentity;
 use super::{Engine, Fault};
 use crate::event::{Divergence, SuspendReason};
-use crate::{Event, Hash, Index, Payload, Place, Record};
+use crate::{Event, Failure, Hash, Index, Payload, Place, Record};
 
 /// The last call on which code and log agreed; put into words only when they no longer do.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ impl Engine {
         let mut asked = asked.into_iter();
         for (index, recorded) in expected.indexed().filter(|(_, event)| is_asked(event)) {
             match asked.next() {
-                Some(event) if recorded == &event || (!self.strict && agrees(recorded, &event)) => {
+                Some(event) if recorded == &event || self.is_same(recorded, &event) => {
                     self.last_matched = Some(Matched::Asked(Box::new(event)))
                 }
                 other => {
@@ -58,6 +58,11 @@ impl Engine {
         self.settle();
         self.out.extend(end);
         Ok(())
+    }
+
+    /// Whether code that asks for `asked` is the code that asked for `recorded`, though their bytes differ.
+    fn is_same(&self, recorded: &Event, asked: &Event) -> bool {
+        if self.strict { canonical(recorded) == canonical(asked) } else { agrees(recorded, asked) }
     }
 
     /// Holds a recorded step result against the step the code asked for at its place.
@@ -158,6 +163,45 @@ fn agrees(recorded: &Event, asked: &Event) -> bool {
 
 fn same(a: Option<&Payload>, b: Option<&Payload>) -> bool {
     a == b || a.map(Hash::of) == b.map(Hash::of)
+}
+
+/// What the code asked for, with its payloads in their canonical form: the order of a hash map is no divergence (ADR 0010).
+pub fn canonical(event: &Event) -> Event {
+    let spell = |payload: &mut Payload| *payload = payload.canonical();
+    let mut event = event.clone();
+    match &mut event {
+        Event::TaskScheduled(event) => spell(&mut event.input),
+        Event::ChildStarted(event) => spell(&mut event.input),
+        Event::ApprovalRequested(event) => event.show.iter_mut().for_each(spell),
+        Event::StateSet(event) => spell(&mut event.value),
+        Event::SignalSent(event) => spell(&mut event.payload),
+        Event::UpdateAnswered(event) => event.result = canonical_result(&event.result),
+        Event::StepCompleted(event) => spell(&mut event.output),
+        Event::RunCompleted(event) => spell(&mut event.output),
+        Event::RunContinued(event) => spell(&mut event.input),
+        Event::RunFailed(event) => spell_failure(&mut event.failure),
+        Event::RunCanceled(event) => spell_failure(&mut event.failure),
+        _ => {}
+    }
+    event
+}
+
+/// A result with its payload in its canonical form.
+pub fn canonical_result(result: &Result<Payload, Failure>) -> Result<Payload, Failure> {
+    match result {
+        Ok(payload) => Ok(payload.canonical()),
+        Err(failure) => {
+            let mut failure = failure.clone();
+            spell_failure(&mut failure);
+            Err(failure)
+        }
+    }
+}
+
+fn spell_failure(failure: &mut Failure) {
+    if let Some(details) = &mut failure.details {
+        **details = details.canonical();
+    }
 }
 
 fn describe_step(identity: &StepIdentity, place: &Place) -> String {

@@ -12,7 +12,7 @@ impl Engine {
         if self.ended {
             return;
         }
-        self.ended = true;
+        self.ended = true; // N8
         self.detached = true;
         let event: Event = match result.map_err(Failure::bounded) {
             Ok(output) => RunCompleted { output, attempts: None }.into(),
@@ -72,6 +72,7 @@ impl Engine {
         let mut signals = self.mailbox.drain_all();
         signals.extend(self.calls.values().filter_map(|call| call.answer.signal().cloned()));
         signals.sort_by_key(|signal| signal.index);
-        Carries { signals: signals.into_iter().map(carry).collect(), cancel_reason: self.cancel.unseen() }
+        let signals = signals.into_iter().map(carry).collect();
+        Carries { signals, cancel_reason: self.cancel.unseen(), updates: self.updates.iter().cloned().collect() }
     }
 }

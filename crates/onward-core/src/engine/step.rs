@@ -25,9 +25,17 @@ impl Engine {
     pub fn open_step(&mut self, name: Name) -> Place {
         let place = self.next_place();
         let identity = StepIdentity { name, input_hash: None };
-        let what = What::Step { identity, retry: RetryPolicy::default(), attempt: 1, phase: StepPhase::Idle };
+        let phase = self.not_begun();
+        let what = What::Step { identity, retry: RetryPolicy::default(), attempt: 1, phase };
         self.open(place.clone(), what, None);
         place
+    }
+
+    /// A step whose next attempt the code asks for now. Another process may have done so before, unless this one is past what it found, or
+    /// found nothing recorded (N9).
+    fn not_begun(&self) -> StepPhase {
+        let has_recorded_nothing = self.next_commit == 0 && self.is_live();
+        StepPhase::Idle { maybe_begun: !self.was_live && !has_recorded_nothing, behind_request: self.is_canceled() }
     }
 
     pub fn set_step_retry(&mut self, place: &Place, policy: RetryPolicy) {
@@ -51,7 +59,7 @@ impl Engine {
         let Some(Call { what: What::Step { attempt, phase, .. }, .. }) = self.calls.get_mut(place) else {
             return StepPoll::Pending;
         };
-        if *phase != StepPhase::Idle {
+        if !matches!(phase, StepPhase::Idle { .. }) {
             return StepPoll::Pending;
         }
         if !may_start {
@@ -124,10 +132,11 @@ impl Engine {
 
     /// The pause before the next attempt is over.
     pub(super) fn step_due(&mut self, place: &Place) -> Option<Wake> {
+        let not_begun = self.not_begun();
         let Some(Call { what: What::Step { phase, .. }, answer: Answer::Open, .. }) = self.calls.get_mut(place) else {
             return None;
         };
-        *phase = StepPhase::Idle;
+        *phase = not_begun;
         Some(Wake::Call(place.clone()))
     }
 

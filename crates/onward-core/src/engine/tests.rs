@@ -379,6 +379,42 @@ fn a_cancel_that_meets_no_wait_interrupts_the_next_one() {
     assert!(bench.engine.poll_call(&next).is_some_and(|result| result.is_err_and(|failure| failure.is_canceled())));
 }
 
+/// N9: live and on replay, for a step that was running and for one that was not.
+#[test]
+fn a_cancel_interrupts_a_step_that_has_not_begun_and_the_log_says_so() {
+    for runs in [false, true] {
+        let mut bench = Bench::new();
+        if !runs {
+            bench.input(cancel());
+        }
+        bench.poll();
+        let step = bench.engine.open_step(name("s"));
+        let polled = bench.engine.poll_step(&step);
+        assert_eq!(polled, if runs { StepPoll::Start { attempt: 1 } } else { StepPoll::Pending });
+        if runs {
+            bench.idle();
+            bench.input(cancel());
+        }
+        bench.poll();
+        if runs {
+            assert_eq!(bench.engine.poll_step(&step), StepPoll::Pending);
+            bench.engine.report_step(&step, Ok(json("1")), 0);
+        } else {
+            assert!(matches!(bench.engine.poll_step(&step), StepPoll::Recorded(Err(failure)) if failure.is_canceled()));
+        }
+        let events = bench.commit().events;
+        assert_eq!(events.iter().any(|event| matches!(event, Event::WaitCanceled(_))), !runs, "{events:?}");
+        // The logs begin alike, and a replay polls the step at the same points.
+        let mut replay = bench.restart();
+        replay.poll();
+        let step = replay.engine.open_step(name("s"));
+        assert_eq!(replay.engine.poll_step(&step), StepPoll::Pending);
+        replay.poll();
+        let polled = replay.engine.poll_step(&step);
+        assert_eq!(matches!(polled, StepPoll::Recorded(Err(_))), !runs, "{polled:?}");
+    }
+}
+
 #[test]
 fn a_commit_of_somebody_else_means_the_lease_is_lost() {
     let mut bench = Bench::new();
@@ -661,4 +697,31 @@ fn a_call_that_is_refused_asks_for_nothing_and_takes_its_place() {
     assert!(matches!(replay.engine.poll_call(&place), Some(Err(_))));
     replay.engine.schedule_task(name("t"), Payload::null());
     replay.idle();
+}
+
+/// ADR 0010: a hash map has another order each time it is made; what it holds may not differ.
+#[test]
+fn a_strict_replay_compares_payloads_by_what_they_say_and_not_by_how_they_are_spelled() {
+    let recorded = r#"{"a":1,"b":[1.0,"A"]}"#;
+    let ask = |engine: &mut Engine, text: &str| {
+        engine.schedule_task(name("t"), json(text));
+        engine.set_state(name("s"), json(text));
+        engine.finish(Ok(json(text)));
+    };
+    let mut bench = Bench::new();
+    bench.poll();
+    ask(&mut bench.engine, recorded);
+    bench.commit();
+    for (text, is_same) in [
+        (recorded, true),
+        (r#"{ "b": [1, "\u0041"], "a": 1 }"#, true),
+        (r#"{"a":1,"b":["A",1.0]}"#, false),
+        (r#"{"a":2,"b":[1.0,"A"]}"#, false),
+    ] {
+        let mut other = bench.restart();
+        other.engine.set_strict();
+        other.poll();
+        ask(&mut other.engine, text);
+        assert_eq!(other.engine.advance().is_ok(), is_same, "{text}");
+    }
 }

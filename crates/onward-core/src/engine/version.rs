@@ -40,13 +40,20 @@ impl Engine {
     }
 
     fn version_lost(&mut self, change: &Name, version: u32, min: u32, max: u32) {
-        let report = Divergence {
+        let hint = if version < min {
+            format!("bring the code for version {version} of `{change}` back, or end this run")
+        } else {
+            format!(
+                "this code is older than the code that chose version {version} of `{change}`: deploy that one again, or a newer one"
+            )
+        };
+        let report = Box::new(Divergence {
             index: self.delivered.unwrap_or_default(),
             recorded: format!("version {version} of `{change}`"),
             asked: format!("a version from {min} to {max}"),
             nearest: self.nearest(),
-            hint: format!("bring the code for version {version} of `{change}` back, or end this run"),
-        };
-        self.set_fault(Fault::VersionTooOld(Box::new(report)));
+            hint,
+        });
+        self.set_fault(if version < min { Fault::VersionTooOld(report) } else { Fault::Diverged(report) });
     }
 }

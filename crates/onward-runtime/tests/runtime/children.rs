@@ -152,7 +152,7 @@ async fn a_signal_from_run_to_run_arrives_once_with_its_sender() {
         assert_eq!(kit.log("q").await, ["run_started", "signal_received", "signal_received"], "{operation} {when:?}");
         let records = kit.runtime.read_log(&key("q"), None, Index(1), 1).await.unwrap();
         let Event::SignalReceived(signal) = &records[0].events[0] else { panic!("{records:?}") };
-        assert_eq!((signal.sender.clone(), signal.signal_id.as_deref()), (Some(key("p")), Some("p~0~0")));
+        assert_eq!((signal.sender.clone(), signal.signal_id.as_deref()), (Some(key("p")), Some("p~0~0~0000000000000007")));
     }
 }
 
@@ -168,6 +168,7 @@ async fn a_signal_that_nobody_can_take_is_counted_and_finished() {
     kit.commit(&mut held, vec![sent(0, "closed"), sent(1, "nobody")]).await;
     let tick = kit.runtime.tick().await;
     assert_eq!((tick.did.news_undeliverable, tick.did.news_delivered), (2, 0));
+    assert_eq!(kit.runtime.signals_dropped(), 2, "D3");
     kit.settle().await;
     assert_eq!(kit.log("closed").await, ["run_started", "terminate_requested"]);
 }
@@ -204,7 +205,7 @@ async fn very_many_news_go_in_several_passes_of_one_tick() {
         Event::SignalReceived(signal) => signal.signal_id.clone().unwrap(),
         event => panic!("{event:?}"),
     });
-    assert!(ids.eq((0..500).map(|place| format!("p~0~{place}"))), "in the order they were sent");
+    assert!(ids.eq((0..500).map(|place| format!("p~0~{place}~0000000000000007"))), "in the order they were sent");
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,4 +243,41 @@ async fn two_couriers_at_the_same_time_deliver_once() {
     kit.settle().await;
     assert_eq!(kit.log("c").await, ["run_started", "run_completed"]);
     assert_eq!(kit.log("p").await, ["run_started", "child_started", "child_completed"]);
+}
+
+/// R10, L19: whoever comes after a deleted run under its id hears of its child all the same, and is heard.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_deleted_and_started_again_is_another_run() {
+    for child_is_gone in [false, true] {
+        let kit = Kit::new();
+        kit.start("q").await;
+        for seed in [7, 8] {
+            kit.runtime.start_run(StartRun { seed, ..start("p") }).await.unwrap();
+            let worker = kit.worker("w");
+            let mut parent = kit.next_held(&worker).await;
+            while parent.key != key("p") {
+                parent = kit.next_held(&worker).await;
+            }
+            kit.commit(&mut parent, vec![child(0, "c", OnParentClose::Cancel), sent(1, "q")]).await;
+            kit.settle().await;
+            if seed == 7 || child_is_gone {
+                kit.runtime.terminate_run(&key("c"), "").await.unwrap();
+            }
+            kit.settle().await;
+            assert_eq!(kit.log("p").await, ["run_started", "child_started", "signal_sent", "child_failed"], "{seed}");
+            if seed == 7 {
+                kit.runtime.terminate_run(&key("p"), "").await.unwrap();
+                kit.settle().await;
+                for gone in ["p", "c"].into_iter().filter(|id| *id == "p" || child_is_gone) {
+                    kit.runtime.delete_run(&key(gone), "again").await.unwrap();
+                }
+            }
+        }
+        let records = kit.runtime.read_log(&key("p"), None, Index(3), 10).await.unwrap();
+        let Event::ChildFailed(event) = &records[0].events[0] else { panic!("{records:?}") };
+        assert_eq!(event.failure.code, if child_is_gone { "terminated" } else { "run_exists" });
+        let words = event.failure.message.contains("a child of an earlier run of the id p, which was deleted");
+        assert_eq!(words, !child_is_gone, "{}", event.failure.message);
+        assert_eq!(kit.log("q").await, ["run_started", "signal_received", "signal_received"]);
+    }
 }

@@ -1,7 +1,7 @@
 //! Updates: a change from outside with a recorded answer.
 
-use onward_core::event::UpdateAnswered;
-use onward_core::{Event, Failure};
+use onward_core::event::{UpdateAnswered, UpdateReceived};
+use onward_core::{Event, Failure, Index};
 
 use crate::kit::*;
 
@@ -46,7 +46,7 @@ async fn an_update_that_the_run_did_not_live_to_answer_is_unanswered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_generation_that_continued_will_not_answer() {
+async fn a_generation_that_continued_without_the_update_will_not_answer() {
     let kit = Kit::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
@@ -56,6 +56,29 @@ async fn a_generation_that_continued_will_not_answer() {
     };
     let (got, ()) = tokio::join!(update(&kit, "u1"), went_on);
     refused(got, "update_unanswered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_that_went_along_is_answered_by_the_generation_that_has_it_then() {
+    let kit = Kit::new();
+    let worker = kit.worker("w");
+    let mut held = kit.start_held(&worker, "r").await;
+    let u1 = UpdateReceived { update_id: "u1".to_owned(), name: name("address"), payload: text("new") };
+    let went_on = async {
+        for _ in 0..2 {
+            tokio::task::yield_now().await;
+            let mut commit = held.draft(Index(kit.head("r").await.next_index.0 - 1), vec![continued()]);
+            commit.carries.updates = vec![u1.clone()];
+            kit.runtime.store().commit(commit).await.unwrap();
+            held = Held::of(&worker.next_runs(1).await.remove(0));
+        }
+        tokio::task::yield_now().await;
+        kit.commit(&mut held, vec![answer("u1")]).await;
+    };
+    let (got, ()) = tokio::join!(update(&kit, "u1"), went_on);
+    assert_eq!(got.unwrap(), Ok(text("done")));
+    assert_eq!(update(&kit, "u1").await.unwrap(), Ok(text("done")), "the same id gets the same answer");
+    assert_eq!(kit.log("r").await, ["run_started", "update_answered"]);
 }
 
 #[tokio::test(start_paused = true)]

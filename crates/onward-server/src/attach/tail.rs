@@ -146,7 +146,7 @@ impl Tail {
             let earlier = self.runtime().store().read_run(self.key.clone(), Some(self.at.generation)).await;
             let earlier = earlier.map_err(RuntimeError::from)?;
             if earlier.is_none_or(|earlier| self.at.from >= earlier.next_index) {
-                self.at = LogPosition { generation: self.at.generation + 1, from: Index(0) };
+                self.at = log_page::next_log(self.runtime(), &self.key, self.at.generation).await?;
             }
             return Ok(Nothing::Here);
         }

@@ -83,10 +83,10 @@ fn only(point: Option<u64>, other: &str, given: Option<u64>) -> Result<Option<u6
 async fn copy(request: Request, body: CopyBody, index: Option<u64>, is_reset: bool) -> Result<Response, Problem> {
     let key = request.key()?;
     let runtime = request.server.runtime();
-    let id = RunId::new(body.id.unwrap_or_else(|| new_id::run_id(runtime.clock().now())))?;
     let seed = new_id::random_u64();
-    let plain = if is_reset { ForkRun::reset(id, seed) } else { ForkRun::new(id, seed) };
+    let plain = if is_reset { ForkRun::reset(seed) } else { ForkRun::new(seed) };
     let fork = ForkRun {
+        id: body.id.map(RunId::new).transpose()?,
         generation: body.generation,
         index: index.map(Index),
         keep_signals: body.signals == Signals::Keep,

@@ -31,6 +31,7 @@ async fn what_happens_is_counted() {
         "agent_entry_duplicates_prevented 0",
         "agent_llm_empty_responses 0",
         "agent_resume_conflicts 0",
+        "onward_signals_dropped_total 0",
         "replays_total{outcome=\"ok\"} 0",
         "replays_total{outcome=\"diverged\"} 0",
     ] {

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::client::Stream;
 use crate::site::Site;
 
 #[tokio::test]
@@ -20,8 +21,11 @@ async fn a_fork_is_a_run_and_the_same_fork_is_the_same_run() {
     site.start("order", "a", json!("x")).await;
     let forked = site.post_json("/v1/runs/a/fork", json!({"from": 0, "id": "b", "signals": "drop"})).await.expect(201);
     assert_eq!((&forked["id"], &forked["created"]), (&json!("b"), &json!(true)));
-    let again = site.post_json("/v1/runs/a/fork", json!({"from": 0, "id": "b"})).await.expect(200);
+    let again = site.post_json("/v1/runs/a/fork", json!({"from": 0, "id": "b", "signals": "drop"})).await.expect(200);
     assert_eq!(again["created"], json!(false));
+    for other in [json!({"from": 0, "id": "b"}), json!({"from": 0, "id": "b", "signals": "drop", "children": "restart"})] {
+        site.post_json("/v1/runs/a/fork", other).await.problem(409, "run_exists");
+    }
     let view = site.get("/v1/runs/b").await.expect(200);
     assert_eq!(view["forked_from"], json!({"run": "a", "generation": 0, "index": 0, "is_reset": false}));
     site.post_json("/v1/runs/a/fork", json!({"from": 77, "id": "c"})).await.problem(422, "fork_point_invalid");
@@ -42,4 +46,37 @@ async fn a_reset_ends_the_original() {
     site.get("/v1/runs/a/result?wait_ms=10000").await.expect(200);
     let view = site.get("/v1/runs/a").await.expect(200);
     assert_eq!((&view["status"], &view["reset_to"]), (&json!("terminated"), &json!("b")));
+}
+
+#[tokio::test]
+async fn many_who_reset_a_run_to_one_point_make_one_successor() {
+    let site = Site::open().await;
+    site.start("order", "a", json!("x")).await;
+    site.until_status("a", "waiting").await;
+    let reset = async || site.post_json("/v1/runs/a/reset", json!({"to": 0})).await.json();
+    let answers = tokio::join!(reset(), reset(), reset(), reset(), reset(), reset());
+    let answers = [answers.0, answers.1, answers.2, answers.3, answers.4, answers.5];
+    assert!(answers.iter().all(|answer| answer["id"] == "a/reset-0"), "{answers:?}");
+    assert_eq!(answers.iter().filter(|answer| answer["created"] == true).count(), 1);
+    site.get("/v1/runs/a/result?wait_ms=10000").await.expect(200);
+    assert_eq!(site.get("/v1/runs/a").await.expect(200)["reset_to"], "a/reset-0");
+}
+
+/// A1: who was at the end of a generation that failed hears how the run went on.
+#[tokio::test]
+async fn a_reader_follows_a_run_through_its_retry() {
+    let site = Site::open().await;
+    site.post_json("/v1/runs", json!({"kind": "fragile", "id": "a"})).await.expect(201);
+    site.until_status("a", "failed").await;
+    site.post_json("/v1/runs/a/retry", json!({})).await.expect(202);
+    site.until_status("a", "waiting").await;
+    let page = site.get("/v1/runs/a/events?generation=0").await.expect(200);
+    assert_eq!(page["next"]["generation"], 1, "{page}");
+    let last = page["events"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["event"]["type"], "run_failed");
+    let place = format!("Last-Event-ID: 0:{}\r\n", last["index"]);
+    let mut stream = Stream::open(site.address, "/v1/runs/a/events?until=pause", &place).await;
+    let told = stream.rest().await;
+    let names: Vec<String> = told.iter().map(|frame| frame.name()).collect();
+    assert_eq!((names[0].as_str(), names[names.len() - 1].as_str()), ("retry_requested", "pause"), "{names:?}");
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onward::Onward;
@@ -72,6 +73,14 @@ async fn chatty(ctx: Ctx, count: u32) -> Result<u32> {
     Ok(count)
 }
 
+/// Fails when it is first tried.
+async fn fragile(ctx: Ctx, (): ()) -> Result<()> {
+    static TRIED: AtomicBool = AtomicBool::new(false);
+    let tried = async || if TRIED.swap(true, Ordering::SeqCst) { Ok(()) } else { Err(Failure::fatal("not yet")) };
+    ctx.step("try", tried).await?;
+    ctx.signal("end").recv().await
+}
+
 /// Hears `ping` for as long as it is sent.
 async fn listener(ctx: Ctx, (): ()) -> Result<u32> {
     loop {
@@ -114,6 +123,7 @@ impl Site {
             .workflow("dial", dial)
             .workflow("chatty", chatty)
             .workflow("listener", listener)
+            .workflow("fragile", fragile)
             .start()
             .await
             .unwrap();

@@ -23,9 +23,20 @@ fn contents(directory: &Path) -> BTreeMap<String, Vec<u8>> {
 fn a_second_store_in_the_same_process_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let first = open(directory.path());
-    assert_eq!(refusal(directory.path()).code(), "directory_locked");
+    let refused = refusal(directory.path());
+    assert_eq!(refused.code(), "directory_locked");
+    assert!(refused.to_string().ends_with(" is in use by this or another process"), "{refused}");
     drop(first);
     open(directory.path());
+}
+
+#[test]
+fn an_empty_path_is_not_the_current_directory() {
+    let refused = [refusal(Path::new("")), EmbeddedStore::open_read_only("").err().unwrap()];
+    for error in refused {
+        assert_eq!(error.code(), "directory_unusable");
+        assert_eq!(error.to_string(), "the empty path cannot be used: a directory needs a name; the current one is `.`");
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! L19: a parent gets one result per child, and what was agreed about its end is applied once.
 
 use onward_core::event::{OnParentClose, SignalSent};
+use onward_core::run::{Delivery, answer_to};
 use onward_core::{Index, RunId, Status};
 
-use super::kit::{Held, Kit, child, completed, hand_over, json, key, name, place, terminate};
+use super::kit::{Held, Kit, child, completed, hand_over, json, key, name, new_run, place, terminate};
+use crate::Delete;
 
 pub async fn a_child_answers_its_parent_once(mut kit: Kit) {
     let mut parent = kit.start_held("p").await;
@@ -74,4 +76,41 @@ pub async fn a_signal_to_another_run_is_taken_once(kit: Kit) {
     kit.deliver().await;
     assert_eq!(kit.log("s").await, ["run_started", "signal_received"]);
     assert_eq!(kit.head("s").await.next_index, Index(2));
+}
+
+/// R10: of two runs that have one id after each other, each sends and hears for itself.
+pub async fn a_namesake_of_a_deleted_run_is_not_taken_for_it(mut kit: Kit) {
+    kit.start("s").await;
+    let mut links = Vec::new();
+    for life in [1, 2] {
+        let mut run = new_run("p");
+        run.started.seed = life;
+        let mut parent = kit.start_held_as(run).await;
+        let sent = SignalSent { place: place(1), to: RunId::new("s").unwrap(), name: name("paid"), payload: json("1") };
+        kit.commit(&mut parent, vec![child("c", 0, OnParentClose::Cancel), sent.into()]).await;
+        kit.reopen();
+        let news = kit.store().deliveries(10).await.unwrap();
+        links.extend(news.into_iter().filter_map(|(_, delivery)| match delivery {
+            Delivery::Start(child) => child.started.parent,
+            Delivery::Input { .. } => None,
+        }));
+        kit.deliver().await;
+        assert_eq!(kit.head("s").await.next_index, Index(1 + life), "the signal of each life is taken");
+        if life == 1 {
+            kit.append("c", terminate()).await.unwrap();
+            kit.append("p", terminate()).await.unwrap();
+            kit.deliver().await;
+            let gone = Delete::Run { key: key("p"), reason: String::new() };
+            assert_eq!(kit.store().delete_runs(gone).await.unwrap(), 1);
+        }
+    }
+    let [first, second] = &links[..] else { panic!("each life asks for its child: {links:?}") };
+    let kept = kit.head("c").await.parent.unwrap();
+    assert!(kept.is_same_call(first) && !kept.is_same_call(second), "who finds the child knows whose it is");
+    for (link, is_for_it) in [(first, false), (second, true)] {
+        let Delivery::Input { to, input } = answer_to(link, Ok(json("1"))) else { panic!("an answer is an input") };
+        let answer = kit.store().append_input(to, input).await;
+        assert_eq!(answer.err().map(|error| error.code()), (!is_for_it).then_some("run_continued"));
+    }
+    assert_eq!(kit.log("p").await, ["run_started", "child_started", "signal_sent", "child_completed"]);
 }

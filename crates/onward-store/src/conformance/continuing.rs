@@ -1,7 +1,7 @@
 //! A run that continues as new closes its log and begins another under the same name, in one write.
 
-use onward_core::event::{CarriedSignal, OnParentClose, RunContinued};
-use onward_core::run::{Carries, Commit};
+use onward_core::event::{CarriedSignal, OnParentClose, RunContinued, UpdateReceived};
+use onward_core::run::{Carries, Commit, Input};
 use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{Event, Index, Place, Status};
 
@@ -125,7 +125,7 @@ pub async fn a_child_of_the_old_generation_hears_once_of_its_end(kit: Kit) {
 fn continued(held: &Held) -> Commit {
     let carried = CarriedSignal { name: name("paid"), payload: json("1"), signal_id: None, sender: None };
     let events = vec![RunContinued { input: json("2") }.into()];
-    let carries = Carries { signals: vec![carried], cancel_reason: None };
+    let carries = Carries { signals: vec![carried], cancel_reason: None, updates: Vec::new() };
     Commit { carries, ..held.commit(events) }
 }
 
@@ -152,4 +152,20 @@ pub async fn a_request_to_cancel_goes_along(mut kit: Kit) {
         let Event::RunStarted(started) = kit.records(&id).await.remove(0).events.remove(0) else { panic!("H2") };
         assert_eq!(started.cancel_reason.as_deref(), Some(reason));
     }
+}
+
+/// With its id, which is still taken: whoever sends it again gets the answer of the generation that has it.
+pub async fn an_unanswered_update_goes_along(mut kit: Kit) {
+    let held = kit.start_held("r").await;
+    let payload = onward_core::Payload::binary("application/octet-stream", vec![7; 100_000]);
+    let update = UpdateReceived { update_id: "u".to_owned(), name: name("address"), payload };
+    let unread = kit.append("r", Input::update(update.clone())).await.unwrap();
+    let mut commit = Commit { horizon: unread.index, ..continued(&held) };
+    commit.carries.updates = vec![update.clone()];
+    kit.store().commit(commit).await.unwrap();
+    kit.reopen();
+    let Event::RunStarted(started) = kit.records("r").await.remove(0).events.remove(0) else { panic!("H2") };
+    assert_eq!(started.updates, std::slice::from_ref(&update));
+    assert!(kit.append("r", Input::update(update)).await.unwrap().repeated);
+    assert_eq!(kit.log("r").await, ["run_started"]);
 }

@@ -63,6 +63,10 @@ impl Onward {
     /// plain signal, it would get to whoever does. A process that dies in the middle loses the run after its lease, and it can be driven
     /// again. May be dropped at any time: what was begun goes on until the run rests.
     pub async fn drive(&self, run: &str, bring: Bring) -> Result<Driven, Error> {
+        self.ask(self.drive_to_rest(run, bring)).await
+    }
+
+    async fn drive_to_rest(&self, run: &str, bring: Bring) -> Result<Driven, Error> {
         let key = self.key(run)?;
         let inner = &self.inner;
         let mut delivery = self.delivery(bring)?;
@@ -92,7 +96,7 @@ impl Onward {
     }
 
     fn delivery(&self, bring: Bring) -> Result<Delivery, Error> {
-        let what = bring.what.map_err(|source| Error::Convert { what: "the signal", source })?;
+        let what = bring.what.map_err(|why| Error::Convert { what: "the signal", why })?;
         Ok(match what {
             What::Nothing => Delivery::Nothing,
             What::Signal { name, payload, id } => {

@@ -123,10 +123,10 @@ impl<O> StartTask<O> {
             return Err(Error::UnknownKind { kind: self.kind, version: None });
         }
         let key = self.onward.key(&self.id.unwrap_or_else(new_run_id))?;
-        let input = self.input.map_err(|source| Error::Convert { what: "the input", source })?;
+        let input = self.input.map_err(|why| Error::Convert { what: "the input", why })?;
         let options = TaskOptions { queue: self.queue.map(Name::new).transpose()?, ..self.options };
         let start = onward_runtime::StartTask { key: key.clone(), kind, input, options, trace: self.trace };
-        let (_, outcome) = inner.door.start_task(start).await?;
+        let (_, outcome) = self.onward.ask(inner.door.start_task(start)).await?;
         Ok(TaskHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })
     }
 }
@@ -156,12 +156,12 @@ impl<O> TaskHandle<O> {
 
     /// The task as it stands: where it is, how many attempts there were, what came of it.
     pub async fn view(&self) -> Result<TaskView, Error> {
-        Ok(self.onward.inner.door.read_task(self.key.clone()).await?)
+        self.onward.ask(self.onward.inner.door.read_task(self.key.clone())).await
     }
 
     /// Takes the task back: it ends as canceled at once, and a worker that is at it is told to stop.
     pub async fn cancel(&self, reason: &str) -> Result<Appended, Error> {
-        Ok(self.onward.inner.door.cancel_task(self.key.clone(), reason.to_owned()).await?)
+        self.onward.ask(self.onward.inner.door.cancel_task(self.key.clone(), reason.to_owned())).await
     }
 }
 
@@ -169,11 +169,11 @@ impl<O: DeserializeOwned> TaskHandle<O> {
     /// Waits for the task to end and returns what it returned.
     pub async fn result(&self) -> Result<O, Error> {
         let outcome = match &self.outcome {
-            Some(watch) => watch.outcome().await?,
-            None => self.onward.inner.door.wait_for_outcome(self.key.clone()).await?,
+            Some(watch) => self.onward.ask(watch.outcome()).await?,
+            None => self.onward.ask(self.onward.inner.door.wait_for_outcome(self.key.clone())).await?,
         };
         match outcome {
-            Ok(output) => output.read().map_err(|source| Error::Convert { what: "the output", source }),
+            Ok(output) => output.read().map_err(|why| Error::Convert { what: "the output", why }),
             Err(failure) => Err(Error::RunFailed { run: self.id().to_owned(), failure: Box::new(failure) }),
         }
     }

@@ -3,7 +3,7 @@
 //! Payloads that go from one run to another are made for where they are read: a child's input for the child, a signal for its receiver,
 //! an outcome for the run and for the call of its parent.
 
-use onward_core::event::{CarriedSignal, ParentLink};
+use onward_core::event::{CarriedSignal, ParentLink, UpdateReceived};
 use onward_core::run::Commit;
 use onward_core::{Event, Failure, Hash, Payload, Place, Record, RunKey};
 
@@ -16,7 +16,9 @@ impl Border {
             self.event(Way::Out, event, std::slice::from_ref(&commit.key), parent)?;
             self.mask(event, &commit.key);
         }
-        self.signals(Way::Out, &mut commit.carries.signals, &Home::of_all(std::slice::from_ref(&commit.key), "signal"))
+        let home = |what: &str| Home::of_all(std::slice::from_ref(&commit.key), what);
+        self.signals(Way::Out, &mut commit.carries.signals, &home("signal"))?;
+        self.updates(Way::Out, &mut commit.carries.updates, &home("update"))
     }
 
     /// Decodes a record of the run's log.
@@ -37,7 +39,8 @@ impl Border {
         match event {
             Event::RunStarted(event) => {
                 self.payload(way, &mut event.input, &home("input"))?;
-                self.signals(way, &mut event.mailbox, &home("signal"))
+                self.signals(way, &mut event.mailbox, &home("signal"))?;
+                self.updates(way, &mut event.updates, &home("update"))
             }
             Event::SignalReceived(event) => self.payload(way, &mut event.payload, &home("signal")),
             Event::PromiseResolved(event) => self.result(way, &mut event.result, &home("promise")),
@@ -85,6 +88,10 @@ impl Border {
 
     fn signals(&self, way: Way, signals: &mut [CarriedSignal], homes: &[Home]) -> Passed {
         signals.iter_mut().try_for_each(|signal| self.payload(way, &mut signal.payload, homes))
+    }
+
+    fn updates(&self, way: Way, updates: &mut [UpdateReceived], homes: &[Home]) -> Passed {
+        updates.iter_mut().try_for_each(|update| self.payload(way, &mut update.payload, homes))
     }
 
     /// Hides the input hashes of calls, or shows them again. Each goes with a payload of its event, in the form it has outside.

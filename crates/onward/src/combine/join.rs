@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use onward_core::{Failure, Index};
 
-use super::Scope;
+use super::{Scope, ours};
 use crate::Result;
 
 enum Slot<F: Future> {
@@ -29,6 +29,7 @@ struct Lanes<F: Future> {
     slots: Vec<Slot<F>>,
     scope: Scope,
     left: usize,
+    over: bool,
 }
 
 impl<F: Future> Lanes<F> {
@@ -38,7 +39,7 @@ impl<F: Future> Lanes<F> {
         I::Item: IntoFuture<IntoFuture = F, Output = F::Output>,
     {
         let slots: Vec<_> = futures.into_iter().map(|future| Slot::Open(Box::pin(future.into_future()))).collect();
-        Lanes { left: slots.len(), slots, scope: Scope::default() }
+        Lanes { left: slots.len(), slots, scope: Scope::default(), over: false }
     }
 
     /// Polls what has something to see, and shows each output to `seen` as it comes, with the event that led to it; says whether all
@@ -59,7 +60,7 @@ impl<F: Future> Lanes<F> {
 
     /// Polls like [`Lanes::poll`], but in the order of the log, and gives each output to `wins`, which ends it by keeping one.
     fn poll_in_log_order<W>(&mut self, cx: &mut Context<'_>, mut wins: impl FnMut(F::Output) -> Option<W>) -> Option<W> {
-        let Lanes { slots, scope, left } = self;
+        let Lanes { slots, scope, left, .. } = self;
         let arms = scope.ready(slots.len(), cx);
         let mut winner = None;
         scope.in_log_order(&arms, cx, |arm, limit| {
@@ -148,7 +149,11 @@ impl<T, F: Future<Output = Result<T>>> Future for JoinAllSettled<F> {
     type Output = Vec<Result<T>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.lanes.poll(cx, |_, _| ()) { Poll::Ready(self.lanes.outputs().collect()) } else { Poll::Pending }
+        if self.lanes.over {
+            return polled_again("join_all_settled", cx);
+        }
+        self.lanes.over = self.lanes.poll(cx, |_, _| ());
+        if self.lanes.over { Poll::Ready(self.lanes.outputs().collect()) } else { Poll::Pending }
     }
 }
 
@@ -157,6 +162,9 @@ impl<T, F: Future<Output = Result<T>>> Future for JoinAll<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let JoinAll { lanes, first_failure } = &mut *self;
+        if lanes.over {
+            return polled_again("join_all", cx);
+        }
         // What failed in an earlier poll came first. Of what had failed before it was polled, the log says who was first; what needed no
         // answer to fail was there before any.
         let is_open = first_failure.is_none();
@@ -170,6 +178,7 @@ impl<T, F: Future<Output = Result<T>>> Future for JoinAll<F> {
                 *first_failure = Some(failure.clone());
             }
         });
+        lanes.over = done;
         if !done {
             return Poll::Pending;
         }
@@ -182,13 +191,21 @@ impl<T, F: Future<Output = Result<T>>> Future for Race<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Race { lanes, failures } = &mut *self;
+        if lanes.over {
+            return polled_again("race", cx);
+        }
         let winner = lanes.poll_in_log_order(cx, |output| output.map_err(|failure| failures.push(failure)).ok());
+        lanes.over = winner.is_some() || lanes.left == 0;
         if let Some(value) = winner {
             lanes.slots.clear(); // the others are dropped now, not with the race
             return Poll::Ready(Ok(value));
         }
-        if lanes.left == 0 { Poll::Ready(Err(all_failed(failures))) } else { Poll::Pending }
+        if lanes.over { Poll::Ready(Err(all_failed(failures))) } else { Poll::Pending }
     }
+}
+
+fn polled_again<T>(what: &str, cx: &Context<'_>) -> Poll<T> {
+    ours(cx).cell.polled_again(what, None)
 }
 
 fn all_failed(failures: &[Failure]) -> Failure {

@@ -36,9 +36,9 @@ impl Scope {
         let polling = ours(cx);
         let mut state = polling.cell.lock();
         let all = state.poll_all;
-        let parent = polling.arm.map(|(arms, arm)| (arms.clone(), arm));
         let first = self.arms.is_none();
-        let arms = self.arms.get_or_insert_with(|| Arms::new(parent));
+        let arms = self.arms.get_or_insert_default();
+        arms.polled_in(polling.arm);
         if first {
             self.cell = Some(polling.cell.clone());
             let place = state.engine.next_place();

@@ -19,7 +19,7 @@ impl Ctx {
     pub fn approval(&self, name: &str, title: impl Into<String>) -> Approval {
         let name = name_or_misuse(&self.cell, "approval", name);
         let place = self.cell.call("approval").engine.request_approval(name, title.into());
-        Approval { call: Call::new(self.cell.clone(), place) }
+        Approval { call: Call::new(self.cell.clone(), "approval", place) }
     }
 }
 

@@ -23,14 +23,15 @@ pub trait Durable: Future {
 /// A call that is answered from the log with a `T`.
 pub(crate) struct Call<T> {
     cell: Arc<RunCell>,
+    what: &'static str,
     place: Place,
     over: bool,
     result: PhantomData<fn() -> T>,
 }
 
 impl<T> Call<T> {
-    pub fn new(cell: Arc<RunCell>, place: Place) -> Call<T> {
-        Call { cell, place, over: false, result: PhantomData }
+    pub fn new(cell: Arc<RunCell>, what: &'static str, place: Place) -> Call<T> {
+        Call { cell, what, place, over: false, result: PhantomData }
     }
 
     pub fn place(&self) -> &Place {
@@ -59,6 +60,9 @@ impl<T: DeserializeOwned> Future for Call<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        if self.over {
+            return self.cell.polled_again(self.what, Some(&self.place));
+        }
         if held_back(cx, || self.ready_at()) {
             return Poll::Pending;
         }

@@ -22,7 +22,7 @@ impl Ctx {
             Err(failure) => state.engine.refuse_child(kind, failure),
         };
         drop(state);
-        Child { ctx: self.clone(), call: Call::new(self.cell.clone(), place) }
+        Child { ctx: self.clone(), call: Call::new(self.cell.clone(), "child", place) }
     }
 }
 

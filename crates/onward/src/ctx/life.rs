@@ -1,12 +1,14 @@
 //! The life of a run: chance, versions, cancellation, and going on as new.
 
 use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use onward_core::{Failure, random};
+use onward_core::{Failure, Index, random};
 use serde::Serialize;
 
 use super::call::Call;
-use super::{Ctx, name_or_misuse, payload_or_misuse, small};
+use super::{Ctx, Durable, name_or_misuse, payload_or_misuse, small};
 use crate::Result;
 use crate::wake::held_back;
 
@@ -37,17 +39,14 @@ impl Ctx {
         self.cell.call("is_canceled").engine.is_canceled()
     }
 
-    /// Waits for a request to cancel and returns its failure. While somebody waits here, a request does not
-    /// interrupt the other waits: the code handles it.
-    pub async fn canceled(&self) -> Failure {
+    /// Waits for a request to cancel and returns its failure. From this call on, and for as long as its future is kept, a request does
+    /// not interrupt the other waits: the code handles it.
+    pub fn canceled(&self) -> Canceled {
         let place = self.cell.call("canceled").engine.await_canceled();
-        match Call::<()>::new(self.cell.clone(), place).await {
-            Ok(()) => Failure::canceled(""),
-            Err(failure) => failure,
-        }
+        Canceled { call: Call::new(self.cell.clone(), "canceled", place) }
     }
 
-    /// Ends this log and goes on with a fresh one, as the same run, with `input`. Signals not yet consumed go along.
+    /// Ends this log and goes on with a fresh one, as the same run, with `input`. Signals not yet consumed and updates not yet answered go along.
     ///
     /// Never returns: `return ctx.continue_as_new(&next).await`. Only an input that is too large makes it fail.
     pub fn continue_as_new<T, I>(&self, input: &I) -> impl Future<Output = Result<T>> + Send + use<T, I>
@@ -59,14 +58,34 @@ impl Ctx {
         let cell = self.cell.clone();
         std::future::poll_fn(move |cx| {
             if held_back(cx, || None) {
-                return std::task::Poll::Pending;
+                return Poll::Pending;
             }
             let mut state = cell.call("continue_as_new");
             match &input {
                 Ok(input) => state.engine.continue_as_new(input.clone()),
-                Err(failure) => return std::task::Poll::Ready(Err(failure.clone())),
+                Err(failure) => return Poll::Ready(Err(failure.clone())),
             }
-            std::task::Poll::Pending
+            Poll::Pending
         })
+    }
+}
+
+/// See [`Ctx::canceled`].
+#[must_use = "a request is seen when the future is awaited"]
+pub struct Canceled {
+    call: Call<()>,
+}
+
+impl Future for Canceled {
+    type Output = Failure;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Failure> {
+        Pin::new(&mut self.call).poll(cx).map(|request| request.err().unwrap_or_else(|| Failure::canceled("")))
+    }
+}
+
+impl Durable for Canceled {
+    fn ready_at(&self) -> Option<Index> {
+        self.call.ready_at()
     }
 }

@@ -15,7 +15,7 @@ impl Ctx {
     pub fn promise<T>(&self, name: &str) -> Promise<T> {
         let name = name_or_misuse(&self.cell, "promise", name);
         let place = self.cell.call("promise").engine.create_promise(name);
-        Promise { call: Call::new(self.cell.clone(), place) }
+        Promise { call: Call::new(self.cell.clone(), "promise", place) }
     }
 }
 

@@ -31,7 +31,8 @@ impl Ctx {
         Signals { cell: self.cell.clone(), pattern: Pattern::Like(pattern) }
     }
 
-    /// Sends a signal to another run; it leaves with this activation's commit, once.
+    /// Sends a signal to another run; it leaves with this activation's commit, once. Does not wait for the other run: if there is none of
+    /// that id when it arrives, or it is closed, the signal is dropped and a `tracing` warning says so.
     ///
     /// # Errors
     /// If the payload is too large.
@@ -70,7 +71,7 @@ impl<C> SignalSource<C> {
     }
 
     fn receive_within<T>(&self, span: Duration) -> RecvTimeout<T> {
-        RecvTimeout { recv: self.receive(), span, timer: None, ctx: self.ctx.clone() }
+        RecvTimeout { recv: self.receive(), span, timer: None, over: false, ctx: self.ctx.clone() }
     }
 
     fn take<T: DeserializeOwned>(&self) -> Result<Option<T>> {
@@ -134,9 +135,9 @@ pub struct Signals {
 }
 
 impl Signals {
-    pub fn recv<T: DeserializeOwned>(&self) -> impl Future<Output = Result<(Name, T)>> + Send + use<T> {
-        let mut recv = Recv::<T>::new(self.cell.clone(), self.pattern.clone());
-        std::future::poll_fn(move |cx| recv.poll_named(cx))
+    /// Waits for the next one.
+    pub fn recv<T: DeserializeOwned>(&self) -> RecvNamed<T> {
+        RecvNamed { recv: Recv::new(self.cell.clone(), self.pattern.clone()) }
     }
 
     pub fn has(&self) -> bool {
@@ -180,6 +181,7 @@ pub struct Recv<T> {
     pattern: Pattern,
     place: Place,
     waiting: bool,
+    over: bool,
     deadline: Option<onward_core::Timestamp>,
     value: PhantomData<fn() -> T>,
 }
@@ -187,12 +189,15 @@ pub struct Recv<T> {
 impl<T> Recv<T> {
     fn new(cell: Arc<RunCell>, pattern: Pattern) -> Recv<T> {
         let place = cell.call("recv").engine.next_place();
-        Recv { cell, pattern, place, waiting: false, deadline: None, value: PhantomData }
+        Recv { cell, pattern, place, waiting: false, over: false, deadline: None, value: PhantomData }
     }
 }
 
 impl<T: DeserializeOwned> Recv<T> {
     fn poll_named(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Name, T)>> {
+        if self.over {
+            return self.cell.polled_again("recv", Some(&self.place));
+        }
         if held_back(cx, || self.ready_at()) {
             return Poll::Pending;
         }
@@ -200,6 +205,7 @@ impl<T: DeserializeOwned> Recv<T> {
         if !self.waiting {
             if let Some((name, payload)) = state.engine.await_signal(&self.place, &self.pattern, self.deadline) {
                 drop(state);
+                self.over = true;
                 return Poll::Ready(payload.read().map(|value| (name, value)).map_err(Failure::from));
             }
             self.waiting = true;
@@ -213,7 +219,7 @@ impl<T: DeserializeOwned> Recv<T> {
             Some(result) => {
                 state.unwatch(&self.place);
                 drop(state);
-                self.waiting = false;
+                (self.waiting, self.over) = (false, true);
                 let name = name.unwrap_or_else(|| Name::new("canceled").expect("a constant name"));
                 Poll::Ready(result.and_then(|payload| Ok((name, payload.read()?))))
             }
@@ -232,7 +238,11 @@ impl<T: DeserializeOwned> Future for Recv<T> {
 impl<T: DeserializeOwned> Durable for Recv<T> {
     fn ready_at(&self) -> Option<Index> {
         let state = self.cell.lock();
-        if self.waiting { state.engine.ready_at(&self.place) } else { state.engine.signal_ready_at(&self.pattern) }
+        match (self.over, self.waiting) {
+            (true, _) => None,
+            (_, true) => state.engine.ready_at(&self.place),
+            (_, false) => state.engine.signal_ready_at(&self.pattern),
+        }
     }
 }
 
@@ -244,12 +254,33 @@ impl<T> Drop for Recv<T> {
     }
 }
 
+/// See [`Signals::recv`].
+#[must_use = "a signal is received when the future is awaited"]
+pub struct RecvNamed<T> {
+    recv: Recv<T>,
+}
+
+impl<T: DeserializeOwned> Future for RecvNamed<T> {
+    type Output = Result<(Name, T)>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.recv.poll_named(cx)
+    }
+}
+
+impl<T: DeserializeOwned> Durable for RecvNamed<T> {
+    fn ready_at(&self) -> Option<Index> {
+        self.recv.ready_at()
+    }
+}
+
 /// See [`SignalSource::recv_timeout`].
 #[must_use = "a signal is received when the future is awaited"]
 pub struct RecvTimeout<T> {
     recv: Recv<T>,
     span: Duration,
     timer: Option<Sleep>,
+    over: bool,
     ctx: Ctx,
 }
 
@@ -258,21 +289,26 @@ impl<T: DeserializeOwned> Future for RecvTimeout<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Option<T>>> {
         let this = &mut *self;
+        if this.over {
+            return this.ctx.cell.polled_again("recv_timeout", Some(&this.recv.place));
+        }
         if this.timer.is_none() {
             if held_back(cx, || this.recv.ready_at()) {
                 return Poll::Pending; // the timer begins with the wait
             }
             this.recv.deadline = Some(this.ctx.now().after(this.span));
         }
-        if let Poll::Ready(received) = Pin::new(&mut this.recv).poll(cx) {
-            this.timer = None;
+        // Both may have been answered before this poll: what stands first in the log counts.
+        let (fired_at, received_at) = (this.timer.as_ref().and_then(Durable::ready_at), this.recv.ready_at());
+        let is_late = fired_at.is_some_and(|fired| received_at.is_none_or(|received| fired < received));
+        if !is_late && let Poll::Ready(received) = Pin::new(&mut this.recv).poll(cx) {
+            (this.timer, this.over) = (None, true);
             return Poll::Ready(received.map(Some));
         }
         let timer = this.timer.get_or_insert_with(|| this.ctx.sleep(this.span));
-        match Pin::new(timer).poll(cx) {
-            Poll::Ready(fired) => Poll::Ready(fired.map(|()| None)),
-            Poll::Pending => Poll::Pending,
-        }
+        let fired = Pin::new(timer).poll(cx);
+        this.over = fired.is_ready();
+        fired.map(|fired| fired.map(|()| None))
     }
 }
 

@@ -21,26 +21,32 @@ use crate::cell::{RunCell, StepAttempt};
 use crate::code::panic_message;
 use crate::wake::{StepWaker, held_back, polling};
 
-/// One try of a step, as its closure sees it.
+/// One try of a step, as its closure sees it. It may outlive the step, on a thread for blocking work for example: it holds what it shows
+/// and nothing of the run.
 #[derive(Clone)]
 pub struct Attempt {
     /// 1, 2, …
     pub number: u32,
-    call: Arc<StepCall>,
+    idempotency_key: Arc<str>,
+    trace: Option<TraceContext>,
 }
 
 impl Attempt {
+    fn new(call: &StepCall, number: u32) -> Attempt {
+        let state = call.cell.lock();
+        let idempotency_key = state.engine.idempotency_key(&call.place).into();
+        let span = || step_span(state.engine.key(), state.engine.generation(), &call.place, number);
+        Attempt { number, idempotency_key, trace: call.cell.origin.map(|origin| origin.context(span())) }
+    }
+
     /// The same for every attempt of this step and after every crash; hand it to whoever must not act twice.
     pub fn idempotency_key(&self) -> String {
-        let state = self.call.cell.lock();
-        state.engine.idempotency_key(&self.call.place)
+        self.idempotency_key.to_string()
     }
 
     /// The attempt's place in the run's trace, for whoever is called from here; `None` in processes that trace nothing.
     pub fn trace(&self) -> Option<TraceContext> {
-        let state = self.call.cell.lock();
-        let span = step_span(state.engine.key(), state.engine.generation(), &self.call.place, self.number);
-        self.call.cell.origin.map(|origin| origin.context(span))
+        self.trace
     }
 }
 
@@ -71,7 +77,7 @@ impl Ctx {
         let place = self.cell.call("step").engine.open_step(name.clone());
         let call = Arc::new(StepCall { cell: self.cell.clone(), place, name, timeout: OnceLock::new() });
         let future = run_step(call.clone(), f);
-        Step { call, future }
+        Step { call, over: false, future }
     }
 }
 
@@ -106,7 +112,7 @@ where
         let result = match scripted(&call, number) {
             Some(result) => result,
             None => {
-                let attempt = Attempt { number, call: call.clone() };
+                let attempt = Attempt::new(&call, number);
                 let f = f.clone();
                 InStep { call: &call, make: Some(move || f(attempt)), future: None, sleep: None }.await
             }
@@ -217,6 +223,7 @@ pin_project! {
     #[must_use = "a step runs when it is awaited"]
     pub struct Step<F> {
         call: Arc<StepCall>,
+        over: bool,
         #[pin]
         future: F,
     }
@@ -249,7 +256,13 @@ impl<F: Future> Future for Step<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        self.project().future.poll(cx)
+        let this = self.project();
+        if *this.over {
+            return this.call.cell.polled_again(&format!("step {}", this.call.name), Some(&this.call.place));
+        }
+        let polled = this.future.poll(cx);
+        *this.over = polled.is_ready();
+        polled
     }
 }
 

@@ -26,7 +26,7 @@ impl Ctx {
             Err(failure) => state.engine.refuse_task(kind, failure),
         };
         drop(state);
-        TaskCall { call: Call::new(self.cell.clone(), place) }
+        TaskCall { call: Call::new(self.cell.clone(), "task", place) }
     }
 }
 

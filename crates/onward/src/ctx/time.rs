@@ -10,6 +10,7 @@ use onward_core::{Failure, Index, Timestamp};
 use super::call::{Call, durable_call};
 use super::{Ctx, Durable};
 use crate::Result;
+use crate::wake::poll_up_to;
 
 impl Ctx {
     /// The time of the event that led here: the same on every replay.
@@ -25,12 +26,12 @@ impl Ctx {
 
     pub fn sleep_until(&self, due_at: Timestamp) -> Sleep {
         let place = self.cell.call("sleep").engine.start_timer(due_at);
-        Sleep { call: Call::new(self.cell.clone(), place) }
+        Sleep { call: Call::new(self.cell.clone(), "sleep", place) }
     }
 
     /// Gives `future` at most `span`; later it fails as `timed_out` and is dropped.
     pub fn timeout<T, F: Future<Output = Result<T>>>(&self, future: F, span: Duration) -> Timeout<F> {
-        Timeout { timer: self.sleep(span), future: Box::pin(future) }
+        Timeout { timer: self.sleep(span), future: Box::pin(future), over: false }
     }
 }
 
@@ -47,21 +48,25 @@ durable_call!(Sleep<T>);
 pub struct Timeout<F> {
     timer: Sleep,
     future: Pin<Box<F>>,
+    over: bool,
 }
 
 impl<T, F: Future<Output = Result<T>>> Future for Timeout<F> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        // One event is delivered at a time, so at most one of the two has become ready since the last poll; a future that
-        // was ready before it got here has come in time.
-        if let Poll::Ready(result) = self.future.as_mut().poll(cx) {
+        if self.over {
+            return self.timer.call.cell().polled_again("timeout", Some(self.timer.call.place()));
+        }
+        // Both may have been answered before this poll: the future sees what stands before the timer in the log and nothing else.
+        let fired_at = self.timer.ready_at();
+        if let Poll::Ready(result) = poll_up_to(fired_at, self.future.as_mut(), cx) {
+            self.over = true;
             return Poll::Ready(result);
         }
-        match Pin::new(&mut self.timer).poll(cx) {
-            Poll::Ready(fired) => Poll::Ready(fired.and_then(|()| Err(Failure::timed_out("it")))),
-            Poll::Pending => Poll::Pending,
-        }
+        let fired = Pin::new(&mut self.timer).poll(cx);
+        self.over = fired.is_ready();
+        fired.map(|fired| fired.and_then(|()| Err(Failure::timed_out("it"))))
     }
 }
 

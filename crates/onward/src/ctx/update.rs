@@ -25,7 +25,7 @@ impl Ctx {
 
     /// Handles `update(name)` from outside: `f` changes what it shares with the code, and its answer is recorded.
     ///
-    /// Updates that came before the handler wait for it. `f` is run again on replay and must depend on nothing else.
+    /// Updates that came before the handler wait for it, over generations too. `f` is run again on replay and must depend on nothing else.
     ///
     /// If `f` panics, the update is answered with a failure of code `panicked` and the run goes on, with whatever `f` had changed
     /// until then: check first, change afterwards.

@@ -13,6 +13,10 @@ pub(super) trait Chooser {
     fn after_commit(&mut self) -> Choice;
     /// Which of `count` things that could happen now happens.
     fn pick(&mut self, count: usize) -> usize;
+    /// Whether something else that is due happens before the code sees what has happened, or before its commit is taken.
+    fn hurries(&mut self) -> bool {
+        false
+    }
 }
 
 pub(super) struct Always(pub Choice);
@@ -70,5 +74,8 @@ impl Chooser for Random {
     }
     fn pick(&mut self, count: usize) -> usize {
         (self.next() % count as u64) as usize
+    }
+    fn hurries(&mut self) -> bool {
+        self.next().is_multiple_of(3)
     }
 }

@@ -71,6 +71,20 @@ impl<'a> Play<'a> {
             let (at, chosen) = happenings.swap_remove(chooser.pick(happenings.len()));
             self.wait_until(at);
             self.happen(chosen);
+            self.hurry(chooser);
+        }
+    }
+
+    /// More of what is due happens, before the code is told of any of it.
+    fn hurry(&mut self, chooser: &mut dyn Chooser) {
+        loop {
+            let mut due = self.happenings();
+            due.retain(|(at, _)| *at <= self.world.now());
+            if due.is_empty() || !chooser.hurries() {
+                return;
+            }
+            let (_, chosen) = due.swap_remove(chooser.pick(due.len()));
+            self.happen(chosen);
         }
     }
 
@@ -99,6 +113,7 @@ impl<'a> Play<'a> {
                 self.world.crash();
                 continue;
             }
+            self.hurry(chooser);
             self.world.commit(draft);
             if chooser.after_commit() == Choice::Crash {
                 self.world.crash();

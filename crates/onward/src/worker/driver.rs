@@ -12,12 +12,12 @@ use std::time::Duration;
 use onward_core::engine::{Draft, Fault};
 use onward_core::log::CommitHeader;
 use onward_core::run::{Carries, Commit, Committed, END_REFUSALS_MAX};
-use onward_core::{Epoch, Event, Failure, Index, Record, RunKey};
+use onward_core::{Epoch, Event, Failure, Index, Name, Record, RunKey};
 use onward_runtime::Question;
 use onward_store::{ClaimedRun, Consequence, StoreError, payloads};
 
 use super::inbox::{News, RunInbox};
-use super::{ReplayCheck, Worker, read_all};
+use super::{ReplayCheck, Worker, read_all, told};
 use crate::code::{Code, Handler, Need, Shared};
 use crate::replay::replay_log;
 use crate::trace::Traced;
@@ -34,6 +34,7 @@ pub(super) struct Driver {
     worker: Arc<Worker>,
     inbox: Arc<RunInbox>,
     key: RunKey,
+    kind: Name,
     generation: u32,
     epoch: Epoch,
     handler: Handler,
@@ -70,6 +71,7 @@ impl Driver {
         let mut driver = Driver {
             inbox,
             key: head.key,
+            kind: head.kind,
             generation: head.generation,
             epoch: head.epoch,
             handler,
@@ -297,9 +299,12 @@ impl Driver {
     fn pause(&mut self, fault: Fault) -> Turn {
         let Some(report) = fault.into_pause() else { return self.leave(false) };
         let (link, key, generation, epoch) = (self.worker.link.clone(), self.key.clone(), self.generation, self.epoch);
+        let kind = self.kind.clone();
         self.leaving = Some(Box::pin(async move {
             // A run that somebody else has by now is not ours to pause; a store that is gone keeps the run as it was.
-            drop(link.pause(key.clone(), generation, epoch, report).await);
+            if link.pause(key.clone(), generation, epoch, report.clone()).await.is_ok() {
+                told::paused(&key, &kind, &report);
+            }
             drop(link.release(key, epoch).await);
         }));
         Turn::Again

@@ -7,6 +7,7 @@ mod cold;
 mod driver;
 mod inbox;
 mod tasks;
+mod told;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

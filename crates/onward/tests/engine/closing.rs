@@ -1,8 +1,16 @@
 //! The end of an engine: what it held is free.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
 use onward::prelude::*;
+use onward::{Error, RunHandle, RunQuery, Status};
+use onward_core::Index;
 
 use crate::embedded;
+use crate::site::{count, everywhere, until_status};
 
 async fn waits(ctx: Ctx, (): ()) -> Result<u64> {
     ctx.step("first", async || Ok::<_, Failure>(1)).await?;
@@ -18,5 +26,55 @@ async fn a_directory_is_free_when_shutdown_returns() {
         let onward = embedded(directory.path()).workflow("waits", waits).start().await.expect("the directory is free");
         drop(onward.start::<u64, _>("waits", &()).id(format!("run-{round}")).await.unwrap());
         onward.shutdown().await;
+    }
+}
+
+type Call<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
+
+fn call<'a, T>(call: impl Future<Output = Result<T, Error>> + Send + 'a) -> Call<'a> {
+    Box::pin(async move { call.await.map(drop) })
+}
+
+async fn is_shut_down(what: &str, call: Call<'_>) {
+    let answer = tokio::time::timeout(Duration::from_secs(20), call).await;
+    assert!(matches!(answer, Ok(Err(Error::ShutDown))), "{what}: {answer:?}");
+}
+
+everywhere! {
+    /// OP1: they waited for ever, or said that all was well though nothing came of it.
+    async fn after_a_shutdown_every_call_says_so_also_one_that_waits(site) {
+        let onward = site.builder().await.workflow("waits", waits).start().await.unwrap();
+        let run: RunHandle<u64> = onward.start("waits", &()).id("a").await.unwrap();
+        until_status(&run, Status::Waiting).await;
+        let (clone, found) = (onward.clone(), onward.run::<u64>("a").unwrap());
+        let mut attached = run.attach(Index(1_000)).await.unwrap();
+        let mut waiting = [call(run.result()), call(found.result()), call(run.until(|_| false)), call(attached.next())];
+        for waiting in &mut waiting {
+            assert!(poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending())).await);
+        }
+        onward.shutdown().await;
+        for waiting in waiting {
+            is_shut_down("what waited", waiting).await;
+        }
+        for (what, asked) in [
+            ("result", call(run.result())),
+            ("signal", call(run.signal("never", &1))),
+            ("cancel", call(run.cancel(""))),
+            ("view", call(run.view())),
+            ("log", call(run.log())),
+            ("query", call(run.query::<u64>("q", &()))),
+            ("update", call(run.update::<u64>("u", &()))),
+            ("start", call(clone.start::<u64, _>("waits", &()).into_future())),
+            ("list", call(clone.list_runs(RunQuery::default()))),
+        ] {
+            is_shut_down(what, asked).await;
+        }
+        drop((run, found, clone, attached));
+
+        let onward = site.builder().await.workflow("waits", waits).start().await.unwrap();
+        let run = onward.run::<u64>("a").unwrap();
+        assert_eq!(count(&run, "signal_received").await, 0);
+        run.signal("never", &7).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 7);
     }
 }

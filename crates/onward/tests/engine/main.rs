@@ -7,6 +7,8 @@ mod closing;
 mod counterexamples;
 mod drive;
 mod guards;
+mod heard;
+mod keeping;
 mod life;
 mod limits;
 mod namespaces;
@@ -26,6 +28,7 @@ mod steps;
 mod talking;
 mod tight;
 mod timers;
+mod told;
 mod traps;
 mod workers;
 

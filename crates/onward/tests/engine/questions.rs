@@ -112,7 +112,8 @@ everywhere! {
         let onward = site.builder().await.workflow("ship", ship).start().await.unwrap();
         let run = onward.start::<Decision, _>("ship", &[""; 0]).signal("end", &()).await.unwrap();
         let approval = awaited(&run, AwaitedKind::Approval).await;
-        onward.decide_approval(&approval, decide(false, "d1")).await.unwrap();
+        onward.disapprove(&approval, "too late in the day").await.unwrap();
+        assert_eq!(onward.approve(&approval).await.unwrap_err().code(), "signal_lost");
         let decision = run.result().await.unwrap();
         assert_eq!((decision.approved, decision.feedback.as_deref()), (false, Some("too late in the day")));
     }

@@ -116,6 +116,11 @@ everywhere! {
         let onward = site.builder().await.workflow("buy", buy).dep(shop.clone()).start().await.unwrap();
         let run = onward.start::<String, _>("buy", &()).id("r").await.unwrap();
         assert!(run.result().await.is_err());
+        let mut follower = run.attach(Index(0)).await.unwrap();
+        let mut seen = Vec::new();
+        while seen.last() != Some(&"run_failed") {
+            seen.extend(follower.next().await.unwrap().unwrap().events.iter().map(onward_core::Event::name));
+        }
         shop.is_open.store(true, Ordering::SeqCst);
         run.retry_once("the shop is open", "again").await.unwrap();
         assert_eq!(run.result().await.unwrap(), "went 1");
@@ -124,6 +129,12 @@ everywhere! {
         run.retry_once("the shop is open", "again").await.unwrap();
         assert_eq!(run.retry("why not").await.unwrap_err().code(), "run_not_failed");
         assert_eq!(run.view().await.unwrap().head.generation, 1);
+        // Who followed it into its failure is told how it went on, and nothing twice.
+        let mut later = Vec::new();
+        while let Some(record) = follower.next().await.unwrap() {
+            later.extend(record.events.iter().map(onward_core::Event::name));
+        }
+        assert_eq!(later, ["retry_requested", "step_completed", "run_completed"]);
     }
 
     async fn a_fork_goes_on_by_itself_and_a_reset_in_the_place_of_the_original(site) {

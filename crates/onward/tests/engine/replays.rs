@@ -1,7 +1,9 @@
 //! Replays are counted where the runtime is.
 
+use std::collections::HashMap;
+
 use onward::prelude::*;
-use onward::{RunHandle, Status};
+use onward::{ReplayCheck, RunHandle, Status};
 
 use crate::site::{everywhere, until_status};
 
@@ -12,7 +14,23 @@ async fn twice(ctx: Ctx, (): ()) -> Result<u32> {
     Ok(first + second)
 }
 
+/// Debug builds replay strictly after the first commit.
+async fn sized(ctx: Ctx, map: HashMap<String, u32>) -> Result<usize> {
+    let first: usize = ctx.task("size", &map).await?;
+    let second: usize = ctx.task("size", &map).await?;
+    Ok(first + second)
+}
+
 everywhere! {
+    async fn a_hash_map_in_a_payload_does_not_pause_the_run(site) {
+        let builder = site.builder().await.workflow("sized", sized).check_replay(ReplayCheck::Every);
+        let size = async |map: HashMap<String, u32>| Ok::<_, Failure>(map.len());
+        let onward = builder.task("size", size).cached_runs_max(0).start().await.unwrap();
+        let map: HashMap<String, u32> = (0..20).map(|number| (format!("k{number}"), number)).collect();
+        let run: RunHandle<usize> = onward.start("sized", &map).id("a").await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 40);
+    }
+
     async fn a_log_that_another_engine_replays_is_counted_once(site) {
         let first = site.builder().await.workflow("twice", twice).start().await.unwrap();
         let run: RunHandle<u32> = first.start("twice", &()).id("a").await.unwrap();

@@ -43,6 +43,7 @@ async fn all(ctx: Ctx, (generation, input): (u32, String)) -> Result<String> {
     ctx.query("peek", |asked: String| Ok::<_, Failure>(format!("{asked} answered")));
     ctx.update("poke", |asked: String| Ok::<_, Failure>(format!("{asked} updated")));
     if generation == 1 {
+        ctx.update("late", |asked: String| Ok::<_, Failure>(format!("{asked} updated")));
         let carried: String = ctx.signal("carried").recv().await?;
         let kept: String = ctx.signal("stop").recv().await?;
         return Err(Failure::fatal(format!("{input} {carried} {kept}")).with_code("the_end"));
@@ -120,7 +121,12 @@ async fn live(onward: &Onward) -> String {
     until_logged(&run, "promise_created", 2).await;
     let other = awaited(&run, AwaitedKind::Promise).await;
     onward.reject(&other, Failure::fatal(secret("rejected")), "r2").await.unwrap();
+    // Nobody answers it before the run continues as new: it goes along.
+    let asking = run.clone();
+    let late = tokio::spawn(async move { asking.update::<String>("late", &secret("late")).await });
+    until_logged(&run, "update_received", 2).await;
     run.signal("go", &secret("signal")).await.unwrap();
+    assert_eq!(late.await.unwrap().unwrap(), secret("late updated"));
     run.signal("stop", &secret("stop")).await.unwrap();
     run.result().await.unwrap_err().failure().unwrap().message.clone()
 }

@@ -1,6 +1,6 @@
 //! Talking to runs: identity, following a log, queries, updates, what is emitted, and lives of several generations.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use onward::Status;
@@ -190,6 +190,28 @@ everywhere! {
                 Err(error) => assert_eq!((handles, error.code()), (false, "update_unanswered")),
             }
         }
+    }
+
+    async fn every_update_that_is_acknowledged_counts_while_the_run_continues_as_new(site) {
+        async fn counter(ctx: Ctx, start: u64) -> Result<u64> {
+            let total = Arc::new(AtomicU64::new(start));
+            let shared = total.clone();
+            ctx.update("add", move |n: u64| Ok(shared.fetch_add(n, Ordering::SeqCst) + n));
+            let is_last: bool = ctx.signal("next").recv().await?;
+            let total = total.load(Ordering::SeqCst);
+            if is_last { Ok(total) } else { ctx.continue_as_new(&total).await }
+        }
+        let onward = site.builder().await.workflow("counter", counter).start().await.unwrap();
+        let run = onward.start::<u64, _>("counter", &0).await.unwrap();
+        for n in 1..=100 {
+            let id = format!("u{n}");
+            let (next, answer) = tokio::join!(run.signal("next", &false), run.update_once::<u64>("add", &1, &id));
+            next.unwrap();
+            assert_eq!(answer.unwrap(), n);
+        }
+        run.signal("next", &true).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 100);
+        assert_eq!(run.view().await.unwrap().head.generation, 100);
     }
 
     async fn what_is_emitted_is_heard_once_and_not_again_on_replay(site) {

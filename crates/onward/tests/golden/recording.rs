@@ -281,6 +281,7 @@ pub fn retried() -> Log {
         generation: 0,
         place: Place::root(3),
         on_parent_close: OnParentClose::Abandon,
+        life: None,
     };
     input(&mut world, ResultRequested { by });
     complete(&mut world, task, "2");

@@ -3,5 +3,7 @@
 
 mod crashes;
 mod replaying;
+mod schedules;
+mod spelling;
 mod steps;
 mod timing;

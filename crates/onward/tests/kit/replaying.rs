@@ -66,6 +66,7 @@ fn a_log_of_a_later_generation_replays_alone() {
     }
     let outcome = Script::new(count, &2u32).run();
     assert_eq!(outcome.output::<u32>(), 2);
+    assert_eq!(outcome.continued_with::<u32>(), [1, 0]);
     for log in outcome.logs() {
         Replay::new("test", log).against(count).unwrap();
     }

@@ -110,7 +110,6 @@ fn what_could_not_be_undone_is_told_in_the_failure() {
 
 #[test]
 fn a_running_step_is_not_interrupted_and_its_result_is_recorded() {
-    type Door = Arc<Mutex<Option<tokio::sync::oneshot::Receiver<u32>>>>;
     async fn long_step(ctx: Ctx, door: Door) -> Result<u32> {
         let result = ctx
             .step("long", async || {
@@ -191,6 +190,175 @@ fn code_that_watches_for_the_request_handles_it_by_itself() {
     crash_and_pump(&mut world);
     assert_eq!(world.output(), "\"done, the run was canceled: please, true\"");
     assert_eq!(world.status(), Status::Completed);
+}
+
+type Door = Arc<Mutex<Option<tokio::sync::oneshot::Receiver<u32>>>>;
+
+/// A run whose first step is running when the request comes, and goes on with `code` when the step is over.
+fn canceled_in_a_step<F>(code: impl Fn(Ctx) -> F + Send + Sync + 'static, before_its_end: impl FnOnce(&mut World)) -> World
+where
+    F: Future<Output = Result<String>> + Send + 'static,
+{
+    let (open, door) = tokio::sync::oneshot::channel();
+    let door: Door = Arc::new(Mutex::new(Some(door)));
+    let code = Arc::new(code);
+    let long_step = move |ctx: Ctx, (): ()| {
+        let (door, code) = (door.clone(), code.clone());
+        async move {
+            ctx.step("long", async || {
+                let door = door.lock().unwrap().take().expect("the step runs once");
+                door.await
+            })
+            .await?;
+            code(ctx).await
+        }
+    };
+    let mut world = World::new(long_step, &());
+    assert!(world.activate().unwrap().is_none(), "the step runs");
+    cancel(&mut world, "stop");
+    before_its_end(&mut world);
+    world.pump().unwrap();
+    open.send(1).unwrap();
+    world.pump().unwrap();
+    world
+}
+
+/// Once the code has seen the request it can clean up.
+#[test]
+fn nothing_is_interrupted_any_more_when_the_code_has_seen_the_request_by_watching() {
+    async fn clean_up(ctx: Ctx) -> Result<String> {
+        let failure = ctx.canceled().await;
+        for step in ["close-valve", "second"] {
+            ctx.step(step, async || Ok::<_, Failure>(())).await?;
+        }
+        ctx.sleep(secs(1)).await?;
+        Ok(failure.message)
+    }
+    let mut world = canceled_in_a_step(clean_up, |_| {});
+    assert_eq!(count(&world, "step_completed"), 3);
+    crate::fire_next(&mut world);
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "\"the run was canceled: stop\"");
+}
+
+/// Whatever stands beside the watcher, in whichever order, and whatever is there for it.
+#[test]
+fn a_request_that_has_met_nobody_goes_to_who_watches_and_not_to_what_is_awaited_beside() {
+    async fn watch(ctx: Ctx, way: u32) -> Result<String> {
+        let cleaned_up = async |failure: Failure| {
+            ctx.step("close-valve", async || Ok::<_, Failure>(())).await?;
+            Err(failure)
+        };
+        match way {
+            0 => select! {
+                reading = ctx.signal("reading").recv::<u64>() => Ok(format!("read {}", reading?)),
+                failure = ctx.canceled() => cleaned_up(failure).await,
+            },
+            1 => select! {
+                failure = ctx.canceled() => cleaned_up(failure).await,
+                reading = ctx.signal("reading").recv::<u64>() => Ok(format!("read {}", reading?)),
+            },
+            _ => select! {
+                slept = ctx.sleep(secs(1)) => slept.map(|()| "slept".to_owned()),
+                done = ctx.task::<String>("work", &()) => done,
+                stepped = ctx.step("beside", async || Ok::<_, Failure>("stepped".to_owned())) => stepped,
+                failure = ctx.canceled() => cleaned_up(failure).await,
+            },
+        }
+    }
+    for way in 0..3 {
+        for has_signal in [false, true] {
+            let signal = |world: &mut World| {
+                if has_signal {
+                    world.signal("reading", &7);
+                }
+            };
+            let world = canceled_in_a_step(move |ctx| watch(ctx, way), signal);
+            assert_eq!(world.status(), Status::Canceled, "way {way}, signal {has_signal}");
+            assert_eq!(count(&world, "step_completed"), 2, "it could clean up: way {way}, signal {has_signal}");
+        }
+    }
+}
+
+/// The signal stands before the request in the log; the next thing the code waits for meets the request then.
+#[test]
+fn a_request_that_a_watcher_did_not_get_to_see_meets_the_next_wait() {
+    async fn read_first(ctx: Ctx, _: ()) -> Result<String> {
+        ctx.signal("go").recv::<()>().await?;
+        let read = select! {
+            reading = ctx.signal("reading").recv::<u64>() => reading?,
+            _ = ctx.canceled() => return Err(Failure::fatal("the signal stands before the request")),
+        };
+        let slept = ctx.sleep(secs(1)).await;
+        Ok(format!("{read} {}", slept.unwrap_err().code))
+    }
+    let mut world = World::new(read_first, &());
+    world.signal("reading", &7);
+    world.signal("go", &());
+    cancel(&mut world, "stop");
+    crash_and_pump(&mut world);
+    assert_eq!(world.output(), "\"7 canceled\"");
+}
+
+/// N9: nothing has begun, so nothing has to be undone.
+#[test]
+fn a_run_that_is_canceled_before_it_has_begun_runs_no_step() {
+    for crash in [false, true] {
+        let ran = Arc::new(AtomicU32::new(0));
+        let in_run = ran.clone();
+        let charge = move |ctx: Ctx, (): ()| {
+            let ran = in_run.clone();
+            async move { ctx.step("charge", async || Ok::<_, Failure>(ran.fetch_add(1, Ordering::SeqCst))).await }
+        };
+        let mut world = World::new(charge, &());
+        cancel(&mut world, "ordered by mistake");
+        let draft = world.activate().unwrap().expect("the run ends");
+        if crash {
+            world.crash();
+        } else {
+            world.commit(draft);
+        }
+        crash_and_pump(&mut world);
+        assert_eq!((world.status(), ran.load(Ordering::SeqCst)), (Status::Canceled, 0), "crash {crash}");
+    }
+}
+
+/// N9: what follows from the interruption begins only when it is recorded, for another process would not know that nothing had begun.
+#[test]
+fn a_step_that_is_interrupted_before_it_began_is_recorded_as_such_before_another_one_begins() {
+    async fn in_turn(ctx: Ctx, ran: Arc<Mutex<Vec<&'static str>>>) -> Result<String> {
+        let step = async |name: &'static str| {
+            let ran = ran.clone();
+            ctx.step(name, async || {
+                ran.lock().unwrap().push(name);
+                Ok::<_, Failure>(())
+            })
+            .await
+        };
+        ctx.signal("go").recv::<()>().await?;
+        let charged = step("charge").await;
+        step("clean up").await?;
+        Ok(charged.map_or_else(|failure| failure.code, |()| "charged".to_owned()))
+    }
+    for is_hot in [true, false] {
+        let ran = Arc::new(Mutex::new(Vec::new()));
+        let in_run = ran.clone();
+        let mut world = World::new(move |ctx, (): ()| in_turn(ctx, in_run.clone()), &());
+        world.pump().unwrap();
+        world.signal("go", &());
+        cancel(&mut world, "stop");
+        if !is_hot {
+            // A process that is gone may have seen the signal, and not the request.
+            world.crash();
+        }
+        let draft = world.activate().unwrap().unwrap();
+        assert_eq!(*ran.lock().unwrap(), if is_hot { vec![] } else { vec!["charge"] });
+        world.commit(draft);
+        crash_and_pump(&mut world);
+        let expected =
+            if is_hot { ("\"canceled\"", vec!["clean up"]) } else { ("failed: the run was canceled: stop", vec!["charge"]) };
+        assert_eq!((world.output().as_str(), ran.lock().unwrap().clone()), expected, "hot {is_hot}");
+    }
 }
 
 #[test]

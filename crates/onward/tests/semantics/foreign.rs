@@ -19,6 +19,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("mpsc", "`ctx.signal(..)`"),
     ("oneshot", "`ctx.promise(..)`"),
     ("watch", "`ctx.signal(..)`"),
+    ("yield", "workflow code yields at every `await` of a `ctx` call"),
     ("pending", "await only what `ctx` returns"),
     ("tokio socket", "inside `ctx.step`"),
     ("reactor", "inside `ctx.step`"),
@@ -52,6 +53,7 @@ async fn foreign(ctx: Ctx, way: &'static str) -> Result<()> {
             let (_keep, mut receiver) = tokio::sync::watch::channel(());
             drop(receiver.changed().await);
         }
+        "yield" => tokio::task::yield_now().await,
         "pending" => std::future::pending().await,
         "tokio socket" => drop(tokio::net::TcpListener::bind("127.0.0.1:0").await?.accept().await),
         "reactor" => from_a_reactor().await,
@@ -66,6 +68,12 @@ fn every_foreign_await_names_its_neighbors_and_what_to_use_instead() {
         let message = paused(|ctx, ()| foreign(ctx, way));
         says(&message, &[NEIGHBORS, instead]);
     }
+}
+
+#[test]
+fn a_foreign_future_is_named_with_the_line_that_awaits_it() {
+    let message = paused(|ctx, ()| foreign(ctx, "yield"));
+    says(&message, &["tokio::task::yield_now", "semantics/foreign.rs:"]);
 }
 
 #[tokio::test]

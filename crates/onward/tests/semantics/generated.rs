@@ -54,6 +54,10 @@ enum Op {
     Both(Vec<Op>, Vec<Op>),
     /// Two tasks that may fail, a second in which they may be answered, and then both together.
     Together(Combinator),
+    /// Two tasks that may fail, kept together over a `select!` for each second that they take.
+    Kept(Combinator),
+    /// The same for one second, and then with another one in a `join!`.
+    KeptThenJoined(Combinator),
     /// The first of two signals.
     RaceSignals,
 }
@@ -78,8 +82,18 @@ struct Build {
     recorded: Mutex<BTreeSet<String>>,
     /// Which steps have run: each must be recorded in the end, for it followed only from what was durable (N2).
     ran: Mutex<BTreeSet<String>>,
+    /// Which steps were running when the process died before anything was recorded. Nobody knows of them, and a request to cancel meets
+    /// them as if they had not begun (N9).
+    lost: Mutex<BTreeSet<String>>,
     /// The newest version of every change; grows when the process dies.
     newest: AtomicU32,
+}
+
+impl Build {
+    fn new(programs: Vec<Vec<Op>>) -> Build {
+        let (recorded, ran, lost) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Build { programs, recorded, ran, lost, newest: AtomicU32::new(2) }
+    }
 }
 
 type Seen = Vec<String>;
@@ -136,6 +150,42 @@ async fn together(ctx: &Ctx, id: &str, combinator: Combinator) -> Result<String>
         Combinator::JoinAll => join_all(tasks).await.map(|both| format!("{both:?}")),
     };
     Ok(format!("{combinator:?} {slept} {}", outcome.unwrap_or_else(told)))
+}
+
+type Pair = std::pin::Pin<Box<dyn Future<Output = String> + Send>>;
+
+/// Two tasks that may fail, as one future that can be kept.
+fn pair(ctx: &Ctx, id: &str, combinator: Combinator) -> Pair {
+    let tasks = [ctx.task::<u64>("risky", id), ctx.task::<u64>("risky", id)];
+    Box::pin(async move {
+        let outcome = match combinator {
+            Combinator::Race => race(tasks).await.map(|first| first.to_string()),
+            Combinator::JoinAll => join_all(tasks).await.map(|both| format!("{both:?}")),
+        };
+        outcome.unwrap_or_else(told)
+    })
+}
+
+async fn kept(ctx: &Ctx, id: &str, combinator: Combinator) -> Result<String> {
+    let mut pair = pair(ctx, id, combinator);
+    let mut seconds = 0;
+    loop {
+        select! {
+            outcome = &mut pair => return Ok(format!("{combinator:?} kept {seconds} {outcome}")),
+            slept = ctx.sleep(SECOND) => slept?,
+        }
+        seconds += 1;
+    }
+}
+
+async fn kept_then_joined(ctx: &Ctx, id: &str, combinator: Combinator) -> Result<String> {
+    let mut pair = pair(ctx, id, combinator);
+    select! {
+        outcome = &mut pair => return Ok(format!("{combinator:?} kept {outcome}")),
+        slept = ctx.sleep(SECOND) => slept?,
+    }
+    let (outcome, slept) = join!(&mut pair, ctx.sleep(SECOND));
+    Ok(format!("{combinator:?} joined {outcome} {}", text("slept", slept.map(|()| ""))?))
 }
 
 type LineFuture = std::pin::Pin<Box<dyn Future<Output = Result<Seen>> + Send>>;
@@ -195,6 +245,8 @@ fn line(ctx: Ctx, ops: Vec<Op>, build: Arc<Build>, updates: Updates, path: Strin
                     nothing = async { "select nothing".to_owned() } => nothing,
                 }),
                 Op::Together(combinator) => seen.push(together(&ctx, &id, combinator).await?),
+                Op::Kept(combinator) => seen.push(kept(&ctx, &id, combinator).await?),
+                Op::KeptThenJoined(combinator) => seen.push(kept_then_joined(&ctx, &id, combinator).await?),
                 Op::RaceSignals => {
                     let first = race(NAMES.map(|name| ctx.signal(name).recv::<u64>())).await;
                     seen.push(format!("race {}", first.map_or_else(told, |value| value.to_string())));
@@ -232,7 +284,8 @@ fn program(random: &mut Random, length: u64, nested: bool) -> Vec<Op> {
     (0..count)
         .map(|_| {
             let name = random.below(NAMES.len() as u64) as usize;
-            match random.below(if nested { 23 } else { 24 }) {
+            let combinator = if random.below(2) == 0 { Combinator::Race } else { Combinator::JoinAll };
+            match random.below(if nested { 24 } else { 25 }) {
                 0 => Op::Task,
                 1 => Op::Step,
                 2 => Op::Sleep,
@@ -253,9 +306,10 @@ fn program(random: &mut Random, length: u64, nested: bool) -> Vec<Op> {
                 17 => Op::WatchOrSleep,
                 18 => Op::SignalOrNothing(name),
                 19 => Op::StepIfHas(name),
-                20 => Op::Together(Combinator::Race),
-                21 => Op::Together(Combinator::JoinAll),
-                22 => Op::RaceSignals,
+                20 => Op::Together(combinator),
+                21 => Op::Kept(combinator),
+                22 => Op::KeptThenJoined(combinator),
+                23 => Op::RaceSignals,
                 _ => Op::Both(program(random, 3, true), program(random, 3, true)),
             }
         })
@@ -365,7 +419,7 @@ fn case(seed: u64) {
         _ => vec![program(&mut random, 5, false)],
     };
     let last = programs.len() as u32 - 1;
-    let build = Arc::new(Build { programs, recorded: Mutex::default(), ran: Mutex::default(), newest: AtomicU32::new(2) });
+    let build = Arc::new(Build::new(programs));
     let in_run = build.clone();
     let mut world = World::new(move |ctx: Ctx, input| interpret(ctx, input, in_run.clone()), &(0, Seen::new()));
     let mut outside = Outside { next_value: 0, answered: BTreeSet::new(), may_cancel_in: last };
@@ -405,11 +459,16 @@ fn case(seed: u64) {
     assert_eq!(world.status(), Status::Completed, "the run did not end: {programs:?}\n{}", world.log().to_json_lines());
     let logs: Vec<&Log> = world.past_logs().iter().chain([world.log()]).collect();
     assert_eq!(logs.len(), programs.len());
-    let (ran, recorded) = (build.ran.lock().unwrap(), build.recorded.lock().unwrap());
+    let (mut ran, recorded) = (build.ran.lock().unwrap(), build.recorded.lock().unwrap());
+    if world.log().events().any(|(_, event)| matches!(event, Event::CancelRequested(_))) {
+        ran.retain(|step| !build.lost.lock().unwrap().contains(step));
+    }
     assert!(ran.is_subset(&recorded), "{ran:?} ran, {recorded:?} are recorded: {programs:?}\n{}", world.log().to_json_lines());
-    let mut seen = Seen::new();
+    let (mut seen, mut kept) = (Seen::new(), Vec::new());
     for (generation, (log, program)) in logs.into_iter().zip(programs).enumerate() {
+        assert_eq!(carried_updates(log), kept, "{program:?}\n{}", log.to_json_lines());
         let model = Model::read(program, log);
+        kept = model.kept.iter().map(|(id, _)| id.clone()).collect();
         seen.extend(model.lines[0].seen.iter().cloned());
         let (found, expected) = match log.events().last() {
             Some((_, Event::RunContinued(end))) => (&end.input, serde_json::to_string(&(generation + 1, &seen))),
@@ -433,9 +492,20 @@ fn case(seed: u64) {
     }
 }
 
+/// The updates that a generation has from the one before.
+fn carried_updates(log: &Log) -> Vec<String> {
+    match log.events().next() {
+        Some((_, Event::RunStarted(started))) => started.updates.iter().map(|update| update.update_id.clone()).collect(),
+        other => panic!("a log begins with {other:?}"),
+    }
+}
+
 /// The process dies. What goes on in its place may be newer.
 fn crash(world: &mut World, build: &Build, random: &mut Random) {
     world.crash();
+    if world.log().records().iter().all(|record| record.commit.is_none()) {
+        build.lost.lock().unwrap().extend(build.ran.lock().unwrap().iter().cloned());
+    }
     build.newest.fetch_add(random.below(2) as u32, Ordering::SeqCst);
 }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use onward::prelude::*;
 use onward::select;
 use onward::testing::{Replay, World};
-use onward_core::Status;
-use onward_core::event::{CancelRequested, PauseReason};
+use onward_core::event::{CancelRequested, PauseReason, UpdateReceived};
+use onward_core::{Event, Log, Name, Payload, Status};
 
 use crate::{count, crash_and_pump, fire_next};
 
@@ -142,6 +142,76 @@ fn a_cancel_that_the_code_has_seen_does_not_follow_it() {
     assert_eq!(world.output(), "7");
 }
 
+/// Counts what is added to it, in as many generations as there are signals.
+async fn counter(ctx: Ctx, start: u32) -> Result<u32> {
+    let total = Arc::new(AtomicU32::new(start));
+    let shared = total.clone();
+    ctx.update("add", move |n: u32| Ok(shared.fetch_add(n, Ordering::SeqCst) + n));
+    let is_last: bool = ctx.signal("next").recv().await?;
+    let total = total.load(Ordering::SeqCst);
+    if is_last { Ok(total) } else { ctx.continue_as_new(&total).await }
+}
+
+fn add(world: &mut World, id: &str, n: u32) {
+    let (name, payload) = (Name::new("add").unwrap(), Payload::json(&n).unwrap());
+    world.input(UpdateReceived { update_id: id.to_owned(), name, payload }).unwrap();
+}
+
+fn answered_in(world: &World, id: &str) -> Vec<usize> {
+    let answers = |log: &Log| {
+        let answered = |event: &Event| matches!(event, Event::UpdateAnswered(answer) if answer.update_id == id);
+        log.events().filter(|(_, event)| answered(event)).count()
+    };
+    world.past_logs().iter().chain([world.log()]).map(answers).collect()
+}
+
+/// N8: the code's end has not seen it, so its successor answers it, once.
+#[test]
+fn an_update_that_the_code_had_no_chance_to_answer_is_answered_by_the_next_generation() {
+    for crash in [false, true] {
+        let mut world = World::new(counter, &0);
+        world.pump().unwrap();
+        add(&mut world, "u1", 1);
+        world.signal("next", &false);
+        add(&mut world, "u2", 2);
+        let continuing = world.activate().unwrap().unwrap();
+        add(&mut world, "u3", 4);
+        assert!(!world.commit(continuing), "what came meanwhile is taken along");
+        if crash {
+            world.crash();
+        }
+        world.pump().unwrap();
+        assert_eq!(world.generation(), 1);
+        world.signal("next", &true);
+        crash_and_pump(&mut world);
+        assert_eq!(world.output(), "7", "every change is there, whoever answered it");
+        for (id, answered) in [("u1", [1, 0]), ("u2", [0, 1]), ("u3", [0, 1])] {
+            assert_eq!(answered_in(&world, id), answered, "{id}");
+        }
+    }
+}
+
+#[test]
+fn an_update_waits_for_its_handler_over_generations() {
+    async fn late(ctx: Ctx, generation: u32) -> Result<u32> {
+        if generation < 3 {
+            ctx.sleep(secs(1)).await?;
+            return ctx.continue_as_new(&(generation + 1)).await;
+        }
+        counter(ctx, 0).await
+    }
+    let mut world = World::new(late, &0);
+    world.pump().unwrap();
+    add(&mut world, "u1", 5);
+    world.signal("next", &true);
+    for _ in 0..3 {
+        crash_and_pump(&mut world);
+        fire_next(&mut world);
+    }
+    crash_and_pump(&mut world);
+    assert_eq!((world.output(), answered_in(&world, "u1")), ("5".to_owned(), vec![0, 0, 0, 1]));
+}
+
 #[test]
 fn time_and_chance_differ_between_generations() {
     async fn draw(ctx: Ctx, seen: Vec<u64>) -> Result<Vec<u64>> {
@@ -213,6 +283,23 @@ fn a_version_that_the_code_has_forgotten_pauses_the_run_and_says_which() {
     let report = pause.divergence.unwrap();
     assert_eq!((&*report.recorded, &*report.asked), ("version 2 of `new-mail`", "a version from 3 to 4"));
     assert!(report.hint.contains("bring the code for version 2 of `new-mail` back"), "{}", report.hint);
+}
+
+/// Somebody has rolled back.
+#[test]
+fn a_version_that_the_code_does_not_know_yet_pauses_the_run_and_says_that_the_code_is_older() {
+    let (mut world, _) = evolving_world(1);
+    world.pump().unwrap();
+    let older = |ctx: Ctx, ()| async move {
+        ctx.step("before", async || Ok::<_, Failure>(())).await?;
+        ctx.version("new-mail", 1, 1);
+        ctx.signal("end").recv::<()>().await
+    };
+    let pause = Replay::new("test", world.log()).against(older).unwrap_err();
+    assert_eq!(pause.reason, PauseReason::Diverged);
+    let report = pause.divergence.unwrap();
+    assert_eq!((&*report.recorded, &*report.asked), ("version 2 of `new-mail`", "a version from 1 to 1"));
+    assert!(report.hint.contains("this code is older than the code that chose version 2"), "{}", report.hint);
 }
 
 #[test]

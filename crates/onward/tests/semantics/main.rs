@@ -10,6 +10,7 @@ mod failing;
 mod foreign;
 mod generated;
 mod generations;
+mod kept;
 mod mailbox;
 mod misuse;
 mod recorded;

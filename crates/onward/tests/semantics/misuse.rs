@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use onward::prelude::*;
 use onward::testing::World;
+use onward_core::engine::Fault;
 use onward_core::event::PauseReason;
 
 use crate::crash_and_pump;
@@ -400,4 +401,89 @@ fn an_input_of_another_type_fails_the_run_and_says_so() {
     let failure = world.outcome().unwrap().unwrap_err();
     assert_eq!(failure.code, "invalid_input");
     says(&failure.message, &["the input does not fit the workflow", "expected u32"]);
+}
+
+/// Live it would wait for ever, or never win a `select!` again.
+#[test]
+fn a_future_that_is_polled_after_it_was_ready_pauses_the_run_with_its_name() {
+    async fn again(ctx: Ctx, way: u32) -> Result<()> {
+        let mut once: std::pin::Pin<Box<dyn Future<Output = ()> + Send>> = match way {
+            0 => {
+                let mut sleep = ctx.sleep(secs(1));
+                Box::pin(async move {
+                    (&mut sleep).await.unwrap();
+                    sleep.await.unwrap();
+                })
+            }
+            1 => {
+                let mut recv = ctx.signal("s").recv::<u32>();
+                Box::pin(async move {
+                    (&mut recv).await.unwrap();
+                    recv.await.unwrap();
+                })
+            }
+            2 => {
+                let mut step = Box::pin(ctx.step("pay", async || Ok::<_, Failure>(())));
+                Box::pin(async move {
+                    (&mut step).await.unwrap();
+                    step.await.unwrap();
+                })
+            }
+            3 => {
+                let mut all = join_all([ctx.sleep(secs(1))]);
+                Box::pin(async move {
+                    (&mut all).await.unwrap();
+                    all.await.unwrap();
+                })
+            }
+            4 => {
+                let mut first = race([ctx.sleep(secs(1))]);
+                Box::pin(async move {
+                    (&mut first).await.unwrap();
+                    first.await.unwrap();
+                })
+            }
+            5 => {
+                let mut limited = ctx.timeout(ctx.signal("s").recv::<u32>(), secs(1));
+                Box::pin(async move {
+                    (&mut limited).await.unwrap();
+                    limited.await.unwrap();
+                })
+            }
+            _ => {
+                let mut limited = ctx.signal("s").recv_timeout::<u32>(secs(9));
+                Box::pin(async move {
+                    (&mut limited).await.unwrap();
+                    limited.await.unwrap();
+                })
+            }
+        };
+        onward::select! {
+            () = &mut once => Ok(()),
+            slept = ctx.sleep(hours(1)) => slept,
+        }
+    }
+    let named = [
+        "`sleep` at place 0",
+        "`recv` at place 0",
+        "`step pay` at place 0",
+        "`join_all`",
+        "`race`",
+        "`timeout` at place",
+        "`recv_timeout` at place 0",
+    ];
+    for (way, named) in named.into_iter().enumerate() {
+        let mut world = World::new(again, &(way as u32));
+        world.signal("s", &1);
+        world.signal("s", &2);
+        let fault = match world.pump() {
+            Err(fault) => fault,
+            Ok(()) => {
+                crate::fire_next(&mut world);
+                world.pump().unwrap_err()
+            }
+        };
+        let Fault::Misuse(message) = fault else { panic!("{way}: {fault:?}") };
+        assert!(message.contains(named) && message.contains("is polled after it was ready"), "{way}: {message}");
+    }
 }

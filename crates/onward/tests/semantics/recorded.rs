@@ -294,3 +294,45 @@ fn a_float_that_is_not_a_number_is_a_final_failure_wherever_it_would_be_recorded
     let failure = world.outcome().unwrap().unwrap_err();
     assert!(!failure.retryable && failure.message.contains("the output cannot be recorded: an infinite float"), "{failure}");
 }
+
+/// What follows from a result must be the same on replay, to the last bit.
+#[test]
+fn the_float_a_step_returns_is_the_float_that_every_replay_sees() {
+    async fn floats(ctx: Ctx, seed: u64) -> Result<Vec<u64>> {
+        let bits = |number: u64| (seed + number).wrapping_mul(0x9e37_79b9_7f4a_7c15) & !(1 << 62); // finite, of every size
+        let floats =
+            ctx.step("measure", async || Ok::<_, Failure>((0..2_000).map(bits).map(f64::from_bits).collect::<Vec<_>>())).await?;
+        let seen: Vec<u64> = floats.iter().map(|float| float.to_bits()).collect();
+        assert_eq!(seen, (0..2_000).map(bits).collect::<Vec<_>>());
+        Ok(seen)
+    }
+    let seed = 7;
+    println!("seed {seed}");
+    let mut world = World::new(floats, &seed);
+    crash_and_pump(&mut world);
+    world.outcome().unwrap().unwrap();
+}
+
+/// JSON has one null: what is in an option would be read as the option's `None`.
+#[test]
+fn an_option_in_an_option_is_a_final_failure_wherever_it_would_be_recorded() {
+    async fn step(ctx: Ctx, _: ()) -> Result<bool> {
+        let found: Option<Option<u32>> = ctx.step("find", async || Ok::<_, Failure>(Some(None))).retry(3).await?;
+        Ok(found.is_some())
+    }
+    async fn output(_: Ctx, _: ()) -> Result<Vec<Option<()>>> {
+        Ok(vec![None, Some(())])
+    }
+    for mut world in [World::new(step, &()), World::new(output, &())] {
+        world.pump().unwrap();
+        let failure = world.outcome().unwrap().unwrap_err();
+        assert!(!failure.retryable && failure.message.contains("nothing inside of an option cannot be recorded"), "{failure}");
+        assert!(crate::count(&world, "step_failed") <= 1, "the same code would return the same again");
+    }
+
+    async fn state(ctx: Ctx, _: ()) -> Result<()> {
+        ctx.state().set("found", &Some(None::<u32>))
+    }
+    let fault = World::new(state, &()).pump().unwrap_err();
+    assert!(format!("{fault:?}").contains("nothing inside of an option cannot be recorded"), "{fault:?}");
+}

@@ -310,6 +310,35 @@ fn code_that_catches_and_retries_everything_still_suspends() {
     assert_eq!(world.output(), "[3,7]");
 }
 
+/// Blocking work goes on when its step was given up, and has the attempt.
+#[test]
+fn an_attempt_that_outlives_its_step_does_not_keep_the_step() {
+    type Kept = Arc<Mutex<Vec<Attempt>>>;
+    async fn lose(ctx: Ctx, kept: Kept) -> Result<()> {
+        select! {
+            paid = ctx.step_with("pay", async |attempt: Attempt| {
+                kept.lock().unwrap().push(attempt);
+                std::future::pending::<Result<()>>().await
+            }) => paid?,
+            gone_on = ctx.signal("go").recv::<()>() => gone_on?,
+        }
+        ctx.signal("end").recv().await
+    }
+    let kept = Kept::default();
+    let in_run = kept.clone();
+    let mut world = World::new(move |ctx, (): ()| lose(ctx, in_run.clone()), &());
+    world.pump().unwrap();
+    world.signal("go", &());
+    world.pump().unwrap();
+    assert_eq!(world.status(), Status::Waiting, "no step runs any more");
+    let attempt = kept.lock().unwrap().pop().unwrap();
+    assert_eq!((attempt.number, attempt.idempotency_key().len()), (1, 32), "it still knows what it is");
+    drop(attempt);
+    world.signal("end", &());
+    world.pump().unwrap();
+    assert_eq!(world.status(), Status::Completed);
+}
+
 #[test]
 fn a_step_that_loses_a_select_is_recorded_or_forgotten_but_never_run_again() {
     async fn flow(ctx: Ctx, ran: Arc<Mutex<u32>>) -> Result<String> {

@@ -100,9 +100,9 @@ pub async fn reset(args: ResetArgs, global: &Global) -> Result<ExitCode> {
 async fn copy(args: CopyArgs, index: Option<u64>, is_reset: bool, global: &Global) -> Result<ExitCode> {
     let site = Site::to_write(global)?;
     let key = site.key(&args.id)?;
-    let id = RunId::new(args.new_id.unwrap_or_else(|| format!("run_{}", unique())))?;
-    let plain = if is_reset { ForkRun::reset(id, random_u64()) } else { ForkRun::new(id, random_u64()) };
+    let plain = if is_reset { ForkRun::reset(random_u64()) } else { ForkRun::new(random_u64()) };
     let fork = ForkRun {
+        id: args.new_id.map(RunId::new).transpose()?,
         generation: args.generation,
         index: index.map(Index),
         keep_signals: args.signals == Signals::Keep,

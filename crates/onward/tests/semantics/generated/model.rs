@@ -1,6 +1,6 @@
 //! The plain model of a random program: no futures, no wakers, no engine. It reads a log and says what the code must have seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use onward::prelude::*;
 use onward_core::{Event, Log, Name, Payload, Place};
@@ -22,11 +22,13 @@ pub struct Model<'a> {
     seed: u64,
     /// What the log says each change's version is.
     versions: BTreeMap<String, u32>,
+    /// The steps that the log says were given up before they began.
+    given_up: BTreeSet<Vec<u32>>,
     /// There was a request to cancel; whether it has still to meet a call.
     canceled: Option<bool>,
     handles_updates: bool,
-    /// Updates that wait for a handler.
-    kept: Vec<(String, u64)>,
+    /// Updates that wait for a handler, and those that came behind the end.
+    pub kept: Vec<(String, u64)>,
     updated: Updates,
     pub answers: Vec<(String, Result<usize>)>,
 }
@@ -54,6 +56,10 @@ struct Pair {
     timer: Vec<u32>,
     /// What was seen of the pause, once it is over.
     slept: Option<&'static str>,
+    /// How many pauses they were kept over.
+    seconds: u32,
+    /// The pause that they are joined with, and what was seen of it.
+    beside: Option<(Vec<u32>, Option<&'static str>)>,
 }
 
 impl Pair {
@@ -107,6 +113,10 @@ impl<'a> Model<'a> {
             Event::VersionChosen(chosen) => Some((chosen.change.to_string(), chosen.version)),
             _ => None,
         };
+        let given_up = |event: &Event| match event {
+            Event::WaitCanceled(wait) => Some(wait.place.path().collect()),
+            _ => None,
+        };
         let mut model = Model {
             lines: vec![main],
             mailbox: Vec::new(),
@@ -115,6 +125,7 @@ impl<'a> Model<'a> {
             now: 0,
             seed: 0,
             versions: log.events().filter_map(|(_, event)| chosen(event)).collect(),
+            given_up: log.events().filter_map(|(_, event)| given_up(event)).collect(),
             canceled: None,
             handles_updates: false,
             kept: Vec::new(),
@@ -177,6 +188,7 @@ impl<'a> Model<'a> {
         match event {
             Event::RunStarted(started) => {
                 self.seed = started.seed;
+                self.kept = started.updates.iter().map(|update| (update.update_id.clone(), value(&update.payload))).collect();
                 self.run(0);
             }
             Event::SignalReceived(_) => self.hand_out(),
@@ -209,34 +221,62 @@ impl<'a> Model<'a> {
         true
     }
 
-    /// The pause before two tasks are awaited is over; returns whether this timer was one.
+    /// A pause before two tasks are awaited, or beside them, is over; returns whether this timer was one.
     fn end_pause(&mut self, timer: &[u32]) -> bool {
         let waits = |line: &Line| line.pair.as_ref().is_some_and(|pair| pair.slept.is_none() && pair.timer == timer);
-        let Some(line) = self.lines.iter().position(waits) else { return false };
-        self.await_pair(line, "slept");
-        self.settle_pair(line);
+        let beside =
+            |line: &Line| line.pair.as_ref().and_then(|pair| pair.beside.as_ref()).is_some_and(|(place, _)| place == timer);
+        if let Some(line) = self.lines.iter().position(waits) {
+            self.await_pair(line, "slept");
+            self.settle_pair(line);
+        } else if let Some(line) = self.lines.iter().position(beside) {
+            self.end_beside(line, "slept");
+            self.settle_pair(line);
+        } else {
+            return false;
+        }
         true
     }
 
-    /// From here on the two tasks are awaited, which takes a place.
+    fn end_beside(&mut self, line: usize, slept: &'static str) {
+        if let Some((_, seen)) = self.lines[line].pair.as_mut().and_then(|pair| pair.beside.as_mut()) {
+            seen.get_or_insert(slept);
+        }
+    }
+
+    /// From here on the two tasks are awaited, alone or beside another pause; a combinator takes a place, and so does a pause.
     fn await_pair(&mut self, line: usize, slept: &'static str) {
+        let op = self.op(line);
+        let timer = if matches!(op, Op::Together(_)) { Vec::new() } else { self.next_place(line) };
         self.next_place(line);
-        if let Some(pair) = &mut self.lines[line].pair {
-            pair.slept = Some(slept);
+        let Some(pair) = &mut self.lines[line].pair else { return };
+        match op {
+            Op::Kept(_) => (pair.timer, pair.seconds) = (timer, pair.seconds + 1),
+            Op::KeptThenJoined(_) => (pair.slept, pair.beside) = (Some(slept), Some((timer, None))),
+            _ => pair.slept = Some(slept),
         }
     }
 
     fn settle_pair(&mut self, line: usize) {
-        let Op::Together(combinator) = *self.op(line) else { unreachable!("only this operation has two tasks") };
-        let Some((slept, pair)) = self.lines[line].pair.as_ref().and_then(|pair| Some((pair.slept?, pair))) else { return };
-        if let Some(outcome) = pair.outcome(combinator) {
-            self.lines[line].pair = None;
-            self.go_on(line, format!("{combinator:?} {slept} {outcome}"));
-        }
+        let (op, Some(pair)) = (self.op(line), &self.lines[line].pair) else { return };
+        let (Op::Together(combinator) | Op::Kept(combinator) | Op::KeptThenJoined(combinator)) = op else {
+            unreachable!("no other operation has two tasks")
+        };
+        let Some(outcome) = pair.outcome(*combinator) else { return };
+        let text = match (op, pair.slept, &pair.beside) {
+            (Op::Kept(_), ..) => format!("{combinator:?} kept {} {outcome}", pair.seconds),
+            (Op::KeptThenJoined(_), None, _) => format!("{combinator:?} kept {outcome}"),
+            (Op::KeptThenJoined(_), _, Some((_, Some(slept)))) => format!("{combinator:?} joined {outcome} {slept}"),
+            (Op::Together(_), Some(slept), _) => format!("{combinator:?} {slept} {outcome}"),
+            _ => return,
+        };
+        self.lines[line].pair = None;
+        self.go_on(line, text);
     }
 
+    /// Code that has ended answers nothing.
     fn update(&mut self, id: String, value: u64) {
-        if self.handles_updates {
+        if self.handles_updates && self.lines[0].wait != Wait::Done {
             let answer = handle(&self.updated, value);
             self.answers.push((id, answer));
         } else {
@@ -244,13 +284,16 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Who watches goes on, else every wait is interrupted, else the request is due at the next call. A step runs on.
+    /// Who watches goes on, else every wait is interrupted, else the request is due at the next call. A step runs on if it has begun,
+    /// which only the log can say.
     fn cancel(&mut self) {
         if self.canceled.is_some() {
             return;
         }
         let waiting = |line: &&usize, model: &Model| match &model.lines[**line].wait {
-            Wait::Call(_) => !matches!(model.op(**line), Op::Step | Op::VersionedStep(_) | Op::StepIfHas(_)),
+            Wait::Call(place) => {
+                !matches!(model.op(**line), Op::Step | Op::VersionedStep(_) | Op::StepIfHas(_)) || model.given_up.contains(place)
+            }
             wait => matches!(wait, Wait::Signal | Wait::SignalOr(_) | Wait::Pair),
         };
         let lines: Vec<usize> = (0..self.lines.len()).collect();
@@ -273,6 +316,8 @@ impl<'a> Model<'a> {
                 continue;
             }
             let what = match self.op(line) {
+                Op::VersionedStep(_) | Op::StepIfHas(_) => &format!("{} step", self.lines[line].saw),
+                Op::Step => "step",
                 Op::Task => "task",
                 Op::Sleep => "slept",
                 Op::Child => "child",
@@ -305,9 +350,10 @@ impl<'a> Model<'a> {
         for answer in &mut pair.answers {
             answer.get_or_insert((self.delivered, Err("canceled".to_owned())));
         }
-        if pair.slept.is_none() {
+        if pair.slept.is_none() && matches!(self.op(line), Op::Together(_)) {
             self.await_pair(line, "slept canceled");
         }
+        self.end_beside(line, "slept canceled");
         self.settle_pair(line);
     }
 
@@ -461,14 +507,9 @@ impl<'a> Model<'a> {
             }
             Op::Updated => Ok(format!("updated {:?}", self.updated.lock().unwrap())),
             Op::WatchOrSleep => {
-                let places = [self.next_place(line), self.next_place(line)];
-                if self.meets_cancel() {
-                    Ok("watch slept canceled".to_owned())
-                } else if self.canceled.is_some() {
-                    Ok("watch canceled".to_owned())
-                } else {
-                    Err(Wait::CancelOr(places[0].clone()))
-                }
+                let places = [self.next_place(line), self.next_place(line), self.next_place(line)];
+                self.meets_cancel(); // and has seen the request
+                if self.canceled.is_some() { Ok("watch canceled".to_owned()) } else { Err(Wait::CancelOr(places[1].clone())) }
             }
             Op::Now => Ok(format!("now {}", self.now)),
             Op::Random => {
@@ -511,12 +552,10 @@ impl<'a> Model<'a> {
             Op::SignalOrTask(name) | Op::SignalOrSleep(name) => {
                 let places = [self.next_place(line), self.next_place(line), self.next_place(line)];
                 if self.meets_cancel() {
-                    // The request has met the other arm, with the last event delivered: of two answers the lower index wins.
-                    let signal = self.mailbox.iter().find(|(_, other, _)| other == name).map(|(index, ..)| *index);
-                    let (arm, what) = if matches!(op, Op::SignalOrTask(_)) { (1, "task") } else { (0, "slept") };
-                    if signal.is_none_or(|index| (self.delivered, arm) < (index, 1 - arm)) {
-                        return Ok(format!("select {what} canceled"));
-                    }
+                    // Who is awaited first: who has an answer, or else who is first in the list.
+                    let there = self.mailbox.iter().any(|(_, other, _)| other == name);
+                    let what = if there || matches!(op, Op::SignalOrTask(_)) { "signal" } else { "slept" };
+                    return Ok(format!("select {what} canceled"));
                 }
                 match self.take(*name) {
                     Some(value) => Ok(format!("select signal {value}")),
@@ -535,12 +574,20 @@ impl<'a> Model<'a> {
                 }
                 Ok(self.take(*name).map_or("select nothing".to_owned(), |value| format!("select signal {value}")))
             }
-            Op::Together(_) => {
+            Op::Together(_) | Op::Kept(_) | Op::KeptThenJoined(_) => {
                 let tasks = [self.next_place(line), self.next_place(line)];
-                // Of the three calls the first meets a request that is due.
-                let canceled = self.meets_cancel().then(|| (self.delivered, Err("canceled".to_owned())));
+                // A request that is due meets what is awaited first.
+                let met = self.meets_cancel();
+                let canceled = (met && !matches!(op, Op::Together(_))).then(|| (self.delivered, Err("canceled".to_owned())));
                 let timer = self.next_place(line);
-                self.lines[line].pair = Some(Pair { tasks, answers: [canceled, None], timer, slept: None });
+                if !matches!(op, Op::Together(_)) {
+                    self.next_place(line); // they are awaited at once, in a `select!`
+                }
+                let pair = Pair { tasks, answers: [canceled, None], timer, slept: None, seconds: 0, beside: None };
+                self.lines[line].pair = Some(pair);
+                if met && matches!(op, Op::Together(_)) {
+                    self.await_pair(line, "slept canceled");
+                }
                 Err(Wait::Pair)
             }
             Op::RaceSignals => {

@@ -99,13 +99,7 @@ fn run_to_end(world: &mut World, outside: &mut Outside, build: &Build) {
 /// Returns how often the run was retried; `None` if it went on after a failure in some line, so that it could not be.
 fn failing_case(seed: u64) -> Option<u32> {
     let mut random = Random::new(seed);
-    let build = Build {
-        programs: vec![program(&mut random, 5, false)],
-        recorded: Mutex::default(),
-        ran: Mutex::default(),
-        newest: AtomicU32::new(2),
-    };
-    let build = Arc::new(build);
+    let build = Arc::new(Build::new(vec![program(&mut random, 5, false)]));
     let in_run = build.clone();
     let mut world = World::new(move |ctx: Ctx, input| interpret(ctx, input, in_run.clone()), &(0, Seen::new()));
     let mut outside = Outside { next_value: 0, answered: BTreeSet::new(), may_cancel_in: u32::MAX };

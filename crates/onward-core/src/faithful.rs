@@ -1,7 +1,7 @@
-//! Looks through a value for floats that JSON has no words for.
+//! Looks through a value for what JSON would not give back: floats that are not finite, and options inside options.
 //!
-//! `serde_json` writes `null` for them, which reads back as an error or as nothing at all. A null is rare in what is recorded, so the
-//! value is looked through only when one was written.
+//! `serde_json` writes `null` for the ones and for the others, which reads back as an error or as nothing at all. A null is rare in
+//! what is recorded, so the value is looked through only when one was written.
 
 use std::io;
 
@@ -9,13 +9,13 @@ use serde::ser::{self, Serialize, Serializer};
 use serde_json::Error;
 use serde_json::ser::Formatter;
 
-/// The JSON text of `value`, or an error if it holds a float that is not finite.
+/// The JSON text of `value`, or an error if it holds something that would not be read as it was (P2).
 pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
     let mut text = Vec::with_capacity(128);
     let mut has_null = false;
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut text, NoticeNull(&mut has_null)))?;
     if has_null {
-        value.serialize(Finite)?;
+        value.serialize(Faithful::default())?;
     }
     Ok(text)
 }
@@ -30,9 +30,24 @@ impl Formatter for NoticeNull<'_> {
     }
 }
 
-/// A serializer that writes nothing and fails at the first float that is not finite.
-#[derive(Clone, Copy)]
-struct Finite;
+/// A serializer that writes nothing and fails at the first thing that JSON would not give back.
+#[derive(Clone, Copy, Default)]
+struct Faithful {
+    /// The value stands in an option and nothing is written around it, so that a null here is read as that option's `None`.
+    in_option: bool,
+}
+
+impl Faithful {
+    fn null(self) -> Result<(), Error> {
+        if self.in_option {
+            return Err(ser::Error::custom(
+                "nothing inside of an option cannot be recorded: JSON has one null, so that `Some(None)` and `Some(())` would be read \
+                 as `None`; give each case a name, as an enum does",
+            ));
+        }
+        Ok(())
+    }
+}
 
 fn check(value: f64) -> Result<(), Error> {
     let what = match value {
@@ -43,7 +58,7 @@ fn check(value: f64) -> Result<(), Error> {
     Err(ser::Error::custom(format!("{what}: JSON has no word for it")))
 }
 
-/// Whatever cannot hold a float.
+/// Whatever JSON has words for and holds nothing else.
 macro_rules! plain {
     ($($method:ident($($argument:ty),*);)+) => {
         $(fn $method(self $(, _: $argument)*) -> Result<(), Error> {
@@ -55,22 +70,22 @@ macro_rules! plain {
 /// Whatever holds other values is looked through with the same serializer.
 macro_rules! holds_others {
     ($($method:ident($($argument:ty),*);)+) => {
-        $(fn $method(self $(, _: $argument)*) -> Result<Finite, Error> {
-            Ok(Finite)
+        $(fn $method(self $(, _: $argument)*) -> Result<Faithful, Error> {
+            Ok(Faithful::default())
         })+
     };
 }
 
-impl Serializer for Finite {
+impl Serializer for Faithful {
     type Ok = ();
     type Error = Error;
-    type SerializeSeq = Finite;
-    type SerializeTuple = Finite;
-    type SerializeTupleStruct = Finite;
-    type SerializeTupleVariant = Finite;
-    type SerializeMap = Finite;
-    type SerializeStruct = Finite;
-    type SerializeStructVariant = Finite;
+    type SerializeSeq = Faithful;
+    type SerializeTuple = Faithful;
+    type SerializeTupleStruct = Faithful;
+    type SerializeTupleVariant = Faithful;
+    type SerializeMap = Faithful;
+    type SerializeStruct = Faithful;
+    type SerializeStructVariant = Faithful;
 
     fn serialize_f32(self, value: f32) -> Result<(), Error> {
         check(f64::from(value))
@@ -95,16 +110,26 @@ impl Serializer for Finite {
         serialize_char(char);
         serialize_str(&str);
         serialize_bytes(&[u8]);
-        serialize_none();
-        serialize_unit();
-        serialize_unit_struct(&'static str);
         serialize_unit_variant(&'static str, u32, &'static str);
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Error> {
-        value.serialize(self)
+    fn serialize_none(self) -> Result<(), Error> {
+        self.null()
     }
 
+    fn serialize_unit(self) -> Result<(), Error> {
+        self.null()
+    }
+
+    fn serialize_unit_struct(self, _: &'static str) -> Result<(), Error> {
+        self.null()
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Error> {
+        value.serialize(Faithful { in_option: true })
+    }
+
+    /// JSON writes nothing around it.
     fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Result<(), Error> {
         value.serialize(self)
     }
@@ -116,7 +141,7 @@ impl Serializer for Finite {
         _: &'static str,
         value: &T,
     ) -> Result<(), Error> {
-        value.serialize(self)
+        value.serialize(Faithful::default())
     }
 
     holds_others! {
@@ -132,7 +157,7 @@ impl Serializer for Finite {
 
 macro_rules! elements {
     ($($holder:ident: $method:ident;)+) => {
-        $(impl ser::$holder for Finite {
+        $(impl ser::$holder for Faithful {
             type Ok = ();
             type Error = Error;
 
@@ -156,7 +181,7 @@ elements! {
 
 macro_rules! fields {
     ($($holder:ident;)+) => {
-        $(impl ser::$holder for Finite {
+        $(impl ser::$holder for Faithful {
             type Ok = ();
             type Error = Error;
 
@@ -176,7 +201,7 @@ fields! {
     SerializeStructVariant;
 }
 
-impl ser::SerializeMap for Finite {
+impl ser::SerializeMap for Faithful {
     type Ok = ();
     type Error = Error;
 
@@ -208,7 +233,7 @@ mod tests {
         Struct { plain: &'static str, value: T },
     }
 
-    #[derive(serde::Serialize)]
+    #[derive(serde::Serialize, Clone, Copy)]
     struct Newtype<T>(T);
 
     #[derive(serde::Serialize)]
@@ -254,12 +279,51 @@ mod tests {
 
     #[test]
     fn everything_else_is_written_as_serde_json_writes_it() {
-        for written in everywhere(0.5).into_iter().chain(everywhere(7u128)).chain(everywhere(())).chain(everywhere(None::<f64>)) {
+        for written in
+            everywhere(0.5).into_iter().chain(everywhere(7u128)).chain(everywhere([()])).chain(everywhere((None::<f64>,)))
+        {
             let text = written.unwrap();
             let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
             assert_eq!(serde_json::to_vec(&value).unwrap(), text);
         }
         let mixed = (f64::MAX, i128::MIN, 'x', "\u{1F600}\n", [None, Some(1)], BTreeMap::from([(1, ()), (2, ())]));
         assert_eq!(to_json(&mixed).unwrap(), serde_json::to_vec(&mixed).unwrap());
+    }
+
+    #[derive(serde::Serialize, Clone, Copy)]
+    struct Unit;
+
+    /// Every one of them was read back as `None`.
+    #[test]
+    fn nothing_inside_of_an_option_is_refused_wherever_it_is() {
+        let refused = everywhere(Some(None::<u8>))
+            .into_iter()
+            .chain(everywhere(Some(())))
+            .chain(everywhere(Some(Unit)))
+            .chain(everywhere(Some(Newtype(None::<u8>))))
+            .chain(everywhere(Some(Some(None::<u8>))))
+            .chain([
+                to_json(&Some(serde_json::Value::Null)),
+                to_json(&Some(Box::new(Some(&())))),
+                to_json(&[Some(Some(())), None]),
+            ]);
+        for refused in refused {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains("nothing inside of an option cannot be recorded"), "{error}");
+        }
+    }
+
+    #[test]
+    fn options_that_are_read_as_they_were_are_taken() {
+        let each = Some((None::<u8>, Some([None, Some(1)]), Some(BTreeMap::from([("key", None::<()>)])), ()));
+        assert_eq!(to_json(&each).unwrap(), br#"[null,[null,1],{"key":null},null]"#);
+        let named = Some((
+            Some(Shape::Newtype(None::<u8>)),
+            Some(Shape::<()>::Unit),
+            Fields { nothing: None, value: Some(()).is_some() },
+        ));
+        assert_eq!(to_json(&named).unwrap(), br#"[{"Newtype":null},"Unit",{"nothing":null,"value":true}]"#);
+        assert_eq!(to_json(&None::<Option<u8>>).unwrap(), b"null");
+        assert_eq!(to_json(&Some(Some(1))).unwrap(), b"1");
     }
 }

@@ -1,0 +1,40 @@
+//! Whether an engine is open.
+//!
+//! Invariant OP1: after a shutdown every call on the engine and its handles ends with `shut_down`, also one that was waiting.
+
+use std::future::Future;
+
+use tokio::sync::watch;
+
+use crate::Error;
+
+/// One for an engine and whatever was handed out by it.
+pub(crate) struct Open {
+    is_closed: watch::Sender<bool>,
+}
+
+impl Open {
+    pub fn new() -> Open {
+        Open { is_closed: watch::Sender::new(false) }
+    }
+
+    pub fn close(&self) {
+        self.is_closed.send_replace(true);
+    }
+
+    /// What `call` answers, unless the engine is closed before it does (OP1).
+    pub async fn ask<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, Error>
+    where
+        Error: From<E>,
+    {
+        let mut is_closed = self.is_closed.subscribe();
+        if *is_closed.borrow() {
+            return Err(Error::ShutDown);
+        }
+        tokio::select! {
+            biased;
+            answer = call => Ok(answer?),
+            _ = is_closed.wait_for(|is_closed| *is_closed) => Err(Error::ShutDown),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Tells whoever runs the program that a run stands still because of its code.
+//!
+//! Whoever waits for the run would wait without a word. Where nothing listens to `tracing`, a line on stderr says it, as for a panic.
+
+use onward_core::event::{Divergence, PauseReason, RunPaused};
+use onward_core::{Name, RunKey};
+
+pub(super) fn paused(run: &RunKey, kind: &Name, pause: &RunPaused) {
+    let report = report(run, pause);
+    if tracing::dispatcher::has_been_set() {
+        let code = code(pause.reason);
+        tracing::error!(run = %run.id, namespace = %run.namespace, kind = %kind, code, "the run is paused: {report}");
+    } else {
+        eprintln!("onward: run {} of `{kind}` is paused: {report}", run.id);
+    }
+}
+
+/// What a person needs to act on it.
+fn report(run: &RunKey, pause: &RunPaused) -> String {
+    let RunPaused { message, divergence, .. } = pause;
+    match divergence {
+        None => format!("{message}; deploy code that does not, then `onward run resume {}`", run.id),
+        Some(Divergence { nearest, hint, .. }) => {
+            let nearest = nearest.as_ref().map(|call| format!("; both agreed up to {call}")).unwrap_or_default();
+            format!("{message}{nearest}; {hint}")
+        }
+    }
+}
+
+/// The word that the pause has in views and documents.
+fn code(reason: PauseReason) -> &'static str {
+    match reason {
+        PauseReason::Requested => "requested",
+        PauseReason::Diverged => "diverged",
+        PauseReason::ActivationFailed => "activation_failed",
+        PauseReason::VersionTooOld => "version_too_old",
+    }
+}
