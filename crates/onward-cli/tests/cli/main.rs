@@ -16,6 +16,7 @@ mod kit;
 mod mistakes;
 mod moving;
 mod over;
+mod pressure;
 mod replay;
 mod tls;
 mod verbs;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cuts;
+mod large;
 mod leaving;
 mod many;
 mod partitions;

@@ -1,0 +1,115 @@
+//! A server under pressure: bodies without an end (F24), no descriptors left (F30), told to stop while it is busy (F31).
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::dev::{Served, dev, serve};
+use crate::kit::run;
+
+/// How many bytes of memory the process uses now.
+fn resident(served: &Served) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", served.child.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// F24: a body that is sent in pieces and never ends is refused early, and costs no memory.
+#[test]
+fn a_body_without_an_end_is_refused_early_and_not_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = dev(directory.path());
+    assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "before"}"#).0, 201);
+    let before = resident(&served);
+    let mut stream = TcpStream::connect(&served.address).unwrap();
+    let head =
+        "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(b"22\r\n{\"kind\":\"hello\",\"id\":\"x\",\"input\":\"\r\n").unwrap();
+    let chunk = format!("{:x}\r\n{}\r\n", 1 << 20, "x".repeat(1 << 20));
+    // A gigabyte, if anybody takes it.
+    let sent = (0..1024).take_while(|_| stream.write_all(chunk.as_bytes()).is_ok()).count();
+    assert!(sent < 64, "{sent} MiB were taken");
+    let mut answer = String::new();
+    drop(stream.set_read_timeout(Some(Duration::from_secs(5))));
+    drop(stream.read_to_string(&mut answer)); // it may be cut off behind the answer
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
+    let grown = resident(&served).saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes more");
+    assert_eq!(served.ask("GET", "/v1/runs/x", "").0, 404, "nothing is half stored");
+    assert_eq!(served.ask("GET", "/v1/runs/before", "").0, 200);
+}
+
+/// F30: with too few descriptors for everybody some are turned away; who is answered is answered right, and all are served afterwards.
+#[test]
+fn a_server_without_descriptors_turns_some_away_and_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new("sh");
+    let binary = env!("CARGO_BIN_EXE_onward");
+    command.args(["-c", &format!("ulimit -n 64; exec {binary} dev --port 0 --data \"$0\" \"$@\"")]).arg(directory.path());
+    let served = serve(&mut command);
+    let crowd: Vec<TcpStream> = (0..200).filter_map(|_| TcpStream::connect(&served.address).ok()).collect();
+    let mut acknowledged = Vec::new();
+    for number in 0..20 {
+        let body = format!(r#"{{"kind": "hello", "id": "run-{number}"}}"#);
+        if try_ask(&served, &body) == Some(201) {
+            acknowledged.push(format!("run-{number}"));
+        }
+    }
+    drop(crowd);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while try_ask(&served, r#"{"kind": "hello", "id": "after"}"#).is_none_or(|status| status != 201 && status != 200) {
+        assert!(Instant::now() < deadline, "it serves again when the crowd is gone");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    for id in acknowledged {
+        assert_eq!(served.ask("GET", &format!("/v1/runs/{id}"), "").0, 200, "{id} was acknowledged");
+    }
+}
+
+/// Asks for a start; `None` when there is no answer in time.
+fn try_ask(served: &Served, body: &str) -> Option<u16> {
+    let mut stream = TcpStream::connect(&served.address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
+    let length = body.len();
+    let head = "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n";
+    stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes()).ok()?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).ok()?;
+    reply.split(' ').nth(1)?.parse().ok()
+}
+
+/// F31: told to stop while requests pour in, it ends by itself, and everything it acknowledged is there.
+#[test]
+fn a_server_that_is_told_to_stop_under_load_keeps_what_it_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut served = dev(directory.path());
+    let (acknowledged, next, stop) = (Mutex::new(Vec::new()), AtomicU32::new(0), Arc::new(AtomicBool::new(false)));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::SeqCst) {
+                    let id = format!("run-{}", next.fetch_add(1, Ordering::SeqCst));
+                    if try_ask(&served, &format!(r#"{{"kind": "hello", "id": "{id}"}}"#)) == Some(201) {
+                        acknowledged.lock().unwrap().push(id);
+                    }
+                }
+            });
+        }
+        while acknowledged.lock().unwrap().len() < 50 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        served.signal("-TERM");
+        std::thread::sleep(Duration::from_millis(300));
+        stop.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(served.end(), Some(0));
+    let acknowledged = acknowledged.into_inner().unwrap();
+    let listed = run(directory.path(), ["run", "list", "--all", "--json"]).out;
+    for id in &acknowledged {
+        assert!(listed.contains(&format!("\"{id}\"")), "{id} was acknowledged, and {} others", acknowledged.len() - 1);
+    }
+}
