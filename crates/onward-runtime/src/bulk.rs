@@ -8,7 +8,7 @@
 use onward_core::event::{CancelRequested, PauseReason, RunPaused, RunResumed, TerminateRequested};
 use onward_core::run::{Input, Once};
 use onward_core::{Event, RunHead, RunId, Status};
-use onward_store::{Delete, PAGE_DEFAULT, RunQuery, StoreError};
+use onward_store::{PAGE_DEFAULT, RunQuery, StoreError};
 
 use crate::verbs::{check_id, check_text};
 use crate::{Runtime, RuntimeError};
@@ -141,10 +141,7 @@ impl Runtime {
             BulkVerb::Pause => RunPaused { reason: PauseReason::Requested, message: reason, divergence: None }.into(),
             BulkVerb::Resume => RunResumed {}.into(),
             BulkVerb::Retry => return self.retry_run(key, &bulk.bulk_id, &reason).await.map(drop),
-            BulkVerb::Delete => {
-                let deleted = self.store().delete_runs(Delete::Run { key: key.clone(), reason }).await;
-                return Ok(deleted.map(drop)?);
-            }
+            BulkVerb::Delete => return self.delete_run(key, &reason).await,
         };
         let once = Once { key: format!("bulk:{}", bulk.bulk_id), token: bulk.verb.as_str().to_owned() };
         self.append(key, Input { once: Some(once), ..Input::new(event) }).await.map(drop) // U1

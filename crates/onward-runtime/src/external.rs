@@ -103,7 +103,7 @@ impl Runtime {
     /// Deletes the run of an outside engine, open or closed, with everything it left.
     pub async fn delete_external(&self, key: &RunKey, reason: &str) -> Result<(), RuntimeError> {
         self.external_head(key).await?;
-        self.delete_run(key, reason).await
+        self.delete_any(key, reason).await
     }
 
     /// Where to begin to read in order to find the engine's event `from` and all behind it.

@@ -138,8 +138,17 @@ impl Runtime {
         self.append(key, Input::new(Event::RunResumed(RunResumed {}))).await
     }
 
-    /// Deletes a closed run with all its generations.
+    /// Deletes a closed run with all its generations. An open run of an outside engine is its engine's alone to delete.
     pub async fn delete_run(&self, key: &RunKey, reason: &str) -> Result<(), RuntimeError> {
+        // A damaged run has no head to be asked, and can be deleted all the same.
+        if self.read_head(key).await.is_ok_and(|head| head.external.is_some() && !head.status.is_closed()) {
+            return Err(StoreError::from(Refusal::External { key: key.clone() }).into());
+        }
+        self.delete_any(key, reason).await
+    }
+
+    /// Deletes whatever the store lets go.
+    pub(crate) async fn delete_any(&self, key: &RunKey, reason: &str) -> Result<(), RuntimeError> {
         check_text("reason", reason)?;
         self.store().delete_runs(Delete::Run { key: key.clone(), reason: reason.to_owned() }).await?;
         Ok(())

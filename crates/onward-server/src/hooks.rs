@@ -5,9 +5,10 @@
 //!
 //! Invariants:
 //! - HK1 (S3, S31): an unknown hook, a wrong or missing signature and a time outside of the window get one and the same answer, after
-//!   the same kind of work, and nothing is written.
+//!   the same body and the same kind of work, and nothing is written. What is sent to an unknown hook is not kept while it arrives.
 //! - HK2 (S1): a hook file that cannot be read or understood lets no hook through.
-//! - HK3: a request that was taken is taken once: the same id again gets the first answer, for as long as its run is kept.
+//! - HK3: a request that was taken is taken once: the same id again gets the first answer, for as long as its run is kept. An id is
+//!   part of what is signed, or made of it: nobody can give an old request a new one.
 //! - HK4 (S12): a secret is in the hook file, and once on the screen of whoever made it; in no other file, log line, error or answer.
 
 mod deliver;
@@ -22,11 +23,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::response::Response;
-use onward_core::{Name, Namespace, Timestamp};
+use hmac::{Hmac, KeyInit, Mac};
+use onward_core::Name;
+use sha2::Sha256;
 use tokio::time::Instant;
 
 use crate::problem::{Problem, RequestError};
-use crate::request::Request;
+use crate::request::{Request, Rules};
+use crate::serve::Standing;
 use crate::trace::{Level, Trace};
 use crate::whole_file::Stamp;
 
@@ -37,16 +41,13 @@ pub use format::{Custom, Encoding, Format, IdAt, TimestampAt};
 /// How old what we know of the file may be when a request comes.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// The largest body, since anybody may send one.
-const HOOK_BYTES_MAX: usize = 1024 * 1024;
-
 /// The hooks of one server.
 pub struct Hooks {
     file: HookFile,
     trace: Trace,
     known: Mutex<Known>,
     /// Stands for every hook that there is not.
-    decoy: HookEntry,
+    decoy: Hmac<Sha256>,
 }
 
 struct Known {
@@ -107,44 +108,37 @@ impl Hooks {
         }
     }
 
-    /// The hook and the id of a request that is to be believed.
-    fn judge(&self, name: &str, request: &signature::Signed<'_>, now: Timestamp) -> Result<(HookEntry, String), Problem> {
-        let found = self.look();
-        let Found::Hooks(hooks) = &*found else {
-            return Err(RequestError::NotReady { why: "its hooks cannot be read".to_owned() }.into());
-        };
-        let hook = Name::new(name).ok().and_then(|name| hooks.get(&name));
-        let id = signature::verify(hook.unwrap_or(&self.decoy), request, now);
-        match (hook, id) {
-            (Some(hook), Some(id)) => Ok((hook.clone(), id)),
-            _ => Err(RequestError::HookRefused.into()), // HK1
+    /// The hook of that name, if there is one.
+    fn find(&self, name: &str) -> Result<Option<HookEntry>, Problem> {
+        match &*self.look() {
+            Found::Hooks(hooks) => Ok(Name::new(name).ok().and_then(|name| hooks.get(&name)).cloned()),
+            Found::Broken(_) => Err(RequestError::NotReady { why: "its hooks cannot be read".to_owned() }.into()),
         }
     }
 }
 
-/// A hook that nobody can sign for.
-fn decoy() -> HookEntry {
+/// The work of a signature that nobody can make.
+fn decoy() -> Hmac<Sha256> {
     let mut bits = [0; 32];
     getrandom::fill(&mut bits).expect("the system has randomness");
-    let name = Name::new("decoy").expect("a constant name");
-    let text: String = bits.iter().map(|byte| format!("{byte:02x}")).collect();
-    HookEntry {
-        target: Target::Start { kind: name.clone(), version: None, run_id: None },
-        name,
-        namespace: Namespace::default(),
-        format: Format::Standard,
-        secrets: vec![HookSecret { secret: Secret::new(text), created_at: Timestamp(0), expires_at: None }],
-        created_at: Timestamp(0),
-    }
+    Hmac::new_from_slice(&bits).expect("a key may have any length")
 }
 
 /// `POST /v1/hooks/{name}`.
 pub(crate) async fn receive(mut request: Request) -> Result<Response, Problem> {
-    let body = request.raw_body(HOOK_BYTES_MAX).await?;
+    // Without hooks there is nothing to hide, and no body to wait for.
     let Some(hooks) = request.server.options().hooks.clone() else { return Err(RequestError::HookRefused.into()) };
+    let rules = Rules::of_hooks(&request.server);
+    let Some(hook) = hooks.find(request.id.as_deref().unwrap_or_default())? else {
+        let mut work = hooks.decoy.clone();
+        request.pass_over(rules, |data| work.update(data)).await?;
+        std::hint::black_box(work.verify_slice(&[0; 32]).is_ok());
+        return Err(RequestError::HookRefused.into()); // HK1
+    };
+    let body = request.read_bytes(rules).await?;
     let now = request.server.runtime().clock().now();
-    let name = request.id.clone().unwrap_or_default();
     let signed = signature::Signed { headers: &request.headers, body: &body };
-    let (hook, id) = hooks.judge(&name, &signed, now)?;
+    let id = signature::verify(&hook, &signed, now).ok_or(RequestError::HookRefused)?; // HK1
+    request.standing.iter().for_each(Standing::believe);
     deliver::deliver(request.server.runtime(), &hook, &id, &body).await
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use onward_store::PAYLOAD_BYTES_MAX;
 
-/// How deep JSON may nest. Checked before anything is parsed.
 /// The longest page of a list.
 pub(crate) const LIMIT_MAX: usize = 1_000;
 
+/// How deep JSON may nest. Checked before anything is parsed.
 pub const JSON_DEPTH_MAX: usize = 64;
 
 /// The longest that a request may wait for something to happen.
@@ -25,6 +25,10 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// Bodies larger than 64 KiB that are in memory at a time; the others wait their turn.
     pub large_bodies_max: usize,
+    /// The same for bodies of hooks, which anybody may send: they take no seat that others need.
+    pub hook_bytes_max: usize,
+    pub hook_timeout: Duration,
+    pub large_hooks_max: usize,
     /// How long a connection may rest between two requests.
     pub idle_timeout: Duration,
     /// How long a client may leave what was sent to it unread.
@@ -51,6 +55,9 @@ impl Default for Limits {
             body_bytes_max: PAYLOAD_BYTES_MAX + 64 * 1024,
             body_timeout: Duration::from_secs(30),
             large_bodies_max: 16,
+            hook_bytes_max: 1024 * 1024,
+            hook_timeout: Duration::from_secs(5),
+            large_hooks_max: 8,
             idle_timeout: Duration::from_secs(75),
             write_timeout: Duration::from_secs(30),
             connections_max: 4_096,

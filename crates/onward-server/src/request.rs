@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::HeaderMap;
-use bytes::Bytes;
 use onward_core::{Namespace, Payload, RunId, RunKey};
 use onward_runtime::CallId;
 use serde::de::DeserializeOwned;
@@ -17,9 +16,10 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::auth::{Caller, Pass};
 use crate::problem::{Problem, RequestError};
+use crate::serve::Standing;
 use crate::server::Server;
 
-pub(crate) use body::parse;
+pub(crate) use body::{Rules, parse};
 pub(crate) use query::Query;
 
 pub use onward_wire::grpc::NAMESPACE;
@@ -35,6 +35,8 @@ pub(crate) struct Request {
     pub caller: Caller,
     /// What the caller was let in with, where that was asked.
     pub pass: Option<Pass>,
+    /// Who asks without a pass is a stranger until the handler says otherwise.
+    pub standing: Option<Standing>,
     pub headers: Arc<HeaderMap>,
     pub query: Query,
     /// What stands for `{id}` in the route's path.
@@ -60,11 +62,6 @@ impl Request {
     pub async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
         let bytes = self.read_body().await?;
         Ok(body::parse(&bytes)?)
-    }
-
-    /// The body as it came, of any type: signatures are over bytes. At most `max` of them, and no more than the server takes.
-    pub async fn raw_body(&mut self, max: usize) -> Result<Bytes, Problem> {
-        Ok(self.read_bytes(max.min(self.server.limits().body_bytes_max)).await?)
     }
 
     /// The body as lines of JSON.

@@ -18,6 +18,7 @@ use crate::guard;
 use crate::problem::{Problem, RequestError, Told};
 use crate::request::{self, Query, Request};
 use crate::route::{ROUTES, Route};
+use crate::serve::Standing;
 use crate::server::Server;
 use crate::trace::Level;
 
@@ -65,6 +66,9 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
     let (mut parts, body) = request.into_parts();
     let id = path_id(&mut parts).await;
     let shown = id.as_ref().ok().cloned().flatten();
+    let standing = parts.extensions.remove::<Standing>();
+    // Until it is known who asks (SV1).
+    standing.iter().for_each(Standing::doubt);
     let (method, headers) = (parts.method.clone(), Arc::new(parts.headers));
     let prepared = prepare(&server, route, &headers, shown.as_deref(), parts.uri.query()).await;
     let mut by = None;
@@ -73,7 +77,11 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
         Ok((Prepared { namespace, caller, pass, query }, id)) => {
             by = caller.name.clone();
             let kept = pass.clone();
-            let request = Request { server: server.clone(), namespace, caller, pass, headers, query, id, body, large: None };
+            if kept.is_some() {
+                standing.iter().for_each(Standing::believe);
+            }
+            let asked = server.clone();
+            let request = Request { server: asked, namespace, caller, pass, standing, headers, query, id, body, large: None };
             tokio::select! {
                 biased;
                 result = (route.handler)(request) => result,

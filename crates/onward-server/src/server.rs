@@ -43,6 +43,7 @@ struct Shared {
     options: Options,
     metrics: Arc<Metrics>,
     large_bodies: Arc<Semaphore>,
+    large_hooks: Arc<Semaphore>,
     sessions: Sessions,
     closing: watch::Sender<bool>,
 }
@@ -82,8 +83,10 @@ impl Server {
         let metrics = Arc::new(Metrics::default());
         runtime.store().subscribe(metrics.clone());
         let large_bodies = Arc::new(Semaphore::new(options.limits.large_bodies_max));
+        let large_hooks = Arc::new(Semaphore::new(options.limits.large_hooks_max));
         let (closing, _) = watch::channel(false);
-        Server { shared: Arc::new(Shared { runtime, options, metrics, large_bodies, sessions: Sessions::default(), closing }) }
+        let sessions = Sessions::default();
+        Server { shared: Arc::new(Shared { runtime, options, metrics, large_bodies, large_hooks, sessions, closing }) }
     }
 
     pub fn runtime(&self) -> &Runtime {
@@ -108,6 +111,10 @@ impl Server {
 
     pub(crate) fn large_bodies(&self) -> &Arc<Semaphore> {
         &self.shared.large_bodies
+    }
+
+    pub(crate) fn large_hooks(&self) -> &Arc<Semaphore> {
+        &self.shared.large_hooks
     }
 
     /// The workers elsewhere, whichever way they come.

@@ -48,21 +48,22 @@ pub enum TimestampAt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdAt {
+    /// In a header, as older files have it. No signature covers it, so it tells nothing: like [`IdAt::Body`] (HK3).
     Header(String),
     Pointer(Pointer),
-    /// There is none: the same body again is the same request.
+    /// There is none that is signed: the same body again is the same request.
     Body,
 }
 
 impl Format {
-    /// `X-Hub-Signature-256: sha256=<hex>` over the body; the id is in `X-GitHub-Delivery`.
+    /// `X-Hub-Signature-256: sha256=<hex>` over the body. `X-GitHub-Delivery` is not signed and not believed (HK3).
     pub fn github() -> Format {
         Format::Custom(Box::new(Custom {
             signature_header: "X-Hub-Signature-256".to_owned(),
             encoding: Encoding::Hex,
             prefix: "sha256=".to_owned(),
             timestamp: None,
-            id: IdAt::Header("X-GitHub-Delivery".to_owned()),
+            id: IdAt::Body,
         }))
     }
 

@@ -1,20 +1,72 @@
 //! Reading a body: its type, its size while it arrives, the time it takes, its depth, and then its shape.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use axum::http::header::{CONTENT_TYPE, EXPECT};
 use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::{Request, depth};
 use crate::limits::JSON_DEPTH_MAX;
 use crate::problem::RequestError;
+use crate::server::Server;
 
 /// The size from which a body waits for one of the few seats.
 const LARGE_BYTES: usize = 64 * 1024;
 
 /// How much of a body that is too large is read and thrown away, so that its sender gets to read the answer.
 const DRAIN_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How much of a body is taken, how fast it must come, and who shares the memory for large ones.
+pub(crate) struct Rules {
+    pub bytes_max: usize,
+    pub timeout: Duration,
+    pub seats: Arc<Semaphore>,
+}
+
+impl Rules {
+    /// For those who were let in.
+    pub fn of(server: &Server) -> Rules {
+        let limits = server.limits();
+        Rules { bytes_max: limits.body_bytes_max, timeout: limits.body_timeout, seats: server.large_bodies().clone() }
+    }
+
+    /// For those whose body decides whether they are: what they hold is theirs alone (SV1).
+    pub fn of_hooks(server: &Server) -> Rules {
+        let limits = server.limits();
+        let bytes_max = limits.hook_bytes_max.min(limits.body_bytes_max);
+        Rules { bytes_max, timeout: limits.hook_timeout, seats: server.large_hooks().clone() }
+    }
+}
+
+/// A body on its way.
+struct Arriving {
+    rules: Rules,
+    deadline: Instant,
+    size: usize,
+}
+
+impl Arriving {
+    async fn next(&mut self, request: &mut Request) -> Result<Option<Bytes>, RequestError> {
+        let seconds = self.rules.timeout.as_secs();
+        loop {
+            let frame = tokio::time::timeout_at(self.deadline, request.body.frame()).await;
+            let Some(frame) = frame.map_err(|_| RequestError::BodyTooSlow { seconds })? else { return Ok(None) };
+            let Ok(data) = frame.map_err(|_| RequestError::BodyBroken)?.into_data() else { continue };
+            self.size += data.len();
+            if self.size > self.rules.bytes_max {
+                request.drain(self.deadline).await;
+                return Err(RequestError::BodyTooLarge { max: self.rules.bytes_max });
+            }
+            return Ok(Some(data));
+        }
+    }
+}
 
 impl Request {
     /// The whole body. Empty if there is none; then its type does not matter.
@@ -23,7 +75,7 @@ impl Request {
     }
 
     pub(super) async fn read_body_of(&mut self, wanted: &'static str) -> Result<Bytes, RequestError> {
-        let bytes = self.read_bytes(self.server.limits().body_bytes_max).await?;
+        let bytes = self.read_bytes(Rules::of(&self.server)).await?;
         if !bytes.is_empty() {
             self.check_content_type(wanted)?;
         }
@@ -31,41 +83,47 @@ impl Request {
     }
 
     /// The whole body, whatever it is.
-    pub(super) async fn read_bytes(&mut self, max: usize) -> Result<Bytes, RequestError> {
-        let timeout = self.server.limits().body_timeout;
-        let too_slow = RequestError::BodyTooSlow { seconds: timeout.as_secs() };
-        tokio::time::timeout(timeout, self.collect(max)).await.map_err(|_| too_slow)?
-    }
-
-    async fn collect(&mut self, max: usize) -> Result<Bytes, RequestError> {
-        let declared = usize::try_from(self.body.size_hint().lower()).unwrap_or(usize::MAX);
-        if declared > max {
-            // Who asks first has not sent it yet, and need not.
-            if !self.headers.contains_key(EXPECT) && declared - max <= DRAIN_BYTES_MAX {
-                self.drain().await;
-            }
-            return Err(RequestError::BodyTooLarge { max });
-        }
+    pub(crate) async fn read_bytes(&mut self, rules: Rules) -> Result<Bytes, RequestError> {
         let mut bytes = BytesMut::new();
-        while let Some(frame) = self.body.frame().await {
-            let Ok(data) = frame.map_err(|_| RequestError::BodyBroken)?.into_data() else { continue };
-            let size = bytes.len() + data.len();
-            if size > max {
-                self.drain().await;
-                return Err(RequestError::BodyTooLarge { max });
-            }
-            if size > LARGE_BYTES && self.large.is_none() {
-                // The semaphore is never closed.
-                self.large = self.server.large_bodies().clone().acquire_owned().await.ok();
+        let mut arriving = self.arriving(rules).await?;
+        while let Some(data) = arriving.next(self).await? {
+            if bytes.len() + data.len() > LARGE_BYTES && self.large.is_none() {
+                // Whoever waits for others is not slow. The semaphore is never closed.
+                let asked = Instant::now();
+                self.large = arriving.rules.seats.clone().acquire_owned().await.ok();
+                arriving.deadline += asked.elapsed();
             }
             bytes.extend_from_slice(&data);
         }
         Ok(bytes.freeze())
     }
 
-    async fn drain(&mut self) {
+    /// Reads a body and keeps nothing of it: no memory, no seat. It takes as long as to read it would have.
+    pub(crate) async fn pass_over(&mut self, rules: Rules, mut seen: impl FnMut(&[u8])) -> Result<(), RequestError> {
+        let mut arriving = self.arriving(rules).await?;
+        while let Some(data) = arriving.next(self).await? {
+            seen(&data);
+        }
+        Ok(())
+    }
+
+    async fn arriving(&mut self, rules: Rules) -> Result<Arriving, RequestError> {
+        let declared = usize::try_from(self.body.size_hint().lower()).unwrap_or(usize::MAX);
+        let arriving = Arriving { deadline: Instant::now() + rules.timeout, size: 0, rules };
+        let max = arriving.rules.bytes_max;
+        if declared > max {
+            // Who asks first has not sent it yet, and need not.
+            if !self.headers.contains_key(EXPECT) && declared - max <= DRAIN_BYTES_MAX {
+                self.drain(arriving.deadline).await;
+            }
+            return Err(RequestError::BodyTooLarge { max });
+        }
+        Ok(arriving)
+    }
+
+    async fn drain(&mut self, until: Instant) {
         let mut drained = 0;
-        while let Some(Ok(frame)) = self.body.frame().await {
+        while let Ok(Some(Ok(frame))) = tokio::time::timeout_at(until, self.body.frame()).await {
             drained += frame.data_ref().map_or(0, Bytes::len);
             if drained > DRAIN_BYTES_MAX {
                 return;

@@ -72,14 +72,14 @@ where
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     loop {
         let rest = rest_until(&activity, limits);
-        let resting = rest.is_some();
+        let (resting, may_leave) = (rest.is_some(), activity.may_leave());
         tokio::select! {
             // Whatever broke, there is nobody left to tell.
             _ = connection.as_mut() => return,
             () = activity.changed() => {}
             () = tokio::time::sleep_until(rest.unwrap_or_else(Instant::now)), if resting => break,
-            // Only who rests is in line to go: the one who has rested longest hears it first.
-            () = crowd.leave.notified(), if resting => break,
+            // Only who rests or is a stranger is in line to go: the one who has been there longest hears it first (S25).
+            () = crowd.leave.notified(), if may_leave => break,
             () = server.closed() => {
                 connection.as_mut().graceful_shutdown();
                 drop(connection.await);
@@ -87,8 +87,11 @@ where
             }
         }
     }
-    connection.as_mut().graceful_shutdown();
-    drop(tokio::time::timeout(GOODBYE, connection).await);
+    // What a stranger has asked for is not waited for: others need the place now.
+    if activity.rests_since().is_some() {
+        connection.as_mut().graceful_shutdown();
+        drop(tokio::time::timeout(GOODBYE, connection).await);
+    }
 }
 
 /// When a connection will have rested for too long; `None` while it is busy.
@@ -103,8 +106,9 @@ fn service(
 ) -> impl Service<Request<Incoming>, Response = Response<Answering>, Error = std::convert::Infallible, Future: Send + 'static> + Clone
 {
     let router = TowerToHyperService::new(router);
-    service_fn(move |request: Request<Incoming>| {
+    service_fn(move |mut request: Request<Incoming>| {
         let busy = activity.begin();
+        request.extensions_mut().insert(busy.standing());
         let answer = router.call(request);
         async move {
             let response = answer.await?;

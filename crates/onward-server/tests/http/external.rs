@@ -141,6 +141,10 @@ async fn every_other_verb_on_an_external_run_is_refused_and_writes_nothing() {
         site.post(&format!("/v1/runs/x/{verb}"), "").await.problem(409, "run_external");
     }
     site.get("/v1/runs/x/result").await.problem(409, "run_external");
+    site.send("DELETE", "/v1/runs/x", "", "").await.problem(409, "run_external");
+    let bulk = json!({"filter": {"kind": "listener", "statuses": ["waiting"]}});
+    let done = site.post_json("/v1/bulk/delete", bulk).await.expect(200);
+    assert_eq!(done["refused"], json!([{"run": "x", "code": "run_external"}]));
     site.post_json("/v1/runs", json!({"kind": "listener", "id": "x"})).await.problem(409, "run_exists");
     assert_eq!(site.records(), before);
 }
@@ -168,7 +172,8 @@ async fn an_external_run_is_deleted_open_or_closed() {
         site.get("/v1/external/x").await.problem(404, "run_not_found");
     }
     site.send("DELETE", "/v1/external/x", "", "").await.problem(404, "run_not_found");
-    site.put_json("/v1/external/x", state("waiting")).await.expect(201);
+    // Closed, it goes like any other run; open, only its engine may (above).
+    site.put_json("/v1/external/x", state("completed")).await.expect(201);
     site.send("DELETE", "/v1/runs/x", "", "").await.expect(204);
 }
 

@@ -9,8 +9,10 @@ use hmac::{Hmac, KeyInit, Mac};
 use onward_core::{Name, Namespace};
 use onward_server::hooks::{Format, HOOKS, HookFile, Hooks, Named, NewHook, Pointer, Target};
 use onward_server::trace::Trace;
-use onward_server::{Options, keys};
+use onward_server::{Limits, Options, keys};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use crate::client::Reply;
 use crate::site::{Site, limits};
@@ -189,7 +191,9 @@ async fn github_and_stripe_are_believed_as_they_sign() {
         "X-Hub-Signature-256: sha256={}\r\nX-GitHub-Delivery: 72d3162e\r\nContent-Type: application/json\r\n",
         hex(hmac_of(github.as_bytes(), body))
     );
-    assert_eq!(hooked.send("github", &headers, body).await.expect(202)["run"], "github:72d3162e");
+    let first = hooked.send("github", &headers, body).await.expect(202);
+    // The delivery's name is not signed: a new one makes no new request of it (HK3).
+    assert_eq!(hooked.send("github", &headers.replace("72d3162e", "other"), body).await.expect(202), first);
     hooked.send("stripe", &headers, body).await.problem(401, "hook_refused");
     let (at, body) = (now(), r#"{"id": "evt_1", "data": {"object": {"id": "ch_1"}}}"#);
     let headers = format!("Stripe-Signature: t={at},v1={},v0=00\r\n", hex(hmac_of(stripe.as_bytes(), &format!("{at}.{body}"))));
@@ -253,4 +257,98 @@ async fn a_hook_needs_no_key_and_stays_in_its_namespace() {
         hooked.site.send("GET", "/v1/runs/h:a", &headers, "").await.status
     };
     assert_eq!([show("team").await, show("elsewhere").await, show("default").await], [200, 404, 404]);
+}
+
+/// Sends the head of a request with so long a body, and the beginning of it; then nothing.
+async fn stall(hooked: &Hooked, path: &str, length: usize, sent: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(hooked.site.address).await.unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{}",
+        " ".repeat(sent)
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+fn large_start(id: &str) -> String {
+    let body = format!(r#"{{"kind": "listener", "id": "{id}"}}"#);
+    body + &" ".repeat(100_000)
+}
+
+/// SV1: what strangers hold, nobody else needs.
+#[tokio::test]
+async fn slow_bodies_of_strangers_hold_no_seat_that_others_need() {
+    let limits = Limits { large_bodies_max: 2, hook_timeout: Duration::from_secs(15), ..limits() };
+    let hooked = Hooked::with(Options { limits, ..Options::default() }).await;
+    hooked.create("h", Format::Standard, start(None));
+    let mut strangers = Vec::new();
+    for _ in 0..10 {
+        strangers.push(stall(&hooked, "/v1/hooks/h", 180_000, 70_000).await);
+        strangers.push(stall(&hooked, "/v1/hooks/nope", 180_000, 70_000).await);
+    }
+    let begun = std::time::Instant::now();
+    hooked.site.post("/v1/runs", &large_start("a")).await.expect(201);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // Where there is no hook at all, nobody is listened to.
+    let bare = Site::with_limits(Limits { hook_timeout: Duration::from_secs(60), ..crate::site::limits() }).await;
+    let begun = std::time::Instant::now();
+    let head = "POST /v1/hooks/h HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 180000\r\n\r\n";
+    crate::client::raw(bare.address, head.as_bytes()).await.problem(401, "hook_refused");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+/// An unknown hook cannot be told by what happens to a body that does not come (HK1).
+#[tokio::test]
+async fn a_slow_body_is_cut_off_alike_for_every_hook() {
+    let limits = Limits { hook_timeout: Duration::from_millis(300), ..limits() };
+    let hooked = Hooked::with(Options { limits, ..Options::default() }).await;
+    hooked.create("h", Format::Standard, start(None));
+    let mut said = Vec::new();
+    for hook in ["h", "nope"] {
+        let head = format!("POST /v1/hooks/{hook} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 9\r\n\r\n");
+        let reply = crate::client::raw(hooked.site.address, head.as_bytes()).await;
+        said.push(reply.body.clone());
+        reply.problem(408, "body_too_slow");
+    }
+    assert_eq!(said[0], said[1]);
+}
+
+/// SV1, SV2: strangers who send no body make place for whoever comes.
+#[tokio::test]
+async fn a_crowd_of_strangers_without_bodies_does_not_keep_others_out() {
+    let limits = Limits { connections_max: 40, hook_timeout: Duration::from_secs(60), ..limits() };
+    let hooked = Hooked::with(Options { limits, ..Options::default() }).await;
+    hooked.create("h", Format::Standard, start(None));
+    let mut strangers = Vec::new();
+    for number in 0..80 {
+        strangers.push(stall(&hooked, if number % 2 == 0 { "/v1/hooks/h" } else { "/v1/hooks/nope" }, 100, 0).await);
+    }
+    let begun = std::time::Instant::now();
+    for _ in 0..20 {
+        assert_eq!(hooked.site.get("/healthz").await.status, 200);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+/// Whoever waits for others is not slow.
+#[tokio::test]
+async fn the_time_in_line_for_a_seat_is_not_the_time_of_the_body() {
+    let limits = Limits { large_bodies_max: 1, body_timeout: Duration::from_secs(1), ..limits() };
+    let hooked = Hooked::with(Options { limits, ..Options::default() }).await;
+    let _first = stall(&hooked, "/v1/runs", 180_000, 70_000).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let body = large_start("b");
+    let (early, late) = body.split_at(body.len() - 10);
+    let mut second = TcpStream::connect(hooked.site.address).await.unwrap();
+    let head = format!(
+        "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{early}",
+        body.len()
+    );
+    second.write_all(head.as_bytes()).await.unwrap();
+    // After its own time would have been over, had it not been waiting.
+    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    second.write_all(late.as_bytes()).await.unwrap();
+    let mut said = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut second, &mut said).await.unwrap();
+    assert!(said.starts_with("HTTP/1.1 201"), "{said}");
 }

@@ -76,11 +76,8 @@ struct CustomArgs {
     /// What stands before the time in the signature's header, like t=
     #[arg(long, value_name = "TEXT", conflicts_with = "timestamp_header")]
     timestamp_field: Option<String>,
-    /// The header with the request's id; without any, the same body is the same request
-    #[arg(long, value_name = "HEADER")]
-    id_header: Option<String>,
-    /// Where in the body the request's id is
-    #[arg(long, value_name = "POINTER", conflicts_with = "id_header", value_parser = pointer)]
+    /// Where in the body the request's id is; without one, the same body is the same request
+    #[arg(long, value_name = "POINTER", value_parser = pointer)]
     id_at: Option<Pointer>,
 }
 
@@ -127,7 +124,7 @@ impl CustomArgs {
             EncodingWord::Base64 => Encoding::Base64,
         };
         let timestamp = self.timestamp_header.map(TimestampAt::Header).or(self.timestamp_field.map(TimestampAt::Field));
-        let id = self.id_header.map(IdAt::Header).or(self.id_at.map(IdAt::Pointer)).unwrap_or(IdAt::Body);
+        let id = self.id_at.map_or(IdAt::Body, IdAt::Pointer);
         let signature_header = self.signature_header.unwrap_or_default();
         Format::Custom(Box::new(Custom { signature_header, encoding, prefix: self.prefix, timestamp, id }))
     }

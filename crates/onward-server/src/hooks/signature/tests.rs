@@ -126,14 +126,17 @@ fn while_secrets_change_both_are_good_and_several_signatures_are_looked_at() {
 }
 
 #[test]
-fn github_signs_the_body_and_names_the_delivery_in_a_header() {
+fn github_signs_the_body_and_what_it_does_not_sign_tells_nothing() {
     let entry = hook(Format::github(), &[("It's a Secret to Everybody", None)]);
     let body = "Hello, World!";
     // The example of GitHub's documentation.
     let signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
     let given = headers(&[("X-Hub-Signature-256", signature), ("X-GitHub-Delivery", "72d3162e")]);
     let judge = |headers: &HeaderMap, body: &str| verify(&entry, &Signed { headers, body: body.as_bytes() }, NOW);
-    assert_eq!(judge(&given, body), Some("72d3162e".to_owned()));
+    let id = judge(&given, body).unwrap();
+    assert_eq!(id, "dffd6021bb2bd5b0af676290809ec3a53191dd81c7f70a4b28688a362182986f");
+    let again = headers(&[("X-Hub-Signature-256", signature), ("X-GitHub-Delivery", "0ther")]);
+    assert_eq!(judge(&again, body), Some(id), "a new name makes no new request of an old one (HK3)");
     assert_eq!(judge(&given, "Hello, World?"), None);
     let bare = headers(&[("X-Hub-Signature-256", &signature[7..]), ("X-GitHub-Delivery", "72d3162e")]);
     assert_eq!(judge(&bare, body), None, "the prefix belongs to it");
