@@ -49,14 +49,17 @@ pub struct ImportArgs {
 pub async fn export(args: ExportArgs, global: &Global) -> Result<ExitCode> {
     let runtime = open_to_read(&global.directory())?;
     let mut out = std::io::stdout().lock();
-    out.write_all(transfer::header().as_bytes())?;
     if !args.ids.is_empty() {
+        let mut header = Some(transfer::header());
         for id in &args.ids {
-            out.write_all(runtime.export_run(&run_key(id)?).await?.to_lines().as_bytes())?;
+            let run = runtime.export_run(&run_key(id)?).await?;
+            out.write_all(header.take().unwrap_or_default().as_bytes())?; // nothing is written for what is not there
+            out.write_all(run.to_lines().as_bytes())?;
         }
         out.write_all(transfer::footer(args.ids.len() as u64).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
+    out.write_all(transfer::header().as_bytes())?;
     let mut count = 0;
     let mut query = RunQuery {
         kind: args.kind.as_deref().map(Name::new).transpose()?,
