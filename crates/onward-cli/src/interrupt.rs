@@ -10,9 +10,9 @@ const INTERRUPTED: u8 = 130;
 
 pub async fn or(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     tokio::select! {
-        biased; // first heard of, then worked: whoever interrupts early is heard too
-        done = work => done,
+        biased; // it listens before anything is begun, so that whoever interrupts early is heard too
         Ok(()) = tokio::signal::ctrl_c() => Ok(ExitCode::from(INTERRUPTED)),
+        done = work => done,
     }
 }
 
