@@ -10,6 +10,7 @@ const INTERRUPTED: u8 = 130;
 
 pub async fn or(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     tokio::select! {
+        biased; // first heard of, then worked: whoever interrupts early is heard too
         done = work => done,
         Ok(()) = tokio::signal::ctrl_c() => Ok(ExitCode::from(INTERRUPTED)),
     }
