@@ -1,6 +1,7 @@
 //! Opening a directory of runs, for looking or for writing.
 //!
-//! Must never make a directory: a verb that was given the wrong place says so instead of leaving an empty store there.
+//! Must never make a directory but for runs that are to come into it: a verb that was given the wrong place says so instead of leaving
+//! an empty store there.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +24,11 @@ pub fn open_to_read(path: &Path) -> Result<Runtime> {
 /// Opens a directory that nobody else has open. Dropping the runtime frees it.
 pub fn open_to_write(path: &Path) -> Result<Runtime> {
     drop(open_to_read(path)?); // it is there and it is ours
+    open_or_make(path)
+}
+
+/// Like [`open_to_write`]; a directory that is not there or is empty becomes one of ours.
+pub fn open_or_make(path: &Path) -> Result<Runtime> {
     match EmbeddedStore::open(path, Default::default()) {
         Err(StoreError::DirectoryLocked { .. }) if let Some(url) = mark::server_of(path) => {
             let message = format!("{} is held by the server at {url}", path.display());

@@ -8,7 +8,7 @@
 //! {"onward_export":1}
 //! {"run":{"namespace":"default","id":"order-42"},"records":[1]}
 //! {"generation":0,"record":{"index":0,"at":"2026-11-15T08:00:00.000Z","events":[{"type":"run_started", …}]}}
-//! {"left_out":{"namespace":"default","id":"order-43"},"code":"store_corrupt"}
+//! {"left_out":{"namespace":"default","id":"order-43"},"code":"log_corrupt"}
 //! {"runs":1}
 //! ```
 //!

@@ -63,7 +63,7 @@ pub use reading::WhyPending;
 pub use reopening::ForkRun;
 pub use roster::{QueueInfo, WorkerInfo};
 pub use standalone::{StartTask, TASK_KIND_PREFIX, TaskView, TaskWord};
-pub use transfer::Imported;
+pub use transfer::{Imported, export_run, leaves_out};
 pub use update::UpdateWatch;
 pub use verbs::{SendSignal, StartRun};
 pub use watch::{OutcomeWatch, RunWatch};

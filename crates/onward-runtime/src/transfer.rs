@@ -11,10 +11,11 @@ use onward_core::reopen::await_child;
 use onward_core::run::{RunHead, answer_to};
 use onward_core::transfer::{ExportedRun, children_asked_for};
 use onward_core::view::created_at;
-use onward_core::{Log, Record, RunId, RunKey};
+use onward_core::{Index, Log, Record, RunId, RunKey};
 use onward_store::{Restore, RestoreRun, StoreError};
 
-use crate::{Runtime, RuntimeError};
+use crate::door::read_records;
+use crate::{Door, Runtime, RuntimeError};
 
 /// What became of runs that were to be imported.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,28 +27,53 @@ pub struct Imported {
     pub refused: Vec<(RunId, &'static str)>,
 }
 
-impl Runtime {
-    /// A run as it stands, with all its generations.
-    pub async fn export_run(&self, key: &RunKey) -> Result<ExportedRun, RuntimeError> {
-        loop {
-            let head = self.read_head(key).await?;
-            let mut logs = Vec::new();
-            for generation in 0..=head.generation {
-                let own = self.store().read_run(key.clone(), Some(generation)).await?;
-                let own = own.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
-                let mut records = self.read_records(&own).await?;
-                records.retain(|record| record.index < own.next_index);
-                logs.push(records);
-            }
-            // A run that has continued meanwhile, or was deleted and started anew, is read again.
-            let last = logs.last().map(Vec::as_slice).unwrap_or_default();
-            let is_one = created_at(last) == Some(head.created_at) && logs.iter().rev().skip(1).all(|log| ends(log));
-            if is_one {
-                return Ok(ExportedRun { key: key.clone(), logs });
-            }
+/// How often a run is read anew that changes while it is read.
+const ATTEMPTS: u32 = 100;
+
+/// How many records are read at a time.
+const PAGE: usize = 1_000;
+
+/// A run as it stands, with all its generations.
+pub async fn export_run(door: &(impl Door + ?Sized), key: &RunKey) -> Result<ExportedRun, RuntimeError> {
+    for _ in 0..ATTEMPTS {
+        let head = door.read_head(key.clone()).await?;
+        let mut logs = Vec::new();
+        for generation in 0..head.generation {
+            logs.push(read_ended(door, key, generation).await?);
+        }
+        let mut last = read_records(door, &head).await?;
+        last.retain(|record| record.index < head.next_index);
+        // A run that has continued meanwhile, or was deleted and started anew, is read again.
+        let is_whole = last.last().is_some_and(|record| record.next_index() == head.next_index);
+        if is_whole && created_at(&last) == Some(head.created_at) && logs.iter().all(|log| ends(log)) {
+            logs.push(last);
+            return Ok(ExportedRun { key: key.clone(), logs });
         }
     }
+    let why = "it is not as long as it should be".to_owned();
+    Err(StoreError::LogCorrupt { key: key.clone(), index: Index(0), why }.into())
+}
 
+/// The log of a generation that has ended.
+async fn read_ended(door: &(impl Door + ?Sized), key: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
+    let mut records: Vec<Record> = Vec::new();
+    while !ends(&records) {
+        let from = records.last().map_or(Index(0), Record::next_index);
+        let page = door.read_log(key.clone(), Some(generation), from, PAGE).await?;
+        if page.is_empty() {
+            break;
+        }
+        records.extend(page);
+    }
+    Ok(records)
+}
+
+/// Whether an export goes on without the run that cannot be read for this.
+pub fn leaves_out(error: &RuntimeError) -> bool {
+    matches!(error.code(), "log_corrupt" | "store_corrupt")
+}
+
+impl Runtime {
     /// Takes runs in. One that is there already with the same records is left alone; one with others is refused, and the rest goes on.
     pub async fn import_runs(&self, runs: Vec<ExportedRun>) -> Result<Imported, RuntimeError> {
         let (mut imported, mut taken) = (Imported::default(), Vec::new());

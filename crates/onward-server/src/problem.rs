@@ -29,6 +29,8 @@ pub enum RequestError {
     JsonTooDeep { max: usize, line: usize, column: usize },
     #[error("the body has more than {max} bytes")]
     BodyTooLarge { max: usize },
+    #[error("the runs to import have more than {max} bytes together")]
+    ImportTooLarge { max: usize },
     #[error("the body did not arrive within {seconds} seconds")]
     BodyTooSlow { seconds: u64 },
     #[error("the connection broke while the body was read")]
@@ -72,7 +74,7 @@ impl RequestError {
             RequestError::ImportInvalid { .. } => "import_invalid",
             RequestError::JsonInvalid { .. } => "json_invalid",
             RequestError::JsonTooDeep { .. } => "json_too_deep",
-            RequestError::BodyTooLarge { .. } => "body_too_large",
+            RequestError::BodyTooLarge { .. } | RequestError::ImportTooLarge { .. } => "body_too_large",
             RequestError::BodyTooSlow { .. } => "body_too_slow",
             RequestError::BodyBroken => "body_broken",
             RequestError::QueryInvalid { .. } => "query_invalid",
@@ -95,7 +97,13 @@ impl RequestError {
         Some(match self {
             RequestError::RouteNotFound => "GET /openapi.json lists every route",
             RequestError::MethodNotAllowed { .. } => "the header Allow says what it takes",
+            RequestError::ContentTypeUnsupported { wanted: "application/x-ndjson", .. } => {
+                "send the header `Content-Type: application/x-ndjson`"
+            }
             RequestError::ContentTypeUnsupported { .. } => "send the header `Content-Type: application/json`",
+            RequestError::ImportTooLarge { .. } => {
+                "import fewer runs at a time; a run that is too large by itself comes in with the server stopped: `onward --data DIR import FILE`"
+            }
             RequestError::BodyTooLarge { .. } => "keep large data elsewhere and pass a reference",
             RequestError::HostRefused { .. } => "call it by localhost or its address; a server on loopback knows no other name",
             RequestError::Unauthenticated => "send the one header `Authorization: Bearer onw_…`; `onward key create` makes keys",

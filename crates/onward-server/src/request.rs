@@ -64,9 +64,13 @@ impl Request {
         Ok(body::parse(&bytes)?)
     }
 
-    /// The body as lines of JSON.
+    /// The body as lines of JSON: runs to import.
     pub async fn lines(&mut self) -> Result<bytes::Bytes, Problem> {
-        Ok(self.read_body_of("application/x-ndjson").await?)
+        let read = self.read_body_of("application/x-ndjson").await;
+        Ok(read.map_err(|error| match error {
+            RequestError::BodyTooLarge { max } => RequestError::ImportTooLarge { max },
+            error => error,
+        })?)
     }
 
     /// Like [`Request::json`], where no body at all means the default.

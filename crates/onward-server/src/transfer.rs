@@ -3,8 +3,8 @@
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use onward_core::RunId;
-use onward_core::transfer::{self, ExportedRun};
-use onward_runtime::RuntimeError;
+use onward_core::transfer::{self, ExportedRun, LeftOut};
+use onward_runtime::{RuntimeError, export_run, leaves_out};
 use onward_store::{RunQuery, StoreError};
 use serde::Serialize;
 
@@ -20,6 +20,9 @@ const NEXT: &str = "onward-next";
 
 /// How many runs a page of an export has at most.
 const RUNS_MAX: usize = 1_000;
+
+/// A page of an export ends behind the run with which it has so many bytes.
+const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
 const RUNS_DEFAULT: usize = 100;
 
@@ -37,32 +40,40 @@ struct Refused<'a> {
 }
 
 pub(crate) async fn export_one(request: Request) -> Result<Response, Problem> {
-    let run = request.server.runtime().export_run(&request.key()?).await?;
+    let run = export_run(request.server.runtime(), &request.key()?).await?;
     Ok(typed(StatusCode::OK, LINES, transfer::write(&[run])))
 }
 
 pub(crate) async fn export(request: Request) -> Result<Response, Problem> {
-    let query = RunQuery {
-        limit: request.query.limit(RUNS_DEFAULT, RUNS_MAX)?,
-        cursor: request.query.get("cursor").map(str::to_owned),
-        ..filter(&request)?
-    };
+    let limit = request.query.limit(RUNS_DEFAULT, RUNS_MAX)?;
+    let cursor = request.query.get("cursor").map(str::to_owned);
+    // One by one, so that a page can end behind any of them.
+    let mut query = RunQuery { limit: 1, cursor, ..filter(&request)? };
     let runtime = request.server.runtime();
-    let page = runtime.list_runs(query).await?;
     let (mut lines, mut count) = (transfer::header(), 0);
-    for head in &page.runs {
-        match runtime.export_run(&head.key).await {
-            Ok(run) => {
-                lines += &run.to_lines();
-                count += 1;
+    for _ in 0..limit {
+        let page = runtime.list_runs(query.clone()).await?;
+        for head in &page.runs {
+            match export_run(runtime, &head.key).await {
+                Ok(run) => {
+                    lines += &run.to_lines();
+                    count += 1;
+                }
+                // It was deleted since it was listed.
+                Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => {}
+                Err(error) if leaves_out(&error) => {
+                    lines += &LeftOut { key: head.key.clone(), code: error.code().to_owned() }.to_line();
+                }
+                Err(error) => return Err(error.into()),
             }
-            // It was deleted since it was listed.
-            Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => {}
-            Err(error) => return Err(error.into()),
+        }
+        query.cursor = page.next;
+        if query.cursor.is_none() || lines.len() >= PAGE_BYTES {
+            break;
         }
     }
     let mut response = typed(StatusCode::OK, LINES, lines + &transfer::footer(count));
-    if let Some(next) = page.next.and_then(|next| HeaderValue::try_from(next).ok()) {
+    if let Some(next) = query.cursor.and_then(|next| HeaderValue::try_from(next).ok()) {
         response.headers_mut().insert(NEXT, next);
     }
     Ok(response)

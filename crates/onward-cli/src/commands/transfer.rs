@@ -7,20 +7,24 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 use onward_core::transfer::{self, ExportedRun, Importer};
-use onward_core::{Name, RunId};
-use onward_runtime::{Imported, Runtime, RuntimeError};
-use onward_store::{RunQuery, StoreError};
+use onward_core::{Name, Namespace, RunHead};
+use onward_runtime::{export_run, leaves_out};
+use onward_store::RunQuery;
 
 use super::run::{WantedStatus, attribute};
 use crate::args::Global;
-use crate::directory::{open_to_read, open_to_write, run_key};
-use crate::error::{FAILURE, Mistake};
+use crate::error::{FAILURE, Mistake, NOT_ALLOWED, tell_one};
 use crate::output::{escape, print, print_json, say};
+use crate::site::Site;
+
+mod target;
+
+use target::{Taken, Target};
 
 const PAGE: usize = 1_000;
 
-/// How many runs are imported at a time, at most; what they owe to each other goes out behind them.
-const BATCH: usize = 10_000;
+/// After how many runs a word is said about how far it is.
+const TELL_EVERY: u64 = 1_000;
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
@@ -46,49 +50,96 @@ pub struct ImportArgs {
     file: PathBuf,
 }
 
+/// A file that is being written.
+struct Export<'a> {
+    site: &'a Site,
+    json: bool,
+    count: u64,
+    left_out: u64,
+}
+
 pub async fn export(args: ExportArgs, global: &Global) -> Result<ExitCode> {
-    let runtime = open_to_read(&global.directory())?;
-    let mut out = std::io::stdout().lock();
-    if !args.ids.is_empty() {
-        let mut header = Some(transfer::header());
-        for id in &args.ids {
-            let run = runtime.export_run(&run_key(id)?).await?;
-            out.write_all(header.take().unwrap_or_default().as_bytes())?; // nothing is written for what is not there
-            out.write_all(run.to_lines().as_bytes())?;
-        }
-        out.write_all(transfer::footer(args.ids.len() as u64).as_bytes())?;
-        return Ok(ExitCode::SUCCESS);
+    let site = Site::to_read(global)?;
+    let mut export = Export { site: &site, json: global.json, count: 0, left_out: 0 };
+    if args.ids.is_empty() {
+        let query = RunQuery {
+            kind: args.kind.as_deref().map(Name::new).transpose()?,
+            versions: args.version.iter().map(|version| Name::new(version).map(Some)).collect::<Result<_, _>>()?,
+            statuses: args.status.iter().map(|status| status.0).collect(),
+            attributes: args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>()?,
+            namespace: site.namespace.clone(),
+            limit: PAGE,
+            ..RunQuery::default()
+        };
+        export.found(query).await
+    } else {
+        export.named(&args.ids).await
     }
-    out.write_all(transfer::header().as_bytes())?;
-    let mut count = 0;
-    let mut query = RunQuery {
-        kind: args.kind.as_deref().map(Name::new).transpose()?,
-        versions: args.version.iter().map(|version| Name::new(version).map(Some)).collect::<Result<_, _>>()?,
-        statuses: args.status.iter().map(|status| status.0).collect(),
-        attributes: args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>()?,
-        limit: PAGE,
-        ..RunQuery::default()
-    };
-    loop {
-        let page = runtime.list_runs(query.clone()).await?;
-        for head in &page.runs {
-            match runtime.export_run(&head.key).await {
+}
+
+impl Export<'_> {
+    async fn named(&mut self, ids: &[String]) -> Result<ExitCode> {
+        let mut heads = Vec::new();
+        for id in ids {
+            heads.push(self.site.read_head(self.site.key(id)?).await?);
+        }
+        // As lists are, and so that children come before who started them.
+        heads.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
+        heads.dedup_by(|a, b| a.key == b.key);
+        put(&transfer::header())?;
+        self.runs(&heads).await?;
+        self.end()
+    }
+
+    async fn found(&mut self, mut query: RunQuery) -> Result<ExitCode> {
+        let mut page = self.site.list_runs(query.clone()).await?;
+        put(&transfer::header())?;
+        loop {
+            self.runs(&page.runs).await?;
+            query.cursor = page.next;
+            if query.cursor.is_none() {
+                return self.end();
+            }
+            page = self.site.list_runs(query.clone()).await?;
+        }
+    }
+
+    /// A run that cannot be read is named and left out; the others are written.
+    async fn runs(&mut self, heads: &[RunHead]) -> Result<()> {
+        for head in heads {
+            match export_run(&**self.site, &head.key).await {
                 Ok(run) => {
-                    out.write_all(run.to_lines().as_bytes())?;
-                    count += 1;
+                    put(&run.to_lines())?;
+                    self.count += 1;
+                    tell_count(self.count, "exported");
                 }
                 // It was deleted since it was listed.
-                Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => {}
+                Err(error) if error.code() == "run_not_found" => {}
+                Err(error) if leaves_out(&error) => {
+                    let left = transfer::LeftOut { key: head.key.clone(), code: error.code().to_owned() };
+                    put(&left.to_line())?;
+                    tell_one(&error.into(), self.json);
+                    self.left_out += 1;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
-        match page.next {
-            None => {
-                out.write_all(transfer::footer(count).as_bytes())?;
-                return Ok(ExitCode::SUCCESS);
-            }
-            next => query.cursor = next,
-        }
+        Ok(())
+    }
+
+    fn end(&self) -> Result<ExitCode> {
+        put(&transfer::footer(self.count))?;
+        Ok(if self.left_out == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn put(lines: &str) -> Result<()> {
+    Ok(std::io::stdout().lock().write_all(lines.as_bytes())?)
+}
+
+fn tell_count(count: u64, what: &str) {
+    if count.is_multiple_of(TELL_EVERY) {
+        say(&format!("{count} runs {what} so far"));
     }
 }
 
@@ -98,40 +149,53 @@ pub async fn import(args: ImportArgs, global: &Global) -> Result<ExitCode> {
     } else {
         Box::new(std::fs::File::open(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?)
     };
-    let runtime = open_to_write(&global.directory())?;
-    let (mut importer, mut batch, mut all) = (Importer::default(), Vec::new(), Imported::default());
+    let namespace = global.namespace()?;
+    let mut target = Target::new(global)?;
+    let (mut importer, mut bytes, mut count) = (Importer::default(), 0, 0);
     for line in BufReader::new(source).lines() {
-        batch.extend(importer.take(&line?).map_err(|error| mistake(&error))?);
-        if batch.len() == BATCH {
-            take(&runtime, std::mem::take(&mut batch), &mut all).await?;
-        }
+        let line = line?;
+        bytes += line.len();
+        let Some(run) = importer.take(&line).map_err(|error| mistake(&error))? else { continue };
+        check_namespace(&run, &namespace)?;
+        target.add(run, std::mem::take(&mut bytes)).await?;
+        count += 1;
+        tell_count(count, "read");
     }
     importer.finish().map_err(|error| mistake(&error))?;
-    take(&runtime, batch, &mut all).await?;
-    tell(&all, global)
+    let taken = target.finish().await?;
+    for left in importer.left_out() {
+        say(&format!("{} is not in the file: {}", escape::text(left.key.id.as_str()), escape::text(&left.code)));
+    }
+    tell(&taken, global)
 }
 
-async fn take(runtime: &Runtime, batch: Vec<ExportedRun>, all: &mut Imported) -> Result<()> {
-    let Imported { created, unchanged, refused } = runtime.import_runs(batch).await?;
-    all.created.extend(created);
-    all.unchanged.extend(unchanged);
-    all.refused.extend(refused);
-    Ok(())
+/// As over a server: one command works in one namespace.
+fn check_namespace(run: &ExportedRun, namespace: &Namespace) -> Result<(), Mistake> {
+    if run.key.namespace == *namespace {
+        return Ok(());
+    }
+    let message = format!("run {} is of another namespace than `{namespace}`", run.key);
+    let hint = Some(format!("import with `--namespace {}`", run.key.namespace));
+    Err(Mistake { code: "not_allowed", message, hint, exit: NOT_ALLOWED })
 }
 
-fn tell(all: &Imported, global: &Global) -> Result<ExitCode> {
+fn tell(all: &Taken, global: &Global) -> Result<ExitCode> {
     if global.json {
-        let refused: Vec<_> = all.refused.iter().map(|(run, code)| serde_json::json!({"run": run, "code": code})).collect();
-        print_json(&serde_json::json!({"created": all.created, "unchanged": all.unchanged, "refused": refused}))?;
+        print_json(all)?;
     } else {
         print(&format!("{} runs imported, {} were there already", all.created.len(), all.unchanged.len()))?;
-        let line = |(run, code): &(RunId, &str)| say(&format!("{} was refused: {code}", escape::text(run.as_str())));
-        all.refused.iter().for_each(line);
+        for refused in &all.refused {
+            say(&format!("{} was refused: {}", escape::text(refused.run.as_str()), escape::text(&refused.code)));
+        }
+    }
+    if all.refused.iter().any(|refused| refused.code == "body_too_large") {
+        let hint = "the server takes no run of that size; stop it and import with `onward --data DIR import FILE`";
+        say(&format!("hint: {hint}"));
     }
     Ok(if all.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn mistake(error: &transfer::TransferError) -> Mistake {
-    let hint = Some("what came before this line may have been imported; import the whole file again".to_owned());
+    let hint = Some("runs before this line may have been imported; importing the whole file again is safe".to_owned());
     Mistake { code: "import_invalid", message: format!("the file cannot be imported: {error}"), hint, exit: FAILURE }
 }

@@ -41,7 +41,7 @@ fn what_is_missing_or_not_ours_fails() {
 }
 
 /// Turns one letter of what was recorded.
-fn damage(directory: &Path) {
+pub fn damage(directory: &Path) {
     let file = directory.join("onward.db");
     let mut bytes = std::fs::read(&file).unwrap();
     let at = bytes.windows(9).position(|window| window == b"\"charged\"").expect("the log holds it as it is");

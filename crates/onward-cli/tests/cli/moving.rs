@@ -1,6 +1,8 @@
 //! Going on from a point, acting on many runs, and moving runs between directories.
 
-use crate::kit::{one_order, run, run_with_stdin, until};
+use crate::dev::{dev, serve};
+use crate::doctor::damage;
+use crate::kit::{one_order, onward, ran, run, run_over, run_with_stdin, until};
 
 #[test]
 fn a_run_is_forked_and_reset_from_the_command_line() {
@@ -28,6 +30,95 @@ fn runs_move_to_another_directory_and_go_on_there() {
     until(to.path(), "order-1", "ship");
     let broken = run_with_stdin(to.path(), &["import", "-"], "nonsense");
     assert!(broken.code == 1 && broken.err.contains("import_invalid"), "{}", broken.err);
+}
+
+#[test]
+fn runs_are_imported_into_a_directory_that_was_not_there() {
+    let (from, to) = (one_order("order-1"), tempfile::tempdir().unwrap());
+    let lines = run(from.path(), ["export"]).out;
+    let (fresh, empty) = (to.path().join("fresh"), to.path().join("empty"));
+    std::fs::create_dir(&empty).unwrap();
+    for directory in [&fresh, &empty] {
+        run_with_stdin(directory, &["import", "-"], &lines).says(0, "1 runs imported, 0 were there already");
+        assert_eq!(run(directory, ["export"]).out, lines);
+    }
+    // What is no export leaves nothing behind.
+    let nothing = to.path().join("nothing");
+    assert_eq!(run_with_stdin(&nothing, &["import", "-"], "nonsense").code, 1);
+    assert!(!nothing.exists());
+}
+
+#[test]
+fn an_export_that_was_cut_is_not_imported() {
+    let (from, to) = (one_order("order-1"), tempfile::tempdir().unwrap());
+    let lines = run(from.path(), ["export"]).out;
+    let cut: String = lines.split_inclusive('\n').take(4).collect();
+    let refused = run_with_stdin(&to.path().join("new"), &["import", "-"], &cut);
+    assert!(refused.code == 1 && refused.err.contains("import_invalid") && refused.err.contains("not whole"), "{}", refused.err);
+    assert!(!to.path().join("new").exists());
+}
+
+#[test]
+fn runs_move_over_servers_as_they_do_between_directories() {
+    let (from, to) = (one_order("order-1"), tempfile::tempdir().unwrap());
+    let lines = run(from.path(), ["export"]).out;
+    let file = to.path().join("runs.jsonl");
+    std::fs::write(&file, &lines).unwrap();
+    let file = file.to_str().unwrap();
+    let target = dev(&to.path().join("data"));
+    run_over(&target.url, ["import", file]).says(0, "1 runs imported, 0 were there already");
+    run_over(&target.url, ["import", file]).says(0, "0 runs imported, 1 were there already");
+    assert_eq!(run_over(&target.url, ["export"]).out, lines);
+    assert_eq!(run_over(&target.url, ["export", "order-1", "--kind", "order"]).out, lines);
+    assert_eq!(ran(onward().args(["export", "order-1"]).env("ONWARD_URL", &target.url)).out, lines);
+    run_over(&target.url, ["export", "nope"])
+        .says(4, "! error[run_not_found]: there is no run nope\n! hint: `onward run list` shows the runs of this store");
+    for place in [["--server", target.url.as_str()], ["--data", from.path().to_str().unwrap()]] {
+        let foreign = ran(onward().args(["import", file, "--namespace", "elsewhere"]).args(place));
+        assert!(foreign.code == 7 && foreign.err.contains("not_allowed"), "{}", foreign.err);
+        let none = ran(onward().args(["export", "--namespace", "elsewhere"]).args(place));
+        assert_eq!(none.out, "{\"onward_export\":1}\n{\"runs\":0}\n");
+    }
+}
+
+#[test]
+fn a_run_that_is_too_large_for_a_server_is_named_and_the_others_come_in() {
+    let (from, to) = (one_order("order-1"), tempfile::tempdir().unwrap());
+    let large = format!("[\"{}\"]", "x".repeat(20_000));
+    let mut start = vec!["run", "start", "order", "--id", "large", "--input", &large];
+    assert_eq!(run(from.path(), &start).code, 0);
+    for id in ["b", "c"] {
+        start[4] = id;
+        start[6] = "[1]";
+        assert_eq!(run(from.path(), &start).code, 0);
+    }
+    let file = to.path().join("runs.jsonl");
+    std::fs::write(&file, run(from.path(), ["export"]).out).unwrap();
+    let mut server = onward();
+    server.args(["dev", "--port", "0", "--data"]).arg(to.path().join("data")).env("ONWARD_LIMITS__BODY_BYTES_MAX", "10000");
+    let target = serve(&mut server);
+    run_over(&target.url, ["import", file.to_str().unwrap()]).says(
+        1,
+        "3 runs imported, 0 were there already\n! large was refused: body_too_large\n! hint: the server takes no run of that size; stop it and import with `onward --data DIR import FILE`",
+    );
+}
+
+#[test]
+fn a_damaged_run_is_named_and_the_others_are_exported() {
+    let directory = one_order("order-1");
+    assert_eq!(run(directory.path(), ["run", "start", "order", "--id", "whole", "--input", "[1]"]).code, 0);
+    damage(directory.path());
+    let left_out = "{\"left_out\":{\"namespace\":\"default\",\"id\":\"order-1\"},\"code\":\"log_corrupt\"}\n";
+    let check = |said: crate::kit::Ran| {
+        assert!(said.code == 1 && said.err.contains("error[log_corrupt]") && said.err.contains("order-1"), "{}", said.err);
+        assert!(said.out.contains("\"id\":\"whole\"") && said.out.contains(left_out), "{}", said.out);
+        assert!(said.out.ends_with("{\"runs\":1}\n"), "{}", said.out);
+    };
+    check(run(directory.path(), ["export"]));
+    let served = dev(directory.path());
+    check(run_over(&served.url, ["export"]));
+    let page = run_over(&served.url, ["api", "get", "/v1/export"]);
+    assert!(page.code == 0 && page.out.contains(left_out) && page.out.ends_with("{\"runs\":1}\n"), "{}", page.out);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use onward_core::event::{OnParentClose, ParentLink, RunStarted};
 use onward_core::transfer::ExportedRun;
 use onward_core::{Event, Index, Namespace, RunId, RunKey};
+use onward_runtime::export_run;
 
 use crate::kit::*;
 
@@ -22,7 +23,7 @@ async fn made_elsewhere(key: RunKey, parent: &RunKey, is_closed: bool) -> Export
     if is_closed {
         kit.runtime.terminate_run(&crate::kit::key(key.id.as_str()), "forged").await.unwrap();
     }
-    let mut run = kit.runtime.export_run(&crate::kit::key(key.id.as_str())).await.unwrap();
+    let mut run = export_run(&kit.runtime, &crate::kit::key(key.id.as_str())).await.unwrap();
     let Event::RunStarted(started) = &mut run.logs[0][0].events[0] else { panic!("{run:?}") };
     let link =
         ParentLink { run: parent.clone(), generation: 0, place: at(0), on_parent_close: OnParentClose::Cancel, life: None };
@@ -72,7 +73,7 @@ async fn a_tree_moves_and_its_child_answers_in_whatever_order_it_comes() {
                 }
                 let mut runs = Vec::new();
                 for id in if parent_first { ["p", "c"] } else { ["c", "p"] } {
-                    runs.push(from.runtime.export_run(&key(id)).await.unwrap());
+                    runs.push(export_run(&from.runtime, &key(id)).await.unwrap());
                 }
                 if parent_first && !together {
                     continue; // the child is started anew: a tree is moved as a whole
@@ -98,7 +99,7 @@ async fn a_tree_moves_and_its_child_answers_in_whatever_order_it_comes() {
 async fn a_parent_that_comes_alone_starts_its_child() {
     let (from, to) = (Kit::new(), Kit::new());
     waiting_parent(&from).await;
-    let parent = from.runtime.export_run(&key("p")).await.unwrap();
+    let parent = export_run(&from.runtime, &key("p")).await.unwrap();
     to.runtime.import_runs(vec![parent]).await.unwrap();
     assert_eq!(to.log("c").await, ["run_started"]);
 }

@@ -121,8 +121,35 @@ async fn a_run_is_exported_and_comes_into_another_server_as_it_was() {
         assert_eq!(import(&third, &text).await.expect(200)["refused"], json!([{"run": "a", "code": "log_invalid"}]));
     }
     third.get("/v1/runs/a").await.problem(404, "run_not_found");
-    other.post("/v1/import", &lines.body).await.problem(415, "content_type_unsupported");
+    let typed = other.post("/v1/import", &lines.body).await;
+    assert!(typed.body.contains("`Content-Type: application/x-ndjson`"), "{}", typed.body);
+    typed.problem(415, "content_type_unsupported");
+    let large = import(&other, &"x".repeat(crate::site::BODY_BYTES_MAX + 1)).await;
+    assert!(large.body.contains("`onward --data DIR import FILE`"), "{}", large.body);
+    large.problem(413, "body_too_large");
     let foreign = lines.body.replace("\"namespace\":\"default\"", "\"namespace\":\"elsewhere\"");
     import(&other, &foreign).await.problem(403, "not_allowed");
     site.get("/v1/runs/nope/export").await.problem(404, "run_not_found");
+}
+
+#[tokio::test]
+async fn a_page_of_an_export_ends_by_its_bytes_and_says_where_the_next_begins() {
+    let site = Site::open().await;
+    let input = "x".repeat(90_000);
+    for number in 0..100 {
+        let body = json!({"kind": "order", "id": format!("r{number:03}"), "version": "v9", "input": input});
+        site.post_json("/v1/runs", body).await.expect(201);
+    }
+    let (mut query, mut found, mut pages) = ("/v1/export?limit=1000".to_owned(), Vec::new(), 0);
+    loop {
+        let page = site.get(&query).await;
+        assert!(page.status == 200 && page.body.len() < 9 * 1024 * 1024, "{} {}", page.status, page.body.len());
+        found.extend(onward_core::transfer::read(&page.body).unwrap().into_iter().map(|run| run.key.id.to_string()));
+        pages += 1;
+        let Some(next) = page.header("onward-next") else { break };
+        query = format!("/v1/export?limit=1000&cursor={next}");
+    }
+    found.sort();
+    let all: Vec<String> = (0..100).map(|number| format!("r{number:03}")).collect();
+    assert_eq!((found, pages), (all, 2));
 }

@@ -34,6 +34,11 @@ pub fn connect_http(url: &str, namespace: &Namespace, key: Option<&str>) -> Resu
 impl HttpDoor {
     /// Asks for `path`, which begins with a slash. Any status is an answer; only a server that cannot be reached is an error.
     pub async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Result<HttpAnswer, Error> {
+        self.ask_with(method, path, body.map(|body| ("application/json", body))).await
+    }
+
+    /// The same with a body of any type.
+    pub async fn ask_with(&self, method: &str, path: &str, body: Option<(&'static str, String)>) -> Result<HttpAnswer, Error> {
         let wrong = |why: String| Error::ServerUrl { url: path.to_owned(), why };
         let path: PathAndQuery = path.parse().map_err(|_| wrong("it is not a path".to_owned()))?;
         let uri = Uri::builder().path_and_query(path).build().map_err(|error| wrong(error.to_string()))?;
@@ -41,8 +46,8 @@ impl HttpDoor {
             Request::builder().method(method).uri(uri).body(Body::empty()).map_err(|error| wrong(error.to_string()))?;
         let headers = request.headers_mut();
         headers.extend(self.channel.headers());
-        if let Some(body) = body {
-            headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+        if let Some((content_type, body)) = body {
+            headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
             *request.body_mut() = Body::new(body);
         }
         let (head, body) = self.channel.send(request).await?.into_parts();
@@ -64,6 +69,19 @@ impl HttpAnswer {
                     }
                 }
             }
+        }
+    }
+
+    /// Why the server refused, of an answer with such a status.
+    pub async fn problem(self) -> RuntimeError {
+        let status = self.status;
+        match self.text().await {
+            Ok(text) => super::problem::from_json(&text).unwrap_or_else(|| {
+                super::problem::unreachable(format!(
+                    "the server answered with {status} and without a problem; is it an Onward server?"
+                ))
+            }),
+            Err(error) => error,
         }
     }
 

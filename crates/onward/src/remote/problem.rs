@@ -26,6 +26,15 @@ pub(crate) fn from_problem(problem: Problem) -> StoreError {
     StoreError::Elsewhere(Box::new(Elsewhere { code: keep(&problem.code), message: problem.message, hint, consequence }))
 }
 
+/// A problem as the HTTP door writes it.
+pub(crate) fn from_json(text: &str) -> Option<RuntimeError> {
+    let problem: serde_json::Value = serde_json::from_str(text).ok()?;
+    let (code, message) = (keep(problem["code"].as_str()?), problem["detail"].as_str().unwrap_or_default().to_owned());
+    let hint = problem["hint"].as_str().map(keep);
+    let consequence = Consequence::TellCaller;
+    Some(StoreError::Elsewhere(Box::new(Elsewhere { code, message, hint, consequence })).into())
+}
+
 pub(crate) fn from_status(status: &Status) -> RuntimeError {
     if let Ok(problem) = Problem::decode_fields(status.details())
         && !problem.code.is_empty()

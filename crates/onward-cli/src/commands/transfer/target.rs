@@ -1,0 +1,125 @@
+//! Where runs are imported: a directory, or a server in pieces that it takes.
+
+use anyhow::{Context, Result};
+use onward::HttpDoor;
+use onward_core::RunId;
+use onward_core::transfer::{self, ExportedRun};
+use onward_runtime::Runtime;
+use serde::{Deserialize, Serialize};
+
+use crate::args::Global;
+use crate::directory;
+use crate::site::Place;
+
+/// How many runs are imported at a time, at most; what they owe to each other goes out behind them.
+const RUNS_MAX: usize = 10_000;
+
+/// How many bytes of lines are imported at a time, unless one run has more.
+const BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// What became of runs.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Taken {
+    pub created: Vec<RunId>,
+    pub unchanged: Vec<RunId>,
+    pub refused: Vec<Refused>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct Refused {
+    pub run: RunId,
+    pub code: String,
+}
+
+/// Opened with the first runs: a file that is none leaves nothing behind.
+enum Door {
+    Unopened(Place),
+    Directory(Runtime),
+    Server(Box<HttpDoor>),
+}
+
+pub struct Target<'a> {
+    global: &'a Global,
+    door: Door,
+    batch: Vec<ExportedRun>,
+    bytes: usize,
+    taken: Taken,
+}
+
+impl Target<'_> {
+    pub fn new(global: &Global) -> Result<Target<'_>> {
+        let door = Door::Unopened(Place::of(global)?);
+        Ok(Target { global, door, batch: Vec::new(), bytes: 0, taken: Taken::default() })
+    }
+
+    /// Takes a run whose lines have so many bytes.
+    pub async fn add(&mut self, run: ExportedRun, bytes: usize) -> Result<()> {
+        if self.batch.len() == RUNS_MAX || self.bytes + bytes > BYTES_MAX {
+            self.flush().await?;
+        }
+        self.batch.push(run);
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    pub async fn finish(mut self) -> Result<Taken> {
+        self.flush().await?;
+        Ok(self.taken)
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        if let Door::Unopened(place) = &self.door {
+            self.door = match place {
+                Place::Directory(path) => Door::Directory(directory::open_or_make(path)?),
+                Place::Server { url, key } => {
+                    Door::Server(Box::new(onward::connect_http(url, &self.global.namespace()?, key.as_deref())?))
+                }
+            };
+        }
+        let batch = std::mem::take(&mut self.batch);
+        self.bytes = 0;
+        match &self.door {
+            _ if batch.is_empty() => {}
+            Door::Directory(runtime) => {
+                let imported = runtime.import_runs(batch).await?;
+                let refused = imported.refused.into_iter().map(|(run, code)| Refused { run, code: code.to_owned() });
+                self.taken.add(Taken { created: imported.created, unchanged: imported.unchanged, refused: refused.collect() });
+            }
+            Door::Server(http) => self.taken.add(post(http, batch).await?),
+            Door::Unopened(_) => unreachable!("it was opened above"),
+        }
+        Ok(())
+    }
+}
+
+impl Taken {
+    fn add(&mut self, more: Taken) {
+        self.created.extend(more.created);
+        self.unchanged.extend(more.unchanged);
+        self.refused.extend(more.refused);
+    }
+}
+
+/// Sends runs; where they are too many bytes for the server, fewer at a time. A run that is too large by itself is refused.
+async fn post(http: &HttpDoor, runs: Vec<ExportedRun>) -> Result<Taken> {
+    let (mut taken, mut pieces) = (Taken::default(), vec![runs]);
+    while let Some(mut piece) = pieces.pop() {
+        let body = ("application/x-ndjson", transfer::write(&piece));
+        let answer = http.ask_with("POST", "/v1/import", Some(body)).await?;
+        match answer.status {
+            413 if piece.len() > 1 => {
+                let rest = piece.split_off(piece.len() / 2);
+                pieces.extend([rest, piece]); // the first half is the next
+            }
+            413 => taken.refused.push(Refused { run: piece.remove(0).key.id, code: "body_too_large".to_owned() }),
+            status if status >= 400 => return Err(answer.problem().await.into()),
+            _ => {
+                let text = answer.text().await?;
+                taken.add(
+                    serde_json::from_str(&text).context("the server answered with something else; is it an Onward server?")?,
+                );
+            }
+        }
+    }
+    Ok(taken)
+}
