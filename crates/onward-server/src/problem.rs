@@ -175,6 +175,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "signal_lost"
         | "id_taken"
         | "update_unanswered"
+        | "query_unanswered"
+        | "no_compatible_worker" // of its workers, not of the server
         | "lease_lost"
         | "hello_overtaken"
         | "hello_missing"
@@ -202,8 +204,6 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "payload_unreadable"
         | "tls_files_unusable" => 500,
         "not_ready"
-        | "no_compatible_worker"
-        | "query_unanswered"
         | "shut_down"
         | "store_stopped"
         | "store_unavailable"
