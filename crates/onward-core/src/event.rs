@@ -18,13 +18,22 @@ use crate::schema::{FieldLine, Proto, Schema};
 use crate::task::TaskOptions;
 use crate::{Failure, Hash, Index, Name, Payload, Place, RunId, RunKey, Timestamp, message, numbered};
 
+/// How an event holds what it says: itself, unless it would make every other event as large as it is.
+macro_rules! held {
+    ($name:ident) => {
+        $name
+    };
+    ($name:ident $held:ty) => {
+        $held
+    };
+}
+
 macro_rules! events {
-    ($($(#[$meta:meta])* $number:literal => $name:ident / $text:literal,)*) => {
+    ($($(#[$meta:meta])* $number:literal => $name:ident $(in $held:ty)? | $text:literal,)*) => {
         /// One fact in a log.
         #[derive(Debug, Clone, PartialEq, Serialize)]
         #[serde(tag = "type", rename_all = "snake_case")]
-        #[allow(clippy::large_enum_variant, reason = "events live in the vectors of their records and are hardly moved by themselves")]
-        pub enum Event { $($(#[$meta])* $name($name),)* }
+        pub enum Event { $($(#[$meta])* $name(held!($name $($held)?)),)* }
 
         impl Event {
             /// The event's name on every door.
@@ -44,7 +53,7 @@ macro_rules! events {
             pub fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
                 let (number, raw) = Reader::new(bytes).field()?.ok_or(DecodeError::Truncated)?;
                 match number {
-                    $($number => Ok(Event::$name($name::decode_fields(raw.bytes($text)?)?)),)*
+                    $($number => Ok(Event::$name($name::decode_fields(raw.bytes($text)?)?.into())),)*
                     number => Err(DecodeError::UnknownEvent { number }),
                 }
             }
@@ -52,7 +61,7 @@ macro_rules! events {
 
         $(impl From<$name> for Event {
             fn from(event: $name) -> Event {
-                Event::$name(event)
+                Event::$name(event.into())
             }
         })*
 
@@ -67,7 +76,7 @@ macro_rules! events {
                 let raw = Box::<RawValue>::deserialize(deserializer)?;
                 let tag: Tag = serde_json::from_str(raw.get()).map_err(custom)?;
                 match &*tag.r#type {
-                    $($text => serde_json::from_str(raw.get()).map(Event::$name).map_err(custom),)*
+                    $($text => serde_json::from_str::<$name>(raw.get()).map(Event::from).map_err(custom),)*
                     other => Err(serde::de::Error::custom(format!("unknown event type `{other}`"))),
                 }
             }
@@ -76,47 +85,47 @@ macro_rules! events {
 }
 
 events! {
-    1 => RunStarted / "run_started",
-    2 => SignalReceived / "signal_received",
-    3 => ApprovalDecided / "approval_decided",
-    4 => PromiseResolved / "promise_resolved",
-    5 => UpdateReceived / "update_received",
-    6 => TaskCompleted / "task_completed",
-    7 => TaskFailed / "task_failed",
-    8 => TimerFired / "timer_fired",
-    9 => ChildCompleted / "child_completed",
-    10 => ChildFailed / "child_failed",
-    11 => CancelRequested / "cancel_requested",
-    12 => TerminateRequested / "terminate_requested",
-    13 => RetryRequested / "retry_requested",
-    14 => RunPaused / "run_paused",
-    15 => RunResumed / "run_resumed",
-    16 => RunForked / "run_forked",
-    17 => ResultRequested / "result_requested",
-    24 => ExternalAppended / "external_appended",
-    32 => StepCompleted / "step_completed",
-    33 => StepFailed / "step_failed",
-    34 => TaskScheduled / "task_scheduled",
-    35 => TaskCanceled / "task_canceled",
-    36 => TimerStarted / "timer_started",
-    37 => SignalAwaited / "signal_awaited",
-    38 => SignalConsumed / "signal_consumed",
-    39 => ApprovalRequested / "approval_requested",
-    40 => PromiseCreated / "promise_created",
-    41 => WaitCanceled / "wait_canceled",
-    42 => StateSet / "state_set",
-    43 => StateCleared / "state_cleared",
-    44 => ChildStarted / "child_started",
-    45 => ChildCanceled / "child_canceled",
-    46 => SignalSent / "signal_sent",
-    47 => VersionChosen / "version_chosen",
-    48 => UpdateAnswered / "update_answered",
-    49 => RunSuspended / "run_suspended",
-    50 => RunCompleted / "run_completed",
-    51 => RunFailed / "run_failed",
-    52 => RunCanceled / "run_canceled",
-    53 => RunContinued / "run_continued",
-    54 => AttributeSet / "attribute_set",
+    1 => RunStarted in Box<RunStarted> | "run_started",
+    2 => SignalReceived | "signal_received",
+    3 => ApprovalDecided | "approval_decided",
+    4 => PromiseResolved | "promise_resolved",
+    5 => UpdateReceived | "update_received",
+    6 => TaskCompleted | "task_completed",
+    7 => TaskFailed | "task_failed",
+    8 => TimerFired | "timer_fired",
+    9 => ChildCompleted | "child_completed",
+    10 => ChildFailed | "child_failed",
+    11 => CancelRequested | "cancel_requested",
+    12 => TerminateRequested | "terminate_requested",
+    13 => RetryRequested | "retry_requested",
+    14 => RunPaused | "run_paused",
+    15 => RunResumed | "run_resumed",
+    16 => RunForked | "run_forked",
+    17 => ResultRequested | "result_requested",
+    24 => ExternalAppended | "external_appended",
+    32 => StepCompleted | "step_completed",
+    33 => StepFailed | "step_failed",
+    34 => TaskScheduled | "task_scheduled",
+    35 => TaskCanceled | "task_canceled",
+    36 => TimerStarted | "timer_started",
+    37 => SignalAwaited | "signal_awaited",
+    38 => SignalConsumed | "signal_consumed",
+    39 => ApprovalRequested | "approval_requested",
+    40 => PromiseCreated | "promise_created",
+    41 => WaitCanceled | "wait_canceled",
+    42 => StateSet | "state_set",
+    43 => StateCleared | "state_cleared",
+    44 => ChildStarted | "child_started",
+    45 => ChildCanceled | "child_canceled",
+    46 => SignalSent | "signal_sent",
+    47 => VersionChosen | "version_chosen",
+    48 => UpdateAnswered | "update_answered",
+    49 => RunSuspended | "run_suspended",
+    50 => RunCompleted | "run_completed",
+    51 => RunFailed | "run_failed",
+    52 => RunCanceled | "run_canceled",
+    53 => RunContinued | "run_continued",
+    54 => AttributeSet | "attribute_set",
 }
 
 impl Field for Event {

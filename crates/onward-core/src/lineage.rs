@@ -12,7 +12,7 @@
 //! - J3: what is asked for behind a copy never has the id, the key or the chance of anything in another log.
 
 use crate::event::RunStarted;
-use crate::{Event, Index, Place, Record, RunKey, message};
+use crate::{Index, Place, Record, RunKey, message};
 
 message! {
     /// A log that this one begins with a copy of.
@@ -143,10 +143,8 @@ impl Lineage {
 
 /// Where a log begins to say something new: behind the copy that it goes on from. `first` is its first record.
 pub fn behind_copy(first: &Record) -> Index {
-    match first.events.first() {
-        Some(Event::RunStarted(started)) => started.origins.last().map_or(Index(0), |origin| origin.index.plus(1)),
-        _ => Index(0),
-    }
+    let copied = first.started().and_then(|started| started.origins.last());
+    copied.map_or(Index(0), |origin| origin.index.plus(1))
 }
 
 /// Whether the call at `later` was made on the line of the call at `earlier` and behind it, so that its answer can have led to it.

@@ -13,6 +13,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{DecodeError, Field, Raw, Reader, put_nested};
+use crate::event::RunStarted;
 use crate::schema::{FieldLine, Proto, Schema};
 use crate::{Epoch, Event, Index, Timestamp, message};
 
@@ -55,6 +56,14 @@ pub struct Record {
 impl Record {
     pub fn input(index: Index, at: Timestamp, event: Event) -> Record {
         Record { index, at, commit: None, events: vec![event] }
+    }
+
+    /// How the run began, if this is the first record of its log.
+    pub fn started(&self) -> Option<&RunStarted> {
+        match self.events.first() {
+            Some(Event::RunStarted(started)) => Some(started),
+            _ => None,
+        }
     }
 
     /// The index after the last event.
@@ -192,8 +201,7 @@ impl Log {
 
     /// Whether this is the log of a standalone task.
     fn is_task(&self) -> bool {
-        let first = self.records.first().and_then(|record| record.events.first());
-        matches!(first, Some(Event::RunStarted(started)) if started.task.is_some())
+        self.records.first().and_then(Record::started).is_some_and(|started| started.task.is_some())
     }
 
     pub fn push(&mut self, record: Record) -> Result<(), LogError> {
@@ -207,7 +215,7 @@ impl Log {
         if self.records.last().is_some_and(Record::ends_log) || before_last.iter().any(Event::ends_log) {
             return Err(LogError::AfterEnd { index: record.index }); // H2
         }
-        let starts = matches!(record.events.first(), Some(Event::RunStarted(_)));
+        let starts = record.started().is_some();
         if starts != self.records.is_empty() {
             return Err(LogError::NoStart); // H2
         }

@@ -57,7 +57,7 @@ pub struct Projection {
 impl Projection {
     /// Begins with the first record; `None` if that is not one.
     pub fn begin(key: RunKey, first: &Record) -> Option<Projection> {
-        let Some(Event::RunStarted(started)) = first.events.first() else { return None };
+        let started = first.started()?;
         let lineage = Lineage::new(&key, started);
         let (head, _) = RunHead::start(key, started.clone(), first.at);
         let effects = head.start_effects(first);

@@ -239,10 +239,7 @@ fn fork_point(head: &RunHead, records: &[Record], wanted: Option<Index>) -> Resu
 }
 
 fn lineage(key: &RunKey, records: &[Record]) -> Lineage {
-    let Some(Event::RunStarted(started)) = records.first().and_then(|record| record.events.first()) else {
-        unreachable!("H2");
-    };
-    Lineage::new(key, started)
+    Lineage::new(key, records.first().and_then(Record::started).expect("H2"))
 }
 
 /// Gives the copy its own start.
@@ -251,7 +248,7 @@ fn begin_with(copy: &mut [Record], head: &RunHead, set_aside: Vec<Index>, change
     let index = copy.last().expect("a copy has records").last_index();
     let origins = lineage(&head.key, copy).origins_until(commits, index, set_aside);
     if let Some(Event::RunStarted(started)) = copy[0].events.first_mut() {
-        *started = RunStarted { origins, ..change(started.clone()) };
+        **started = RunStarted { origins, ..change(RunStarted::clone(started)) };
     }
 }
 

@@ -441,7 +441,7 @@ impl RunHead {
 
     /// What follows from the first record of a log: a standalone task is scheduled with it.
     pub fn start_effects(&self, first: &Record) -> Vec<Effect> {
-        let Some(Event::RunStarted(RunStarted { task: Some(task), input, .. })) = first.events.first() else { return Vec::new() };
+        let Some(RunStarted { task: Some(task), input, .. }) = first.started() else { return Vec::new() };
         let id = TaskId { run: self.key.clone(), generation: self.generation, place: Place::root(0) };
         let task = Task::new(id, task.kind.clone(), input.clone(), task.options.clone(), first.at);
         vec![Effect::AddTask(Box::new(Task { ends_run: true, ..task }))]
@@ -450,8 +450,7 @@ impl RunHead {
     /// Rebuilds the head from a log, the epoch apart (L16).
     pub fn rebuild(key: RunKey, records: &[Record]) -> Option<RunHead> {
         let (first, rest) = records.split_first()?;
-        let Some(Event::RunStarted(started)) = first.events.first() else { return None };
-        let (mut head, _) = RunHead::start(key, started.clone(), first.at);
+        let (mut head, _) = RunHead::start(key, first.started()?.clone(), first.at);
         rest.iter().for_each(|record| head.follow(record));
         Some(head)
     }

@@ -162,9 +162,7 @@ impl Runtime {
 
 impl TaskView {
     fn fold(head: RunHead, records: &[Record], task: Option<Task>) -> Option<TaskView> {
-        let Event::RunStarted(RunStarted { input, task: Some(started), .. }) = records.first()?.events.first()? else {
-            return None;
-        };
+        let RunStarted { input, task: Some(started), .. } = records.first()?.started()? else { return None };
         let end = records.get(1);
         let attempts = match (end.and_then(|record| record.events.last()), &task) {
             (Some(Event::RunCompleted(end)), _) => end.attempts.unwrap_or_default(),

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::projection::Projection;
 use onward_core::run::Wait;
-use onward_core::{Event, Hash, Index, Place, RunHead, RunKey, Timestamp};
+use onward_core::{Hash, Index, Place, Record, RunHead, RunKey, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::is_malformed;
@@ -239,11 +239,7 @@ fn origin(db: &Connection, head: &RunHead, rk: i64) -> rusqlite::Result<Option<(
     };
     let Some(root) = root else { return Ok(None) };
     let first = read_records(db, &head.key, root, Index(0), 1).unwrap_or_default();
-    let event = first.into_iter().next().and_then(|record| record.events.into_iter().next());
-    Ok(match event {
-        Some(Event::RunStarted(started)) => Some((root, Hash::of(&started.input))),
-        _ => None,
-    })
+    Ok(first.first().and_then(Record::started).map(|started| (root, Hash::of(&started.input))))
 }
 
 /// The rows of timers, tasks and waits that are not as they were written, by table.

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use onward_core::engine::{Advance, Draft, Fault};
 use onward_core::event::UpdateReceived;
 use onward_core::log::CommitHeader;
-use onward_core::{Event, Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp};
+use onward_core::{Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp};
 use onward_store::Clock;
 
 use crate::cell::{Answerer, Deps, Emitter, RunCell, StepScript};
@@ -81,7 +81,7 @@ impl Code {
 
     pub fn feed(&mut self, record: Record) {
         if record.index == Index(0)
-            && let Some(Event::RunStarted(started)) = record.events.first()
+            && let Some(started) = record.started()
         {
             self.input = Some(started.input.clone());
             self.stalls.kind = Some(started.kind.clone());

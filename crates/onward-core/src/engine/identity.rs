@@ -6,7 +6,6 @@ use super::call::{Call, What};
 use super::{Advance, Engine, Fault};
 use crate::event::RunStarted;
 use crate::lineage::{Identity, Lineage};
-use crate::task::idempotency_key;
 use crate::{Branch, Event, Index, Name, Payload, Place, RunKey};
 
 /// How many calls each line had made.
@@ -80,7 +79,8 @@ impl Engine {
         self.identity().seed
     }
 
-    fn known_as(&self, place: &Place) -> &Identity {
+    /// Under which names the call at `place` is known to the world.
+    pub fn known_as(&self, place: &Place) -> &Identity {
         let Identities { lineage, now, marks } = &self.identities;
         let opened = marks.iter().position(|mark| mark.covers(place)).unwrap_or(*now);
         lineage.known_as(opened, *now)
@@ -90,12 +90,6 @@ impl Engine {
     pub fn call_id(&self, place: &Place) -> String {
         let Identity { run, generation, .. } = self.known_as(place);
         format!("{}~{generation}~{place}", run.id)
-    }
-
-    /// What is the same for every attempt of the step at `place`.
-    pub fn idempotency_key(&self, place: &Place) -> String {
-        let Identity { run, generation, .. } = self.known_as(place);
-        idempotency_key(run, *generation, place)
     }
 
     /// A failure that no longer counts: what failed is done again, from its first attempt.

@@ -1,6 +1,6 @@
 //! U3, U4: what an imported run may say to others.
 
-use onward_core::event::{OnParentClose, ParentLink, RunStarted};
+use onward_core::event::{OnParentClose, ParentLink};
 use onward_core::transfer::ExportedRun;
 use onward_core::{Event, Index, Namespace, RunId, RunKey};
 use onward_runtime::export_run;
@@ -27,7 +27,7 @@ async fn made_elsewhere(key: RunKey, parent: &RunKey, is_closed: bool) -> Export
     let Event::RunStarted(started) = &mut run.logs[0][0].events[0] else { panic!("{run:?}") };
     let link =
         ParentLink { run: parent.clone(), generation: 0, place: at(0), on_parent_close: OnParentClose::Cancel, life: None };
-    *started = RunStarted { parent: Some(link), ..started.clone() };
+    started.parent = Some(link);
     ExportedRun { key, ..run }
 }
 

@@ -2,7 +2,7 @@
 
 use onward_core::projection::{ProjectedTimer, Projection, retry_key};
 use onward_core::run::wait_key;
-use onward_core::{Attribute, Epoch, Event, Hash, Index, Record, RunHead, RunKey};
+use onward_core::{Attribute, Epoch, Hash, Index, Record, RunHead, RunKey};
 use onward_store::{Restore, RestoreRun, Restored, StoreError};
 use rusqlite::{Connection, params};
 
@@ -63,7 +63,7 @@ impl Writer<'_> {
 
     fn put_run(&mut self, logs: &[Vec<Record>], projections: Vec<Projection>) -> Outcome<i64> {
         let root = self.next_rk;
-        let Some(Event::RunStarted(started)) = logs[0][0].events.first() else { unreachable!("checked before it came here") };
+        let started = logs[0][0].started().expect("checked before it came here");
         let input_hash = Hash::of(&started.input);
         let last = logs.len() - 1;
         for (position, (log, projection)) in logs.iter().zip(projections).enumerate() {

@@ -113,7 +113,7 @@ impl Run {
     /// What the run was first started with: its successors have other inputs.
     fn is_started_by(&self, run: &NewRun) -> Result<bool, Refusal> {
         let first = &self.generations[0];
-        let Some(Event::RunStarted(started)) = first.records[0].events.first() else { unreachable!("H2") };
+        let started = first.records[0].started().expect("H2");
         first.head.is_started_by(&run.started, || Hash::of(&started.input) == Hash::of(&run.started.input))
     }
 }

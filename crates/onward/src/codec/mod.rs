@@ -21,7 +21,7 @@ use std::sync::Arc;
 use onward_core::codec::Message;
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::lineage::Lineage;
-use onward_core::{Event, Failure, Hash, Payload, Place, Record, RunKey};
+use onward_core::{Failure, Hash, Payload, Place, Record, RunKey};
 
 #[cfg(feature = "encryption")]
 pub use encryption::{Encryption, EncryptionKey};
@@ -205,11 +205,7 @@ pub(crate) struct Makers {
 impl Makers {
     /// By the first record of the log; without it the run's own name alone is known.
     pub fn of(run: &RunKey, first: Option<&Record>) -> Makers {
-        let started = first.and_then(|record| record.events.first()).and_then(|event| match event {
-            Event::RunStarted(started) => Some(Lineage::new(run, started)),
-            _ => None,
-        });
-        let lineage = started.unwrap_or_else(|| Lineage::alone(run));
+        let lineage = first.and_then(Record::started).map_or_else(|| Lineage::alone(run), |started| Lineage::new(run, started));
         Makers { runs: lineage.runs(), lineage }
     }
 

@@ -8,7 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use onward_core::engine::StepPoll;
-use onward_core::task::RetryPolicy;
+use onward_core::lineage::Identity;
+use onward_core::task::{RetryPolicy, idempotency_key};
 use onward_core::trace::{TraceContext, step_span};
 use onward_core::{BoxError, Failure, Hash, Index, Name, Payload, Place};
 use pin_project_lite::pin_project;
@@ -27,21 +28,22 @@ use crate::wake::{StepWaker, held_back, polling};
 pub struct Attempt {
     /// 1, 2, …
     pub number: u32,
-    idempotency_key: Arc<str>,
+    place: Place,
+    known_as: Identity,
     trace: Option<TraceContext>,
 }
 
 impl Attempt {
     fn new(call: &StepCall, number: u32) -> Attempt {
         let state = call.cell.lock();
-        let idempotency_key = state.engine.idempotency_key(&call.place).into();
+        let known_as = state.engine.known_as(&call.place).clone();
         let span = || step_span(state.engine.key(), state.engine.generation(), &call.place, number);
-        Attempt { number, idempotency_key, trace: call.cell.origin.map(|origin| origin.context(span())) }
+        Attempt { number, place: call.place.clone(), known_as, trace: call.cell.origin.map(|origin| origin.context(span())) }
     }
 
     /// The same for every attempt of this step and after every crash; hand it to whoever must not act twice.
     pub fn idempotency_key(&self) -> String {
-        self.idempotency_key.to_string()
+        idempotency_key(&self.known_as.run, self.known_as.generation, &self.place)
     }
 
     /// The attempt's place in the run's trace, for whoever is called from here; `None` in processes that trace nothing.

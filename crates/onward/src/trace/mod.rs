@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use onward_core::event::RunStarted;
 use onward_core::trace::{TraceContext, call_span, trace_of};
-use onward_core::{Event, Index, Record, RunKey};
+use onward_core::{Index, Record, RunKey};
 use onward_runtime::Link;
 
 #[cfg(feature = "remote")]
@@ -131,10 +131,7 @@ fn root_of(run: &RunKey, trace: Option<&str>, seed: u64) -> Origin {
 
 /// The start of a run's first generation: later ones do not say where the trace came from.
 fn first_started(record: &Record) -> Option<&RunStarted> {
-    match record.events.first()? {
-        Event::RunStarted(started) if started.generation == 0 => Some(started),
-        _ => None,
-    }
+    record.started().filter(|started| started.generation == 0)
 }
 
 async fn read_started(link: &dyn Link, run: &RunKey) -> Option<RunStarted> {
