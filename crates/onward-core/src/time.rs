@@ -34,7 +34,13 @@ impl Timestamp {
         let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
         let digits: String = fraction.chars().chain("000".chars()).take(3).collect();
         let milli: i64 = digits.parse().ok()?;
-        let seconds = days_of_civil(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
+        let days = days_of_civil(year, month, day);
+        let is_time = (0..24).contains(&hour) && (0..60).contains(&minute) && (0..60).contains(&second);
+        // A day that there is not would be another one.
+        if !(0..200_000_000).contains(&year) || civil_of_days(days) != (year, month, day) || !is_time {
+            return None;
+        }
+        let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
         u64::try_from(seconds * 1_000 + milli).ok().map(Timestamp)
     }
 }
