@@ -143,7 +143,8 @@ fn told(error: &anyhow::Error) -> Told {
 /// The exit code that belongs to an error's code.
 pub fn exit_code(code: &str) -> u8 {
     match code {
-        "run_not_found" | "wait_not_found" | "key_not_found" | "unknown_query" | "hook_not_found" => NOT_FOUND,
+        "run_not_found" | "wait_not_found" | "key_not_found" | "unknown_query" | "hook_not_found" | "task_not_found"
+        | "kind_not_found" => NOT_FOUND,
         "server_unreachable" | "not_ready" => UNREACHABLE,
         "unauthenticated" | "not_allowed" | "key_invalid" => NOT_ALLOWED,
         "run_closed"
@@ -153,6 +154,9 @@ pub fn exit_code(code: &str) -> u8 {
         | "run_continued"
         | "run_exists"
         | "run_busy"
+        | "run_not_failed"
+        | "run_external"
+        | "run_not_external"
         | "task_not_quarantined"
         | "signal_lost"
         | "id_taken"
@@ -165,6 +169,8 @@ pub fn exit_code(code: &str) -> u8 {
         | "text_too_long"
         | "call_id_invalid"
         | "cursor_invalid"
+        | "filter_empty"
+        | "input_invalid"
         | "server_url_invalid"
         | "hook_secret_invalid" => USAGE,
         _ => FAILURE,

@@ -120,7 +120,7 @@ impl NewRun {
             trace: None,
             updates: Vec::new(),
         };
-        let once = append_id.map(|id| Once { key: format!("append:{id}"), token: String::new() });
+        let once = append_id.map(|id| Once::append(&appended, id));
         NewRun { key, started, signal: Some(Box::new(Input { once, ..Input::new(appended) })) }
     }
 }

@@ -34,7 +34,12 @@ impl Timestamp {
         let (hour, minute, second) = (part(clock.next()?, 0, 23)?, part(clock.next()?, 0, 59)?, part(clock.next()?, 0, 60)?);
         let digits: String = fraction.chars().chain("000".chars()).take(3).collect();
         let milli = part(&digits, 0, 999)?;
-        let seconds = days_of_civil(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
+        let days = days_of_civil(year, month, day);
+        // A day that there is not would be another one.
+        if civil_of_days(days) != (year, month, day) {
+            return None;
+        }
+        let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
         u64::try_from(i128::from(seconds) * 1_000 + i128::from(milli)).ok().map(Timestamp)
     }
 }

@@ -22,6 +22,8 @@ pub enum RuntimeError {
     IdReserved { what: &'static str, id: String },
     #[error("the {what} has {bytes} bytes, more than {max}")]
     TextTooLong { what: &'static str, bytes: usize, max: usize },
+    #[error("a payload nests deeper than {max} levels")]
+    JsonTooDeep { max: usize },
     #[error("the filter would find every run")]
     FilterEmpty,
     #[error(transparent)]
@@ -58,6 +60,7 @@ impl RuntimeError {
             RuntimeError::IdInvalid { .. } => "id_invalid",
             RuntimeError::IdReserved { .. } => "id_reserved",
             RuntimeError::TextTooLong { .. } => "text_too_long",
+            RuntimeError::JsonTooDeep { .. } => "json_too_deep",
             RuntimeError::FilterEmpty => "filter_empty",
             RuntimeError::AttributeInvalid(_) => "attribute_invalid",
             RuntimeError::CallIdInvalid { .. } => "call_id_invalid",
@@ -86,6 +89,7 @@ impl RuntimeError {
             RuntimeError::Store(error) => return error.hint(),
             RuntimeError::Name(_) | RuntimeError::IdInvalid { .. } => "1 to 255 bytes of UTF-8 without control characters",
             RuntimeError::IdReserved { .. } => "any other id will do",
+            RuntimeError::JsonTooDeep { .. } => "keep deep structures elsewhere, or as text",
             RuntimeError::TextTooLong { .. } => "keep long texts elsewhere and pass a reference",
             RuntimeError::CallIdInvalid { .. } => {
                 "it looks like RUN~GENERATION~PLACE; `onward approval list` shows the open ones"

@@ -16,6 +16,7 @@ use onward_store::{
 };
 
 use crate::by_run::lock;
+use crate::depth::{check_depth, check_event_depth};
 use crate::inbox::Ticket;
 use crate::standalone::TASK_KIND_PREFIX;
 use crate::worker::{Orphan, Worker};
@@ -59,6 +60,7 @@ impl SendSignal {
         if let Some(id) = &signal_id {
             check_id("signal id", id)?;
         }
+        check_depth(&payload)?;
         Ok(Input::signal(SignalReceived { name, payload, signal_id, sender }))
     }
 }
@@ -73,6 +75,7 @@ impl Runtime {
             return Err(RuntimeError::KindReserved { kind });
         }
         attribute::check(&attributes)?;
+        check_depth(&input)?;
         self.check_input(&key, (false, kind.clone(), version.clone()), &input).await?;
         let trace = trace.filter(|trace| TraceContext::parse(trace).is_some());
         let signal = signal.map(SendSignal::into_input).transpose()?.map(Box::new);
@@ -190,6 +193,7 @@ impl Runtime {
     }
 
     pub(crate) async fn append(&self, key: &RunKey, input: Input) -> Result<Appended, RuntimeError> {
+        check_event_depth(&input.event)?;
         Ok(self.store().append_input(key.clone(), input).await?)
     }
 }

@@ -7,6 +7,7 @@ mod calls;
 mod drive;
 mod ends;
 mod health;
+mod line;
 pub(crate) mod problem;
 mod public;
 mod reflection;
@@ -21,11 +22,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, post};
 use onward_wire::api;
 use onward_wire::grpc::{AWAIT_ENDS, CONNECT, LISTEN, Wire};
+use tokio::sync::oneshot;
 use tonic::{Request, Status};
 
-use crate::Server;
 use crate::auth::{Caller, Pass, Scope};
-use crate::request;
+use crate::problem::RequestError;
+use crate::{Problem, Server, request};
+use line::Line;
 use problem::status_of;
 
 /// The largest message that is taken: some payloads of the largest size, and room around them.
@@ -128,12 +131,14 @@ where
     Fut: Future<Output = Result<M::Reply, Status>> + Send + 'static,
 {
     post(move |request: HttpRequest| async move {
+        let line = Line::begin(M::PATH, scope);
         let asker = match admit(&server, scope, request.headers()).await {
             Ok(asker) => asker,
-            Err(status) => return refuse(status),
+            Err(status) => return line.end(&server, None, refuse(status)),
         };
-        let pass = asker.pass.clone();
-        let service = Call { server: server.clone(), asker, call };
+        let (pass, by) = (asker.pass.clone(), asker.caller.name.clone());
+        let (arrived, came) = oneshot::channel();
+        let service = Call { server: server.clone(), asker, arrived: Some(arrived), call };
         let mut grpc = tonic::server::Grpc::new(Wire::<M::Reply, M::Request>::default())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
@@ -141,15 +146,26 @@ where
             biased;
             response = grpc.unary(service, request) => response.into_response(),
             problem = pass.ended(&server) => refuse(status_of(&problem)),
+            problem = too_slow(&server, came) => refuse(status_of(&problem)),
         };
-        server.metrics().request("GRPC", M::PATH, response.status().as_u16());
-        response
+        line.end(&server, by.as_deref(), response)
     })
+}
+
+/// Returns if the message is not there in time; what is done with it may take longer.
+async fn too_slow(server: &Server, came: oneshot::Receiver<()>) -> Problem {
+    let timeout = server.limits().body_timeout;
+    match tokio::time::timeout(timeout, came).await {
+        Err(_) => RequestError::BodyTooSlow { seconds: timeout.as_secs() }.into(),
+        Ok(_) => std::future::pending().await,
+    }
 }
 
 struct Call<Q, Fut> {
     server: Server,
     asker: Asker,
+    /// Told when the message is there.
+    arrived: Option<oneshot::Sender<()>>,
     call: fn(Server, Asker, Q) -> Fut,
 }
 
@@ -162,6 +178,7 @@ where
     type Future = std::pin::Pin<Box<dyn Future<Output = Result<tonic::Response<R>, Status>> + Send>>;
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let _ = self.arrived.take().map(|arrived| arrived.send(()));
         let answered = (self.call)(self.server.clone(), self.asker.clone(), request.into_inner());
         Box::pin(async move { answered.await.map(tonic::Response::new) })
     }

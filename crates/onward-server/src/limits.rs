@@ -7,8 +7,7 @@ use onward_store::PAYLOAD_BYTES_MAX;
 /// The longest page of a list.
 pub(crate) const LIMIT_MAX: usize = 1_000;
 
-/// How deep JSON may nest. Checked before anything is parsed.
-pub const JSON_DEPTH_MAX: usize = 64;
+pub use onward_runtime::JSON_DEPTH_MAX;
 
 /// The longest that a request may wait for something to happen.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);

@@ -93,8 +93,9 @@ impl RequestError {
         }
     }
 
-    fn hint(&self) -> Option<&'static str> {
-        Some(match self {
+    /// What to do about it: none is without.
+    fn hint(&self) -> &'static str {
+        match self {
             RequestError::RouteNotFound => "GET /openapi.json lists every route",
             RequestError::MethodNotAllowed { .. } => "the header Allow says what it takes",
             RequestError::ContentTypeUnsupported { wanted: "application/x-ndjson", .. } => {
@@ -113,8 +114,18 @@ impl RequestError {
             RequestError::HookUnroutable { .. } => "`onward hook list` shows where the hook looks for it",
             RequestError::KindNotFound { .. } => "GET /v1/kinds lists what has schemas or workers here",
             RequestError::OriginRefused { .. } => "browsers may act only from pages of this very server",
-            _ => return None,
-        })
+            RequestError::ImportInvalid { .. } => "import whole lines, as `onward export` writes them",
+            RequestError::JsonInvalid { .. } => "GET /openapi.json has the shape of every body",
+            RequestError::JsonTooDeep { .. } => "keep deep structures elsewhere, or as text",
+            RequestError::BodyTooSlow { .. } => "send the body at once; the limits of a server are settings",
+            RequestError::BodyBroken => "send the request again",
+            RequestError::QueryInvalid { .. } => "GET /openapi.json lists the parameters of every route",
+            RequestError::HeaderInvalid { .. } => "send it once, as docs/http.md describes it, or leave it out",
+            RequestError::NotAllowed { .. } => "`onward key create` makes a key with other scopes and namespaces",
+            RequestError::HelloOvertaken { .. } => "give every worker an id of its own",
+            RequestError::HelloMissing { .. } => "send hello again; a session ends with its server or its lease",
+            RequestError::NotReady { .. } => "try again in a moment; GET /readyz says when it can",
+        }
     }
 }
 
@@ -278,7 +289,7 @@ fn document(code: &str, detail: &str, hint: Option<&str>, next_index: Option<u64
 
 impl From<RequestError> for Problem {
     fn from(error: RequestError) -> Problem {
-        Problem::new(error.code(), error.to_string(), error.hint())
+        Problem::new(error.code(), error.to_string(), Some(error.hint()))
     }
 }
 

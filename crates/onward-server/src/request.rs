@@ -1,7 +1,6 @@
 //! A request as handlers see it: who asks, in which namespace, with which query and body. All of it is checked, none of it is done yet.
 
 mod body;
-mod depth;
 mod query;
 
 use std::sync::Arc;

@@ -83,7 +83,7 @@ fn take(
 }
 
 /// The known name that looks most like this one, if one does.
-fn nearest(name: &str) -> Option<&'static str> {
+pub(super) fn nearest(name: &str) -> Option<&'static str> {
     let last = |name: &'static str| name.rsplit('.').next().unwrap_or(name);
     let far = |known: &'static str| distance(name, known).min(distance(name, last(known)));
     let best = KEYS.iter().filter(|key| !key.is_secret).map(|key| (far(key.name), key.name)).min()?;

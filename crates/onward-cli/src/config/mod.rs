@@ -68,6 +68,7 @@ pub struct Config {
 impl Config {
     /// Reads the file that `named` or the environment names, or the first that is there: `onward.toml` here, then the user's own.
     pub fn load(named: Option<&Path>) -> Result<Config> {
+        check_environment(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))?;
         let named = named.map(Path::to_owned).or_else(|| environment("ONWARD_CONFIG").map(PathBuf::from));
         let file = match named {
             Some(path) => Some(File::read(&path)?),
@@ -124,6 +125,17 @@ impl Config {
 /// A variable that is there and not empty.
 fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+/// Refuses what looks like a setting in a table and is none. Other variables of that prefix belong to others, such as SDKs.
+fn check_environment(mut names: impl Iterator<Item = String>) -> Result<(), Mistake> {
+    let is_unknown =
+        |name: &String| name.starts_with("ONWARD_") && name.contains("__") && !KEYS.iter().any(|key| key.variable() == *name);
+    let Some(name) = names.find(is_unknown) else { return Ok(()) };
+    let meant = name.trim_start_matches("ONWARD_").replace("__", ".").to_lowercase();
+    let near = file::nearest(&meant).and_then(Key::of).map(|key| format!("did you mean {}?", key.variable()));
+    let hint = near.unwrap_or_else(|| "`onward config show` lists what can be set".to_owned());
+    Err(Mistake::usage("config_invalid", format!("the environment sets {name}, and there is no such setting"), &hint))
 }
 
 /// Where a file is looked for when nobody names one.

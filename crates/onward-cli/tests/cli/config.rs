@@ -122,3 +122,13 @@ fn a_server_in_the_environment_comes_before_a_directory_there() {
     let key = ran(onward().args(["key", "list", "--server", "http://x"]));
     assert!(key.code == 2 && key.err.contains("`onward key` works on this machine"), "{}", key.err);
 }
+
+#[test]
+fn a_misspelt_variable_is_told_and_those_of_others_are_left_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let said = ran(show(place.path()).env("ONWARD_LIMITS__CONNECTION_MAX", "5"));
+    let text = said.out + &said.err;
+    assert!(text.contains("config_invalid") && text.contains("ONWARD_LIMITS__CONNECTIONS_MAX"), "{text}");
+    let said = ran(show(place.path()).env("ONWARD_CHECK", "1").env("ONWARD_LIMITS__CONNECTIONS_MAX", "5"));
+    assert_eq!(origin(&said, "limits.connections_max").0, "5");
+}

@@ -8,7 +8,8 @@
 
 use crate::codec::Message;
 use crate::event::{ApprovalDecided, PromiseResolved, SignalReceived, UpdateReceived};
-use crate::{Event, Hash, Place, message};
+use crate::external::{ExternalAppended, ExternalState};
+use crate::{Event, Hash, Payload, Place, message};
 
 /// Stands between who filled a slot and what they said; no id contains a control character.
 const SEPARATOR: char = '\u{1f}';
@@ -51,6 +52,23 @@ impl Once {
         Once { key: format!("update:{}", update.update_id), token: token("", &said) }
     }
 
+    /// What an outside engine says. Where it believes its log to end is no part of that: whoever asks again may have read on.
+    pub fn append(append: &ExternalAppended, id: &str) -> Once {
+        let hash = |payload: &Payload| Hash::of(payload).to_string().into_bytes();
+        let mut said: Vec<Vec<u8>> = append.events.iter().map(hash).collect();
+        if let Some(ExternalState { kind, version, status, data }) = &append.state {
+            let version = version.as_ref().map_or(vec![0], |version| [b"1", version.as_str().as_bytes()].concat());
+            said.extend([
+                b"state".to_vec(),
+                kind.as_str().as_bytes().to_vec(),
+                version,
+                status.as_str().as_bytes().to_vec(),
+                hash(data),
+            ]);
+        }
+        Once { key: format!("append:{id}"), token: token("", &said) }
+    }
+
     /// The answer of `who` to the single-assignment wait at `place`.
     pub fn answer(event: &Event, generation: u32, place: &Place, who: &str) -> Once {
         let key = super::wait_key(generation, place);
@@ -86,7 +104,7 @@ impl Once {
     /// The act in words: what it is, and under which id.
     pub fn describe(&self) -> String {
         match self.key.split_once(':') {
-            Some((what @ ("signal" | "update"), id)) => format!("{what} `{id}`"),
+            Some((what @ ("signal" | "update" | "append"), id)) => format!("{what} `{id}`"),
             _ => format!("answer `{}`", parts(&self.token).0),
         }
     }
@@ -105,7 +123,7 @@ fn parts(token: &str) -> (&str, Option<&str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Name, Payload};
+    use crate::Name;
 
     fn signal(id: &str, name: &str, payload: &str) -> Once {
         let (name, payload) = (Name::new(name).unwrap(), Payload::from_json_text(payload.to_owned()));
@@ -120,6 +138,26 @@ mod tests {
         assert_eq!(signal("a", "refused", r#"{"cents":1,"by":"x"}"#).again(&first.token), Again::Other);
         assert_eq!(first.again(""), Again::Repeated, "an older slot does not say what was said");
         assert_eq!(first.describe(), "signal `a`");
+    }
+
+    #[test]
+    fn an_append_is_its_events_and_its_state_wherever_it_was_meant_to_go() {
+        let append = |expected, events: &[&str], status: Option<crate::Status>| {
+            let events = events.iter().map(|text| Payload::from_json_text((*text).to_owned())).collect();
+            let state = status.map(|status| ExternalState {
+                kind: Name::new("k").unwrap(),
+                version: None,
+                status,
+                data: Payload::null(),
+            });
+            Once::append(&ExternalAppended { expected: Some(crate::Index(expected)), events, state }, "a")
+        };
+        let first = append(0, &["1", "2"], None);
+        assert_eq!(append(7, &["1", "2"], None).again(&first.token), Again::Repeated);
+        assert_eq!(append(0, &["1", "3"], None).again(&first.token), Again::Other);
+        assert_eq!(append(0, &["1"], None).again(&first.token), Again::Other);
+        assert_eq!(append(0, &["1", "2"], Some(crate::Status::Running)).again(&first.token), Again::Other);
+        assert_eq!(first.describe(), "append `a`");
     }
 
     #[test]

@@ -42,6 +42,8 @@ async fn a_repeat_is_told_what_was_told_first() {
     append(&kit, events(2, 3)).await.unwrap();
     let again = append(&kit, once(events(0, 2))).await.unwrap();
     assert_eq!(again, AppendedExternal { created: false, repeated: true, ..first });
+    let other = append(&kit, once(events(5, 2))).await.unwrap_err();
+    assert_eq!(other.code(), "id_taken", "nothing is lost in silence");
     append(&kit, AppendExternal { append_id: Some(String::new()), ..events(5, 1) }).await.unwrap_err();
     assert_eq!(kit.runtime.read_external(&key("r")).await.unwrap().next_index(), Index(5));
 }
@@ -86,4 +88,28 @@ async fn only_an_outside_engines_run_is_read_and_deleted_as_one() {
     append(&kit, state("order", Status::Waiting)).await.unwrap();
     kit.runtime.delete_external(&key("r"), "aborted").await.unwrap();
     assert_eq!(kit.runtime.read_external(&key("r")).await.unwrap_err().code(), "run_not_found");
+}
+
+/// JD1: whichever verb brings it.
+#[tokio::test(start_paused = true)]
+async fn a_payload_that_another_door_could_not_show_is_refused() {
+    let kit = Kit::new();
+    let nested = |depth: usize| Payload::from_json_text("[".repeat(depth) + &"]".repeat(depth));
+    let events = |payload: Payload| AppendExternal { events: vec![payload], ..events(0, 0) };
+    assert_eq!(append(&kit, events(nested(200_000))).await.unwrap_err().code(), "json_too_deep");
+    assert_eq!(append(&kit, events(nested(65))).await.unwrap_err().code(), "json_too_deep");
+    append(&kit, events(nested(64))).await.unwrap();
+    let deep = kit.runtime.send_update(&key("r"), "u", name("u"), nested(65)).await;
+    assert_eq!(deep.err().map(|error| error.code()), Some("json_too_deep"));
+    let start = onward_runtime::StartRun {
+        key: key("s"),
+        kind: name("order"),
+        version: None,
+        input: nested(65),
+        seed: 0,
+        signal: None,
+        attributes: Vec::new(),
+        trace: None,
+    };
+    assert_eq!(kit.runtime.start_run(start).await.unwrap_err().code(), "json_too_deep");
 }

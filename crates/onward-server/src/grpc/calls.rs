@@ -11,6 +11,7 @@ use tonic::Status;
 
 use super::Asker;
 use super::problem::of_runtime;
+use crate::limits::LIMIT_MAX;
 use crate::{Server, WAIT_MAX, request};
 
 pub(super) type Answer<T> = Result<T, Status>;
@@ -20,6 +21,11 @@ const PAGE_MAX: usize = 1_000;
 
 /// Behind so many bytes of payloads a page of a log ends.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// No page of a list is longer than over HTTP; 0 is the store's default.
+fn page(limit: u32) -> usize {
+    (limit as usize).min(LIMIT_MAX)
+}
 
 pub(super) fn told(error: RuntimeError) -> Status {
     of_runtime(&error)
@@ -64,7 +70,7 @@ pub(super) async fn why_pending(server: Server, asker: Asker, request: api::RunR
 pub(super) async fn list_deleted(server: Server, asker: Asker, request: api::DeletedRequest) -> Answer<api::DeletedReply> {
     let api::DeletedRequest { namespace: _, run, limit } = request;
     let run = run.map(|run| own(&asker, run)).transpose()?;
-    let query = DeletedQuery { namespace: asker.namespace, run, limit: limit as usize };
+    let query = DeletedQuery { namespace: asker.namespace, run, limit: page(limit) };
     let deleted = server.runtime().list_deleted(query).await.map_err(told)?;
     let runs = deleted.into_iter().map(|deleted| api::Deleted {
         run: deleted.key,
@@ -118,7 +124,7 @@ fn run_query(namespace: Namespace, request: api::ListRequest) -> RunQuery {
     let api::ListRequest { namespace: _, kind, statuses, created_from, created_until, limit, cursor, versions, attributes } =
         request;
     let versions = versions.into_iter().map(|wanted| wanted.version).collect();
-    RunQuery { namespace, kind, versions, statuses, attributes, created_from, created_until, limit: limit as usize, cursor }
+    RunQuery { namespace, kind, versions, statuses, attributes, created_from, created_until, limit: page(limit), cursor }
 }
 
 pub(super) async fn list_versions(server: Server, asker: Asker, _: api::VersionsRequest) -> Answer<api::VersionsReply> {
@@ -230,7 +236,7 @@ pub(super) async fn query_run(server: Server, asker: Asker, request: api::AskReq
 
 pub(super) async fn list_approvals(server: Server, asker: Asker, request: api::WaitsRequest) -> Answer<api::WaitsReply> {
     let run = request.run.map(|run| own(&asker, run)).transpose()?;
-    let query = WaitQuery { namespace: asker.namespace, run, limit: request.limit as usize, kind: None };
+    let query = WaitQuery { namespace: asker.namespace, run, limit: page(request.limit), kind: None };
     Ok(api::WaitsReply { waits: server.runtime().list_approvals(query).await.map_err(told)? })
 }
 
@@ -262,6 +268,6 @@ pub(super) async fn list_workers(server: Server, asker: Asker, _: api::Namespace
 
 pub(super) async fn list_quarantined(server: Server, asker: Asker, request: api::WaitsRequest) -> Answer<api::TasksReply> {
     let run = request.run.map(|run| own(&asker, run)).transpose()?;
-    let query = TaskQuery { namespace: asker.namespace, run, limit: request.limit as usize, state: None };
+    let query = TaskQuery { namespace: asker.namespace, run, limit: page(request.limit), state: None };
     Ok(api::TasksReply { tasks: server.runtime().list_quarantined(query).await.map_err(told)? })
 }

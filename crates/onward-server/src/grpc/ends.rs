@@ -12,12 +12,13 @@ use onward_core::{Failure, Namespace, Payload, RunKey};
 use onward_runtime::RuntimeError;
 use onward_store::StoreError;
 use onward_wire::api::{AwaitFrame, End, EndsFrame};
-use onward_wire::grpc::Wire;
+use onward_wire::grpc::{AWAIT_ENDS, Wire};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
 
+use super::line::Line;
 use super::problem::{of_problem, of_runtime_error, status_of};
 use super::{Asker, MESSAGE_BYTES_MAX, admit, refuse};
 use crate::Server;
@@ -37,13 +38,16 @@ type Outcome = Result<Result<Payload, Failure>, RuntimeError>;
 type Sent = Result<EndsFrame, Status>;
 
 pub(super) async fn await_ends(server: Server, scope: Scope, request: HttpRequest) -> Response {
+    let line = Line::begin(AWAIT_ENDS, scope);
     let asker = match admit(&server, scope, request.headers()).await {
         Ok(asker) => asker,
-        Err(status) => return refuse(status),
+        Err(status) => return line.end(&server, None, refuse(status)),
     };
+    let (by, told) = (asker.caller.name.clone(), server.clone());
     let mut grpc =
         tonic::server::Grpc::new(Wire::<EndsFrame, AwaitFrame>::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    grpc.streaming(AwaitEnds { server, asker }, request).await.into_response()
+    let response = grpc.streaming(AwaitEnds { server, asker }, request).await.into_response();
+    line.end(&told, by.as_deref(), response)
 }
 
 struct AwaitEnds {

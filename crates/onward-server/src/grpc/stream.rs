@@ -7,13 +7,14 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use onward_store::StoreError;
 use onward_wire::api::{EmittedValue, RunRequest};
-use onward_wire::grpc::Wire;
+use onward_wire::grpc::{CONNECT, Wire};
 use onward_wire::worker::{Goodbye, ServerFrame, ServerFrames, WorkerFrame, WorkerFrames};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
 
+use super::line::Line;
 use super::problem::{of_runtime, status_of};
 use super::{Asker, MESSAGE_BYTES_MAX, admit, refuse};
 use crate::Server;
@@ -25,13 +26,16 @@ const MESSAGES_MAX: usize = 2;
 type Sent<T> = ReceiverStream<Result<T, Status>>;
 
 pub(super) async fn connect(server: Server, scope: Scope, request: HttpRequest) -> Response {
+    let line = Line::begin(CONNECT, scope);
     let asker = match admit(&server, scope, request.headers()).await {
         Ok(asker) => asker,
-        Err(status) => return refuse(status),
+        Err(status) => return line.end(&server, None, refuse(status)),
     };
+    let (by, told) = (asker.caller.name.clone(), server.clone());
     let mut grpc =
         tonic::server::Grpc::new(Wire::<ServerFrames, WorkerFrames>::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    grpc.streaming(Connect { server, asker }, request).await.into_response()
+    let response = grpc.streaming(Connect { server, asker }, request).await.into_response();
+    line.end(&told, by.as_deref(), response)
 }
 
 struct Connect {

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::{Request, depth};
+use super::Request;
 use crate::limits::JSON_DEPTH_MAX;
 use crate::problem::RequestError;
 use crate::server::Server;
@@ -144,7 +144,7 @@ impl Request {
 
 /// Depth first, with a counter and no recursion; only then the parser, which follows the nesting.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RequestError> {
-    if let Some((line, column)) = depth::too_deep(bytes, JSON_DEPTH_MAX) {
+    if let Some((line, column)) = onward_runtime::too_deep(bytes, JSON_DEPTH_MAX) {
         return Err(RequestError::JsonTooDeep { max: JSON_DEPTH_MAX, line, column });
     }
     serde_json::from_slice(bytes).map_err(|error| RequestError::JsonInvalid { why: error.to_string() })

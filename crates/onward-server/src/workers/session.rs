@@ -34,6 +34,7 @@ use given::{give_questions, give_runs, give_tasks};
 
 /// How many frames may wait for a worker. One that does not read is cut off: it comes back and reads the log instead.
 const QUEUE_MAX: usize = 100_000;
+const QUEUE_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// How many records are read at a time.
 const PAGE: usize = 1_000;
@@ -64,6 +65,8 @@ impl Drop for Session {
 #[derive(Default)]
 struct State {
     outgoing: VecDeque<ServerFrame>,
+    /// The bytes of the payloads in them.
+    outgoing_bytes: usize,
     runs: HashMap<RunKey, Epoch>,
     tasks: BTreeMap<TaskId, u32>,
     run_credit: u32,
@@ -152,8 +155,8 @@ impl Session {
         if state.served.is_none() {
             return; // the next hello says what the worker has not got
         }
-        state.outgoing.push_back(frame);
-        let too_many = state.outgoing.len() > QUEUE_MAX;
+        state.enqueue(frame);
+        let too_many = state.outgoing.len() > QUEUE_MAX || state.outgoing_bytes > QUEUE_BYTES_MAX;
         if too_many {
             // Whoever is connected ends, and begins again with what the log says.
             state.cut_off();
@@ -242,6 +245,7 @@ impl State {
     fn cut_off(&mut self) {
         self.served = None;
         self.outgoing.clear();
+        self.outgoing_bytes = 0;
         (self.run_credit, self.task_credit) = (0, 0);
         // Dropped, they are asked once more, elsewhere.
         self.questions.clear();

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use onward_server::auth::{Ask, AuthFuture};
@@ -261,7 +262,14 @@ async fn requests_are_traced_without_their_payloads() {
     site.post("/v1/runs", r#"{"kind": "x", "input": SECRET}"#).await.problem(400, "json_invalid");
     site.post("/v1/runs", r#"{"kind": {"SECRET": 1}}"#).await.problem(400, "json_invalid");
     raw(site.address, b"GET /v1/runs/a%1b%0ab HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let text = async || loop {
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        if text.lines().count() >= 4 {
+            return text;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    let text = tokio::time::timeout(Duration::from_secs(10), text()).await.expect("four lines");
     assert!(!text.contains("SECRET"), "{text}");
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 4, "{text}");

@@ -98,6 +98,11 @@ impl Drop for Connection {
 }
 
 impl State {
+    pub(super) fn enqueue(&mut self, frame: ServerFrame) {
+        self.outgoing_bytes += weigh(&frame);
+        self.outgoing.push_back(frame);
+    }
+
     /// As many frames as fit into one message, one at least.
     fn next_message(&mut self) -> Vec<ServerFrame> {
         let (mut frames, mut bytes) = (Vec::new(), 0);
@@ -107,6 +112,7 @@ impl State {
                 frames.is_empty() || bytes <= FRAMES_BYTES
             })
         {
+            self.outgoing_bytes -= weigh(&frame);
             frames.push(frame);
         }
         frames

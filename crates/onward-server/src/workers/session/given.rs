@@ -134,7 +134,7 @@ impl Session {
             return false;
         }
         let frame = note(&mut state);
-        state.outgoing.push_back(frame);
+        state.enqueue(frame);
         drop(state);
         self.outgoing.notify_one();
         true

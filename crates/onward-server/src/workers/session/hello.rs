@@ -46,7 +46,7 @@ impl Session {
         state.cut_off();
         (state.served, state.counted) = (Some(number), hello.connection);
         self.port.set_present(true);
-        state.outgoing.push_back(ServerFrame::Welcome(self.welcome()));
+        state.enqueue(ServerFrame::Welcome(self.welcome()));
         let compared = state.compare(hello);
         drop(state);
         let session = self.clone();
@@ -117,14 +117,14 @@ impl State {
                 compared.unheard_runs.remove(&held.run);
                 compared.both.push(held.clone());
             } else {
-                self.outgoing.push_back(ServerFrame::RunLost(wire::RunLost { run: held.run.clone(), epoch: held.epoch }));
+                self.enqueue(ServerFrame::RunLost(wire::RunLost { run: held.run.clone(), epoch: held.epoch }));
             }
         }
         for held in &hello.tasks {
             if self.tasks.get(&held.task) == Some(&held.claim) {
                 compared.unheard_tasks.remove(&held.task);
             } else {
-                self.outgoing.push_back(ServerFrame::TaskOver(wire::TaskOver { task: held.task.clone(), claim: held.claim }));
+                self.enqueue(ServerFrame::TaskOver(wire::TaskOver { task: held.task.clone(), claim: held.claim }));
             }
         }
         compared

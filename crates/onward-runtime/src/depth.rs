@@ -1,7 +1,38 @@
 //! How deep a JSON text nests, found in one pass without recursion, so that depth costs nothing.
+//!
+//! Invariant JD1: no verb takes a payload that nests deeper than [`JSON_DEPTH_MAX`], whichever door it comes through: another door could
+//! not show it.
+
+use onward_core::{Event, Payload};
+use onward_store::payloads;
+
+use crate::RuntimeError;
+
+/// How deep JSON may nest. Checked before anything is parsed.
+pub const JSON_DEPTH_MAX: usize = 64;
+
+/// Refuses a payload that is too deep (JD1). One that is too short to be deep is not looked at.
+pub(crate) fn check_depth(payload: &Payload) -> Result<(), RuntimeError> {
+    let data = payload.data();
+    if payload.is_json() && data.len() > JSON_DEPTH_MAX && too_deep(data, JSON_DEPTH_MAX).is_some() {
+        return Err(RuntimeError::JsonTooDeep { max: JSON_DEPTH_MAX });
+    }
+    Ok(())
+}
+
+/// The same for everything that an event carries.
+pub(crate) fn check_event_depth(event: &Event) -> Result<(), RuntimeError> {
+    let mut checked = Ok(());
+    payloads::walk(event, &mut |payload| {
+        if checked.is_ok() {
+            checked = check_depth(payload);
+        }
+    });
+    checked
+}
 
 /// Line and column of the first bracket that is deeper than `max`. Text that is not JSON gets some answer; the parser judges it.
-pub(super) fn too_deep(text: &[u8], max: usize) -> Option<(usize, usize)> {
+pub fn too_deep(text: &[u8], max: usize) -> Option<(usize, usize)> {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     let (mut line, mut line_start) = (1, 0);
     for (position, &byte) in text.iter().enumerate() {
