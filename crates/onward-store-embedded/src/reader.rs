@@ -18,9 +18,9 @@ use crate::blobs;
 use crate::error::{damaged, may_be_mended, read_error};
 use crate::heads::{self, EVENT_COLUMNS, event_row, log_error};
 use crate::leases::Leases;
-use crate::reply::{Pending, Slot, Waiting};
 use crate::row::unseal_bytes;
 use crate::schema;
+use onward_store::kept::reply::{Pending, Slot, Waiting};
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
 

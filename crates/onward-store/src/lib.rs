@@ -11,6 +11,7 @@ mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+pub mod kept;
 mod memory;
 pub mod payloads;
 mod restore;
