@@ -48,11 +48,11 @@ impl Stash {
     }
 }
 
-/// Puts large payloads back in the place of their stubs; `find` gives the bytes that are kept under a hash.
-pub fn restore(
-    carrier: &mut impl Carrier,
-    find: &mut dyn FnMut(&[u8; 16]) -> Result<Option<Vec<u8>>, StoreError>,
-) -> Result<(), StoreError> {
+/// Gives the bytes that are kept under a hash.
+pub type Find<'f> = dyn FnMut(&[u8; 16]) -> Result<Option<Vec<u8>>, StoreError> + 'f;
+
+/// Puts large payloads back in the place of their stubs.
+pub fn restore(carrier: &mut impl Carrier, find: &mut Find<'_>) -> Result<(), StoreError> {
     carrier.payloads(&mut |payload| {
         if !is_stub(payload) {
             return Ok(());
