@@ -271,7 +271,7 @@ message! {
 pub enum Refusal {
     #[error("run {key} is {status}")]
     Closed { key: RunKey, status: Status },
-    #[error("the lease on run {key} is lost: epoch {epoch:?} is not {current:?}, or commit {n} is not {next}")]
+    #[error("the lease on run {key} is lost: epoch {} is not {}, or commit {n} is not {next}", epoch.0, current.0)]
     Fenced { key: RunKey, epoch: Epoch, current: Epoch, n: u64, next: u64 },
     #[error("run {key} has inputs up to {tail} that its last commit has not seen")]
     Unread { key: RunKey, tail: Index },
