@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use onward_core::task::{TaskId, TaskReport};
-use onward_core::{Epoch, Name, NameError, Namespace, RunKey, WorkerId};
+use onward_core::{Epoch, Hash, Name, NameError, Namespace, RunKey, WorkerId};
 use onward_runtime::{Question, Runtime, WorkerPort, WorkerProfile};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
@@ -94,7 +94,7 @@ impl Session {
             knows.insert(kind.kind.clone(), kind.versions.iter().map(version).collect::<Result<Vec<_>, _>>()?);
         }
         let profile = WorkerProfile {
-            id: known_as(&namespace, &hello.worker).map_err(invalid)?,
+            id: known_as(&namespace, &hello.worker),
             namespace: namespace.clone(),
             knows: Arc::new(knows),
             task_kinds: Arc::new(hello.task_kinds.clone()),
@@ -253,8 +253,12 @@ impl State {
 }
 
 /// What the store calls the worker. It knows the workers of all namespaces by their ids, and the same id in two of them is two workers.
-pub(super) fn known_as(namespace: &Namespace, worker: &WorkerId) -> Result<WorkerId, NameError> {
-    WorkerId::new(format!("{}:{namespace}:{worker}", namespace.as_str().len()))
+pub(super) fn known_as(namespace: &Namespace, worker: &WorkerId) -> WorkerId {
+    WorkerId::new(format!("{}:{namespace}:{worker}", namespace.as_str().len())).unwrap_or_else(|_| {
+        // Two names of which each is short enough may be too long together.
+        let both = Hash::of_parts(&[namespace.as_str().as_bytes(), worker.as_str().as_bytes()]);
+        WorkerId::new(format!("both:{both}")).expect("hex digits are a name")
+    })
 }
 
 /// Ends the session of a worker that was silent for its lease (Q4).
