@@ -5,6 +5,7 @@
 use onward_store::{Change, Listener};
 
 use crate::alarm::Alarm;
+use crate::elsewhere::Elsewhere;
 use crate::emits::Emits;
 use crate::inbox::Inboxes;
 use crate::replays::Replays;
@@ -19,6 +20,7 @@ pub(crate) struct Hub {
     pub alarm: Alarm,
     pub emits: Emits,
     pub replays: Replays,
+    pub elsewhere: Elsewhere,
 }
 
 impl Listener for Hub {
@@ -35,6 +37,17 @@ impl Listener for Hub {
             Change::TaskQueued { task } => self.workers.task_queued(task),
             Change::DueAt(at) => self.alarm.due_at(at),
             Change::DeliveryAdded => self.alarm.news(),
+            Change::Elsewhere { run, ends } => {
+                self.elsewhere.changed(run);
+                self.watches.look(run, ends);
+            }
+            Change::WorkElsewhere { namespace } => self.workers.look(Some(namespace)),
+            Change::Missed => {
+                self.elsewhere.missed();
+                self.watches.look_all();
+                self.workers.look(None);
+                self.alarm.news();
+            }
         }
     }
 }
