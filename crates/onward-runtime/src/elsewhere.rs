@@ -3,7 +3,7 @@
 //! The store's listener hears everything that this process wrote, and only hints of what others did. Whoever watches a run looks by
 //! itself; a worker that holds one waits for its inbox, so somebody has to look for it. Must never look at runs that nobody here holds.
 //!
-//! Invariant B4 (F18, F19): an input that another process appended to a run that is held here gets to its worker: soon after a hint, and
+//! Invariant B4 (F19): an input that another process appended to a run that is held here gets to its worker: soon after a hint, and
 //! within the fallback when every hint is lost.
 
 use std::collections::BTreeSet;
