@@ -1,7 +1,7 @@
 //! Keeps house by itself, for as long as somebody wants it.
 //!
 //! Two tasks, because a store that is slow to fire timers must not keep a worker from being heard: one ticks, one sends heartbeats. Over a
-//! store that is shared there is a third, which fetches what others wrote. All sleep until something is due, are woken by hints, and look at least once per fallback; so an idle process costs one query
+//! store that is shared two more fetch what others wrote and answer what they ask. All sleep until something is due, are woken by hints, and look at least once per fallback; so an idle process costs one query
 //! per fallback and nothing else.
 
 use std::time::Duration;
@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::Runtime;
+use crate::post::LISTENING_PACE;
 
 /// The shortest sleep, so that something that stays due cannot spin.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
@@ -34,7 +35,8 @@ impl Runtime {
         let sessions = tokio::spawn(keep_sessions(self.clone(), stopped.clone()));
         let mut tasks = vec![house, sessions];
         if self.store().is_shared() {
-            tasks.push(tokio::spawn(follow_others(self.clone(), stopped)));
+            tasks.push(tokio::spawn(follow_others(self.clone(), stopped.clone())));
+            tasks.push(tokio::spawn(keep_post(self.clone(), stopped)));
         }
         Background { stop, tasks }
     }
@@ -116,6 +118,16 @@ async fn follow_others(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
             whole = Instant::now();
         }
         soon = runtime.catch_up(all).await.unwrap_or(false);
+    }
+}
+
+async fn keep_post(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
+    while !*stopped.borrow() {
+        match wait(LISTENING_PACE, runtime.hub().post.rung(), &mut stopped).await {
+            Woken::By(false) => return,
+            Woken::By(true) => runtime.do_post(false).await,
+            Woken::ByTime => runtime.do_post(true).await,
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::alarm::Alarm;
 use crate::elsewhere::Elsewhere;
 use crate::emits::Emits;
 use crate::inbox::Inboxes;
+use crate::post::Post;
 use crate::replays::Replays;
 use crate::watch::Watches;
 use crate::worker::Workers;
@@ -21,6 +22,7 @@ pub(crate) struct Hub {
     pub emits: Emits,
     pub replays: Replays,
     pub elsewhere: Elsewhere,
+    pub post: Post,
 }
 
 impl Listener for Hub {
@@ -42,6 +44,7 @@ impl Listener for Hub {
                 self.watches.look(run, ends);
             }
             Change::WorkElsewhere { namespace } => self.workers.look(Some(namespace)),
+            Change::Told { message } => self.told(message),
             Change::Missed => {
                 self.elsewhere.missed();
                 self.watches.look_all();

@@ -26,6 +26,7 @@ mod inbox;
 mod kinds;
 mod link;
 mod port;
+mod post;
 mod query;
 mod question;
 mod reading;

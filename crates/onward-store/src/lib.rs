@@ -147,6 +147,12 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// Says something to all processes that share the store, this one included ([`Change::Told`]). At most once, and not recorded.
+    fn tell_others(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
+        drop(message);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Makes a server known to the others for `lease`, again and again; without a lease it has gone. A store that is not shared needs
     /// not know.
     fn announce_server(&self, server: ServerInfo, lease: Option<Duration>) -> StoreFuture<'_, ()> {
@@ -463,6 +469,8 @@ pub enum Change<'a> {
     Elsewhere { run: &'a RunKey, ends: bool },
     /// In this namespace another process has left a run or a task to be claimed.
     WorkElsewhere { namespace: &'a Namespace },
+    /// Somebody said this to all ([`Store::tell_others`]).
+    Told { message: &'a [u8] },
     /// Something may have happened elsewhere of which nothing was heard.
     Missed,
 }

@@ -3,6 +3,7 @@
 use onward_core::event::SignalReceived;
 use onward_core::run::Input;
 use onward_core::{Index, Payload};
+use onward_runtime::{Emitted, Link};
 use onward_store::{Change, Store};
 use tokio::time::Instant;
 
@@ -159,4 +160,78 @@ async fn work_elsewhere_wakes_the_workers_of_its_namespace() {
     let (runs, ()) = tokio::join!(worker.next_runs(1), late);
     assert_eq!(runs.len(), 1);
     assert!(begun.elapsed() < std::time::Duration::from_millis(10), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_is_answered_by_a_worker_of_another_process() {
+    let kit = shared();
+    let (asker, others) = (kit.other_runtime(), kit.other_runtime());
+    let backgrounds = [kit.runtime.spawn(), asker.spawn(), others.spawn()];
+    let worker = kit.worker("w");
+    kit.start("r").await;
+    let answers = async {
+        let question = worker.next_questions().await.pop().unwrap();
+        assert_eq!((question.run.clone(), question.name.as_str()), (key("r"), "stage"));
+        question.answer.send(Some(Ok(Payload::from_json_text("\"paid\"".to_owned())))).unwrap();
+        worker.next_questions().await.pop().unwrap().answer.send(None).unwrap();
+    };
+    let asks = async {
+        let run = key("r");
+        let ask = || asker.query_run(&run, name("stage"), Payload::null());
+        (ask().await.unwrap(), ask().await.unwrap())
+    };
+    let ((), (paid, unknown)) = tokio::join!(answers, asks);
+    assert_eq!((paid, unknown), (Some(Ok(Payload::from_json_text("\"paid\"".to_owned()))), None));
+    for background in backgrounds {
+        background.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_nobody_anywhere_can_answer_says_so_soon() {
+    let kit = shared();
+    let other = kit.other_runtime();
+    let backgrounds = [kit.runtime.spawn(), other.spawn()];
+    kit.start("r").await;
+    let begun = Instant::now();
+    let asked = kit.runtime.query_run(&key("r"), name("stage"), Payload::null()).await;
+    assert_eq!(asked.unwrap_err().code(), "no_compatible_worker");
+    assert!(begun.elapsed() <= seconds(4), "{:?}", begun.elapsed());
+    for background in backgrounds {
+        background.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_run_emits_is_heard_in_another_process() {
+    let kit = shared();
+    let other = kit.other_runtime();
+    let backgrounds = [kit.runtime.spawn(), other.spawn()];
+    let worker = kit.worker("w");
+    kit.start("r").await;
+    let emit = |value: u64| {
+        let value = Payload::from_json_text(value.to_string());
+        Link::emit(&worker, &key("r"), Emitted { name: "progress".to_owned(), value });
+    };
+    emit(0); // nobody listens yet
+    let mut heard = other.listen(&key("r"));
+    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    let letters = kit.store.calls("tell_others");
+    for value in 1..=3 {
+        emit(value);
+    }
+    for value in 1..=3u64 {
+        let emitted = heard.recv().await.unwrap();
+        assert_eq!((emitted.name.as_str(), emitted.value), ("progress", Payload::from_json_text(value.to_string())));
+    }
+    assert_eq!(kit.store.calls("tell_others"), letters + 1, "what comes together goes together");
+    drop(heard);
+    tokio::time::sleep(seconds(16)).await;
+    let letters = kit.store.calls("tell_others");
+    emit(4);
+    tokio::time::sleep(seconds(1)).await;
+    assert_eq!(kit.store.calls("tell_others"), letters, "nobody listens any more");
+    for background in backgrounds {
+        background.stop().await;
+    }
 }

@@ -225,6 +225,10 @@ impl Store for FaultyStore {
     fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>> {
         self.through("read_since", self.memory.read_since(known))
     }
+    fn tell_others(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
+        self.hint(Change::Told { message: &message });
+        self.through("tell_others", Box::pin(std::future::ready(Ok(()))))
+    }
     fn is_shared(&self) -> bool {
         self.shared.load(Ordering::SeqCst)
     }
