@@ -1,7 +1,7 @@
 //! What runtimes over one shared store say to each other: questions to code that runs elsewhere, and what runs emit there.
 //!
 //! Everything is said at most once, to whoever is there. A question that nobody takes up in time has no answer; what is emitted for
-//! somebody who has gone is gone. Must never carry what has to be recorded.
+//! somebody who has gone is gone (ADR 0032). Must never carry what has to be recorded.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
