@@ -133,9 +133,9 @@ fn told(error: &anyhow::Error) -> Told {
     } else if let Some(error) = error.downcast_ref::<HookFileError>() {
         (error.code(), error.hint())
     } else if error.downcast_ref::<std::io::Error>().is_some() {
-        ("io", None)
+        return Told { code: "io", hint: None, exit: FAILURE };
     } else {
-        ("failed", None)
+        return Told { code: "failed", hint: None, exit: FAILURE };
     };
     Told { code, hint: hint.map(str::to_owned), exit: exit_code(code) }
 }

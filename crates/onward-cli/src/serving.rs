@@ -206,7 +206,8 @@ impl Serving {
         let background = runtime.spawn();
         // A foreign page that calls us by a name of its own has no key; without keys the name must tell it from us.
         let hosts = if keys.as_ref().is_some_and(|keys| keys.has_usable()) { Hosts::Any } else { Hosts::Loopback };
-        let mut options = Options { limits, hosts, trace, hooks, probe: opened.probe.clone(), tls, ..Options::default() };
+        let mut options =
+            Options { limits, url: url.clone(), hosts, trace, hooks, probe: opened.probe.clone(), tls, ..Options::default() };
         if let Some(keys) = keys {
             options.auth = keys;
         }

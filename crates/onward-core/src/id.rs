@@ -21,6 +21,8 @@ pub enum NameError {
     TooLong { what: &'static str, bytes: usize },
     #[error("a {what} must not contain control characters")]
     Control { what: &'static str },
+    #[error("a {what} must not be `.` or `..`")]
+    Dots { what: &'static str },
 }
 
 macro_rules! text_id {
@@ -30,7 +32,8 @@ macro_rules! text_id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Accepts 1 to 255 bytes of UTF-8 without control characters; compared byte for byte, never normalized.
+            /// Accepts 1 to 255 bytes of UTF-8 without control characters; compared byte for byte, never normalized. The two names that
+            /// mean something else in every address are refused.
             pub fn new(text: impl AsRef<str>) -> Result<$name, NameError> {
                 let text = text.as_ref();
                 if text.is_empty() {
@@ -41,6 +44,9 @@ macro_rules! text_id {
                 }
                 if text.chars().any(char::is_control) {
                     return Err(NameError::Control { what: $what });
+                }
+                if matches!(text, "." | "..") {
+                    return Err(NameError::Dots { what: $what });
                 }
                 Ok($name(text.into()))
             }
@@ -277,6 +283,8 @@ mod tests {
         assert_eq!(Name::new("é".repeat(128)), Err(NameError::TooLong { what: "name", bytes: 256 }));
         assert_eq!(Name::new(""), Err(NameError::Empty { what: "name" }));
         assert_eq!(Name::new("a\nb"), Err(NameError::Control { what: "name" }));
+        assert_eq!(RunId::new(".."), Err(NameError::Dots { what: "run id" }), "no address could name it");
+        assert!(RunId::new("...").is_ok());
         assert_ne!(Name::new("\u{e9}").unwrap(), Name::new("e\u{301}").unwrap());
     }
 }

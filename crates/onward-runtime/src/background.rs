@@ -1,7 +1,7 @@
 //! Keeps house by itself, for as long as somebody wants it.
 //!
-//! Two tasks, because a store that is slow to fire timers must not keep a worker from being heard: one ticks, one sends heartbeats.
-//! Both sleep until something is due, are woken by hints, and look at least once per fallback; so an idle process costs one query
+//! Two tasks, because a store that is slow to fire timers must not keep a worker from being heard: one ticks, one sends heartbeats. Over a
+//! store that is shared two more fetch what others wrote and answer what they ask. All sleep until something is due, are woken by hints, and look at least once per fallback; so an idle process costs one query
 //! per fallback and nothing else.
 
 use std::time::Duration;
@@ -9,11 +9,16 @@ use std::time::Duration;
 use onward_core::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::Runtime;
+use crate::post::LISTENING_PACE;
 
 /// The shortest sleep, so that something that stays due cannot spin.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
+
+/// How long a run may be on its way here whose changes were told of already.
+const SOON: Duration = Duration::from_millis(20);
 
 /// The housekeeping of a runtime. Stops when it is dropped, in the middle of whatever it does.
 #[must_use = "housekeeping stops when this is dropped"]
@@ -27,8 +32,13 @@ impl Runtime {
     pub fn spawn(&self) -> Background {
         let (stop, stopped) = watch::channel(false);
         let house = tokio::spawn(keep_house(self.clone(), stopped.clone()));
-        let sessions = tokio::spawn(keep_sessions(self.clone(), stopped));
-        Background { stop, tasks: vec![house, sessions] }
+        let sessions = tokio::spawn(keep_sessions(self.clone(), stopped.clone()));
+        let mut tasks = vec![house, sessions];
+        if self.store().is_shared() {
+            tasks.push(tokio::spawn(follow_others(self.clone(), stopped.clone())));
+            tasks.push(tokio::spawn(keep_post(self.clone(), stopped)));
+        }
+        Background { stop, tasks }
     }
 
     /// How long to sleep until `at`, if nothing happens.
@@ -89,6 +99,34 @@ async fn keep_sessions(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
         let sleep = runtime.sleep_until(next);
         if let Woken::By(false) = wait(sleep, runtime.hub().alarm.someone_joined(), &mut stopped).await {
             return;
+        }
+    }
+}
+
+/// Fetches what other processes wrote: what hints tell of at once, everything once per fallback.
+async fn follow_others(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
+    let mut whole = Instant::now();
+    let mut soon = false;
+    while !*stopped.borrow() {
+        let until = whole + runtime.options().fallback;
+        let sleep = if soon { SOON } else { until.saturating_duration_since(Instant::now()) };
+        if let Woken::By(false) = wait(sleep, runtime.hub().elsewhere.rung(), &mut stopped).await {
+            return;
+        }
+        let all = Instant::now() >= until;
+        if all {
+            whole = Instant::now();
+        }
+        soon = runtime.catch_up(all).await.unwrap_or(false);
+    }
+}
+
+async fn keep_post(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
+    while !*stopped.borrow() {
+        match wait(LISTENING_PACE, runtime.hub().post.rung(), &mut stopped).await {
+            Woken::By(false) => return,
+            Woken::By(true) => runtime.do_post(false).await,
+            Woken::ByTime => runtime.do_post(true).await,
         }
     }
 }

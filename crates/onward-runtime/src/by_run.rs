@@ -54,6 +54,12 @@ impl<V> ByRun<V> {
         answer
     }
 
+    pub fn each(&self, mut look: impl FnMut(&RunKey, &V)) {
+        for shard in &self.shards {
+            lock(shard).iter().for_each(|(key, value)| look(key, value));
+        }
+    }
+
     /// Removes what `chosen` picks and returns it.
     pub fn take_all(&self, mut chosen: impl FnMut(&V) -> bool) -> Vec<V> {
         let mut taken = Vec::new();

@@ -4,7 +4,7 @@
 //! never leave a lease with somebody who does not know of it (W1).
 
 use onward_core::RunKey;
-use onward_core::run::Input;
+use onward_core::run::{Input, Refusal};
 use onward_store::{ClaimedOne, StoreError};
 
 use crate::port::give_back;
@@ -62,6 +62,9 @@ impl WorkerPort {
         let window = runtime.hub().inboxes.begin_claim();
         let mut one = runtime.store().claim_run(key, self.id().clone(), input).await?;
         window.end(one.claimed.as_mut_slice(), seats);
+        if one.head.external.is_some() {
+            return Err(Refusal::External { key: one.head.key }.into()); // its engine drives it, and nobody leased it
+        }
         Ok(one)
     }
 }

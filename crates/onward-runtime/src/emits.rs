@@ -24,18 +24,35 @@ pub(crate) struct Emits {
     listeners: Mutex<HashMap<RunKey, broadcast::Sender<Emitted>>>,
 }
 
-impl Runtime {
-    /// Hears what the run emits from now on. What nobody hears is gone.
-    pub fn listen(&self, key: &RunKey) -> broadcast::Receiver<Emitted> {
-        let mut listeners = lock(&self.hub().emits.listeners);
-        listeners.retain(|_, sender| sender.receiver_count() > 0);
-        listeners.entry(key.clone()).or_insert_with(|| broadcast::channel(BEHIND_MAX).0).subscribe()
-    }
-
-    pub(crate) fn emit(&self, key: &RunKey, emitted: Emitted) {
-        let sender = lock(&self.hub().emits.listeners).get(key).cloned();
+impl Emits {
+    pub fn tell(&self, key: &RunKey, emitted: Emitted) {
+        let sender = lock(&self.listeners).get(key).cloned();
         if let Some(sender) = sender {
             drop(sender.send(emitted)); // nobody listens any more: that is allowed
         }
+    }
+
+    /// The runs that somebody listens to.
+    pub fn runs(&self) -> Vec<RunKey> {
+        let mut listeners = lock(&self.listeners);
+        listeners.retain(|_, sender| sender.receiver_count() > 0);
+        listeners.keys().cloned().collect()
+    }
+}
+
+impl Runtime {
+    /// Hears what the run emits from now on, also at a worker of another process that shares the store. What nobody hears is gone.
+    pub fn listen(&self, key: &RunKey) -> broadcast::Receiver<Emitted> {
+        let mut listeners = lock(&self.hub().emits.listeners);
+        listeners.retain(|_, sender| sender.receiver_count() > 0);
+        let receiver = listeners.entry(key.clone()).or_insert_with(|| broadcast::channel(BEHIND_MAX).0).subscribe();
+        drop(listeners);
+        self.hub().post.listening();
+        receiver
+    }
+
+    pub(crate) fn emit(&self, key: &RunKey, emitted: Emitted) {
+        self.hub().post.emitted(key, &emitted);
+        self.hub().emits.tell(key, emitted);
     }
 }

@@ -5,8 +5,10 @@
 use onward_store::{Change, Listener};
 
 use crate::alarm::Alarm;
+use crate::elsewhere::Elsewhere;
 use crate::emits::Emits;
 use crate::inbox::Inboxes;
+use crate::post::Post;
 use crate::replays::Replays;
 use crate::watch::Watches;
 use crate::worker::Workers;
@@ -19,6 +21,8 @@ pub(crate) struct Hub {
     pub alarm: Alarm,
     pub emits: Emits,
     pub replays: Replays,
+    pub elsewhere: Elsewhere,
+    pub post: Post,
 }
 
 impl Listener for Hub {
@@ -35,6 +39,18 @@ impl Listener for Hub {
             Change::TaskQueued { task } => self.workers.task_queued(task),
             Change::DueAt(at) => self.alarm.due_at(at),
             Change::DeliveryAdded => self.alarm.news(),
+            Change::Elsewhere { run, ends } => {
+                self.elsewhere.changed(run);
+                self.watches.look(run, ends);
+            }
+            Change::WorkElsewhere { namespace } => self.workers.look(Some(namespace)),
+            Change::Told { message } => self.told(message),
+            Change::Missed => {
+                self.elsewhere.missed();
+                self.watches.look_all();
+                self.workers.look(None);
+                self.alarm.news();
+            }
         }
     }
 }

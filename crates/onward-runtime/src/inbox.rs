@@ -10,12 +10,12 @@
 //!   means that the lease is lost.
 //! - B3: whoever opens an inbox after the slot is gone is told so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use onward_core::{Epoch, Index, Record, RunHead, RunKey};
-use onward_store::ClaimedRun;
+use onward_store::{ClaimedRun, Known, Since};
 
 use crate::by_run::{ByRun, lock};
 use crate::link::Question;
@@ -49,8 +49,10 @@ struct Slot {
     generation: u32,
     /// `None` until the claim is known.
     epoch: Option<Epoch>,
-    /// Everything below has been taken.
+    /// Everything below has been taken that this process wrote.
     next: Index,
+    /// Everything below has been taken, whoever wrote it.
+    read_to: Index,
     to: To,
 }
 
@@ -80,7 +82,7 @@ impl Inboxes {
             }
             let to = To::Kept(BTreeMap::new());
             // The worker gets `run_started` with the claim.
-            *slot = Some(Slot { seat, ticket, generation: 0, epoch: None, next: Index(1), to });
+            *slot = Some(Slot { seat, ticket, generation: 0, epoch: None, next: Index(1), read_to: Index(1), to });
             Some(ticket)
         })
     }
@@ -157,6 +159,29 @@ impl Inboxes {
         }
     }
 
+    /// How far the runs are known that are held here; of these alone, if some are named.
+    pub fn known(&self, of: Option<&BTreeSet<RunKey>>) -> Vec<Known> {
+        let known = |run: &RunKey, slot: &Slot| Known { run: run.clone(), generation: slot.generation, next: slot.read_to };
+        let mut found = Vec::new();
+        match of {
+            Some(runs) => runs.iter().for_each(|run| found.extend(self.slots.update(run, |slot| known(run, slot)))),
+            None => self.slots.each(|run, slot| found.push(known(run, slot))),
+        }
+        found
+    }
+
+    /// Takes what the store has of a run, whoever wrote it.
+    pub fn caught_up(&self, since: &Since) {
+        if let Some(Taken::Lost) = self.slots.update(&since.head.key, |slot| slot.catch_up(since)) {
+            self.remove(&since.head.key, |slot| slot.epoch.is_some_and(|epoch| since.head.epoch > epoch));
+        }
+    }
+
+    /// Whether runs are on their way here whose slots do not exist yet.
+    pub fn is_claiming(&self) -> bool {
+        self.window.open.load(Ordering::SeqCst) > 0
+    }
+
     /// Call before the store is asked for runs; inputs are remembered until [`ClaimWindow::end`].
     pub fn begin_claim(&self) -> ClaimWindow<'_> {
         self.window.open.fetch_add(1, Ordering::SeqCst);
@@ -170,7 +195,7 @@ impl Inboxes {
         let (head, next) = (&run.head, end_of(run));
         let ticket = Ticket(self.tickets.fetch_add(1, Ordering::SeqCst));
         let to = To::Kept(BTreeMap::new());
-        let mut fresh = Slot { seat, ticket, generation: head.generation, epoch: Some(head.epoch), next, to };
+        let mut fresh = Slot { seat, ticket, generation: head.generation, epoch: Some(head.epoch), next, read_to: next, to };
         let own = seen.records.iter().filter(|(seen, _)| seen.key == head.key);
         for (seen, record) in own {
             fresh.take(seen, record);
@@ -207,8 +232,24 @@ impl Slot {
         Taken::Yes
     }
 
+    /// Takes what the store has. What this process wrote may come again.
+    fn catch_up(&mut self, Since { head, records }: &Since) -> Taken {
+        if self.epoch.is_some_and(|epoch| head.epoch > epoch) {
+            self.tell_lost();
+            return Taken::Lost; // B2
+        }
+        let inputs = records.iter().filter(|record| record.commit.is_none() && record.index >= self.read_to);
+        match &mut self.to {
+            To::Inbox(inbox) => inputs.for_each(|record| inbox.push(record.clone())),
+            To::Kept(kept) => kept.extend(inputs.map(|record| (record.index, record.clone()))),
+        }
+        self.read_to = records.last().map_or(self.read_to, Record::next_index);
+        Taken::Yes
+    }
+
     fn skip_to(&mut self, next: Index) {
         self.next = self.next.max(next);
+        self.read_to = self.read_to.max(next);
         if let To::Kept(records) = &mut self.to {
             *records = records.split_off(&next);
         }

@@ -4,7 +4,7 @@
 //! under the store's lock. It has no transport and no clock of its own: [`onward_store::Clock`] says what time it is, tokio only waits.
 //!
 //! Reading order: [`Runtime`], [`verbs`] (what a caller may ask), [`door`] (the same, wherever the runtime is), [`port`] (how a worker gets runs and tasks), [`driving`] (how one very run is taken), [`inbox`] (how inputs
-//! reach a run that is being worked on), [`housekeeping`] (what happens because time passes), [`courier`] (news between runs), [`kinds`] (what kinds take and give).
+//! reach a run that is being worked on), [`elsewhere`] (also those that another process wrote), [`housekeeping`] (what happens because time passes), [`courier`] (news between runs), [`kinds`] (what kinds take and give).
 
 mod alarm;
 mod background;
@@ -15,6 +15,7 @@ mod courier;
 mod depth;
 mod door;
 mod driving;
+mod elsewhere;
 mod emits;
 mod error;
 mod external;
@@ -25,6 +26,7 @@ mod inbox;
 mod kinds;
 mod link;
 mod port;
+mod post;
 mod query;
 mod question;
 mod reading;

@@ -12,8 +12,29 @@ use crate::{Question, Runtime, RuntimeError};
 const TRIES: usize = 3;
 
 impl Runtime {
-    /// Asks the run's code; `None` when it knows no such query.
+    /// Asks the run's code, which may be at a worker of another process that shares the store; `None` when it knows no such query.
     pub async fn query_run(
+        &self,
+        key: &RunKey,
+        name: Name,
+        input: Payload,
+    ) -> Result<Option<Result<Payload, Failure>>, RuntimeError> {
+        match self.query_here(key, name.clone(), input.clone()).await {
+            Err(nobody @ RuntimeError::NoCompatibleWorker { .. }) if self.store().is_shared() => {
+                self.ask_elsewhere(key, name, input).await.ok_or(nobody)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Whether a worker here could answer for the run.
+    pub(crate) async fn has_code_for(&self, key: &RunKey) -> bool {
+        let Ok(head) = self.read_head(key).await else { return false };
+        self.hub().inboxes.claim_of(key).is_some() || self.hub().workers.knowing(&head).is_some()
+    }
+
+    /// Asks the run's code at the workers of this runtime.
+    pub(crate) async fn query_here(
         &self,
         key: &RunKey,
         name: Name,

@@ -38,6 +38,8 @@ struct Bell {
 struct Heard {
     position: Option<Position>,
     outcome: Option<Result<Payload, Failure>>,
+    /// Something happened of which nothing more is known here.
+    look: bool,
 }
 
 impl Watches {
@@ -51,6 +53,15 @@ impl Watches {
             let position = (head.generation, record.next_index());
             bells.iter().filter(|bell| ends || bell.curious).for_each(|bell| bell.ring(position, record));
         });
+    }
+
+    /// Another process has appended to the run: its watchers look for themselves, those who only want its end if it `ends`.
+    pub fn look(&self, key: &RunKey, ends: bool) {
+        self.bells.update(key, |bells| bells.iter().filter(|bell| ends || bell.curious).for_each(|bell| bell.look()));
+    }
+
+    pub fn look_all(&self) {
+        self.bells.each(|_, bells| bells.iter().for_each(|bell| bell.look()));
     }
 
     /// The run was retried: what was heard of its end no longer counts. Told by whoever asked for it, because the store answers before it
@@ -78,6 +89,11 @@ impl Watches {
 }
 
 impl Bell {
+    fn look(&self) {
+        lock(&self.heard).look = true;
+        self.rung.notify_waiters();
+    }
+
     fn ring(&self, position: Position, record: &Record) {
         let mut heard = lock(&self.heard);
         heard.position = heard.position.max(Some(position));
@@ -115,9 +131,13 @@ impl Hung {
             let mut rung = pin!(self.bell.rung.notified());
             // First the ear, then the look: what rings in between is heard.
             rung.as_mut().enable();
-            if let Some(found) = heard(&lock(&self.bell.heard)) {
+            let (found, look) = {
+                let mut known = lock(&self.bell.heard);
+                (heard(&known), std::mem::take(&mut known.look))
+            };
+            if found.is_some() || look {
                 *patience = 1;
-                return Some(found);
+                return found;
             }
             if tokio::time::timeout_at(until, rung).await.is_err() {
                 *patience = (*patience * 2).min(PATIENCE_MAX);

@@ -208,6 +208,16 @@ impl Workers {
         });
     }
 
+    /// There may be something for the workers of one namespace, or of all.
+    pub fn look(&self, namespace: Option<&Namespace>) {
+        self.each(|worker| {
+            if namespace.is_none_or(|namespace| worker.profile.namespace == *namespace) {
+                worker.runs.want();
+                worker.tasks.want();
+            }
+        });
+    }
+
     pub fn appended(&self, head: &RunHead, record: &Record) {
         self.each(|worker| worker.held.appended(head, record));
     }

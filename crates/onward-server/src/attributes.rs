@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A value as a body gives it.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "an attribute is a text, a whole number, true, false, or {\"time\": \"2026-11-15T05:00:00Z\"}")]
 pub(crate) enum GivenValue {
     Text(String),
     Int(i64),

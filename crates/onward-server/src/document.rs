@@ -11,7 +11,7 @@ use onward_core::task::{Task, TaskState};
 use onward_core::view::{Awaited, Counts, ForkedFrom, RunView, Undelivered};
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp, WorkerId};
 use onward_runtime::{AppendedExternal, CallId, ExternalRun, QueueInfo, WorkerInfo};
-use onward_store::{Appended, DeletedRun, VersionCount};
+use onward_store::{Appended, DeletedRun, ServerInfo, VersionCount};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -427,6 +427,37 @@ impl<'a> From<&'a [Task]> for OpenTasks<'a> {
             last_failure: task.last_failure.as_ref(),
         };
         OpenTasks { tasks: tasks.iter().map(task).collect() }
+    }
+}
+
+/// The servers that share a store.
+#[derive(Serialize)]
+pub struct Servers<'a> {
+    servers: Vec<OneServer<'a>>,
+}
+
+#[derive(Serialize)]
+struct OneServer<'a> {
+    id: &'a Name,
+    url: &'a str,
+    version: &'a str,
+    started_at: Timestamp,
+    heard_at: Timestamp,
+    /// The one that answers.
+    is_this: bool,
+}
+
+impl<'a> Servers<'a> {
+    pub fn new(servers: &'a [ServerInfo], this: &Name) -> Servers<'a> {
+        let server = |server: &'a ServerInfo| OneServer {
+            id: &server.id,
+            url: &server.url,
+            version: &server.version,
+            started_at: server.started_at,
+            heard_at: server.heard_at,
+            is_this: server.id == *this,
+        };
+        Servers { servers: servers.iter().map(server).collect() }
     }
 }
 

@@ -49,6 +49,7 @@ mod router;
 mod runs;
 mod serve;
 mod server;
+mod servers;
 mod tasks;
 pub mod tls;
 pub mod trace;

@@ -215,7 +215,9 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "hook_file_unusable"
         | "hook_file_not_written"
         | "payload_unreadable"
-        | "tls_files_unusable" => 500,
+        | "tls_files_unusable"
+        | "io"
+        | "failed" => 500,
         "not_ready"
         | "shut_down"
         | "store_stopped"

@@ -11,7 +11,9 @@ use axum::routing::MethodFilter;
 use crate::auth::Scope;
 use crate::problem::Problem;
 use crate::request::Request;
-use crate::{approvals, bulk, drive, external, hooks, kinds, operations, promises, roster, runs, tasks, transfer, workers};
+use crate::{
+    approvals, bulk, drive, external, hooks, kinds, operations, promises, roster, runs, servers, tasks, transfer, workers,
+};
 
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
 type Handler = fn(Request) -> HandlerFuture;
@@ -310,6 +312,10 @@ pub static ROUTES: &[Route] = &[
         Box::pin(roster::workers(request))
     })
     .answers(&[answer(200, "The workers of the namespace", &[(JSON, "Workers")])]),
+    route(Verb::Get, "/v1/servers", Some(Scope::Operate), "List the servers that share the store", |request| {
+        Box::pin(servers::list(request))
+    })
+    .answers(&[answer(200, "Every server that was heard of lately, and this one", &[(JSON, "Servers")])]),
     route(Verb::Get, "/v1/deleted", Some(Scope::Read), "List runs that were deleted by hand, newest first", |request| {
         Box::pin(roster::deleted(request))
     })

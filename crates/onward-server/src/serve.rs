@@ -25,6 +25,7 @@ use tokio::task::JoinSet;
 pub(crate) use activity::Standing;
 
 use crate::server::Server;
+use crate::servers;
 use crate::trace::Level;
 
 /// How long to wait for a resting connection to make place, and how often.
@@ -50,6 +51,7 @@ struct Crowd {
 pub async fn serve(server: &Server, listener: TcpListener, router: Router, shutdown: impl Future<Output = ()>) {
     let crowd = Arc::new(Crowd::new(server.limits().connections_max));
     let mut connections = JoinSet::new();
+    connections.spawn(servers::announce(server.clone()));
     let mut shutdown = pin!(shutdown);
     loop {
         let accepted = tokio::select! {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use onward_runtime::Runtime;
+use onward_store::ServerInfo;
 use onward_store_embedded::{EmbeddedStore, Stats};
 use tokio::sync::{Semaphore, watch};
 
@@ -11,6 +12,7 @@ use crate::guard::Hosts;
 use crate::hooks::Hooks;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
+use crate::servers;
 use crate::tls::Tls;
 use crate::trace::Trace;
 use crate::workers::Sessions;
@@ -45,6 +47,7 @@ struct Shared {
     large_bodies: Arc<Semaphore>,
     large_hooks: Arc<Semaphore>,
     sessions: Sessions,
+    own: ServerInfo,
     closing: watch::Sender<bool>,
 }
 
@@ -52,6 +55,8 @@ struct Shared {
 #[derive(Clone)]
 pub struct Options {
     pub limits: Limits,
+    /// Where the other servers of a shared store would reach it; shown to whoever looks at them.
+    pub url: String,
     /// The names it answers to.
     pub hosts: Hosts,
     pub auth: Arc<dyn Authenticate>,
@@ -67,6 +72,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             limits: Limits::default(),
+            url: String::new(),
             hosts: Hosts::Loopback,
             auth: Arc::new(Open),
             hooks: None,
@@ -86,7 +92,9 @@ impl Server {
         let large_hooks = Arc::new(Semaphore::new(options.limits.large_hooks_max));
         let (closing, _) = watch::channel(false);
         let sessions = Sessions::default();
-        Server { shared: Arc::new(Shared { runtime, options, metrics, large_bodies, large_hooks, sessions, closing }) }
+        let own = servers::introduce(&**runtime.clock(), options.url.clone());
+        let shared = Shared { runtime, options, metrics, large_bodies, large_hooks, sessions, own, closing };
+        Server { shared: Arc::new(shared) }
     }
 
     pub fn runtime(&self) -> &Runtime {
@@ -115,6 +123,11 @@ impl Server {
 
     pub(crate) fn large_hooks(&self) -> &Arc<Semaphore> {
         &self.shared.large_hooks
+    }
+
+    /// What this server says of itself.
+    pub(crate) fn own(&self) -> &ServerInfo {
+        &self.shared.own
     }
 
     /// The workers elsewhere, whichever way they come.

@@ -32,7 +32,10 @@ struct TaskBody {
 
 /// A number of attempts, or the whole policy.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "`retry` is a number of attempts, or an object with `attempts_max` and perhaps `first_delay_ms`, `growth_percent`, `delay_max_ms`"
+)]
 enum RetryBody {
     Attempts(u32),
     Policy(PolicyBody),

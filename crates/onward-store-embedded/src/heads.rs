@@ -10,12 +10,12 @@ use std::collections::HashMap;
 use onward_core::run::LastCommit;
 use onward_core::{Epoch, Hash, Index, Namespace, Record, RunHead, RunId, RunKey, Timestamp};
 use onward_store::StoreError;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 
 use crate::error::{Outcome, damaged, damaged_row, read_error};
 use crate::leases::Leases;
 use crate::reader::read_records;
-use crate::row::{EventRow, run_crc, unseal};
+use crate::row::{EventRow, run_crc, seal, unseal};
 
 /// How many heads of runs that nobody holds stay cached.
 const IDLE_MAX: usize = 8192;
@@ -138,6 +138,37 @@ impl Heads {
 
 /// What [`read_row`] reads.
 pub(crate) const COLUMNS: &str = concat!("rk, head, root, input_hash, ns, id, generation, crc IS ", run_crc!(), " AS is_sound");
+
+/// Runs a statement whose parameters are the columns of a run's row, in the order of the schema.
+pub(crate) fn write_row(
+    statement: &mut Statement<'_>,
+    rk: i64,
+    root: i64,
+    input_hash: Hash,
+    is_current: bool,
+    head: &RunHead,
+) -> rusqlite::Result<()> {
+    let parent = head.parent.as_ref();
+    let columns = params![
+        rk,
+        root,
+        head.key.namespace.as_str(),
+        head.key.id.as_str(),
+        head.generation,
+        is_current,
+        head.kind.as_str(),
+        head.version.as_ref().map_or("", |version| version.as_str()),
+        head.status.number(),
+        head.created_at.0 as i64,
+        head.ended_at.map(|at| at.0 as i64),
+        parent.map(|parent| parent.run.namespace.as_str()),
+        parent.map(|parent| parent.run.id.as_str()),
+        parent.map(|parent| parent.generation),
+        &input_hash.0[..],
+        seal(head),
+    ];
+    statement.execute(columns).map(drop)
+}
 
 /// A row of a run, as far as its checksums are right. The identity and the head have one each, because only the head changes.
 pub(crate) struct RunRow {

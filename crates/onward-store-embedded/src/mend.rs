@@ -18,7 +18,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::error::is_malformed;
 use crate::heads::{self, RunRow};
 use crate::reader::read_records;
-use crate::row::{place_key, run_crc, seal, unseal};
+use crate::row::{place_key, run_crc, unseal};
 use crate::schema::INDEXES;
 use crate::write::effects::{put_timer, put_wait};
 use crate::write::restore::{put_attributes, timer_number};
@@ -201,30 +201,12 @@ fn mend_run(db: &Connection, rk: i64) -> rusqlite::Result<()> {
     let later = "SELECT 1 FROM runs NOT INDEXED WHERE id = ?1 AND ns = ?2 AND generation > ?3 AND rk <> ?4";
     let (id, namespace) = (head.key.id.as_str(), head.key.namespace.as_str());
     let is_current = !db.prepare_cached(later)?.exists(params![id, namespace, head.generation, rk])?;
-    let parent = head.parent.as_ref();
-    db.prepare_cached(
+    let mut update = db.prepare_cached(
         "UPDATE runs SET root = ?2, ns = ?3, id = ?4, generation = ?5, current = ?6, kind = ?7, version = ?8, status = ?9,
            created = ?10, ended = ?11, parent_ns = ?12, parent_id = ?13, parent_generation = ?14, input_hash = ?15, head = ?16
          WHERE rk = ?1",
-    )?
-    .execute(params![
-        rk,
-        root,
-        namespace,
-        id,
-        head.generation,
-        is_current,
-        head.kind.as_str(),
-        head.version.as_ref().map_or("", |version| version.as_str()),
-        head.status.number(),
-        head.created_at.0 as i64,
-        head.ended_at.map(|at| at.0 as i64),
-        parent.map(|parent| parent.run.namespace.as_str()),
-        parent.map(|parent| parent.run.id.as_str()),
-        parent.map(|parent| parent.generation),
-        &input_hash.0[..],
-        seal(&head),
-    ])?;
+    )?;
+    heads::write_row(&mut update, rk, root, input_hash, is_current, &head)?;
     db.prepare_cached(concat!("UPDATE runs SET crc = ", run_crc!(), " WHERE rk = ?1"))?.execute([rk]).map(drop)
 }
 

@@ -149,6 +149,10 @@ suite! { $
         a_run_with_nothing_to_do_is_not_leased,
         of_many_who_want_a_run_one_gets_it,
     }
+    following {
+        only_what_is_new_of_a_run_is_read,
+        who_holds_a_run_now_is_told_with_what_is_new,
+    }
     inputs {
         the_same_signal_id_is_one_input,
         the_same_id_with_something_else_to_say_is_refused,

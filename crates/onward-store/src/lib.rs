@@ -127,6 +127,45 @@ pub trait Store: Send + Sync {
     /// is not there is `RunNotFound`, never an empty log (F27).
     fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>>;
 
+    /// What is new of runs that somebody follows: of each run that has more than is known of it, its current head and the records from
+    /// there on, in the known generation. A run that is gone is left out.
+    fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>> {
+        Box::pin(async move {
+            let mut news = Vec::new();
+            for Known { run, generation, next } in known {
+                let Some(head) = self.read_run(run.clone(), None).await? else { continue };
+                if (head.generation, head.next_index) > (generation, next) {
+                    let records = self.read_log(run, Some(generation), next, usize::MAX).await?;
+                    news.push(Since { head, records });
+                }
+            }
+            Ok(news)
+        })
+    }
+
+    /// Whether other processes write into it too, of which listeners hear by hints only ([`Change::Elsewhere`]).
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Says something to all processes that share the store, this one included ([`Change::Told`]). At most once, and not recorded.
+    fn tell_others(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
+        drop(message);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Makes a server known to the others for `lease`, again and again; without a lease it has gone. A store that is not shared needs
+    /// not know.
+    fn announce_server(&self, server: ServerInfo, lease: Option<Duration>) -> StoreFuture<'_, ()> {
+        drop((server, lease));
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The servers that are known, by id.
+    fn list_servers(&self) -> StoreFuture<'_, Vec<ServerInfo>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
     /// Runs in their current generation, newest first; `created_from` is inclusive, `created_until` is not.
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage>;
 
@@ -161,7 +200,8 @@ pub trait Store: Send + Sync {
         PAYLOAD_BYTES_MAX
     }
 
-    /// Asks to be told of every change, after it is durable. Hints only: a lost one costs time, never correctness.
+    /// Asks to be told of every change, after it is durable. Hints only: a lost one costs time, never correctness. What this process
+    /// wrote is told whole; of what others wrote into a shared store, that they did.
     fn subscribe(&self, listener: Arc<dyn Listener>);
 }
 
@@ -263,6 +303,36 @@ pub struct Expired {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeliveryId(pub u64);
+
+/// How far a run is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    pub run: RunKey,
+    pub generation: u32,
+    /// Everything below it is known.
+    pub next: Index,
+}
+
+/// What is new of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Since {
+    pub head: RunHead,
+    /// Of the generation that was known; the run may have gone on in another one.
+    pub records: Vec<Record>,
+}
+
+/// A server of those that share a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// One life of a server process.
+    pub id: Name,
+    /// Where the other servers reach it.
+    pub url: String,
+    pub version: String,
+    pub started_at: Timestamp,
+    /// When it was last announced, by the store's clock; whoever announces it need not know.
+    pub heard_at: Timestamp,
+}
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunQuery {
@@ -396,4 +466,12 @@ pub enum Change<'a> {
     DueAt(Timestamp),
     /// There are news to deliver.
     DeliveryAdded,
+    /// Another process has appended to a run; `ends` if that ended its log.
+    Elsewhere { run: &'a RunKey, ends: bool },
+    /// In this namespace another process has left a run or a task to be claimed.
+    WorkElsewhere { namespace: &'a Namespace },
+    /// Somebody said this to all ([`Store::tell_others`]).
+    Told { message: &'a [u8] },
+    /// Something may have happened elsewhere of which nothing was heard.
+    Missed,
 }

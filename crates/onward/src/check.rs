@@ -53,8 +53,10 @@ pub enum Found {
     Safe,
     /// The run would be paused, for this reason.
     Pauses(Box<RunPaused>),
-    /// The program has no code for this kind and version.
+    /// The program does not know this kind; another one may.
     NoCode,
+    /// The program knows this kind, but not the version that the run is pinned to.
+    NoVersion,
     /// The program's codec cannot read the log, for this reason.
     Unreadable(String),
 }
@@ -99,7 +101,10 @@ fn decode(checked: &mut RunToCheck, codec: Option<&Border>) -> Result<(), CodecE
 }
 
 fn replay(checked: &RunToCheck, registry: &Registry, shared: &Shared) -> Found {
-    let Some(handler) = registry.handler(&checked.kind, checked.version.as_ref()) else { return Found::NoCode };
+    let Some(handler) = registry.handler(&checked.kind, checked.version.as_ref()) else {
+        let is_known = registry.workflows.contains_key(&checked.kind);
+        return if is_known { Found::NoVersion } else { Found::NoCode };
+    };
     match replay_log(&checked.run, &handler, &checked.records, shared, false) {
         Ok(_) => Found::Safe,
         // Without a pause the lease would have been lost, and nobody has one of a log that is only replayed.

@@ -36,7 +36,7 @@ pub fn check(sources: &Sources, problems: &mut Vec<String>) {
 /// The texts that functions named `code` return, and the codes of mistakes that the command line and the client find themselves.
 fn codes_in(text: &str) -> Vec<&str> {
     let mut codes = Vec::new();
-    for mistake in ["Mistake { code: \"", "Mistake::usage(\"", "Elsewhere { code: \""] {
+    for mistake in ["Mistake { code: \"", "Mistake::usage(\"", "Elsewhere { code: \"", "Told { code: \""] {
         codes.extend(text.split(mistake).skip(1).filter_map(|rest| rest.split('"').next()));
     }
     for (_, rest) in text.match_indices("fn code(&self) -> &'static str {").map(|(at, _)| text.split_at(at)) {

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 use onward_core::transfer::{self, ExportedRun, Importer};
-use onward_core::{Name, Namespace, RunHead};
+use onward_core::{Namespace, RunHead};
 use onward_runtime::{export_run, leaves_out};
 use onward_store::RunQuery;
 
-use super::run::{WantedStatus, attribute};
+use super::run::FilterArgs;
 use crate::args::Global;
 use crate::error::{FAILURE, Mistake, NOT_ALLOWED, tell_one};
 use crate::output::{escape, print, print_json, say};
@@ -30,18 +30,8 @@ const TELL_EVERY: u64 = 1_000;
 pub struct ExportArgs {
     /// The runs; all that the filter finds otherwise
     ids: Vec<String>,
-    /// Only runs of this workflow
-    #[arg(long)]
-    kind: Option<String>,
-    /// Only runs of this version; may be given several times
-    #[arg(long)]
-    version: Vec<String>,
-    /// Only runs of this status; may be given several times
-    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
-    status: Vec<WantedStatus>,
-    /// Only runs with this value of an attribute; may be given several times
-    #[arg(long, value_name = "NAME=VALUE")]
-    attr: Vec<String>,
+    #[command(flatten)]
+    filter: FilterArgs,
 }
 
 #[derive(Debug, Args)]
@@ -62,16 +52,7 @@ pub async fn export(args: ExportArgs, global: &Global) -> Result<ExitCode> {
     let site = Site::to_read(global)?;
     let mut export = Export { site: &site, json: global.json, count: 0, left_out: 0 };
     if args.ids.is_empty() {
-        let query = RunQuery {
-            kind: args.kind.as_deref().map(Name::new).transpose()?,
-            versions: args.version.iter().map(|version| Name::new(version).map(Some)).collect::<Result<_, _>>()?,
-            statuses: args.status.iter().map(|status| status.0).collect(),
-            attributes: args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>()?,
-            namespace: site.namespace.clone(),
-            limit: PAGE,
-            ..RunQuery::default()
-        };
-        export.found(query).await
+        export.found(args.filter.query(site.namespace.clone(), PAGE)?).await
     } else {
         export.named(&args.ids).await
     }

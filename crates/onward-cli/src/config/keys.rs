@@ -66,10 +66,14 @@ pub static KEYS: &[Key] = &[
     key("limits.streams_max", "requests at a time on one connection").default(|| Limits::default().streams_max.to_string()),
     key("limits.body_bytes_max", "the largest body").default(|| Limits::default().body_bytes_max.to_string()),
     key("limits.large_bodies_max", "large bodies in memory at a time").default(|| Limits::default().large_bodies_max.to_string()),
+    key("limits.hook_bytes_max", "the largest body of a hook").default(|| Limits::default().hook_bytes_max.to_string()),
+    key("limits.large_hooks_max", "large bodies of hooks in memory at a time")
+        .default(|| Limits::default().large_hooks_max.to_string()),
     key("limits.header_bytes_max", "the first line and all headers").default(|| Limits::default().header_bytes_max.to_string()),
     key("limits.headers_max", "headers of a request").default(|| Limits::default().headers_max.to_string()),
     key("limits.header_timeout", "how long the headers may take").default(|| seconds(|limits| limits.header_timeout)),
     key("limits.body_timeout", "how long a body may take").default(|| seconds(|limits| limits.body_timeout)),
+    key("limits.hook_timeout", "how long the body of a hook may take").default(|| seconds(|limits| limits.hook_timeout)),
     key("limits.idle_timeout", "how long a connection may rest").default(|| seconds(|limits| limits.idle_timeout)),
     key("limits.write_timeout", "how long an answer may stay unread").default(|| seconds(|limits| limits.write_timeout)),
     key("limits.shutdown_timeout", "how long requests may go on at the end")

@@ -18,6 +18,7 @@ async fn the_program_itself() {
         "dying" => {
             builder.workflow("order", async |_: onward::Ctx, _: String| -> onward::Result<String> { std::process::abort() })
         }
+        "next" => builder.workflow("order", kit::changed_order).version("2"),
         "other" => builder.workflow("other", kit::order),
         "sealed" => sealed(builder.workflow("order", kit::order), 7),
         "sealed with another key" => sealed(builder.workflow("order", kit::order), 8),
@@ -46,7 +47,7 @@ fn check(directory: &Path, args: &[&str], code: &str) -> Ran {
 fn code_that_asks_for_what_is_recorded_is_safe() {
     let directory = one_order("order-1");
     let before = run(directory.path(), ["run", "events", "order-1"]).out;
-    check(directory.path(), &[], "same").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO CODE\norder 1 0 0 0");
+    check(directory.path(), &[], "same").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\norder 1 0 0 0 0");
     assert_eq!(run(directory.path(), ["run", "events", "order-1"]).out, before, "nothing was recorded");
 }
 
@@ -56,8 +57,8 @@ fn code_that_asks_for_something_else_is_shown_with_what_was_recorded() {
     check(directory.path(), &[], "changed").says(
         1,
         "
-KIND VERSION SAFE PAUSES UNREADABLE NO CODE
-order 0 1 0 0
+KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE
+order 0 1 0 0 0
 
 run order-1 (order) would pause
   why the code asked for something the log does not say
@@ -82,13 +83,25 @@ fn verdicts_are_json_lines_for_programs() {
 #[test]
 fn a_run_that_the_program_has_no_code_for_is_counted_apart() {
     let directory = one_order("order-1");
-    check(directory.path(), &[], "other").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO CODE\norder 0 0 0 1");
+    check(directory.path(), &[], "other").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\norder 0 0 0 0 1");
+}
+
+#[test]
+fn a_run_of_a_version_that_the_program_has_forgotten_is_not_safe() {
+    let directory = one_order_with("order-1", |builder| builder.version("1"));
+    let text = "
+KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE
+order 1 0 0 0 1 0
+
+run order-1 (order) is pinned to a version that the program has no code for
+";
+    check(directory.path(), &[], "next").says(1, text);
 }
 
 #[test]
 fn sealed_runs_are_read_with_the_keys_of_the_program() {
     let directory = one_order_with("order-1", |builder| sealed(builder, 7));
-    check(directory.path(), &[], "sealed").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO CODE\norder 1 0 0 0");
+    check(directory.path(), &[], "sealed").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\norder 1 0 0 0 0");
     let other = check(directory.path(), &[], "sealed with another key");
     assert_eq!(other.code, 1);
     assert!(other.out.contains("run order-1 (order) cannot be read by the program"), "{}", other.out);

@@ -14,7 +14,7 @@ fn a_run_is_forked_and_reset_from_the_command_line() {
     let shown = run(directory.path(), ["run", "show", "copy", "--json"]).json();
     assert_eq!((&shown["forked_from"]["run"], &shown["forked_from"]["index"]), (&"order-1".into(), &3.into()));
     let retried = run(directory.path(), ["run", "retry", "order-1"]);
-    assert_eq!(retried.code, 1);
+    assert_eq!(retried.code, 6);
     assert!(retried.err.contains("run_not_failed"), "{}", retried.err);
 }
 
@@ -129,7 +129,7 @@ fn many_runs_are_counted_before_they_are_ended() {
     let asked = run_with_stdin(directory.path(), &["run", "bulk", "terminate", "--kind", "order"], "");
     assert!(asked.code == 1 && asked.err.contains("not_confirmed"), "{}", asked.err);
     let all = run(directory.path(), ["run", "bulk", "terminate", "--yes"]);
-    assert!(all.code == 1 && all.err.contains("filter_empty"), "{}", all.err);
+    assert!(all.code == 2 && all.err.contains("filter_empty"), "{}", all.err);
     run(directory.path(), ["run", "bulk", "terminate", "--kind", "order", "--yes"]).says(0, "terminate: 1 runs, 0 refused");
     let listed = run(directory.path(), ["run", "list", "--json"]).json();
     assert_eq!(listed["runs"][0]["status"], "terminated");

@@ -10,8 +10,8 @@ use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
-    Listener, MemoryStore, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery,
-    VersionCount, WaitQuery,
+    Known, Listener, MemoryStore, RestoreRun, Restored, RunPage, RunQuery, Since, Started, Store, StoreError, StoreFuture,
+    TaskQuery, VersionCount, WaitQuery,
 };
 use tokio::sync::Notify;
 
@@ -35,13 +35,23 @@ pub struct FaultyStore {
     happenings: Mutex<Vec<(&'static str, When, Happening)>>,
     down: AtomicBool,
     deaf: Arc<AtomicBool>,
+    shared: AtomicBool,
+    listeners: Mutex<Vec<Arc<dyn Listener>>>,
     calls: Mutex<BTreeMap<&'static str, usize>>,
 }
 
 impl FaultyStore {
     pub fn new(memory: MemoryStore) -> FaultyStore {
         let (happenings, calls) = (Mutex::default(), Mutex::default());
-        FaultyStore { memory, happenings, down: AtomicBool::new(false), deaf: Arc::default(), calls }
+        FaultyStore {
+            memory,
+            happenings,
+            down: AtomicBool::new(false),
+            deaf: Arc::default(),
+            shared: AtomicBool::new(false),
+            listeners: Mutex::default(),
+            calls,
+        }
     }
 
     /// The next call of `operation` meets this.
@@ -66,6 +76,17 @@ impl FaultyStore {
     /// Listeners hear nothing any more.
     pub fn go_deaf(&self) {
         self.deaf.store(true, Ordering::SeqCst);
+    }
+
+    /// As if all that is written came from other processes: listeners hear hints only.
+    pub fn share(&self) {
+        self.go_deaf();
+        self.shared.store(true, Ordering::SeqCst);
+    }
+
+    /// A hint, or what this process wrote.
+    pub fn hint(&self, change: Change<'_>) {
+        self.listeners.lock().unwrap().iter().for_each(|listener| listener.changed(change));
     }
 
     pub fn calls(&self, operation: &str) -> usize {
@@ -201,11 +222,22 @@ impl Store for FaultyStore {
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
         self.through("list_kinds", self.memory.list_kinds(namespace))
     }
+    fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>> {
+        self.through("read_since", self.memory.read_since(known))
+    }
+    fn tell_others(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
+        self.hint(Change::Told { message: &message });
+        self.through("tell_others", Box::pin(std::future::ready(Ok(()))))
+    }
+    fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::SeqCst)
+    }
     fn payload_bytes_max(&self) -> usize {
         self.memory.payload_bytes_max()
     }
 
     fn subscribe(&self, listener: Arc<dyn Listener>) {
+        self.listeners.lock().unwrap().push(listener.clone());
         self.memory.subscribe(Arc::new(Ear { deaf: self.deaf.clone(), listener }));
     }
 }

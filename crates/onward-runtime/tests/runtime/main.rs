@@ -4,6 +4,7 @@
 
 mod background;
 mod children;
+mod elsewhere;
 mod external;
 mod faulty;
 mod handover;

@@ -147,5 +147,30 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RequestError
     if let Some((line, column)) = onward_runtime::too_deep(bytes, JSON_DEPTH_MAX) {
         return Err(RequestError::JsonTooDeep { max: JSON_DEPTH_MAX, line, column });
     }
-    serde_json::from_slice(bytes).map_err(|error| RequestError::JsonInvalid { why: error.to_string() })
+    serde_json::from_slice(bytes).map_err(|error| RequestError::JsonInvalid { why: in_words(&error.to_string()) })
+}
+
+/// What the parser says, without the names that our code has for things.
+fn in_words(said: &str) -> String {
+    let Some((before, after)) = said.split_once("expected struct ") else { return said.to_owned() };
+    let rest = after.trim_start_matches(|character: char| character.is_alphanumeric() || character == '_');
+    format!("{before}expected an object{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_our_types_are_told_to_nobody() {
+        #[derive(Debug, serde::Deserialize)]
+        struct Inner {}
+        #[derive(Debug, serde::Deserialize)]
+        struct Outer {
+            #[expect(dead_code)]
+            inner: Inner,
+        }
+        let RequestError::JsonInvalid { why } = parse::<Outer>(b"{\"inner\": 1}").unwrap_err() else { unreachable!() };
+        assert_eq!(why, "invalid type: integer `1`, expected an object at line 1 column 11");
+    }
 }

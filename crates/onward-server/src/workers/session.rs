@@ -7,6 +7,7 @@
 //! - Q3: of two connections of one worker the later one is served; the earlier one ends, and nothing that it brings or has counts.
 //! - Q4: a worker that was silent for its lease has lost everything, whether it is connected or not (F13).
 //! - Q5 (S6): a worker belongs to the namespace of its connection; for what it says about runs of others, there is no such run.
+//! - Q6: a task that a server gave to a worker stays the worker's over a restart of the server, as long as the store says so.
 //! - Q6: whatever ends the worker's hold of a run also ends the runtime's: its seat is free and its inbox is closed (W2).
 
 mod asked;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use onward_core::task::{TaskId, TaskReport};
-use onward_core::{Epoch, Name, NameError, Namespace, RunKey, WorkerId};
+use onward_core::{Epoch, Hash, Name, NameError, Namespace, RunKey, WorkerId};
 use onward_runtime::{Question, Runtime, WorkerPort, WorkerProfile};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
@@ -94,7 +95,7 @@ impl Session {
             knows.insert(kind.kind.clone(), kind.versions.iter().map(version).collect::<Result<Vec<_>, _>>()?);
         }
         let profile = WorkerProfile {
-            id: known_as(&namespace, &hello.worker).map_err(invalid)?,
+            id: known_as(&namespace, &hello.worker),
             namespace: namespace.clone(),
             knows: Arc::new(knows),
             task_kinds: Arc::new(hello.task_kinds.clone()),
@@ -253,8 +254,12 @@ impl State {
 }
 
 /// What the store calls the worker. It knows the workers of all namespaces by their ids, and the same id in two of them is two workers.
-pub(super) fn known_as(namespace: &Namespace, worker: &WorkerId) -> Result<WorkerId, NameError> {
-    WorkerId::new(format!("{}:{namespace}:{worker}", namespace.as_str().len()))
+pub(super) fn known_as(namespace: &Namespace, worker: &WorkerId) -> WorkerId {
+    WorkerId::new(format!("{}:{namespace}:{worker}", namespace.as_str().len())).unwrap_or_else(|_| {
+        // Two names of which each is short enough may be too long together.
+        let both = Hash::of_parts(&[namespace.as_str().as_bytes(), worker.as_str().as_bytes()]);
+        WorkerId::new(format!("both:{both}")).expect("hex digits are a name")
+    })
 }
 
 /// Ends the session of a worker that was silent for its lease (Q4).

@@ -23,6 +23,15 @@ async fn a_server_says_that_it_lives_and_is_ready() {
 }
 
 #[tokio::test]
+async fn a_server_that_shares_its_store_with_nobody_knows_itself() {
+    let site = Site::open().await;
+    let servers = site.get("/v1/servers").await.expect(200);
+    let [one] = servers["servers"].as_array().unwrap().as_slice() else { panic!("{servers}") };
+    assert_eq!((&one["is_this"], &one["version"]), (&json!(true), &json!(env!("CARGO_PKG_VERSION"))));
+    assert!(one["id"].as_str().unwrap().starts_with("server-"), "{one}");
+}
+
+#[tokio::test]
 async fn what_happens_is_counted() {
     let site = Site::open().await;
     let page = site.get("/metrics").await;

@@ -12,7 +12,7 @@ use crate::error::Outcome;
 use crate::heads;
 use crate::op::RestoreWork;
 use crate::reader::read_records;
-use crate::row::{NEVER, due_number, seal};
+use crate::row::{NEVER, due_number};
 use crate::writer::Writer;
 use onward_store::kept::Body;
 use onward_store::kept::News;
@@ -132,32 +132,14 @@ impl Writer<'_> {
     }
 
     pub(super) fn put_row(&mut self, rk: i64, root: i64, input_hash: Hash, current: bool, head: &RunHead) -> Outcome<()> {
-        let parent = head.parent.as_ref();
-        self.db
-            .prepare_cached(
-                "INSERT INTO runs(rk, root, ns, id, generation, current, kind, version, status, created, ended,
-                   parent_ns, parent_id, parent_generation, input_hash, head, crc)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
-                   row_crc(?1, ?2, ?3, ?4, ?5, ?10, ?12, ?13, ?14, ?15))",
-            )?
-            .execute(params![
-                rk,
-                root,
-                head.key.namespace.as_str(),
-                head.key.id.as_str(),
-                head.generation,
-                current,
-                head.kind.as_str(),
-                head.version.as_ref().map_or("", |version| version.as_str()),
-                head.status.number(),
-                head.created_at.0 as i64,
-                head.ended_at.map(|at| at.0 as i64),
-                parent.map(|parent| parent.run.namespace.as_str()),
-                parent.map(|parent| parent.run.id.as_str()),
-                parent.map(|parent| parent.generation),
-                &input_hash.0[..],
-                seal(head),
-            ])?;
+        let mut insert = self.db.prepare_cached(
+            "INSERT INTO runs(rk, root, ns, id, generation, current, kind, version, status, created, ended,
+               parent_ns, parent_id, parent_generation, input_hash, head, crc)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+               row_crc(?1, ?2, ?3, ?4, ?5, ?10, ?12, ?13, ?14, ?15))",
+        )?;
+        heads::write_row(&mut insert, rk, root, input_hash, current, head)?;
+        drop(insert);
         if head.attributes.is_empty() { Ok(()) } else { self.put_attributes(rk, &head.attributes) }
     }
 

@@ -118,6 +118,7 @@ impl Listener for Recorder {
             Change::TaskQueued { .. } => heard.queued += 1,
             Change::DueAt(at) => heard.due.push(at),
             Change::DeliveryAdded => heard.deliveries += 1,
+            Change::Elsewhere { .. } | Change::WorkElsewhere { .. } | Change::Told { .. } | Change::Missed => {} // of others, whom nobody here waits for
         }
         self.changed.notify_all();
     }

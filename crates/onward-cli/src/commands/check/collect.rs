@@ -57,9 +57,9 @@ async fn write_all(site: &Site, query: RunQuery, file: &mut impl Write) -> Resul
     Ok(count)
 }
 
-/// Writes one run. One that was deleted meanwhile, or is an outside engine's, need not be checked.
+/// Writes one run. One that was deleted meanwhile, or that no workflow of ours is replayed for, need not be checked.
 async fn write(site: &Site, head: RunHead, file: &mut impl Write) -> Result<u64> {
-    if head.external.is_some() {
+    if head.external.is_some() || head.is_task {
         return Ok(0);
     }
     let records = match read_records(&**site, &head).await {

@@ -13,6 +13,7 @@ struct Count {
     safe: u64,
     pauses: u64,
     unreadable: u64,
+    no_version: u64,
     no_code: u64,
 }
 
@@ -28,10 +29,11 @@ pub fn tell(verdicts: &[Verdict]) -> Result<()> {
             Found::Safe => count.safe += 1,
             Found::Pauses(_) => count.pauses += 1,
             Found::Unreadable(_) => count.unreadable += 1,
+            Found::NoVersion => count.no_version += 1,
             Found::NoCode => count.no_code += 1,
         }
     }
-    let mut table = Table::new(&["KIND", "VERSION", "SAFE", "PAUSES", "UNREADABLE", "NO CODE"]);
+    let mut table = Table::new(&["KIND", "VERSION", "SAFE", "PAUSES", "UNREADABLE", "NO VERSION", "NO CODE"]);
     for ((kind, version), count) in &counts {
         let painted = |count: u64, paint: fn(Style, &str) -> String| match count {
             0 => Cell::new("0"),
@@ -43,6 +45,7 @@ pub fn tell(verdicts: &[Verdict]) -> Result<()> {
             painted(count.safe, Style::green),
             painted(count.pauses, Style::red),
             painted(count.unreadable, Style::red),
+            painted(count.no_version, Style::red),
             painted(count.no_code, Style::yellow),
         ]);
     }
@@ -51,6 +54,9 @@ pub fn tell(verdicts: &[Verdict]) -> Result<()> {
         match found {
             Found::Pauses(pause) => print(&format!("\nrun {} ({kind}) would pause\n{}", run.id, tell_pause(pause)))?,
             Found::Unreadable(why) => print(&format!("\nrun {} ({kind}) cannot be read by the program: {why}\n", run.id))?,
+            Found::NoVersion => {
+                print(&format!("\nrun {} ({kind}) is pinned to a version that the program has no code for\n", run.id))?
+            }
             Found::Safe | Found::NoCode => {}
         }
     }

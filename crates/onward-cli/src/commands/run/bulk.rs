@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use onward_core::{Name, Timestamp};
+use onward_core::Timestamp;
 use onward_runtime::{Bulk, BulkVerb};
-use onward_store::{Clock, RunQuery, SystemClock};
+use onward_store::{Clock, SystemClock};
 
-use super::list::{WantedStatus, attribute};
+use super::filter::FilterArgs;
 use crate::args::Global;
 use crate::error::{FAILURE, Mistake};
 use crate::output::{escape, print, print_json, say};
@@ -22,18 +22,8 @@ const BATCH: usize = 200;
 pub struct BulkArgs {
     /// What to do to each run
     verb: Verb,
-    /// Only runs of this workflow
-    #[arg(long)]
-    kind: Option<String>,
-    /// Only runs of this version; may be given several times
-    #[arg(long)]
-    version: Vec<String>,
-    /// Only runs of this status; may be given several times. Otherwise those that the verb is for
-    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
-    status: Vec<WantedStatus>,
-    /// Only runs with this value of an attribute; may be given several times
-    #[arg(long, value_name = "NAME=VALUE")]
-    attr: Vec<String>,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// Every run is meant
     #[arg(long)]
     all: bool,
@@ -76,15 +66,7 @@ impl From<Verb> for BulkVerb {
 
 pub async fn execute(args: BulkArgs, global: &Global) -> Result<ExitCode> {
     let verb = BulkVerb::from(args.verb);
-    let filter = RunQuery {
-        kind: args.kind.as_deref().map(Name::new).transpose()?,
-        versions: args.version.iter().map(|version| Name::new(version).map(Some)).collect::<Result<_, _>>()?,
-        statuses: args.status.iter().map(|status| status.0).collect(),
-        attributes: args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>()?,
-        limit: BATCH,
-        namespace: global.namespace()?,
-        ..RunQuery::default()
-    };
+    let filter = args.filter.query(global.namespace()?, BATCH)?;
     let Timestamp(now) = SystemClock.now();
     let bulk_id = args.bulk_id.unwrap_or_else(|| format!("bulk_{now:x}{:x}", std::process::id()));
     let bulk = Bulk { verb, filter, all: args.all, dry_run: true, bulk_id, reason: args.reason };

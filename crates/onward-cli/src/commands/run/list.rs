@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use clap::builder::PossibleValue;
-use onward_core::{AttributeMatch, Name, NameError, RunHead, Status};
+use onward_core::{RunHead, Status};
 use onward_runtime::RuntimeError;
 use onward_store::{RunPage, RunQuery};
 
+use super::filter::FilterArgs;
 use crate::args::Global;
 use crate::output::document::{Run, Runs};
 use crate::output::{Cell, Progress, Style, Table, json_line, print, print_json, say, time};
@@ -19,18 +19,8 @@ const PAGE: usize = 1_000;
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Only runs of this status; may be given several times
-    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
-    status: Vec<WantedStatus>,
-    /// Only runs of this workflow
-    #[arg(long)]
-    kind: Option<String>,
-    /// Only runs of this version; may be given several times
-    #[arg(long)]
-    version: Vec<String>,
-    /// Only runs with this value of an attribute; may be given several times
-    #[arg(long, value_name = "NAME=VALUE")]
-    attr: Vec<String>,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// How many runs
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with = "all")]
     limit: u32,
@@ -40,29 +30,6 @@ pub struct ListArgs {
     /// All runs
     #[arg(long)]
     all: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub struct WantedStatus(pub Status);
-
-impl clap::ValueEnum for WantedStatus {
-    fn value_variants<'a>() -> &'a [Self] {
-        use Status::*;
-        &[
-            WantedStatus(Pending),
-            WantedStatus(Running),
-            WantedStatus(Waiting),
-            WantedStatus(Paused),
-            WantedStatus(Completed),
-            WantedStatus(Failed),
-            WantedStatus(Canceled),
-            WantedStatus(Terminated),
-        ]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.0.as_str()))
-    }
 }
 
 pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
@@ -81,22 +48,8 @@ pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
 }
 
 fn query(args: &ListArgs, site: &Site) -> Result<RunQuery, RuntimeError> {
-    Ok(RunQuery {
-        namespace: site.namespace.clone(),
-        kind: args.kind.as_deref().map(Name::new).transpose()?,
-        versions: args.version.iter().map(|version| Name::new(version).map(Some)).collect::<Result<_, _>>()?,
-        attributes: args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>()?,
-        statuses: args.status.iter().map(|status| status.0).collect(),
-        limit: if args.all { PAGE } else { args.limit as usize },
-        cursor: args.cursor.clone(),
-        ..RunQuery::default()
-    })
-}
-
-/// `NAME=VALUE`, in every way the value may be meant; without a value, the empty text.
-pub fn attribute(text: &str) -> Result<AttributeMatch, NameError> {
-    let (name, value) = text.split_once('=').unwrap_or((text, ""));
-    Ok(AttributeMatch::typed(Name::new(name)?, value))
+    let limit = if args.all { PAGE } else { args.limit as usize };
+    Ok(RunQuery { cursor: args.cursor.clone(), ..args.filter.query(site.namespace.clone(), limit)? })
 }
 
 fn table() -> Table {

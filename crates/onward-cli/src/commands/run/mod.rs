@@ -6,6 +6,7 @@ mod bulk;
 mod delete;
 mod deleted;
 mod events;
+mod filter;
 mod list;
 mod payload;
 mod reopen;
@@ -20,7 +21,8 @@ use anyhow::Result;
 use clap::Subcommand;
 
 pub use act::answer;
-pub use list::{Pages, WantedStatus, attribute};
+pub use filter::FilterArgs;
+pub use list::Pages;
 pub use payload::read_payload;
 pub use show::tell_pause;
 

@@ -9,6 +9,7 @@ use onward_runtime::ForkRun;
 use onward_store::{Clock, Restored, SystemClock};
 
 use crate::args::Global;
+use crate::new_id::random_u64;
 use crate::output::document::{Run, StartedRun};
 use crate::output::{escape, print, print_json};
 use crate::site::Site;
@@ -124,11 +125,6 @@ fn answer(global: &Global, id: &str, what: &str, restored: &Restored, which: &st
     let note = if restored.created { "; it goes on when a worker runs" } else { ", before" };
     print(&format!("{} {what} {}{note}", escape::text(id), escape::text(which)))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn random_u64() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
 fn unique() -> String {

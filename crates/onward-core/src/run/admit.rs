@@ -1,0 +1,257 @@
+//! The decisions: which inputs and commits are taken, and how the head moves on.
+
+use super::{Commit, Committed, Effect, Input, LastCommit, NewRun, RunHead, Status};
+use crate::attribute;
+use crate::event::{Attribute, RunStarted, is_same_life};
+use crate::{Epoch, Event, Index, Record, RunKey, Timestamp};
+
+/// Why an append was not taken. Nothing was written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("run {key} is {status}")]
+    Closed { key: RunKey, status: Status },
+    #[error("the lease on run {key} is lost: epoch {} is not {}, or commit {n} is not {next}", epoch.0, current.0)]
+    Fenced { key: RunKey, epoch: Epoch, current: Epoch, n: u64, next: u64 },
+    #[error("run {key} has inputs up to {tail} that its last commit has not seen")]
+    Unread { key: RunKey, tail: Index },
+    #[error("run {key} is paused")]
+    Paused { key: RunKey },
+    #[error("run {key} has continued as new since, or was deleted and started again")]
+    OtherGeneration { key: RunKey },
+    #[error("run {key} is not paused")]
+    NotPaused { key: RunKey },
+    #[error("run {key} is a standalone task, which only runs to its end or is canceled")]
+    IsTask { key: RunKey },
+    #[error("run {key} is {status}: only a failed run can be retried")]
+    NotFailed { key: RunKey, status: Status },
+    #[error("run {key} cannot be retried: after its failure at event {failed} the code went on with event {next}")]
+    FailureHandled { key: RunKey, failed: Index, next: Index },
+    #[error("run {key} cannot be copied up to event {index}: {why}")]
+    NoForkPoint { key: RunKey, index: Index, why: String },
+    #[error("run {key} belongs to an outside engine, which alone can do that")]
+    External { key: RunKey },
+    #[error("run {key} is not of an outside engine")]
+    NotExternal { key: RunKey },
+    #[error("the log of run {key} goes on at event {next}, not at {expected}")]
+    LogConflict { key: RunKey, expected: Index, next: Index },
+    #[error("what was to be appended to run {key} is malformed: {why}")]
+    Malformed { key: RunKey, why: &'static str },
+}
+
+/// An append that was taken: write `record`, carry out `effects`, keep the changed head.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Admitted {
+    pub record: Record,
+    pub effects: Vec<Effect>,
+    /// The run's next generation, when it continues as new.
+    pub successor: Option<Box<NewRun>>,
+}
+
+/// Why a commit was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommitRefusal {
+    /// It was taken before; this is the first answer.
+    Repeated(Committed),
+    Refused(Refusal),
+}
+
+impl From<Refusal> for CommitRefusal {
+    fn from(refusal: Refusal) -> CommitRefusal {
+        CommitRefusal::Refused(refusal)
+    }
+}
+
+impl RunHead {
+    /// Decides about an input. On success the head has moved on.
+    pub fn admit_input(&mut self, input: Input, at: Timestamp) -> Result<Admitted, Refusal> {
+        let needs_wait = input.needs_wait().is_some();
+        let Input { event, generation, epoch, life, .. } = input;
+        self.check_form(&event)?;
+        if let Event::ExternalAppended(event) = event {
+            return self.admit_external(event, at);
+        }
+        if self.status.is_closed() {
+            return Err(Refusal::Closed { key: self.key.clone(), status: self.status }); // R4
+        }
+        let keeps_questions = self.is_retried && needs_wait;
+        if generation.is_some_and(|generation| generation != self.generation) && !keeps_questions {
+            return Err(Refusal::OtherGeneration { key: self.key.clone() });
+        }
+        if !is_same_life(life, self.life) {
+            return Err(Refusal::OtherGeneration { key: self.key.clone() }); // R10
+        }
+        if let Some(epoch) = epoch.filter(|epoch| *epoch != self.epoch) {
+            let (current, next) = (self.epoch, self.next_commit);
+            return Err(Refusal::Fenced { key: self.key.clone(), epoch, current, n: next, next }); // R8
+        }
+        if self.is_task && !ends_task_run(&event) {
+            return Err(Refusal::IsTask { key: self.key.clone() }); // R9
+        }
+        if !self.is_task && !event.is_input() {
+            return Err(Refusal::Malformed { key: self.key.clone(), why: "it is not an input" });
+        }
+        if matches!(event, Event::RunResumed(_)) && self.status != Status::Paused {
+            return Err(Refusal::NotPaused { key: self.key.clone() });
+        }
+        let effects = self.input_effects(&event, at);
+        self.take_input_status(&event, at);
+        let record = Record::input(self.next_index, at, event);
+        self.advance(&record);
+        Ok(Admitted { record, effects, successor: None })
+    }
+
+    /// Decides whether the run may go on as its next generation, from a copy of the log of generation `after`.
+    pub fn admit_retry(&self, after: u32) -> Result<(), Refusal> {
+        if self.generation != after {
+            return Err(Refusal::OtherGeneration { key: self.key.clone() });
+        }
+        if self.status != Status::Failed {
+            return Err(Refusal::NotFailed { key: self.key.clone(), status: self.status });
+        }
+        Ok(())
+    }
+
+    /// Decides about a commit. On success the head has moved on; on refusal nothing has changed.
+    pub fn admit_commit(&mut self, commit: Commit, at: Timestamp) -> Result<Admitted, CommitRefusal> {
+        if let Some(last) = self.last_commit
+            && commit.n.checked_add(1) == Some(self.next_commit)
+            && last.commit_id == commit.commit_id
+            && commit.generation == self.generation
+        {
+            return Err(CommitRefusal::Repeated(Committed { index: last.index, at: last.at, status: self.status })); // R2
+        }
+        self.check_commit(&commit)?;
+        let effects = self.commit_effects(&commit.events, at);
+        let successor = self.successor(&commit);
+        self.status = self.status_after(commit.horizon, &commit.events, commit.waits);
+        let index = self.next_index;
+        let header = commit.header();
+        let record = Record { index, at, commit: Some(header), events: commit.events };
+        self.next_commit += 1;
+        self.last_commit = Some(LastCommit::new(&header, index, at));
+        self.advance(&record);
+        Ok(Admitted { record, effects, successor })
+    }
+
+    fn check_commit(&self, commit: &Commit) -> Result<(), Refusal> {
+        let key = || self.key.clone();
+        if self.external.is_some() {
+            return Err(Refusal::External { key: key() }); // X3
+        }
+        if commit.generation != self.generation || commit.epoch != self.epoch || commit.n != self.next_commit {
+            let (epoch, current, n, next) = (commit.epoch, self.epoch, commit.n, self.next_commit);
+            return Err(Refusal::Fenced { key: key(), epoch, current, n, next }); // R1
+        }
+        if self.status.is_closed() {
+            return Err(Refusal::Closed { key: key(), status: self.status }); // R4
+        }
+        if self.status == Status::Paused && !commit.events.iter().all(Event::is_step_result) {
+            return Err(Refusal::Paused { key: key() }); // R7
+        }
+        let ends = commit.events.last().is_some_and(Event::ends_log);
+        // A run that continues as new never ends over unread inputs: its successor could not get them.
+        let continues = matches!(commit.events.last(), Some(Event::RunContinued(_)));
+        let over_unread = commit.end_over_unread && !continues;
+        if ends && !over_unread && self.has_unread(commit.horizon) {
+            let tail = Index(self.next_index.0 - 1);
+            return Err(Refusal::Unread { key: key(), tail }); // R5
+        }
+        self.check_shape(commit).map_or(Ok(()), |why| Err(Refusal::Malformed { key: key(), why }))
+    }
+
+    /// What no correct worker sends; a worker may be another program, so this is checked and not asserted.
+    fn check_shape(&self, commit: &Commit) -> Option<&'static str> {
+        let Some((_, before_last)) = commit.events.split_last() else { return Some("it has no event") };
+        if commit.horizon >= self.next_index {
+            return Some("its horizon lies in the future");
+        }
+        if commit.is_standing && !commit.events.iter().all(Event::is_step_result) {
+            return Some("it is a standing commit and has more than step results");
+        }
+        if commit.is_standing && self.last_commit.is_some_and(|last| last.horizon > commit.horizon) {
+            return Some("its horizon lies behind that of the commit before it"); // H3
+        }
+        if !commit.is_standing && self.last_commit.is_some_and(|last| last.index > commit.horizon) {
+            return Some("it has not seen the commit before it"); // H4
+        }
+        if commit.events.iter().any(Event::is_input) {
+            return Some("it contains an input");
+        }
+        if !self.has_room_for_attributes(&commit.events) {
+            return Some("it sets an attribute that is too long, or one too many"); // AT1
+        }
+        before_last.iter().any(Event::ends_log).then_some("something follows the end of the log") // H2
+    }
+
+    fn has_room_for_attributes(&self, events: &[Event]) -> bool {
+        if !events.iter().any(|event| matches!(event, Event::AttributeSet(_))) {
+            return true;
+        }
+        let mut attributes = self.attributes.clone();
+        set_attributes(&mut attributes, events);
+        attribute::check(&attributes).is_ok()
+    }
+
+    fn has_unread(&self, horizon: Index) -> bool {
+        self.next_index > horizon.plus(1)
+    }
+
+    pub(super) fn status_after(&self, horizon: Index, events: &[Event], waits: bool) -> Status {
+        match events.last() {
+            _ if self.status == Status::Paused => Status::Paused, // R7
+            Some(Event::RunCompleted(_)) => Status::Completed,
+            Some(Event::RunFailed(_)) => Status::Failed,
+            Some(Event::RunCanceled(_)) => Status::Canceled,
+            Some(Event::RunContinued(_)) => Status::Completed,
+            _ if waits && !self.has_unread(horizon) => Status::Waiting, // R3
+            _ => Status::Pending,
+        }
+    }
+
+    pub(super) fn advance(&mut self, record: &Record) {
+        set_attributes(&mut self.attributes, &record.events);
+        self.next_index = record.next_index();
+        self.updated_at = record.at;
+        if self.status.is_closed() {
+            self.ended_at = Some(record.at);
+        }
+    }
+
+    fn successor(&self, commit: &Commit) -> Option<Box<NewRun>> {
+        let Some(Event::RunContinued(continued)) = commit.events.last() else { return None };
+        let generation = self.generation + 1;
+        let mut attributes = self.attributes.clone();
+        set_attributes(&mut attributes, &commit.events);
+        let started = RunStarted {
+            kind: self.kind.clone(),
+            version: self.version.clone(),
+            input: continued.input.clone(),
+            // Any number does that differs between generations and is the same on every store.
+            seed: commit.commit_id.0,
+            parent: self.parent.clone(),
+            generation,
+            mailbox: commit.carries.signals.clone(),
+            cancel_reason: commit.carries.cancel_reason.clone(),
+            updates: commit.carries.updates.clone(),
+            task: None,
+            origins: Vec::new(),
+            attributes,
+            is_external: false,
+            trace: None,
+        };
+        Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
+    }
+}
+
+/// Whether the event ends a run that is a standalone task (R9).
+fn ends_task_run(event: &Event) -> bool {
+    matches!(event, Event::RunCompleted(_) | Event::RunFailed(_) | Event::RunCanceled(_) | Event::TerminateRequested(_))
+}
+
+fn set_attributes(attributes: &mut Vec<Attribute>, events: &[Event]) {
+    for event in events {
+        if let Event::AttributeSet(event) = event {
+            attribute::set(attributes, &event.name, event.value.as_ref());
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! What follows from an append: timers, tasks, waits, and news for other runs.
+//!
+//! Must never decide whether something is appended.
+
+use std::time::Duration;
+
+use super::{Input, NewRun, Once, RunHead, Wait, WaitKind};
+use crate::codec::{DecodeError, Field, Reader};
+use crate::event::{
+    CancelRequested, ChildCompleted, ChildFailed, ChildStarted, OnParentClose, ParentLink, RunStarted, SignalReceived,
+    TerminateRequested,
+};
+use crate::lineage::Origin;
+use crate::task::{Task, TaskId};
+use crate::{Event, Failure, Payload, Place, Record, RunId, RunKey, Timestamp};
+
+/// What follows from an append, for the store to carry out in the same atomic write.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    StartTimer {
+        place: Place,
+        due_at: Timestamp,
+    },
+    StopTimer {
+        place: Place,
+    },
+    AddTask(Box<Task>),
+    CancelTask {
+        place: Place,
+    },
+    OpenWait(Box<Wait>),
+    /// Removes the wait, if one is open, and then fills its slot: who comes later has lost.
+    CloseWait {
+        place: Place,
+        token: String,
+    },
+    /// To be handed to another run by an at-least-once courier; the receiver takes it once.
+    Send(Box<Delivery>),
+    /// The run is paused since `at`: its timers and tasks keep their remaining time, and no attempt of a task begins (K4).
+    Freeze {
+        at: Timestamp,
+    },
+    /// It goes on after it was paused for `shift`.
+    Thaw {
+        shift: Duration,
+    },
+    /// Every timer, task and wait of the run goes, and each open child gets what its `on_parent_close` says.
+    EndRun,
+}
+
+/// News for another run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delivery {
+    Start(NewRun),
+    Input { to: RunKey, input: Input },
+}
+
+impl Delivery {
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Delivery::Start(run) => run.encode(1, &mut out),
+            Delivery::Input { to, input } => {
+                to.encode(2, &mut out);
+                input.encode(3, &mut out);
+            }
+        }
+        out
+    }
+
+    pub fn from_bytes(bytes: &[u8]) -> Result<Delivery, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let (mut receiver, mut input) = (None, None);
+        while let Some((number, raw)) = reader.field()? {
+            match number {
+                1 => return Ok(Delivery::Start(NewRun::decode(raw)?)),
+                2 => receiver = Some(RunKey::decode(raw)?),
+                3 => input = Some(Input::decode(raw)?),
+                _ => {}
+            }
+        }
+        match (receiver, input) {
+            (Some(to), Some(input)) => Ok(Delivery::Input { to, input }),
+            _ => Err(DecodeError::Missing { message: "Delivery", field: "to or input" }),
+        }
+    }
+}
+
+impl RunHead {
+    /// What follows from the first record of a log: a standalone task is scheduled with it.
+    pub fn start_effects(&self, first: &Record) -> Vec<Effect> {
+        let Some(RunStarted { task: Some(task), input, .. }) = first.started() else { return Vec::new() };
+        let id = TaskId { run: self.key.clone(), generation: self.generation, place: Place::root(0) };
+        let task = Task::new(id, task.kind.clone(), input.clone(), task.options.clone(), first.at);
+        vec![Effect::AddTask(Box::new(Task { ends_run: true, ..task }))]
+    }
+
+    /// What followed from a record, as the head was before it.
+    pub(crate) fn effects_of(&self, record: &Record) -> Vec<Effect> {
+        match record.commit {
+            _ if self.external.is_some() => Vec::new(),
+            Some(_) => self.commit_effects(&record.events, record.at),
+            None => record.events.iter().flat_map(|event| self.input_effects(event, record.at)).collect(),
+        }
+    }
+
+    pub(crate) fn input_effects(&self, event: &Event, at: Timestamp) -> Vec<Effect> {
+        match event {
+            Event::ApprovalDecided(event) => close_wait(&event.place, &event.decision_id),
+            Event::PromiseResolved(event) => close_wait(&event.place, &event.resolution_id),
+            Event::TimerFired(event) => vec![Effect::CloseWait { place: event.place.clone(), token: "expired".to_owned() }],
+            Event::RunPaused(_) if self.paused_at.is_none() => vec![Effect::Freeze { at }],
+            Event::RunResumed(_) => {
+                let shift = self.paused_at.map_or(Duration::ZERO, |paused| at.since(paused));
+                vec![Effect::Thaw { shift }]
+            }
+            Event::TerminateRequested(event) => {
+                let failure = Failure { retryable: false, ..Failure::new("terminated", terminated(event)) };
+                self.end_effects(Err(failure))
+            }
+            Event::RunCompleted(event) => self.end_effects(Ok(event.output.clone())),
+            Event::RunFailed(event) => self.end_effects(Err(event.failure.clone())),
+            Event::RunCanceled(event) => self.end_effects(Err(event.failure.clone())),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn commit_effects(&self, events: &[Event], at: Timestamp) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        events.iter().for_each(|event| self.event_effects(event, at, &mut effects));
+        if let Some(paused_at) = self.paused_at {
+            freeze_new_timers(&mut effects, paused_at, at);
+        }
+        effects
+    }
+
+    fn event_effects(&self, event: &Event, at: Timestamp, effects: &mut Vec<Effect>) {
+        let timer = |place: &Place, due_at: Timestamp| Effect::StartTimer { place: place.clone(), due_at };
+        match event {
+            Event::StepFailed(event) => effects.extend(event.retry_at.map(|due_at| timer(&event.place, due_at))),
+            Event::TimerStarted(event) => effects.push(timer(&event.place, event.due_at)),
+            Event::WaitCanceled(event) => effects.extend([
+                Effect::StopTimer { place: event.place.clone() },
+                Effect::CloseWait { place: event.place.clone(), token: "withdrawn".to_owned() },
+            ]),
+            Event::TaskScheduled(event) => {
+                let id = TaskId { run: self.key.clone(), generation: self.generation, place: event.place.clone() };
+                let task = Task::new(id, event.kind.clone(), event.input.clone(), event.options.clone(), at);
+                effects.push(Effect::AddTask(Box::new(task)));
+            }
+            Event::TaskCanceled(event) => effects.push(Effect::CancelTask { place: event.place.clone() }),
+            Event::ApprovalRequested(event) => {
+                effects.push(Effect::OpenWait(Box::new(Wait {
+                    run: self.key.clone(),
+                    generation: self.generation,
+                    place: event.place.clone(),
+                    kind: WaitKind::Approval,
+                    name: event.name.clone(),
+                    title: event.title.clone(),
+                    description: event.description.clone(),
+                    show: event.show.clone(),
+                    deciders: event.deciders.clone(),
+                    requested_at: at,
+                    deadline: event.deadline,
+                })));
+                effects.extend(event.deadline.map(|due_at| timer(&event.place, due_at)));
+            }
+            Event::PromiseCreated(event) => {
+                effects.push(Effect::OpenWait(Box::new(Wait {
+                    run: self.key.clone(),
+                    generation: self.generation,
+                    place: event.place.clone(),
+                    kind: WaitKind::Promise,
+                    name: event.name.clone(),
+                    title: String::new(),
+                    description: None,
+                    show: None,
+                    deciders: Vec::new(),
+                    requested_at: at,
+                    deadline: event.deadline,
+                })));
+                effects.extend(event.deadline.map(|due_at| timer(&event.place, due_at)));
+            }
+            Event::ChildStarted(event) => effects.push(Effect::Send(Box::new(self.start_child(event, &event.child)))),
+            Event::ChildCanceled(event) => {
+                let to = RunKey::new(self.key.namespace.clone(), event.child.clone());
+                effects.push(Effect::Send(Box::new(Delivery::Input { to, input: cancel_by_parent(&self.key) })));
+            }
+            Event::SignalSent(event) => {
+                let to = RunKey::new(self.key.namespace.clone(), event.to.clone());
+                let life = self.life.map(|life| format!("~{life:016x}")).unwrap_or_default(); // R10
+                let signal_id = Some(format!("{}~{}~{}{life}", self.key.id, self.generation, event.place));
+                let signal = SignalReceived {
+                    name: event.name.clone(),
+                    payload: event.payload.clone(),
+                    signal_id,
+                    sender: Some(self.key.clone()),
+                };
+                effects.push(Effect::Send(Box::new(Delivery::Input { to, input: Input::signal(signal) })));
+            }
+            Event::RunCompleted(event) => effects.extend(self.end_effects(Ok(event.output.clone()))),
+            Event::RunFailed(event) => effects.extend(self.end_effects(Err(event.failure.clone()))),
+            Event::RunCanceled(event) => effects.extend(self.end_effects(Err(event.failure.clone()))),
+            // The parent goes on waiting: the successor answers it. Open children do not survive the old log.
+            Event::RunContinued(_) => effects.push(Effect::EndRun),
+            _ => {}
+        }
+    }
+
+    /// The start of a child that the code asked for, under `id`: another one than it was asked for if it is started again.
+    pub fn start_child(&self, event: &ChildStarted, id: &RunId) -> Delivery {
+        let parent = ParentLink {
+            run: self.key.clone(),
+            generation: self.generation,
+            place: event.place.clone(),
+            on_parent_close: event.on_parent_close,
+            life: self.life,
+        };
+        // Started again, it has the start of the one before and nothing else of it.
+        let first = RunKey::new(self.key.namespace.clone(), event.child.clone());
+        let origins = if first.id == *id { Vec::new() } else { vec![Origin::of_start(first)] };
+        let started = RunStarted {
+            version: event.version.clone(),
+            parent: Some(parent),
+            origins,
+            ..RunStarted::new(event.kind.clone(), event.input.clone(), self.child_seed(&event.place))
+        };
+        let key = RunKey::new(self.key.namespace.clone(), id.clone());
+        Delivery::Start(NewRun { key, started, signal: None })
+    }
+
+    /// Two runs that were started in one millisecond have children with different chance.
+    fn child_seed(&self, place: &Place) -> u64 {
+        let (key, at) = (self.key.to_string(), self.created_at.0.to_le_bytes());
+        let life = self.life.map(u64::to_le_bytes);
+        let life: &[u8] = life.as_ref().map_or(&[], |life| life);
+        let own = crate::Hash::of_parts(&[key.as_bytes(), &self.generation.to_le_bytes(), &at, life]);
+        let (low, _) = own.0.split_at(8);
+        crate::random::derive(u64::from_le_bytes(low.try_into().expect("8 of 16 bytes")), place, 0)
+    }
+
+    /// The run is over: it cleans up and tells whoever waits for it.
+    fn end_effects(&self, result: Result<Payload, Failure>) -> Vec<Effect> {
+        let mut effects = vec![Effect::EndRun];
+        effects.extend(self.awaited_by().map(|link| Effect::Send(Box::new(answer_to(link, result.clone())))));
+        effects
+    }
+
+    /// Who wants to hear how the run ends: its parent and the copies of that. Nobody of another namespace is told (U3).
+    pub fn awaited_by(&self) -> impl Iterator<Item = &ParentLink> {
+        let links = self.parent.iter().chain(&self.listeners);
+        links.filter(|link| link.run.namespace == self.key.namespace)
+    }
+
+    /// What this open child gets when its parent has ended; `None` lets it go on.
+    pub fn parent_closed(&self) -> Option<Delivery> {
+        let parent = self.parent.as_ref()?;
+        let input = match parent.on_parent_close {
+            OnParentClose::Abandon => return None,
+            OnParentClose::Cancel => cancel_by_parent(&parent.run),
+            OnParentClose::Terminate => {
+                let reason = format!("its parent {} ended", parent.run.id);
+                Input { child_of: Some(parent.run.clone()), ..Input::new(TerminateRequested { reason, reset_to: None }) }
+            }
+        };
+        Some(Delivery::Input { to: self.key.clone(), input })
+    }
+}
+
+/// How a child's end is told to who waits for it.
+pub fn answer_to(parent: &ParentLink, result: Result<Payload, Failure>) -> Delivery {
+    let place = parent.place.clone();
+    let event = match result {
+        Ok(output) => ChildCompleted { place, output }.into(),
+        Err(failure) => ChildFailed { place, failure }.into(),
+    };
+    let input = Input { life: parent.life, ..Input::result(event, parent.generation, "child", &parent.place) };
+    Delivery::Input { to: parent.run.clone(), input }
+}
+
+/// A timer that begins while the run is paused keeps its whole time: thawing adds the whole pause to it, also what was over by now.
+fn freeze_new_timers(effects: &mut Vec<Effect>, paused_at: Timestamp, at: Timestamp) {
+    let mut started = false;
+    for effect in effects.iter_mut() {
+        if let Effect::StartTimer { due_at, .. } = effect {
+            *due_at = due_at.before(at.since(paused_at));
+            started = true;
+        }
+    }
+    effects.extend(started.then_some(Effect::Freeze { at: paused_at }));
+}
+
+fn close_wait(place: &Place, token: &str) -> Vec<Effect> {
+    let stop = Effect::StopTimer { place: place.clone() };
+    vec![stop, Effect::CloseWait { place: place.clone(), token: token.to_owned() }]
+}
+
+fn cancel_by_parent(parent: &RunKey) -> Input {
+    let reason = format!("its parent {} asked for it", parent.id);
+    let once = Once::new("cancel:parent".to_owned());
+    Input { once: Some(once), child_of: Some(parent.clone()), ..Input::new(CancelRequested { reason }) }
+}
+
+fn terminated(event: &TerminateRequested) -> String {
+    if event.reason.is_empty() {
+        "the run was terminated".to_owned()
+    } else {
+        format!("the run was terminated: {}", event.reason)
+    }
+}
