@@ -15,6 +15,8 @@ CREATE TABLE onward.runs (
   parent_id text COLLATE "C",
   ready bigint,
   worker text COLLATE "C",
+  generation int NOT NULL,
+  next bigint NOT NULL,
   head bytea NOT NULL
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX runs_key ON onward.runs (ns, id);
@@ -84,11 +86,16 @@ CREATE TABLE onward.kinds (
   ns text COLLATE "C" NOT NULL, task boolean NOT NULL, kind text COLLATE "C" NOT NULL, version text COLLATE "C" NOT NULL,
   data bytea NOT NULL, PRIMARY KEY (ns, task, kind, version));
 
--- Until when a worker is believed to live, and which server last heard of it.
-CREATE TABLE onward.sessions (
-  worker text COLLATE "C" PRIMARY KEY, until bigint NOT NULL, server text COLLATE "C" NOT NULL);
+-- Until when a worker is believed to live.
+CREATE TABLE onward.sessions (worker text COLLATE "C" PRIMARY KEY, until bigint NOT NULL);
 CREATE INDEX sessions_until ON onward.sessions (until);
 
--- Runs whose holder is connected to another server than the one that took an input for them: from which event on it has not heard.
-CREATE TABLE onward.calls (
-  server text COLLATE "C" NOT NULL, rk bigint NOT NULL, idx bigint NOT NULL, generation int NOT NULL, PRIMARY KEY (server, rk));
+-- Servers that share the database, for people to see.
+CREATE TABLE onward.servers (
+  id text COLLATE "C" PRIMARY KEY, url text NOT NULL, version text NOT NULL, started bigint NOT NULL, heard bigint NOT NULL,
+  until bigint NOT NULL);
+
+-- What one server says to all; each is gone after half a minute.
+CREATE TABLE onward.letters (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint NOT NULL, data bytea NOT NULL);
+CREATE INDEX letters_at ON onward.letters (at);

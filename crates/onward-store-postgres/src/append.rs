@@ -165,7 +165,6 @@ impl Scene<'_> {
             let taken = Taken { token: once.token, index: admitted.record.index, at: admitted.record.at };
             seat.slots.put(once.key, taken);
         }
-        seat.first_input.get_or_insert(admitted.record.index);
         self.take(key, *head, admitted, body).await
     }
 

@@ -71,7 +71,6 @@ impl Scene<'_> {
         seat.worker = Some(worker.clone());
         let head = seat.shown();
         self.greet(worker);
-        self.claimed.push(key.clone());
         Some(ClaimedRun { head, records })
     }
 
@@ -79,7 +78,6 @@ impl Scene<'_> {
         self.check(key)?;
         if self.find(key).is_some_and(|seat| seat.head.epoch == epoch) {
             self.seat(key).worker = None;
-            self.released.push((key.clone(), epoch));
             self.settle(key);
         }
         Ok(())

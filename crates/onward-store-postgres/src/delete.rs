@@ -56,7 +56,7 @@ impl Scene<'_> {
     async fn remove(&mut self, key: &RunKey, rk: i64) -> Outcome<()> {
         let statements: Vec<Sql> = OF_RUN
             .iter()
-            .chain(&["runs", "calls"])
+            .chain(&["runs"])
             .map(|table| Sql::new(format!("DELETE FROM onward.{table} WHERE rk = $1")).number(rk))
             .collect();
         self.db.pipeline(None, &statements, None).await?;
@@ -166,9 +166,9 @@ impl Scene<'_> {
     /// Extends a worker's session; says whether there was one.
     pub async fn heartbeat(&mut self, worker: &WorkerId, lease: std::time::Duration) -> Outcome<bool> {
         let until = self.now.after(lease);
-        let text = "INSERT INTO onward.sessions(worker, until, server) VALUES ($1, $2, $3)
-          ON CONFLICT (worker) DO UPDATE SET until = excluded.until, server = excluded.server RETURNING xmax <> 0";
-        let sql = Sql::new(text).text(worker.as_str()).number(until.0 as i64).text(self.server);
+        let text = "INSERT INTO onward.sessions(worker, until) VALUES ($1, $2)
+          ON CONFLICT (worker) DO UPDATE SET until = excluded.until RETURNING xmax <> 0";
+        let sql = Sql::new(text).text(worker.as_str()).number(until.0 as i64);
         let rows = self.db.query(&sql).await?;
         self.announce_due(until);
         Ok(rows.first().is_some_and(|row| row.get(0)))

@@ -109,15 +109,10 @@ impl Scene<'_> {
             let seat = self.seat(&key);
             if seat.worker.as_ref().is_some_and(|own| own.as_str() == worker) {
                 seat.worker = None;
-                let epoch = seat.head.epoch;
-                self.released.push((key.clone(), epoch));
                 self.settle(&key);
             }
         }
         self.db.query(&Sql::new("DELETE FROM onward.sessions WHERE worker = ANY($1)").texts(workers.clone())).await?;
-        // Nobody reads notes to a server whose workers are all gone.
-        let text = "DELETE FROM onward.calls c WHERE NOT EXISTS (SELECT FROM onward.sessions s WHERE s.server = c.server)";
-        self.db.query(&Sql::new(text)).await?;
         Ok((workers.len() as u64, more))
     }
 

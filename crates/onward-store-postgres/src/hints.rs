@@ -1,28 +1,23 @@
 //! What other servers are told, and what they tell.
 //!
-//! Owns the one connection that listens, and the words on the channel. Hints go out after the commit, on their own: they are never
-//! needed, and a NOTIFY inside of a transaction would make all such commits of the database wait for each other. Whoever hears one reads
-//! what it is about and tells its own listeners. As long as nobody else is heard, nothing is sent.
+//! Owns the one connection that listens, and what is said on it. Hints go out after the commit, on their own: they are never needed, and
+//! a NOTIFY inside of a transaction would make all such commits of the database wait for each other. As long as nobody else is heard,
+//! none are sent. Letters to everybody (`onward.letters`) are rows with a hint; where hints do not get through, they are looked for.
 //!
-//! What must not depend on hints is looked up once a second: notes about runs that are held here (`calls`), and only while there are any.
+//! A server that cannot hear itself, because a pooler stands in between or the connection is gone, cannot hear others either.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use onward_core::task::Task;
-use onward_core::{Index, RunKey, Timestamp};
+use onward_core::Timestamp;
+use onward_store::Change;
 use onward_store::kept::News;
-use onward_store::kept::seal::unseal;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_postgres::Config;
 
-use crate::blobs;
 use crate::error::Outcome;
-use crate::load::row_key;
-use crate::reader::{find, read_records};
-use crate::row::unseal_head;
 use crate::shared::Shared;
 use crate::sql::{Db, Sql};
 use crate::words::{Words, parse};
@@ -32,10 +27,10 @@ const PACE: Duration = Duration::from_millis(5);
 /// How often a server says that it is there, and for how long it is believed.
 const HELLO_EVERY: Duration = Duration::from_secs(10);
 const BELIEVED_FOR: Duration = Duration::from_secs(30);
-/// How often notes are looked for, and how long a broken connection is left alone.
+/// How often a server that hears nothing looks for letters, and how long a broken connection is left alone.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How many records of one run are told at once.
-const RECORDS_MAX: usize = 1_000;
+/// For how long a letter is there. Who has not read it by then was not there.
+pub(crate) const LETTER_MILLIS: i64 = 30_000;
 
 #[derive(Default)]
 pub(crate) struct Hints {
@@ -47,10 +42,17 @@ pub(crate) struct Hints {
 struct State {
     /// What is to be sent.
     words: Words,
-    /// Runs whose listeners here have not heard everything.
-    behind: BTreeSet<RunKey>,
-    /// When another server was last heard.
-    heard_at: Option<Instant>,
+    /// When another server was last heard, and when this one.
+    others_at: Option<Instant>,
+    own_at: Option<Instant>,
+    /// The letters that were read, or written here.
+    read: BTreeSet<i64>,
+}
+
+impl State {
+    fn is_alone(&self) -> bool {
+        self.others_at.is_none_or(|at| at.elapsed() > BELIEVED_FOR)
+    }
 }
 
 impl Hints {
@@ -60,7 +62,7 @@ impl Hints {
 
     pub fn add(&self, news: &[News], due: Option<Timestamp>) {
         let mut state = self.lock();
-        if state.heard_at.is_none_or(|at| at.elapsed() > BELIEVED_FOR) {
+        if state.is_alone() {
             return;
         }
         state.words.add(news, due);
@@ -68,9 +70,12 @@ impl Hints {
         self.wake.notify_one();
     }
 
-    /// Has the rest of a run's log read and told.
-    pub fn catch_up(&self, run: RunKey) {
-        self.lock().behind.insert(run);
+    /// A letter was written here: the others are told to read it.
+    pub fn add_letter(&self, number: i64) {
+        let mut state = self.lock();
+        state.words.letters.insert(number);
+        state.read.insert(number);
+        drop(state);
         self.wake.notify_one();
     }
 
@@ -81,6 +86,7 @@ impl Hints {
 
 /// Listens and sends for as long as the store is open; comes again when the connection breaks.
 pub(crate) async fn run(shared: Arc<Shared>, config: Config, listen: bool) {
+    let mut is_first = true;
     loop {
         // Until somebody listens here there is nobody to tell.
         while !shared.has_listeners() {
@@ -88,8 +94,12 @@ pub(crate) async fn run(shared: Arc<Shared>, config: Config, listen: bool) {
         }
         let opened = if listen { Db::listening(&config).await } else { Db::deaf(&config).await };
         if let Ok((db, mut heard)) = opened {
+            if !std::mem::take(&mut is_first) {
+                shared.tell_change(Change::Missed);
+            }
             let _ = serve(&shared, &db, &mut heard).await;
         }
+        shared.hints.lock().own_at = None;
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
@@ -105,12 +115,13 @@ async fn serve(shared: &Shared, db: &Db, heard: &mut UnboundedReceiver<String>) 
                 None => return Ok(()),
             },
             _ = hello.tick() => send(shared, db, true).await?,
-            _ = look.tick() => look_for_calls(shared, db).await?,
-            () = shared.hints.wake.notified() => {
-                let behind = std::mem::take(&mut shared.hints.lock().behind);
-                for run in behind {
-                    tell_rest(shared, db, &run).await?;
+            _ = look.tick() => {
+                let is_deaf = shared.hints.lock().own_at.is_none_or(|at| at.elapsed() > BELIEVED_FOR);
+                if is_deaf {
+                    read_letters(shared, db, None).await?;
                 }
+            }
+            () = shared.hints.wake.notified() => {
                 send(shared, db, false).await?;
                 tokio::time::sleep(PACE).await;
             }
@@ -130,100 +141,53 @@ async fn send(shared: &Shared, db: &Db, hello: bool) -> Outcome<()> {
 }
 
 async fn hear(shared: &Shared, db: &Db, payload: &str) -> Outcome<()> {
-    let Some(heard) = parse(payload).filter(|heard| heard.server != shared.server) else { return Ok(()) };
+    let Some(heard) = parse(payload) else { return Ok(()) };
     let is_new = {
         let mut state = shared.hints.lock();
-        let before = state.heard_at.replace(Instant::now());
-        before.is_none_or(|at| at.elapsed() > BELIEVED_FOR)
+        if heard.server == shared.server {
+            state.own_at = Some(Instant::now());
+            return Ok(());
+        }
+        let was_alone = state.is_alone();
+        state.others_at = Some(Instant::now());
+        was_alone
     };
     if is_new {
         send(shared, db, true).await?;
     }
-    let mut news = Vec::new();
-    news.extend(heard.words.has_deliveries.then_some(News::DeliveryAdded));
-    pending(db, &heard.words.pending, &mut news).await?;
-    queued(db, &heard.words.queued, &mut news).await?;
-    shared.tell_here(news, heard.words.due);
-    appended(shared, db, &heard.words.appended).await
+    let words = heard.words;
+    shared.tell_here(Vec::new(), words.due);
+    words.grown.iter().for_each(|(run, ends)| shared.tell_change(Change::Elsewhere { run, ends: *ends }));
+    words.work.iter().for_each(|namespace| shared.tell_change(Change::WorkElsewhere { namespace }));
+    if words.has_deliveries {
+        shared.tell_change(Change::DeliveryAdded);
+    }
+    if words.is_cut {
+        shared.tell_change(Change::Missed);
+    }
+    if words.letters.is_empty() { Ok(()) } else { read_letters(shared, db, Some(words.letters)).await }
 }
 
-async fn pending(db: &Db, runs: &BTreeSet<RunKey>, news: &mut Vec<News>) -> Outcome<()> {
-    if runs.is_empty() {
-        return Ok(());
-    }
-    let text = "SELECT r.ns, r.id, r.head FROM onward.runs r JOIN unnest($1::text[], $2::text[]) AS k(ns, id)
-      ON r.ns = k.ns AND r.id = k.id WHERE r.ready IS NOT NULL";
-    for row in db.query(&of_runs(text, runs)).await? {
-        if let Ok(key) = row_key(&row, 0)
-            && let Ok((head, _)) = unseal_head(&key, row.get(2))
-        {
-            news.push(News::RunPending { head });
+/// Reads the letters of these numbers, or all that are there. None is told twice; no number is taken for an end, because a letter with a
+/// lower one may come later.
+async fn read_letters(shared: &Shared, db: &Db, numbers: Option<BTreeSet<i64>>) -> Outcome<()> {
+    let sql = match numbers {
+        Some(numbers) => {
+            let text = "SELECT id, data FROM onward.letters WHERE id = ANY($1) ORDER BY id";
+            Sql::new(text).numbers(numbers.into_iter().collect())
+        }
+        None => Sql::new("SELECT id, data FROM onward.letters ORDER BY id"),
+    };
+    let rows = db.query(&sql).await?;
+    for row in &rows {
+        let is_new = shared.hints.lock().read.insert(row.get(0));
+        if is_new {
+            shared.tell_change(Change::Told { message: row.get(1) });
         }
     }
-    Ok(())
-}
-
-async fn queued(db: &Db, runs: &BTreeSet<RunKey>, news: &mut Vec<News>) -> Outcome<()> {
-    if runs.is_empty() {
-        return Ok(());
+    let mut state = shared.hints.lock();
+    while state.read.len() > 10_000 {
+        state.read.pop_first();
     }
-    let text = "SELECT t.rk, t.data FROM onward.tasks t JOIN onward.runs r ON r.rk = t.rk
-      JOIN unnest($1::text[], $2::text[]) AS k(ns, id) ON r.ns = k.ns AND r.id = k.id WHERE t.state = 0 LIMIT 256";
-    for row in db.query(&of_runs(text, runs)).await? {
-        if let Ok(task) = unseal::<Task>("a task", row.get(1))
-            && let Ok(task) = blobs::restore(db, row.get(0), task).await
-        {
-            news.push(News::TaskQueued { task: Box::new(task) });
-        }
-    }
-    Ok(())
-}
-
-fn of_runs(text: &str, runs: &BTreeSet<RunKey>) -> Sql {
-    let names = |key: &RunKey| (key.namespace.as_str().to_owned(), key.id.as_str().to_owned());
-    let (namespaces, ids) = runs.iter().map(names).unzip();
-    Sql::new(text).texts(namespaces).texts(ids)
-}
-
-/// Of a run that is held here everything is told in order; of others what the hint is about.
-async fn appended(shared: &Shared, db: &Db, runs: &BTreeMap<RunKey, (u32, Index)>) -> Outcome<()> {
-    for (run, (generation, from)) in runs {
-        if shared.held.holds(run) {
-            tell_rest(shared, db, run).await?;
-        } else {
-            tell_from(shared, db, run, *generation, *from).await?;
-        }
-    }
-    Ok(())
-}
-
-/// Inputs that were taken elsewhere for runs that are held here.
-async fn look_for_calls(shared: &Shared, db: &Db) -> Outcome<()> {
-    if shared.held.is_empty() {
-        return Ok(());
-    }
-    let text = "WITH c AS (DELETE FROM onward.calls WHERE server = $1 RETURNING rk) SELECT r.ns, r.id FROM onward.runs r JOIN c USING (rk)";
-    for row in db.query(&Sql::new(text).text(&shared.server)).await? {
-        if let Ok(run) = row_key(&row, 0) {
-            tell_rest(shared, db, &run).await?;
-        }
-    }
-    Ok(())
-}
-
-/// Tells what listeners here have not heard of a run that is held here.
-async fn tell_rest(shared: &Shared, db: &Db, run: &RunKey) -> Outcome<()> {
-    match shared.held.next(run) {
-        Some((generation, from)) => tell_from(shared, db, run, generation, from).await,
-        None => Ok(()),
-    }
-}
-
-async fn tell_from(shared: &Shared, db: &Db, run: &RunKey, generation: u32, from: Index) -> Outcome<()> {
-    let Ok(Some(found)) = find(db, run).await else { return Ok(()) };
-    let Ok(records) = read_records(db, run, found.rk, generation, from, RECORDS_MAX).await else { return Ok(()) };
-    let is_current = found.head.generation == generation;
-    let news = records.into_iter().filter(|_| is_current).map(|record| News::Appended { head: found.head.clone(), record });
-    shared.tell_here(news.collect(), None);
     Ok(())
 }

@@ -6,7 +6,7 @@
 //! and lost connections are safe are in `docs/design/postgres.md`.
 //!
 //! Reading order: `schema` and `migrations` (what is stored), `scene` (what a transaction knows) with `load` and `save`, `append` and its
-//! neighbors (what each operation does), `transaction` and `appender` (the batch), `pool`, `held` and `hints`.
+//! neighbors (what each operation does), `transaction` and `appender` (the batch), `pool`, `hints`.
 
 mod append;
 mod appender;
@@ -16,7 +16,6 @@ mod delete;
 mod effects;
 mod error;
 mod expire;
-mod held;
 mod hints;
 mod list;
 mod load;
@@ -28,6 +27,7 @@ mod row;
 mod save;
 mod scene;
 mod schema;
+mod servers;
 mod shared;
 mod sql;
 mod store;

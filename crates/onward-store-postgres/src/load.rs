@@ -47,7 +47,7 @@ pub(crate) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 
 
 impl<'c> Scene<'c> {
     /// Begins a transaction and locks the runs of these keys; `fresh` numbers are for runs to be. One round trip.
-    pub async fn begin(db: &'c Db, server: &'c str, judge: &Judge, keys: Vec<RunKey>, fresh: usize) -> Outcome<Scene<'c>> {
+    pub async fn begin(db: &'c Db, judge: &Judge, keys: Vec<RunKey>, fresh: usize) -> Outcome<Scene<'c>> {
         let keys: BTreeSet<RunKey> = keys.into_iter().collect();
         let mut statements = Vec::new();
         if !keys.is_empty() {
@@ -63,7 +63,7 @@ impl<'c> Scene<'c> {
         let mut answers = db.pipeline(Some(BEGIN), &statements, None).await?.into_iter();
         let locked = if keys.is_empty() { Vec::new() } else { answers.next().unwrap_or_default() };
         let micros: i64 = answers.next().and_then(|rows| rows.first()?.try_get(0).ok()).unwrap_or_default();
-        let mut scene = Scene::new(db, server, judge.now(micros), micros);
+        let mut scene = Scene::new(db, judge.now(micros), micros);
         scene.fresh = answers.next().unwrap_or_default().iter().map(|row| row.get(0)).collect();
         scene.seats = keys.into_iter().map(|key| (key, None)).collect();
         scene.take_in(&locked);

@@ -9,8 +9,8 @@ use onward_core::task::{Task, TaskCount};
 use onward_core::{Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::kept::reply::{Pending, Slot};
 use onward_store::{
-    ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, RunPage, RunQuery, StoreError, TaskQuery,
-    VersionCount, WaitQuery,
+    ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Known, RunPage, RunQuery, ServerInfo, Since,
+    StoreError, TaskQuery, VersionCount, WaitQuery,
 };
 use tokio::sync::Notify;
 use tokio_postgres::Config;
@@ -31,6 +31,10 @@ pub(crate) enum Job {
     FinishDeliveries(Vec<DeliveryId>, To<()>),
     Delete(Delete, To<u64>),
     RegisterKinds(Vec<KindSchemas>, To<()>),
+    TellOthers(Vec<u8>, To<i64>),
+    Announce(ServerInfo, Option<Duration>, To<()>),
+    ListServers(To<Vec<ServerInfo>>),
+    ReadSince(Vec<Known>, To<Vec<Since>>),
     Deliveries(usize, To<Vec<(DeliveryId, Delivery)>>),
     ReadRun(RunKey, Option<u32>, To<Option<RunHead>>),
     ReadLog(RunKey, Option<u32>, Index, usize, To<Vec<Record>>),
@@ -120,6 +124,13 @@ async fn serve(shared: &Shared, line: &mut Line, job: Job) {
         Job::RegisterKinds(kinds, to) => {
             write(shared, line, &[], &to, async |scene| scene.register_kinds(&kinds).await).await;
         }
+        Job::TellOthers(message, to) => {
+            write(shared, line, &[], &to, async |scene| scene.put_letter(&message).await).await;
+        }
+        Job::Announce(server, lease, to) => {
+            write(shared, line, &[], &to, async |scene| scene.announce_server(&server, lease).await).await;
+        }
+        Job::ListServers(to) => write(shared, line, &[], &to, async |scene| scene.list_servers().await).await,
         other => serve_read(line, other).await,
     }
 }
@@ -127,6 +138,7 @@ async fn serve(shared: &Shared, line: &mut Line, job: Job) {
 async fn serve_read(line: &mut Line, job: Job) {
     match job {
         Job::Deliveries(limit, to) => read(line, &to, async |db| reader::read_deliveries(db, limit).await).await,
+        Job::ReadSince(known, to) => read(line, &to, async |db| reader::read_since(db, &known).await).await,
         Job::ReadRun(key, generation, to) => read(line, &to, async |db| reader::read_run(db, &key, generation).await).await,
         Job::ReadLog(key, generation, from, limit, to) => {
             read(line, &to, async |db| reader::read_log(db, &key, generation, from, limit).await).await;

@@ -3,7 +3,7 @@
 
 use onward_core::run::Delivery;
 use onward_core::{Index, Record, RunHead, RunKey, Status, Timestamp};
-use onward_store::{DeliveryId, StoreError};
+use onward_store::{DeliveryId, Known, Since, StoreError};
 
 use crate::blobs;
 use crate::claim::limit_number;
@@ -13,12 +13,12 @@ use crate::row::{EventRow, unseal_delivery, unseal_head};
 use crate::sql::{Db, Sql};
 
 /// A run as its row says it.
-pub(crate) struct Found {
-    pub rk: i64,
-    pub head: RunHead,
+struct Found {
+    rk: i64,
+    head: RunHead,
 }
 
-pub(crate) async fn find(db: &Db, key: &RunKey) -> Outcome<Option<Found>> {
+async fn find(db: &Db, key: &RunKey) -> Outcome<Option<Found>> {
     let text = "SELECT rk, head, worker IS NOT NULL FROM onward.runs WHERE ns = $1 AND id = $2";
     let rows = db.query(&Sql::new(text).text(key.namespace.as_str()).text(key.id.as_str())).await?;
     let Some(row) = rows.first() else { return Ok(None) };
@@ -103,6 +103,31 @@ pub(crate) async fn read_records(
     records.retain(|record| record.next_index() > from);
     Ok(records)
 }
+
+/// Of runs that have more than is known of them: one statement says which, and only their records are read.
+pub(crate) async fn read_since(db: &Db, known: &[Known]) -> Outcome<Vec<Since>> {
+    let names = |known: &Known| (known.run.namespace.as_str().to_owned(), known.run.id.as_str().to_owned());
+    let (namespaces, ids) = known.iter().map(names).unzip();
+    let sql = Sql::new(GROWN_RUNS)
+        .texts(namespaces)
+        .texts(ids)
+        .ints(known.iter().map(|known| known.generation as i32).collect())
+        .numbers(known.iter().map(|known| known.next.0 as i64).collect());
+    let mut news = Vec::new();
+    for row in db.query(&sql).await? {
+        let key = row_key(&row, 1)?;
+        let (head, _) = unseal_head(&key, row.get(3))?;
+        let (generation, next) = (row.get::<_, i32>(5) as u32, Index(row.get::<_, i64>(6) as u64));
+        let records = read_records(db, &key, row.get(0), generation, next, usize::MAX).await?;
+        news.push(Since { head: shown(head, row.get(4)), records });
+    }
+    Ok(news)
+}
+
+pub(crate) const GROWN_RUNS: &str =
+    "SELECT r.rk, r.ns, r.id, r.head, r.worker IS NOT NULL, k.generation, k.next FROM onward.runs r
+  JOIN unnest($1::text[], $2::text[], $3::int[], $4::bigint[]) AS k(ns, id, generation, next) ON r.ns = k.ns AND r.id = k.id
+  WHERE (r.generation, r.next) > (k.generation, k.next)";
 
 /// Damaged news cannot be told; those behind them can. When nothing else is left they are spoken of, again and again.
 pub(crate) async fn read_deliveries(db: &Db, limit: usize) -> Outcome<Vec<(DeliveryId, Delivery)>> {

@@ -12,17 +12,18 @@ use crate::sql::Sql;
 use crate::tasks::state_column;
 
 pub(crate) const UPDATE_HEADS: &str =
-    "UPDATE onward.runs r SET head = u.head FROM unnest($1::bigint[], $2::bytea[]) AS u(rk, head) WHERE r.rk = u.rk";
+    "UPDATE onward.runs r SET head = u.head, next = u.next FROM unnest($1::bigint[], $2::bytea[], $3::bigint[]) AS u(rk, head, next)
+  WHERE r.rk = u.rk";
 
 const UPDATE_RUNS: &str = "UPDATE onward.runs r SET kind = u.kind, version = u.version, status = u.status, created = u.created,
-  ended = u.ended, ready = u.ready, worker = u.worker, head = u.head
-  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::bytea[])
-    AS u(rk, kind, version, status, created, ended, ready, worker, head) WHERE r.rk = u.rk";
+  ended = u.ended, ready = u.ready, worker = u.worker, head = u.head, generation = u.generation, next = u.next
+  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::bytea[],
+    $10::int[], $11::bigint[]) AS u(rk, kind, version, status, created, ended, ready, worker, head, generation, next) WHERE r.rk = u.rk";
 
 const INSERT_RUNS: &str =
-    "INSERT INTO onward.runs(rk, kind, version, status, created, ended, ready, worker, head, ns, id, parent_ns, parent_id)
+    "INSERT INTO onward.runs(rk, kind, version, status, created, ended, ready, worker, head, generation, next, ns, id, parent_ns, parent_id)
   SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[],
-    $9::bytea[], $10::text[], $11::text[], $12::text[], $13::text[])";
+    $9::bytea[], $10::int[], $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[])";
 
 const INSERT_EVENTS: &str = "INSERT INTO onward.events(rk, generation, idx, at, crc, body)
   SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[])";
@@ -44,7 +45,6 @@ impl Scene<'_> {
         self.save_outbox(&mut sql);
         self.save_blobs(&mut sql);
         self.save_sessions(&mut sql);
-        self.save_calls(&seats, &mut sql);
         sql
     }
 
@@ -130,34 +130,9 @@ impl Scene<'_> {
         }
         let greeted = std::mem::take(&mut self.greeted);
         let (workers, until) = greeted.into_iter().map(|(worker, at)| (worker.as_str().to_owned(), at.0 as i64)).unzip();
-        let text = "INSERT INTO onward.sessions(worker, until, server) SELECT w.worker, w.until, $3 FROM unnest($1::text[], $2::bigint[])
-          AS w(worker, until) ON CONFLICT (worker) DO UPDATE SET server = excluded.server";
-        sql.push(Sql::new(text).texts(workers).numbers(until).text(self.server));
-    }
-
-    /// Inputs for runs that are held elsewhere: their holders' server is called.
-    fn save_calls(&mut self, seats: &[Seat], sql: &mut Vec<Sql>) {
-        let called: Vec<&Seat> = seats.iter().filter(|seat| seat.worker.is_some() && seat.first_input.is_some()).collect();
-        if called.is_empty() {
-            return;
-        }
-        let text = "INSERT INTO onward.calls(server, rk, idx, generation)
-          SELECT s.server, c.rk, c.idx, c.generation
-            FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::int[]) AS c(rk, worker, idx, generation)
-            JOIN onward.sessions s ON s.worker = c.worker AND s.server <> $5
-          ON CONFLICT (server, rk) DO UPDATE SET
-            idx = CASE WHEN onward.calls.generation = excluded.generation THEN least(onward.calls.idx, excluded.idx) ELSE excluded.idx END,
-            generation = excluded.generation";
-        let first = |seat: &Seat| seat.first_input.map_or(0, |index| index.0 as i64);
-        let worker = |seat: &Seat| seat.worker.as_ref().map(|worker| worker.as_str().to_owned()).unwrap_or_default();
-        sql.push(
-            Sql::new(text)
-                .numbers(called.iter().map(|seat| seat.rk).collect())
-                .texts(called.iter().map(|seat| worker(seat)).collect())
-                .numbers(called.iter().map(|seat| first(seat)).collect())
-                .ints(called.iter().map(|seat| seat.head.generation as i32).collect())
-                .text(self.server),
-        );
+        let text = "INSERT INTO onward.sessions AS s (worker, until) SELECT * FROM unnest($1::text[], $2::bigint[])
+          ON CONFLICT (worker) DO UPDATE SET until = s.until";
+        sql.push(Sql::new(text).texts(workers).numbers(until));
     }
 }
 
@@ -192,7 +167,8 @@ fn save_runs(seats: &[Seat], sql: &mut Vec<Sql>) {
     if !heads.is_empty() {
         let numbers = heads.iter().map(|seat| seat.rk).collect();
         let sealed = heads.iter().map(|seat| seal_head(&seat.head, &seat.input_hash)).collect();
-        sql.push(Sql::new(UPDATE_HEADS).numbers(numbers).byteses(sealed));
+        let next = heads.iter().map(|seat| seat.head.next_index.0 as i64).collect();
+        sql.push(Sql::new(UPDATE_HEADS).numbers(numbers).byteses(sealed).numbers(next));
     }
     let others: Vec<&Seat> = changed().filter(|seat| seat.stored.is_some() && !is_same(seat)).collect();
     if !others.is_empty() {
@@ -233,6 +209,8 @@ fn columns(sql: Sql, seats: &[&Seat]) -> Sql {
         .maybe_numbers(columns.iter().map(|own| own.5).collect())
         .maybe_texts(columns.iter().map(|own| own.6.as_ref().map(|worker| worker.as_str().to_owned())).collect())
         .byteses(seats.iter().map(|seat| seal_head(&seat.head, &seat.input_hash)).collect())
+        .ints(seats.iter().map(|seat| seat.head.generation as i32).collect())
+        .numbers(seats.iter().map(|seat| seat.head.next_index.0 as i64).collect())
 }
 
 fn save_events(seats: &[Seat], sql: &mut Vec<Sql>) {

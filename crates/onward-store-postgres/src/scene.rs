@@ -43,11 +43,6 @@ pub(crate) struct Scene<'c> {
     pub blobs: Vec<(i64, Stash)>,
     /// Workers that got something here: they are known from now on, if they were not.
     pub greeted: BTreeMap<WorkerId, Timestamp>,
-    /// Runs that were leased here, and leases that were given back.
-    pub claimed: Vec<RunKey>,
-    pub released: Vec<(RunKey, Epoch)>,
-    /// The server whose transaction this is.
-    pub server: &'c str,
 }
 
 /// A run that is locked.
@@ -63,8 +58,6 @@ pub(crate) struct Seat {
     /// What the row says; nothing if there is none yet.
     pub stored: Option<Stored>,
     pub events: Vec<NewEvent>,
-    /// The first input of this batch: whoever holds the run wants to hear of it.
-    pub first_input: Option<Index>,
     pub past: Vec<RunHead>,
     pub slots: Table<String, Taken>,
     pub waits: Table<Place, Wait>,
@@ -143,7 +136,6 @@ impl Seat {
             is_changed: false,
             stored: None,
             events: Vec::new(),
-            first_input: None,
             past: Vec::new(),
             slots: Table::default(),
             waits: Table::default(),
@@ -171,7 +163,7 @@ impl Seat {
 }
 
 impl<'c> Scene<'c> {
-    pub fn new(db: &'c Db, server: &'c str, now: Timestamp, clock_micros: i64) -> Scene<'c> {
+    pub fn new(db: &'c Db, now: Timestamp, clock_micros: i64) -> Scene<'c> {
         Scene {
             db,
             now,
@@ -186,9 +178,6 @@ impl<'c> Scene<'c> {
             outbox: Vec::new(),
             blobs: Vec::new(),
             greeted: BTreeMap::new(),
-            claimed: Vec::new(),
-            released: Vec::new(),
-            server,
         }
     }
 
@@ -269,10 +258,7 @@ impl<'c> Scene<'c> {
 
     /// What is to be told when all of this is durable.
     pub fn aftermath(&mut self) -> Aftermath {
-        let is_held = |key: &RunKey| self.seats.get(key)?.as_ref().filter(|seat| seat.worker.is_some());
-        let claimed = self.claimed.iter().filter_map(is_held).map(|seat| seat.head.clone()).collect();
-        let released = std::mem::take(&mut self.released);
-        Aftermath { news: std::mem::take(&mut self.news), due: self.due, claimed, released }
+        Aftermath { news: std::mem::take(&mut self.news), due: self.due }
     }
 
     /// Makes a worker known that got something without having said hello.

@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use onward_core::Timestamp;
-use onward_store::Listener;
 use onward_store::kept::News;
+use onward_store::{Change, Listener};
 
-use crate::held::{Held, Verdict};
 use crate::hints::Hints;
 use crate::load::Judge;
 use crate::op::Queue;
@@ -21,7 +20,6 @@ pub(crate) struct Shared {
     pub queue: Queue,
     pub jobs: Jobs,
     pub hints: Hints,
-    pub held: Held,
     pub counters: Counters,
     pub batch_max: usize,
     /// The earliest moment that listeners know of.
@@ -75,7 +73,6 @@ impl Shared {
             queue: Queue::default(),
             jobs: Jobs::default(),
             hints: Hints::default(),
-            held: Held::default(),
             counters: Counters::default(),
             batch_max,
             announced_due: AtomicU64::new(u64::MAX),
@@ -97,8 +94,6 @@ impl Shared {
     pub fn tell(&self, after: Aftermath) {
         self.hints.add(&after.news, after.due);
         self.tell_here(after.news, after.due);
-        after.claimed.iter().for_each(|head| self.held.hold(head));
-        after.released.iter().for_each(|(run, epoch)| self.held.let_go(run, *epoch));
     }
 
     pub fn tell_here(&self, mut news: Vec<News>, due: Option<Timestamp>) {
@@ -107,20 +102,16 @@ impl Shared {
         {
             news.push(News::DueAt(due));
         }
+        for item in &news {
+            self.tell_change(item.as_change());
+        }
+    }
+
+    pub fn tell_change(&self, change: Change<'_>) {
         // A copy, so that nobody is called under the lock.
         let listeners = self.listeners.read().unwrap_or_else(PoisonError::into_inner).clone();
         let _one_at_a_time = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
-        for item in &news {
-            let verdict = match item {
-                News::Appended { head, record } => self.held.judge(head, record),
-                _ => Verdict::Tell,
-            };
-            match (verdict, item) {
-                (Verdict::Tell, _) => listeners.iter().for_each(|listener| item.tell(&**listener)),
-                (Verdict::Behind, News::Appended { head, .. }) => self.hints.catch_up(head.key.clone()),
-                _ => {}
-            }
-        }
+        listeners.iter().for_each(|listener| listener.changed(change));
     }
 
     /// What listeners know from now on.

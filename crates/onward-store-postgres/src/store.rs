@@ -10,9 +10,9 @@ use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, R
 use onward_store::kept::Body;
 use onward_store::kept::reply::{Slot, Waiting};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
-    Listener, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery,
-    VersionCount, WaitQuery, check_restore, payloads,
+    Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId,
+    Expired, Known, Listener, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Since, Started, Store,
+    StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
 };
 use tokio_postgres::Config;
 
@@ -248,6 +248,31 @@ impl Store for PostgresStore {
 
     fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>> {
         self.ask(|to| Job::ReadLog(run, generation, from, limit, to))
+    }
+
+    fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>> {
+        self.ask(|to| Job::ReadSince(known, to))
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn tell_others(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
+        let written = self.ask(|to| Job::TellOthers(message.clone(), to));
+        Box::pin(async move {
+            self.shared.hints.add_letter(written.await?);
+            self.shared.tell_change(Change::Told { message: &message });
+            Ok(())
+        })
+    }
+
+    fn announce_server(&self, server: ServerInfo, lease: Option<Duration>) -> StoreFuture<'_, ()> {
+        self.ask(|to| Job::Announce(server, lease, to))
+    }
+
+    fn list_servers(&self) -> StoreFuture<'_, Vec<ServerInfo>> {
+        self.ask(Job::ListServers)
     }
 
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {

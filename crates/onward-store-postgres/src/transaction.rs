@@ -9,7 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use onward_core::{Epoch, RunHead, RunKey, Timestamp};
+use onward_core::{RunKey, Timestamp};
 use onward_store::StoreError;
 use onward_store::kept::News;
 use tokio_postgres::Config;
@@ -82,9 +82,6 @@ impl Line {
 pub(crate) struct Aftermath {
     pub news: Vec<News>,
     pub due: Option<Timestamp>,
-    /// Runs that somebody got through this server.
-    pub claimed: Vec<RunHead>,
-    pub released: Vec<(RunKey, Epoch)>,
 }
 
 /// Runs `work` in a transaction, and again as long as that may help.
@@ -148,7 +145,7 @@ async fn attempt_once<T>(
     wants: &Wants,
     work: &impl AsyncFn(&mut Scene<'_>) -> Outcome<T>,
 ) -> Result<(T, Aftermath), Failed> {
-    let begun = Scene::begin(db, &shared.server, &shared.judge, wants.keys.clone(), wants.fresh).await;
+    let begun = Scene::begin(db, &shared.judge, wants.keys.clone(), wants.fresh).await;
     let mut scene = begun.map_err(Failed::Before)?;
     let done = AssertUnwindSafe(work(&mut scene)).catch_unwind().await;
     let answer = done.unwrap_or_else(|panic| Err(Trouble::Panicked(message(&*panic)))).map_err(Failed::Before)?;

@@ -1,10 +1,10 @@
-//! The words on the channel: which runs changed, and how, in the few kilobytes that a notification takes.
+//! The words on the channel: what changed, in the few kilobytes that a notification takes.
 //!
-//! What does not fit is left out: a hint may be lost, and says only where to look.
+//! A hint may be lost and says only where to look. Where not everything fits, it says that something was left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onward_core::{Index, Namespace, RunId, RunKey, Timestamp};
+use onward_core::{Namespace, RunId, RunKey, Timestamp};
 use onward_store::kept::News;
 
 /// A notification has room for 8,000 bytes.
@@ -14,11 +14,14 @@ const PAYLOAD_BYTES_MAX: usize = 7_900;
 pub(crate) struct Words {
     pub due: Option<Timestamp>,
     pub has_deliveries: bool,
-    pub pending: BTreeSet<RunKey>,
-    /// Runs with tasks that may be claimed.
-    pub queued: BTreeSet<RunKey>,
-    /// From where on.
-    pub appended: BTreeMap<RunKey, (u32, Index)>,
+    /// Namespaces in which a run or a task waits to be claimed.
+    pub work: BTreeSet<Namespace>,
+    /// Runs that have grown, and whether that ended them.
+    pub grown: BTreeMap<RunKey, bool>,
+    /// Letters to everybody, by number.
+    pub letters: BTreeSet<i64>,
+    /// More happened than could be said.
+    pub is_cut: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -36,48 +39,37 @@ impl Words {
         self.due = [self.due, due].into_iter().flatten().min();
         for item in news {
             match item {
-                News::Appended { head, record } => {
-                    let since = self.appended.entry(head.key.clone()).or_insert((head.generation, record.index));
-                    if since.0 != head.generation {
-                        *since = (head.generation, record.index);
-                    }
-                }
-                News::RunPending { head } => drop(self.pending.insert(head.key.clone())),
-                News::TaskQueued { task } => drop(self.queued.insert(task.id.run.clone())),
+                News::Appended { head, record } => *self.grown.entry(head.key.clone()).or_default() |= record.ends_log(),
+                News::RunPending { head } => drop(self.work.insert(head.key.namespace.clone())),
+                News::TaskQueued { task } => drop(self.work.insert(task.id.run.namespace.clone())),
                 News::DueAt(at) => self.due = Some(self.due.map_or(*at, |due| due.min(*at))),
                 News::DeliveryAdded => self.has_deliveries = true,
             }
         }
     }
 
-    /// The most useful words first.
+    /// What most want to hear first.
     pub fn payload(&self, server: &str) -> String {
         let mut text = server.to_owned();
-        let mut say = |line: String| {
-            if text.len() + line.len() < PAYLOAD_BYTES_MAX {
-                text.push('\n');
-                text.push_str(&line);
-            }
+        let mut is_cut = self.is_cut;
+        let mut say = |line: String| match text.len() + line.len() < PAYLOAD_BYTES_MAX {
+            true => text.extend(["\n", &line]),
+            false => is_cut = true,
         };
         self.due.iter().for_each(|due| say(format!("d{}", due.0)));
+        self.letters.iter().for_each(|number| say(format!("l{number}")));
         self.has_deliveries.then(|| say("o".to_owned()));
-        self.pending.iter().for_each(|run| say(format!("p{}", name(run))));
-        self.queued.iter().for_each(|run| say(format!("t{}", name(run))));
-        for (run, (generation, index)) in &self.appended {
-            say(format!("a{generation}\t{}\t{}", index.0, name(run)));
+        self.work.iter().for_each(|namespace| say(format!("w{}", namespace.as_str())));
+        for (run, ends) in &self.grown {
+            // Neither part of a key can have a control character in it.
+            let letter = if *ends { 'e' } else { 'g' };
+            say(format!("{letter}{}\t{}", run.namespace.as_str(), run.id.as_str()));
+        }
+        if is_cut {
+            text.push_str("\nx");
         }
         text
     }
-}
-
-/// Neither part can have a control character in it.
-fn name(run: &RunKey) -> String {
-    format!("{}\t{}", run.namespace.as_str(), run.id.as_str())
-}
-
-fn parse_name(text: &str) -> Option<RunKey> {
-    let (namespace, id) = text.split_once('\t')?;
-    Some(RunKey::new(Namespace::new(namespace).ok()?, RunId::new(id).ok()?))
 }
 
 /// What cannot be read, from whomever, is passed over.
@@ -89,20 +81,20 @@ pub(crate) fn parse(payload: &str) -> Option<Heard> {
         let (Some(letter), Some(rest)) = (line.get(..1), line.get(1..)) else { continue };
         match letter {
             "d" => words.due = rest.parse().ok().map(Timestamp),
+            "l" => words.letters.extend(rest.parse::<i64>()),
             "o" => words.has_deliveries = true,
-            "p" => words.pending.extend(parse_name(rest)),
-            "t" => words.queued.extend(parse_name(rest)),
-            "a" => words.appended.extend(parse_appended(rest)),
+            "w" => words.work.extend(Namespace::new(rest)),
+            "e" | "g" => words.grown.extend(parse_key(rest).map(|run| (run, letter == "e"))),
+            "x" => words.is_cut = true,
             _ => {}
         }
     }
     Some(Heard { server, words })
 }
 
-fn parse_appended(text: &str) -> Option<(RunKey, (u32, Index))> {
-    let (generation, rest) = text.split_once('\t')?;
-    let (index, run) = rest.split_once('\t')?;
-    Some((parse_name(run)?, (generation.parse().ok()?, Index(index.parse().ok()?))))
+fn parse_key(text: &str) -> Option<RunKey> {
+    let (namespace, id) = text.split_once('\t')?;
+    Some(RunKey::new(Namespace::new(namespace).ok()?, RunId::new(id).ok()?))
 }
 
 #[cfg(test)]
@@ -118,20 +110,23 @@ mod tests {
         let words = Words {
             due: Some(Timestamp(7)),
             has_deliveries: true,
-            pending: BTreeSet::from([run("a b"), run("c/d")]),
-            queued: BTreeSet::from([run("e")]),
-            appended: BTreeMap::from([(run("f"), (2, Index(9)))]),
+            work: BTreeSet::from([Namespace::default()]),
+            grown: BTreeMap::from([(run("a b"), true), (run("c/d"), false)]),
+            letters: BTreeSet::from([3, 4]),
+            is_cut: false,
         };
         let heard = parse(&words.payload("me")).expect("it has a server");
         assert_eq!(heard, Heard { server: "me".to_owned(), words });
-        assert_eq!(parse("me\nx\np\n\u{e9}\na1\nd-1").map(|heard| heard.words), Some(Words::default()));
+        assert_eq!(parse("me\n?\ng\n\u{e9}\nea\nd-1\nl").map(|heard| heard.words), Some(Words::default()));
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out() {
-        let words = Words { pending: (0..1_000).map(|number| run(&format!("run-{number}"))).collect(), ..Words::default() };
+    fn what_does_not_fit_is_left_out_and_that_is_said() {
+        let words =
+            Words { grown: (0..1_000).map(|number| (run(&format!("run-{number}")), false)).collect(), ..Words::default() };
         let payload = words.payload("me");
         assert!(payload.len() < 8_000);
-        assert!(parse(&payload).expect("it has a server").words.pending.len() > 300);
+        let heard = parse(&payload).expect("it has a server").words;
+        assert!(heard.grown.len() > 300 && heard.is_cut);
     }
 }

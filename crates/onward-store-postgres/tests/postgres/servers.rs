@@ -11,9 +11,9 @@ use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Place, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::conformance::{self, block_on};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
-    Listener, ManualClock, MemoryStore, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreFuture, TaskQuery,
-    VersionCount, WaitQuery,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Known,
+    Listener, ManualClock, MemoryStore, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Since, Started, Store, StoreFuture,
+    TaskQuery, VersionCount, WaitQuery,
 };
 use onward_store_postgres::{Options, PostgresStore};
 
@@ -62,6 +62,7 @@ in_turn! {
     fn finish_deliveries(&self, done: Vec<DeliveryId>) -> StoreFuture<'_, ()>;
     fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>>;
     fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>>;
+    fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>>;
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage>;
     fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>>;
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>>;
@@ -193,4 +194,26 @@ fn the_clock_of_the_database_judges() {
     block_on(store.heartbeat(worker("w"), seconds(30))).unwrap();
     let until = asked("SELECT until FROM onward.sessions");
     assert!((before + 30_000..=asked(clock) + 30_000).contains(&until));
+}
+
+#[test]
+fn servers_are_known_for_as_long_as_they_say_so() {
+    let clock = Arc::new(ManualClock::default());
+    let database = database();
+    let (one, other) = (connect_at(&database, clock.clone()), connect_at(&database, clock.clone()));
+    let server = |id: &str| ServerInfo {
+        id: crate::kit::name(id),
+        url: format!("http://{id}"),
+        version: "1".to_owned(),
+        started_at: Timestamp(7),
+        heard_at: clock.now(),
+    };
+    block_on(one.announce_server(server("a"), Some(seconds(10)))).unwrap();
+    block_on(other.announce_server(server("b"), Some(seconds(20)))).unwrap();
+    assert_eq!(block_on(other.list_servers()).unwrap(), [server("a"), server("b")]);
+    let b = server("b");
+    clock.advance(seconds(10));
+    assert_eq!(block_on(one.list_servers()).unwrap(), [b]);
+    block_on(other.announce_server(server("b"), None)).unwrap();
+    assert_eq!(block_on(one.list_servers()).unwrap(), []);
 }
