@@ -58,7 +58,7 @@ impl Session {
                 let records = Link::read_log(&self.port, run, generation, from, limit);
                 self.answer(request, async move {
                     let mut records = records.await?;
-                    let more = payloads::fit(&mut records, PAGE_BYTES);
+                    let more = payloads::is_long(&records) | payloads::fit(&mut records, PAGE_BYTES);
                     Ok((Said::Log(wire::Log { records, more }), None))
                 });
             }

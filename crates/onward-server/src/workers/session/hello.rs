@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onward_core::task::{TaskId, TaskReport};
 use onward_core::{Epoch, RunKey};
-use onward_store::StoreError;
+use onward_store::{StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
 
@@ -111,7 +111,7 @@ impl Session {
         loop {
             let store = self.runtime().store();
             let records = store.read_log(run.clone(), Some(*generation), from, PAGE).await?;
-            let full = records.len() == PAGE;
+            let full = records.len() == PAGE || payloads::is_long(&records);
             let Some(last) = records.last() else { return Ok(()) };
             from = last.next_index();
             for record in records.into_iter().filter(|record| record.commit.is_none() && record.index >= *next_index) {
