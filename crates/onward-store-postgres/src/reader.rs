@@ -3,7 +3,7 @@
 
 use onward_core::run::Delivery;
 use onward_core::{Index, Record, RunHead, RunKey, Status, Timestamp};
-use onward_store::{DeliveryId, Known, Since, StoreError};
+use onward_store::{DeliveryId, Known, Since, StoreError, payloads};
 
 use crate::blobs;
 use crate::claim::limit_number;
@@ -49,6 +49,10 @@ async fn past(db: &Db, key: &RunKey, rk: i64, generation: u32) -> Outcome<Option
     Ok(Some(unseal_head(key, row.get(0))?.0))
 }
 
+/// How many records are read at once: few at first, because each may have large payloads.
+const FIRST_PAGE: usize = 16;
+const PAGE_MAX: usize = 1_024;
+
 pub(crate) async fn read_log(db: &Db, key: &RunKey, generation: Option<u32>, from: Index, limit: usize) -> Outcome<Vec<Record>> {
     let missing = || StoreError::RunNotFound { key: key.clone() };
     let found = find(db, key).await?.ok_or_else(missing)?;
@@ -58,7 +62,23 @@ pub(crate) async fn read_log(db: &Db, key: &RunKey, generation: Option<u32>, fro
         }
         _ => found.head,
     };
-    let records = read_records(db, key, found.rk, head.generation, from, limit).await?;
+    let mut records: Vec<Record> = Vec::new();
+    let mut rows = FIRST_PAGE;
+    loop {
+        let next = records.last().map_or(from, Record::next_index);
+        let wanted = rows.min(limit - records.len());
+        let page = read_records(db, key, found.rk, head.generation, next, wanted).await?;
+        let is_last = page.len() < wanted || records.len() + page.len() == limit;
+        records.extend(page);
+        if payloads::is_long(&records) {
+            payloads::shorten(&mut records);
+            return Ok(records);
+        }
+        if is_last {
+            break;
+        }
+        rows = (rows * 2).min(PAGE_MAX);
+    }
     // The head says how long the log is: a tail that is missing is damage, not an end.
     let end = records.last().map_or(from, Record::next_index);
     if records.len() < limit && end < head.next_index {

@@ -86,7 +86,7 @@ impl Session {
         }
     }
 
-    /// Takes up a task that a server before gave to this worker, if the store still has it so (Q6).
+    /// Takes up a task that a server before gave to this worker, if the store still has it so (Q7).
     pub(super) async fn adopt(self: &Arc<Session>, task: &TaskId, claim: u32) -> Result<bool, StoreError> {
         let adopted = self.port.adopt_task(task, claim).await?;
         if adopted && self.lock().tasks.insert(task.clone(), claim) != Some(claim) {
