@@ -98,6 +98,7 @@ impl Session {
             id: known_as(&namespace, &hello.worker),
             namespace: namespace.clone(),
             knows: Arc::new(knows),
+            current: Arc::new(hello.kinds.iter().filter_map(|kind| Some((kind.kind.clone(), kind.current.clone()?))).collect()),
             task_kinds: Arc::new(hello.task_kinds.clone()),
             queues: hello.queues.iter().map(version).collect::<Result<Vec<_>, _>>()?,
             runs_max: hello.runs_max.max(1) as usize,
