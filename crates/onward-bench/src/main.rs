@@ -1,9 +1,11 @@
 //! Measures Onward on this machine, with the raw limits of disk and store beside each figure.
 //!
-//! `--server` measures a server and one remote worker instead of the embedded engine. `--json` prints one line a figure, `{"name", "value", "unit"}`. `--quick` ends within a minute. `--only PREFIX` measures a part.
+//! `--server` measures a server and one remote worker instead of the embedded engine, `--store postgres` the engine on a PostgreSQL that
+//! is started for it. `--json` prints one line a figure, `{"name", "value", "unit"}`. `--quick` ends within a minute. `--only PREFIX` measures a part.
 
 mod life;
 mod machine;
+mod postgres;
 mod raw;
 mod replay;
 mod server;
@@ -24,6 +26,8 @@ pub struct Plan {
     json: bool,
     only: Option<String>,
     server: bool,
+    /// On PostgreSQL instead of a directory.
+    postgres: bool,
     directory: PathBuf,
 }
 
@@ -58,17 +62,25 @@ fn round(value: f64) -> f64 {
 }
 
 fn main() -> Result<()> {
-    let mut plan = Plan { quick: false, json: false, only: None, server: false, directory: std::env::temp_dir() };
+    let mut plan =
+        Plan { quick: false, json: false, only: None, server: false, postgres: false, directory: std::env::temp_dir() };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--quick" => plan.quick = true,
             "--json" => plan.json = true,
             "--server" => plan.server = true,
+            "--store" => match arguments.next().as_deref() {
+                Some("postgres") => plan.postgres = true,
+                Some("embedded") => plan.postgres = false,
+                _ => bail!("--store is `embedded` or `postgres`"),
+            },
             "--only" => plan.only = arguments.next(),
             "--dir" => plan.directory = arguments.next().map(PathBuf::from).unwrap_or_default(),
             "--cold" => return life::cold(Path::new(&arguments.next().unwrap_or_default())),
-            other => bail!("unknown argument `{other}`; there are --quick, --json, --server, --only PREFIX and --dir DIRECTORY"),
+            other => bail!(
+                "unknown argument `{other}`; there are --quick, --json, --server, --store NAME, --only PREFIX and --dir DIRECTORY"
+            ),
         }
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -80,6 +92,10 @@ async fn measure(plan: &Plan) -> Result<()> {
         raw::sync(plan)?;
         raw::appends(plan).await?;
         return server::measure(plan).await;
+    }
+    if plan.postgres {
+        raw::sync(plan)?;
+        return postgres::measure(plan).await;
     }
     if plan.wants("raw") {
         raw::sync(plan)?;

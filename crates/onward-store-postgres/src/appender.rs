@@ -17,8 +17,7 @@ use onward_store::{Expired, StoreError};
 use tokio_postgres::Config;
 
 use crate::error::{Outcome, Trouble};
-use crate::expire::{NEXT_DUE, next_due};
-use crate::load::CLOCK;
+use crate::expire::{Look, NEXT_DUE};
 use crate::op::Op;
 use crate::scene::Scene;
 use crate::shared::{Counters, Shared};
@@ -52,6 +51,7 @@ async fn run_batch(shared: &Shared, line: &mut Line, ops: &[Op]) {
     Counters::add(&shared.counters.operations, ops.len() as u64);
     match done {
         Ok(((), after)) => {
+            shared.pulse.stir_by(&after.news);
             ops.iter().for_each(|op| op.pending().release()); // DB6
             shared.tell(after);
         }
@@ -153,21 +153,23 @@ async fn expire(shared: &Shared, line: &mut Line, limit: usize, to: &Arc<Slot<Ex
 }
 
 async fn try_expire(shared: &Shared, line: &mut Line, limit: usize) -> Result<Expired, StoreError> {
-    if let Ok(db) = line.get().await
-        && let Ok(answers) = db.pipeline(None, &[Sql::new(CLOCK), Sql::new(NEXT_DUE)], None).await
+    let begun = shared.pulse.begin();
+    if let Some(look) = look(line).await
+        && look.next_due.is_none_or(|due| due > shared.judge.now(look.clock_micros))
     {
-        let micros = answers[0].first().map_or(0, |row| row.get(0));
-        let next = next_due(&answers[1]);
-        if next.is_none_or(|due| due > shared.judge.now(micros)) {
-            return Ok(Expired { next_due: next, ..Expired::default() });
-        }
+        shared.pulse.end(begun, look.found);
+        return Ok(Expired { next_due: look.next_due, ..Expired::default() });
     }
     let work = async |scene: &mut Scene<'_>| scene.expire(limit).await;
     let (mut expired, after) = transact(shared, line, &Wants::default(), work).await.map_err(Fate::into_error)?;
+    shared.pulse.stir();
     shared.tell(Aftermath { due: None, ..after });
     // Told with the answer, not as news: what this call itself started is in there.
-    if let Ok(db) = line.get().await {
-        expired.next_due = db.query(&Sql::new(NEXT_DUE)).await.ok().and_then(|rows| next_due(&rows));
-    }
+    expired.next_due = look(line).await.and_then(|look| look.next_due);
     Ok(expired)
+}
+
+async fn look(line: &mut Line) -> Option<Look> {
+    let rows = line.get().await.ok()?.query(&Sql::new(NEXT_DUE)).await.ok()?;
+    rows.first().map(Look::read)
 }

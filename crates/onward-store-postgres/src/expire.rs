@@ -4,12 +4,13 @@
 use onward_core::event::TimerFired;
 use onward_core::{Place, RunKey, Timestamp};
 use onward_store::Expired;
-use onward_store::kept::seal::read_place;
+use onward_store::kept::seal::{place_key, read_place};
 
 use crate::claim::limit_number;
-use crate::error::Outcome;
+use crate::error::{Outcome, Trouble};
 use crate::load::read_timer;
-use crate::scene::Scene;
+use crate::pulse::Found;
+use crate::scene::{Scene, Timer};
 use crate::sql::Sql;
 
 pub(crate) const DUE_TIMERS: &str =
@@ -18,11 +19,14 @@ pub(crate) const DUE_TASKS: &str =
     "SELECT rk, place FROM onward.tasks WHERE due IS NOT NULL AND due <= $1 ORDER BY due, ord LIMIT $2";
 pub(crate) const DUE_SESSIONS: &str =
     "SELECT worker FROM onward.sessions WHERE until <= $1 ORDER BY until, worker LIMIT $2 FOR UPDATE SKIP LOCKED";
-/// The first moment at which anything becomes due, each by one step into an index.
-pub(crate) const NEXT_DUE: &str = "SELECT (SELECT due FROM onward.timers WHERE NOT frozen ORDER BY due, rk, place LIMIT 1),
+/// What time it is, the first moments at which something becomes due, and whether anything waits; each by one step into an index.
+pub(crate) const NEXT_DUE: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+  (SELECT due FROM onward.timers WHERE NOT frozen ORDER BY due, rk, place LIMIT 1),
   (SELECT due FROM onward.tasks WHERE due IS NOT NULL ORDER BY due, ord LIMIT 1),
   (SELECT visible FROM onward.tasks WHERE state = 3 ORDER BY visible, ord LIMIT 1),
-  (SELECT until FROM onward.sessions ORDER BY until LIMIT 1)";
+  (SELECT until FROM onward.sessions ORDER BY until LIMIT 1),
+  EXISTS (SELECT FROM onward.outbox), EXISTS (SELECT FROM onward.runs WHERE ready IS NOT NULL),
+  EXISTS (SELECT FROM onward.tasks WHERE state = 0)";
 
 impl Scene<'_> {
     pub async fn expire(&mut self, limit: usize) -> Outcome<Expired> {
@@ -30,6 +34,7 @@ impl Scene<'_> {
         let (tasks_expired, more_tasks) = self.expire_tasks(limit).await?;
         let (workers_lost, more_workers) = self.end_sessions(limit).await?;
         self.show_delayed_tasks().await?;
+        self.let_damaged_sleep().await?;
         let more = more_timers || more_tasks || more_workers;
         Ok(Expired { timers_fired, tasks_expired, workers_lost, more, next_due: None })
     }
@@ -41,7 +46,7 @@ impl Scene<'_> {
         // Whether a timer is still there, and still due, is known only under its run's lock.
         due.retain(|(rk, _)| self.keys.contains_key(rk));
         let armed = self.armed(&due).await?;
-        self.need_waits(armed.clone()).await?;
+        let armed = self.with_sound_waits(armed).await?;
         for (key, place) in &armed {
             // The row goes in the same write as the event comes: a timer fires once (L10).
             let seat = self.seat(key);
@@ -52,6 +57,40 @@ impl Scene<'_> {
         Ok((armed.len() as u64, more))
     }
 
+    /// A timer over a question that is damaged is put to sleep, so that it does not hold the others up for ever.
+    async fn with_sound_waits(&mut self, armed: Vec<(RunKey, Place)>) -> Outcome<Vec<(RunKey, Place)>> {
+        match self.need_waits(armed.clone()).await {
+            Err(Trouble::Refused(_)) => {}
+            other => return other.map(|()| armed),
+        }
+        let mut sound = Vec::new();
+        for (key, place) in armed {
+            match self.need_waits(vec![(key.clone(), place.clone())]).await {
+                Ok(()) => sound.push((key, place)),
+                Err(Trouble::Refused(_)) => {
+                    let sleeping = Timer { due_at: self.now, is_frozen: true };
+                    self.seat(&key).timers.put(place, sleeping);
+                }
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        Ok(sound)
+    }
+
+    /// What belongs to runs that cannot be read sleeps until somebody has dealt with them: it would be due for ever.
+    async fn let_damaged_sleep(&mut self) -> Outcome<()> {
+        let numbers: Vec<i64> = self.damaged.values().copied().collect();
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let statements = [
+            Sql::new("UPDATE onward.timers SET frozen = true WHERE rk = ANY($1) AND NOT frozen").numbers(numbers.clone()),
+            Sql::new("UPDATE onward.tasks SET due = NULL WHERE rk = ANY($1)").numbers(numbers),
+        ];
+        self.db.pipeline(None, &statements, None).await?;
+        Ok(())
+    }
+
     /// Those of the timers that are due under the locks, in the order of their times.
     async fn armed(&mut self, due: &[(i64, Place)]) -> Outcome<Vec<(RunKey, Place)>> {
         if due.is_empty() {
@@ -59,12 +98,21 @@ impl Scene<'_> {
         }
         let text = "SELECT t.rk, t.place, t.due, t.frozen, t.crc FROM onward.timers t JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, place)
           ON t.rk = k.rk AND t.place = k.place WHERE NOT t.frozen AND t.due <= $3 ORDER BY t.due, t.rk, t.place";
-        let (numbers, places) = due.iter().map(|(rk, place)| (*rk, onward_store::kept::seal::place_key(place))).unzip();
+        let (numbers, places) = due.iter().map(|(rk, place)| (*rk, place_key(place))).unzip();
         let sql = Sql::new(text).numbers(numbers).byteses(places).number(self.now.0 as i64);
         let rows = self.db.query(&sql).await?;
-        // One that is damaged does not fire, and does not keep the others from it.
-        let sound = rows.iter().filter_map(|row| Some((row.get(0), read_timer(row)?.0)));
-        Ok(sound.map(|(rk, place)| (self.key_of(rk), place)).collect())
+        let mut sound = Vec::new();
+        for row in &rows {
+            match read_timer(row) {
+                Some((place, _)) => sound.push((self.key_of(row.get(0)), place)),
+                // One that is damaged does not fire, and does not stay due for ever.
+                None => {
+                    let sql = Sql::new("UPDATE onward.timers SET frozen = true WHERE rk = $1 AND place = $2");
+                    self.db.query(&sql.number(row.get(0)).bytes(row.get(1))).await?;
+                }
+            }
+        }
+        Ok(sound)
     }
 
     async fn expire_tasks(&mut self, limit: usize) -> Outcome<(u64, bool)> {
@@ -73,9 +121,15 @@ impl Scene<'_> {
         self.lock_free(unlocked).await?;
         let ours: Vec<(RunKey, Place)> =
             due.into_iter().filter_map(|(rk, place)| Some((self.keys.get(&rk)?.clone(), place))).collect();
-        self.need_tasks(ours.clone()).await?;
         let mut count = 0;
+        let is_sound = match self.need_tasks(ours.clone()).await {
+            Err(Trouble::Refused(_)) => false,
+            other => other.map(|()| true)?,
+        };
         for (key, place) in ours {
+            if !is_sound && !self.has_sound_task(&key, &place).await? {
+                continue;
+            }
             let queued = self.seat(&key).tasks.get(&place).cloned();
             let is_due = |queued: &crate::scene::Queued| queued.task.due_at().is_some_and(|due| due <= self.now);
             if let Some(mut queued) = queued.filter(is_due) {
@@ -85,6 +139,19 @@ impl Scene<'_> {
             }
         }
         Ok((count, more))
+    }
+
+    /// A task that is damaged sleeps until its run ends.
+    async fn has_sound_task(&mut self, key: &RunKey, place: &Place) -> Outcome<bool> {
+        match self.need_tasks(vec![(key.clone(), place.clone())]).await {
+            Err(Trouble::Refused(_)) => {
+                let rk = self.seat(key).rk;
+                let sql = Sql::new("UPDATE onward.tasks SET due = NULL WHERE rk = $1 AND place = $2");
+                self.db.query(&sql.number(rk).bytes(place_key(place))).await?;
+                Ok(false)
+            }
+            other => other.map(|()| true),
+        }
     }
 
     /// Frees the runs of workers that were silent for too long. A worker of whose runs one is locked just now keeps its session until
@@ -125,8 +192,17 @@ impl Scene<'_> {
     }
 }
 
-/// The earliest of the four moments that [`NEXT_DUE`] says.
-pub(crate) fn next_due(rows: &[tokio_postgres::Row]) -> Option<Timestamp> {
-    let row = rows.first()?;
-    (0..4).filter_map(|at| row.get::<_, Option<i64>>(at)).min().map(|due| Timestamp(due as u64))
+/// What [`NEXT_DUE`] says.
+pub(crate) struct Look {
+    pub clock_micros: i64,
+    pub next_due: Option<Timestamp>,
+    pub found: Found,
+}
+
+impl Look {
+    pub fn read(row: &tokio_postgres::Row) -> Look {
+        let due = (1..5).filter_map(|at| row.get::<_, Option<i64>>(at)).min();
+        let found = Found { deliveries: row.get(5), runs: row.get(6), tasks: row.get(7) };
+        Look { clock_micros: row.get(0), next_due: due.map(|due| Timestamp(due as u64)), found }
+    }
 }

@@ -79,6 +79,11 @@ impl Hints {
         self.wake.notify_one();
     }
 
+    /// Whether what others say gets here: this server hears itself.
+    pub fn can_hear(&self) -> bool {
+        self.lock().own_at.is_some_and(|at| at.elapsed() < BELIEVED_FOR)
+    }
+
     pub fn wake(&self) {
         self.wake.notify_one();
     }
@@ -116,8 +121,7 @@ async fn serve(shared: &Shared, db: &Db, heard: &mut UnboundedReceiver<String>) 
             },
             _ = hello.tick() => send(shared, db, true).await?,
             _ = look.tick() => {
-                let is_deaf = shared.hints.lock().own_at.is_none_or(|at| at.elapsed() > BELIEVED_FOR);
-                if is_deaf {
+                if !shared.hints.can_hear() {
                     read_letters(shared, db, None).await?;
                 }
             }
@@ -156,6 +160,9 @@ async fn hear(shared: &Shared, db: &Db, payload: &str) -> Outcome<()> {
         send(shared, db, true).await?;
     }
     let words = heard.words;
+    if words.has_deliveries || words.is_cut || !words.work.is_empty() {
+        shared.pulse.stir();
+    }
     shared.tell_here(Vec::new(), words.due);
     words.grown.iter().for_each(|(run, ends)| shared.tell_change(Change::Elsewhere { run, ends: *ends }));
     words.work.iter().for_each(|namespace| shared.tell_change(Change::WorkElsewhere { namespace }));

@@ -21,6 +21,7 @@ mod list;
 mod load;
 mod op;
 mod pool;
+mod pulse;
 mod reader;
 mod restore;
 mod row;

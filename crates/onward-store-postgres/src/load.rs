@@ -88,7 +88,7 @@ impl<'c> Scene<'c> {
                     self.add(seat);
                     taken.push(key);
                 }
-                Err(error) => drop(self.damaged.insert(key, error.to_string())),
+                Err(_) => drop(self.damaged.insert(key, row.get(0))),
             }
         }
         taken

@@ -91,6 +91,23 @@ impl Op {
         }
     }
 
+    /// About how many bytes it writes.
+    fn weight(&self) -> usize {
+        match self {
+            Op::Commit(work, _) => weigh(&work.1),
+            Op::Input(work, _) => weigh(&work.2),
+            Op::Start(work, _) => weigh(&work.body) + weigh(&work.signal_body),
+            Op::ClaimRun(work, _) => work.input.as_ref().map_or(0, |(_, body)| weigh(body)),
+            Op::Report(work, _) => match &work.report {
+                TaskReport::Completed(output) => output.data().len(),
+                _ => 0,
+            },
+            // A whole log has a transaction to itself, or nearly.
+            Op::Restore(..) => BATCH_BYTES_MAX,
+            Op::Release(..) | Op::RetryTask(..) | Op::Expire(..) => 0,
+        }
+    }
+
     /// Whether the operation finds its runs itself and therefore has a transaction of its own.
     pub fn is_alone(&self) -> bool {
         matches!(self, Op::Expire(..))
@@ -100,6 +117,13 @@ impl Op {
         matches!(self, Op::Start(..) | Op::Restore(..))
     }
 }
+
+fn weigh(body: &Body) -> usize {
+    body.bytes.len() + body.stash.blobs.iter().map(|(_, data)| data.len()).sum::<usize>()
+}
+
+/// How many bytes share one transaction, more or less: a statement has a limit, and so has everybody's patience.
+const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// How many operations may wait. More than this and the database is not keeping up: whoever comes is told so at once.
 const WAITING_MAX: usize = 65_536;
@@ -145,7 +169,13 @@ impl Queue {
             {
                 let mut state = self.lock();
                 if !state.ops.is_empty() {
-                    let shared = state.ops.iter().take(max).take_while(|op| !op.is_alone()).count();
+                    let mut bytes = 0;
+                    let fits = |op: &&Op| {
+                        let is_first = bytes == 0;
+                        bytes += op.weight();
+                        !op.is_alone() && (is_first || bytes <= BATCH_BYTES_MAX)
+                    };
+                    let shared = state.ops.iter().take(max).take_while(fits).count();
                     return state.ops.drain(..shared.max(1)).collect();
                 }
                 if state.is_closing {

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio_postgres::Config;
 
 use crate::error::{Meaning, Outcome, Trouble, meaning, told};
+use crate::pulse::Waiting;
 use crate::scene::Scene;
 use crate::shared::Shared;
 use crate::sql::Db;
@@ -106,6 +107,9 @@ pub(crate) async fn run(shared: Arc<Shared>, config: Config) {
 
 async fn serve(shared: &Shared, line: &mut Line, job: Job) {
     match job {
+        Job::ClaimRuns(_, to) if shared.is_quiet(Waiting::Runs) => answer(&to, Vec::new()),
+        Job::ClaimTasks(_, to) if shared.is_quiet(Waiting::Tasks) => answer(&to, Vec::new()),
+        Job::Deliveries(_, to) if shared.is_quiet(Waiting::Deliveries) => answer(&to, Vec::new()),
         Job::ClaimRuns(request, to) => write(shared, line, &[], &to, async |scene| scene.claim_runs(&request).await).await,
         Job::ClaimTasks(request, to) => write(shared, line, &[], &to, async |scene| scene.claim_tasks(&request).await).await,
         Job::Heartbeat(worker, lease, to) => {
@@ -133,6 +137,11 @@ async fn serve(shared: &Shared, line: &mut Line, job: Job) {
         Job::ListServers(to) => write(shared, line, &[], &to, async |scene| scene.list_servers().await).await,
         other => serve_read(line, other).await,
     }
+}
+
+fn answer<T: Send>(to: &Slot<T>, answer: T) {
+    to.put(Ok(answer));
+    to.release();
 }
 
 async fn serve_read(line: &mut Line, job: Job) {
@@ -164,6 +173,7 @@ async fn write<T: Send>(
     let wants = Wants { keys: keys.to_vec(), fresh: 0 };
     match transact(shared, line, &wants, work).await {
         Ok((answer, after)) => {
+            shared.pulse.stir_by(&after.news);
             to.put(Ok(answer));
             to.release();
             shared.tell(after);

@@ -34,8 +34,8 @@ pub(crate) struct Scene<'c> {
     /// How many records were put and runs were made: an operation that is refused has added none (DB2).
     pub changes: usize,
     pub keys: HashMap<i64, RunKey>,
-    /// Runs whose rows cannot be believed, and why.
-    pub damaged: HashMap<RunKey, String>,
+    /// Runs whose rows cannot be believed, with their numbers.
+    pub damaged: HashMap<RunKey, i64>,
     pub news: Vec<News>,
     /// The earliest moment at which something becomes due because of this batch.
     pub due: Option<Timestamp>,

@@ -11,6 +11,7 @@ use crate::hints::Hints;
 use crate::load::Judge;
 use crate::op::Queue;
 use crate::pool::Jobs;
+use crate::pulse::{Pulse, Waiting};
 use crate::transaction::Aftermath;
 
 pub(crate) struct Shared {
@@ -20,6 +21,7 @@ pub(crate) struct Shared {
     pub queue: Queue,
     pub jobs: Jobs,
     pub hints: Hints,
+    pub pulse: Pulse,
     pub counters: Counters,
     pub batch_max: usize,
     /// The earliest moment that listeners know of.
@@ -73,6 +75,7 @@ impl Shared {
             queue: Queue::default(),
             jobs: Jobs::default(),
             hints: Hints::default(),
+            pulse: Pulse::default(),
             counters: Counters::default(),
             batch_max,
             announced_due: AtomicU64::new(u64::MAX),
@@ -88,6 +91,11 @@ impl Shared {
 
     pub fn has_listeners(&self) -> bool {
         !self.listeners.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Whether a look at the database can be spared: nothing of the kind was there a moment ago, and whatever comes would be heard.
+    pub fn is_quiet(&self, what: Waiting) -> bool {
+        self.hints.can_hear() && self.pulse.is_quiet(what)
     }
 
     /// Tells the listeners of this process what is durable by now, and whoever it may concern elsewhere.

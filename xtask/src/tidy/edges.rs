@@ -17,7 +17,18 @@ const EDGES: &[(&str, &[&str])] = &[
     // Its tests run over a server too.
     ("onward", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-wire", "onward-server"]),
     ("onward-cli", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-server", "onward"]),
-    ("onward-bench", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward"]),
+    (
+        "onward-bench",
+        &[
+            "onward-core",
+            "onward-store",
+            "onward-store-embedded",
+            "onward-store-postgres",
+            "onward-pg-cluster",
+            "onward-runtime",
+            "onward",
+        ],
+    ),
     ("examples", &["onward"]),
     ("xtask", &[]),
 ];

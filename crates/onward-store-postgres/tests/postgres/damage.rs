@@ -7,7 +7,7 @@ use onward_store::conformance::block_on;
 use onward_store::{Delete, Store, StoreError, WaitQuery};
 use onward_store_postgres::Options;
 
-use crate::kit::{commit, connect, database, json, key, log, name, new_run, signal, start_held, step};
+use crate::kit::{commit, connect, database, json, key, log, name, new_run, seconds, signal, start_held, step};
 
 /// Changes the last byte of a column in every row.
 fn flip(column: &str, table: &str) -> String {
@@ -91,4 +91,38 @@ fn changed_slots_questions_and_tasks_are_named() {
     let paused = block_on(store.append_input(key("r"), onward_core::run::Input::new(pause))).unwrap_err();
     assert_eq!(paused.code(), "log_corrupt", "a timer that was changed is not moved: {paused}");
     assert_eq!(log(&*store, "r").len(), 5, "nothing was written");
+}
+
+/// What belongs to damaged runs, questions and tasks is due for ever, and must not keep the others waiting.
+#[test]
+fn damaged_rows_do_not_keep_other_timers_from_firing() {
+    let clock = std::sync::Arc::new(onward_store::ManualClock::default());
+    let database = database();
+    let store = crate::kit::connect_at(&database, clock.clone());
+    let soon = onward_store::Clock::now(&*clock).after(seconds(10));
+    let deadline = |ordinal: u32| ApprovalRequested {
+        place: Place::root(ordinal),
+        name: name("refund"),
+        title: String::new(),
+        description: None,
+        show: None,
+        deciders: Vec::new(),
+        deadline: Some(soon),
+    };
+    for id in ["head", "wait", "task", "timer", "sound"] {
+        let mut held = start_held(&*store, id, "w");
+        let (input, options) = (json("[]"), TaskOptions { queued_timeout_ms: Some(10_000), ..TaskOptions::default() });
+        let task = TaskScheduled { place: Place::root(1), kind: name("mail"), input_hash: Hash::of(&input), input, options };
+        commit(&*store, &mut held, vec![deadline(0).into(), task.into()]);
+    }
+    let of = |id: &str| format!(" WHERE rk = (SELECT rk FROM onward.runs WHERE id = '{id}')");
+    database.psql(&(flip("data", "waits") + &of("wait"))).unwrap();
+    database.psql(&(flip("data", "tasks") + &of("task"))).unwrap();
+    database.psql(&("UPDATE onward.timers SET due = due - 1".to_owned() + &of("timer"))).unwrap();
+    database.psql(&(flip("head", "runs") + " WHERE id = 'head'")).unwrap();
+    clock.advance(seconds(10));
+    let expired = block_on(store.expire(100)).unwrap();
+    assert_eq!((expired.timers_fired, expired.tasks_expired), (2, 3), "all but the damaged ones");
+    assert_eq!(log(&*store, "sound"), ["run_started", "approval_requested", "task_scheduled", "timer_fired", "task_failed"]);
+    assert_eq!(database.psql("SELECT count(*) FROM onward.timers WHERE NOT frozen").unwrap(), "0", "the others sleep");
 }

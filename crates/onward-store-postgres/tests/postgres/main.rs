@@ -1,6 +1,7 @@
 //! The PostgreSQL store: the suite every store passes, and what only a database that many servers share can go through.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod clocks;
 mod conformance;
 mod contention;
 mod damage;

@@ -1,0 +1,113 @@
+//! The engine on PostgreSQL: a cluster of its own with default durability, on the same machine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use onward::prelude::*;
+use onward_core::event::RunStarted;
+use onward_core::run::NewRun;
+use onward_core::{Name, Namespace, Payload, RunId, RunKey, WorkerId};
+use onward_pg_cluster::{Cluster, Database, Settings};
+use onward_store::{ClaimRuns, Store, SystemClock};
+use onward_store_postgres::{Options, PostgresStore};
+
+use crate::{Plan, steps};
+
+/// How long an idle engine is watched.
+const IDLE: Duration = Duration::from_secs(10);
+/// How many starts are under way at a time while a database is filled.
+const STARTS: usize = 2_000;
+
+pub async fn measure(plan: &Plan) -> Result<()> {
+    let cluster = Cluster::start(Settings::default())?;
+    for concurrency in [64, 512] {
+        let name = format!("postgres.steps_per_s.c{concurrency}");
+        throughput(plan, &cluster.database(None)?, concurrency, Options::default(), &name).await?;
+    }
+    let alone = Options { batch_max: 1, ..Options::default() };
+    throughput(plan, &cluster.database(None)?, 512, alone, "postgres.unbatched_steps_per_s.c512").await?;
+    idle(plan, &cluster.database(None)?).await?;
+    let database = cluster.database(None)?;
+    let store = connect(&database, Options::default()).await?;
+    let many = if plan.quick { 100_000 } else { 1_000_000 };
+    fill(&store, 0, 1_000).await?;
+    plan.report("postgres.claim_us.at_1k", claim(&store).await?, "us");
+    fill(&store, 1_000, many).await?;
+    let name = if plan.quick { "postgres.claim_us.at_100k" } else { "postgres.claim_us.at_1m" };
+    plan.report(name, claim(&store).await?, "us");
+    drop(store);
+    let name = if plan.quick { "postgres.steps_per_s.c512.at_100k" } else { "postgres.steps_per_s.c512.at_1m" };
+    throughput(plan, &database, 512, Options::default(), name).await
+}
+
+async fn connect(database: &Database<'_>, options: Options) -> Result<Arc<PostgresStore>> {
+    Ok(Arc::new(PostgresStore::connect(&database.socket_url(), options).await?))
+}
+
+async fn throughput(plan: &Plan, database: &Database<'_>, concurrency: usize, options: Options, name: &str) -> Result<()> {
+    let store = connect(database, options).await?;
+    let onward = steps::with_ten_steps(Onward::with_store(store.clone(), Arc::new(SystemClock))).start().await?;
+    let measured = steps::load(plan, &onward, concurrency).await?;
+    plan.report(name, measured.steps_per_s, "1/s");
+    onward.shutdown().await;
+    Ok(())
+}
+
+/// Every transaction counts, whatever it does.
+async fn idle(plan: &Plan, database: &Database<'_>) -> Result<()> {
+    let store = connect(database, Options::default()).await?;
+    let onward = steps::with_ten_steps(Onward::with_store(store, Arc::new(SystemClock))).start().await?;
+    let count = || -> Result<f64> {
+        let sql = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()";
+        Ok(database.psql(sql)?.parse()?)
+    };
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (before, begun) = (count()?, Instant::now());
+    tokio::time::sleep(IDLE).await;
+    // The question itself is one.
+    let queries = (count()? - before - 1.0) / begun.elapsed().as_secs_f64();
+    plan.report("postgres.idle_queries_per_s", queries, "1/s");
+    onward.shutdown().await;
+    Ok(())
+}
+
+/// Starts runs that wait for a worker that never comes.
+async fn fill(store: &Arc<PostgresStore>, from: usize, until: usize) -> Result<()> {
+    let mut number = from;
+    while number < until {
+        let end = (number + STARTS).min(until);
+        let starts: Vec<_> = (number..end).map(|number| store.start_run(new_run(number), None)).collect();
+        for start in starts {
+            start.await?;
+        }
+        number = end;
+    }
+    Ok(())
+}
+
+fn new_run(number: usize) -> NewRun {
+    let kind = Name::new("waiting").expect("a good name");
+    let id = RunId::new(format!("waiting-{number}")).expect("a good id");
+    let started = RunStarted::new(kind, Payload::from_json_text("1".to_owned()), number as u64);
+    NewRun { key: RunKey::new(Namespace::default(), id), started, signal: None }
+}
+
+/// What one claimed run costs, ten at a time; they are given back.
+async fn claim(store: &Arc<PostgresStore>) -> Result<f64> {
+    let worker = WorkerId::new("bench")?;
+    let knows = Arc::new(BTreeMap::from([(Name::new("waiting")?, vec![None])]));
+    let (mut spent, mut count) = (Duration::ZERO, 0usize);
+    for _ in 0..100 {
+        let request = ClaimRuns { worker: worker.clone(), namespace: Namespace::default(), knows: knows.clone(), limit: 10 };
+        let begun = Instant::now();
+        let claimed = store.claim_runs(request).await?;
+        spent += begun.elapsed();
+        count += claimed.len();
+        for run in claimed {
+            store.release_run(run.head.key, run.head.epoch).await?;
+        }
+    }
+    Ok(spent.as_secs_f64() * 1e6 / count as f64)
+}
