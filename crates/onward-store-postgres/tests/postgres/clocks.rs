@@ -1,4 +1,4 @@
-//! Servers whose clocks are an hour apart: the database's clock judges, and nobody notices (F9).
+//! Servers whose clocks are an hour apart: the database's clock judges, and nobody notices.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
