@@ -10,7 +10,7 @@ use onward_core::event::RunStarted;
 use onward_core::run::NewRun;
 use onward_core::{Name, Namespace, Payload, RunId, RunKey, WorkerId};
 use onward_pg_cluster::{Cluster, Database, Settings};
-use onward_store::{ClaimRuns, Store, SystemClock};
+use onward_store::{ClaimRuns, Store};
 use onward_store_postgres::{Options, PostgresStore};
 
 use crate::{Plan, steps};
@@ -48,7 +48,7 @@ async fn connect(database: &Database<'_>, options: Options) -> Result<Arc<Postgr
 
 async fn throughput(plan: &Plan, database: &Database<'_>, concurrency: usize, options: Options, name: &str) -> Result<()> {
     let store = connect(database, options).await?;
-    let onward = steps::with_ten_steps(Onward::with_store(store.clone(), Arc::new(SystemClock))).start().await?;
+    let onward = steps::with_ten_steps(Onward::with_store(store.clone(), store.clock())).start().await?;
     let measured = steps::load(plan, &onward, concurrency).await?;
     plan.report(name, measured.steps_per_s, "1/s");
     onward.shutdown().await;
@@ -58,7 +58,7 @@ async fn throughput(plan: &Plan, database: &Database<'_>, concurrency: usize, op
 /// Every transaction counts, whatever it does.
 async fn idle(plan: &Plan, database: &Database<'_>) -> Result<()> {
     let store = connect(database, Options::default()).await?;
-    let onward = steps::with_ten_steps(Onward::with_store(store, Arc::new(SystemClock))).start().await?;
+    let onward = steps::with_ten_steps(Onward::with_store(store.clone(), store.clock())).start().await?;
     let count = || -> Result<f64> {
         let sql = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()";
         Ok(database.psql(sql)?.parse()?)

@@ -148,17 +148,18 @@ async fn serve_read(line: &mut Line, job: Job) {
     match job {
         Job::Deliveries(limit, to) => read(line, &to, async |db| reader::read_deliveries(db, limit).await).await,
         Job::ReadSince(known, to) => read(line, &to, async |db| reader::read_since(db, &known).await).await,
+        Job::ReadRun(key, None, to) => read_plainly(line, &to, async |db| reader::read_run(db, &key, None).await).await,
         Job::ReadRun(key, generation, to) => read(line, &to, async |db| reader::read_run(db, &key, generation).await).await,
         Job::ReadLog(key, generation, from, limit, to) => {
             read(line, &to, async |db| reader::read_log(db, &key, generation, from, limit).await).await;
         }
         Job::ListRuns(query, to) => read(line, &to, async |db| list::list_runs(db, &query).await).await,
-        Job::CountVersions(namespace, to) => read(line, &to, async |db| list::count_versions(db, &namespace).await).await,
+        Job::CountVersions(namespace, to) => read_plainly(line, &to, async |db| list::count_versions(db, &namespace).await).await,
         Job::ListWaits(query, to) => read(line, &to, async |db| list::list_waits(db, &query).await).await,
         Job::ListTasks(query, to) => read(line, &to, async |db| list::list_tasks(db, &query).await).await,
-        Job::CountTasks(namespace, to) => read(line, &to, async |db| list::count_tasks(db, &namespace).await).await,
-        Job::ListDeleted(query, to) => read(line, &to, async |db| list::list_deleted(db, &query).await).await,
-        Job::ListKinds(namespace, to) => read(line, &to, async |db| list::list_kinds(db, &namespace).await).await,
+        Job::CountTasks(namespace, to) => read_plainly(line, &to, async |db| list::count_tasks(db, &namespace).await).await,
+        Job::ListDeleted(query, to) => read_plainly(line, &to, async |db| list::list_deleted(db, &query).await).await,
+        Job::ListKinds(namespace, to) => read_plainly(line, &to, async |db| list::list_kinds(db, &namespace).await).await,
         _ => {}
     }
 }
@@ -182,12 +183,22 @@ async fn write<T: Send>(
     }
 }
 
-/// Reads at one moment of the database; once more where the connection turned out to be gone.
+/// Reads at one moment of the database.
 async fn read<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&Db) -> Outcome<T>) {
-    let mut answer = read_once(line, &work).await;
+    read_by(line, to, async |line: &mut Line| read_at_once(line, &work).await).await;
+}
+
+/// What is one statement sees one moment anyway.
+async fn read_plainly<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&Db) -> Outcome<T>) {
+    read_by(line, to, async |line: &mut Line| work(line.get().await?).await).await;
+}
+
+/// Reads, and once more where the connection turned out to be gone.
+async fn read_by<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&mut Line) -> Outcome<T>) {
+    let mut answer = work(line).await;
     if matches!(&answer, Err(Trouble::Sql(error)) if meaning(error) == Meaning::Lost) {
         line.hang_up();
-        answer = read_once(line, &work).await;
+        answer = work(line).await;
     }
     let answer = answer.map_err(|trouble| match trouble {
         Trouble::Refused(error) | Trouble::Damaged(error) => error,
@@ -198,7 +209,7 @@ async fn read<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&Db) ->
     to.release();
 }
 
-async fn read_once<T>(line: &mut Line, work: &impl AsyncFn(&Db) -> Outcome<T>) -> Outcome<T> {
+async fn read_at_once<T>(line: &mut Line, work: &impl AsyncFn(&Db) -> Outcome<T>) -> Outcome<T> {
     let db = line.get().await?;
     // The first question goes out together with the BEGIN.
     let begin = db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
