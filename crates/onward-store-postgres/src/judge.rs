@@ -61,7 +61,7 @@ impl Clock for DatabaseClock {
 mod tests {
     use super::*;
 
-    /// F9: a machine whose clock is an hour off waits for what is due as long as any other.
+    /// A machine whose clock is an hour off waits for what is due as long as any other.
     #[test]
     fn a_clock_that_is_off_is_corrected_by_what_the_database_says() {
         for here in [Timestamp(1_000), Timestamp(10_000_000)] {
