@@ -21,6 +21,7 @@ use anyhow::{Result, bail};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What to measure, and how long.
+#[derive(Clone)]
 pub struct Plan {
     pub quick: bool,
     json: bool,

@@ -26,20 +26,29 @@ pub async fn measure(plan: &Plan) -> Result<()> {
         let name = format!("postgres.steps_per_s.c{concurrency}");
         throughput(plan, &cluster.database(None)?, concurrency, Options::default(), &name).await?;
     }
-    let alone = Options { batch_max: 1, ..Options::default() };
-    throughput(plan, &cluster.database(None)?, 512, alone, "postgres.unbatched_steps_per_s.c512").await?;
-    idle(plan, &cluster.database(None)?).await?;
-    let database = cluster.database(None)?;
-    let store = connect(&database, Options::default()).await?;
-    let many = if plan.quick { 100_000 } else { 1_000_000 };
+    if plan.wants("postgres.unbatched_steps_per_s.c512") {
+        unbatched(plan, &cluster.database(None)?).await?;
+    }
+    if plan.wants("postgres.idle_queries_per_s") {
+        idle(plan).await?;
+    }
+    if plan.wants("postgres.claim_us") {
+        claims(plan, &cluster.database(None)?).await?;
+    }
+    Ok(())
+}
+
+/// On a database with much in it: what a claim costs, and whether steps are slower.
+async fn claims(plan: &Plan, database: &Database<'_>) -> Result<()> {
+    let store = connect(database, Options::default()).await?;
+    let (many, label) = if plan.quick { (100_000, "100k") } else { (1_000_000, "1m") };
     fill(&store, 0, 1_000).await?;
     plan.report("postgres.claim_us.at_1k", claim(&store).await?, "us");
     fill(&store, 1_000, many).await?;
-    let name = if plan.quick { "postgres.claim_us.at_100k" } else { "postgres.claim_us.at_1m" };
-    plan.report(name, claim(&store).await?, "us");
+    plan.report(&format!("postgres.claim_us.at_{label}"), claim(&store).await?, "us");
     drop(store);
-    let name = if plan.quick { "postgres.steps_per_s.c512.at_100k" } else { "postgres.steps_per_s.c512.at_1m" };
-    throughput(plan, &database, 512, Options::default(), name).await
+    let name = format!("postgres.steps_per_s.c512.at_{label}");
+    throughput(plan, database, 512, Options::default(), &name).await
 }
 
 async fn connect(database: &Database<'_>, options: Options) -> Result<Arc<PostgresStore>> {
@@ -47,6 +56,9 @@ async fn connect(database: &Database<'_>, options: Options) -> Result<Arc<Postgr
 }
 
 async fn throughput(plan: &Plan, database: &Database<'_>, concurrency: usize, options: Options, name: &str) -> Result<()> {
+    if !plan.wants(name) {
+        return Ok(());
+    }
     let store = connect(database, options).await?;
     let onward = steps::with_ten_steps(Onward::with_store(store.clone(), store.clock())).start().await?;
     let measured = steps::load(plan, &onward, concurrency).await?;
@@ -55,19 +67,38 @@ async fn throughput(plan: &Plan, database: &Database<'_>, concurrency: usize, op
     Ok(())
 }
 
-/// Every transaction counts, whatever it does.
-async fn idle(plan: &Plan, database: &Database<'_>) -> Result<()> {
-    let store = connect(database, Options::default()).await?;
+/// One transaction per operation. That is so slow that whole runs are not counted but what is in their logs: a step is one record.
+async fn unbatched(plan: &Plan, database: &Database<'_>) -> Result<()> {
+    let store = connect(database, Options { batch_max: 1, ..Options::default() }).await?;
     let onward = steps::with_ten_steps(Onward::with_store(store.clone(), store.clock())).start().await?;
-    let count = || -> Result<f64> {
-        let sql = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()";
-        Ok(database.psql(sql)?.parse()?)
+    let count = || -> Result<f64> { Ok(database.psql("SELECT count(*) FROM onward.events WHERE idx > 0")?.parse()?) };
+    let watch = async {
+        tokio::time::sleep(Duration::from_millis(1_000)).await;
+        let (before, begun) = (count()?, Instant::now());
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        anyhow::Ok((count()? - before) / begun.elapsed().as_secs_f64())
+    };
+    let quick = Plan { quick: true, ..plan.clone() };
+    let (steps_per_s, load) = tokio::join!(watch, steps::load(&quick, &onward, 512));
+    load?;
+    plan.report("postgres.unbatched_steps_per_s.c512", steps_per_s?, "1/s");
+    onward.shutdown().await;
+    Ok(())
+}
+
+/// Counts statements in the log of a server that writes every one of them there.
+async fn idle(plan: &Plan) -> Result<()> {
+    let cluster = Cluster::start(Settings { more: vec!["log_statement = 'all'".to_owned()], ..Settings::default() })?;
+    let database = cluster.database(None)?;
+    let store = connect(&database, Options::default()).await?;
+    let onward = steps::with_ten_steps(Onward::with_store(store.clone(), store.clock())).start().await?;
+    let count = || -> Result<usize> {
+        Ok(cluster.log()?.lines().filter(|line| line.contains("LOG:  execute") || line.contains("LOG:  statement")).count())
     };
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (before, begun) = (count()?, Instant::now());
     tokio::time::sleep(IDLE).await;
-    // The question itself is one.
-    let queries = (count()? - before - 1.0) / begun.elapsed().as_secs_f64();
+    let queries = (count()? - before) as f64 / begun.elapsed().as_secs_f64();
     plan.report("postgres.idle_queries_per_s", queries, "1/s");
     onward.shutdown().await;
     Ok(())

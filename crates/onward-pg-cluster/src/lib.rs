@@ -158,6 +158,11 @@ impl Cluster {
         }
     }
 
+    /// What the server has written into its log since it was started.
+    pub fn log(&self) -> io::Result<String> {
+        std::fs::read_to_string(self.directory.join("log"))
+    }
+
     pub fn settings(&self) -> &Settings {
         &self.settings
     }

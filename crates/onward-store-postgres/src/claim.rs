@@ -5,15 +5,17 @@
 //! Invariants:
 //! - DB5: whoever gets a run has a session, in the same write; and a session ends only together with all leases of its worker.
 
+use std::collections::HashMap;
+
 use onward_core::task::Task;
-use onward_core::{Epoch, Name, Record, RunKey, Status, WorkerId};
-use onward_store::kept::News;
+use onward_core::{Epoch, Index, Name, Record, RunKey, Status, Timestamp, WorkerId};
+use onward_store::kept::{News, large};
 use onward_store::{ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, StoreError};
 
 use crate::error::Outcome;
 use crate::load::{TASK_COLUMNS, read_task};
 use crate::op::ClaimRun;
-use crate::reader::read_records;
+use crate::row::EventRow;
 use crate::save::upsert_tasks;
 use crate::scene::{Queued, Scene};
 use crate::sql::Sql;
@@ -117,23 +119,40 @@ impl Scene<'_> {
             }
         }
         keys.sort();
+        keys.truncate(request.limit);
+        let mut firsts = self.first_records(&keys).await?;
         let mut claimed = Vec::new();
-        for (_, key) in keys.into_iter().take(request.limit) {
-            let records = self.first_record(&key).await;
+        for (_, key) in keys {
+            let records = firsts.remove(&key);
             claimed.extend(self.claim(&key, &request.worker, records));
             self.settle(&key);
         }
         Ok(claimed)
     }
 
-    /// A run that has done nothing yet has its whole log in one row.
-    async fn first_record(&mut self, key: &RunKey) -> Option<Vec<Record>> {
-        let seat = self.seat(key);
-        if seat.head.next_index.0 != 1 {
-            return None;
+    /// A run that has done nothing yet has its whole log in one row; all of them are read at once. What is damaged or large is left to
+    /// whoever reads the log.
+    async fn first_records(&mut self, keys: &[(i64, RunKey)]) -> Outcome<HashMap<RunKey, Vec<Record>>> {
+        let seats = keys.iter().filter_map(|(_, key)| self.find(key)).filter(|seat| seat.head.next_index.0 == 1);
+        let (numbers, generations): (Vec<i64>, Vec<i32>) = seats.map(|seat| (seat.rk, seat.head.generation as i32)).unzip();
+        if numbers.is_empty() {
+            return Ok(HashMap::new());
         }
-        let (rk, generation) = (seat.rk, seat.head.generation);
-        read_records(self.db, key, rk, generation, onward_core::Index(0), 1).await.ok()
+        let text = "SELECT e.rk, e.generation, e.at, e.crc, e.body FROM onward.events e
+          JOIN unnest($1::bigint[], $2::int[]) AS k(rk, generation) ON e.rk = k.rk AND e.generation = k.generation AND e.idx = 0";
+        let rows = self.db.query(&Sql::new(text).numbers(numbers).ints(generations)).await?;
+        let mut firsts = HashMap::new();
+        for row in &rows {
+            let (rk, generation, at) = (row.get(0), row.get::<_, i32>(1) as u32, Timestamp(row.get::<_, i64>(2) as u64));
+            let event = EventRow { rk, generation, index: Index(0), at, crc: row.get(3), body: row.get(4) };
+            let key = self.key_of(rk);
+            if let Ok(mut record) = event.decode(&key)
+                && large::wanted(&mut record.events).is_empty()
+            {
+                firsts.insert(key, vec![record]);
+            }
+        }
+        Ok(firsts)
     }
 
     pub async fn claim_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<Task>> {
