@@ -107,6 +107,8 @@ fn a_server_is_looked_at_from_outside() {
         assert!(check(&said, "workers").1.contains("1 worker"), "{}", said.out);
         let listed = run_over(&served.url, ["worker", "list", "--json"]).json();
         assert_eq!(listed["workers"][0]["kinds"][0]["kind"], "counter");
+        let id = listed["workers"][0]["id"].as_str().unwrap();
+        assert!(!id.contains(":default:"), "its own name: {id}");
         let told = run_over(&served.url, ["worker", "ls"]);
         assert!(told.out.contains("counter,order") && told.out.starts_with("ID "), "{}", told.out);
     });
