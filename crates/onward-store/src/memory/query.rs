@@ -7,7 +7,9 @@ use onward_core::{Index, Name, Namespace, Record, RunHead, RunKey, Timestamp};
 
 use super::Answer;
 use super::state::{Generation, Run, State};
-use crate::{Delete, DeletedQuery, DeletedRun, DeliveryId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, VersionCount, WaitQuery};
+use crate::{
+    Delete, DeletedQuery, DeletedRun, DeliveryId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, VersionCount, WaitQuery, payloads,
+};
 
 impl State {
     pub fn read_run(&self, key: &RunKey, generation: Option<u32>) -> Option<RunHead> {
@@ -27,7 +29,9 @@ impl State {
             None => run.map(Run::current),
         };
         let records = &found.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?.records;
-        Ok(records.iter().filter(|record| record.next_index() > from).take(limit).cloned().collect())
+        let mut found = records.iter().filter(|record| record.next_index() > from).take(limit).cloned().collect();
+        payloads::shorten(&mut found);
+        Ok(found)
     }
 
     pub fn list_runs(&self, query: &RunQuery) -> Answer<RunPage> {
