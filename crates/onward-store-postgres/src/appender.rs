@@ -18,7 +18,7 @@ use tokio_postgres::Config;
 
 use crate::error::{Outcome, Trouble};
 use crate::expire::{NEXT_DUE, next_due};
-use crate::load::CLOCK;
+use crate::judge::CLOCK;
 use crate::op::Op;
 use crate::scene::Scene;
 use crate::shared::{Counters, Shared};

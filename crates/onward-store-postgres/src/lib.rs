@@ -17,6 +17,7 @@ mod effects;
 mod error;
 mod expire;
 mod hints;
+mod judge;
 mod list;
 mod load;
 mod op;

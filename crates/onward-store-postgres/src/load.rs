@@ -8,13 +8,14 @@ use std::collections::{BTreeSet, HashSet};
 use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::{Index, Place, RunHead, RunKey, Timestamp, WorkerId};
+use onward_store::StoreError;
 use onward_store::kept::large::Carrier;
 use onward_store::kept::seal::{damaged, place_key, read_place, unseal};
-use onward_store::{Clock, StoreError};
 use tokio_postgres::Row;
 
 use crate::blobs;
 use crate::error::{Outcome, damaged_row};
+use crate::judge::{CLOCK, Judge};
 use crate::row::{crc, unseal_any_head, unseal_head};
 use crate::scene::{Queued, Scene, Seat, Stored, Taken, Timer};
 use crate::sql::{Db, Sql};
@@ -28,22 +29,10 @@ pub(crate) const LOCK_BY_KEY: &str = "SELECT r.rk, r.ns, r.id, r.ready, r.worker
 
 pub(crate) const TASK_COLUMNS: &str = "t.rk, t.place, t.ord, t.data";
 
-/// Who is the judge of time: the database, or a test.
-#[derive(Clone)]
-pub(crate) struct Judge(pub Option<std::sync::Arc<dyn Clock>>);
-
-impl Judge {
-    pub fn now(&self, clock_micros: i64) -> Timestamp {
-        self.0.as_ref().map_or(Timestamp((clock_micros / 1000).max(0) as u64), |clock| clock.now())
-    }
-}
-
 /// Every statement of a transaction that writes finds its rows through an index, a few for each run. The planner would rather read a
 /// table that it believes to be small, and is wrong as soon as it has grown; so it is not given the choice.
 const BEGIN: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; \
   SET LOCAL jit = off";
-
-pub(crate) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
 impl<'c> Scene<'c> {
     /// Begins a transaction and locks the runs of these keys; `fresh` numbers are for runs to be. One round trip.

@@ -8,7 +8,7 @@ use onward_store::kept::News;
 use onward_store::{Change, Listener};
 
 use crate::hints::Hints;
-use crate::load::Judge;
+use crate::judge::Judge;
 use crate::op::Queue;
 use crate::pool::Jobs;
 use crate::transaction::Aftermath;

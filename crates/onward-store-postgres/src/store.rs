@@ -17,11 +17,11 @@ use onward_store::{
 use tokio_postgres::Config;
 
 use crate::error::{Meaning, describe, meaning, told};
-use crate::load::Judge;
+use crate::judge::{CLOCK, Judge};
 use crate::op::{ClaimRun, Op, Report, RestoreWork, StartRun};
 use crate::pool::Job;
 use crate::shared::{Shared, Stats};
-use crate::sql::Db;
+use crate::sql::{Db, Sql};
 use crate::{appender, hints, pool, schema};
 
 /// How a store is opened.
@@ -65,7 +65,7 @@ impl PostgresStore {
         if config.get_hosts().is_empty() {
             return Err(StoreError::DatabaseUnusable { why: "its address names no host".to_owned() });
         }
-        let shared = Arc::new(Shared::new(Judge(options.clock.clone()), server_name(), options.batch_max.max(1)));
+        let shared = Arc::new(Shared::new(Judge::new(options.clock.clone()), server_name(), options.batch_max.max(1)));
         let opened = Slot::new();
         let (its, to) = (shared.clone(), opened.clone());
         let (connections, listen) = (options.connections.max(1), options.listen);
@@ -79,6 +79,11 @@ impl PostgresStore {
     /// What tells this store from others on the same database.
     pub fn server(&self) -> &str {
         &self.shared.server
+    }
+
+    /// The clock that judges, for who waits for what becomes due: this machine's own may be off.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.shared.judge.clock()
     }
 
     pub fn stats(&self) -> Stats {
@@ -107,7 +112,7 @@ fn run(shared: &Arc<Shared>, config: &Config, connections: usize, listen: bool, 
     };
     // Local: nothing here ever moves to another thread.
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        if let Err(error) = open(config).await {
+        if let Err(error) = open(config, &shared.judge).await {
             return opened.fail(error);
         }
         opened.put(Ok(()));
@@ -123,13 +128,16 @@ fn run(shared: &Arc<Shared>, config: &Config, connections: usize, listen: bool, 
     });
 }
 
-async fn open(config: &Config) -> Result<(), StoreError> {
+async fn open(config: &Config, judge: &Judge) -> Result<(), StoreError> {
     let db = Db::connect(config).await.map_err(|error| match meaning(&error) {
         // The server answered, and does not want us: asking again changes nothing.
         Meaning::Other => StoreError::DatabaseUnusable { why: describe(&error) },
         _ => told(&error),
     })?;
-    schema::migrate(&db).await
+    schema::migrate(&db).await?;
+    let answers = db.pipeline(None, &[Sql::new(CLOCK)], None).await.map_err(|error| told(&error))?;
+    judge.now(answers[0].first().map_or(0, |row| row.get(0)));
+    Ok(())
 }
 
 fn unavailable(why: &str) -> StoreError {
