@@ -174,9 +174,9 @@ fn a_server_refuses_an_address_that_others_can_reach() {
         );
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing was opened");
-    let said = ran(onward().args(["server", "--store", "postgres://me:secret@host/db"]));
+    let said = ran(onward().args(["server", "--store", "mysql://me:secret@host/db"]));
     assert_eq!(said.code, 2);
-    assert!(said.err.starts_with("error[store_unsupported]: there is no store of the kind `postgres`"), "{}", said.err);
+    assert!(said.err.starts_with("error[store_unsupported]: there is no store of the kind `mysql`"), "{}", said.err);
     assert!(!said.err.contains("secret"));
     assert_eq!(ran(onward().args(["server", "--listen", "here"])).code, 2);
 }
