@@ -25,8 +25,9 @@ pub(crate) const NEXT_DUE: &str = "SELECT (extract(epoch FROM clock_timestamp())
   (SELECT due FROM onward.tasks WHERE due IS NOT NULL ORDER BY due, ord LIMIT 1),
   (SELECT visible FROM onward.tasks WHERE state = 3 ORDER BY visible, ord LIMIT 1),
   (SELECT until FROM onward.sessions ORDER BY until LIMIT 1),
-  EXISTS (SELECT FROM onward.outbox), EXISTS (SELECT FROM onward.runs WHERE ready IS NOT NULL),
-  EXISTS (SELECT FROM onward.tasks WHERE state = 0)";
+  (SELECT id FROM onward.outbox ORDER BY id LIMIT 1) IS NOT NULL,
+  (SELECT ready FROM onward.runs WHERE ready IS NOT NULL ORDER BY ns, kind, version, ready LIMIT 1) IS NOT NULL,
+  (SELECT ord FROM onward.tasks WHERE state = 0 ORDER BY ns, queue, kind, priority DESC, visible, ord LIMIT 1) IS NOT NULL";
 
 impl Scene<'_> {
     pub async fn expire(&mut self, limit: usize) -> Outcome<Expired> {
