@@ -7,6 +7,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("onward-core", &[]),
     ("onward-store", &["onward-core"]),
     ("onward-store-embedded", &["onward-core", "onward-store"]),
+    // Its tests run engines over several databases.
+    ("onward-store-spread", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward"]),
     ("onward-runtime", &["onward-core", "onward-store"]),
     ("onward-wire", &["onward-core"]),
     // Its tests have a worker of `onward` beside it.

@@ -7,7 +7,10 @@ use onward_core::{Index, Name, Namespace, Record, RunHead, RunKey, Timestamp};
 
 use super::Answer;
 use super::state::{Generation, Run, State};
-use crate::{Delete, DeletedQuery, DeletedRun, DeliveryId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, VersionCount, WaitQuery};
+use crate::{
+    Delete, DeletedQuery, DeletedRun, DeliveryId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, VersionCount, WaitQuery, cursor_after,
+    parse_cursor,
+};
 
 impl State {
     pub fn read_run(&self, key: &RunKey, generation: Option<u32>) -> Option<RunHead> {
@@ -133,13 +136,4 @@ impl State {
 
 pub fn page(limit: usize) -> usize {
     if limit == 0 { PAGE_DEFAULT } else { limit }
-}
-
-fn cursor_after(head: &RunHead) -> String {
-    format!("{}:{}", head.created_at.0, head.key.id)
-}
-
-fn parse_cursor(cursor: &str) -> Answer<(Timestamp, &str)> {
-    let parsed = cursor.split_once(':').and_then(|(at, id)| Some((Timestamp(at.parse().ok()?), id)));
-    parsed.ok_or_else(|| StoreError::CursorInvalid { cursor: cursor.to_owned() })
 }
