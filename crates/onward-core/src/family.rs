@@ -28,7 +28,9 @@ mod tests {
 
     #[test]
     fn a_family_is_what_stands_before_the_first_slash() {
-        for (text, expected) in [("order-7", "order-7"), ("order-7/2", "order-7"), ("order-7/2/1-0", "order-7"), ("/x", ""), ("a/", "a")] {
+        for (text, expected) in
+            [("order-7", "order-7"), ("order-7/2", "order-7"), ("order-7/2/1-0", "order-7"), ("/x", ""), ("a/", "a")]
+        {
             assert_eq!(family(&id(text)), expected);
         }
     }
@@ -42,7 +44,9 @@ mod tests {
 
     #[test]
     fn what_is_derived_from_a_run_is_of_its_family_however_deep_and_long() {
-        for text in ["r", "/", "order-7/2", &"a".repeat(255), &"a".repeat(201), &"€".repeat(85), &format!("{}/b", "a".repeat(199))] {
+        for text in
+            ["r", "/", "order-7/2", &"a".repeat(255), &"a".repeat(201), &"€".repeat(85), &format!("{}/b", "a".repeat(199))]
+        {
             let first = id(text);
             let mut run = first.clone();
             for depth in 0..200 {

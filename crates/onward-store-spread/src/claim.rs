@@ -55,20 +55,25 @@ impl SpreadStore {
 
     pub(crate) async fn claim_runs_of_all(&self, request: ClaimRuns) -> Result<Vec<ClaimedRun>, StoreError> {
         let claim = |limit| ClaimRuns { limit, ..request.clone() };
-        let round = self.share_out(request.limit, |limit, store| store.claim_runs(claim(limit)), full).await?;
+        let round = self
+            .share_out(request.limit, |limit, store| store.claim_runs(claim(limit)), |runs, part| full(runs.len(), part))
+            .await?;
         // Since when a run waits is not told; when it was created, is.
         Ok(merge(by_position(round.answers), usize::MAX, |run| run.head.created_at))
     }
 
     pub(crate) async fn claim_tasks_of_all(&self, request: ClaimTasks) -> Result<Vec<Task>, StoreError> {
         let claim = |limit| ClaimTasks { limit, ..request.clone() };
-        let round = self.share_out(request.limit, |limit, store| store.claim_tasks(claim(limit)), full).await?;
+        let round = self
+            .share_out(request.limit, |limit, store| store.claim_tasks(claim(limit)), |tasks, part| full(tasks.len(), part))
+            .await?;
         Ok(merge(by_position(round.answers), usize::MAX, |task| (Reverse(task.options.priority), task.visible_at)))
     }
 }
 
-fn full<T>(rows: &Vec<T>, part: usize) -> Used {
-    Used { count: rows.len(), may_have_more: rows.len() >= part }
+/// One that has given all it was asked for may have more.
+pub fn full(count: usize, part: usize) -> Used {
+    Used { count, may_have_more: count >= part }
 }
 
 /// What one database gave in two rounds stands in one list.

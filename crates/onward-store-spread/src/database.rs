@@ -4,8 +4,7 @@
 //! whose answer nobody waits: it is looked at whenever somebody comes by (DB3). So a store that is put here must make progress with what
 //! it was asked whether or not anybody waits, and must answer or fail in a bounded time.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -41,7 +40,7 @@ pub struct Place {
 #[derive(Default)]
 struct State {
     down: Option<(Timestamp, String)>,
-    probe: Option<Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>>,
+    probe: Option<StoreFuture<'static, ()>>,
     probe_at: Timestamp,
 }
 
@@ -163,7 +162,7 @@ impl Place {
 }
 
 /// The small question: who it is, and something that every database has to look up.
-fn probe(store: Arc<dyn Store>, share: Option<Share>) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>> {
+fn probe(store: Arc<dyn Store>, share: Option<Share>) -> StoreFuture<'static, ()> {
     Box::pin(async move {
         check(&*store, share.as_ref()).await?;
         store.deliveries(1).await.map(drop)

@@ -1,11 +1,12 @@
 //! What happens because time passes: each database judges by its own clock what is due in it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use onward_core::WorkerId;
 use onward_store::{Change, Delete, Expired, Retention, StoreError};
 
-use crate::claim::{Round, Used};
+use crate::claim::{Round, Used, full};
 use crate::spread::{Answers, SpreadStore, Unanswered, some_answers};
 use crate::together::{Asked, together};
 
@@ -39,7 +40,7 @@ impl SpreadStore {
         };
         let Round { answers, is_cut } = self.share_out(limit, |part, store| store.expire(part), used).await?;
         let mut all = Expired::default();
-        let mut last = std::collections::BTreeMap::new();
+        let mut last = BTreeMap::new();
         for (position, expired) in answers {
             all.timers_fired += expired.timers_fired;
             all.tasks_expired += expired.tasks_expired;
@@ -54,7 +55,7 @@ impl SpreadStore {
 
     pub(crate) async fn delete_expired(&self, retention: Retention, limit: usize) -> Result<u64, StoreError> {
         let delete = |limit| Delete::Expired { retention: retention.clone(), limit };
-        let used = |deleted: &u64, part| Used { count: *deleted as usize, may_have_more: *deleted as usize >= part };
+        let used = |deleted: &u64, part| full(*deleted as usize, part);
         let round = self.share_out(limit, |limit, store| store.delete_runs(delete(limit)), used).await?;
         Ok(round.answers.into_iter().map(|(_, deleted)| deleted).sum())
     }

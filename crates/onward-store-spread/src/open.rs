@@ -30,27 +30,29 @@ impl SpreadStore {
         let is_first = answers.iter().any(|answer| matches!(answer, Ok(None)));
         // They are told in order: one that knows nothing and stands before one that does has been replaced.
         let last_told = answers.iter().rposition(|answer| matches!(answer, Ok(Some(_))));
-        let mut places = Vec::new();
-        for (position, (database, answer)) in databases.into_iter().zip(answers).enumerate() {
-            let Database { name, store } = database;
-            let share = |cluster: &str| Share { cluster: cluster.to_owned(), position: position as u32, count: count as u32 };
-            let place = Place::new(name, position, count, store.clone(), clock.clone());
+        let share =
+            |cluster: &str, position| Share { cluster: cluster.to_owned(), position: position as u32, count: count as u32 };
+        let (mut places, mut untold) = (Vec::new(), Vec::new());
+        for (position, (Database { name, store }, answer)) in databases.into_iter().zip(answers).enumerate() {
+            let (place, expected) = (Place::new(name, position, count, store, clock.clone()), share(&cluster, position));
             places.push(match answer {
-                Ok(Some(found)) => named(&place, check_share(&share(&cluster), Some(&found))).map(|()| place)?,
-                Ok(None) if last_told > Some(position) => {
-                    return named(&place, check_share(&share(&cluster), None)).map(|()| unreachable!("it has no share"));
+                Ok(None) if last_told < Some(position) => {
+                    untold.push(position);
+                    place
                 }
-                Ok(None) => {
-                    let taken = place.noted(store.take_share(share(&cluster)).await)?;
-                    // Of two who open them first at the same time, the one counts that was first at the first database.
-                    if position == 0 {
-                        cluster = taken.cluster.clone();
-                    }
-                    named(&place, check_share(&share(&cluster), Some(&taken))).map(|()| place)?
-                }
+                Ok(found) => named(&place, check_share(&expected, found.as_ref())).map(|()| place)?,
                 Err(error) if is_first => return place.noted(Err(error)),
-                Err(error) => place.unchecked(share(&cluster), error),
+                Err(error) => place.unchecked(expected, error),
             });
+        }
+        for position in untold {
+            let place = &places[position];
+            let taken = place.noted(place.store().take_share(share(&cluster, position)).await)?;
+            // Of two who open them first at the same time, the one counts that was first at the first database.
+            if position == 0 {
+                cluster = taken.cluster.clone();
+            }
+            named(place, check_share(&share(&cluster, position), Some(&taken)))?;
         }
         match places.iter().any(Place::is_checked) {
             true => Ok(SpreadStore::of(places)),

@@ -8,9 +8,9 @@
 //! [`StoreError::Stopped`] and [`StoreError::Unavailable`], whose outcome is unknown: a repeat with the same id finds out (L5).
 
 mod clock;
-mod cursor;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod cursor;
 mod error;
 mod memory;
 pub mod payloads;

@@ -151,11 +151,7 @@ impl Site {
 
 pub fn named(databases: &[Arc<Faulty>]) -> Vec<Database> {
     let name = |position: usize| ["a", "b", "c", "d"][position].to_owned();
-    databases
-        .iter()
-        .enumerate()
-        .map(|(position, store)| Database { name: name(position), store: store.clone() })
-        .collect()
+    databases.iter().enumerate().map(|(position, store)| Database { name: name(position), store: store.clone() }).collect()
 }
 
 /// The `number`th id that lies in the database at `wanted` of three.

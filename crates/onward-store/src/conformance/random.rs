@@ -8,8 +8,8 @@ use std::time::Duration;
 use onward_core::event::{
     OnParentClose, RunContinued, RunFailed, SignalSent, StepCompleted, StepFailed, TaskCanceled, WaitCanceled,
 };
-use onward_core::family::family;
 use onward_core::external::{ExternalAppended, ExternalState};
+use onward_core::family::family;
 use onward_core::run::{Commit, Committed, Input, NewRun, Refusal};
 use onward_core::task::{RetryPolicy, Task, TaskId, TaskOptions, TaskReport};
 use onward_core::{CommitId, Epoch, Event, Failure, Index, Namespace, Place, RunHead, RunKey, Status, Timestamp, WorkerId};
@@ -367,7 +367,8 @@ impl World {
         }
         let is_standing = self.below(8) == 0;
         let count = 1 + self.below(3);
-        let mut events: Vec<Event> = (0..count).map(|_| if is_standing { self.step(now) } else { self.event(&held.key(), now) }).collect();
+        let mut events: Vec<Event> =
+            (0..count).map(|_| if is_standing { self.step(now) } else { self.event(&held.key(), now) }).collect();
         if !is_standing && self.below(12) == 0 {
             events.push(self.end());
         }

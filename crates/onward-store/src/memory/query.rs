@@ -8,8 +8,8 @@ use onward_core::{Index, Name, Namespace, Record, RunHead, RunKey, Timestamp};
 use super::Answer;
 use super::state::{Generation, Run, State};
 use crate::{
-    Delete, DeletedQuery, DeletedRun, DeliveryId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, VersionCount, WaitQuery, cursor_after,
-    parse_cursor,
+    Delete, DeletedQuery, DeletedRun, DeliveryId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, VersionCount, WaitQuery,
+    cursor_after, parse_cursor,
 };
 
 impl State {
