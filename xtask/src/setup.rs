@@ -1,5 +1,5 @@
-//! What the tests need beyond Rust: a C compiler, for the bundled SQLite and for the disk that fails on demand; Node.js, for what other
-//! languages get; Python, for a fuzzer.
+//! What the tests need beyond Rust: a C compiler, for the bundled SQLite and for the disk that fails on demand; PostgreSQL, for the store
+//! on it; Node.js, for what other languages get; Python, for a fuzzer.
 
 use std::process::{Command, Stdio};
 
@@ -19,11 +19,14 @@ pub fn check(repository: &Repository) -> Result<()> {
     if !answers(Command::new("cc").arg("--version")) {
         install_compiler()?;
     }
+    if !has_postgres() {
+        install_postgres()?;
+    }
     check_node()?;
     if !answers(Command::new("python3").args(["-m", "venv", "--help"])) {
         bail!("Python 3 with the module venv is needed for the fuzzer over HTTP: install python3 and python3-venv");
     }
-    println!("rustfmt, clippy, a C compiler, node, npm and python3 are there");
+    println!("rustfmt, clippy, a C compiler, PostgreSQL, node, npm and python3 are there");
     Ok(())
 }
 
@@ -46,12 +49,33 @@ fn check_node() -> Result<()> {
 }
 
 fn install_compiler() -> Result<()> {
-    const NEEDED: &str = "a C compiler named `cc` is missing: install gcc or clang with the headers of the C library";
+    install(&["gcc", "libc6-dev"], "a C compiler named `cc` is missing: install gcc or clang with the headers of the C library")
+}
+
+fn install_postgres() -> Result<()> {
+    install(
+        &["postgresql"],
+        "PostgreSQL is missing, which the tests of its store start for themselves: install the package `postgresql`, or set PG_BIN to \
+         the folder that has initdb, postgres and psql",
+    )
+}
+
+/// By the system's packages, where there are any and we may.
+fn install(packages: &[&str], needed: &'static str) -> Result<()> {
     if !is_root() || !answers(Command::new("apt-get").arg("--version")) {
-        bail!(NEEDED);
+        bail!(needed);
     }
     let apt = |arguments: &[&str]| run(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(arguments));
-    apt(&["update", "-q"]).and_then(|()| apt(&["install", "-q", "-y", "gcc", "libc6-dev"])).context(NEEDED)
+    apt(&["update", "-q"]).and_then(|()| apt(&[&["install", "-q", "-y"], packages].concat())).context(needed)
+}
+
+/// Whether its programs are where the tests look for them: PG_BIN, the path, Debian's folders.
+fn has_postgres() -> bool {
+    let named = std::env::var_os("PG_BIN").map(std::path::PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
+    let mut folders = named.into_iter().chain(std::env::split_paths(&path)).chain(debian);
+    folders.any(|folder| ["initdb", "postgres", "psql"].iter().all(|program| folder.join(program).is_file()))
 }
 
 fn is_root() -> bool {

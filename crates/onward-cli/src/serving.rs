@@ -96,13 +96,14 @@ impl KeysArgs {
         self.keys.clone().or_else(|| config.text("server.keys").map(PathBuf::from))
     }
 
-    /// Who may come in. A file that is named must be there; the one of the directory may come later. Memory has none of its own.
+    /// Who may come in. A file that is named must be there; the one of the directory may come later. Memory and databases have none of
+    /// their own.
     pub fn open(&self, place: &Place, trace: &Trace, config: &Config) -> Result<Option<Arc<Keys>>, KeyFileError> {
         let (clock, trace) = (Arc::new(SystemClock), trace.clone());
         let keys = match (self.named(config), place) {
             (Some(file), _) => Keys::open(&file, clock, trace)?,
             (None, Place::Directory(path)) => Keys::open_or_await(&path.join(KEYS), clock, trace)?,
-            (None, Place::Memory) => return Ok(None),
+            (None, Place::Database(_) | Place::Memory) => return Ok(None),
         };
         Ok(Some(Arc::new(keys)))
     }
@@ -124,12 +125,12 @@ pub struct HooksArgs {
 }
 
 impl HooksArgs {
-    /// The webhooks that are taken in. Memory has none of its own.
+    /// The webhooks that are taken in. Memory and databases have none of their own.
     pub fn open(&self, place: &Place, trace: &Trace) -> Result<Option<Arc<Hooks>>, HookFileError> {
         let path = match (&self.hooks, place) {
             (Some(file), _) => file.clone(),
             (None, Place::Directory(path)) => path.join(HOOKS),
-            (None, Place::Memory) => return Ok(None),
+            (None, Place::Database(_) | Place::Memory) => return Ok(None),
         };
         Ok(Some(Arc::new(Hooks::open(&path, trace.clone())?)))
     }

@@ -37,6 +37,9 @@ impl HeldTasks {
         let heartbeat_timeout = task.options.heartbeat_timeout_ms.map(Duration::from_millis);
         let held = Held { claim: task.claim, heartbeat_timeout, over: Arc::default() };
         let mut tasks = lock(&self.tasks);
+        if tasks.get(&task.id).is_some_and(|held| held.claim == task.claim) {
+            return; // it has it already
+        }
         // The attempt before timed out, and this worker got the next one too.
         if let Some(before) = tasks.insert(task.id.clone(), held) {
             before.tell_over();

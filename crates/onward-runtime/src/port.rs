@@ -11,9 +11,9 @@ use std::sync::atomic::Ordering;
 
 use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed, Input};
-use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::task::{Task, TaskId, TaskReport, TaskState};
 use onward_core::{Epoch, RunKey, Status, WorkerId};
-use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, StoreError, StoreFuture};
+use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, StoreError, StoreFuture, TaskQuery};
 
 use crate::Runtime;
 use crate::by_run::lock;
@@ -167,6 +167,28 @@ impl WorkerPort {
             held.end(&id, claim);
         }
         answer
+    }
+
+    /// Takes up a task again that was given to this very worker by a runtime that is gone: whether the store still has it so. The worker
+    /// goes on with it as if nothing had happened.
+    pub async fn adopt_task(&self, id: &TaskId, claim: u32) -> Result<bool, StoreError> {
+        let profile = &self.worker().profile;
+        let (namespace, run, state) = (profile.namespace.clone(), Some(id.run.clone()), Some(TaskState::Leased));
+        if id.run.namespace != namespace {
+            return Ok(false); // W3
+        }
+        let tasks = self.runtime().store().list_tasks(TaskQuery { namespace, state, run, limit: usize::MAX }).await?;
+        let is_ours = |task: &&Task| task.id == *id && task.claim == claim && task.worker.as_ref() == Some(&profile.id);
+        let Some(task) = tasks.iter().find(is_ours) else { return Ok(false) };
+        self.worker().held.add(task);
+        match self.report_task(id.clone(), claim, TaskReport::Heartbeat { progress: None }).await {
+            Ok(()) => Ok(true),
+            Err(StoreError::TaskAttemptOver(_)) => Ok(false),
+            Err(error) => {
+                self.worker().held.end(id, claim);
+                Err(error)
+            }
+        }
     }
 
     /// Returns once the attempt is over: reported, canceled, timed out, or given to another worker. Stop working on it then.

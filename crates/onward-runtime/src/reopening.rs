@@ -123,6 +123,9 @@ impl Runtime {
         let first = self.store().read_run(own.clone(), Some(0)).await?;
         let Some(first) = first else { return Ok(None) };
         let records = self.read_records(&first).await?;
+        // A run that had the original's id before may have been forked like this too.
+        let copied = records.first().and_then(Record::started).and_then(|started| started.origins.last());
+        let is_of_its_life = copied.is_some_and(|origin| original.life.is_none_or(|life| life == origin.seed));
         let made = records.iter().flat_map(|record| &record.events).any(|event| match event {
             Event::RunForked(event) => {
                 (&event.from, event.generation, event.is_reset) == (&original.key, original.generation, fork.is_reset)
@@ -130,7 +133,7 @@ impl Runtime {
             }
             _ => false,
         });
-        if !made {
+        if !made || !is_of_its_life {
             return Ok(None);
         }
         Ok(Some(Restored { created: false, head: self.read_head(&own).await? }))

@@ -74,6 +74,8 @@ impl Runtime {
         if kind.as_str().starts_with(TASK_KIND_PREFIX) {
             return Err(RuntimeError::KindReserved { kind });
         }
+        // Whoever starts it need not have its code: the run goes on with the code that there is now.
+        let version = version.or_else(|| self.hub().workers.current_version(&key.namespace, &kind));
         attribute::check(&attributes)?;
         check_depth(&input)?;
         self.check_input(&key, (false, kind.clone(), version.clone()), &input).await?;

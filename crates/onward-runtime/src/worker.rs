@@ -31,6 +31,8 @@ pub struct WorkerProfile {
     pub namespace: Namespace,
     /// The kinds and versions it has code for; `None` as version stands for runs without one.
     pub knows: Arc<BTreeMap<Name, Vec<Option<Name>>>>,
+    /// Of these kinds, the version that new runs are pinned to.
+    pub current: Arc<BTreeMap<Name, Name>>,
     pub task_kinds: Arc<Vec<Name>>,
     /// `None` is the default queue.
     pub queues: Vec<Option<Name>>,
@@ -186,6 +188,14 @@ impl Workers {
     pub fn knowing(&self, head: &RunHead) -> Option<Arc<Worker>> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|worker| worker.knows(head) && worker.takes_work()).cloned()
+    }
+
+    /// The version that new runs of a kind are pinned to: what the worker says that came last.
+    pub fn current_version(&self, namespace: &Namespace, kind: &Name) -> Option<Name> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let able = |worker: &&Arc<Worker>| worker.profile.namespace == *namespace && worker.takes_work();
+        let knowing = all.iter().rev().filter(able).find(|worker| worker.profile.knows.contains_key(kind))?;
+        knowing.profile.current.get(kind).cloned()
     }
 
     pub fn run_pending(&self, head: &RunHead) {

@@ -134,6 +134,11 @@ impl Pass {
         server.options().auth.authenticate(Ask { scope: *scope, namespace, headers }).await
     }
 
+    /// What is brought along needs its own scope, as if it came alone (S7).
+    pub async fn check_also(&self, scope: Scope, server: &Server) -> Result<Caller, Refusal> {
+        Pass { scope, ..self.clone() }.check(server).await
+    }
+
     /// Returns when the pass is good no more: waits and streams end then (G3).
     pub async fn ended(&self, server: &Server) -> Problem {
         loop {

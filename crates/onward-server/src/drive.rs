@@ -12,7 +12,7 @@ use onward_wire::worker::ServerFrame;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::json;
-use crate::auth::{Pass, Scope};
+use crate::auth::Scope;
 use crate::document::{Answer, Outcome};
 use crate::new_id;
 use crate::problem::{Problem, RequestError};
@@ -66,7 +66,7 @@ pub(crate) async fn drive(mut request: Request) -> Result<Response, Problem> {
     let body: DriveBody = request.json_or_default().await?;
     let delivery = read(body, &request)?;
     if let (Some(scope), Some(pass)) = (scope_of(&delivery), &request.pass) {
-        Pass { scope, ..pass.clone() }.check(&request.server).await?;
+        pass.check_also(scope, &request.server).await?;
     }
     let (runtime, sessions) = (request.server.runtime(), request.server.sessions());
     let worker = WorkerId::new(format!("drive-{:016x}{:016x}", new_id::random_u64(), new_id::random_u64()))?;

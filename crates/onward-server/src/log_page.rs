@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::document::{LogPosition, LoggedEvent};
 
-/// How many records are read at a time, as long as they are small.
+/// How many records are read at a time; fewer where they are large.
 pub(crate) const RECORDS: usize = 64;
 
 /// The size at which a page ends early.
@@ -29,21 +29,17 @@ pub(crate) struct LogPage {
 /// Up to `limit` events of one generation. Fewer do not mean that there are no more: only an empty page does.
 pub(crate) async fn read(runtime: &Runtime, key: &RunKey, at: LogPosition, limit: usize) -> Result<LogPage, RuntimeError> {
     let mut page = LogPage { lines: Vec::new(), next: Some(at) };
-    let (mut bytes, mut records_max) = (0, RECORDS.min(limit));
+    let mut bytes = 0;
     while let Some(next) = page.next.filter(|next| next.generation == at.generation) {
         if page.lines.len() >= limit || bytes >= PAGE_BYTES_MAX {
             break;
         }
-        let records = runtime.read_log(key, Some(at.generation), next.from, records_max).await?;
+        let records = runtime.read_log(key, Some(at.generation), next.from, RECORDS.min(limit)).await?;
         if records.is_empty() {
             break;
         }
         for record in &records {
             bytes += page.take(record, at, limit);
-        }
-        // Large records are read one by one, so that a page of them does not fill the memory.
-        if bytes > PAGE_BYTES_MAX / 4 {
-            records_max = 1;
         }
     }
     // A run that failed may have been retried since: it has not ended there.

@@ -204,6 +204,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "import_invalid" => 422,
         "log_corrupt"
         | "store_corrupt"
+        | "database_newer"
+        | "database_unusable"
         | "directory_newer"
         | "directory_foreign"
         | "databases_differ"

@@ -7,6 +7,7 @@ use onward_core::run::Refusal;
 use onward_core::task::StaleReport;
 use onward_core::{Index, RunKey};
 use onward_store::StoreError;
+pub(crate) use onward_store::kept::seal::damaged;
 use rusqlite::ffi;
 
 use crate::pages;
@@ -149,9 +150,4 @@ pub(crate) fn leave_damaged(removed: rusqlite::Result<usize>) -> rusqlite::Resul
 /// SQLite says that a page or an index is damaged.
 pub(crate) fn is_malformed(error: &rusqlite::Error) -> bool {
     matches!(error, rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_CORRUPT)
-}
-
-/// Data that was written by us and cannot be read back.
-pub(crate) fn damaged(what: &str, why: impl std::fmt::Display) -> StoreError {
-    StoreError::Corrupt { why: format!("{what}: {why}") }
 }

@@ -9,7 +9,6 @@
 //! `heads` (from rows to a run's head), `leases` and `ready` (what is in memory), `reader` and `list`.
 
 mod blobs;
-mod body;
 mod directory;
 mod error;
 mod failpoint;
@@ -19,12 +18,10 @@ mod leases;
 mod list;
 mod mend;
 mod migrate;
-mod news;
 mod op;
 mod pages;
 mod reader;
 mod ready;
-mod reply;
 mod row;
 mod schema;
 mod shared;

@@ -14,8 +14,8 @@ use onward_store::{
     StoreError,
 };
 
-use crate::body::Body;
-use crate::reply::{Pending, Slot};
+use onward_store::kept::Body;
+use onward_store::kept::reply::{Pending, Slot};
 
 type To<T> = Arc<Slot<T>>;
 

@@ -11,16 +11,16 @@ use std::thread::JoinHandle;
 
 use onward_core::run::Delivery;
 use onward_core::{Index, Record, RunHead, RunKey};
-use onward_store::{DeliveryId, StoreError, StoreFuture};
+use onward_store::{DeliveryId, READ_BYTES_MAX, StoreError, StoreFuture, payloads};
 use rusqlite::{Connection, params};
 
 use crate::blobs;
 use crate::error::{damaged, may_be_mended, read_error};
 use crate::heads::{self, EVENT_COLUMNS, event_row, log_error};
 use crate::leases::Leases;
-use crate::reply::{Pending, Slot, Waiting};
 use crate::row::unseal_bytes;
 use crate::schema;
+use onward_store::kept::reply::{Pending, Slot, Waiting};
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
 
@@ -136,10 +136,10 @@ pub(crate) fn read_log(
     limit: usize,
 ) -> Result<Vec<Record>, StoreError> {
     let run = heads::find(db, key, generation)?.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
-    let records = read_records(db, key, run.rk, from, limit)?;
+    let records = read_bounded(db, key, run.rk, from, limit, READ_BYTES_MAX)?;
     // The row remembers how long the log was at least: a tail that is missing is damage, not an end.
     let end = records.last().map_or(from, Record::next_index);
-    if records.len() < limit && end < run.next_index {
+    if records.len() < limit && !payloads::is_long(&records) && end < run.next_index {
         return Err(StoreError::LogCorrupt { key: key.clone(), index: end, why: "it is missing".to_owned() });
     }
     Ok(records)
@@ -147,7 +147,19 @@ pub(crate) fn read_log(
 
 /// Up to `limit` records from the one that holds event `from`.
 pub(crate) fn read_records(db: &Connection, key: &RunKey, rk: i64, from: Index, limit: usize) -> Result<Vec<Record>, StoreError> {
-    let mut expected = from;
+    read_bounded(db, key, rk, from, limit, usize::MAX)
+}
+
+/// The same, ending behind the record with which their payloads have `bytes_max`.
+fn read_bounded(
+    db: &Connection,
+    key: &RunKey,
+    rk: i64,
+    from: Index,
+    limit: usize,
+    bytes_max: usize,
+) -> Result<Vec<Record>, StoreError> {
+    let (mut expected, mut bytes) = (from, 0);
     let mut records = Vec::new();
     let mut read = || -> rusqlite::Result<Result<(), StoreError>> {
         let mut statement = db.prepare_cached(&format!(
@@ -171,7 +183,12 @@ pub(crate) fn read_records(db: &Connection, key: &RunKey, rk: i64, from: Index, 
                 return Ok(Err(StoreError::LogCorrupt { key: key.clone(), index: record.index, why: error.to_string() }));
             }
             expected = record.next_index();
+            // The record before `from` may end before it: then it is not asked for.
+            bytes += if expected > from { payloads::weigh(&record.events) } else { 0 };
             records.push(record);
+            if bytes >= bytes_max {
+                break;
+            }
         }
         Ok(Ok(()))
     };

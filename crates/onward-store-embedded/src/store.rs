@@ -15,17 +15,17 @@ use onward_store::{
     TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
 };
 
-use crate::body::Body;
 use crate::directory::{self, Directory};
 use crate::error::read_error;
 use crate::op::{ClaimRun, Op, RestoreWork, StartRun};
 use crate::reader::{self, Readers};
-use crate::reply::{Slot, Waiting};
 use crate::schema::{self, Found};
 use crate::shared::{Shared, Stats};
 use crate::upkeep::LogLength;
 use crate::writer::{self, Beginning};
 use crate::{failpoint, kinds, list, mend, takeover};
+use onward_store::kept::Body;
+use onward_store::kept::reply::{Slot, Waiting};
 
 /// How a store is opened.
 #[derive(Clone)]

@@ -22,12 +22,12 @@ use crate::error::{Failure, Outcome, Trouble, may_be_mended};
 use crate::failpoint;
 use crate::heads::Heads;
 use crate::leases::Lease;
-use crate::news::News;
 use crate::op::Op;
 use crate::ready::Ready;
-use crate::reply::{Pending, Slot};
 use crate::shared::{Counters, Shared};
 use crate::upkeep::{LogLength, Upkeep};
+use onward_store::kept::News;
+use onward_store::kept::reply::{Pending, Slot};
 
 pub(crate) struct Writer<'c> {
     pub db: &'c Connection,

@@ -1,7 +1,7 @@
 //! One of the databases: whether it answers, and whether it is the one it is taken for.
 //!
 //! Owns what is known of its health. A database that did not answer is not asked again before a small question has got through to it, for
-//! whose answer nobody waits: it is looked at whenever somebody comes by (DB3). So a store that is put here must make progress with what
+//! whose answer nobody waits: it is looked at whenever somebody comes by (SD3). So a store that is put here must make progress with what
 //! it was asked whether or not anybody waits, and must answer or fail in a bounded time.
 
 use std::future::poll_fn;
@@ -81,7 +81,7 @@ impl Place {
     pub async fn ask<T>(&self, question: impl for<'a> FnOnce(&'a dyn Store) -> StoreFuture<'a, T>) -> Result<T, StoreError> {
         if !self.is_checked.load(Ordering::Acquire) {
             let answer = check(&*self.store, self.share.as_ref()).await;
-            self.noted(answer)?; // DB5
+            self.noted(answer)?; // SD5
             self.is_checked.store(true, Ordering::Release);
         }
         let answer = question(&*self.store).await;

@@ -25,7 +25,7 @@ impl SpreadStore {
         });
         let answers: Answers<bool> = together(asked.collect()).await.into_iter().enumerate().collect();
         let known = some_answers(answers)?;
-        let is_known = known.iter().any(|(_, known)| *known); // DB6
+        let is_known = known.iter().any(|(_, known)| *known); // SD6
         if is_known && known.iter().any(|(_, known)| !known) {
             // Others may have what was leased there: who follows runs here should look at them.
             self.tell(Change::Missed);

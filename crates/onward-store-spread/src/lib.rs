@@ -5,14 +5,14 @@
 //! run, and must never write to two databases what only one write can keep together.
 //!
 //! Invariants:
-//! - DB1: where a run lies follows from its namespace, its family and the number of databases, for ever.
-//! - DB2 (L19): a run and its open children lie in one database. A start or a log that would change this is refused.
-//! - DB3: what is asked of all databases goes on with those that answer, and nobody waits for one that is known to be down.
-//! - DB4: a list has everything or is an error that names the database that is missing.
-//! - DB5: a database is asked for nothing before it has said that it is the one it is taken for.
-//! - DB6 (L7): a worker is known if a database that answers knew it. Leases in a database that has forgotten it are lost there alone: the
+//! - SD1: where a run lies follows from its namespace, its family and the number of databases, for ever.
+//! - SD2 (L19): a run and its open children lie in one database. A start or a log that would change this is refused.
+//! - SD3: what is asked of all databases goes on with those that answer, and nobody waits for one that is known to be down.
+//! - SD4: a list has everything or is an error that names the database that is missing.
+//! - SD5: a database is asked for nothing before it has said that it is the one it is taken for.
+//! - SD6 (L7): a worker is known if a database that answers knew it. Leases in a database that has forgotten it are lost there alone: the
 //!   next claim raises the epoch, and nothing of the earlier holder is taken.
-//! - DB7: news for a database that is down wait in the sender's, and hold up no other news.
+//! - SD7: news for a database that is down wait in the sender's, and hold up no other news.
 
 mod claim;
 mod database;

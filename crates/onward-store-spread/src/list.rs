@@ -1,4 +1,4 @@
-//! Lists and counts over all databases (DB4), each in the order that the port promises.
+//! Lists and counts over all databases (SD4), each in the order that the port promises.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -65,7 +65,7 @@ impl SpreadStore {
     }
 }
 
-/// The oldest news whose receivers lie in databases that are up. What waits for the others must not hide the rest (DB7).
+/// The oldest news whose receivers lie in databases that are up. What waits for the others must not hide the rest (SD7).
 fn to_those_up(store: &dyn Store, down: Arc<Vec<bool>>, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>> {
     Box::pin(async move {
         let mut wanted = limit;

@@ -1,7 +1,7 @@
 //! Which databases belong together, and in which order.
 //!
 //! Each database remembers its share: which one of how many it is, and of which cluster. The first opening tells them; every later one
-//! compares. One that cannot be reached at a later opening is asked before it is used (DB5), so that servers start while it is down.
+//! compares. One that cannot be reached at a later opening is asked before it is used (SD5), so that servers start while it is down.
 
 use std::sync::Arc;
 

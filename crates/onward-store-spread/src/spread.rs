@@ -21,7 +21,7 @@ pub struct SpreadStore {
     listeners: Mutex<Vec<Arc<dyn Listener>>>,
 }
 
-/// Which one of `count` databases keeps the run, and all of its family (DB1).
+/// Which one of `count` databases keeps the run, and all of its family (SD1).
 pub fn position(key: &RunKey, count: usize) -> usize {
     let hash = Hash::of_parts(&[key.namespace.as_str().as_bytes(), family(&key.id).as_bytes()]);
     let number = hash.0.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
@@ -67,7 +67,7 @@ impl SpreadStore {
         Box::pin(place.ask(question))
     }
 
-    /// Asks all databases at once, but for those that are known to be down: of these, that is the answer (DB3).
+    /// Asks all databases at once, but for those that are known to be down: of these, that is the answer (SD3).
     pub(crate) async fn ask_all<T: Send>(
         &self,
         question: impl for<'a> Fn(&'a dyn Store) -> StoreFuture<'a, T> + Sync,
@@ -100,7 +100,7 @@ impl SpreadStore {
         (0..count).map(|offset| (first.wrapping_add(offset)) % count).collect()
     }
 
-    /// Refuses a child that would lie elsewhere than its parent (DB2).
+    /// Refuses a child that would lie elsewhere than its parent (SD2).
     pub(crate) fn check_family(&self, key: &RunKey, parent: Option<&ParentLink>) -> Result<(), StoreError> {
         let of = |key: &RunKey| (key.namespace.clone(), family(&key.id).to_owned());
         match parent {
@@ -121,7 +121,7 @@ impl SpreadStore {
     }
 }
 
-/// What those said that said something; an error only if nobody did (DB3).
+/// What those said that said something; an error only if nobody did (SD3).
 pub fn some_answers<T>(answers: Answers<T>) -> Result<Vec<(usize, T)>, StoreError> {
     let (mut found, mut failed) = (Vec::new(), None);
     for (position, answer) in answers {
@@ -136,7 +136,7 @@ pub fn some_answers<T>(answers: Answers<T>) -> Result<Vec<(usize, T)>, StoreErro
     }
 }
 
-/// What all said; the first error if one of them failed (DB4).
+/// What all said; the first error if one of them failed (SD4).
 pub fn all_answers<T>(answers: Answers<T>) -> Result<Vec<T>, StoreError> {
     answers.into_iter().map(|(_, answer)| answer).collect()
 }

@@ -288,6 +288,7 @@ suite! { $
     bytes {
         bytes_in_are_bytes_out,
         a_payload_over_the_limit_writes_nothing,
+        a_read_of_large_records_ends_early,
     }
     projection {
         a_head_is_what_its_log_says,

@@ -8,7 +8,11 @@ use crate::StoreError;
 
 /// The cursor of the page that begins behind `head`.
 pub fn cursor_after(head: &RunHead) -> String {
-    format!("{}:{}", head.created_at.0, head.key.id)
+    cursor(head.created_at, head.key.id.as_str())
+}
+
+pub(crate) fn cursor(at: Timestamp, id: &str) -> String {
+    format!("{}:{id}", at.0)
 }
 
 /// When the last run of the page before was created, and its id.

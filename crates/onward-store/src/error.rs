@@ -54,6 +54,10 @@ pub enum StoreError {
     DirectoryForeign { path: PathBuf, why: String },
     #[error("{path} cannot be used: {why}")]
     DirectoryUnusable { path: PathBuf, why: String },
+    #[error("the database was changed by a newer Onward: it has version {found}, this program knows up to {supported}")]
+    DatabaseNewer { found: u32, supported: u32 },
+    #[error("the database cannot be used: {why}")]
+    DatabaseUnusable { why: String },
     /// A sync failed: what was not acknowledged may or may not be there, and nothing more is written.
     #[error("the store has stopped taking writes: {why}")]
     Stopped { why: String },
@@ -135,6 +139,8 @@ impl StoreError {
             StoreError::DirectoryNewer { .. } => "directory_newer",
             StoreError::DirectoryForeign { .. } => "directory_foreign",
             StoreError::DirectoryUnusable { .. } => "directory_unusable",
+            StoreError::DatabaseNewer { .. } => "database_newer",
+            StoreError::DatabaseUnusable { .. } => "database_unusable",
             StoreError::Stopped { .. } => "store_stopped",
             StoreError::ReadOnly => "store_read_only",
             StoreError::FamilyDiffers { .. } => "family_differs",
@@ -223,6 +229,10 @@ impl StoreError {
             StoreError::DirectoryUnusable { .. } => {
                 "whoever runs this must be able to read and write the directory and all that is in it"
             }
+            StoreError::DatabaseNewer { .. } => "use the newer program; the database was left untouched",
+            StoreError::DatabaseUnusable { .. } => {
+                "check the address and the name, and that the user may make a schema in the database"
+            }
             StoreError::Stopped { .. } => "check the disk and restart; what was acknowledged is safe",
             StoreError::ReadOnly => "open it for writing, in the one process that may",
             StoreError::FamilyDiffers { .. } => {
@@ -276,6 +286,8 @@ mod tests {
             StoreError::DirectoryLocked { path: path() },
             StoreError::DirectoryNewer { path: path(), found: 2, supported: 1 },
             StoreError::DirectoryForeign { path: path(), why: why() },
+            StoreError::DatabaseNewer { found: 2, supported: 1 },
+            StoreError::DatabaseUnusable { why: why() },
             StoreError::Stopped { why: why() },
             StoreError::ReadOnly,
             StoreError::FamilyDiffers { child: key(), parent: key() },

@@ -12,6 +12,7 @@ mod clock;
 pub mod conformance;
 mod cursor;
 mod error;
+pub mod kept;
 mod memory;
 pub mod payloads;
 mod restore;
@@ -38,6 +39,9 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 
 /// The payload size up to which data is kept inside its event; larger ones are stored once, by content.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// A read of a log ends behind the record with which its payloads have so many bytes, however many records were asked for.
+pub const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The default limit on one payload.
 pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -126,8 +130,8 @@ pub trait Store: Send + Sync {
     /// The run's current generation, or an earlier one. Its status is `running` while somebody holds its lease.
     fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>>;
 
-    /// Up to `limit` records from the one that holds event `from`, in order; each one's checksum is checked. A run or generation that
-    /// is not there is `RunNotFound`, never an empty log (F27).
+    /// Up to `limit` records from the one that holds event `from`, in order; each one's checksum is checked. Fewer where they are large
+    /// ([`payloads::is_long`]). A run or generation that is not there is `RunNotFound`, never an empty log (F27).
     fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>>;
 
     /// What is new of runs that somebody follows: of each run that has more than is known of it, its current head and the records from
@@ -138,7 +142,15 @@ pub trait Store: Send + Sync {
             for Known { run, generation, next } in known {
                 let Some(head) = self.read_run(run.clone(), None).await? else { continue };
                 if (head.generation, head.next_index) > (generation, next) {
-                    let records = self.read_log(run, Some(generation), next, usize::MAX).await?;
+                    let mut records = self.read_log(run.clone(), Some(generation), next, usize::MAX).await?;
+                    while payloads::is_long(&records) {
+                        let from = records.last().map_or(next, Record::next_index);
+                        let more = self.read_log(run.clone(), Some(generation), from, usize::MAX).await?;
+                        if more.is_empty() {
+                            break;
+                        }
+                        records.extend(more);
+                    }
                     news.push(Since { head, records });
                 }
             }

@@ -7,7 +7,7 @@ use onward_core::run::{Commit, Input, NewRun};
 use onward_core::task::TaskReport;
 use onward_core::{Event, Failure, KindSchemas, Payload, Record};
 
-use crate::StoreError;
+use crate::{READ_BYTES_MAX, StoreError};
 
 /// Calls `visit` with each payload of `event`, in the order of its fields.
 pub fn walk<'a>(event: &'a Event, visit: &mut dyn FnMut(&'a Payload)) {
@@ -85,6 +85,21 @@ pub fn weigh<'a>(events: impl IntoIterator<Item = &'a Event>) -> usize {
     let mut bytes = 0;
     events.into_iter().for_each(|event| walk(event, &mut |payload| bytes += payload.data().len()));
     bytes
+}
+
+/// Whether a read may have ended behind these records because they are large: there may be more.
+pub fn is_long(records: &[Record]) -> bool {
+    weigh(records.iter().flat_map(|record| &record.events)) >= READ_BYTES_MAX
+}
+
+/// Ends a read: what comes behind the record that makes it long is left out.
+pub fn shorten(records: &mut Vec<Record>) {
+    let mut bytes = 0;
+    let last = records.iter().position(|record| {
+        bytes += weigh(&record.events);
+        bytes >= READ_BYTES_MAX
+    });
+    records.truncate(last.map_or(records.len(), |last| last + 1));
 }
 
 /// Keeps the first records whose payloads fit into `bytes`, one at least; says whether any were left out.

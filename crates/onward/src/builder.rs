@@ -343,6 +343,7 @@ impl Builder {
             id: WorkerId::new(format!("{}-{:016x}", std::process::id(), random_u64()))?,
             namespace: self.namespace.clone(),
             knows: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.knows() }),
+            current: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.current() }),
             task_kinds: Arc::new(if self.on_demand { Vec::new() } else { self.registry.tasks.keys().cloned().collect() }),
             queues: self.queues,
             runs_max: self.runs_max,

@@ -135,6 +135,11 @@ impl Registry {
         self.workflows.iter().map(|(name, kind)| (name.clone(), kind.versions.keys().cloned().collect())).collect()
     }
 
+    /// The versions that new runs are pinned to.
+    pub fn current(&self) -> BTreeMap<Name, Name> {
+        self.workflows.iter().filter_map(|(name, kind)| Some((name.clone(), kind.current.clone()?))).collect()
+    }
+
     fn name(&mut self, name: &str) -> Option<Name> {
         Name::new(name).map_err(|error| self.wrong(error.into())).ok()
     }

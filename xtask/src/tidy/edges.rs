@@ -9,6 +9,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("onward-store-embedded", &["onward-core", "onward-store"]),
     // Its tests run engines over several databases.
     ("onward-store-spread", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward"]),
+    // Its tests are compared with the embedded store, on a cluster of their own.
+    ("onward-store-postgres", &["onward-core", "onward-store", "onward-store-embedded", "onward-pg-cluster"]),
+    ("onward-pg-cluster", &[]),
     ("onward-runtime", &["onward-core", "onward-store"]),
     ("onward-wire", &["onward-core"]),
     // Its tests have a worker of `onward` beside it.

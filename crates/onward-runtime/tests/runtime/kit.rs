@@ -183,6 +183,7 @@ pub fn profile(id: &str, runs_max: usize) -> WorkerProfile {
         id: WorkerId::new(id).unwrap(),
         namespace: Namespace::default(),
         knows: Arc::new(BTreeMap::from([(name("order"), vec![None])])),
+        current: Arc::default(),
         task_kinds: Arc::new(vec![name("mail")]),
         queues: vec![None],
         runs_max,

@@ -1,8 +1,11 @@
 //! Every verb, and what it says to bad input.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use onward_core::event::{PauseReason, RunPaused};
-use onward_core::{Name, Status};
-use onward_runtime::{RuntimeError, SendSignal, StartRun};
+use onward_core::{Name, RunId, Status};
+use onward_runtime::{ForkRun, RuntimeError, SendSignal, StartRun, WorkerProfile};
 use onward_store::{RunQuery, WaitQuery};
 
 use crate::kit::*;
@@ -162,4 +165,50 @@ async fn a_log_longer_than_a_page_is_read_whole() {
     }
     let view = kit.runtime.read_run(&key("r")).await.unwrap();
     assert_eq!(view.counts.signals_received, 2_500);
+}
+
+/// Who starts a run over a door need not have its code.
+#[tokio::test]
+async fn a_start_without_a_version_is_pinned_to_the_current_one_of_the_latest_worker() {
+    let kit = Kit::new();
+    let with = |id: &str, current: &[(&str, &str)]| {
+        let knows = [None, Some(name("v1")), Some(name("v2"))];
+        kit.runtime.join_worker(WorkerProfile {
+            knows: Arc::new(BTreeMap::from([(name("order"), knows.to_vec())])),
+            current: Arc::new(current.iter().map(|(kind, version)| (name(kind), name(version))).collect()),
+            ..profile(id, 0)
+        })
+    };
+    let version = async |id: &str, version: Option<&str>| {
+        let started = kit.runtime.start_run(StartRun { version: version.map(name), ..start(id) }).await.unwrap();
+        started.head.version.map(|version| version.to_string())
+    };
+    let one = with("one", &[]);
+    assert_eq!(version("a", None).await, None);
+    let two = with("two", &[("order", "v1")]);
+    assert_eq!(version("b", None).await.as_deref(), Some("v1"));
+    let three = with("three", &[("order", "v2")]);
+    assert_eq!(version("c", None).await.as_deref(), Some("v2"));
+    assert_eq!(version("d", Some("v1")).await.as_deref(), Some("v1"), "who names one gets it");
+    assert_eq!(version("b", None).await.as_deref(), Some("v1"), "the same start is the same run");
+    three.leave().await;
+    assert_eq!(version("e", None).await.as_deref(), Some("v1"));
+    drop((one, two));
+}
+
+/// R10: a run that was deleted and started again is another one, also for who copies it.
+#[tokio::test]
+async fn a_fork_of_a_run_is_not_taken_for_one_of_its_namesake() {
+    let kit = Kit::new();
+    let fork = async || {
+        let wanted = ForkRun { id: Some(RunId::new("copy").unwrap()), ..ForkRun::new(7) };
+        kit.runtime.fork_run(&key("r"), wanted).await
+    };
+    kit.start("r").await;
+    assert!(fork().await.unwrap().created);
+    assert!(!fork().await.unwrap().created, "the same fork is the same run");
+    kit.runtime.terminate_run(&key("r"), "").await.unwrap();
+    kit.runtime.delete_run(&key("r"), "done").await.unwrap();
+    kit.runtime.start_run(StartRun { seed: 2, input: text("other"), ..start("r") }).await.unwrap();
+    refused(fork().await, "run_exists");
 }

@@ -13,9 +13,7 @@ pub(crate) async fn read(runtime: &Runtime, key: &RunKey, at: Index, from: Index
     let mut page = LogPage { lines: Vec::new(), next: None };
     let (mut at, mut bytes) = (at, 0);
     while page.lines.len() < limit && bytes < PAGE_BYTES_MAX {
-        // Large records are read one by one, so that a page of them does not fill the memory.
-        let count = if bytes > PAGE_BYTES_MAX / 4 { 1 } else { RECORDS };
-        let records = runtime.read_log(key, None, at, count).await?;
+        let records = runtime.read_log(key, None, at, RECORDS).await?;
         if records.is_empty() {
             break;
         }

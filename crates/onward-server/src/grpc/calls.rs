@@ -10,9 +10,9 @@ use onward_wire::api;
 use tonic::Status;
 
 use super::Asker;
-use super::problem::of_runtime;
+use super::problem::{of_runtime, status_of};
 use crate::limits::LIMIT_MAX;
-use crate::{Server, WAIT_MAX, request};
+use crate::{Scope, Server, WAIT_MAX, request};
 
 pub(super) type Answer<T> = Result<T, Status>;
 
@@ -51,6 +51,10 @@ pub(super) fn signal(signal: api::Signal) -> SendSignal {
 
 pub(super) async fn start_run(server: Server, asker: Asker, request: api::StartRequest) -> Answer<api::StartReply> {
     let api::StartRequest { run, kind, version, input, seed, signal: with, attributes, trace } = request;
+    if with.is_some() {
+        // The run may be there already.
+        asker.pass.check_also(Scope::Signal, &server).await.map_err(|refusal| status_of(&refusal.into()))?;
+    }
     let (signal, trace) = (with.map(signal), trace.or_else(|| request::trace(&asker.pass.headers)));
     let start = StartRun { key: own(&asker, run)?, kind, version, input, seed, signal, attributes, trace };
     let started = server.runtime().start_run(start).await.map_err(told)?;
@@ -85,7 +89,7 @@ pub(super) async fn read_log(server: Server, asker: Asker, request: api::LogRequ
     let api::LogRequest { run, generation, from, limit } = request;
     let limit = (limit as usize).clamp(1, PAGE_MAX);
     let mut records = server.runtime().read_log(&own(&asker, run)?, generation, from, limit).await.map_err(told)?;
-    let more = payloads::fit(&mut records, PAGE_BYTES);
+    let more = payloads::is_long(&records) | payloads::fit(&mut records, PAGE_BYTES);
     Ok(api::LogReply { records, more })
 }
 

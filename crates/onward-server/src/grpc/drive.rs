@@ -24,10 +24,8 @@ pub(super) async fn drive_run(server: Server, asker: Asker, request: api::DriveR
         }
         _ => return Err(tonic::Status::invalid_argument("a signal or a decision, not both")),
     };
-    // What is brought needs its own scope, as if it came alone (S7).
     if let Some(scope) = scope_of(&delivery) {
-        let pass = crate::auth::Pass { scope, ..asker.pass.clone() };
-        pass.check(&server).await.map_err(|refusal| status_of(&refusal.into()))?;
+        asker.pass.check_also(scope, &server).await.map_err(|refusal| status_of(&refusal.into()))?;
     }
     let session = server.sessions().connected(&asker.namespace, &worker);
     let session = session.ok_or_else(|| status_of(&RequestError::HelloMissing { worker: worker.to_string() }.into()))?;

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use super::signal::SignalBody;
 use crate::answer::json;
 use crate::attributes::{GivenValue, attributes};
+use crate::auth::Scope;
 use crate::document::{Answer, Run, StartedRun};
 use crate::new_id;
 use crate::problem::Problem;
@@ -32,6 +33,9 @@ struct StartBody {
 
 pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     let body: StartBody = request.json().await?;
+    if let (Some(_), Some(pass)) = (&body.signal, &request.pass) {
+        pass.check_also(Scope::Signal, &request.server).await?; // the run may be there already
+    }
     let runtime = request.server.runtime();
     let id = RunId::new(body.id.unwrap_or_else(|| new_id::run_id(runtime.clock().now())))?;
     let start = StartRun {

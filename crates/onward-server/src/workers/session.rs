@@ -7,6 +7,7 @@
 //! - Q3: of two connections of one worker the later one is served; the earlier one ends, and nothing that it brings or has counts.
 //! - Q4: a worker that was silent for its lease has lost everything, whether it is connected or not (F13).
 //! - Q5 (S6): a worker belongs to the namespace of its connection; for what it says about runs of others, there is no such run.
+//! - Q7: a task that a server gave to a worker stays the worker's over a restart of the server, as long as the store says so.
 //! - Q6: whatever ends the worker's hold of a run also ends the runtime's: its seat is free and its inbox is closed (W2).
 
 mod asked;
@@ -97,6 +98,7 @@ impl Session {
             id: known_as(&namespace, &hello.worker),
             namespace: namespace.clone(),
             knows: Arc::new(knows),
+            current: Arc::new(hello.kinds.iter().filter_map(|kind| Some((kind.kind.clone(), kind.current.clone()?))).collect()),
             task_kinds: Arc::new(hello.task_kinds.clone()),
             queues: hello.queues.iter().map(version).collect::<Result<Vec<_>, _>>()?,
             runs_max: hello.runs_max.max(1) as usize,

@@ -414,6 +414,23 @@ async fn a_secret_is_written_nowhere() {
     }
 }
 
+/// S7: what a start brings along needs its own scope, over both doors.
+#[tokio::test]
+async fn a_start_with_a_signal_wants_both_scopes() {
+    let (locked, _) = Locked::open().await;
+    let [starts, both] = [&[Scope::Start][..], &[Scope::Start, Scope::Signal]].map(|scopes| locked.make("k", "default", scopes));
+    locked.until(&both, 403).await;
+    let plain = json!({"kind": "order", "id": "a", "input": "tea"});
+    let mut bringing = plain.clone();
+    bringing["signal"] = json!({"name": "payment", "payload": 1});
+    locked.send(&starts, "POST", "/v1/runs", &plain.to_string()).await.expect(201);
+    locked.send(&starts, "POST", "/v1/runs", &bringing.to_string()).await.problem(403, "not_allowed");
+    let client = Onward::connect(locked.url()).key(starts.reveal()).start().await.unwrap();
+    let told = client.start::<String, _>("order", "tea").id("a").signal("payment", &1).await.map(drop).unwrap_err();
+    assert_eq!(told.code(), "not_allowed");
+    assert_eq!(locked.send(&both, "POST", "/v1/runs", &bringing.to_string()).await.expect(200)["signal"]["repeated"], false);
+}
+
 /// S8: who decides an approval is who the key says.
 #[tokio::test]
 async fn the_key_says_who_decides() {

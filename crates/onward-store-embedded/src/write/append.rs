@@ -5,15 +5,16 @@ use onward_core::{Hash, Record, RunHead, RunKey, Status};
 use onward_store::{Appended, Started, StoreError};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 
-use crate::body::Body;
+use crate::blobs;
 use crate::error::{Outcome, Trouble, damaged_row, read_error};
 use crate::heads::{self, Loaded, Seat};
-use crate::news::News;
 use crate::op::StartRun;
 use crate::row::{event_crc, place_key, unseal};
 use crate::shared::Counters;
 use crate::write::effects::Owner;
 use crate::writer::Writer;
+use onward_store::kept::Body;
+use onward_store::kept::News;
 
 /// What an input would do, decided before anything is changed.
 enum Judged {
@@ -230,7 +231,7 @@ pub(super) fn insert_event(
 ) -> Outcome<()> {
     let last = head.last_commit.map(|last| last.index);
     let crc = event_crc(rk, record.index, record.at, head.next_commit, last, &body.bytes);
-    body.stash.write(db)?;
+    blobs::write(&body.stash, db)?;
     insert.execute(params![
         rk,
         record.index.0 as i64,
@@ -239,7 +240,7 @@ pub(super) fn insert_event(
         last.map(|index| index.0 as i64),
         i64::from(crc),
         body.bytes,
-        body.stash.column(),
+        blobs::column(&body.stash),
     ])?;
     Ok(())
 }

@@ -9,12 +9,13 @@ use onward_store::DeliveryId;
 use rusqlite::{Connection, params};
 
 use super::append::wait_generation;
-use crate::blobs::{self, Stash};
+use crate::blobs;
 use crate::error::{Outcome, Trouble, damaged_row};
 use crate::heads::Seat;
-use crate::news::News;
 use crate::row::{NEVER, due_number, place_key, seal, seal_bytes, unseal};
 use crate::writer::{Undo, Writer};
+use onward_store::kept::News;
+use onward_store::kept::Stash;
 
 /// The run that an effect belongs to.
 #[derive(Clone, Copy)]
@@ -204,12 +205,12 @@ impl Writer<'_> {
         let id = self.next_delivery;
         self.next_delivery += 1;
         let stash = Stash::take(&mut delivery);
-        stash.write(self.db)?;
+        blobs::write(&stash, self.db)?;
         self.db.prepare_cached("INSERT INTO outbox(id, root, data, blobs) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
             id,
             from_root,
             seal_bytes(delivery.to_bytes()),
-            stash.column()
+            blobs::column(&stash)
         ])?;
         if self.batch.heard {
             self.batch.news.push(News::DeliveryAdded);
@@ -268,7 +269,7 @@ pub(crate) fn put_timer(db: &Connection, rk: i64, place: &Place, due: i64) -> ru
 
 pub(crate) fn put_wait(db: &Connection, rk: i64, mut wait: Wait) -> rusqlite::Result<()> {
     let stash = Stash::take(&mut wait);
-    stash.write(db)?;
+    blobs::write(&stash, db)?;
     db.prepare_cached(
         "INSERT OR REPLACE INTO waits(rk, place, ns, id, kind, requested, data, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?
@@ -280,7 +281,7 @@ pub(crate) fn put_wait(db: &Connection, rk: i64, mut wait: Wait) -> rusqlite::Re
         wait.kind.number(),
         wait.requested_at.0 as i64,
         seal(&wait),
-        stash.column(),
+        blobs::column(&stash),
     ])
     .map(drop)
 }

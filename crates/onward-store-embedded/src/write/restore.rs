@@ -8,14 +8,14 @@ use rusqlite::{Connection, params};
 
 use super::append::{insert_event, read_slot};
 use super::effects::{put_timer, put_wait};
-use crate::body::Body;
 use crate::error::Outcome;
 use crate::heads;
-use crate::news::News;
 use crate::op::RestoreWork;
 use crate::reader::read_records;
 use crate::row::{NEVER, due_number};
 use crate::writer::Writer;
+use onward_store::kept::Body;
+use onward_store::kept::News;
 
 impl Writer<'_> {
     pub(crate) fn restore_run(&mut self, work: RestoreWork) -> Outcome<Restored> {

@@ -9,13 +9,14 @@ use onward_core::{Event, Index, Name, Place, RunKey, Timestamp};
 use onward_store::{ClaimTasks, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::blobs::{self, Stash};
-use crate::body::Body;
+use crate::blobs;
 use crate::error::{Outcome, Trouble, damaged_row, may_be_mended, read_error};
 use crate::heads;
-use crate::news::News;
 use crate::row::{due_number, place_key, seal, unseal};
 use crate::writer::Writer;
+use onward_store::kept::Body;
+use onward_store::kept::News;
+use onward_store::kept::Stash;
 
 /// The `state` of a queued task that is not visible yet; the other states are [`TaskState`]'s numbers.
 const DELAYED: u8 = 3;
@@ -279,7 +280,7 @@ impl TaskRow {
 pub(crate) fn put_row(db: &Connection, rk: i64, mut task: Task, now: Timestamp) -> rusqlite::Result<()> {
     let stash = Stash::take(&mut task);
     // Counted up before the old row is counted down, so that a shared blob stays.
-    stash.write(db)?;
+    blobs::write(&stash, db)?;
     let place = place_key(&task.id.place);
     let old = db
         .prepare_cached("SELECT blobs FROM tasks WHERE rk = ?1 AND place = ?2")?
@@ -301,7 +302,7 @@ pub(crate) fn put_row(db: &Connection, rk: i64, mut task: Task, now: Timestamp) 
         due_number(task.visible_at),
         task.due_at().map(due_number),
         seal(&task),
-        stash.column(),
+        blobs::column(&stash),
     ])?;
     blobs::drop_references(db, old.flatten().as_deref())
 }

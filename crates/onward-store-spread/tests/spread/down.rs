@@ -1,4 +1,4 @@
-//! DB3, DB4: one database is down, for every operation.
+//! SD3, SD4: one database is down, for every operation.
 
 use std::future::Future;
 use std::pin::pin;

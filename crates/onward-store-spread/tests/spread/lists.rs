@@ -1,4 +1,4 @@
-//! DB4: lists over all databases, while runs are added.
+//! SD4: lists over all databases, while runs are added.
 
 use std::time::Duration;
 

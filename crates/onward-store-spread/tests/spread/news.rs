@@ -1,4 +1,4 @@
-//! DB7: news between databases.
+//! SD7: news between databases.
 
 use onward_core::event::SignalSent;
 use onward_core::run::Delivery;

@@ -1,4 +1,4 @@
-//! DB1, DB2: where runs lie.
+//! SD1, SD2: where runs lie.
 
 use onward_core::event::{OnParentClose, ParentLink, RunStarted};
 use onward_core::run::NewRun;

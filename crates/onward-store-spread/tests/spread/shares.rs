@@ -1,4 +1,4 @@
-//! DB5: a list of databases that is not the one of the first time is refused.
+//! SD5: a list of databases that is not the one of the first time is refused.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Claims are fair and keep their limits; DB6: a worker is lost where it is lost.
+//! Claims are fair and keep their limits; SD6: a worker is lost where it is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, Payload};
 
 use super::kit::{Kit, json, key, name, new_run, place, refused, seconds, signal, task};
-use crate::{INLINE_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::{INLINE_BYTES_MAX, PAYLOAD_BYTES_MAX, READ_BYTES_MAX};
 
 pub async fn bytes_in_are_bytes_out(mut kit: Kit) {
     let large: Vec<u8> = (0..INLINE_BYTES_MAX as u32 * 2 + 1).map(|number| (number * 31 % 251) as u8).collect();
@@ -67,4 +67,25 @@ pub async fn a_payload_over_the_limit_writes_nothing(kit: Kit) {
     // The worker still has the task, and the signal's id is not used up.
     store.report_task(claimed.id, claimed.claim, TaskReport::Completed(json("1")), seconds(30)).await.unwrap();
     assert!(!kit.append("r", signal(Some("a"))).await.unwrap().repeated);
+}
+
+/// However many records are asked for: a log of large payloads is read in pieces that fit into memory.
+pub async fn a_read_of_large_records_ends_early(mut kit: Kit) {
+    kit.start("r").await;
+    for _ in 0..6 {
+        let mut large: Input = signal(None);
+        let Event::SignalReceived(event) = &mut large.event else { unreachable!("it is a signal") };
+        event.payload = Payload::binary("text/plain", vec![b'x'; READ_BYTES_MAX / 2]);
+        kit.append("r", large).await.unwrap();
+    }
+    kit.reopen();
+    let (mut from, mut sizes) = (Index(0), Vec::new());
+    loop {
+        let records = kit.store().read_log(key("r"), None, from, 1_000).await.unwrap();
+        let Some(last) = records.last() else { break };
+        assert_eq!(crate::payloads::is_long(&records), records.len() > 1, "there may be more behind it");
+        from = last.next_index();
+        sizes.push(records.len());
+    }
+    assert_eq!((sizes, from), (vec![3, 2, 2], Index(7)));
 }

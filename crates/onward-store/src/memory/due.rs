@@ -5,9 +5,10 @@ use std::time::Duration;
 use onward_core::event::TimerFired;
 use onward_core::{Place, RunKey, Timestamp, WorkerId};
 
-use super::state::{News, Run, State};
+use super::state::{Run, State};
 use super::task::QueuedTask;
 use crate::Expired;
+use crate::kept::News;
 
 #[derive(Clone, Copy)]
 pub struct Timer {

@@ -9,7 +9,7 @@ use super::Answer;
 use super::state::{Generation, Run, State};
 use crate::{
     Delete, DeletedQuery, DeletedRun, DeliveryId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, VersionCount, WaitQuery,
-    cursor_after, parse_cursor,
+    cursor_after, parse_cursor, payloads,
 };
 
 impl State {
@@ -30,7 +30,9 @@ impl State {
             None => run.map(Run::current),
         };
         let records = &found.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?.records;
-        Ok(records.iter().filter(|record| record.next_index() > from).take(limit).cloned().collect())
+        let mut found = records.iter().filter(|record| record.next_index() > from).take(limit).cloned().collect();
+        payloads::shorten(&mut found);
+        Ok(found)
     }
 
     pub fn list_runs(&self, query: &RunQuery) -> Answer<RunPage> {

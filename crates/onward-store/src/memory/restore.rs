@@ -8,7 +8,8 @@ use onward_core::{Record, RunKey, Timestamp};
 
 use super::Answer;
 use super::due::Timer;
-use super::state::{Generation, News, Run, Slot, State};
+use super::state::{Generation, Run, Slot, State};
+use crate::kept::News;
 use crate::{Restore, RestoreRun, Restored, StoreError};
 
 impl State {

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use onward_core::run::{
     Admitted, Commit, CommitRefusal, Committed, Delivery, Effect, Input, NewRun, Once, Refusal, Wait, wait_key,
 };
-use onward_core::task::Task;
 use onward_core::{Event, Hash, Index, KindSchemas, Place, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 use super::Answer;
 use super::due::Timer;
 use super::task::QueuedTask;
-use crate::{Appended, Change, DeletedRun, DeliveryId, Started, StoreError};
+use crate::kept::News;
+use crate::{Appended, DeletedRun, DeliveryId, Started, StoreError};
 
 #[derive(Default)]
 pub struct State {
@@ -61,27 +61,6 @@ pub struct Slot {
     pub token: String,
     pub index: Index,
     pub at: Timestamp,
-}
-
-/// A [`Change`] that owns what it tells.
-pub enum News {
-    Appended { head: RunHead, record: Record },
-    RunPending { head: RunHead },
-    TaskQueued { task: Box<Task> },
-    DueAt(Timestamp),
-    DeliveryAdded,
-}
-
-impl News {
-    pub fn as_change(&self) -> Change<'_> {
-        match self {
-            News::Appended { head, record } => Change::Appended { head, record },
-            News::RunPending { head } => Change::RunPending { head },
-            News::TaskQueued { task } => Change::TaskQueued { task },
-            News::DueAt(at) => Change::DueAt(*at),
-            News::DeliveryAdded => Change::DeliveryAdded,
-        }
-    }
 }
 
 impl Run {

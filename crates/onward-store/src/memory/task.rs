@@ -9,7 +9,8 @@ use onward_core::{Name, Namespace, Timestamp};
 
 use super::Answer;
 use super::query::page;
-use super::state::{News, State};
+use super::state::State;
+use crate::kept::News;
 use crate::{ClaimTasks, StoreError, TaskQuery};
 
 #[derive(Clone)]

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use onward_core::{CommitId, Index, Record, RunKey};
 use onward_runtime::Link;
-use onward_store::{ClaimedRun, StoreError};
+use onward_store::{ClaimedRun, StoreError, payloads};
 use tokio::task::JoinHandle;
 
 use crate::code::Shared;
@@ -214,7 +214,7 @@ async fn read_all(link: &dyn Link, key: &RunKey, generation: Option<u32>, mut fr
     let mut records: Vec<Record> = Vec::new();
     loop {
         let page = link.read_log(key.clone(), generation, from, PAGE).await?;
-        let full = page.len() == PAGE;
+        let full = page.len() == PAGE || payloads::is_long(&page);
         records.extend(page);
         match records.last() {
             Some(last) if full => from = last.next_index(),

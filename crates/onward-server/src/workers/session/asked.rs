@@ -58,17 +58,18 @@ impl Session {
                 let records = Link::read_log(&self.port, run, generation, from, limit);
                 self.answer(request, async move {
                     let mut records = records.await?;
-                    let more = payloads::fit(&mut records, PAGE_BYTES);
+                    let more = payloads::is_long(&records) | payloads::fit(&mut records, PAGE_BYTES);
                     Ok((Said::Log(wire::Log { records, more }), None))
                 });
             }
             WorkerFrame::Report(wire::ReportTask { request, task, claim, report }) => {
-                if self.lock().tasks.get(&task) != Some(&claim) {
-                    let over = StoreError::from(onward_core::task::StaleReport);
-                    return self.reply(request, Err(of_store(&over)));
-                }
                 let (session, ends) = (self.clone(), !matches!(report, TaskReport::Heartbeat { .. }));
+                let is_known = self.lock().tasks.get(&task) == Some(&claim);
                 self.answer(request, async move {
+                    // Its hello may not be settled yet.
+                    if !is_known && !session.adopt(&task, claim).await? {
+                        return Err(onward_core::task::StaleReport.into());
+                    }
                     let answer = session.port.report_task(task.clone(), claim, report).await;
                     if (ends && answer.is_ok()) || matches!(answer, Err(StoreError::TaskAttemptOver(_))) {
                         session.forget_task(&task, claim);

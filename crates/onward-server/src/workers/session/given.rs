@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use onward_core::Record;
-use onward_core::task::{Task, TaskReport};
+use onward_core::task::{Task, TaskId, TaskReport};
 use onward_store::{ClaimedRun, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
@@ -118,11 +118,16 @@ impl Session {
             drop(self.port.report_task(id, claim, TaskReport::Released).await);
             return;
         }
+        self.watch_task(id, claim);
+    }
+
+    /// Tells the worker when the attempt is over for others.
+    pub(super) fn watch_task(self: &Arc<Session>, task: TaskId, claim: u32) {
         let session = self.clone();
         tokio::spawn(async move {
-            session.port.task_over(&id, claim).await;
-            if session.forget_task(&id, claim) {
-                session.push(ServerFrame::TaskOver(wire::TaskOver { task: id, claim }));
+            session.port.task_over(&task, claim).await;
+            if session.forget_task(&task, claim) {
+                session.push(ServerFrame::TaskOver(wire::TaskOver { task, claim }));
             }
         });
     }

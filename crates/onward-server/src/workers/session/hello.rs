@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onward_core::task::{TaskId, TaskReport};
 use onward_core::{Epoch, RunKey};
-use onward_store::StoreError;
+use onward_store::{StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
 
@@ -26,6 +26,8 @@ struct Compared {
     /// Sent to a connection that did not get them through.
     unheard_runs: HashMap<RunKey, Epoch>,
     unheard_tasks: BTreeMap<TaskId, u32>,
+    /// Held by the worker alone: given to it by a server that is gone, or taken from it since.
+    doubtful_tasks: Vec<wire::HeldTask>,
 }
 
 impl Session {
@@ -66,6 +68,11 @@ impl Session {
     }
 
     async fn settle(self: &Arc<Session>, compared: Compared) {
+        for wire::HeldTask { task, claim } in compared.doubtful_tasks {
+            if !self.adopt(&task, claim).await.unwrap_or(false) {
+                self.push(ServerFrame::TaskOver(wire::TaskOver { task, claim }));
+            }
+        }
         for held in compared.both {
             self.catch_up(held).await;
         }
@@ -77,6 +84,15 @@ impl Session {
             self.forget_task(&task, claim);
             drop(self.port.report_task(task, claim, TaskReport::Released).await);
         }
+    }
+
+    /// Takes up a task that a server before gave to this worker, if the store still has it so (Q7).
+    pub(super) async fn adopt(self: &Arc<Session>, task: &TaskId, claim: u32) -> Result<bool, StoreError> {
+        let adopted = self.port.adopt_task(task, claim).await?;
+        if adopted && self.lock().tasks.insert(task.clone(), claim) != Some(claim) {
+            self.watch_task(task.clone(), claim);
+        }
+        Ok(adopted)
     }
 
     /// Sends the inputs that the worker has not seen. If they cannot be read the run is given up: the worker would wait for ever.
@@ -95,7 +111,7 @@ impl Session {
         loop {
             let store = self.runtime().store();
             let records = store.read_log(run.clone(), Some(*generation), from, PAGE).await?;
-            let full = records.len() == PAGE;
+            let full = records.len() == PAGE || payloads::is_long(&records);
             let Some(last) = records.last() else { return Ok(()) };
             from = last.next_index();
             for record in records.into_iter().filter(|record| record.commit.is_none() && record.index >= *next_index) {
@@ -111,7 +127,12 @@ impl Session {
 impl State {
     /// Compares what the worker says it holds with what it was given; what it has lost is put on its way to it.
     fn compare(&mut self, hello: &wire::Hello) -> Compared {
-        let mut compared = Compared { both: Vec::new(), unheard_runs: self.runs.clone(), unheard_tasks: self.tasks.clone() };
+        let mut compared = Compared {
+            both: Vec::new(),
+            unheard_runs: self.runs.clone(),
+            unheard_tasks: self.tasks.clone(),
+            doubtful_tasks: Vec::new(),
+        };
         for held in &hello.runs {
             if self.runs.get(&held.run) == Some(&held.epoch) {
                 compared.unheard_runs.remove(&held.run);
@@ -124,7 +145,7 @@ impl State {
             if self.tasks.get(&held.task) == Some(&held.claim) {
                 compared.unheard_tasks.remove(&held.task);
             } else {
-                self.enqueue(ServerFrame::TaskOver(wire::TaskOver { task: held.task.clone(), claim: held.claim }));
+                compared.doubtful_tasks.push(held.clone());
             }
         }
         compared

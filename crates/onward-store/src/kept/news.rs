@@ -1,11 +1,11 @@
 //! What the listeners are told, after it is durable.
 
+use crate::{Change, Listener};
 use onward_core::task::Task;
 use onward_core::{Record, RunHead, Timestamp};
-use onward_store::{Change, Listener};
 
 /// A [`Change`] that owns what it tells.
-pub(crate) enum News {
+pub enum News {
     Appended { head: RunHead, record: Record },
     RunPending { head: RunHead },
     TaskQueued { task: Box<Task> },
@@ -15,12 +15,16 @@ pub(crate) enum News {
 
 impl News {
     pub fn tell(&self, listener: &dyn Listener) {
-        listener.changed(match self {
+        listener.changed(self.as_change());
+    }
+
+    pub fn as_change(&self) -> Change<'_> {
+        match self {
             News::Appended { head, record } => Change::Appended { head, record },
             News::RunPending { head } => Change::RunPending { head },
             News::TaskQueued { task } => Change::TaskQueued { task },
             News::DueAt(at) => Change::DueAt(*at),
             News::DeliveryAdded => Change::DeliveryAdded,
-        });
+        }
     }
 }

@@ -8,12 +8,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use onward_store::StoreError;
+use crate::StoreError;
 
 type Answer<T> = Result<T, StoreError>;
 
 /// Where one answer is laid down.
-pub(crate) struct Slot<T> {
+pub struct Slot<T> {
     state: Mutex<State<T>>,
 }
 
@@ -24,7 +24,7 @@ struct State<T> {
 }
 
 /// A slot whose type nobody needs to know.
-pub(crate) trait Pending: Send + Sync {
+pub trait Pending: Send + Sync {
     /// Lets the waiter have the answer that was laid down.
     fn release(&self);
     /// Replaces the answer by an error and lets the waiter have it.
@@ -65,7 +65,7 @@ impl<T: Send> Pending for Slot<T> {
 }
 
 /// The waiter's end. Dropping it changes nothing about the operation.
-pub(crate) struct Waiting<T>(pub Arc<Slot<T>>);
+pub struct Waiting<T>(pub Arc<Slot<T>>);
 
 impl<T> Future for Waiting<T> {
     type Output = Answer<T>;

@@ -6,12 +6,12 @@ use onward_core::event::RunStarted;
 use onward_core::log::CommitHeader;
 use onward_core::run::{Commit, Input};
 use onward_core::{Event, Index, Record, Timestamp};
-use onward_store::INLINE_BYTES_MAX;
 
-use crate::blobs::Stash;
+use super::large::Stash;
+use crate::INLINE_BYTES_MAX;
 
 #[derive(Default)]
-pub(crate) struct Body {
+pub struct Body {
     pub bytes: Vec<u8>,
     pub stash: Stash,
 }

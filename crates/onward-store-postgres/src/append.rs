@@ -1,0 +1,215 @@
+//! Starting runs, inputs and commits: everything that puts a row into a log.
+
+use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun, Once};
+use onward_core::{Event, RunHead, RunKey, Status};
+use onward_store::kept::{Body, News};
+use onward_store::{Appended, Started, StoreError};
+
+use crate::error::{Outcome, Trouble};
+use crate::op::StartRun;
+use crate::row::unseal_head;
+use crate::scene::{Scene, Seat, Taken};
+use crate::sql::Sql;
+
+/// What an input would do, decided before anything is changed (DB2).
+pub(crate) enum Judged {
+    Repeated(Appended),
+    Taken { head: Box<RunHead>, admitted: Admitted, once: Option<Once>, woke: bool },
+}
+
+impl Judged {
+    fn answer(&self) -> Appended {
+        match self {
+            Judged::Repeated(appended) => *appended,
+            Judged::Taken { admitted, woke, .. } => {
+                Appended { index: admitted.record.index, at: admitted.record.at, repeated: false, woke: *woke }
+            }
+        }
+    }
+}
+
+impl Scene<'_> {
+    pub async fn commit(&mut self, commit: Commit, body: &Body) -> Outcome<Committed> {
+        let key = commit.key.clone();
+        let now = self.now;
+        let current = self.require(&key)?.head.generation;
+        // The commit that made a run continue as new is repeated to the generation it ended.
+        if commit.generation != current
+            && let Some(mut own) = self.past_head(&key, commit.generation).await?
+            && let Err(CommitRefusal::Repeated(first)) = own.admit_commit(commit.clone(), now)
+        {
+            return Ok(first);
+        }
+        let mut head = self.seat(&key).head.clone();
+        let mut admitted = match head.admit_commit(commit, now) {
+            Ok(admitted) => admitted,
+            Err(CommitRefusal::Repeated(first)) => return Ok(first),
+            Err(CommitRefusal::Refused(refusal)) => return Err(refusal.into()),
+        };
+        let answer = Committed { index: admitted.record.index, at: now, status: head.status };
+        let successor = admitted.successor.take();
+        self.take(&key, head, admitted, body).await?;
+        if let Some(successor) = successor {
+            self.succeed(*successor);
+        }
+        self.settle(&key);
+        Ok(answer)
+    }
+
+    /// The head with which an earlier generation ended.
+    async fn past_head(&mut self, key: &RunKey, generation: u32) -> Outcome<Option<RunHead>> {
+        let seat = self.seat(key);
+        if let Some(head) = seat.past.iter().find(|head| head.generation == generation) {
+            return Ok(Some(head.clone()));
+        }
+        let sql =
+            Sql::new("SELECT head FROM onward.past WHERE rk = $1 AND generation = $2").number(seat.rk).int(generation as i32);
+        let rows = self.db.query(&sql).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(unseal_head(key, row.get(0))?.0))
+    }
+
+    /// Begins the run's next generation; nobody holds it.
+    fn succeed(&mut self, successor: NewRun) {
+        let body = Body::of_start(&successor.started);
+        let (mut head, first) = RunHead::start(successor.key, successor.started, self.now);
+        let key = head.key.clone();
+        let seat = self.seat(&key);
+        // Epochs go on over generations: a late release of the old lease must not fit the new one (L7).
+        head.epoch = seat.head.epoch;
+        seat.worker = None;
+        let ended = std::mem::replace(&mut seat.head, head.clone());
+        seat.past.push(ended);
+        self.put_event(&key, first.index, first.at, &body);
+        self.news.push(News::Appended { head, record: first });
+    }
+
+    pub async fn start_run(&mut self, start: &StartRun) -> Outcome<Started> {
+        let StartRun { run, claim, input_hash, body, signal_body } = start;
+        let key = run.key.clone();
+        self.check(&key)?;
+        if let Some(found) = self.find(&key) {
+            if !found.head.is_started_by(&run.started, || found.input_hash == *input_hash)? {
+                return Err(StoreError::RunExists { key }.into()); // L18
+            }
+            let signal = match &run.signal {
+                Some(signal) => Some(self.append_input(&key, (**signal).clone(), signal_body).await?),
+                None => None,
+            };
+            return Ok(Started { created: false, head: self.seat(&key).shown(), signal, claimed: None });
+        }
+        let (head, first) = RunHead::start(key.clone(), run.started.clone(), self.now);
+        let effects = head.start_effects(&first);
+        let rk = self.fresh.pop_front().expect("a number was drawn for each run that may be made");
+        let fresh = Seat::new(rk, head, *input_hash);
+        let head = fresh.head.clone();
+        // Decided before anything is changed: a signal that is refused refuses the whole call.
+        let judged = match &run.signal {
+            Some(signal) => Some(judge(&fresh, (**signal).clone(), self.now)?),
+            None => None,
+        };
+        let signal = judged.as_ref().map(Judged::answer);
+        let mut records = vec![first.clone()];
+        self.add(fresh);
+        self.put_event(&key, first.index, first.at, body);
+        self.news.push(News::Appended { head, record: first.clone() });
+        for effect in effects {
+            self.carry_out(&key, effect, &first).await?;
+        }
+        self.apply_parent_close(&key);
+        if let Some(judged) = judged {
+            if let Judged::Taken { admitted, .. } = &judged {
+                records.push(admitted.record.clone());
+            }
+            self.take_input(&key, judged, signal_body).await?;
+        }
+        let claimed = claim.as_ref().and_then(|worker| self.claim(&key, worker, Some(records)));
+        self.settle(&key);
+        Ok(Started { created: true, head: self.seat(&key).shown(), signal, claimed })
+    }
+
+    /// A child whose parent ended before the start came through is told at once: nobody else will find it.
+    fn apply_parent_close(&mut self, key: &RunKey) {
+        let child = self.seat(key).head.clone();
+        let Some(link) = &child.parent else { return };
+        let Some(parent) = self.find(&link.run) else { return };
+        let over = parent.head.status.is_closed() || parent.head.generation != link.generation;
+        if let Some(delivery) = child.parent_closed().filter(|_| over) {
+            let from = link.run.clone();
+            self.send(&from, delivery);
+        }
+    }
+
+    pub async fn append_input(&mut self, key: &RunKey, input: Input, body: &Body) -> Outcome<Appended> {
+        self.require(key)?;
+        if let Some(once) = &input.once {
+            self.need_slots(vec![(key.clone(), once.key.clone())]).await?;
+        }
+        if let Some(place) = input.needs_wait() {
+            self.need_waits(vec![(key.clone(), place.clone())]).await?;
+        }
+        let judged = judge(self.require(key)?, input, self.now)?;
+        let answer = judged.answer();
+        self.take_input(key, judged, body).await?;
+        if !answer.repeated {
+            self.settle(key);
+        }
+        Ok(answer)
+    }
+
+    /// Carries out what [`judge`] decided; the caller settles the run.
+    async fn take_input(&mut self, key: &RunKey, judged: Judged, body: &Body) -> Outcome<()> {
+        let Judged::Taken { head, admitted, once, .. } = judged else { return Ok(()) };
+        let seat = self.seat(key);
+        if let Some(once) = once {
+            let taken = Taken { token: once.token, index: admitted.record.index, at: admitted.record.at };
+            seat.slots.put(once.key, taken);
+        }
+        self.take(key, *head, admitted, body).await
+    }
+
+    /// The outcome of a timer or task, whose row is gone already. A run that has ended since does not want it.
+    pub async fn append_outcome(&mut self, key: &RunKey, event: Event, generation: u32) -> Outcome<()> {
+        let body = Body::of_event(&event);
+        match self.append_input(key, Input { generation: Some(generation), ..Input::new(event) }, &body).await {
+            Ok(_) | Err(Trouble::Refused(StoreError::RunNotFound { .. } | StoreError::Refused(_))) => Ok(()),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Writes an append that was admitted, with all that follows from it; the caller settles the run.
+    async fn take(&mut self, key: &RunKey, head: RunHead, admitted: Admitted, body: &Body) -> Outcome<()> {
+        let record = admitted.record;
+        let seat = self.seat(key);
+        seat.head = head;
+        seat.is_changed = true;
+        let shown = seat.shown();
+        self.put_event(key, record.index, record.at, body);
+        for effect in admitted.effects {
+            self.carry_out(key, effect, &record).await?;
+        }
+        self.news.push(News::Appended { head: shown, record });
+        Ok(())
+    }
+}
+
+/// Decides about an input: its slot first, so that a late repeat stays a repeat (L11); then the run; then the wait it answers.
+fn judge(seat: &Seat, mut input: Input, now: onward_core::Timestamp) -> Outcome<Judged> {
+    let key = &seat.head.key;
+    if let Some(once) = &input.once
+        && let Some(slot) = seat.slots.get(&once.key)
+    {
+        StoreError::of_slot(key, once, &slot.token, slot.index)?;
+        return Ok(Judged::Repeated(Appended { index: slot.index, at: slot.at, repeated: true, woke: false }));
+    }
+    let (place, once, generation) = (input.needs_wait().cloned(), input.once.take(), input.generation);
+    let mut head = Box::new(seat.head.clone());
+    let admitted = head.admit_input(input, now)?;
+    if let Some(place) = place
+        && seat.waits.get(&place).is_none_or(|wait| generation.is_some_and(|asked| asked != wait.generation))
+    {
+        return Err(StoreError::WaitNotFound { key: key.clone(), place: place.to_string() }.into());
+    }
+    let woke = seat.head.status == Status::Waiting && head.status == Status::Pending;
+    Ok(Judged::Taken { head, admitted, once, woke })
+}

@@ -1,0 +1,212 @@
+//! Who works on which run: claims by name, claims of what waits, releases, sessions.
+//!
+//! A lease belongs to a worker's session, not to a run: one heartbeat extends them all, one silence loses them all.
+//!
+//! Invariants:
+//! - DB5: whoever gets a run has a session, in the same write; and a session ends only together with all leases of its worker.
+
+use onward_core::task::Task;
+use onward_core::{Epoch, Name, Record, RunKey, Status, WorkerId};
+use onward_store::kept::News;
+use onward_store::{ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, StoreError};
+
+use crate::error::Outcome;
+use crate::load::{TASK_COLUMNS, read_task};
+use crate::op::ClaimRun;
+use crate::reader::read_records;
+use crate::save::upsert_tasks;
+use crate::scene::{Queued, Scene};
+use crate::sql::Sql;
+
+/// The oldest claimable runs of kinds and versions that the worker knows, but for those that were looked at already; and their locks,
+/// as far as nobody else has them.
+pub(crate) const READY_RUNS: &str = "WITH oldest AS MATERIALIZED (
+    SELECT f.rk, f.ready FROM unnest($2::text[], $3::text[]) AS k(kind, version) CROSS JOIN LATERAL (
+      SELECT r.rk, r.ready FROM onward.runs r
+        WHERE r.ns = $1 AND r.kind = k.kind AND r.version = k.version AND r.ready IS NOT NULL AND r.rk <> ALL($5)
+        ORDER BY r.ready LIMIT $4) AS f
+    ORDER BY f.ready LIMIT $4)
+  SELECT r.rk, r.ns, r.id, r.ready, r.worker, r.head FROM onward.runs r
+    WHERE r.rk IN (SELECT rk FROM oldest) AND r.ready IS NOT NULL FOR UPDATE OF r SKIP LOCKED";
+
+pub(crate) const READY_COUNT: &str = "SELECT f.rk FROM unnest($2::text[], $3::text[]) AS k(kind, version) CROSS JOIN LATERAL (
+      SELECT r.rk, r.ready FROM onward.runs r
+        WHERE r.ns = $1 AND r.kind = k.kind AND r.version = k.version AND r.ready IS NOT NULL AND r.rk <> ALL($5)
+        ORDER BY r.ready LIMIT $4) AS f ORDER BY f.ready LIMIT $4";
+
+/// The tasks of one namespace that may be claimed, in the order in which they are.
+pub(crate) const READY_TASKS: &str =
+    "SELECT f.rk, f.place FROM unnest($2::text[], $3::text[]) AS k(queue, kind) CROSS JOIN LATERAL (
+    SELECT t.rk, t.place, t.priority, t.visible, t.ord FROM onward.tasks t
+      WHERE t.state = 0 AND t.ns = $1 AND t.queue = k.queue AND t.kind = k.kind
+      ORDER BY t.priority DESC, t.visible, t.ord LIMIT $4) AS f
+  ORDER BY f.priority DESC, f.visible, f.ord LIMIT $4";
+
+/// How often a claim looks on behind what others have locked.
+const LOOKS_MAX: usize = 8;
+
+impl Scene<'_> {
+    /// Hands an input to a run that nobody holds, and leases it if it has something to do.
+    pub async fn claim_one(&mut self, work: &ClaimRun) -> Outcome<ClaimedOne> {
+        let key = &work.run;
+        if self.require(key)?.worker.is_some() {
+            return Err(StoreError::RunHeld { key: key.clone() }.into());
+        }
+        let appended = match &work.input {
+            Some((input, body)) => Some(self.append_input(key, input.clone(), body).await?),
+            None => None,
+        };
+        let claimed = self.claim(key, &work.worker, None);
+        self.settle(key);
+        Ok(ClaimedOne { appended, head: self.seat(key).shown(), claimed })
+    }
+
+    /// Leases a run that is pending and that nobody holds; the caller settles it.
+    pub fn claim(&mut self, key: &RunKey, worker: &WorkerId, records: Option<Vec<Record>>) -> Option<ClaimedRun> {
+        let seat = self.seat(key);
+        if seat.head.status != Status::Pending || seat.worker.is_some() {
+            return None;
+        }
+        seat.head.epoch = Epoch(seat.head.epoch.0 + 1); // L7
+        seat.worker = Some(worker.clone());
+        let head = seat.shown();
+        self.greet(worker);
+        Some(ClaimedRun { head, records })
+    }
+
+    pub fn release_run(&mut self, key: &RunKey, epoch: Epoch) -> Outcome<()> {
+        self.check(key)?;
+        if self.find(key).is_some_and(|seat| seat.head.epoch == epoch) {
+            self.seat(key).worker = None;
+            self.settle(key);
+        }
+        Ok(())
+    }
+
+    pub async fn claim_runs(&mut self, request: &ClaimRuns) -> Outcome<Vec<ClaimedRun>> {
+        let mut pairs = Vec::new();
+        for (kind, versions) in request.knows.iter() {
+            pairs.extend(versions.iter().map(|version| (kind.as_str().to_owned(), text_of(version.as_ref())))); // L14
+        }
+        let mut keys: Vec<(i64, RunKey)> = Vec::new();
+        let mut looked_at: Vec<i64> = Vec::new();
+        for _ in 0..LOOKS_MAX {
+            let wanted = request.limit.saturating_sub(keys.len());
+            if wanted == 0 {
+                break;
+            }
+            let sql = |text: &str| {
+                let (kinds, versions) = pairs.iter().cloned().unzip();
+                let sql = Sql::new(text).text(request.namespace.as_str()).texts(kinds).texts(versions); // S6
+                sql.number(limit_number(wanted)).numbers(looked_at.clone())
+            };
+            let statements = [sql(READY_COUNT), sql(READY_RUNS)];
+            let mut answers = self.db.pipeline(None, &statements, None).await?.into_iter();
+            let seen: Vec<i64> = answers.next().unwrap_or_default().iter().map(|row| row.get(0)).collect();
+            let locked = answers.next().unwrap_or_default();
+            for key in self.take_in(&locked) {
+                let ready = self.seat(&key).ready.unwrap_or_default();
+                keys.push((ready, key));
+            }
+            let got = locked.len();
+            looked_at.extend(seen.iter().copied());
+            looked_at.extend(locked.iter().map(|row| row.get::<_, i64>(0)));
+            // Whatever was seen is either ours or somebody else's by now.
+            if seen.len() < wanted && got >= seen.len() || seen.is_empty() {
+                break;
+            }
+        }
+        keys.sort();
+        let mut claimed = Vec::new();
+        for (_, key) in keys.into_iter().take(request.limit) {
+            let records = self.first_record(&key).await;
+            claimed.extend(self.claim(&key, &request.worker, records));
+            self.settle(&key);
+        }
+        Ok(claimed)
+    }
+
+    /// A run that has done nothing yet has its whole log in one row.
+    async fn first_record(&mut self, key: &RunKey) -> Option<Vec<Record>> {
+        let seat = self.seat(key);
+        if seat.head.next_index.0 != 1 {
+            return None;
+        }
+        let (rk, generation) = (seat.rk, seat.head.generation);
+        read_records(self.db, key, rk, generation, onward_core::Index(0), 1).await.ok()
+    }
+
+    pub async fn claim_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<Task>> {
+        self.show_delayed_tasks().await?;
+        let pairs = request.queues.iter().flat_map(|queue| request.kinds.iter().map(move |kind| (queue, kind)));
+        let (queues, kinds): (Vec<String>, Vec<String>) =
+            pairs.map(|(queue, kind)| (text_of(queue.as_ref()), kind.as_str().to_owned())).unzip();
+        let sql =
+            Sql::new(READY_TASKS).text(request.namespace.as_str()).texts(queues).texts(kinds).number(limit_number(request.limit));
+        let found = self.db.query(&sql).await?;
+        let (numbers, places): (Vec<i64>, Vec<Vec<u8>>) =
+            found.iter().map(|row| (row.get::<_, i64>(0), row.get::<_, Vec<u8>>(1))).unzip();
+        let text = format!(
+            "SELECT {TASK_COLUMNS} FROM onward.tasks t JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, place)
+               ON t.rk = k.rk AND t.place = k.place WHERE t.state = 0
+             ORDER BY t.priority DESC, t.visible, t.ord FOR UPDATE OF t SKIP LOCKED"
+        );
+        let rows = self.db.query(&Sql::new(text).numbers(numbers).byteses(places)).await?;
+        let (mut claimed, mut changed) = (Vec::new(), Vec::new());
+        for row in rows {
+            let rk: i64 = row.get(0);
+            // A task that is damaged is not in the way of the others; whoever asks for its run is told.
+            let Ok(task) = read_task(&row) else { continue };
+            let Ok(mut task) = self.whole(rk, task).await else { continue };
+            if task.may_be_claimed(self.now) {
+                task.claim(&request.worker, request.lease, self.now);
+                if let Some(due) = task.due_at() {
+                    self.announce_due(due);
+                }
+                claimed.push(task.clone());
+                changed.push((rk, Queued { task, order: row.get(2) }));
+            }
+        }
+        self.write_tasks(changed).await?;
+        Ok(claimed)
+    }
+
+    /// Lets tasks be claimed whose delay is over.
+    pub async fn show_delayed_tasks(&mut self) -> Outcome<()> {
+        let text = format!(
+            "SELECT {TASK_COLUMNS} FROM onward.tasks t WHERE t.state = 3 AND t.visible <= $1 ORDER BY t.visible, t.ord
+               FOR UPDATE OF t SKIP LOCKED"
+        );
+        let rows = self.db.query(&Sql::new(text).number(self.now.0 as i64)).await?;
+        let mut shown = Vec::new();
+        for row in rows {
+            let Ok(task) = read_task(&row) else { continue };
+            let here = self.seats.get(&task.id.run).and_then(Option::as_ref);
+            if here.is_some_and(|seat| seat.tasks.knows(&task.id.place)) {
+                continue; // decided upon in this transaction
+            }
+            let Ok(task) = self.whole(row.get(0), task).await else { continue };
+            self.news.push(News::TaskQueued { task: Box::new(task.clone()) });
+            shown.push((row.get(0), Queued { task, order: row.get(2) }));
+        }
+        self.write_tasks(shown).await
+    }
+
+    /// Writes tasks whose rows are locked and whose runs need not be: nothing of them changes but the attempt.
+    async fn write_tasks(&mut self, tasks: Vec<(i64, Queued)>) -> Outcome<()> {
+        if tasks.is_empty() {
+            return Ok(());
+        }
+        let sql = upsert_tasks(tasks, self.now, &mut self.blobs);
+        self.db.query(&sql).await?;
+        Ok(())
+    }
+}
+
+pub(crate) fn text_of(name: Option<&Name>) -> String {
+    name.map_or("", Name::as_str).to_owned()
+}
+
+pub(crate) fn limit_number(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,176 @@
+//! Deleting whole runs (L20), and what else is done with a transaction of its own: kinds, sessions, finished news.
+
+use onward_core::{KindSchemas, Name, RunKey, WorkerId};
+use onward_store::kept::seal::{seal, unseal_bytes};
+use onward_store::{Delete, DeliveryId, Retention, StoreError};
+
+use crate::claim::{limit_number, text_of};
+use crate::error::Outcome;
+use crate::load::row_key;
+use crate::row::crc;
+use crate::scene::Scene;
+use crate::sql::Sql;
+
+/// How many runs that are too busy to go are passed over in one call, per run that may go.
+const PASSED_OVER: usize = 16;
+
+const OF_RUN: [&str; 9] = ["past", "events", "slots", "timers", "tasks", "waits", "outbox", "attributes", "blobs"];
+
+impl Scene<'_> {
+    /// The run is locked, if it is there.
+    pub async fn delete_run(&mut self, key: &RunKey, reason: &str) -> Outcome<u64> {
+        // A damaged run can be deleted: its row says all that is needed.
+        let sql = Sql::new("SELECT rk, status, kind FROM onward.runs WHERE ns = $1 AND id = $2");
+        let rows = self.db.query(&sql.text(key.namespace.as_str()).text(key.id.as_str())).await?;
+        let Some(row) = rows.first() else { return Err(StoreError::RunNotFound { key: key.clone() }.into()) };
+        let (rk, kind): (i64, String) = (row.get(0), row.get(2));
+        let may_go = self.find(key).map_or(row.get::<_, i16>(1) >= 4, |seat| seat.head.may_be_deleted());
+        if let Some(why) = self.busy(key, rk, may_go).await? {
+            return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() }.into());
+        }
+        self.remove(key, rk).await?;
+        let (namespace, id, at) = (key.namespace.as_str(), key.id.as_str(), self.now.0 as i64);
+        let sum = crc(&[at], &[namespace.as_bytes(), id.as_bytes(), kind.as_bytes(), reason.as_bytes()]);
+        let text = "INSERT INTO onward.deleted(ns, id, kind, at, reason, crc) VALUES ($1, $2, $3, $4, $5, $6)";
+        let sql = Sql::new(text).text(namespace).text(id).text(kind).number(at).bytes(reason.as_bytes().to_vec()).number(sum);
+        self.db.query(&sql).await?;
+        Ok(1)
+    }
+
+    /// Why a run cannot go yet.
+    async fn busy(&mut self, key: &RunKey, rk: i64, may_go: bool) -> Outcome<Option<&'static str>> {
+        if !may_go {
+            return Ok(Some("it is not closed"));
+        }
+        let text = "SELECT 1 FROM onward.runs WHERE parent_ns = $1 AND parent_id = $2 AND status < 4 LIMIT 1";
+        let children = Sql::new(text).text(key.namespace.as_str()).text(key.id.as_str());
+        if !self.db.query(&children).await?.is_empty() {
+            return Ok(Some("it has an open child"));
+        }
+        let news = self.db.query(&Sql::new("SELECT data FROM onward.outbox WHERE rk = $1").number(rk)).await?;
+        // Damaged news are never delivered and go with their run.
+        let is_sound = news.iter().any(|row| unseal_bytes("a delivery", row.get(0)).is_ok());
+        Ok(is_sound.then_some("it has news for other runs that are not delivered yet"))
+    }
+
+    async fn remove(&mut self, key: &RunKey, rk: i64) -> Outcome<()> {
+        let statements: Vec<Sql> = OF_RUN
+            .iter()
+            .chain(&["runs"])
+            .map(|table| Sql::new(format!("DELETE FROM onward.{table} WHERE rk = $1")).number(rk))
+            .collect();
+        self.db.pipeline(None, &statements, None).await?;
+        self.seats.insert(key.clone(), None);
+        self.keys.remove(&rk);
+        Ok(())
+    }
+
+    pub async fn delete_expired(&mut self, retention: &Retention, limit: usize) -> Outcome<u64> {
+        self.forget_deleted(retention).await?;
+        let mut deleted = 0;
+        for kind in
+            self.kinds_of("SELECT kind FROM onward.runs WHERE ended IS NOT NULL AND kind > $1 ORDER BY kind LIMIT 1").await?
+        {
+            let Some(before) = self.kept_since(retention, &kind) else { continue };
+            let text =
+                "SELECT ns, id FROM onward.runs WHERE kind = $1 AND ended IS NOT NULL AND ended <= $2 ORDER BY ended LIMIT $3
+              FOR UPDATE SKIP LOCKED";
+            let sql = Sql::new(text).text(&kind).number(before).number(limit_number(limit.saturating_mul(PASSED_OVER)));
+            for row in self.db.query(&sql).await? {
+                if deleted == limit as u64 {
+                    return Ok(deleted);
+                }
+                // A damaged run is not in the way of the others: it is deleted by hand.
+                let Ok(key) = row_key(&row, 0) else { continue };
+                deleted += u64::from(self.delete_if_idle(&key).await?);
+            }
+        }
+        Ok(deleted)
+    }
+
+    async fn delete_if_idle(&mut self, key: &RunKey) -> Outcome<bool> {
+        let text = "SELECT r.rk, r.ns, r.id, r.ready, r.worker, r.head FROM onward.runs r WHERE r.ns = $1 AND r.id = $2";
+        let rows = self.db.query(&Sql::new(text).text(key.namespace.as_str()).text(key.id.as_str())).await?;
+        self.take_in(&rows);
+        let Some(seat) = self.seats.get(key).and_then(Option::as_ref) else { return Ok(false) };
+        let (rk, may_go) = (seat.rk, seat.head.may_be_deleted());
+        if self.busy(key, rk, may_go).await?.is_some() {
+            return Ok(false);
+        }
+        self.remove(key, rk).await?;
+        Ok(true)
+    }
+
+    /// What was deleted by hand is remembered for as long as it would have been kept.
+    async fn forget_deleted(&mut self, retention: &Retention) -> Outcome<()> {
+        for kind in self.kinds_of("SELECT kind FROM onward.deleted WHERE kind > $1 ORDER BY kind LIMIT 1").await? {
+            if let Some(before) = self.kept_since(retention, &kind) {
+                let sql = Sql::new("DELETE FROM onward.deleted WHERE kind = $1 AND at <= $2").text(kind).number(before);
+                self.db.query(&sql).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closed runs of this kind that ended at this moment or before are kept no longer.
+    fn kept_since(&self, retention: &Retention, kind: &str) -> Option<i64> {
+        let keep = i64::try_from(onward_core::time::millis(retention.of(&Name::new(kind).ok()?))).unwrap_or(i64::MAX);
+        Some((self.now.0 as i64).saturating_sub(keep))
+    }
+
+    /// All kinds, one step of an index each.
+    async fn kinds_of(&self, text: &str) -> Outcome<Vec<String>> {
+        let mut kinds: Vec<String> = Vec::new();
+        loop {
+            let after = kinds.last().cloned().unwrap_or_default();
+            match self.db.query(&Sql::new(text).text(after)).await?.first() {
+                Some(row) => kinds.push(row.get(0)),
+                None => return Ok(kinds),
+            }
+        }
+    }
+
+    pub async fn delete_runs(&mut self, delete: &Delete) -> Outcome<u64> {
+        match delete {
+            Delete::Run { key, reason } => self.delete_run(key, reason).await,
+            Delete::Expired { retention, limit } => self.delete_expired(retention, *limit).await,
+        }
+    }
+
+    pub async fn finish_deliveries(&mut self, done: &[DeliveryId]) -> Outcome<()> {
+        let numbers = done.iter().map(|id| id.0 as i64).collect();
+        self.db.query(&Sql::new("DELETE FROM onward.outbox WHERE id = ANY($1)").numbers(numbers)).await?;
+        Ok(())
+    }
+
+    pub async fn register_kinds(&mut self, kinds: &[KindSchemas]) -> Outcome<()> {
+        let mut sorted: Vec<KindSchemas> =
+            kinds.iter().map(|kind| KindSchemas { registered_at: self.now, ..kind.clone() }).collect();
+        // Two servers that register the same kinds do not wait for each other; the last word about a kind counts.
+        sorted.sort_by(|a, b| a.place().cmp(&b.place()));
+        for kind in sorted {
+            let (namespace, is_task, name, version) = kind.place();
+            let key =
+                |text: &str| Sql::new(text).text(namespace.as_str()).flag(is_task).text(name.as_str()).text(text_of(version));
+            let sql = match kind.says_something() {
+                true => key("INSERT INTO onward.kinds(ns, task, kind, version, data) VALUES ($1, $2, $3, $4, $5)
+                     ON CONFLICT (ns, task, kind, version) DO UPDATE SET data = excluded.data")
+                .bytes(seal(&kind)),
+                false => key("DELETE FROM onward.kinds WHERE ns = $1 AND task = $2 AND kind = $3 AND version = $4"),
+            };
+            self.db.query(&sql).await?;
+        }
+        Ok(())
+    }
+
+    /// Extends a worker's session; says whether there was one.
+    pub async fn heartbeat(&mut self, worker: &WorkerId, lease: std::time::Duration) -> Outcome<bool> {
+        let until = self.now.after(lease);
+        let text = "INSERT INTO onward.sessions(worker, until) VALUES ($1, $2)
+          ON CONFLICT (worker) DO UPDATE SET until = excluded.until RETURNING xmax <> 0";
+        let sql = Sql::new(text).text(worker.as_str()).number(until.0 as i64);
+        let rows = self.db.query(&sql).await?;
+        self.announce_due(until);
+        Ok(rows.first().is_some_and(|row| row.get(0)))
+    }
+}

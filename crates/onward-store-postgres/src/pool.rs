@@ -1,0 +1,201 @@
+//! What needs no place in the order of appends: reads, claims, heartbeats, deletions. A few connections, whoever is free.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use onward_core::run::{Delivery, Wait};
+use onward_core::task::{Task, TaskCount};
+use onward_core::{Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_store::kept::reply::{Pending, Slot};
+use onward_store::{
+    ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Known, RunPage, RunQuery, ServerInfo, Since,
+    StoreError, TaskQuery, VersionCount, WaitQuery,
+};
+use tokio::sync::Notify;
+use tokio_postgres::Config;
+
+use crate::error::{Meaning, Outcome, Trouble, meaning, told};
+use crate::scene::Scene;
+use crate::shared::Shared;
+use crate::sql::Db;
+use crate::transaction::{Fate, Line, Wants, transact};
+use crate::{list, reader};
+
+type To<T> = Arc<Slot<T>>;
+
+pub(crate) enum Job {
+    ClaimRuns(ClaimRuns, To<Vec<ClaimedRun>>),
+    ClaimTasks(ClaimTasks, To<Vec<Task>>),
+    Heartbeat(WorkerId, Duration, To<bool>),
+    FinishDeliveries(Vec<DeliveryId>, To<()>),
+    Delete(Delete, To<u64>),
+    RegisterKinds(Vec<KindSchemas>, To<()>),
+    TellOthers(Vec<u8>, To<i64>),
+    Announce(ServerInfo, Option<Duration>, To<()>),
+    ListServers(To<Vec<ServerInfo>>),
+    ReadSince(Vec<Known>, To<Vec<Since>>),
+    Deliveries(usize, To<Vec<(DeliveryId, Delivery)>>),
+    ReadRun(RunKey, Option<u32>, To<Option<RunHead>>),
+    ReadLog(RunKey, Option<u32>, Index, usize, To<Vec<Record>>),
+    ListRuns(RunQuery, To<RunPage>),
+    CountVersions(Namespace, To<Vec<VersionCount>>),
+    ListWaits(WaitQuery, To<Vec<Wait>>),
+    ListTasks(TaskQuery, To<Vec<Task>>),
+    CountTasks(Namespace, To<Vec<TaskCount>>),
+    ListDeleted(DeletedQuery, To<Vec<DeletedRun>>),
+    ListKinds(Namespace, To<Vec<KindSchemas>>),
+}
+
+#[derive(Default)]
+pub(crate) struct Jobs {
+    state: Mutex<(VecDeque<Job>, bool)>,
+    wake: Notify,
+}
+
+impl Jobs {
+    fn lock(&self) -> MutexGuard<'_, (VecDeque<Job>, bool)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn submit(&self, job: Job) {
+        {
+            let mut state = self.lock();
+            // A busy store must not look like a silent worker (F20).
+            match job {
+                Job::Heartbeat(..) => state.0.push_front(job),
+                _ => state.0.push_back(job),
+            }
+        }
+        self.wake.notify_one();
+    }
+
+    async fn next(&self) -> Option<Job> {
+        loop {
+            let wait = self.wake.notified();
+            {
+                let mut state = self.lock();
+                if let Some(job) = state.0.pop_front() {
+                    if !state.0.is_empty() {
+                        self.wake.notify_one();
+                    }
+                    return Some(job);
+                }
+                if state.1 {
+                    self.wake.notify_one();
+                    return None;
+                }
+            }
+            wait.await;
+        }
+    }
+
+    pub fn close(&self) {
+        self.lock().1 = true;
+        self.wake.notify_one();
+    }
+}
+
+/// Serves jobs until there are no more and none will come.
+pub(crate) async fn run(shared: Arc<Shared>, config: Config) {
+    let mut line = Line::new(config);
+    while let Some(job) = shared.jobs.next().await {
+        serve(&shared, &mut line, job).await;
+    }
+}
+
+async fn serve(shared: &Shared, line: &mut Line, job: Job) {
+    match job {
+        Job::ClaimRuns(request, to) => write(shared, line, &[], &to, async |scene| scene.claim_runs(&request).await).await,
+        Job::ClaimTasks(request, to) => write(shared, line, &[], &to, async |scene| scene.claim_tasks(&request).await).await,
+        Job::Heartbeat(worker, lease, to) => {
+            write(shared, line, &[], &to, async |scene| scene.heartbeat(&worker, lease).await).await;
+        }
+        Job::FinishDeliveries(done, to) => {
+            write(shared, line, &[], &to, async |scene| scene.finish_deliveries(&done).await).await;
+        }
+        Job::Delete(delete, to) => {
+            let key = match &delete {
+                Delete::Run { key, .. } => vec![key.clone()],
+                Delete::Expired { .. } => Vec::new(),
+            };
+            write(shared, line, &key, &to, async |scene| scene.delete_runs(&delete).await).await;
+        }
+        Job::RegisterKinds(kinds, to) => {
+            write(shared, line, &[], &to, async |scene| scene.register_kinds(&kinds).await).await;
+        }
+        Job::TellOthers(message, to) => {
+            write(shared, line, &[], &to, async |scene| scene.put_letter(&message).await).await;
+        }
+        Job::Announce(server, lease, to) => {
+            write(shared, line, &[], &to, async |scene| scene.announce_server(&server, lease).await).await;
+        }
+        Job::ListServers(to) => write(shared, line, &[], &to, async |scene| scene.list_servers().await).await,
+        other => serve_read(line, other).await,
+    }
+}
+
+async fn serve_read(line: &mut Line, job: Job) {
+    match job {
+        Job::Deliveries(limit, to) => read(line, &to, async |db| reader::read_deliveries(db, limit).await).await,
+        Job::ReadSince(known, to) => read(line, &to, async |db| reader::read_since(db, &known).await).await,
+        Job::ReadRun(key, generation, to) => read(line, &to, async |db| reader::read_run(db, &key, generation).await).await,
+        Job::ReadLog(key, generation, from, limit, to) => {
+            read(line, &to, async |db| reader::read_log(db, &key, generation, from, limit).await).await;
+        }
+        Job::ListRuns(query, to) => read(line, &to, async |db| list::list_runs(db, &query).await).await,
+        Job::CountVersions(namespace, to) => read(line, &to, async |db| list::count_versions(db, &namespace).await).await,
+        Job::ListWaits(query, to) => read(line, &to, async |db| list::list_waits(db, &query).await).await,
+        Job::ListTasks(query, to) => read(line, &to, async |db| list::list_tasks(db, &query).await).await,
+        Job::CountTasks(namespace, to) => read(line, &to, async |db| list::count_tasks(db, &namespace).await).await,
+        Job::ListDeleted(query, to) => read(line, &to, async |db| list::list_deleted(db, &query).await).await,
+        Job::ListKinds(namespace, to) => read(line, &to, async |db| list::list_kinds(db, &namespace).await).await,
+        _ => {}
+    }
+}
+
+async fn write<T: Send>(
+    shared: &Shared,
+    line: &mut Line,
+    keys: &[RunKey],
+    to: &Slot<T>,
+    work: impl AsyncFn(&mut Scene<'_>) -> Outcome<T>,
+) {
+    let wants = Wants { keys: keys.to_vec(), fresh: 0 };
+    match transact(shared, line, &wants, work).await {
+        Ok((answer, after)) => {
+            to.put(Ok(answer));
+            to.release();
+            shared.tell(after);
+        }
+        Err(fate) => to.fail(Fate::into_error(fate)),
+    }
+}
+
+/// Reads at one moment of the database; once more where the connection turned out to be gone.
+async fn read<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&Db) -> Outcome<T>) {
+    let mut answer = read_once(line, &work).await;
+    if matches!(&answer, Err(Trouble::Sql(error)) if meaning(error) == Meaning::Lost) {
+        line.hang_up();
+        answer = read_once(line, &work).await;
+    }
+    let answer = answer.map_err(|trouble| match trouble {
+        Trouble::Refused(error) | Trouble::Damaged(error) => error,
+        Trouble::Sql(error) => told(&error),
+        Trouble::Panicked(why) => StoreError::Corrupt { why },
+    });
+    to.put(answer);
+    to.release();
+}
+
+async fn read_once<T>(line: &mut Line, work: &impl AsyncFn(&Db) -> Outcome<T>) -> Outcome<T> {
+    let db = line.get().await?;
+    // The first question goes out together with the BEGIN.
+    let begin = db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+    let (begun, answer) = tokio::join!(biased; begin, work(db));
+    if begun.is_err() || db.execute("COMMIT").await.is_err() {
+        line.hang_up();
+    }
+    begun?;
+    answer
+}

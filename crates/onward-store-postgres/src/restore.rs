@@ -1,0 +1,103 @@
+//! Runs that come with their logs: every record as it is, and the rows that follow from them.
+
+use onward_core::projection::{Projection, retry_key};
+use onward_core::run::wait_key;
+use onward_core::{Hash, Index, Record, RunKey};
+use onward_store::kept::{Body, News};
+use onward_store::{Restore, Restored, StoreError};
+
+use crate::error::Outcome;
+use crate::op::RestoreWork;
+use crate::reader::read_records;
+use crate::scene::{Queued, Scene, Seat, Taken, Timer};
+
+impl Scene<'_> {
+    pub async fn restore_run(&mut self, work: &RestoreWork) -> Outcome<Restored> {
+        let key = &work.restore.key;
+        self.check(key)?;
+        match &work.restore.what {
+            Restore::Run { logs } => {
+                if self.find(key).is_some() {
+                    return self.find_restored(key, logs).await;
+                }
+                for (log, projection) in logs.iter().zip(&work.projections) {
+                    self.put_generation(key, log, projection.clone()).await?;
+                }
+            }
+            Restore::Retry { after, log, request_id } => {
+                self.require(key)?;
+                let slot = retry_key(request_id);
+                self.need_slots(vec![(key.clone(), slot.clone())]).await?;
+                let seat = self.seat(key);
+                if seat.slots.get(&slot).is_some() {
+                    return Ok(Restored { created: false, head: seat.shown() });
+                }
+                seat.head.admit_retry(*after)?;
+                for projection in &work.projections {
+                    self.put_generation(key, log, projection.clone()).await?;
+                }
+            }
+        }
+        for delivery in work.restore.news.clone() {
+            self.send(key, delivery);
+        }
+        self.settle(key);
+        Ok(Restored { created: true, head: self.seat(key).shown() })
+    }
+
+    /// Only the very same run is the same run.
+    async fn find_restored(&mut self, key: &RunKey, logs: &[Vec<Record>]) -> Outcome<Restored> {
+        let seat = self.seat(key);
+        let (rk, head) = (seat.rk, seat.shown());
+        let mut same = head.generation as usize + 1 == logs.len();
+        for (log, generation) in logs.iter().zip(0..) {
+            same = same && read_records(self.db, key, rk, generation, Index(0), usize::MAX).await? == *log;
+        }
+        if same { Ok(Restored { created: false, head }) } else { Err(StoreError::RunExists { key: key.clone() }.into()) }
+    }
+
+    async fn put_generation(&mut self, key: &RunKey, log: &[Record], projection: Projection) -> Outcome<()> {
+        let Projection { mut head, timers, tasks, waits, slots, .. } = projection;
+        if self.find(key).is_none() {
+            let started = log[0].started().expect("checked before it came here");
+            let rk = self.fresh.pop_front().expect("a number was drawn for each run that may be made");
+            self.add(Seat::new(rk, head.clone(), Hash::of(&started.input)));
+            head.epoch = self.seat(key).head.epoch;
+        } else {
+            let seat = self.seat(key);
+            head.epoch = seat.head.epoch;
+            let ended = std::mem::replace(&mut seat.head, head.clone());
+            seat.past.push(ended);
+        }
+        let wanted = slots.keys().cloned().chain(waits.values().map(|wait| wait_key(wait.generation, &wait.place)));
+        self.need_slots(wanted.map(|slot| (key.clone(), slot)).collect()).await?;
+        let seat = self.seat(key);
+        seat.head = head.clone();
+        seat.is_changed = true;
+        seat.timers.clear();
+        seat.tasks.clear();
+        seat.waits.clear();
+        for (slot, taken) in slots {
+            if seat.slots.get(&slot).is_none() {
+                seat.slots.put(slot, Taken { token: taken.token, index: taken.index, at: taken.at });
+            }
+        }
+        for (place, wait) in waits {
+            // A question that the end of an earlier generation withdrew is open again.
+            seat.slots.remove(&wait_key(wait.generation, &wait.place));
+            seat.waits.put(place, wait);
+        }
+        log.iter().for_each(|record| self.put_event(key, record.index, record.at, &Body::of_record(record)));
+        for (place, timer) in timers {
+            self.start_timer(key, place.clone(), timer.due_at);
+            self.seat(key).timers.put(place, Timer { due_at: timer.due_at, is_frozen: timer.is_frozen });
+        }
+        for task in tasks.into_values() {
+            let order = self.next_order();
+            self.put_task(key, Queued { task, order });
+        }
+        let record = log.last().expect("a log has records").clone();
+        self.news.push(News::Appended { head, record });
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! How values stand in rows: checksums over what a row says, heads with what goes along.
+//!
+//! Must never return bytes that were not written: everything here carries a checksum and checks it.
+//!
+//! Invariants:
+//! - DB3: whatever is read of a row was checked, by the row's own checksum or by the seal of a blob in it; damage is named, with its run
+//!   where that is known.
+
+use onward_core::codec::Message;
+use onward_core::run::Delivery;
+use onward_core::{Hash, Index, Record, RunHead, RunKey, Timestamp};
+use onward_store::StoreError;
+use onward_store::kept::seal::{damaged, seal_bytes, unseal_bytes};
+
+use crate::error::damaged_row;
+
+/// The checksum of numbers and bytes, each with its length.
+pub(crate) fn crc(numbers: &[i64], parts: &[&[u8]]) -> i64 {
+    let mut hasher = crc32fast::Hasher::new();
+    numbers.iter().for_each(|number| hasher.update(&number.to_le_bytes()));
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    i64::from(hasher.finalize())
+}
+
+/// The checksum of an event's row: over all it says, so that a row in the wrong place is damaged too (L2).
+pub(crate) fn event_crc(rk: i64, generation: u32, index: Index, at: Timestamp, body: &[u8]) -> i64 {
+    crc(&[rk, i64::from(generation), index.0 as i64, at.0 as i64], &[body])
+}
+
+pub(crate) struct EventRow<'a> {
+    pub rk: i64,
+    pub generation: u32,
+    pub index: Index,
+    pub at: Timestamp,
+    pub crc: i64,
+    pub body: &'a [u8],
+}
+
+impl EventRow<'_> {
+    pub fn decode(&self, key: &RunKey) -> Result<Record, StoreError> {
+        let corrupt = |why: String| StoreError::LogCorrupt { key: key.clone(), index: self.index, why };
+        let crc = event_crc(self.rk, self.generation, self.index, self.at, self.body);
+        if crc != self.crc {
+            return Err(corrupt(format!("its checksum is {crc:08x}, it was written with {:08x}", self.crc)));
+        }
+        Record::decode_body(self.index, self.at, self.body).map_err(|error| corrupt(error.to_string()))
+    }
+}
+
+/// A head, and the hash of what its run was first started with.
+pub(crate) fn seal_head(head: &RunHead, input_hash: &Hash) -> Vec<u8> {
+    let mut bytes = input_hash.0.to_vec();
+    head.encode_fields(&mut bytes);
+    seal_bytes(bytes)
+}
+
+/// The head of the run of that name, from its row.
+pub(crate) fn unseal_head(key: &RunKey, sealed: &[u8]) -> Result<(RunHead, Hash), StoreError> {
+    let (head, hash) = unseal_any_head(sealed).map_err(|_| damaged_row(key, "its own"))?;
+    if head.key == *key { Ok((head, hash)) } else { Err(damaged_row(key, "its own")) }
+}
+
+pub(crate) fn unseal_any_head(sealed: &[u8]) -> Result<(RunHead, Hash), StoreError> {
+    let bytes = unseal_bytes("a run's row", sealed)?;
+    let (hash, head) = bytes.split_first_chunk::<16>().ok_or_else(|| damaged("a run's row", "too short"))?;
+    Ok((RunHead::decode_fields(head).map_err(|error| damaged("a run's row", error))?, Hash(*hash)))
+}
+
+pub(crate) fn seal_delivery(delivery: &Delivery) -> Vec<u8> {
+    seal_bytes(delivery.to_bytes())
+}
+
+pub(crate) fn unseal_delivery(sealed: &[u8]) -> Result<Delivery, StoreError> {
+    Delivery::from_bytes(unseal_bytes("a delivery", sealed)?).map_err(|error| damaged("a delivery", error))
+}

@@ -1,0 +1,170 @@
+//! Statements and connections.
+//!
+//! Owns how SQL goes out: unnamed statements with their types, so that nothing stays behind on a connection and a pooler may give each
+//! transaction another one. Must never leave a setting, a lock or a prepared statement on a session.
+
+use std::future::poll_fn;
+
+use futures_util::future::join_all;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row};
+
+/// A statement with its values.
+pub(crate) struct Sql {
+    text: String,
+    values: Vec<(Box<dyn ToSql + Sync + Send>, Type)>,
+}
+
+impl Sql {
+    pub fn new(text: impl Into<String>) -> Sql {
+        Sql { text: text.into(), values: Vec::new() }
+    }
+
+    fn with(mut self, value: impl ToSql + Sync + Send + 'static, kind: Type) -> Sql {
+        self.values.push((Box::new(value), kind));
+        self
+    }
+
+    /// More of the statement; `?` stands for the value that comes next.
+    pub fn also(mut self, text: &str) -> Sql {
+        let mark = format!("${}", self.values.len() + 1);
+        self.text.push_str(&text.replace('?', &mark));
+        self
+    }
+
+    pub fn text(self, value: impl Into<String>) -> Sql {
+        self.with(value.into(), Type::TEXT)
+    }
+
+    pub fn texts(self, values: Vec<String>) -> Sql {
+        self.with(values, Type::TEXT_ARRAY)
+    }
+
+    pub fn maybe_texts(self, values: Vec<Option<String>>) -> Sql {
+        self.with(values, Type::TEXT_ARRAY)
+    }
+
+    pub fn number(self, value: i64) -> Sql {
+        self.with(value, Type::INT8)
+    }
+
+    pub fn numbers(self, values: Vec<i64>) -> Sql {
+        self.with(values, Type::INT8_ARRAY)
+    }
+
+    pub fn maybe_numbers(self, values: Vec<Option<i64>>) -> Sql {
+        self.with(values, Type::INT8_ARRAY)
+    }
+
+    pub fn ints(self, values: Vec<i32>) -> Sql {
+        self.with(values, Type::INT4_ARRAY)
+    }
+
+    pub fn int(self, value: i32) -> Sql {
+        self.with(value, Type::INT4)
+    }
+
+    pub fn small(self, value: i16) -> Sql {
+        self.with(value, Type::INT2)
+    }
+
+    pub fn smalls(self, values: Vec<i16>) -> Sql {
+        self.with(values, Type::INT2_ARRAY)
+    }
+
+    pub fn flags(self, values: Vec<bool>) -> Sql {
+        self.with(values, Type::BOOL_ARRAY)
+    }
+
+    pub fn flag(self, value: bool) -> Sql {
+        self.with(value, Type::BOOL)
+    }
+
+    pub fn bytes(self, value: Vec<u8>) -> Sql {
+        self.with(value, Type::BYTEA)
+    }
+
+    pub fn byteses(self, values: Vec<Vec<u8>>) -> Sql {
+        self.with(values, Type::BYTEA_ARRAY)
+    }
+}
+
+/// A connection. When it is dropped or breaks, the server ends whatever transaction was open on it.
+pub(crate) struct Db {
+    client: Client,
+}
+
+impl Db {
+    pub async fn connect(config: &Config) -> Result<Db, Error> {
+        let (client, connection) = config.connect(NoTls).await?;
+        // It ends with the client, or with an error that the client's next call meets.
+        tokio::task::spawn_local(async move { drop(connection.await) });
+        Ok(Db { client })
+    }
+
+    /// A connection on which everything is heard that is notified on our channel.
+    pub async fn listening(config: &Config) -> Result<(Db, UnboundedReceiver<String>), Error> {
+        let (client, mut connection) = config.connect(NoTls).await?;
+        let (to, heard) = unbounded_channel();
+        tokio::task::spawn_local(async move {
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+                if let AsyncMessage::Notification(notification) = message {
+                    let _ = to.send(notification.payload().to_owned());
+                }
+            }
+        });
+        let db = Db { client };
+        db.execute("LISTEN onward").await?;
+        Ok((db, heard))
+    }
+
+    /// The same without listening; the other end stays open for as long as the connection.
+    pub async fn deaf(config: &Config) -> Result<(Db, UnboundedReceiver<String>), Error> {
+        let (client, connection) = config.connect(NoTls).await?;
+        let (to, heard) = unbounded_channel();
+        tokio::task::spawn_local(async move {
+            drop(connection.await);
+            drop(to);
+        });
+        Ok((Db { client }, heard))
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    pub async fn query(&self, sql: &Sql) -> Result<Vec<Row>, Error> {
+        let values: Vec<(&(dyn ToSql + Sync), Type)> =
+            sql.values.iter().map(|(value, kind)| (&**value as &(dyn ToSql + Sync), kind.clone())).collect();
+        self.client.query_typed(&sql.text, &values).await
+    }
+
+    /// Without values, and without an answer.
+    pub async fn execute(&self, text: &str) -> Result<(), Error> {
+        self.client.batch_execute(text).await
+    }
+
+    /// Sends `first`, the statements and `last` in one go, and waits for all answers. The first error counts: behind it the server
+    /// does nothing, and a COMMIT undoes.
+    pub async fn pipeline(&self, first: Option<&str>, statements: &[Sql], last: Option<&str>) -> Result<Vec<Vec<Row>>, Error> {
+        let begin = async {
+            match first {
+                Some(text) => self.execute(text).await,
+                None => Ok(()),
+            }
+        };
+        let end = async {
+            match last {
+                Some(text) => self.execute(text).await,
+                None => Ok(()),
+            }
+        };
+        let rows = join_all(statements.iter().map(|sql| self.query(sql)));
+        let (begun, rows, ended) = tokio::join!(biased; begin, rows, end);
+        begun?;
+        let rows = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
+        ended?;
+        Ok(rows)
+    }
+}

@@ -1,0 +1,332 @@
+//! The store's face: connecting, closing, and the port.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
+use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
+use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_store::kept::Body;
+use onward_store::kept::reply::{Slot, Waiting};
+use onward_store::{
+    Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId,
+    Expired, Known, Listener, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Since, Started, Store,
+    StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
+};
+use tokio_postgres::Config;
+
+use crate::error::{Meaning, describe, meaning, told};
+use crate::judge::{CLOCK, Judge};
+use crate::op::{ClaimRun, Op, Report, RestoreWork, StartRun};
+use crate::pool::Job;
+use crate::shared::{Shared, Stats};
+use crate::sql::{Db, Sql};
+use crate::{appender, hints, pool, schema};
+
+/// How a store is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// The judge of leases, timers and retention; the clock of the database unless a test brings its own.
+    pub clock: Option<Arc<dyn Clock>>,
+    pub payload_bytes_max: usize,
+    /// How many connections read, claim and delete, beside the one that appends and the one that listens.
+    pub connections: usize,
+    /// How many operations share one transaction at most.
+    pub batch_max: usize,
+    /// Whether to listen for what other servers notify. Without it, changes elsewhere are found by looking, once a second.
+    pub listen: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { clock: None, payload_bytes_max: PAYLOAD_BYTES_MAX, connections: 3, batch_max: 500, listen: true }
+    }
+}
+
+/// A store in a PostgreSQL database, which any number of processes may use at once. Dropping it finishes what was submitted.
+pub struct PostgresStore {
+    shared: Arc<Shared>,
+    payload_bytes_max: usize,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl PostgresStore {
+    /// Connects to the database that `url` names (`postgres://user:password@host:port/database`, or `host=… user=…`) and brings its tables
+    /// to this program's version.
+    pub async fn connect(url: &str, options: Options) -> Result<PostgresStore, StoreError> {
+        PostgresStore::start(url, options)?.await
+    }
+
+    fn start(url: &str, options: Options) -> Result<impl Future<Output = Result<PostgresStore, StoreError>>, StoreError> {
+        let config: Config = url.parse().map_err(|error: tokio_postgres::Error| StoreError::DatabaseUnusable {
+            why: format!("its address cannot be read: {}", describe(&error)),
+        })?;
+        if config.get_hosts().is_empty() {
+            return Err(StoreError::DatabaseUnusable { why: "its address names no host".to_owned() });
+        }
+        let shared = Arc::new(Shared::new(Judge::new(options.clock.clone()), server_name(), options.batch_max.max(1)));
+        let opened = Slot::new();
+        let (its, to) = (shared.clone(), opened.clone());
+        let (connections, listen) = (options.connections.max(1), options.listen);
+        let work = move || run(&its, &config, connections, listen, &to);
+        let thread = std::thread::Builder::new().name("onward-postgres".to_owned()).spawn(work);
+        let thread = thread.map_err(|error| unavailable(&error.to_string()))?;
+        let store = PostgresStore { shared, payload_bytes_max: options.payload_bytes_max, thread: Some(thread) };
+        Ok(async move { Waiting(opened).await.map(|()| store) })
+    }
+
+    /// What tells this store from others on the same database.
+    pub fn server(&self) -> &str {
+        &self.shared.server
+    }
+
+    /// The clock that judges, for who waits for what becomes due: this machine's own may be off.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.shared.judge.clock()
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.shared.counters.stats()
+    }
+
+    fn append<'a, T: Send + 'a>(&self, op: impl FnOnce(Arc<Slot<T>>) -> Op) -> StoreFuture<'a, T> {
+        let slot = Slot::new();
+        self.shared.queue.submit(op(slot.clone()));
+        Box::pin(Waiting(slot))
+    }
+
+    fn ask<'a, T: Send + 'a>(&self, job: impl FnOnce(Arc<Slot<T>>) -> Job) -> StoreFuture<'a, T> {
+        let slot = Slot::new();
+        self.shared.jobs.submit(job(slot.clone()));
+        Box::pin(Waiting(slot))
+    }
+}
+
+/// The store's own thread: everything that talks to the database lives there, whatever executor the callers have.
+fn run(shared: &Arc<Shared>, config: &Config, connections: usize, listen: bool, opened: &Arc<Slot<()>>) {
+    use onward_store::kept::reply::Pending;
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return opened.fail(unavailable(&error.to_string())),
+    };
+    // Local: nothing here ever moves to another thread.
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        if let Err(error) = open(config, &shared.judge).await {
+            return opened.fail(error);
+        }
+        opened.put(Ok(()));
+        opened.release();
+        let others: Vec<_> =
+            (0..connections).map(|_| tokio::task::spawn_local(pool::run(shared.clone(), config.clone()))).collect();
+        let hints = tokio::task::spawn_local(hints::run(shared.clone(), config.clone(), listen));
+        appender::run(shared.clone(), config.clone()).await;
+        for other in others {
+            let _ = other.await;
+        }
+        hints.abort();
+    });
+}
+
+async fn open(config: &Config, judge: &Judge) -> Result<(), StoreError> {
+    let db = Db::connect(config).await.map_err(|error| match meaning(&error) {
+        // The server answered, and does not want us: asking again changes nothing.
+        Meaning::Other => StoreError::DatabaseUnusable { why: describe(&error) },
+        _ => told(&error),
+    })?;
+    schema::migrate(&db).await?;
+    let answers = db.pipeline(None, &[Sql::new(CLOCK)], None).await.map_err(|error| told(&error))?;
+    judge.now(answers[0].first().map_or(0, |row| row.get(0)));
+    Ok(())
+}
+
+fn unavailable(why: &str) -> StoreError {
+    StoreError::Unavailable { why: why.to_owned() }
+}
+
+/// Never the same for two stores, on whatever machines they are.
+fn server_name() -> String {
+    let random = || std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), std::process::id());
+    format!("{:016x}{:016x}", random(), random())
+}
+
+fn refuse<'a, T: Send + 'a>(error: StoreError) -> StoreFuture<'a, T> {
+    Box::pin(std::future::ready(Err(error)))
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        self.shared.jobs.close();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Store for PostgresStore {
+    fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
+        if let Err(error) = payloads::check_new_run(&run, self.payload_bytes_max) {
+            return refuse(error);
+        }
+        let input_hash = Hash::of(&run.started.input);
+        let body = Body::of_start(&run.started);
+        let signal_body = run.signal.as_deref().map(Body::of_input).unwrap_or_default();
+        self.append(|to| Op::Start(Box::new(StartRun { run, claim, input_hash, body, signal_body }), to))
+    }
+
+    fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
+        match check_restore(&restore, self.payload_bytes_max) {
+            Ok(projections) => self.append(|to| Op::Restore(Box::new(RestoreWork { restore, projections }), to)),
+            Err(error) => refuse(error),
+        }
+    }
+
+    fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
+        if let Err(error) = payloads::check_input(&input, self.payload_bytes_max) {
+            return refuse(error);
+        }
+        let body = Body::of_input(&input);
+        self.append(|to| Op::Input(Box::new((run, input, body)), to))
+    }
+
+    fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
+        self.ask(|to| Job::ClaimRuns(request, to))
+    }
+
+    fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
+        if let Some(Err(error)) = input.as_ref().map(|input| payloads::check_input(input, self.payload_bytes_max)) {
+            return refuse(error);
+        }
+        let input = input.map(|input| {
+            let body = Body::of_input(&input);
+            (input, body)
+        });
+        self.append(|to| Op::ClaimRun(Box::new(ClaimRun { run, worker, input }), to))
+    }
+
+    fn commit(&self, mut commit: Commit) -> StoreFuture<'static, Committed> {
+        if let Err(error) = payloads::check_commit(&commit, self.payload_bytes_max) {
+            return refuse(error);
+        }
+        let body = Body::of_commit(&mut commit);
+        self.append(|to| Op::Commit(Box::new((commit, body)), to))
+    }
+
+    fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
+        self.append(|to| Op::Release(run, epoch, to))
+    }
+
+    fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {
+        self.ask(|to| Job::ClaimTasks(request, to))
+    }
+
+    fn report_task(&self, task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
+        if let Err(error) = payloads::check_report(&report, self.payload_bytes_max) {
+            return refuse(error);
+        }
+        self.append(|to| Op::Report(Box::new(Report { task, claim, report, lease }), to))
+    }
+
+    fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()> {
+        self.append(|to| Op::RetryTask(task, to))
+    }
+
+    fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
+        self.ask(|to| Job::Heartbeat(worker, lease, to))
+    }
+
+    fn expire(&self, limit: usize) -> StoreFuture<'_, Expired> {
+        self.append(|to| Op::Expire(limit, to))
+    }
+
+    fn deliveries(&self, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>> {
+        self.ask(|to| Job::Deliveries(limit, to))
+    }
+
+    fn finish_deliveries(&self, done: Vec<DeliveryId>) -> StoreFuture<'_, ()> {
+        self.ask(|to| Job::FinishDeliveries(done, to))
+    }
+
+    fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>> {
+        self.ask(|to| Job::ReadRun(run, generation, to))
+    }
+
+    fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>> {
+        self.ask(|to| Job::ReadLog(run, generation, from, limit, to))
+    }
+
+    fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>> {
+        self.ask(|to| Job::ReadSince(known, to))
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn tell_others(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
+        let written = self.ask(|to| Job::TellOthers(message.clone(), to));
+        Box::pin(async move {
+            self.shared.hints.add_letter(written.await?);
+            self.shared.tell_change(Change::Told { message: &message });
+            Ok(())
+        })
+    }
+
+    fn announce_server(&self, server: ServerInfo, lease: Option<Duration>) -> StoreFuture<'_, ()> {
+        self.ask(|to| Job::Announce(server, lease, to))
+    }
+
+    fn list_servers(&self) -> StoreFuture<'_, Vec<ServerInfo>> {
+        self.ask(Job::ListServers)
+    }
+
+    fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
+        self.ask(|to| Job::ListRuns(query, to))
+    }
+
+    fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {
+        self.ask(|to| Job::CountVersions(namespace, to))
+    }
+
+    fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>> {
+        self.ask(|to| Job::ListWaits(query, to))
+    }
+
+    fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>> {
+        self.ask(|to| Job::ListTasks(query, to))
+    }
+
+    fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
+        self.ask(|to| Job::CountTasks(namespace, to))
+    }
+
+    fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {
+        self.ask(|to| Job::Delete(delete, to))
+    }
+
+    fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
+        self.ask(|to| Job::ListDeleted(query, to))
+    }
+
+    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
+        if let Err(error) = payloads::check_kinds(&kinds, self.payload_bytes_max) {
+            return refuse(error);
+        }
+        self.ask(|to| Job::RegisterKinds(kinds, to))
+    }
+
+    fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
+        self.ask(|to| Job::ListKinds(namespace, to))
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        self.payload_bytes_max
+    }
+
+    fn subscribe(&self, listener: Arc<dyn Listener>) {
+        self.shared.subscribe(listener);
+    }
+}

@@ -1,0 +1,101 @@
+//! Rows of one run, as far as a transaction knows and changes them.
+//!
+//! Owns the difference between "not there" and "not looked at". What is put or removed here is seen by everything that comes later in
+//! the batch and is written once, at its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug)]
+pub(crate) struct Table<K, V> {
+    rows: BTreeMap<K, Option<V>>,
+    /// All that is stored is in `rows`.
+    is_complete: bool,
+    /// Everything that was stored goes first.
+    is_cleared: bool,
+    changed: BTreeSet<K>,
+}
+
+impl<K, V> Default for Table<K, V> {
+    fn default() -> Table<K, V> {
+        Table { rows: BTreeMap::new(), is_complete: false, is_cleared: false, changed: BTreeSet::new() }
+    }
+}
+
+impl<K: Ord + Clone, V> Table<K, V> {
+    /// Of a run that has nothing stored yet.
+    pub fn empty() -> Table<K, V> {
+        Table { is_complete: true, ..Table::default() }
+    }
+
+    pub fn knows(&self, key: &K) -> bool {
+        self.is_complete || self.rows.contains_key(key)
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// What is there; the caller has made sure that it is known.
+    pub fn get(&self, key: &K) -> Option<&V> {
+        debug_assert!(self.knows(key), "a row is looked at after it was read");
+        self.rows.get(key).and_then(Option::as_ref)
+    }
+
+    /// Every row; the caller has made sure that all are known.
+    pub fn all(&self) -> impl Iterator<Item = (&K, &V)> {
+        debug_assert!(self.is_complete, "all rows are looked at after they were read");
+        self.rows.iter().filter_map(|(key, row)| row.as_ref().map(|row| (key, row)))
+    }
+
+    /// Takes in what was read; what is known already counts more.
+    pub fn learn(&mut self, key: K, row: Option<V>) {
+        self.rows.entry(key).or_insert(row);
+    }
+
+    pub fn learn_all(&mut self) {
+        self.is_complete = true;
+    }
+
+    pub fn put(&mut self, key: K, row: V) {
+        self.changed.insert(key.clone());
+        self.rows.insert(key, Some(row));
+    }
+
+    pub fn remove(&mut self, key: &K) {
+        self.changed.insert(key.clone());
+        self.rows.insert(key.clone(), None);
+    }
+
+    pub fn clear(&mut self) {
+        *self = Table { is_complete: true, is_cleared: true, ..Table::default() };
+    }
+
+    pub fn is_cleared(&self) -> bool {
+        self.is_cleared
+    }
+
+    /// What is to be written: a row, or its absence.
+    pub fn changes(&self) -> impl Iterator<Item = (&K, Option<&V>)> {
+        self.changed.iter().map(|key| (key, self.rows.get(key).and_then(Option::as_ref)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_changed_counts_more_than_what_is_read_later() {
+        let mut table: Table<u32, &str> = Table::default();
+        table.put(1, "new");
+        table.remove(&2);
+        for (key, row) in [(1, "old"), (2, "old"), (3, "old")] {
+            table.learn(key, Some(row));
+        }
+        table.learn_all();
+        assert_eq!(table.all().collect::<Vec<_>>(), [(&1, &"new"), (&3, &"old")]);
+        assert_eq!(table.changes().collect::<Vec<_>>(), [(&1, Some(&"new")), (&2, None)]);
+        table.clear();
+        assert_eq!((table.all().count(), table.changes().count(), table.is_cleared()), (0, 0, true));
+    }
+}

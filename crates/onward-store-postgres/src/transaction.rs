@@ -1,0 +1,171 @@
+//! One transaction, from BEGIN to COMMIT, and again if somebody was in the way.
+//!
+//! Invariants:
+//! - DB6: nobody is answered, and no listener is called, before COMMIT has returned.
+//! - DB7 (L5): a connection that is lost before COMMIT was sent has changed nothing, and the work is done again; one that is lost behind it
+//!   leaves an outcome that nobody knows, and whoever asked is told so.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use onward_core::{RunKey, Timestamp};
+use onward_store::StoreError;
+use onward_store::kept::News;
+use tokio_postgres::Config;
+
+use crate::error::{Meaning, Outcome, Trouble, describe, meaning, told};
+use crate::scene::Scene;
+use crate::shared::{Counters, Shared};
+use crate::sql::Db;
+
+/// How often a transaction is tried.
+const TRIES_MAX: u32 = 12;
+/// The longest pause between two tries.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// What a transaction needs before it begins.
+#[derive(Clone, Default)]
+pub(crate) struct Wants {
+    pub keys: Vec<RunKey>,
+    /// How many runs it may make.
+    pub fresh: usize,
+}
+
+/// What became of a transaction that did not happen.
+pub(crate) enum Fate {
+    /// Nothing was written, and this is what to say.
+    Undone(StoreError),
+    /// Nothing was written, because one of several met something damaged.
+    Damaged(StoreError),
+    /// The code panicked.
+    Panicked(String),
+    /// Nobody knows.
+    Unknown(String),
+}
+
+impl Fate {
+    pub fn into_error(self) -> StoreError {
+        match self {
+            Fate::Undone(error) | Fate::Damaged(error) => error,
+            Fate::Panicked(why) => StoreError::Corrupt { why: format!("an operation broke an invariant: {why}") },
+            Fate::Unknown(why) => StoreError::Unavailable { why: format!("the connection was lost during the commit: {why}") },
+        }
+    }
+}
+
+/// A connection that is made when it is needed, and made again when it broke.
+pub(crate) struct Line {
+    config: Config,
+    db: Option<Db>,
+}
+
+impl Line {
+    pub fn new(config: Config) -> Line {
+        Line { config, db: None }
+    }
+
+    pub async fn get(&mut self) -> Result<&Db, tokio_postgres::Error> {
+        if self.db.as_ref().is_none_or(Db::is_closed) {
+            self.db = Some(Db::connect(&self.config).await?);
+        }
+        Ok(self.db.as_ref().expect("it was just made"))
+    }
+
+    /// Does not use the connection again: what is open on it, the server undoes.
+    pub fn hang_up(&mut self) {
+        self.db = None;
+    }
+}
+
+/// What is told to listeners after a transaction.
+pub(crate) struct Aftermath {
+    pub news: Vec<News>,
+    pub due: Option<Timestamp>,
+}
+
+/// Runs `work` in a transaction, and again as long as that may help.
+pub(crate) async fn transact<T>(
+    shared: &Shared,
+    line: &mut Line,
+    wants: &Wants,
+    work: impl AsyncFn(&mut Scene<'_>) -> Outcome<T>,
+) -> Result<(T, Aftermath), Fate> {
+    for attempt in 1.. {
+        let tried = match line.get().await {
+            Ok(db) => attempt_once(shared, db, wants, &work).await,
+            Err(error) => Err(Failed::Before(Trouble::Sql(error))),
+        };
+        let (error, is_unknown) = match tried {
+            Ok(done) => return Ok(done),
+            Err(Failed::Before(Trouble::Refused(error))) => {
+                undo(line).await;
+                return Err(Fate::Undone(error));
+            }
+            Err(Failed::Before(Trouble::Damaged(error))) => {
+                undo(line).await;
+                return Err(Fate::Damaged(error));
+            }
+            Err(Failed::Before(Trouble::Panicked(why))) => {
+                line.hang_up();
+                return Err(Fate::Panicked(why));
+            }
+            Err(Failed::Before(Trouble::Sql(error))) => (error, false),
+            Err(Failed::AtCommit(error)) => (error, true),
+        };
+        let meaning = meaning(&error);
+        line.hang_up();
+        if is_unknown && meaning == Meaning::Lost {
+            return Err(Fate::Unknown(describe(&error))); // DB7
+        }
+        if attempt >= TRIES_MAX || !matches!(meaning, Meaning::Again | Meaning::Lost) {
+            return Err(Fate::Undone(told(&error)));
+        }
+        Counters::add(&shared.counters.retries, 1);
+        tokio::time::sleep(pause(attempt)).await;
+    }
+    unreachable!("the last try returns")
+}
+
+/// Longer each time, and never the same for two who are in each other's way.
+fn pause(attempt: u32) -> Duration {
+    let millis = 1u64 << attempt.min(9);
+    let spread = std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), attempt) % millis;
+    Duration::from_millis(millis + spread).min(PAUSE_MAX)
+}
+
+enum Failed {
+    Before(Trouble),
+    AtCommit(tokio_postgres::Error),
+}
+
+async fn attempt_once<T>(
+    shared: &Shared,
+    db: &Db,
+    wants: &Wants,
+    work: &impl AsyncFn(&mut Scene<'_>) -> Outcome<T>,
+) -> Result<(T, Aftermath), Failed> {
+    let begun = Scene::begin(db, &shared.judge, wants.keys.clone(), wants.fresh).await;
+    let mut scene = begun.map_err(Failed::Before)?;
+    let done = AssertUnwindSafe(work(&mut scene)).catch_unwind().await;
+    let answer = done.unwrap_or_else(|panic| Err(Trouble::Panicked(message(&*panic)))).map_err(Failed::Before)?;
+    let after = scene.aftermath();
+    let statements = scene.statements();
+    db.pipeline(None, &statements, Some("COMMIT")).await.map_err(Failed::AtCommit)?;
+    Ok((answer, after))
+}
+
+async fn undo(line: &mut Line) {
+    let undone = match line.get().await {
+        Ok(db) => db.execute("ROLLBACK").await,
+        Err(error) => Err(error),
+    };
+    if undone.is_err() {
+        line.hang_up();
+    }
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
+}

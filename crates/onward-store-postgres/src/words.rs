@@ -1,0 +1,132 @@
+//! The words on the channel: what changed, in the few kilobytes that a notification takes.
+//!
+//! A hint may be lost and says only where to look. Where not everything fits, it says that something was left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onward_core::{Namespace, RunId, RunKey, Timestamp};
+use onward_store::kept::News;
+
+/// A notification has room for 8,000 bytes.
+const PAYLOAD_BYTES_MAX: usize = 7_900;
+
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Words {
+    pub due: Option<Timestamp>,
+    pub has_deliveries: bool,
+    /// Namespaces in which a run or a task waits to be claimed.
+    pub work: BTreeSet<Namespace>,
+    /// Runs that have grown, and whether that ended them.
+    pub grown: BTreeMap<RunKey, bool>,
+    /// Letters to everybody, by number.
+    pub letters: BTreeSet<i64>,
+    /// More happened than could be said.
+    pub is_cut: bool,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct Heard {
+    pub server: String,
+    pub words: Words,
+}
+
+impl Words {
+    pub fn is_empty(&self) -> bool {
+        *self == Words::default()
+    }
+
+    pub fn add(&mut self, news: &[News], due: Option<Timestamp>) {
+        self.due = [self.due, due].into_iter().flatten().min();
+        for item in news {
+            match item {
+                News::Appended { head, record } => *self.grown.entry(head.key.clone()).or_default() |= record.ends_log(),
+                News::RunPending { head } => drop(self.work.insert(head.key.namespace.clone())),
+                News::TaskQueued { task } => drop(self.work.insert(task.id.run.namespace.clone())),
+                News::DueAt(at) => self.due = Some(self.due.map_or(*at, |due| due.min(*at))),
+                News::DeliveryAdded => self.has_deliveries = true,
+            }
+        }
+    }
+
+    /// What most want to hear first.
+    pub fn payload(&self, server: &str) -> String {
+        let mut text = server.to_owned();
+        let mut is_cut = self.is_cut;
+        let mut say = |line: String| match text.len() + line.len() < PAYLOAD_BYTES_MAX {
+            true => text.extend(["\n", &line]),
+            false => is_cut = true,
+        };
+        self.due.iter().for_each(|due| say(format!("d{}", due.0)));
+        self.letters.iter().for_each(|number| say(format!("l{number}")));
+        self.has_deliveries.then(|| say("o".to_owned()));
+        self.work.iter().for_each(|namespace| say(format!("w{}", namespace.as_str())));
+        for (run, ends) in &self.grown {
+            // Neither part of a key can have a control character in it.
+            let letter = if *ends { 'e' } else { 'g' };
+            say(format!("{letter}{}\t{}", run.namespace.as_str(), run.id.as_str()));
+        }
+        if is_cut {
+            text.push_str("\nx");
+        }
+        text
+    }
+}
+
+/// What cannot be read, from whomever, is passed over.
+pub(crate) fn parse(payload: &str) -> Option<Heard> {
+    let mut lines = payload.split('\n');
+    let server = lines.next()?.to_owned();
+    let mut words = Words::default();
+    for line in lines {
+        let (Some(letter), Some(rest)) = (line.get(..1), line.get(1..)) else { continue };
+        match letter {
+            "d" => words.due = rest.parse().ok().map(Timestamp),
+            "l" => words.letters.extend(rest.parse::<i64>()),
+            "o" => words.has_deliveries = true,
+            "w" => words.work.extend(Namespace::new(rest)),
+            "e" | "g" => words.grown.extend(parse_key(rest).map(|run| (run, letter == "e"))),
+            "x" => words.is_cut = true,
+            _ => {}
+        }
+    }
+    Some(Heard { server, words })
+}
+
+fn parse_key(text: &str) -> Option<RunKey> {
+    let (namespace, id) = text.split_once('\t')?;
+    Some(RunKey::new(Namespace::new(namespace).ok()?, RunId::new(id).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(id: &str) -> RunKey {
+        RunKey::new(Namespace::default(), RunId::new(id).expect("a good id"))
+    }
+
+    #[test]
+    fn what_is_said_is_heard_and_nonsense_is_passed_over() {
+        let words = Words {
+            due: Some(Timestamp(7)),
+            has_deliveries: true,
+            work: BTreeSet::from([Namespace::default()]),
+            grown: BTreeMap::from([(run("a b"), true), (run("c/d"), false)]),
+            letters: BTreeSet::from([3, 4]),
+            is_cut: false,
+        };
+        let heard = parse(&words.payload("me")).expect("it has a server");
+        assert_eq!(heard, Heard { server: "me".to_owned(), words });
+        assert_eq!(parse("me\n?\ng\n\u{e9}\nea\nd-1\nl").map(|heard| heard.words), Some(Words::default()));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_and_that_is_said() {
+        let words =
+            Words { grown: (0..1_000).map(|number| (run(&format!("run-{number}")), false)).collect(), ..Words::default() };
+        let payload = words.payload("me");
+        assert!(payload.len() < 8_000);
+        let heard = parse(&payload).expect("it has a server").words;
+        assert!(heard.grown.len() > 300 && heard.is_cut);
+    }
+}

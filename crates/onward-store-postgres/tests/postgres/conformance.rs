@@ -1,0 +1,65 @@
+//! The suite that every store passes, with the store closed and opened again where that matters.
+
+use std::sync::Arc;
+
+use onward_pg_cluster::Database;
+use onward_store::conformance::{self, Subject};
+use onward_store::{ManualClock, MemoryStore, Store};
+use onward_store_embedded::EmbeddedStore;
+
+use crate::kit::{connect_at, database};
+
+struct Postgres {
+    /// Dropped before the database is.
+    store: Option<Arc<dyn Store>>,
+    clock: Arc<ManualClock>,
+    database: Database<'static>,
+}
+
+impl Subject for Postgres {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone().unwrap()
+    }
+
+    fn reopen(&mut self) {
+        self.store = None;
+        self.store = Some(connect_at(&self.database, self.clock.clone()));
+    }
+}
+
+pub fn postgres(clock: Arc<ManualClock>) -> Box<dyn Subject> {
+    let mut subject = Postgres { store: None, clock, database: database() };
+    subject.reopen();
+    Box::new(subject)
+}
+
+onward_store::conformance_tests!(postgres);
+
+#[test]
+fn many_random_stories_keep_every_invariant() {
+    for seed in 0..4 {
+        conformance::random_operations(seed, 150, &postgres);
+    }
+}
+
+#[test]
+fn the_postgres_store_tells_the_story_of_the_reference() {
+    for seed in 0..8 {
+        let clock = Arc::new(ManualClock::default());
+        let reference = MemoryStore::new(clock.clone());
+        let subject = postgres(clock.clone());
+        conformance::differential(seed, 250, &*subject.store(), &reference, &clock);
+    }
+}
+
+#[test]
+fn the_postgres_store_tells_the_story_of_the_embedded_one() {
+    for seed in 100..103 {
+        let clock = Arc::new(ManualClock::default());
+        let directory = tempfile::tempdir().unwrap();
+        let options = onward_store_embedded::Options { clock: clock.clone(), ..Default::default() };
+        let reference = EmbeddedStore::open(directory.path(), options).unwrap();
+        let subject = postgres(clock.clone());
+        conformance::differential(seed, 200, &*subject.store(), &reference, &clock);
+    }
+}

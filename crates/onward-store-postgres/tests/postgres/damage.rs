@@ -1,0 +1,94 @@
+//! Bytes that somebody else changed are named, and never taken for what was written.
+
+use onward_core::event::{ApprovalRequested, TaskScheduled, TimerStarted};
+use onward_core::task::TaskOptions;
+use onward_core::{Hash, Index, Place, Timestamp};
+use onward_store::conformance::block_on;
+use onward_store::{Delete, Store, StoreError, WaitQuery};
+use onward_store_postgres::Options;
+
+use crate::kit::{commit, connect, database, json, key, log, name, new_run, signal, start_held, step};
+
+/// Changes the last byte of a column in every row.
+fn flip(column: &str, table: &str) -> String {
+    format!(
+        "UPDATE onward.{table} SET {column} = set_byte({column}, length({column}) - 1, get_byte({column}, length({column}) - 1) # 4)"
+    )
+}
+
+#[test]
+fn a_changed_record_is_named_and_its_neighbors_go_on() {
+    let database = database();
+    let store = connect(&database, Options::default());
+    let mut held = start_held(&*store, "r", "w");
+    (0..3).for_each(|ordinal| commit(&*store, &mut held, vec![step(ordinal)]));
+    start_held(&*store, "other", "w");
+    database.psql(&format!("{} WHERE idx = 2", flip("body", "events"))).unwrap();
+    match block_on(store.read_log(key("r"), None, Index(0), 100)) {
+        Err(StoreError::LogCorrupt { key: run, index: Index(2), .. }) => assert_eq!(run, key("r")),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(log(&*store, "other"), ["run_started"]);
+    // A record in another place is damage too, and so is one that is gone.
+    database.psql("UPDATE onward.events SET idx = 20 WHERE idx = 3").unwrap();
+    let tail = block_on(store.read_log(key("r"), None, Index(3), 100)).unwrap_err();
+    assert_eq!(tail.code(), "log_corrupt");
+}
+
+#[test]
+fn a_changed_row_of_a_run_is_named_and_the_run_can_still_be_listed_and_deleted() {
+    let database = database();
+    let store = connect(&database, Options::default());
+    let mut held = start_held(&*store, "r", "w");
+    commit(&*store, &mut held, vec![onward_core::event::RunCompleted { output: json("1"), attempts: None }.into()]);
+    block_on(store.start_run(new_run("sound"), None)).unwrap();
+    database.psql(&format!("{} WHERE id = 'r'", flip("head", "runs"))).unwrap();
+    let errors = [
+        block_on(store.read_run(key("r"), None)).map(drop),
+        block_on(store.append_input(key("r"), signal(None))).map(drop),
+        block_on(store.start_run(new_run("r"), None)).map(drop),
+        block_on(store.commit(held.commit(vec![step(9)]))).map(drop),
+    ];
+    for error in errors {
+        assert_eq!(error.unwrap_err().code(), "log_corrupt");
+    }
+    let listed = block_on(store.list_runs(Default::default())).unwrap().runs;
+    assert_eq!(listed.len(), 2, "what its log says is shown");
+    let delete = Delete::Run { key: key("r"), reason: "damaged".to_owned() };
+    assert_eq!(block_on(store.delete_runs(delete)).unwrap(), 1);
+}
+
+#[test]
+fn changed_slots_questions_and_tasks_are_named() {
+    let database = database();
+    let store = connect(&database, Options::default());
+    let mut held = start_held(&*store, "r", "w");
+    let approval = ApprovalRequested {
+        place: Place::root(0),
+        name: name("refund"),
+        title: "Refund?".to_owned(),
+        description: None,
+        show: None,
+        deciders: Vec::new(),
+        deadline: None,
+    };
+    let input = json("[]");
+    let input_hash = Hash::of(&input);
+    let task = TaskScheduled { place: Place::root(1), kind: name("mail"), input_hash, input, options: TaskOptions::default() };
+    let timer = TimerStarted { place: Place::root(2), due_at: Timestamp(u64::MAX >> 8) };
+    commit(&*store, &mut held, vec![approval.into(), task.into(), timer.into()]);
+    block_on(store.append_input(key("r"), signal(Some("s")))).unwrap();
+    for sql in
+        [flip("token", "slots"), flip("data", "waits"), flip("data", "tasks"), "UPDATE onward.timers SET due = due + 1".into()]
+    {
+        database.psql(&sql).unwrap();
+    }
+    let again = block_on(store.append_input(key("r"), signal(Some("s")))).unwrap_err();
+    assert_eq!(again.code(), "log_corrupt", "{again}");
+    assert_eq!(block_on(store.list_waits(WaitQuery::default())).unwrap_err().code(), "store_corrupt");
+    let pause = onward_core::event::PauseReason::Requested;
+    let pause = onward_core::event::RunPaused { reason: pause, message: String::new(), divergence: None };
+    let paused = block_on(store.append_input(key("r"), onward_core::run::Input::new(pause))).unwrap_err();
+    assert_eq!(paused.code(), "log_corrupt", "a timer that was changed is not moved: {paused}");
+    assert_eq!(log(&*store, "r").len(), 5, "nothing was written");
+}

@@ -1,0 +1,92 @@
+//! A database for each test, with the tables in it, and short words for long requests.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use onward_core::event::{RunStarted, SignalReceived, StepCompleted};
+use onward_core::run::{Input, NewRun};
+use onward_core::{Event, Index, Name, Namespace, Payload, Place, RunId, RunKey, WorkerId};
+use onward_pg_cluster::{Cluster, Database};
+use onward_store::conformance::{Held, block_on};
+use onward_store::{ClaimRuns, Clock, Store};
+use onward_store_postgres::{Options, PostgresStore};
+
+/// A database with the tables, which nobody else uses.
+pub fn database() -> Database<'static> {
+    static TEMPLATE: OnceLock<Database<'static>> = OnceLock::new();
+    let template = TEMPLATE.get_or_init(|| {
+        let template = Cluster::shared().database(None).unwrap();
+        drop(connect(&template, Options::default()));
+        template
+    });
+    Cluster::shared().database(Some(template.name())).unwrap()
+}
+
+pub fn connect(database: &Database<'_>, options: Options) -> Arc<PostgresStore> {
+    Arc::new(block_on(PostgresStore::connect(&database.socket_url(), options)).unwrap())
+}
+
+/// A store that goes by a clock of the test.
+pub fn connect_at(database: &Database<'_>, clock: Arc<dyn Clock>) -> Arc<PostgresStore> {
+    connect(database, Options { clock: Some(clock), ..Options::default() })
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+pub fn key(id: &str) -> RunKey {
+    RunKey::new(Namespace::default(), RunId::new(id).unwrap())
+}
+
+pub fn worker(id: &str) -> WorkerId {
+    WorkerId::new(id).unwrap()
+}
+
+pub fn json(text: &str) -> Payload {
+    Payload::from_json_text(text.to_owned())
+}
+
+pub fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+pub fn new_run(id: &str) -> NewRun {
+    NewRun { key: key(id), started: RunStarted::new(name("order"), json("{}"), 7), signal: None }
+}
+
+pub fn signal(id: Option<&str>) -> Input {
+    Input::signal(SignalReceived { name: name("paid"), payload: json("1"), signal_id: id.map(str::to_owned), sender: None })
+}
+
+/// The result of a step at that place.
+pub fn step(ordinal: u32) -> Event {
+    StepCompleted { place: Place::root(ordinal), name: name("step"), input_hash: None, output: json("1"), attempt: 1, took_ms: 0 }
+        .into()
+}
+
+/// Starts a run in the hands of a worker.
+pub fn start_held(store: &dyn Store, id: &str, by: &str) -> Held {
+    let started = block_on(store.start_run(new_run(id), Some(worker(by)))).unwrap();
+    Held::new(&started.claimed.expect("a new run is leased"))
+}
+
+pub fn claim(store: &dyn Store, by: &str, limit: usize) -> Vec<Held> {
+    let knows = Arc::new(BTreeMap::from([(name("order"), vec![None])]));
+    let request = ClaimRuns { worker: worker(by), namespace: Namespace::default(), knows, limit };
+    block_on(store.claim_runs(request)).unwrap().iter().map(Held::new).collect()
+}
+
+/// Commits what must be taken.
+pub fn commit(store: &dyn Store, held: &mut Held, events: Vec<Event>) {
+    let count = events.len();
+    let committed = block_on(store.commit(held.commit(events))).unwrap();
+    held.advance(count, committed);
+}
+
+/// The names of a run's events.
+pub fn log(store: &dyn Store, id: &str) -> Vec<&'static str> {
+    let records = block_on(store.read_log(key(id), None, Index(0), usize::MAX)).unwrap();
+    records.iter().flat_map(|record| &record.events).map(Event::name).collect()
+}

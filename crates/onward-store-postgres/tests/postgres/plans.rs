@@ -1,0 +1,105 @@
+//! No hot operation reads a table from end to end, however much waits in it.
+
+use std::sync::Arc;
+
+use onward_core::Place;
+use onward_core::event::{ApprovalRequested, ChildStarted, OnParentClose, TaskScheduled, TimerStarted};
+use onward_core::task::{TaskOptions, TaskReport};
+use onward_core::{Hash, Index, RunId, Timestamp};
+use onward_store::conformance::{Held, block_on};
+use onward_store::{ClaimTasks, RunQuery, Store};
+use onward_store_postgres::{Options, PostgresStore};
+
+use crate::kit::{claim, commit, connect, database, json, key, name, new_run, seconds, signal, step, worker};
+
+const RUNS: usize = 3_000;
+
+/// A run that has a timer, a task, an open question, news for another run and a signal.
+fn busy(ordinal: usize) -> Vec<onward_core::Event> {
+    let (input, place) = (json("[]"), Place::root);
+    let input_hash = Hash::of(&input);
+    let options = TaskOptions { total_timeout_ms: Some(86_400_000), ..TaskOptions::default() };
+    vec![
+        TimerStarted { place: place(0), due_at: Timestamp(u64::MAX >> 8) }.into(),
+        TaskScheduled { place: place(1), kind: name("mail"), input_hash, input: input.clone(), options }.into(),
+        ApprovalRequested {
+            place: place(2),
+            name: name("refund"),
+            title: String::new(),
+            description: None,
+            show: None,
+            deciders: Vec::new(),
+            deadline: None,
+        }
+        .into(),
+        ChildStarted {
+            place: place(3),
+            child: RunId::new(format!("child-{ordinal}")).unwrap(),
+            kind: name("parcel"),
+            version: None,
+            input_hash,
+            input,
+            on_parent_close: OnParentClose::Cancel,
+        }
+        .into(),
+    ]
+}
+
+fn fill(store: &Arc<PostgresStore>) -> Vec<Held> {
+    let starts: Vec<_> =
+        (0..RUNS).map(|run| store.start_run(new_run(&format!("r{run}")), (run % 2 == 0).then(|| worker("w")))).collect();
+    let held: Vec<Held> =
+        starts.into_iter().filter_map(|start| block_on(start).unwrap().claimed).map(|run| Held::new(&run)).collect();
+    let commits: Vec<_> = held.iter().enumerate().map(|(ordinal, held)| store.commit(held.commit(busy(ordinal)))).collect();
+    let mut held = held;
+    for (held, commit) in held.iter_mut().zip(commits) {
+        held.advance(4, block_on(commit).unwrap());
+    }
+    let signals: Vec<_> = (0..RUNS).map(|run| store.append_input(key(&format!("r{run}")), signal(Some("once")))).collect();
+    for sent in signals {
+        block_on(sent).unwrap();
+    }
+    held
+}
+
+#[test]
+fn no_hot_operation_reads_a_whole_table() {
+    let database = database();
+    let store = connect(&database, Options::default());
+    let mut held = fill(&store);
+    database.psql("ANALYZE").unwrap();
+    let scans = || {
+        let sql = "SELECT pg_stat_force_next_flush(); SELECT relname || ' ' || seq_scan FROM pg_stat_user_tables
+          WHERE schemaname = 'onward' AND n_live_tup > 1000 AND seq_scan > 0 ORDER BY 1";
+        database.psql(sql).unwrap().trim().to_owned()
+    };
+    database.psql("SELECT pg_stat_reset()").unwrap();
+    for (round, own) in held.iter_mut().take(5).enumerate() {
+        own.horizon = Index(own.horizon.0 + 1); // the signal
+        commit(&*store, own, vec![step(10 + round as u32)]);
+        block_on(store.append_input(own.key(), signal(Some("more")))).unwrap();
+        block_on(store.append_input(own.key(), signal(Some("once")))).unwrap();
+        block_on(store.read_log(own.key(), None, Index(2), 10)).unwrap();
+        block_on(store.read_run(own.key(), None)).unwrap();
+        assert_eq!(claim(&*store, "v", 3).len(), 3);
+        let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));
+        let request =
+            ClaimTasks { worker: worker("v"), namespace: Default::default(), queues, kinds, limit: 2, lease: seconds(30) };
+        for task in block_on(store.claim_tasks(request)).unwrap() {
+            block_on(store.report_task(task.id, task.claim, TaskReport::Completed(json("1")), seconds(30))).unwrap();
+        }
+        block_on(store.expire(100)).unwrap();
+        block_on(store.heartbeat(worker("v"), seconds(30))).unwrap();
+        let news = block_on(store.deliveries(5)).unwrap();
+        block_on(store.finish_deliveries(news.into_iter().map(|(id, _)| id).collect())).unwrap();
+        block_on(store.list_runs(RunQuery { limit: 20, ..RunQuery::default() })).unwrap();
+        let ended = onward_core::event::RunCompleted { output: json("1"), attempts: None };
+        own.horizon = Index(block_on(store.read_run(own.key(), None)).unwrap().unwrap().next_index.0 - 1);
+        commit(&*store, own, vec![ended.into()]);
+    }
+    // Sessions of the server flush what they counted when they have been idle for a while, or when they end.
+    drop(store);
+    assert_eq!(scans(), "");
+    let tables = database.psql("SELECT count(*) FROM pg_stat_user_tables WHERE schemaname = 'onward' AND idx_scan > 0").unwrap();
+    assert!(tables.parse::<u32>().unwrap() >= 7, "the indexes were used: {tables}");
+}

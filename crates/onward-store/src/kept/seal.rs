@@ -1,0 +1,103 @@
+//! Values as bytes: sealed messages, places as keys, positions in lists.
+//!
+//! Must never return bytes that were not written: what is sealed carries a checksum, and it is checked.
+
+use onward_core::codec::Message;
+use onward_core::{Place, Timestamp};
+
+use crate::StoreError;
+
+/// A message and its checksum.
+pub fn seal(message: &impl Message) -> Vec<u8> {
+    seal_bytes(message.to_bytes())
+}
+
+pub fn seal_bytes(mut bytes: Vec<u8>) -> Vec<u8> {
+    let crc = crc32fast::hash(&bytes);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+pub fn unseal<M: Message>(what: &str, bytes: &[u8]) -> Result<M, StoreError> {
+    M::decode_fields(unseal_bytes(what, bytes)?).map_err(|error| damaged(what, error))
+}
+
+pub fn unseal_bytes<'a>(what: &str, bytes: &'a [u8]) -> Result<&'a [u8], StoreError> {
+    let (bytes, crc) = bytes.split_last_chunk::<4>().ok_or_else(|| damaged(what, "too short"))?;
+    if crc32fast::hash(bytes) != u32::from_le_bytes(*crc) {
+        return Err(damaged(what, "wrong checksum"));
+    }
+    Ok(bytes)
+}
+
+/// A place as a key whose bytes sort like the places themselves: branch by branch, then by ordinal.
+pub fn place_key(place: &Place) -> Vec<u8> {
+    let path: Vec<u32> = place.path().collect();
+    let mut key = Vec::with_capacity(path.len() * 5);
+    if let Some((ordinal, branch)) = path.split_last() {
+        for step in branch {
+            key.push(1);
+            key.extend_from_slice(&step.to_be_bytes());
+        }
+        key.push(0);
+        key.extend_from_slice(&ordinal.to_be_bytes());
+    }
+    key
+}
+
+pub fn read_place(key: &[u8]) -> Result<Place, StoreError> {
+    let step = |chunk: &[u8]| <[u8; 4]>::try_from(chunk.get(1..5)?).ok().map(u32::from_be_bytes);
+    let path: Option<Vec<u32>> = key.chunks(5).map(step).collect();
+    path.as_deref().and_then(Place::from_path).ok_or_else(|| damaged("a place", "not readable"))
+}
+
+/// The newest-first cursor of a list: a time and an id.
+pub fn cursor(at: Timestamp, id: &str) -> String {
+    crate::cursor::cursor(at, id)
+}
+
+pub fn parse_cursor(cursor: &str) -> Result<(u64, &str), StoreError> {
+    crate::parse_cursor(cursor).map(|(at, id)| (at.0, id))
+}
+
+/// Times of users may lie beyond what a database can hold; they are cut where no clock will ever be.
+pub fn due_number(at: Timestamp) -> i64 {
+    at.0.min(NEVER as u64 - 1) as i64
+}
+
+/// Dues from here on are frozen: the run is paused. Half of what an `i64` holds.
+pub const NEVER: i64 = 1 << 61;
+
+/// Data that was written by us and cannot be read back.
+pub fn damaged(what: &str, why: impl std::fmt::Display) -> StoreError {
+    StoreError::Corrupt { why: format!("{what}: {why}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn place_keys_sort_like_places_and_read_back() {
+        let mut places: Vec<Place> =
+            ["0", "7", "300", "2.1.0", "2.1.4.0.9", "2.1.1", "2.0.5", "10.0.0"].map(|text| Place::parse(text).unwrap()).into();
+        let mut by_key = places.clone();
+        places.sort();
+        by_key.sort_by_key(place_key);
+        assert_eq!(places, by_key);
+        for place in places {
+            assert_eq!(read_place(&place_key(&place)).unwrap(), place);
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_breaks_the_seal() {
+        let sealed = seal_bytes(b"what was written".to_vec());
+        assert_eq!(unseal_bytes("it", &sealed).unwrap(), b"what was written");
+        for position in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[position] ^= 4;
+            assert!(unseal_bytes("it", &changed).is_err(), "byte {position}");
+        }
+    }
+}
