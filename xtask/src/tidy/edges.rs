@@ -18,7 +18,18 @@ const EDGES: &[(&str, &[&str])] = &[
     ("onward-server", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-wire", "onward"]),
     // Its tests run over a server too.
     ("onward", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-wire", "onward-server"]),
-    ("onward-cli", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-server", "onward"]),
+    (
+        "onward-cli",
+        &[
+            "onward-core",
+            "onward-store",
+            "onward-store-embedded",
+            "onward-store-postgres",
+            "onward-runtime",
+            "onward-server",
+            "onward",
+        ],
+    ),
     ("onward-bench", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward"]),
     ("examples", &["onward"]),
     ("xtask", &[]),
