@@ -41,7 +41,7 @@ const FILES_WANTED: u64 = 65_536;
 /// How long the store may be held by what is still ending.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct TraceArgs {
     /// How to write what happens; `pretty` on a terminal and `json` otherwise
     #[arg(long, value_name = "FORMAT")]

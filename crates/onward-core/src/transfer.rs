@@ -2,7 +2,7 @@
 //!
 //! The first line names the format. Then, for each run, one line with its key and how many records each of its generations has, and one
 //! line for each of the records, exactly as they are: payloads keep their bytes. A run that could not be read is named and left out. The
-//! last line says how many runs there are. Leases and attempts are in no log and so in no line.
+//! last line says how many runs there are, and in a page of several where the next one begins. Leases and attempts are in no log and so in no line.
 //!
 //! ```text
 //! {"onward_export":1}
@@ -74,6 +74,14 @@ struct Line {
     left_out: Option<RunKey>,
     code: Option<String>,
     runs: Option<u64>,
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Footer<'a> {
+    runs: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<&'a str>,
 }
 
 /// The first line.
@@ -81,9 +89,9 @@ pub fn header() -> String {
     format!("{{\"onward_export\":{FORMAT}}}\n")
 }
 
-/// The last line of a file with so many runs.
-pub fn footer(runs: u64) -> String {
-    format!("{{\"runs\":{runs}}}\n")
+/// The last line of a file with so many runs; `next` is where the following page begins, if this is not the last.
+pub fn footer(runs: u64, next: Option<&str>) -> String {
+    line(&Footer { runs, next })
 }
 
 fn line(what: &impl Serialize) -> String {
@@ -111,7 +119,7 @@ impl ExportedRun {
 /// Runs as a whole file.
 pub fn write(runs: &[ExportedRun]) -> String {
     let lines: String = runs.iter().map(ExportedRun::to_lines).collect();
-    header() + &lines + &footer(runs.len() as u64)
+    header() + &lines + &footer(runs.len() as u64, None)
 }
 
 /// Reads runs line by line.
@@ -125,6 +133,7 @@ pub struct Importer {
     /// The run at hand, and how many records its generations have to have.
     run: Option<(ExportedRun, Vec<usize>)>,
     left_out: Vec<LeftOut>,
+    next: Option<String>,
 }
 
 impl Importer {
@@ -159,7 +168,10 @@ impl Importer {
                 self.left_out.push(LeftOut { key, code });
                 self.end_run()
             }
-            Line { runs: Some(count), .. } => self.take_footer(count),
+            Line { runs: Some(count), next, .. } => {
+                self.next = next;
+                self.take_footer(count)
+            }
             _ => Err(self.wrong("it is neither a run nor a record".to_owned())),
         }
     }
@@ -210,6 +222,11 @@ impl Importer {
     /// The runs that are not in the file although they should be.
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
+    }
+
+    /// Where the next page begins, when the lines were one of several: there are more runs than these.
+    pub fn next(&self) -> Option<&str> {
+        self.next.as_deref()
     }
 
     fn wrong(&self, why: String) -> TransferError {
@@ -272,11 +289,25 @@ mod tests {
     #[test]
     fn a_run_that_was_left_out_is_named_and_no_run() {
         let left = LeftOut { key: run("x", Payload::null()).key, code: "store_corrupt".to_owned() };
-        let text = header() + &run("a", Payload::null()).to_lines() + &left.to_line() + &footer(1);
+        let text = header() + &run("a", Payload::null()).to_lines() + &left.to_line() + &footer(1, None);
         let mut importer = Importer::default();
         let runs: Vec<ExportedRun> = text.lines().filter_map(|line| importer.take(line).unwrap()).collect();
         importer.finish().unwrap();
         assert_eq!((runs.len(), importer.left_out()), (1, &[left][..]));
+    }
+
+    #[test]
+    fn a_page_of_several_says_where_the_next_one_begins() {
+        let lines = header() + &run("a", Payload::null()).to_lines();
+        let next = |footer: &str| {
+            let mut importer = Importer::default();
+            let runs = (lines.clone() + footer).lines().filter_map(|line| importer.take(line).unwrap()).count();
+            importer.finish().unwrap();
+            (runs, importer.next().map(str::to_owned))
+        };
+        assert_eq!(next(&footer(1, Some("c\"1"))), (1, Some("c\"1".to_owned())));
+        assert_eq!(footer(1, None), "{\"runs\":1}\n");
+        assert_eq!(next(&footer(1, None)), (1, None));
     }
 
     #[test]

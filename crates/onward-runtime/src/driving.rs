@@ -62,8 +62,12 @@ impl WorkerPort {
         let window = runtime.hub().inboxes.begin_claim();
         let mut one = runtime.store().claim_run(key, self.id().clone(), input).await?;
         window.end(one.claimed.as_mut_slice(), seats);
+        // Nobody leased it: an outside engine drives its own run, and a standalone task has no code to drive.
         if one.head.external.is_some() {
-            return Err(Refusal::External { key: one.head.key }.into()); // its engine drives it, and nobody leased it
+            return Err(Refusal::External { key: one.head.key }.into());
+        }
+        if one.head.is_task {
+            return Err(Refusal::IsTask { key: one.head.key }.into());
         }
         Ok(one)
     }

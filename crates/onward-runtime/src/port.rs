@@ -169,8 +169,8 @@ impl WorkerPort {
         answer
     }
 
-    /// Takes up a task again that was given to this very worker by a runtime that is gone: whether the store still has it so. The worker
-    /// goes on with it as if nothing had happened.
+    /// Takes up a task again that the worker got from a runtime that is gone: whether the store still has that very claim. The worker goes
+    /// on with it as if nothing had happened.
     pub async fn adopt_task(&self, id: &TaskId, claim: u32) -> Result<bool, StoreError> {
         let profile = &self.worker().profile;
         let (namespace, run, state) = (profile.namespace.clone(), Some(id.run.clone()), Some(TaskState::Leased));
@@ -178,7 +178,7 @@ impl WorkerPort {
             return Ok(false); // W3
         }
         let tasks = self.runtime().store().list_tasks(TaskQuery { namespace, state, run, limit: usize::MAX }).await?;
-        let is_ours = |task: &&Task| task.id == *id && task.claim == claim && task.worker.as_ref() == Some(&profile.id);
+        let is_ours = |task: &&Task| task.id == *id && task.claim == claim;
         let Some(task) = tasks.iter().find(is_ours) else { return Ok(false) };
         self.worker().held.add(task);
         match self.report_task(id.clone(), claim, TaskReport::Heartbeat { progress: None }).await {

@@ -6,6 +6,7 @@ use onward_core::{Failure, Name, Payload, RunKey};
 use tokio::sync::oneshot;
 
 use crate::external::refuse_external;
+use crate::standalone::refuse_task;
 use crate::{Question, Runtime, RuntimeError};
 
 /// How often a question that nobody kept is asked again: the run moved while it was asked.
@@ -46,6 +47,7 @@ impl Runtime {
             if let Err(question) = self.hub().inboxes.ask(question) {
                 let head = self.read_head(key).await?;
                 refuse_external(&head)?;
+                refuse_task(&head)?;
                 let nobody = || RuntimeError::NoCompatibleWorker { kind: head.kind.clone(), version: head.version.clone() };
                 let worker = self.hub().workers.knowing(&head).ok_or_else(nobody)?;
                 worker.questions.put([question]);

@@ -4,7 +4,7 @@
 //! Must never decide: what a start, a result and a cancellation do is decided in `onward-core`, in one write each.
 
 use onward_core::event::{RunCanceled, RunStarted, StandaloneTask};
-use onward_core::run::{Input, NewRun};
+use onward_core::run::{Input, NewRun, Refusal};
 use onward_core::task::{Task, TaskOptions, TaskState};
 use onward_core::trace::TraceContext;
 use onward_core::{Event, Failure, Index, Name, Payload, Record, RunHead, RunKey, Status, view};
@@ -162,6 +162,14 @@ impl Runtime {
             Ok(_) | Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => Err(not_found()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Refuses what needs the code of a workflow.
+pub(crate) fn refuse_task(head: &RunHead) -> Result<(), RuntimeError> {
+    match head.is_task {
+        true => Err(StoreError::from(Refusal::IsTask { key: head.key.clone() }).into()),
+        false => Ok(()),
     }
 }
 

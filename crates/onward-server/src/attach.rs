@@ -48,7 +48,7 @@ pub(crate) enum Reading {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// The run has ended. An external run has no end that nothing may follow (X5): its reader goes when it likes.
+    /// The run has ended. What an outside engine says may follow that (X5): who reads its events goes when they like.
     End,
     /// The run has ended, waits or is paused.
     Pause,

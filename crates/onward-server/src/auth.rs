@@ -18,7 +18,7 @@ use crate::problem::{Problem, RequestError};
 use crate::server::Server;
 
 /// How often who has something open is asked about again.
-const PASS_PAUSE: Duration = Duration::from_secs(2);
+pub(crate) const PASS_PAUSE: Duration = Duration::from_secs(2);
 
 /// What a credential may be good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -70,7 +70,8 @@ pub(crate) async fn drive(mut request: Request) -> Result<Response, Problem> {
     }
     let (runtime, sessions) = (request.server.runtime(), request.server.sessions());
     let worker = WorkerId::new(format!("drive-{:016x}{:016x}", new_id::random_u64(), new_id::random_u64()))?;
-    let (driven, frames) = sessions.drive_polled(runtime, worker.clone(), &key, delivery).await?;
+    let (server, pass) = (&request.server, request.pass.as_ref());
+    let (driven, frames) = sessions.drive_polled(server, pass, worker.clone(), &key, delivery).await?;
     let delivered = driven.appended.as_ref().map(|appended| Answer::new(&key.id, appended));
     let given = !frames.is_empty();
     let view = if given { None } else { Some(runtime.read_run(&key).await?) };

@@ -23,6 +23,8 @@ pub enum RequestError {
     UnknownQuery { run: String, name: String },
     #[error("the lines cannot be imported: {why}")]
     ImportInvalid { why: String },
+    #[error("run {run} is of another namespace than `{namespace}`, which this request is for")]
+    ImportForeign { run: String, namespace: String },
     #[error("the body is not what this route takes: {why}")]
     JsonInvalid { why: String },
     #[error("the body nests deeper than {max} levels, at line {line} column {column}")]
@@ -82,7 +84,7 @@ impl RequestError {
             RequestError::HostRefused { .. } => "host_refused",
             RequestError::OriginRefused { .. } => "origin_refused",
             RequestError::Unauthenticated => "unauthenticated",
-            RequestError::NotAllowed { .. } => "not_allowed",
+            RequestError::NotAllowed { .. } | RequestError::ImportForeign { .. } => "not_allowed",
             RequestError::ProtocolUnsupported { .. } => "protocol_unsupported",
             RequestError::HelloOvertaken { .. } => "hello_overtaken",
             RequestError::HelloMissing { .. } => "hello_missing",
@@ -99,9 +101,14 @@ impl RequestError {
             RequestError::RouteNotFound => "GET /openapi.json lists every route",
             RequestError::MethodNotAllowed { .. } => "the header Allow says what it takes",
             RequestError::ContentTypeUnsupported { wanted: "application/x-ndjson", .. } => {
-                "send the header `Content-Type: application/x-ndjson`"
+                "send the header `Content-Type: application/x-ndjson`, in UTF-8 and without Content-Encoding"
             }
-            RequestError::ContentTypeUnsupported { .. } => "send the header `Content-Type: application/json`",
+            RequestError::ContentTypeUnsupported { .. } => {
+                "send the header `Content-Type: application/json`, in UTF-8 and without Content-Encoding"
+            }
+            RequestError::ImportForeign { .. } => {
+                "name the runs' own namespace with the header `Onward-Namespace`; runs do not change theirs"
+            }
             RequestError::ImportTooLarge { .. } => {
                 "import fewer runs at a time; a run that is too large by itself comes in with the server stopped: `onward --data DIR import FILE`"
             }

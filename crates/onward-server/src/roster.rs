@@ -14,7 +14,7 @@ use crate::request::Request;
 
 /// `GET /v1/workers`.
 pub(crate) async fn workers(request: Request) -> Result<Response, Problem> {
-    let workers = request.server.runtime().list_workers(&request.namespace);
+    let workers = request.server.sessions().list(request.server.runtime(), &request.namespace);
     Ok(json(StatusCode::OK, &Workers::from(&*workers)))
 }
 

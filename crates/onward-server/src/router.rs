@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{FromRequestParts, RawPathParams, Request as HttpRequest};
+use axum::http::header::LOCATION;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
@@ -98,7 +99,8 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
         _ => Level::Info,
     };
     let code = response.extensions().get::<Told>().map_or("-", |told| told.0);
-    let (id, took) = (shown.unwrap_or_default(), format!("{:.1}", begun.elapsed().as_secs_f64() * 1_000.0));
+    let (id, took) =
+        (shown.or_else(|| made(&response)).unwrap_or_default(), format!("{:.1}", begun.elapsed().as_secs_f64() * 1_000.0));
     let by = by.unwrap_or_else(|| "-".to_owned());
     let fields: [(&str, &dyn std::fmt::Display); 7] = [
         ("method", &method),
@@ -152,6 +154,14 @@ fn refused(route: &Route, id: Option<&str>, refusal: Refusal) -> Problem {
         _ => CallId::parse(namespace, id).map(|call| call.run),
     };
     run.map_or_else(Problem::from, |key| RuntimeError::from(StoreError::RunNotFound { key }).into())
+}
+
+/// The id of what a request without one in its path has made: the last part of where it is now.
+fn made(response: &Response) -> Option<String> {
+    let place = response.headers().get(LOCATION)?.to_str().ok()?;
+    let id = place.rsplit('/').next()?;
+    // There is no `+` in it but as `%2B`: a form's decoder reads it as it was written.
+    form_urlencoded::parse(id.as_bytes()).next().map(|(id, _)| id.into_owned())
 }
 
 /// What stands for `{id}`, percent-decoded.

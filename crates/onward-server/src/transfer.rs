@@ -72,7 +72,7 @@ pub(crate) async fn export(request: Request) -> Result<Response, Problem> {
             break;
         }
     }
-    let mut response = typed(StatusCode::OK, LINES, lines + &transfer::footer(count));
+    let mut response = typed(StatusCode::OK, LINES, lines + &transfer::footer(count, query.cursor.as_deref()));
     if let Some(next) = query.cursor.and_then(|next| HeaderValue::try_from(next).ok()) {
         response.headers_mut().insert(NEXT, next);
     }
@@ -85,7 +85,7 @@ pub(crate) async fn import(mut request: Request) -> Result<Response, Problem> {
     let runs = transfer::read(text).map_err(|error| RequestError::ImportInvalid { why: error.to_string() })?;
     let foreign = |run: &&ExportedRun| run.key.namespace != request.namespace;
     if let Some(run) = runs.iter().find(foreign) {
-        return Err(RequestError::NotAllowed { what: format!("runs of namespace `{}`", run.key.namespace) }.into());
+        return Err(RequestError::ImportForeign { run: run.key.to_string(), namespace: request.namespace.to_string() }.into());
     }
     let imported = request.server.runtime().import_runs(runs).await?;
     let refused = imported.refused.iter().map(|(run, code)| Refused { run, code }).collect();

@@ -16,9 +16,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use onward_core::{Namespace, WorkerId};
-use onward_runtime::Runtime;
+use onward_runtime::{Runtime, WorkerInfo};
 use onward_wire::worker::Hello;
 
+use poll::Polled;
 pub(crate) use poll::frames;
 pub(crate) use session::Connection;
 use session::{NotServed, Session};
@@ -31,7 +32,7 @@ use crate::problem::RequestError;
 pub(crate) struct Sessions {
     all: Mutex<HashMap<(Namespace, WorkerId), Arc<Session>>>,
     /// The connections of workers that come with requests instead of a stream.
-    polled: Mutex<HashMap<(Namespace, WorkerId), Arc<Connection>>>,
+    polled: Mutex<HashMap<(Namespace, WorkerId), Polled>>,
 }
 
 /// Sessions end with their server. They keep the runtime alive, and what they wait for may never come.
@@ -69,6 +70,21 @@ impl Sessions {
     fn find(&self, namespace: &Namespace, worker: &WorkerId) -> Option<Arc<Session>> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&(namespace.clone(), worker.clone())).filter(|session| !session.is_over()).cloned()
+    }
+
+    /// The workers of a namespace under the names they gave themselves. The store knows them by longer ones, which mean nothing outside.
+    pub fn list(&self, runtime: &Runtime, namespace: &Namespace) -> Vec<WorkerInfo> {
+        let mut workers = runtime.list_workers(namespace);
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = all.iter().filter(|((of, _), _)| of == namespace);
+        let own: HashMap<&WorkerId, &WorkerId> = own.map(|((_, name), session)| (session.port().id(), name)).collect();
+        for worker in &mut workers {
+            if let Some(name) = own.get(&worker.id) {
+                worker.id = WorkerId::clone(name);
+            }
+        }
+        workers.sort_by(|one, other| one.id.cmp(&other.id));
+        workers
     }
 
     fn session(&self, runtime: &Runtime, namespace: &Namespace, hello: &Hello) -> Result<Arc<Session>, Problem> {

@@ -1,4 +1,4 @@
-//! `onward config show`: every setting, and where it comes from.
+//! `onward config show`: every setting, where it comes from, and whether it can be used.
 
 use std::process::ExitCode;
 
@@ -6,9 +6,12 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use super::{dev, server};
 use crate::args::Global;
 use crate::config::{KEYS, Key, Value};
 use crate::output::{Cell, Style, Table, print, print_json, say};
+use crate::serving::TraceArgs;
+use crate::serving::limits::limits;
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
@@ -39,14 +42,31 @@ pub fn execute(command: ConfigCommand, global: &Global) -> Result<ExitCode> {
         let settings: Vec<Setting> = shown.iter().map(|(key, value)| setting(key, value.as_ref())).collect();
         let file = global.config.file().map(|path| path.to_string_lossy().into_owned());
         print_json(&serde_json::json!({"file": file, "settings": settings}))?;
-        return Ok(ExitCode::SUCCESS);
+        return check(global).map(|()| ExitCode::SUCCESS);
     }
     print(&tell(&shown, args.origin))?;
     match global.config.file() {
         Some(path) => say(&format!("from {}", path.display())),
         None => say("there is no file with settings; `onward.toml` would be one"),
     }
-    Ok(ExitCode::SUCCESS)
+    check(global).map(|()| ExitCode::SUCCESS)
+}
+
+/// Reads every value as the command does that uses it: what that would refuse is told here with the same words.
+fn check(global: &Global) -> Result<()> {
+    let config = &global.config;
+    let namespace = global.namespace()?;
+    if let Some(url) = config.text("url") {
+        onward::connect_http(&url, &namespace, None)?;
+    }
+    dev::set_port(config)?;
+    server::set_address(config)?;
+    if let Some(store) = config.text("server.store") {
+        server::parse_store(&store)?;
+    }
+    TraceArgs::default().trace(config)?;
+    limits(config)?;
+    Ok(())
 }
 
 fn tell(shown: &[(&Key, Option<Value>)], origin: bool) -> String {

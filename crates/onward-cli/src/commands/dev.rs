@@ -12,7 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use crate::args::Global;
+use crate::config::Config;
 use crate::directory::own_command;
+use crate::error::Mistake;
 use crate::output::{Style, escape, print_json, say};
 use crate::serving::limits::limits;
 use crate::serving::{HooksArgs, KeysArgs, PORT, Place, Protection, Serving, TraceArgs, told_to_stop};
@@ -46,9 +48,8 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     global.without_server("dev")?;
     let config = &global.config;
     let place = if args.ephemeral { Place::Memory } else { Place::Directory(global.directory()) };
-    let port = |text: &str| text.parse().map_err(|_| "it is not a port".to_owned());
-    let port = args.port.map_or_else(|| config.parsed("dev.port", port), |port| Ok(Some(port)))?;
-    let address = SocketAddr::from(([127, 0, 0, 1], port.unwrap_or(PORT)));
+    let port = args.port.map_or_else(|| set_port(config), Ok)?;
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
     let trace = args.trace.trace(config)?;
     let keys = args.keys.open(&place, &trace, config)?;
     let hooks = args.hooks.open(&place, &trace)?;
@@ -78,6 +79,12 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     };
     serving.run(shutdown).await;
     Ok(ended.map_or(ExitCode::SUCCESS, exit_code))
+}
+
+/// The port as the settings say.
+pub fn set_port(config: &Config) -> Result<u16, Mistake> {
+    let parse = |text: &str| text.parse().map_err(|_| "it is not a port".to_owned());
+    Ok(config.parsed("dev.port", parse)?.unwrap_or(PORT))
 }
 
 /// Four lines: what it is, where it is, where the data is, what to do next.

@@ -11,6 +11,7 @@ use clap::Args;
 use onward_server::trace::Level;
 
 use crate::args::Global;
+use crate::config::Config;
 use crate::error::Mistake;
 use crate::output::print_json;
 use crate::serving::limits::limits;
@@ -42,8 +43,7 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
         None => Place::Directory(global.directory()),
         Some(url) => parse_store(&url)?,
     };
-    let listen = args.listen.map_or_else(|| config.parsed("server.listen", parse_address), |listen| Ok(Some(listen)))?;
-    let listen = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], PORT)));
+    let listen = args.listen.map_or_else(|| set_address(config), Ok)?;
     let trace = args.trace.trace(config)?;
     let keys = args.keys.open(&place, &trace, config)?;
     let hooks = args.hooks.open(&place, &trace)?;
@@ -74,12 +74,17 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The address as the settings say.
+pub fn set_address(config: &Config) -> Result<SocketAddr, Mistake> {
+    Ok(config.parsed("server.listen", parse_address)?.unwrap_or(SocketAddr::from(([127, 0, 0, 1], PORT))))
+}
+
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let text = text.strip_prefix("localhost:").map_or(text.to_owned(), |port| format!("127.0.0.1:{port}"));
     text.parse().map_err(|_| "it is not like 127.0.0.1:7400".to_owned())
 }
 
-fn parse_store(url: &str) -> Result<Place, Mistake> {
+pub fn parse_store(url: &str) -> Result<Place, Mistake> {
     match url.split_once(':') {
         Some(("embedded", path)) if !path.is_empty() => Ok(Place::Directory(PathBuf::from(path))),
         Some(("memory", "")) => Ok(Place::Memory),

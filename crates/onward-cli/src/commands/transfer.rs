@@ -109,7 +109,7 @@ impl Export<'_> {
     }
 
     fn end(&self) -> Result<ExitCode> {
-        put(&transfer::footer(self.count))?;
+        put(&transfer::footer(self.count, None))?;
         Ok(if self.left_out == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
@@ -146,6 +146,13 @@ pub async fn import(args: ImportArgs, global: &Global) -> Result<ExitCode> {
     let taken = target.finish().await?;
     for left in importer.left_out() {
         say(&format!("{} is not in the file: {}", escape::text(left.key.id.as_str()), escape::text(&left.code)));
+    }
+    if let Some(next) = importer.next() {
+        let how = format!("GET /v1/export?cursor={next} has the next; `onward export` writes all of them");
+        say(&format!(
+            "warning: this file is one page of several, and the runs of the others are not in it: {}",
+            escape::text(&how)
+        ));
     }
     tell(&taken, global)
 }

@@ -91,7 +91,7 @@ pub(super) fn nearest(name: &str) -> Option<&'static str> {
 }
 
 /// How many letters must be added, left out or changed to make one word of the other.
-fn distance(a: &str, b: &str) -> usize {
+pub(super) fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, letter) in a.chars().enumerate() {

@@ -3,6 +3,7 @@
 //! Owns the one table of what can be set ([`KEYS`]); names, environment variables, the file and `onward config show` all follow from
 //! it. What a value must look like is known where it is used. Must never print a secret.
 
+mod environment;
 mod file;
 mod keys;
 
@@ -68,8 +69,8 @@ pub struct Config {
 impl Config {
     /// Reads the file that `named` or the environment names, or the first that is there: `onward.toml` here, then the user's own.
     pub fn load(named: Option<&Path>) -> Result<Config> {
-        check_environment(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))?;
-        let named = named.map(Path::to_owned).or_else(|| environment("ONWARD_CONFIG").map(PathBuf::from));
+        environment::check(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))?;
+        let named = named.map(Path::to_owned).or_else(|| variable(environment::CONFIG).map(PathBuf::from));
         let file = match named {
             Some(path) => Some(File::read(&path)?),
             None => candidates().into_iter().find(|path| path.is_file()).map(|path| File::read(&path)).transpose()?,
@@ -91,9 +92,9 @@ impl Config {
         if let Some((text, flag)) = self.flags.get(name) {
             return Some(Value { text: text.clone(), origin: Origin::Flag(flag) });
         }
-        let variable = key.variable();
-        if let Some(text) = environment(&variable) {
-            return Some(Value { text, origin: Origin::Environment(variable) });
+        let name = key.variable();
+        if let Some(text) = variable(&name) {
+            return Some(Value { text, origin: Origin::Environment(name) });
         }
         if let Some(file) = &self.file
             && let Some((text, line)) = file.get(key)
@@ -123,25 +124,14 @@ impl Config {
 }
 
 /// A variable that is there and not empty.
-fn environment(name: &str) -> Option<String> {
+fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
-}
-
-/// Refuses what looks like a setting in a table and is none. Other variables of that prefix belong to others, such as SDKs.
-fn check_environment(mut names: impl Iterator<Item = String>) -> Result<(), Mistake> {
-    let is_unknown =
-        |name: &String| name.starts_with("ONWARD_") && name.contains("__") && !KEYS.iter().any(|key| key.variable() == *name);
-    let Some(name) = names.find(is_unknown) else { return Ok(()) };
-    let meant = name.trim_start_matches("ONWARD_").replace("__", ".").to_lowercase();
-    let near = file::nearest(&meant).and_then(Key::of).map(|key| format!("did you mean {}?", key.variable()));
-    let hint = near.unwrap_or_else(|| "`onward config show` lists what can be set".to_owned());
-    Err(Mistake::usage("config_invalid", format!("the environment sets {name}, and there is no such setting"), &hint))
 }
 
 /// Where a file is looked for when nobody names one.
 fn candidates() -> Vec<PathBuf> {
-    let home = || environment("HOME").map(|home| PathBuf::from(home).join(".config"));
-    let user = environment("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
+    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".config"));
+    let user = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
     let mut all = vec![PathBuf::from("onward.toml")];
     all.extend(user.map(|directory| directory.join("onward").join("onward.toml")));
     all

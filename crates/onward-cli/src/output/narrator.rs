@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::event::{ApprovalDecided, RunPaused, RunStarted, SignalReceived, StepCompleted, StepFailed};
+use onward_core::event::{ApprovalDecided, AttributeSet, RunPaused, RunStarted, SignalReceived, StepCompleted, StepFailed};
 use onward_core::external::ExternalAppended;
 use onward_core::{Event, Failure, Name, Payload, Place, Timestamp};
 
@@ -83,6 +83,7 @@ impl Narrator {
             Event::PromiseCreated(event) => format!("{}{}", shown(event.name.as_str()), deadline(event.deadline, at)),
             Event::WaitCanceled(event) => self.call(&event.place),
             Event::StateSet(event) => format!("{} = {}", shown(event.key.as_str()), preview(&event.value)),
+            Event::AttributeSet(event) => tell_attribute(event),
             Event::StateCleared(event) => shown(event.key.as_str()),
             Event::ChildStarted(event) => {
                 format!("{} of kind {} {}", shown(event.child.as_str()), shown(event.kind.as_str()), preview(&event.input))
@@ -158,6 +159,14 @@ fn tell_external(event: &ExternalAppended) -> String {
     events.chain(state).collect::<Vec<_>>().join(", ")
 }
 
+/// As it is written where attributes are given and looked for.
+fn tell_attribute(event: &AttributeSet) -> String {
+    match &event.value {
+        Some(value) => format!("{} = {}", name(&event.name), clip(&shown(&value.to_string()), PREVIEW_MAX)),
+        None => format!("{} taken away", name(&event.name)),
+    }
+}
+
 fn tell_step(event: &StepCompleted) -> String {
     format!("{} -> {}{}", name(&event.name), preview(&event.output), attempts(event.attempt))
 }
@@ -173,4 +182,22 @@ fn tell_failure(failure: &Failure) -> String {
 
 fn name(name: &Name) -> String {
     shown(name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use onward_core::AttributeValue;
+
+    use super::*;
+
+    #[test]
+    fn an_attribute_is_told_with_its_value() {
+        let tell = |value: Option<AttributeValue>| {
+            let event = AttributeSet { place: Place::root(0), name: Name::new("stage").unwrap(), value };
+            Narrator::default().tell(Timestamp(0), &event.into())
+        };
+        assert_eq!(tell(Some("paid\n".into())), "stage = paid\\n");
+        assert_eq!(tell(Some(AttributeValue::Int(42))), "stage = 42");
+        assert_eq!(tell(None), "stage taken away");
+    }
 }

@@ -121,6 +121,10 @@ fn a_server_in_the_environment_comes_before_a_directory_there() {
     assert_eq!(both.code, 2);
     let key = ran(onward().args(["key", "list", "--server", "http://x"]));
     assert!(key.code == 2 && key.err.contains("`onward key` works on this machine"), "{}", key.err);
+    let place = tempfile::tempdir().unwrap();
+    let hook = ran(onward().args(["hook", "create", "h", "--start", "k", "--server", "http://x"]).current_dir(place.path()));
+    assert!(hook.code == 2 && hook.err.contains("`onward hook` works on this machine"), "{}", hook.err);
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "nothing was written");
 }
 
 #[test]
@@ -129,6 +133,36 @@ fn a_misspelt_variable_is_told_and_those_of_others_are_left_alone() {
     let said = ran(show(place.path()).env("ONWARD_LIMITS__CONNECTION_MAX", "5"));
     let text = said.out + &said.err;
     assert!(text.contains("config_invalid") && text.contains("ONWARD_LIMITS__CONNECTIONS_MAX"), "{text}");
+    let said = ran(onward().args(["run", "list"]).current_dir(place.path()).env("ONWARD_NAMESPCE", "x"));
+    said.says(
+        2,
+        "! error[config_invalid]: the environment sets ONWARD_NAMESPCE, and there is no such setting\n! hint: did you mean ONWARD_NAMESPACE?",
+    );
     let said = ran(show(place.path()).env("ONWARD_CHECK", "1").env("ONWARD_LIMITS__CONNECTIONS_MAX", "5"));
     assert_eq!(origin(&said, "limits.connections_max").0, "5");
+}
+
+/// The words are those of the command that would use the value.
+#[test]
+fn what_cannot_be_used_is_told_where_it_is_shown() {
+    let place = tempfile::tempdir().unwrap();
+    for (name, value, uses) in [
+        ("ONWARD_LIMITS__CONNECTIONS_MAX", "-1", &["dev", "--ephemeral", "--port", "0"][..]),
+        ("ONWARD_LIMITS__IDLE_TIMEOUT", "soon", &["dev", "--ephemeral", "--port", "0"]),
+        ("ONWARD_DEV__PORT", "abc", &["dev", "--ephemeral"]),
+        ("ONWARD_LOG__LEVEL", "foo", &["dev", "--ephemeral", "--port", "0"]),
+        ("ONWARD_SERVER__LISTEN", "here", &["server", "--store", "memory:"]),
+        ("ONWARD_SERVER__STORE", "cards:", &["server"]),
+        ("ONWARD_URL", "ftp://x", &["run", "list"]),
+        ("ONWARD_NAMESPACE", "a\nb", &["run", "list"]),
+    ] {
+        let used = ran(onward().args(uses).current_dir(place.path()).env(name, value));
+        let shown = ran(onward().args(["config", "show"]).current_dir(place.path()).env(name, value));
+        assert!(shown.code == 2 && shown.out.contains("SETTING"), "{name}: {}{}", shown.out, shown.err);
+        assert!(used.err.starts_with("error[") && shown.err.ends_with(&used.err), "{name}: {}{}", used.err, shown.err);
+        let json = ran(show(place.path()).env(name, value));
+        assert_eq!(json.code, 2);
+        let problem: serde_json::Value = serde_json::from_str(&json.err).unwrap();
+        assert!(used.err.contains(problem["code"].as_str().unwrap()), "{problem}");
+    }
 }

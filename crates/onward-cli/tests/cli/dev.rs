@@ -174,9 +174,9 @@ fn a_server_refuses_an_address_that_others_can_reach() {
         );
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing was opened");
-    let said = ran(onward().args(["server", "--store", "postgres://me:secret@host/db"]));
+    let said = ran(onward().args(["server", "--store", "mysql://me:secret@host/db"]));
     assert_eq!(said.code, 2);
-    assert!(said.err.starts_with("error[store_unsupported]: there is no store of the kind `postgres`"), "{}", said.err);
+    assert!(said.err.starts_with("error[store_unsupported]: there is no store of the kind `mysql`"), "{}", said.err);
     assert!(!said.err.contains("secret"));
     assert_eq!(ran(onward().args(["server", "--listen", "here"])).code, 2);
 }
@@ -218,4 +218,17 @@ fn runs_of_outside_engines_are_listed_and_told_like_others() {
     assert!(events.contains("pipeline is waiting"), "{events}");
     let (code, refused) = told(&["run", "wait", "x"]);
     assert!(code != Some(0) && refused.contains("run_external"), "{refused}");
+    // Whoever follows it goes when its engine says that it is over.
+    let follow = |place: [&std::ffi::OsStr; 2]| {
+        let mut command = onward();
+        command.args(["run", "attach", "x"]).args(place).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let (data, url) = (directory.path().as_os_str(), served.url.as_str());
+    let followers = [follow(["--data".as_ref(), data]), follow(["--server".as_ref(), url.as_ref()])];
+    assert_eq!(served.ask("PUT", "/v1/external/x", r#"{"kind": "pipeline", "status": "completed"}"#).0, 200);
+    for follower in followers.into_iter().chain([follow(["--server".as_ref(), url.as_ref()])]) {
+        let output = follower.wait_with_output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && told.contains("pipeline is completed"), "{told}");
+    }
 }

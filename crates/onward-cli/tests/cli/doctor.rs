@@ -58,6 +58,31 @@ fn a_damaged_log_is_found_by_reading() {
     assert!(check(&said, "logs").1.contains("order-1"), "{}", said.out);
 }
 
+/// Whatever is broken, the rest is looked at and everything is told.
+#[test]
+fn a_file_that_is_damaged_all_over_is_looked_at_to_the_end() {
+    let mut broken = 0;
+    for seventh in 1..7 {
+        let directory = one_order("order-1");
+        let file = directory.path().join("onward.db");
+        let mut bytes = std::fs::read(&file).unwrap();
+        for page in bytes.chunks_mut(4_096).skip(seventh).step_by(7) {
+            page[100..164].fill(0xa5);
+        }
+        std::fs::write(&file, bytes).unwrap();
+        let said = run(directory.path(), ["doctor", "--json"]);
+        assert!(said.code <= 1 && said.err.is_empty(), "{seventh}: {} {}", said.code, said.err);
+        for name in ["program", "directory", "format", "lock", "space", "syncs"] {
+            check(&said, name);
+        }
+        let inside = ["pending", "tasks", "logs"].iter().filter(|_| check(&said, "directory").0 == "ok");
+        let failed = inside.filter(|name| check(&said, name).0 == "fail").count();
+        assert!(failed == 0 || said.code == 1);
+        broken += failed;
+    }
+    assert!(broken > 0, "somewhere it hits what is read");
+}
+
 #[test]
 fn a_server_is_looked_at_from_outside() {
     let directory = one_order("order-1");
@@ -82,6 +107,8 @@ fn a_server_is_looked_at_from_outside() {
         assert!(check(&said, "workers").1.contains("1 worker"), "{}", said.out);
         let listed = run_over(&served.url, ["worker", "list", "--json"]).json();
         assert_eq!(listed["workers"][0]["kinds"][0]["kind"], "counter");
+        let id = listed["workers"][0]["id"].as_str().unwrap();
+        assert!(!id.contains(":default:"), "its own name: {id}");
         let told = run_over(&served.url, ["worker", "ls"]);
         assert!(told.out.contains("counter,order") && told.out.starts_with("ID "), "{}", told.out);
     });

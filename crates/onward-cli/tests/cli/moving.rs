@@ -121,6 +121,50 @@ fn a_damaged_run_is_named_and_the_others_are_exported() {
     assert!(page.code == 0 && page.out.contains(left_out) && page.out.ends_with("{\"runs\":1}\n"), "{}", page.out);
 }
 
+/// A pending run so many times, as an export has them.
+fn many(count: usize) -> String {
+    let from = tempfile::tempdir().unwrap();
+    let mut served = dev(&from.path().join("data"));
+    assert_eq!(run_over(&served.url, ["run", "start", "k", "--id", "IT"]).code, 0);
+    let lines = run_over(&served.url, ["export"]).out;
+    served.signal("-TERM");
+    served.end();
+    let run: String = lines.split_inclusive('\n').skip(1).take(2).collect();
+    let runs: String = (0..count).map(|number| run.replace("\"IT\"", &format!("\"r{number}\""))).collect();
+    format!("{{\"onward_export\":1}}\n{runs}{{\"runs\":{count}}}\n")
+}
+
+#[test]
+fn a_page_of_several_is_imported_with_a_warning_and_an_export_has_all_of_them() {
+    let to = tempfile::tempdir().unwrap();
+    let (data, file) = (to.path().join("data"), to.path().join("page.jsonl"));
+    run_with_stdin(&data, &["import", "-"], &many(3)).says(0, "3 runs imported, 0 were there already");
+    let served = dev(&data);
+    let page = run_over(&served.url, ["api", "get", "/v1/export?limit=2"]).out;
+    assert!(page.lines().last().unwrap().starts_with("{\"runs\":2,\"next\":\""), "{page}");
+    std::fs::write(&file, &page).unwrap();
+    let fresh = to.path().join("fresh");
+    let said = run(&fresh, ["import", file.to_str().unwrap()]);
+    assert_eq!((said.code, said.out.as_str()), (0, "2 runs imported, 0 were there already\n"), "{}", said.err);
+    assert!(said.err.starts_with("warning: this file is one page of several"), "{}", said.err);
+    let all = run_over(&served.url, ["export"]).out;
+    assert!(all.ends_with("{\"runs\":3}\n"), "{all}");
+}
+
+#[test]
+fn a_list_has_as_many_runs_as_were_asked_for_wherever_they_are() {
+    let to = tempfile::tempdir().unwrap();
+    assert_eq!(run_with_stdin(to.path(), &["import", "-"], &many(1_100)).code, 0);
+    let served = dev(to.path());
+    for (limit, runs) in [("1050", 1_050), ("5000", 1_100)] {
+        let list = ["run", "list", "--json", "--limit", limit];
+        let (near, far) = (run(to.path(), list).json(), run_over(&served.url, list).json());
+        assert_eq!((near["runs"].as_array().unwrap().len(), far["runs"].as_array().unwrap().len()), (runs, runs));
+        assert_eq!(near, far);
+        assert_eq!(near["next"].is_null(), runs == 1_100);
+    }
+}
+
 #[test]
 fn many_runs_are_counted_before_they_are_ended() {
     let directory = one_order("order-1");

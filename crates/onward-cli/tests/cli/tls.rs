@@ -38,6 +38,19 @@ fn a_server_with_a_certificate_is_worked_for_over_https() {
         greeting
     });
     assert_eq!(greeting, "hello ada");
+    let told = |url: String| {
+        let told = ran(onward().args(["run", "list", "--server", &url]));
+        assert_eq!(told.code, 5, "{}", told.err);
+        told.err
+    };
+    let untrusted = told(format!("https://localhost:{port}"));
+    assert!(untrusted.contains("certificate") && untrusted.contains("SSL_CERT_FILE"), "{untrusted}");
+    let plain = told(format!("http://localhost:{port}"));
+    assert!(plain.contains("hint: ") && plain.contains("https://"), "{plain}");
+    let trusted = ran(onward()
+        .args(["run", "list", "--server", &format!("https://localhost:{port}")])
+        .env("SSL_CERT_FILE", directory.path().join("cert.pem")));
+    assert_eq!(trusted.code, 0, "{}", trusted.err);
     served.signal("-TERM");
     assert_eq!(served.end(), Some(0));
 }

@@ -3,7 +3,7 @@
 use onward_core::event::TaskCanceled;
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, Payload, Status};
-use onward_runtime::{CallId, WorkerPort};
+use onward_runtime::{CallId, Delivery, StartTask, WorkerPort};
 use onward_store::TaskQuery;
 
 use crate::kit::*;
@@ -241,4 +241,18 @@ async fn a_task_on_its_way_to_a_worker_that_leaves_goes_back_at_once() {
     report(&other, &task, TaskReport::Released).await.unwrap();
     let task = next_task(&other).await;
     report(&other, &task, TaskReport::Completed(Payload::null())).await.unwrap();
+}
+
+/// R9: it waits for its one task, and there is no code to ask or to drive.
+#[tokio::test(start_paused = true)]
+async fn a_standalone_task_is_neither_asked_nor_driven() {
+    let kit = Kit::new();
+    let worker = kit.worker("w");
+    let start =
+        StartTask { key: key("t"), kind: name("mail"), input: Payload::null(), options: TaskOptions::default(), trace: None };
+    kit.runtime.start_task(start).await.unwrap();
+    let asked = kit.runtime.query_run(&key("t"), name("stage"), Payload::null()).await;
+    assert_eq!(asked.unwrap_err().code(), "run_is_task");
+    let driven = worker.claim_run(&key("t"), Delivery::Nothing).await;
+    assert_eq!(driven.unwrap_err().code(), "run_is_task");
 }

@@ -150,7 +150,7 @@ impl Tail {
             }
             return Ok(Nothing::Here);
         }
-        let ended = head.status.is_closed() && head.external.is_none() && self.at.from >= head.next_index;
+        let ended = head.status.is_closed() && self.reading == Reading::Log && self.at.from >= head.next_index;
         Ok(if ended { Nothing::Ever } else { Nothing::Yet })
     }
 

@@ -267,7 +267,8 @@ pub(super) async fn list_workers(server: Server, asker: Asker, _: api::Namespace
         let queues = queues.into_iter().flatten().collect();
         api::WorkerLine { id, kinds, task_kinds, queues, default_queue, runs, runs_max, heard_at }
     };
-    Ok(api::WorkersReply { workers: server.runtime().list_workers(&asker.namespace).into_iter().map(line).collect() })
+    let workers = server.sessions().list(server.runtime(), &asker.namespace);
+    Ok(api::WorkersReply { workers: workers.into_iter().map(line).collect() })
 }
 
 pub(super) async fn list_quarantined(server: Server, asker: Asker, request: api::WaitsRequest) -> Answer<api::TasksReply> {

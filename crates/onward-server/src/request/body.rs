@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::header::{CONTENT_TYPE, EXPECT};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT};
 use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
 use http_body_util::BodyExt;
@@ -133,13 +133,26 @@ impl Request {
 
     fn check_content_type(&self, wanted: &'static str) -> Result<(), RequestError> {
         let found = self.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
-        let essence = found.as_deref().unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        if essence.eq_ignore_ascii_case(wanted) {
+        let coding = self.headers.get(CONTENT_ENCODING).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let coding = coding.filter(|coding| !coding.trim().eq_ignore_ascii_case("identity"));
+        if coding.is_none() && found.as_deref().is_some_and(|found| is_plain(found, wanted)) {
             return Ok(());
         }
-        let found = found.map_or("nothing".to_owned(), |found| found.chars().take(100).collect());
-        Err(RequestError::ContentTypeUnsupported { wanted, found })
+        let found = found.as_deref().unwrap_or("nothing");
+        let found = coding.map_or(found.to_owned(), |coding| format!("{found} encoded as {coding}"));
+        Err(RequestError::ContentTypeUnsupported { wanted, found: found.chars().take(100).collect() })
     }
+}
+
+/// Whether a content type is the wanted one, in UTF-8.
+fn is_plain(found: &str, wanted: &str) -> bool {
+    let mut parts = found.split(';').map(str::trim);
+    let is_wanted = parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case(wanted));
+    let charset = |part: &str| {
+        let (name, value) = part.split_once('=')?;
+        name.trim_end().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"').to_ascii_lowercase())
+    };
+    is_wanted && parts.filter_map(charset).all(|charset| charset == "utf-8" || charset == "utf8")
 }
 
 /// Depth first, with a counter and no recursion; only then the parser, which follows the nesting.
@@ -160,6 +173,19 @@ fn in_words(said: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_content_type_says_what_it_is_and_means_utf_8() {
+        let json = |found| is_plain(found, "application/json");
+        for found in ["application/json", "Application/JSON ; charset=UTF-8", "application/json;charset=\"utf-8\"; x=y"] {
+            assert!(json(found), "{found}");
+        }
+        for found in
+            ["", "text/plain", "application/jsonx", "application/json; charset=utf-16", "application/json;charset=latin1"]
+        {
+            assert!(!json(found), "{found}");
+        }
+    }
 
     #[test]
     fn names_of_our_types_are_told_to_nobody() {

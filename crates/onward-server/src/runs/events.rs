@@ -3,7 +3,8 @@
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use onward_core::Index;
+use onward_core::{Index, RunKey};
+use onward_runtime::Runtime;
 use serde_json::value::RawValue;
 
 use crate::answer::json;
@@ -27,6 +28,9 @@ pub(crate) async fn events(request: Request) -> Result<Response, Problem> {
             return Err(RequestError::QueryInvalid { why }.into());
         }
         let resumed = last_event_id(&request.headers)?;
+        if let Some(at) = resumed {
+            expect_generation(request.server.runtime(), &key, at).await?;
+        }
         let (generation, from) = resumed.map_or((generation, from), |at| (Some(at.generation), at.from));
         let until = until.unwrap_or(Until::End);
         let attach = Attach { key, generation, from, until, reading: Reading::Log, pass: request.pass };
@@ -59,6 +63,15 @@ fn until(request: &Request) -> Result<Option<Until>, RequestError> {
 pub(crate) fn wants_stream(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     accepted.map(|kind| kind.split(';').next().unwrap_or_default().trim()).any(|kind| kind == "text/event-stream")
+}
+
+/// A place that no event of the run had is a mistake in the header, and says nothing about whether there is such a run.
+async fn expect_generation(runtime: &Runtime, key: &RunKey, at: LogPosition) -> Result<(), Problem> {
+    if at.generation <= runtime.read_head(key).await?.generation {
+        return Ok(());
+    }
+    let why = format!("the run has no generation {}", at.generation);
+    Err(RequestError::HeaderInvalid { name: "Last-Event-ID", why }.into())
 }
 
 /// Where to go on: behind the event whose id, `GENERATION:INDEX`, the reader saw last.

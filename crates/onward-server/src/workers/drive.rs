@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use onward_core::{Namespace, RunHead, RunKey, WorkerId};
-use onward_runtime::{Delivery, Runtime, RuntimeError};
+use onward_runtime::{Delivery, RuntimeError};
 use onward_store::{Appended, ClaimedOne, StoreError};
 use onward_wire::worker::{Hello, ServerFrame};
 
 use super::Sessions;
 use super::session::Session;
 use crate::Problem;
+use crate::auth::Pass;
+use crate::server::Server;
 
 /// What came of it.
 pub(crate) struct Driven {
@@ -31,13 +33,14 @@ impl Sessions {
     /// somebody else's, there is no such worker; otherwise the frames are the beginning of its connection.
     pub async fn drive_polled(
         &self,
-        runtime: &Runtime,
+        server: &Server,
+        pass: Option<&Pass>,
         worker: WorkerId,
         run: &RunKey,
         delivery: Delivery,
     ) -> Result<(Driven, Vec<ServerFrame>), Problem> {
         let namespace = &run.namespace;
-        let connection = self.open_polled(runtime, namespace, hello(worker.clone()))?;
+        let connection = self.open_polled(server, pass, namespace, hello(worker.clone()))?;
         let driven = match self.find(namespace, &worker) {
             Some(session) => session.drive(run, delivery).await,
             None => Err(RuntimeError::from(StoreError::Unavailable { why: "the server is closing".to_owned() })),

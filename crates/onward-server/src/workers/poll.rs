@@ -3,20 +3,21 @@
 //! A hello opens a connection; later requests bring frames to it and take what there is, waiting for a while if there is nothing. An
 //! answer that is lost is a lost connection: the worker says hello again.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::{Namespace, WorkerId};
-use onward_runtime::Runtime;
 use onward_wire::worker::{Goodbye, Hello, ServerFrame, WorkerFrame};
 use serde::{Deserialize, Serialize};
 
 use super::{Connection, Sessions};
 use crate::answer::json;
+use crate::auth::{PASS_PAUSE, Pass, Refusal};
 use crate::problem::{Problem, RequestError};
 use crate::request::Request;
+use crate::server::Server;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,18 +30,28 @@ struct Taken {
     frames: Vec<ServerFrame>,
 }
 
+/// A connection of a worker that comes with requests, and what its latest one was let in with.
+pub(super) struct Polled {
+    connection: Arc<Connection>,
+    pass: Option<Pass>,
+}
+
 pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
     let worker = WorkerId::new(request.id.as_deref().unwrap_or_default())?;
     let wait = request.query.wait(Duration::ZERO)?;
-    let mut brought = request.json::<Brought>().await?.frames.into_iter().peekable();
+    let brought: Brought = request.json().await.map_err(hint_at_protocol)?;
+    let mut brought = brought.frames.into_iter().peekable();
     let (server, sessions) = (&request.server, request.server.sessions());
     let connection = match brought.next_if(|frame| matches!(frame, WorkerFrame::Hello(_))) {
         Some(WorkerFrame::Hello(hello)) if hello.worker == worker => {
             sessions.register(server.runtime(), &request.namespace, &hello).await?;
-            sessions.open_polled(server.runtime(), &request.namespace, hello)?
+            sessions.open_polled(server, request.pass.as_ref(), &request.namespace, hello)?
         }
-        Some(_) => return Err(RequestError::JsonInvalid { why: "hello names another worker than the path".to_owned() }.into()),
-        None => sessions.polled(&request.namespace, &worker)?,
+        Some(_) => {
+            let why = "hello names another worker than the path".to_owned();
+            return Err(hint_at_protocol(RequestError::JsonInvalid { why }.into()));
+        }
+        None => sessions.polled(request.pass.as_ref(), &request.namespace, &worker)?,
     };
     brought.for_each(|frame| connection.handle(frame));
     let taken = tokio::select! {
@@ -58,29 +69,76 @@ pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
     }
 }
 
+/// The document of routes does not have the shape of frames.
+fn hint_at_protocol(problem: Problem) -> Problem {
+    match problem.code {
+        "json_invalid" => Problem { hint: Some("docs/protocol.md says what frames a worker sends"), ..problem },
+        _ => problem,
+    }
+}
+
 impl Sessions {
-    pub(super) fn open_polled(&self, runtime: &Runtime, namespace: &Namespace, hello: Hello) -> Result<Arc<Connection>, Problem> {
+    pub(super) fn open_polled(
+        &self,
+        server: &Server,
+        pass: Option<&Pass>,
+        namespace: &Namespace,
+        hello: Hello,
+    ) -> Result<Arc<Connection>, Problem> {
         let key = (namespace.clone(), hello.worker.clone());
-        let connection = Arc::new(self.greet(runtime, namespace, hello)?);
+        let connection = Arc::new(self.greet(server.runtime(), namespace, hello)?);
         let mut polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
-        polled.retain(|_, connection| !connection.is_over());
-        let before = polled.insert(key, connection.clone());
+        polled.retain(|_, polled| !polled.connection.is_over());
+        let before = polled.insert(key.clone(), Polled { connection: connection.clone(), pass: pass.cloned() });
         drop(polled);
         drop(before); // outside of the lock: it is no longer served
+        if pass.is_some() {
+            tokio::spawn(watch_pass(server.clone(), key, Arc::downgrade(&connection)));
+        }
         Ok(connection)
     }
 
-    fn polled(&self, namespace: &Namespace, worker: &WorkerId) -> Result<Arc<Connection>, RequestError> {
+    fn polled(&self, pass: Option<&Pass>, namespace: &Namespace, worker: &WorkerId) -> Result<Arc<Connection>, RequestError> {
+        let mut polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = polled.get_mut(&(namespace.clone(), worker.clone()));
+        let known = known.ok_or_else(|| RequestError::HelloMissing { worker: worker.to_string() })?;
+        known.pass = pass.cloned(); // a worker may be given another key
+        Ok(known.connection.clone())
+    }
+
+    /// What the latest request of this connection was let in with; `None` when it is over or another has come.
+    fn pass_of(&self, key: &(Namespace, WorkerId), connection: &Arc<Connection>) -> Option<Pass> {
         let polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = polled.get(&(namespace.clone(), worker.clone())).cloned();
-        known.ok_or_else(|| RequestError::HelloMissing { worker: worker.to_string() })
+        let current = polled.get(key).filter(|polled| Arc::ptr_eq(&polled.connection, connection));
+        current.filter(|polled| !polled.connection.is_over())?.pass.clone()
     }
 
     pub(super) fn close_polled(&self, namespace: &Namespace, worker: &WorkerId, connection: &Arc<Connection>) {
         let mut polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (namespace.clone(), worker.clone());
-        if polled.get(&key).is_some_and(|known| Arc::ptr_eq(known, connection)) {
+        if polled.get(&key).is_some_and(|known| Arc::ptr_eq(&known.connection, connection)) {
             polled.remove(&key);
+        }
+    }
+}
+
+/// Ends the session of a worker whose key is good no more (G3), as the end of its stream would: what it holds goes to others at once. A
+/// request that is refused cannot do it, because anybody can send one.
+async fn watch_pass(server: Server, key: (Namespace, WorkerId), connection: Weak<Connection>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(PASS_PAUSE) => {}
+            () = server.closed() => return,
+        }
+        let Some(connection) = connection.upgrade() else { return };
+        let Some(pass) = server.sessions().pass_of(&key, &connection) else { return };
+        match pass.check(&server).await {
+            // Keys that cannot be read may be readable soon.
+            Ok(_) | Err(Refusal::Unavailable { .. }) => {}
+            Err(_) => {
+                connection.end().await;
+                return server.sessions().close_polled(&key.0, &key.1, &connection);
+            }
         }
     }
 }

@@ -7,8 +7,9 @@
 //! - Q3: of two connections of one worker the later one is served; the earlier one ends, and nothing that it brings or has counts.
 //! - Q4: a worker that was silent for its lease has lost everything, whether it is connected or not (F13).
 //! - Q5 (S6): a worker belongs to the namespace of its connection; for what it says about runs of others, there is no such run.
-//! - Q7: a task that a server gave to a worker stays the worker's over a restart of the server, as long as the store says so.
 //! - Q6: whatever ends the worker's hold of a run also ends the runtime's: its seat is free and its inbox is closed (W2).
+//! - Q7: a task that a server gave to a worker stays the worker's over a restart of the server, as long as the store says so.
+//! - Q8: the store's leases on runs belong to the session and end with it, however long the worker lives.
 
 mod asked;
 mod connection;
@@ -30,7 +31,7 @@ use tokio::task::AbortHandle;
 pub(crate) use connection::Connection;
 pub(crate) use hello::NotServed;
 
-use crate::Problem;
+use crate::{Problem, new_id};
 use given::{give_questions, give_runs, give_tasks};
 
 /// How many frames may wait for a worker. One that does not read is cut off: it comes back and reads the log instead.
@@ -95,7 +96,7 @@ impl Session {
             knows.insert(kind.kind.clone(), kind.versions.iter().map(version).collect::<Result<Vec<_>, _>>()?);
         }
         let profile = WorkerProfile {
-            id: known_as(&namespace, &hello.worker),
+            id: known_as(&namespace, &hello.worker, new_id::random_u64()),
             namespace: namespace.clone(),
             knows: Arc::new(knows),
             current: Arc::new(hello.kinds.iter().filter_map(|kind| Some((kind.kind.clone(), kind.current.clone()?))).collect()),
@@ -254,12 +255,14 @@ impl State {
     }
 }
 
-/// What the store calls the worker. It knows the workers of all namespaces by their ids, and the same id in two of them is two workers.
-pub(super) fn known_as(namespace: &Namespace, worker: &WorkerId) -> WorkerId {
-    WorkerId::new(format!("{}:{namespace}:{worker}", namespace.as_str().len())).unwrap_or_else(|_| {
+/// What the store calls the worker in this session. It knows the workers of all namespaces by their ids, and the same id in two of them
+/// is two workers. A session that ended with its server has leases that nobody knows of: they must not live on because the worker does (Q8).
+pub(super) fn known_as(namespace: &Namespace, worker: &WorkerId, session: u64) -> WorkerId {
+    let whole = format!("{}:{namespace}:{worker}:{session:016x}", namespace.as_str().len());
+    WorkerId::new(whole).unwrap_or_else(|_| {
         // Two names of which each is short enough may be too long together.
         let both = Hash::of_parts(&[namespace.as_str().as_bytes(), worker.as_str().as_bytes()]);
-        WorkerId::new(format!("both:{both}")).expect("hex digits are a name")
+        WorkerId::new(format!("both:{both}:{session:016x}")).expect("hex digits are a name")
     })
 }
 

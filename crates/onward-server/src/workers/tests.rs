@@ -165,7 +165,7 @@ async fn a_worker_that_says_it_holds_a_run_of_another_namespace_is_told_that_it_
 /// The store knows workers by their ids alone; of two namesakes, the lively one must not keep the silent one's leases.
 #[test]
 fn the_same_id_in_two_namespaces_is_two_workers() {
-    let known_as = |of: &str, id: &str| known_as(&namespace(of), &WorkerId::new(id).expect("a constant name"));
+    let known_as = |of: &str, id: &str| known_as(&namespace(of), &WorkerId::new(id).expect("a constant name"), 1);
     assert_ne!(known_as("ours", "w"), known_as("theirs", "w"));
     assert_ne!(known_as("a:b", "c"), known_as("a", "b:c"), "wherever the border is drawn");
     assert_eq!(known_as("ours", "w"), known_as("ours", "w"));

@@ -45,6 +45,10 @@ async fn a_reader_begins_where_it_says_and_goes_on_where_it_was() {
     let accept = "Accept: text/event-stream\r\n";
     let wrong = format!("{accept}Last-Event-ID: what\r\n");
     site.send("GET", "/v1/runs/a/events", &wrong, "").await.problem(400, "header_invalid");
+    let ahead = format!("{accept}Last-Event-ID: 1:0\r\n");
+    let detail = site.send("GET", "/v1/runs/a/events", &ahead, "").await.problem(400, "header_invalid");
+    assert!(detail.contains("Last-Event-ID") && detail.contains("generation 1"), "{detail}");
+    site.send("GET", "/v1/runs/nope/events", &ahead, "").await.problem(404, "run_not_found");
     site.send("GET", "/v1/runs/nope/events", accept, "").await.problem(404, "run_not_found");
     site.send("GET", "/v1/runs/a/events?generation=7", accept, "").await.problem(404, "run_not_found");
     site.send("GET", "/v1/runs/a/events?until=noon", accept, "").await.problem(400, "query_invalid");

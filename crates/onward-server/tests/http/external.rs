@@ -3,7 +3,7 @@
 use onward_core::external::EXTERNAL_KIND;
 use serde_json::{Value, json};
 
-use crate::client::Stream;
+use crate::client::{Stream, names};
 use crate::site::Site;
 
 fn append(expected: u64, events: Value) -> Value {
@@ -122,12 +122,21 @@ async fn a_reader_attaches_at_any_index_and_hears_what_follows_the_end() {
     assert_eq!((frame.id.as_deref(), &frame.data.unwrap()["index"]), (Some("0:2"), &json!(2)));
     let mut again = Stream::open(site.address, "/v1/external/x/events", "Last-Event-ID: 0:1\r\n").await;
     assert_eq!(again.next().await.unwrap().id.as_deref(), Some("0:2"));
-    // The run's own log has all of it, and no end either.
-    let mut own = Stream::open(site.address, "/v1/runs/x/events", "").await;
-    let names = ["run_started", "external_appended", "external_appended", "external_appended"];
-    for name in names {
-        assert_eq!(own.next().await.unwrap().name(), name);
-    }
+}
+
+#[tokio::test]
+async fn a_reader_of_the_runs_own_log_goes_when_its_engine_says_that_it_is_over() {
+    let site = Site::open().await;
+    site.post_json("/v1/external/x/events", append(0, json!([{"n": 0}]))).await.expect(201);
+    let mut stream = Stream::open(site.address, "/v1/runs/x/events", "").await;
+    assert_eq!(stream.next().await.unwrap().name(), "run_started");
+    assert_eq!(stream.next().await.unwrap().name(), "external_appended");
+    site.put_json("/v1/external/x", state("completed")).await.expect(200);
+    let rest = stream.rest().await;
+    assert_eq!(names(&rest), ["external_appended", "end"]);
+    assert_eq!(rest[1].data.as_ref().unwrap()["status"], json!("completed"));
+    let mut late = Stream::open(site.address, "/v1/runs/x/events", "Last-Event-ID: 0:2\r\n").await;
+    assert_eq!(names(&late.rest().await), ["end"]);
 }
 
 #[tokio::test]

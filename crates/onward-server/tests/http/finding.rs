@@ -128,7 +128,9 @@ async fn a_run_is_exported_and_comes_into_another_server_as_it_was() {
     assert!(large.body.contains("`onward --data DIR import FILE`"), "{}", large.body);
     large.problem(413, "body_too_large");
     let foreign = lines.body.replace("\"namespace\":\"default\"", "\"namespace\":\"elsewhere\"");
-    import(&other, &foreign).await.problem(403, "not_allowed");
+    let refused = import(&other, &foreign).await;
+    assert!(refused.body.contains("`Onward-Namespace`") && !refused.body.contains("key create"), "{}", refused.body);
+    refused.problem(403, "not_allowed");
     site.get("/v1/runs/nope/export").await.problem(404, "run_not_found");
 }
 
@@ -146,6 +148,8 @@ async fn a_page_of_an_export_ends_by_its_bytes_and_says_where_the_next_begins() 
         assert!(page.status == 200 && page.body.len() < 9 * 1024 * 1024, "{} {}", page.status, page.body.len());
         found.extend(onward_core::transfer::read(&page.body).unwrap().into_iter().map(|run| run.key.id.to_string()));
         pages += 1;
+        let footer: serde_json::Value = serde_json::from_str(page.body.lines().last().unwrap()).unwrap();
+        assert_eq!(footer.get("next").and_then(|next| next.as_str()), page.header("onward-next"), "also in the body");
         let Some(next) = page.header("onward-next") else { break };
         query = format!("/v1/export?limit=1000&cursor={next}");
     }

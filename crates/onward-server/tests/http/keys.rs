@@ -499,3 +499,52 @@ async fn a_worker_needs_a_key_to_work() {
         onward.shutdown().await;
     }
 }
+
+/// G3: a worker that comes with requests loses what it holds with its key, like one with a stream, and nobody else can do that to it.
+#[tokio::test]
+async fn a_worker_over_plain_http_loses_its_runs_with_its_key() {
+    let (locked, root) = Locked::open().await;
+    let (first, second) = (locked.make("first", "default", &[Scope::Work]), locked.make("second", "default", &[Scope::Work]));
+    locked.until(&first, 403).await;
+    locked.until(&second, 403).await;
+    let hello = json!({"frames": [
+        {"hello": {
+            "protocol": 1, "worker": "w", "task_kinds": [], "queues": [""], "runs_max": 10, "tasks": [], "sdk": "curl",
+            "kinds": [{"kind": "far", "versions": [""], "current": null, "input_schema": null, "output_schema": null}],
+            "runs": [], "connection": 1,
+        }},
+        {"credit": {"runs": 1, "tasks": 0}},
+    ]});
+    locked.send(&first, "POST", "/v1/workers/w/frames", &hello.to_string()).await.expect(200);
+    locked.send(&root, "POST", "/v1/runs", &json!({"kind": "far", "id": "f"}).to_string()).await.expect(201);
+    let status = async || locked.send(&root, "GET", "/v1/runs/f", "").await.expect(200)["status"].as_str().unwrap().to_owned();
+    let until = async |wanted: &str, patience: Duration| {
+        let begun = Instant::now();
+        while status().await != wanted {
+            assert!(begun.elapsed() < patience, "still not {wanted}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    until("running", DEADLINE).await;
+    // It goes on with another key, and a stranger's request changes nothing.
+    let beat = json!({"frames": [{"heartbeat": {"request": 0}}]}).to_string();
+    locked.send(&second, "POST", "/v1/workers/w/frames", &beat).await.expect(200);
+    locked.file.revoke(first.id(), now()).unwrap();
+    locked.until(&first, 401).await;
+    locked.send(&first, "POST", "/v1/workers/w/frames", &beat).await.problem(401, "unauthenticated");
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    assert_eq!(status().await, "running");
+    locked.file.revoke(second.id(), now()).unwrap();
+    until("pending", Duration::from_secs(8)).await;
+}
+
+#[tokio::test]
+async fn the_log_has_the_id_of_a_run_that_was_started() {
+    let (locked, root) = Locked::open().await;
+    locked.send(&root, "POST", "/v1/runs", &json!({"kind": "far", "id": "a b/c+d%"}).to_string()).await.expect(201);
+    let made = locked.send(&root, "POST", "/v1/runs", &json!({"kind": "far"}).to_string()).await.expect(201);
+    let said = locked.said.text();
+    for id in ["a b/c+d%", made["id"].as_str().unwrap()] {
+        assert!(said.contains(&format!(r#""id":"{id}""#)), "{id}: {said}");
+    }
+}

@@ -152,6 +152,8 @@ async fn what_a_task_does_not_take_is_refused_and_writes_nothing() {
     site.post_json("/v1/runs", json!({"kind": "task:double", "input": 1})).await.problem(400, "kind_reserved");
     site.post_json("/v1/runs/t/signals", json!({"name": "a"})).await.problem(409, "run_is_task");
     site.post("/v1/runs/t/pause", "").await.problem(409, "run_is_task");
+    site.post_json("/v1/runs/t/queries", json!({"name": "a"})).await.problem(409, "run_is_task");
+    site.post("/v1/drive/t", "").await.problem(409, "run_is_task");
     for path in ["/v1/tasks/r", "/v1/tasks/r/result", "/v1/tasks/nope", "/v1/tasks/nope/result"] {
         site.get(path).await.problem(404, "task_not_found");
     }

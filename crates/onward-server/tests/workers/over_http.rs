@@ -58,6 +58,9 @@ async fn a_worker_over_plain_http_does_a_run_and_survives_a_lost_answer() {
     assert_eq!(post(&site, 0, json!([{"heartbeat": {"request": 1}}])).await.1["code"], "hello_missing");
     let welcome = talk(&site, json!([hello(1, json!([])), {"credit": {"runs": 1, "tasks": 0}}]), 1).await;
     assert_eq!(welcome[0]["welcome"]["lease_ms"], 300);
+    let (status, problem) = post(&site, 0, json!([{"hello": {"worker": "w"}}])).await;
+    assert_eq!((status, &problem["code"]), (400, &json!("json_invalid")));
+    assert!(problem["hint"].as_str().unwrap().contains("docs/protocol.md"), "{problem}");
     site.start("r", "pay").await;
     let run = talk(&site, json!([]), 1).await[0]["run"].clone();
     let awaited = json!([{"type": "signal_awaited", "place": "0", "name": "s", "deadline": null, "is_pattern": false}]);
@@ -90,4 +93,19 @@ async fn a_worker_over_plain_http_that_was_silent_says_hello_again() {
     assert!(talk(&site, json!([hello(2, json!([]))]), 1).await[0]["welcome"].is_object());
     let (status, problem) = post(&site, 0, json!([hello(1, json!([]))])).await;
     assert_eq!((status, &problem["code"]), (409, &json!("hello_overtaken")));
+}
+
+#[tokio::test]
+async fn workers_are_listed_under_the_names_they_gave_themselves() {
+    let site = Site::new().await;
+    talk(&site, json!([hello(1, json!([]))]), 1).await;
+    let address = site.url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET /v1/workers HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let listed: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(listed["workers"][0]["id"], "w", "{listed}");
+    assert_eq!(listed["workers"].as_array().unwrap().len(), 1);
 }

@@ -17,7 +17,7 @@ use tonic::codegen::{Service, http};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
 
-use super::problem::{from_status, unreachable};
+use super::problem::{from_status, unreachable_at};
 use super::trust::Trust;
 use crate::Error;
 
@@ -147,8 +147,7 @@ impl Channel {
     }
 
     fn unreachable(&self, why: &str) -> RuntimeError {
-        let uri = self.endpoint.uri().to_string();
-        unreachable(format!("no server answers at {}: {why}", uri.trim_end_matches('/')))
+        unreachable_at(&self.endpoint.uri().to_string(), why)
     }
 }
 

@@ -53,8 +53,34 @@ pub(crate) fn from_status(status: &Status) -> RuntimeError {
 
 /// No server answers.
 pub(crate) fn unreachable(message: String) -> RuntimeError {
-    let hint = Some("see whether it runs and whether the address is right; `onward dev` starts one on this machine");
-    let elsewhere = Elsewhere { code: "server_unreachable", message, hint, consequence: Consequence::Retry };
+    unreachable_with(message, "see whether it runs and whether the address is right; `onward dev` starts one on this machine")
+}
+
+/// Nobody answers at `url`, and `why` is how the transport says it. Somebody who is there and speaks otherwise than the address says is
+/// told apart from nobody: another certificate or another scheme is the remedy, and not another address.
+pub(crate) fn unreachable_at(url: &str, why: &str) -> RuntimeError {
+    let message = format!("no server answers at {}: {why}", url.trim_end_matches('/'));
+    let said = |text: &str| why.contains(text);
+    if said("CaUsedAsEndEntity") {
+        return unreachable_with(message, "the server's certificate is that of an authority: give it one without `CA:TRUE`");
+    }
+    if said("invalid peer certificate") {
+        let hint = "the server's certificate is not trusted: name who vouches for it with SSL_CERT_FILE=FILE, in code with \
+                    `.root_certificate(pem)`, and use the name it was made for";
+        return unreachable_with(message, hint);
+    }
+    if url.starts_with("https:") && said("corrupt message") {
+        return unreachable_with(message, "what is there speaks no TLS: without a certificate, the address begins with http://");
+    }
+    if url.starts_with("http:") && (said("http2 error") || said("connection closed")) {
+        let hint = "where the server has a certificate, the address begins with https://; otherwise see whether it still runs";
+        return unreachable_with(message, hint);
+    }
+    unreachable(message)
+}
+
+fn unreachable_with(message: String, hint: &'static str) -> RuntimeError {
+    let elsewhere = Elsewhere { code: "server_unreachable", message, hint: Some(hint), consequence: Consequence::Retry };
     StoreError::Elsewhere(Box::new(elsewhere)).into()
 }
 
@@ -86,4 +112,27 @@ fn keep(text: &str) -> &'static str {
     let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
     kept.insert(text);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_there_and_speaks_otherwise_is_told_apart_from_nobody() {
+        let hint = |url: &str, why: &str| unreachable_at(url, why).hint().unwrap();
+        let refused = "tcp connect error: Connection refused (os error 111)";
+        for (url, why, wanted) in [
+            ("http://a", refused, "see whether it runs"),
+            ("https://a", refused, "see whether it runs"),
+            ("https://a", "invalid peer certificate: UnknownIssuer", "SSL_CERT_FILE"),
+            ("https://a", "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "`CA:TRUE`"),
+            ("https://a", "received corrupt message of type InvalidContentType", "http://"),
+            ("http://a", "http2 error: connection error detected: frame with invalid size", "https://"),
+            ("http://a", "operation was canceled: connection closed", "https://"),
+            ("https://a", "operation was canceled: connection closed", "see whether it runs"),
+        ] {
+            assert!(hint(url, why).contains(wanted), "{url} {why}: {}", hint(url, why));
+        }
+    }
 }

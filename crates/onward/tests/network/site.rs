@@ -1,15 +1,15 @@
 //! A server that can die and come back, on a port that stays.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::{Event, Namespace, Record, RunHead, RunId, RunKey};
 use onward_runtime::{Options, Runtime};
 use onward_server::{Server, grpc, router_with, serve};
-use onward_store::{MemoryStore, Store, StoreError, SystemClock};
+use onward_store::{Clock, MemoryStore, Store, StoreError, SystemClock};
 use onward_store_embedded::EmbeddedStore;
+use onward_store_postgres::PostgresStore;
 
 /// How long anything may take that happens by itself.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -19,8 +19,17 @@ pub const LEASE: Duration = Duration::from_millis(600);
 
 pub struct Site {
     pub address: SocketAddr,
-    directory: Option<tempfile::TempDir>,
+    place: Place,
     life: Option<Life>,
+}
+
+/// Where the runs are kept.
+#[derive(Clone)]
+enum Place {
+    Memory,
+    Directory(Arc<tempfile::TempDir>),
+    /// A PostgreSQL database that other servers use too.
+    Database(String),
 }
 
 /// One life of the server process, with threads of its own that end with it.
@@ -31,19 +40,27 @@ struct Life {
 
 impl Site {
     pub async fn memory() -> Site {
-        Site::start(None).await
+        Site::start(Place::Memory).await
     }
 
     pub async fn directory() -> Site {
-        Site::start(Some(tempfile::tempdir().unwrap())).await
+        Site::start(Place::Directory(Arc::new(tempfile::tempdir().unwrap()))).await
     }
 
-    async fn start(directory: Option<tempfile::TempDir>) -> Site {
+    /// One of the servers on a database.
+    pub async fn on(url: String) -> Site {
+        Site::start(Place::Database(url)).await
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    async fn start(place: Place) -> Site {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
         drop(free);
-        let path = directory.as_ref().map(|directory| directory.path().to_owned());
-        Site { address, life: Some(Life::begin(path, address).await), directory }
+        Site { address, life: Some(Life::begin(&place, address).await), place }
     }
 
     /// Ends the server in the middle of whatever it does.
@@ -55,8 +72,7 @@ impl Site {
 
     /// A new process on the same directory and port.
     pub async fn revive(&mut self) {
-        let path = self.directory.as_ref().map(|directory| directory.path().to_owned());
-        self.life = Some(Life::begin(path, self.address).await);
+        self.life = Some(Life::begin(&self.place, self.address).await);
     }
 
     pub fn runtime(&self) -> &Runtime {
@@ -92,11 +108,17 @@ impl Drop for Site {
 }
 
 impl Life {
-    async fn begin(directory: Option<PathBuf>, address: SocketAddr) -> Life {
-        let clock = Arc::new(SystemClock);
-        let store: Arc<dyn Store> = match directory {
-            None => Arc::new(MemoryStore::new(clock.clone())),
-            Some(directory) => Arc::new(open(&directory).await),
+    async fn begin(place: &Place, address: SocketAddr) -> Life {
+        let mut clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let store: Arc<dyn Store> = match place {
+            Place::Memory => Arc::new(MemoryStore::new(clock.clone())),
+            Place::Directory(directory) => Arc::new(open(directory.path()).await),
+            Place::Database(url) => {
+                let connect = async || PostgresStore::connect(url, Default::default()).await.ok();
+                let store = eventually("the database answers", connect).await;
+                clock = store.clock();
+                Arc::new(store)
+            }
         };
         let listener = eventually("the port is free", async || std::net::TcpListener::bind(address).ok()).await;
         listener.set_nonblocking(true).unwrap();

@@ -35,31 +35,34 @@ const SYNC_UNREAL: Duration = Duration::from_micros(10);
 /// How many records are read at a time.
 const PAGE: usize = 1_000;
 
-pub async fn check(path: &Path, quick: bool, global: &Global, findings: &mut Findings) -> Result<()> {
+pub async fn check(path: &Path, quick: bool, global: &Global, findings: &mut Findings) {
     if !path.exists() {
         let detail = format!("{} is not there", path.display());
         let advice = "name one with `--data DIR`, or a server with `--server URL`; a worker or `onward dev` makes it";
-        findings.fail("directory", detail, advice);
-        return Ok(());
+        return findings.fail("directory", detail, advice);
     }
     let site = match Site::to_read(global) {
-        Ok(site) => site,
+        Ok(site) => {
+            findings.ok("directory", format!("{} is one of ours", path.display()));
+            Some(site)
+        }
         Err(error) => {
             findings.fail_with("directory", &error);
-            return Ok(());
+            None
         }
     };
-    findings.ok("directory", format!("{} is one of ours", path.display()));
-    format(path, findings);
-    lock(path, findings);
-    space(path, findings);
-    syncs(path, findings);
-    work::check(&site, None, findings).await?;
-    if quick {
-        findings.ok("logs", "not read: --quick");
-        return Ok(());
+    if site.is_some() || path.join(DATABASE).exists() {
+        format(path, findings);
+        lock(path, findings);
+        space(path, findings);
+        syncs(path, findings);
     }
-    logs(&site, findings).await
+    let Some(site) = site else { return };
+    work::check(&site, None, findings).await;
+    if quick {
+        return findings.ok("logs", "not read: --quick");
+    }
+    logs(&site, findings).await;
 }
 
 fn format(path: &Path, findings: &mut Findings) {
@@ -138,7 +141,7 @@ fn time_syncs(path: &Path) -> std::io::Result<Duration> {
 }
 
 /// Reads every log of the namespace: a record that does not have the checksum it was written with is found by that.
-async fn logs(site: &Site, findings: &mut Findings) -> Result<()> {
+async fn logs(site: &Site, findings: &mut Findings) {
     let mut progress = Progress::new("runs read", false);
     let begun = Instant::now();
     let (mut runs, mut events, mut damaged) = (0, 0, Vec::new());
@@ -148,8 +151,7 @@ async fn logs(site: &Site, findings: &mut Findings) -> Result<()> {
             Ok(page) => page,
             Err(error) => {
                 drop(progress);
-                findings.fail_with("logs", &error.into());
-                return Ok(());
+                return findings.fail_with("logs", &error.into());
             }
         };
         for head in &page.runs {
@@ -182,7 +184,6 @@ async fn logs(site: &Site, findings: &mut Findings) -> Result<()> {
             findings.fail("logs", detail, "the other runs are unharmed; restore from a backup, or delete the damaged ones");
         }
     }
-    Ok(())
 }
 
 async fn read_log(site: &Site, head: &onward_core::RunHead, generation: u32) -> Result<u64> {

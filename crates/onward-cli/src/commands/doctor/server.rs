@@ -4,6 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 use onward::HttpDoor;
+use onward_runtime::WorkerInfo;
 use onward_store::RunQuery;
 
 use super::finding::Findings;
@@ -38,7 +39,20 @@ pub async fn check(url: &str, key: Option<&str>, global: &Global, findings: &mut
             return Ok(());
         }
     }
-    let workers = site.list_workers(site.namespace.clone()).await?;
+    let workers = workers(&site, findings).await;
+    work::check(&site, workers.as_deref(), findings).await;
+    Ok(())
+}
+
+/// Who works for it, if it says so.
+async fn workers(site: &Site, findings: &mut Findings) -> Option<Vec<WorkerInfo>> {
+    let workers = match site.list_workers(site.namespace.clone()).await {
+        Ok(workers) => workers,
+        Err(error) => {
+            findings.fail_with("workers", &error.into());
+            return None;
+        }
+    };
     match workers.len() as u64 {
         0 => findings.warn("workers", format!("none in namespace {}", site.namespace), "start one with ONWARD_URL set"),
         number => {
@@ -46,7 +60,7 @@ pub async fn check(url: &str, key: Option<&str>, global: &Global, findings: &mut
             findings.ok("workers", format!("{}, holding {}", count(number, "worker"), count(runs, "run")));
         }
     }
-    work::check(&site, Some(&workers), findings).await
+    Some(workers)
 }
 
 async fn reachable(url: &str, http: &HttpDoor, findings: &mut Findings) -> bool {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::Result;
 use onward_core::{Name, RunHead, Status};
 use onward_runtime::{CallId, RuntimeError, WorkerInfo};
 use onward_store::{RunQuery, TaskQuery};
@@ -24,13 +23,17 @@ const PENDING_LONG: Duration = Duration::from_secs(60);
 const NAMED_MAX: usize = 5;
 
 /// `workers` are those of a server; a directory knows of none.
-pub async fn check(site: &Site, workers: Option<&[WorkerInfo]>, findings: &mut Findings) -> Result<()> {
-    let pending = pending(site).await?;
-    if let Some(workers) = workers {
-        orphans(&pending, workers, findings);
+pub async fn check(site: &Site, workers: Option<&[WorkerInfo]>, findings: &mut Findings) {
+    match pending(site).await {
+        Ok(pending) => {
+            if let Some(workers) = workers {
+                orphans(&pending, workers, findings);
+            }
+            oldest(&pending, findings);
+        }
+        Err(error) => findings.fail_with("pending", &error.into()),
     }
-    oldest(&pending, findings);
-    quarantined(site, findings).await
+    quarantined(site, findings).await;
 }
 
 /// Pending runs, newest first.
@@ -83,17 +86,18 @@ fn oldest(pending: &[RunHead], findings: &mut Findings) {
     }
 }
 
-async fn quarantined(site: &Site, findings: &mut Findings) -> Result<()> {
+async fn quarantined(site: &Site, findings: &mut Findings) {
     let query = TaskQuery { namespace: site.namespace.clone(), limit: PAGE, ..TaskQuery::default() };
-    let tasks = site.list_quarantined(query).await?;
+    let tasks = match site.list_quarantined(query).await {
+        Ok(tasks) => tasks,
+        Err(error) => return findings.fail_with("tasks", &error.into()),
+    };
     if tasks.is_empty() {
-        findings.ok("tasks", "none in quarantine");
-        return Ok(());
+        return findings.ok("tasks", "none in quarantine");
     }
     let ids: Vec<String> = tasks.iter().map(|task| format!("{} (`{}`)", CallId::from(task.id.clone()), task.kind)).collect();
     let detail = format!("{} in quarantine: {}", count(tasks.len() as u64, "task"), some(&ids));
     findings.warn("tasks", detail, "each has lost worker after worker: find out why, then retry it");
-    Ok(())
 }
 
 /// The first few of many.

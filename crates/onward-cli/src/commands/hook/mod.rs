@@ -66,6 +66,7 @@ impl SecretArgs {
 }
 
 pub fn execute(command: HookCommand, global: &Global) -> Result<ExitCode> {
+    global.without_server("hook")?;
     match command {
         HookCommand::Create(args) => create::execute(*args, global),
         HookCommand::List(args) => list::execute(&args, global),

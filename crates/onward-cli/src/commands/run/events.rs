@@ -59,7 +59,7 @@ pub async fn execute(args: EventsArgs, global: &Global) -> Result<ExitCode> {
     loop {
         let page = log.next_page().await?;
         if page.is_empty() {
-            if !args.follow || !log.goes_on() {
+            if !args.follow || !log.goes_on() || (head.external.is_some() && log.is_closed().await?) {
                 return Ok(ExitCode::SUCCESS);
             }
             watch.changed().await?;
@@ -93,6 +93,12 @@ impl LogReader {
     /// Whether something may still be appended.
     fn goes_on(&self) -> bool {
         !self.last.as_ref().is_some_and(Event::ends_log)
+    }
+
+    /// Whether the engine of an external run says that it is over, and everything up to there was read.
+    async fn is_closed(&self) -> Result<bool> {
+        let head = self.site.read_head(self.key.clone()).await?;
+        Ok(head.status.is_closed() && self.next >= head.next_index)
     }
 
     /// Goes to the next log of a run that continued as new.

@@ -14,7 +14,7 @@ use crate::output::document::{Run, Runs};
 use crate::output::{Cell, Progress, Style, Table, json_line, print, print_json, say, time};
 use crate::site::Site;
 
-/// How many runs `--all` reads at a time.
+/// How many runs are read at a time: a server gives no more.
 const PAGE: usize = 1_000;
 
 #[derive(Debug, Args)]
@@ -39,10 +39,10 @@ pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
         (true, true) => print_all_json(&site, query).await?,
         (true, false) => print_all(&site, query).await?,
         (false, true) => {
-            let page = site.list_runs(query).await?;
+            let page = page(&site, query).await?;
             print_json(&Runs { runs: page.runs.iter().map(Run::from).collect(), next: page.next.as_deref() })?;
         }
-        (false, false) => print_page(&site.list_runs(query).await?)?,
+        (false, false) => print_page(&page(&site, query).await?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -50,6 +50,21 @@ pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
 fn query(args: &ListArgs, site: &Site) -> Result<RunQuery, RuntimeError> {
     let limit = if args.all { PAGE } else { args.limit as usize };
     Ok(RunQuery { cursor: args.cursor.clone(), ..args.filter.query(site.namespace.clone(), limit)? })
+}
+
+/// As many runs as were asked for, however many come at a time.
+async fn page(site: &Site, query: RunQuery) -> Result<RunPage> {
+    let limit = query.limit;
+    let mut all = RunPage { runs: Vec::new(), next: query.cursor.clone() };
+    loop {
+        let ask = RunQuery { limit: (limit - all.runs.len()).min(PAGE), cursor: all.next.take(), ..query.clone() };
+        let page = site.list_runs(ask).await?;
+        all.runs.extend(page.runs);
+        all.next = page.next;
+        if all.next.is_none() || all.runs.len() >= limit {
+            return Ok(all);
+        }
+    }
 }
 
 fn table() -> Table {

@@ -27,6 +27,7 @@ struct Compared {
     unheard_runs: HashMap<RunKey, Epoch>,
     unheard_tasks: BTreeMap<TaskId, u32>,
     /// Held by the worker alone: given to it by a server that is gone, or taken from it since.
+    doubtful_runs: Vec<(RunKey, Epoch)>,
     doubtful_tasks: Vec<wire::HeldTask>,
 }
 
@@ -68,6 +69,10 @@ impl Session {
     }
 
     async fn settle(self: &Arc<Session>, compared: Compared) {
+        for (run, epoch) in compared.doubtful_runs.into_iter().filter(|(run, _)| run.namespace == self.namespace) {
+            // A store that outlives its servers may still have it with the worker: somebody else may begin at once.
+            drop(self.runtime().store().release_run(run, epoch).await);
+        }
         for wire::HeldTask { task, claim } in compared.doubtful_tasks {
             if !self.adopt(&task, claim).await.unwrap_or(false) {
                 self.push(ServerFrame::TaskOver(wire::TaskOver { task, claim }));
@@ -127,17 +132,15 @@ impl Session {
 impl State {
     /// Compares what the worker says it holds with what it was given; what it has lost is put on its way to it.
     fn compare(&mut self, hello: &wire::Hello) -> Compared {
-        let mut compared = Compared {
-            both: Vec::new(),
-            unheard_runs: self.runs.clone(),
-            unheard_tasks: self.tasks.clone(),
-            doubtful_tasks: Vec::new(),
-        };
+        let (unheard_runs, unheard_tasks) = (self.runs.clone(), self.tasks.clone());
+        let (both, doubtful_runs, doubtful_tasks) = Default::default();
+        let mut compared = Compared { both, unheard_runs, unheard_tasks, doubtful_runs, doubtful_tasks };
         for held in &hello.runs {
             if self.runs.get(&held.run) == Some(&held.epoch) {
                 compared.unheard_runs.remove(&held.run);
                 compared.both.push(held.clone());
             } else {
+                compared.doubtful_runs.push((held.run.clone(), held.epoch));
                 self.enqueue(ServerFrame::RunLost(wire::RunLost { run: held.run.clone(), epoch: held.epoch }));
             }
         }

@@ -1,0 +1,94 @@
+//! Several servers on one PostgreSQL database: any of them serves any run, and any of them may die (F14).
+
+use std::time::Duration;
+
+use onward::prelude::*;
+use onward::{Onward, RunHandle};
+use onward_pg_cluster::{Cluster, Database};
+
+use crate::proxy::Random;
+use crate::site::{Site, eventually, key};
+use crate::story::{Ran, check, tell, worker};
+use crate::with_seeds;
+
+const RUNS: u64 = 8;
+
+fn database() -> Database<'static> {
+    Cluster::shared().database(None).unwrap()
+}
+
+/// Answers questions, and says aloud what it hears until it hears nothing.
+async fn chatty(ctx: Ctx, (): ()) -> Result<u32> {
+    let mut heard = 0;
+    ctx.query("state", |(): ()| Ok::<_, Failure>("listening"));
+    loop {
+        match ctx.signal("say").recv::<u32>().await? {
+            0 => return Ok(heard),
+            more => heard += more,
+        }
+        ctx.emit("heard", &heard)?;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_is_served_by_a_server_that_its_worker_is_not_connected_to() {
+    let database = database();
+    let (here, there) = (Site::on(database.url()).await, Site::on(database.url()).await);
+    let _worker = Onward::connect(there.url()).workflow("chatty", chatty).start().await.unwrap();
+    let client = Onward::connect(here.url()).start().await.unwrap();
+    let run: RunHandle<u32> = client.start("chatty", &()).id("r").await.unwrap();
+    // A question to code that only a worker of the other server has.
+    let asked: String = eventually("the code answers", async || run.query("state", &()).await.ok()).await;
+    assert_eq!(asked, "listening");
+    // Inputs and what the run emits, on their ways through the database.
+    let mut emitted = here.runtime().listen(&key("r"));
+    let mut said = 0;
+    let heard = eventually("it is heard here", async || {
+        said += 1;
+        run.signal("say", &1u32).await.unwrap();
+        tokio::time::timeout(Duration::from_millis(200), emitted.recv()).await.ok()
+    })
+    .await;
+    assert_eq!(heard.unwrap().name, "heard");
+    let begun = tokio::time::Instant::now();
+    run.signal("say", &0u32).await.unwrap();
+    assert_eq!(run.result().await.unwrap(), said);
+    assert!(begun.elapsed() < Duration::from_secs(2), "by hints, not by looking: {:?}", begun.elapsed());
+    let servers = eventually("both are known", async || {
+        let servers = here.runtime().store().list_servers().await.ok()?;
+        (servers.len() == 2).then_some(servers)
+    })
+    .await;
+    assert_ne!(servers[0].id, servers[1].id);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_die_in_turn_lose_nothing() {
+    with_seeds(0..2, async |seed| {
+        let database = database();
+        let mut sites = [Site::on(database.url()).await, Site::on(database.url()).await];
+        let (ran, mut random) = (Ran::default(), Random::new(seed));
+        let urls = [sites[0].url(), sites[1].url()];
+        let _workers = [worker(&urls[0], &ran).start().await.unwrap(), worker(&urls[1], &ran).start().await.unwrap()];
+        let clients = [Onward::connect(&urls[0]).start().await.unwrap(), Onward::connect(&urls[1]).start().await.unwrap()];
+        let telling = async {
+            for n in 0..RUNS {
+                tell(&clients[n as usize % 2], n).await;
+            }
+        };
+        let killing = async {
+            for _ in 0..4 {
+                tokio::time::sleep(Duration::from_millis(50 + random.below(200))).await;
+                let site = &mut sites[random.below(2) as usize];
+                site.kill().await;
+                tokio::time::sleep(Duration::from_millis(random.below(200))).await;
+                site.revive().await;
+            }
+        };
+        tokio::join!(telling, killing);
+        for n in 0..RUNS {
+            check(&sites[n as usize % 2], &clients[(n as usize + 1) % 2], &ran, n).await;
+        }
+    })
+    .await;
+}
