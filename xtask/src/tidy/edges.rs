@@ -16,8 +16,20 @@ const EDGES: &[(&str, &[&str])] = &[
     ("onward-wire", &["onward-core"]),
     // Its tests have a worker of `onward` beside it.
     ("onward-server", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-wire", "onward"]),
-    // Its tests run over a server too.
-    ("onward", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-wire", "onward-server"]),
+    // Its tests run over a server too, and over several on a database.
+    (
+        "onward",
+        &[
+            "onward-core",
+            "onward-store",
+            "onward-store-embedded",
+            "onward-store-postgres",
+            "onward-pg-cluster",
+            "onward-runtime",
+            "onward-wire",
+            "onward-server",
+        ],
+    ),
     (
         "onward-cli",
         &[
