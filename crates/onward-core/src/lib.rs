@@ -14,6 +14,7 @@ pub mod event;
 pub mod external;
 pub mod failure;
 mod faithful;
+pub mod family;
 pub mod hash;
 pub mod id;
 mod kind;

@@ -18,6 +18,7 @@
 use crate::event::{
     ChildAgain, ChildStarted, ParentLink, ResultRequested, RetryRequested, RunForked, RunStarted, TerminateRequested,
 };
+use crate::family::family;
 use crate::lineage::{Lineage, follows, is_on_line_of};
 use crate::projection::Projection;
 use crate::run::{Delivery, Input, Once, Refusal, RunHead, Status};
@@ -263,15 +264,28 @@ pub fn child_id(run: &RunId, generation: u32, place: &Place) -> RunId {
     derived_id(run, generation, &place.to_string())
 }
 
-/// The id of a run that comes of another one.
+/// The id of a run that comes of another one; it is of the same family (FA1).
 pub fn derived_id(run: &RunId, generation: u32, what: &str) -> RunId {
-    let generation = if generation == 0 { String::new() } else { format!("{generation}-") };
-    let readable = format!("{run}/{generation}{what}");
+    let readable = readable_id(run, generation, what);
     RunId::new(&readable).unwrap_or_else(|_| {
-        // The id is too long to be extended: fall back to one of fixed length.
+        // The id is too long to be extended: fall back to one of limited length.
+        let hash = crate::Hash::of_parts(&[readable.as_bytes()]);
+        RunId::new(format!("{}/~{hash}", family(run))).expect("a family leaves room for a hash")
+    })
+}
+
+/// The id that a child got before there were families, where it differs: logs of then have it.
+pub fn old_child_id(run: &RunId, generation: u32, place: &Place) -> Option<RunId> {
+    let readable = readable_id(run, generation, &place.to_string());
+    RunId::new(&readable).is_err().then(|| {
         let hash = crate::Hash::of_parts(&[readable.as_bytes()]);
         RunId::new(format!("child_{hash}")).expect("hex digits are a name")
     })
+}
+
+fn readable_id(run: &RunId, generation: u32, what: &str) -> String {
+    let generation = if generation == 0 { String::new() } else { format!("{generation}-") };
+    format!("{run}/{generation}{what}")
 }
 
 /// Adds why the copy goes on and what was kept; the children that are open then hear of it.

@@ -21,7 +21,7 @@ use std::thread::Thread;
 
 use crate::{ManualClock, Store};
 
-pub use differential::differential;
+pub use differential::{differential, differential_of_known_workers};
 pub use kit::{Held, Kit};
 pub use random::random_operations;
 

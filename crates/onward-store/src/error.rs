@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use onward_core::family::family;
 use onward_core::run::{Again, Once, Refusal};
 use onward_core::task::{StaleReport, TaskId};
 use onward_core::{Index, RunKey};
@@ -62,6 +63,12 @@ pub enum StoreError {
     Stopped { why: String },
     #[error("the store was opened for reading only")]
     ReadOnly,
+    /// Parent and child would lie in two databases (L19).
+    #[error("run {child} cannot be a child of run {parent}: its id must begin with `{}/`", family(&parent.id))]
+    FamilyDiffers { child: RunKey, parent: RunKey },
+    /// The databases are not the ones that the runs were spread over, or stand in another order.
+    #[error("the runs are spread over other databases: {why}")]
+    DatabasesDiffer { why: String },
     #[error("the page cursor `{cursor}` is not one of ours")]
     CursorInvalid { cursor: String },
     #[error("the store cannot be reached: {why}")]
@@ -136,6 +143,8 @@ impl StoreError {
             StoreError::DatabaseUnusable { .. } => "database_unusable",
             StoreError::Stopped { .. } => "store_stopped",
             StoreError::ReadOnly => "store_read_only",
+            StoreError::FamilyDiffers { .. } => "family_differs",
+            StoreError::DatabasesDiffer { .. } => "databases_differ",
             StoreError::CursorInvalid { .. } => "cursor_invalid",
             StoreError::Unavailable { .. } => "store_unavailable",
             StoreError::Elsewhere(elsewhere) => elsewhere.code,
@@ -226,6 +235,10 @@ impl StoreError {
             }
             StoreError::Stopped { .. } => "check the disk and restart; what was acknowledged is safe",
             StoreError::ReadOnly => "open it for writing, in the one process that may",
+            StoreError::FamilyDiffers { .. } => {
+                "begin the child's id with its parent's up to the first `/`, or leave the id out: it gets one that fits"
+            }
+            StoreError::DatabasesDiffer { .. } => "name the same databases as the first time, all of them and in the same order",
             StoreError::CursorInvalid { .. } => "begin again without a cursor; a cursor belongs to the query whose page gave it",
             StoreError::Unavailable { .. } => "try again; a repeat with the same id is taken once",
             StoreError::Elsewhere(elsewhere) => return elsewhere.hint,
@@ -277,6 +290,8 @@ mod tests {
             StoreError::DatabaseUnusable { why: why() },
             StoreError::Stopped { why: why() },
             StoreError::ReadOnly,
+            StoreError::FamilyDiffers { child: key(), parent: key() },
+            StoreError::DatabasesDiffer { why: why() },
             StoreError::CursorInvalid { cursor: why() },
             StoreError::Unavailable { why: why() },
         ];

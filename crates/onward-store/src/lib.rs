@@ -10,6 +10,7 @@
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod cursor;
 mod error;
 pub mod kept;
 mod memory;
@@ -29,6 +30,7 @@ use onward_core::{
 };
 
 pub use clock::{ManualClock, SystemClock};
+pub use cursor::{cursor_after, parse_cursor};
 pub use error::{Consequence, Elsewhere, StoreError};
 pub use memory::MemoryStore;
 pub use restore::check_restore;
@@ -82,7 +84,8 @@ pub trait Store: Send + Sync {
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended>;
 
     /// Leases up to `limit` pending runs of one namespace that nobody holds, oldest first, each with a raised epoch. What waits in
-    /// other namespaces neither is leased nor delays it (S6).
+    /// other namespaces neither is leased nor delays it (S6). A store of several databases promises the order for each of them, and
+    /// that none is passed over for another one again and again.
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>>;
 
     /// Takes one very run, whatever its kind: appends `input`, if there is one, and leases the run to `worker` if it has something to do.
@@ -98,7 +101,8 @@ pub trait Store: Send + Sync {
     /// Gives a lease back. A lease that is lost already is no error.
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()>;
 
-    /// Leases up to `limit` visible tasks of one namespace and the given kinds, by priority, then oldest first (L9, S6).
+    /// Leases up to `limit` visible tasks of one namespace and the given kinds, by priority, then oldest first (L9, S6); of several
+    /// databases, as for runs.
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>>;
 
     /// Takes a worker's word about the task it holds; the outcome becomes an input of the task's run in the same write.
@@ -177,7 +181,19 @@ pub trait Store: Send + Sync {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    /// Runs in their current generation, newest first; `created_from` is inclusive, `created_until` is not.
+    /// Which share of the runs it keeps, if it was told ([`Store::take_share`]). A store that is not told, but has runs, keeps all.
+    fn read_share(&self) -> StoreFuture<'_, Option<Share>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Remembers for good which share of the runs it keeps, unless it remembers one or has runs already; returns what counts then. A
+    /// store that forgets its runs need not remember.
+    fn take_share(&self, share: Share) -> StoreFuture<'_, Share> {
+        Box::pin(std::future::ready(Ok(share)))
+    }
+
+    /// Runs in their current generation, newest first and, of those of one moment, by id backwards; `created_from` is inclusive,
+    /// `created_until` is not. A page begins behind its cursor, which is what [`cursor_after`] says of the last run of the page before.
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage>;
 
     /// How many open runs need which version of which kind, by name.
@@ -314,6 +330,23 @@ pub struct Expired {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeliveryId(pub u64);
+
+/// Which of several databases one is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// What the databases that belong together have in common.
+    pub cluster: String,
+    /// Counted from 0.
+    pub position: u32,
+    pub count: u32,
+}
+
+impl Share {
+    /// Of a database that keeps all runs.
+    pub fn all(cluster: String) -> Share {
+        Share { cluster, position: 0, count: 1 }
+    }
+}
 
 /// How far a run is known.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,6 +7,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("onward-core", &[]),
     ("onward-store", &["onward-core"]),
     ("onward-store-embedded", &["onward-core", "onward-store"]),
+    // Its tests run engines over several databases.
+    ("onward-store-spread", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward"]),
     // Its tests are compared with the embedded store, on a cluster of their own.
     ("onward-store-postgres", &["onward-core", "onward-store", "onward-store-embedded", "onward-pg-cluster"]),
     ("onward-pg-cluster", &[]),
@@ -14,8 +16,20 @@ const EDGES: &[(&str, &[&str])] = &[
     ("onward-wire", &["onward-core"]),
     // Its tests have a worker of `onward` beside it.
     ("onward-server", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-wire", "onward"]),
-    // Its tests run over a server too.
-    ("onward", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-wire", "onward-server"]),
+    // Its tests run over a server too, and over several on a database.
+    (
+        "onward",
+        &[
+            "onward-core",
+            "onward-store",
+            "onward-store-embedded",
+            "onward-store-postgres",
+            "onward-pg-cluster",
+            "onward-runtime",
+            "onward-wire",
+            "onward-server",
+        ],
+    ),
     (
         "onward-cli",
         &[

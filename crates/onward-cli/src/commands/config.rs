@@ -10,8 +10,8 @@ use super::{dev, server};
 use crate::args::Global;
 use crate::config::{KEYS, Key, Value};
 use crate::output::{Cell, Style, Table, print, print_json, say};
-use crate::serving::TraceArgs;
 use crate::serving::limits::limits;
+use crate::serving::{Place, TraceArgs};
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
@@ -96,11 +96,15 @@ fn setting(key: &Key, value: Option<&Value>) -> Setting {
     }
 }
 
-/// A secret is shown by its beginning, which tells one key from another and lets nobody in.
-fn mask(key: &Key) -> impl Fn(Value) -> Value {
-    let is_secret = key.is_secret;
+/// A secret is shown by its beginning, which tells one key from another and lets nobody in; a database without its password.
+fn mask(key: &'static Key) -> impl Fn(Value) -> Value {
     move |value| {
-        if !is_secret {
+        if key.name == "server.store"
+            && let Ok(place @ Place::Database(_)) = server::parse_store(&value.text)
+        {
+            return Value { text: place.to_string(), ..value };
+        }
+        if !key.is_secret {
             return value;
         }
         let id = value.text.strip_prefix("onw_").and_then(|rest| rest.split_once('_')).map_or("", |(id, _)| id);

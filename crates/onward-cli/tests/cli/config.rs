@@ -166,3 +166,14 @@ fn what_cannot_be_used_is_told_where_it_is_shown() {
         assert!(used.err.contains(problem["code"].as_str().unwrap()), "{problem}");
     }
 }
+
+/// The address of a database may hold its password.
+#[test]
+fn the_password_of_a_database_is_shown_to_nobody() {
+    let place = tempfile::tempdir().unwrap();
+    let mut show = onward();
+    show.args(["config", "show", "--json"]).current_dir(place.path());
+    let shown = ran(show.env("ONWARD_SERVER__STORE", "postgres://me:geheim@host/runs"));
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    assert!(shown.out.contains("postgres://host/runs") && !shown.out.contains("geheim"), "{}", shown.out);
+}

@@ -3,7 +3,7 @@
 use super::Engine;
 use super::call::What;
 use crate::event::{ChildStarted, OnParentClose};
-use crate::{Failure, Hash, Name, Payload, Place, RunId};
+use crate::{Event, Failure, Hash, Name, Payload, Place, RunId};
 
 impl Engine {
     /// Starts a child. Without an id of its own it gets one from the parent's id and the call's place, so that
@@ -38,7 +38,7 @@ impl Engine {
             *child = id.clone();
         }
         self.configure(place, &mut |event| {
-            if let crate::Event::ChildStarted(event) = event {
+            if let Event::ChildStarted(event) = event {
                 event.child = id.clone();
             }
         });
@@ -55,6 +55,22 @@ impl Engine {
 
     fn child_id(&self, place: &Place) -> RunId {
         crate::reopen::child_id(&self.key().id, self.generation(), place)
+    }
+
+    /// The request of a child as the log has it: one from before there were families may know the child by another id, which counts.
+    pub(super) fn with_recorded_child(&mut self, recorded: &Event, asked: Event) -> Event {
+        let (Event::ChildStarted(recorded), Event::ChildStarted(event)) = (recorded, &asked) else { return asked };
+        let (run, generation, place) = (&self.key().id, self.generation(), &event.place);
+        let is_derived = event.child == self.child_id(place);
+        if !is_derived || crate::reopen::old_child_id(run, generation, place).as_ref() != Some(&recorded.child) {
+            return asked;
+        }
+        let mut event = event.clone();
+        event.child = recorded.child.clone();
+        if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(&event.place) {
+            *child = recorded.child.clone();
+        }
+        Event::ChildStarted(event)
     }
 
     /// Children that are started again have other ids from here on.

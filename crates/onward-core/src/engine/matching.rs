@@ -37,7 +37,7 @@ impl Engine {
         let end = asked.pop_if(|event| postponed && matches!(event, Event::RunContinued(_)));
         let mut asked = asked.into_iter();
         for (index, recorded) in expected.indexed().filter(|(_, event)| is_asked(event)) {
-            match asked.next() {
+            match asked.next().map(|event| self.with_recorded_child(recorded, event)) {
                 Some(event) if recorded == &event || self.is_same(recorded, &event) => {
                     self.last_matched = Some(Matched::Asked(Box::new(event)))
                 }

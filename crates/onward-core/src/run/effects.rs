@@ -56,6 +56,14 @@ pub enum Delivery {
 }
 
 impl Delivery {
+    /// The run that it is for.
+    pub fn receiver(&self) -> &RunKey {
+        match self {
+            Delivery::Start(run) => &run.key,
+            Delivery::Input { to, .. } => to,
+        }
+    }
+
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {

@@ -9,11 +9,11 @@ use crate::Delete;
 
 pub async fn a_child_answers_its_parent_once(mut kit: Kit) {
     let mut parent = kit.start_held("p").await;
-    kit.commit(&mut parent, vec![child("c", 0, OnParentClose::Cancel)]).await;
+    kit.commit(&mut parent, vec![child("p/c", 0, OnParentClose::Cancel)]).await;
     kit.reopen();
     assert_eq!(kit.deliver().await, 1);
     let mut held = kit.claim_one("v").await;
-    assert_eq!(held.key(), key("c"));
+    assert_eq!(held.key(), key("p/c"));
     kit.commit(&mut held, vec![completed()]).await;
     // The courier stumbles between handing over and finishing.
     let news = kit.store().deliveries(10).await.unwrap();
@@ -26,33 +26,33 @@ pub async fn a_child_answers_its_parent_once(mut kit: Kit) {
 
 pub async fn an_ended_parent_tells_each_child_what_was_agreed(mut kit: Kit) {
     let mut parent = kit.start_held("p").await;
-    let agreed = [("a", OnParentClose::Abandon), ("c", OnParentClose::Cancel), ("t", OnParentClose::Terminate)];
+    let agreed = [("p/a", OnParentClose::Abandon), ("p/c", OnParentClose::Cancel), ("p/t", OnParentClose::Terminate)];
     let children = agreed.into_iter().enumerate().map(|(ordinal, (id, close))| child(id, ordinal as u32, close)).collect();
     kit.commit(&mut parent, children).await;
     kit.deliver().await;
     kit.commit(&mut parent, vec![completed()]).await;
     kit.reopen();
     assert_eq!(kit.deliver().await, 3); // Two for the children, one from the terminated child to its parent.
-    assert_eq!(kit.log("a").await, ["run_started"]);
-    assert_eq!(kit.log("c").await, ["run_started", "cancel_requested"]);
-    assert_eq!(kit.log("t").await, ["run_started", "terminate_requested"]);
-    assert_eq!(kit.head("t").await.status, Status::Terminated);
+    assert_eq!(kit.log("p/a").await, ["run_started"]);
+    assert_eq!(kit.log("p/c").await, ["run_started", "cancel_requested"]);
+    assert_eq!(kit.log("p/t").await, ["run_started", "terminate_requested"]);
+    assert_eq!(kit.head("p/t").await.status, Status::Terminated);
     assert_eq!(kit.log("p").await.last(), Some(&"run_completed"));
 }
 
 pub async fn a_child_that_starts_after_its_parent_ended_is_told(kit: Kit) {
     let mut parent = kit.start_held("p").await;
-    kit.commit(&mut parent, vec![child("c", 0, OnParentClose::Cancel), child("t", 1, OnParentClose::Terminate)]).await;
+    kit.commit(&mut parent, vec![child("p/c", 0, OnParentClose::Cancel), child("p/t", 1, OnParentClose::Terminate)]).await;
     // Before the courier comes around.
     kit.append("p", terminate()).await.unwrap();
     kit.deliver().await;
-    assert_eq!(kit.log("c").await, ["run_started", "cancel_requested"]);
-    assert_eq!(kit.log("t").await, ["run_started", "terminate_requested"]);
+    assert_eq!(kit.log("p/c").await, ["run_started", "cancel_requested"]);
+    assert_eq!(kit.log("p/t").await, ["run_started", "terminate_requested"]);
 }
 
 pub async fn news_stay_until_they_are_finished(mut kit: Kit) {
     let mut parent = kit.start_held("p").await;
-    kit.commit(&mut parent, vec![child("a", 0, OnParentClose::Cancel), child("b", 1, OnParentClose::Cancel)]).await;
+    kit.commit(&mut parent, vec![child("p/a", 0, OnParentClose::Cancel), child("p/b", 1, OnParentClose::Cancel)]).await;
     let first = kit.store().deliveries(1).await.unwrap();
     assert_eq!(first.len(), 1);
     kit.reopen();
@@ -87,7 +87,7 @@ pub async fn a_namesake_of_a_deleted_run_is_not_taken_for_it(mut kit: Kit) {
         run.started.seed = life;
         let mut parent = kit.start_held_as(run).await;
         let sent = SignalSent { place: place(1), to: RunId::new("s").unwrap(), name: name("paid"), payload: json("1") };
-        kit.commit(&mut parent, vec![child("c", 0, OnParentClose::Cancel), sent.into()]).await;
+        kit.commit(&mut parent, vec![child("p/c", 0, OnParentClose::Cancel), sent.into()]).await;
         kit.reopen();
         let news = kit.store().deliveries(10).await.unwrap();
         links.extend(news.into_iter().filter_map(|(_, delivery)| match delivery {
@@ -97,7 +97,7 @@ pub async fn a_namesake_of_a_deleted_run_is_not_taken_for_it(mut kit: Kit) {
         kit.deliver().await;
         assert_eq!(kit.head("s").await.next_index, Index(1 + life), "the signal of each life is taken");
         if life == 1 {
-            kit.append("c", terminate()).await.unwrap();
+            kit.append("p/c", terminate()).await.unwrap();
             kit.append("p", terminate()).await.unwrap();
             kit.deliver().await;
             let gone = Delete::Run { key: key("p"), reason: String::new() };
@@ -105,7 +105,7 @@ pub async fn a_namesake_of_a_deleted_run_is_not_taken_for_it(mut kit: Kit) {
         }
     }
     let [first, second] = &links[..] else { panic!("each life asks for its child: {links:?}") };
-    let kept = kit.head("c").await.parent.unwrap();
+    let kept = kit.head("p/c").await.parent.unwrap();
     assert!(kept.is_same_call(first) && !kept.is_same_call(second), "who finds the child knows whose it is");
     for (link, is_for_it) in [(first, false), (second, true)] {
         let Delivery::Input { to, input } = answer_to(link, Ok(json("1"))) else { panic!("an answer is an input") };

@@ -82,7 +82,7 @@ pub async fn what_answers_the_old_generation_is_refused(kit: Kit) {
 pub async fn nothing_open_of_the_old_generation_is_left(mut kit: Kit) {
     let mut held = kit.start_held("r").await;
     let due = kit.now().after(seconds(5));
-    let open = vec![task(0, TaskOptions::default()), timer(1, due), approval(2, None), child("c", 3, OnParentClose::Terminate)];
+    let open = vec![task(0, TaskOptions::default()), timer(1, due), approval(2, None), child("r/c", 3, OnParentClose::Terminate)];
     kit.commit(&mut held, open).await;
     kit.deliver().await;
     kit.store().commit(continued(&held)).await.unwrap();
@@ -92,7 +92,7 @@ pub async fn nothing_open_of_the_old_generation_is_left(mut kit: Kit) {
     kit.clock.set(due);
     assert_eq!(kit.expire().await.timers_fired, 0);
     kit.deliver().await;
-    assert_eq!(kit.head("c").await.status, Status::Terminated);
+    assert_eq!(kit.head("r/c").await.status, Status::Terminated);
     assert_eq!(kit.log("r").await, ["run_started"]);
 }
 
@@ -113,13 +113,13 @@ pub async fn a_result_of_the_old_generation_does_not_fit_the_successor(kit: Kit)
 
 pub async fn a_child_of_the_old_generation_hears_once_of_its_end(kit: Kit) {
     let mut held = kit.start_held("r").await;
-    kit.commit(&mut held, vec![child("c", 0, OnParentClose::Cancel)]).await;
+    kit.commit(&mut held, vec![child("r/c", 0, OnParentClose::Cancel)]).await;
     kit.deliver().await;
     kit.store().commit(continued(&held)).await.unwrap();
     assert_eq!(kit.deliver().await, 1);
     kit.append("r", terminate()).await.unwrap();
     assert_eq!(kit.store().deliveries(10).await.unwrap(), []);
-    assert_eq!(kit.log("c").await, ["run_started", "cancel_requested"]);
+    assert_eq!(kit.log("r/c").await, ["run_started", "cancel_requested"]);
 }
 
 fn continued(held: &Held) -> Commit {

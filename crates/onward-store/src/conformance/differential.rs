@@ -8,33 +8,45 @@ use onward_core::{Epoch, Index, Record, RunHead, RunKey};
 use super::block_on;
 use super::kit::{hand_over, namespaces};
 use super::random::{Answer, Operation, Trace, World, perform};
-use crate::{Clock, DeletedQuery, DeliveryId, ManualClock, RunQuery, Store, WaitQuery};
+use crate::{Clock, DeletedQuery, DeliveryId, ManualClock, RunQuery, SESSION_DEFAULT, Store, WaitQuery};
 
 /// Tells both empty stores the same random story of `steps` operations and compares all that can be read after every one.
 ///
 /// Both go by `clock`. The reference is believed: the story goes on from its answers.
 pub fn differential(seed: u64, steps: u32, store: &dyn Store, reference: &dyn Store, clock: &ManualClock) {
-    block_on(async {
-        let mut world = World::new(seed);
-        let mut trace = Trace::new(seed);
-        let mut heads = BTreeMap::new();
-        let mut epochs = Epochs::default();
-        for _ in 0..steps {
-            clock.advance(world.pause());
-            let operation = world.choose(reference, clock.now()).await;
-            trace.next(&operation);
-            if let Operation::Deliver = operation {
-                deliver_to_both(store, reference).await;
-            } else {
-                let expected = perform(reference, &operation).await;
-                let mut answer = perform(store, &epochs.translate(&operation)).await;
-                epochs.learn(&mut answer, &expected);
-                assert_eq!(answer, expected);
-                world.learn(&operation, &expected);
-            }
-            compare_state(store, reference, &mut heads).await;
+    block_on(tell(World::new(seed), Trace::new(seed), steps, [store, reference], clock, false));
+}
+
+/// The same for a store of several databases, each of which knows the workers that claimed in it. A worker is heard of before it claims,
+/// so that all of them have known it for as long as the reference has.
+pub fn differential_of_known_workers(seed: u64, steps: u32, store: &dyn Store, reference: &dyn Store, clock: &ManualClock) {
+    block_on(tell(World::new(seed), Trace::new(seed), steps, [store, reference], clock, true));
+}
+
+async fn tell(mut world: World, mut trace: Trace, steps: u32, stores: [&dyn Store; 2], clock: &ManualClock, is_known: bool) {
+    let [store, reference] = stores;
+    let (mut heads, mut epochs) = (BTreeMap::new(), Epochs::default());
+    for _ in 0..steps {
+        clock.advance(world.pause());
+        let operation = world.choose(reference, clock.now()).await;
+        trace.next(&operation);
+        if let Operation::Start(_, Some(worker)) | Operation::Claim(worker, _) = &operation
+            && is_known
+        {
+            let heard = Operation::Heartbeat(worker.clone(), SESSION_DEFAULT);
+            assert_eq!(perform(store, &heard).await, perform(reference, &heard).await);
         }
-    });
+        if let Operation::Deliver = operation {
+            deliver_to_both(store, reference).await;
+        } else {
+            let expected = perform(reference, &operation).await;
+            let mut answer = perform(store, &epochs.translate(&operation)).await;
+            epochs.learn(&mut answer, &expected);
+            assert_eq!(answer, expected);
+            world.learn(&operation, &expected);
+        }
+        compare_state(store, reference, &mut heads).await;
+    }
 }
 
 /// Which epoch of the store stands for which one of the reference: each numbers them as it likes.

@@ -8,7 +8,7 @@ use onward_core::{
 };
 
 use super::kit::{Kit, approval, key, name, new_run, new_run_of, place, refused, seconds};
-use crate::{RunPage, RunQuery, WaitQuery};
+use crate::{RunPage, RunQuery, WaitQuery, cursor_after};
 
 pub async fn runs_are_listed_newest_first_in_pages(mut kit: Kit) {
     for number in 0..5 {
@@ -20,6 +20,8 @@ pub async fn runs_are_listed_newest_first_in_pages(mut kit: Kit) {
     loop {
         let query = RunQuery { limit: 2, cursor, ..Default::default() };
         let page = kit.store().list_runs(query).await.unwrap();
+        // The same on every store, so that lists over several of them go on in each.
+        assert_eq!(page.next, page.next.as_ref().and(page.runs.last()).map(cursor_after));
         pages.push(ids(&page));
         // A newcomer between two pages moves nothing.
         kit.start(&format!("s{}", pages.len())).await;

@@ -9,6 +9,7 @@ use onward_core::event::{
     OnParentClose, RunContinued, RunFailed, SignalSent, StepCompleted, StepFailed, TaskCanceled, WaitCanceled,
 };
 use onward_core::external::{ExternalAppended, ExternalState};
+use onward_core::family::family;
 use onward_core::run::{Commit, Committed, Input, NewRun, Refusal};
 use onward_core::task::{RetryPolicy, Task, TaskId, TaskOptions, TaskReport};
 use onward_core::{CommitId, Epoch, Event, Failure, Index, Namespace, Place, RunHead, RunKey, Status, Timestamp, WorkerId};
@@ -366,7 +367,8 @@ impl World {
         }
         let is_standing = self.below(8) == 0;
         let count = 1 + self.below(3);
-        let mut events: Vec<Event> = (0..count).map(|_| if is_standing { self.step(now) } else { self.event(now) }).collect();
+        let mut events: Vec<Event> =
+            (0..count).map(|_| if is_standing { self.step(now) } else { self.event(&held.key(), now) }).collect();
         if !is_standing && self.below(12) == 0 {
             events.push(self.end());
         }
@@ -381,7 +383,7 @@ impl World {
         Operation::Commit(Box::new(commit))
     }
 
-    fn event(&mut self, now: Timestamp) -> Event {
+    fn event(&mut self, run: &RunKey, now: Timestamp) -> Event {
         match self.below(12) {
             0 => settled(),
             1 | 2 => kit::timer(self.place(), self.due(now)),
@@ -396,7 +398,7 @@ impl World {
             8 => {
                 let close = [OnParentClose::Abandon, OnParentClose::Cancel, OnParentClose::Terminate][self.below(3) as usize];
                 let ordinal = self.place();
-                child(&format!("c{}", self.below(4)), ordinal, close)
+                child(&format!("{}/c{}", family(&run.id), self.below(4)), ordinal, close)
             }
             9 => WaitCanceled { place: place(self.used_place()) }.into(),
             10 => TaskCanceled { place: place(self.used_place()) }.into(),

@@ -55,7 +55,7 @@ pub async fn a_lease_on_a_deleted_run_does_not_fit_its_namesake(kit: Kit) {
 
 pub async fn a_run_with_an_open_child_is_kept(mut kit: Kit) {
     let mut parent = kit.start_held("p").await;
-    kit.commit(&mut parent, vec![child("c", 0, OnParentClose::Abandon)]).await;
+    kit.commit(&mut parent, vec![child("p/c", 0, OnParentClose::Abandon)]).await;
     kit.deliver().await;
     kit.commit(&mut parent, vec![completed()]).await;
     kit.deliver().await;
@@ -70,7 +70,7 @@ pub async fn a_run_with_an_open_child_is_kept(mut kit: Kit) {
 
 pub async fn a_run_with_unfinished_news_is_kept(kit: Kit) {
     let mut parent = kit.start_held("p").await;
-    kit.commit(&mut parent, vec![child("c", 0, OnParentClose::Cancel)]).await;
+    kit.commit(&mut parent, vec![child("p/c", 0, OnParentClose::Cancel)]).await;
     kit.commit(&mut parent, vec![completed()]).await;
     refused(delete(&kit, "p").await, "run_busy");
     assert_eq!(delete_expired(&kit, 0).await, 0);

@@ -81,7 +81,7 @@ pub async fn listeners_hear_of_pending_runs_queued_tasks_due_times_and_deliverie
 }
 
 fn child(ordinal: u32) -> onward_core::Event {
-    super::kit::child("c", ordinal, onward_core::event::OnParentClose::Cancel)
+    super::kit::child("r/c", ordinal, onward_core::event::OnParentClose::Cancel)
 }
 
 #[derive(Clone, Default)]

@@ -53,12 +53,11 @@ pub fn read_place(key: &[u8]) -> Result<Place, StoreError> {
 
 /// The newest-first cursor of a list: a time and an id.
 pub fn cursor(at: Timestamp, id: &str) -> String {
-    format!("{}:{id}", at.0)
+    crate::cursor::cursor(at, id)
 }
 
 pub fn parse_cursor(cursor: &str) -> Result<(u64, &str), StoreError> {
-    let parsed = cursor.split_once(':').and_then(|(at, id)| Some((at.parse().ok()?, id)));
-    parsed.ok_or_else(|| StoreError::CursorInvalid { cursor: cursor.to_owned() })
+    crate::parse_cursor(cursor).map(|(at, id)| (at.0, id))
 }
 
 /// Times of users may lie beyond what a database can hold; they are cut where no clock will ever be.

@@ -8,7 +8,8 @@ use onward_core::{Index, Name, Namespace, Record, RunHead, RunKey, Timestamp};
 use super::Answer;
 use super::state::{Generation, Run, State};
 use crate::{
-    Delete, DeletedQuery, DeletedRun, DeliveryId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, VersionCount, WaitQuery, payloads,
+    Delete, DeletedQuery, DeletedRun, DeliveryId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, VersionCount, WaitQuery,
+    cursor_after, parse_cursor, payloads,
 };
 
 impl State {
@@ -137,13 +138,4 @@ impl State {
 
 pub fn page(limit: usize) -> usize {
     if limit == 0 { PAGE_DEFAULT } else { limit }
-}
-
-fn cursor_after(head: &RunHead) -> String {
-    format!("{}:{}", head.created_at.0, head.key.id)
-}
-
-fn parse_cursor(cursor: &str) -> Answer<(Timestamp, &str)> {
-    let parsed = cursor.split_once(':').and_then(|(at, id)| Some((Timestamp(at.parse().ok()?), id)));
-    parsed.ok_or_else(|| StoreError::CursorInvalid { cursor: cursor.to_owned() })
 }

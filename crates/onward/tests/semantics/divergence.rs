@@ -2,8 +2,9 @@
 
 use onward::prelude::*;
 use onward::testing::{Replay, World};
-use onward_core::Log;
 use onward_core::event::{Divergence, PauseReason};
+use onward_core::reopen::{child_id, old_child_id};
+use onward_core::{Event, Log, Place, RunId};
 
 use crate::{complete_last, crash_and_pump};
 
@@ -93,6 +94,39 @@ fn another_child_kind_or_id_is_reported() {
         ctx.child("audit", &"x").id("my-audit").await
     });
     assert_eq!(id.asked, r#"child `audit` (my-audit) at 3 with input "x""#);
+}
+
+/// The id of a child whose parent's id is too long to be extended was another one before there were families: logs of then replay, and
+/// the id that they have is the child's.
+#[test]
+fn a_log_from_before_families_has_its_childs_old_id() {
+    async fn parent(ctx: Ctx, _: ()) -> Result<String> {
+        let child = ctx.child::<()>("audit", &());
+        Ok(child.run_id().expect("it was asked for").to_string())
+    }
+    async fn waits(ctx: Ctx, _: ()) -> Result<String> {
+        ctx.child::<()>("audit", &()).await?;
+        Ok(String::new())
+    }
+    let run = RunId::new("a".repeat(255)).unwrap();
+    let mut world = World::new(waits, &());
+    world.pump().unwrap();
+    let with_child = |id: &RunId| {
+        let mut records = world.log().records().to_vec();
+        for event in records.iter_mut().flat_map(|record| &mut record.events) {
+            if let Event::ChildStarted(event) = event {
+                event.child = id.clone();
+            }
+        }
+        Log::load(records).unwrap()
+    };
+    let (old, new) = (old_child_id(&run, 0, &Place::root(0)).unwrap(), child_id(&run, 0, &Place::root(0)));
+    assert!(old.as_str().starts_with("child_") && new.as_str().starts_with("aaa"), "{old}, {new}");
+    for id in [old, new] {
+        Replay::new(run.as_str(), &with_child(&id)).against(waits).unwrap();
+    }
+    let other = with_child(&RunId::new("child_of_somebody").unwrap());
+    assert_eq!(Replay::new(run.as_str(), &other).against(parent).unwrap_err().reason, PauseReason::Diverged);
 }
 
 /// Scenario 27.

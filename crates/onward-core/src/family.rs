@@ -1,0 +1,65 @@
+//! Which runs belong together: a run, its children, their children, and what was forked from them.
+//!
+//! Owns where in an id the family is written. A store that is spread over several databases keeps a family in one of them, so that a
+//! parent and its children change in one write (L19). Must never change: where runs are kept hangs on it.
+//!
+//! Invariant FA1: an id that [`crate::reopen::derived_id`] makes of another one has its family.
+
+use crate::RunId;
+
+/// The longest family, in bytes: an id of the family has room for a hash behind it.
+pub const FAMILY_BYTES_MAX: usize = 200;
+
+/// The family of a run: its id up to the first `/`, cut to [`FAMILY_BYTES_MAX`] between two characters.
+pub fn family(id: &RunId) -> &str {
+    let first = id.as_str().split('/').next().unwrap_or_default();
+    &first[..first.floor_char_boundary(FAMILY_BYTES_MAX)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Place;
+    use crate::reopen::{child_id, derived_id};
+
+    fn id(text: &str) -> RunId {
+        RunId::new(text).unwrap()
+    }
+
+    #[test]
+    fn a_family_is_what_stands_before_the_first_slash() {
+        for (text, expected) in
+            [("order-7", "order-7"), ("order-7/2", "order-7"), ("order-7/2/1-0", "order-7"), ("/x", ""), ("a/", "a")]
+        {
+            assert_eq!(family(&id(text)), expected);
+        }
+    }
+
+    #[test]
+    fn a_long_family_is_cut_between_two_characters() {
+        assert_eq!(family(&id(&"a".repeat(255))).len(), FAMILY_BYTES_MAX);
+        // Three bytes each: the 67th begins at byte 198 and would end at 201.
+        assert_eq!(family(&id(&"€".repeat(80))).len(), 198);
+    }
+
+    #[test]
+    fn what_is_derived_from_a_run_is_of_its_family_however_deep_and_long() {
+        for text in
+            ["r", "/", "order-7/2", &"a".repeat(255), &"a".repeat(201), &"€".repeat(85), &format!("{}/b", "a".repeat(199))]
+        {
+            let first = id(text);
+            let mut run = first.clone();
+            for depth in 0..200 {
+                run = child_id(&run, depth % 3, &Place::root(1_000_000));
+                assert_eq!(family(&run), family(&first), "{run} comes of {first}"); // FA1
+            }
+            assert_eq!(family(&derived_id(&first, 1, "fork-0123456789abcdef")), family(&first));
+        }
+    }
+
+    #[test]
+    fn two_children_of_a_run_with_a_long_id_have_two_ids() {
+        let run = id(&"a".repeat(255));
+        assert_ne!(child_id(&run, 0, &Place::root(0)), child_id(&run, 0, &Place::root(1)));
+    }
+}

@@ -1,0 +1,67 @@
+//! Several ordered lists as one.
+
+use std::collections::VecDeque;
+
+use onward_store::PAGE_DEFAULT;
+
+/// The rows of all lists up to `limit`: of the first rows of each always the one with the smallest key. The order inside of each list
+/// stays as it is, also where the key does not tell.
+pub fn merge<T, K: Ord>(lists: Vec<Vec<T>>, limit: usize, key: impl Fn(&T) -> K) -> Vec<T> {
+    let mut lists: Vec<VecDeque<T>> = lists.into_iter().map(VecDeque::from).collect();
+    let mut merged = Vec::new();
+    while merged.len() < limit {
+        let first = lists.iter().enumerate().filter_map(|(position, list)| Some((key(list.front()?), position))).min();
+        let Some((_, position)) = first else { break };
+        merged.extend(lists[position].pop_front());
+    }
+    merged
+}
+
+/// One row of each list in turn, up to `limit`.
+pub fn take_turns<T>(lists: Vec<Vec<T>>, limit: usize) -> Vec<T> {
+    let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
+    let mut taken = Vec::new();
+    loop {
+        let before = taken.len();
+        taken.extend(lists.iter_mut().filter_map(Iterator::next));
+        if taken.len() == before || taken.len() >= limit {
+            taken.truncate(limit);
+            return taken;
+        }
+    }
+}
+
+pub fn page(limit: usize) -> usize {
+    if limit == 0 { PAGE_DEFAULT } else { limit }
+}
+
+/// `limit` in parts that differ by one at most, the larger ones first.
+pub fn parts(limit: usize, count: usize) -> Vec<usize> {
+    (0..count).map(|position| limit / count + usize::from(position < limit % count)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merged_lists_keep_the_order_of_each() {
+        let lists = vec![vec![1, 4, 2], vec![], vec![3, 3]];
+        assert_eq!(merge(lists.clone(), 10, |row| *row), [1, 3, 3, 4, 2]);
+        assert_eq!(merge(lists, 2, |row| *row), [1, 3]);
+    }
+
+    #[test]
+    fn who_takes_turns_comes_as_often_as_the_others() {
+        assert_eq!(take_turns(vec![vec![1, 2, 3], vec![10], vec![20, 21]], 5), [1, 10, 20, 2, 21]);
+        assert_eq!(take_turns(vec![vec![1, 2, 3], vec![10]], 9), [1, 10, 2, 3]);
+        assert_eq!(take_turns(vec![vec![1]], 0), [] as [i32; 0]);
+    }
+
+    #[test]
+    fn parts_are_the_whole() {
+        assert_eq!(parts(7, 3), [3, 2, 2]);
+        assert_eq!(parts(1, 3), [1, 0, 0]);
+        assert_eq!(parts(usize::MAX, 2).iter().sum::<usize>(), usize::MAX);
+    }
+}
