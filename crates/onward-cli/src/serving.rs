@@ -103,7 +103,7 @@ impl KeysArgs {
         let keys = match (self.named(config), place) {
             (Some(file), _) => Keys::open(&file, clock, trace)?,
             (None, Place::Directory(path)) => Keys::open_or_await(&path.join(KEYS), clock, trace)?,
-            (None, Place::Database(_) | Place::Memory) => return Ok(None),
+            (None, Place::Databases(_) | Place::Memory) => return Ok(None),
         };
         Ok(Some(Arc::new(keys)))
     }
@@ -130,7 +130,7 @@ impl HooksArgs {
         let path = match (&self.hooks, place) {
             (Some(file), _) => file.clone(),
             (None, Place::Directory(path)) => path.join(HOOKS),
-            (None, Place::Database(_) | Place::Memory) => return Ok(None),
+            (None, Place::Databases(_) | Place::Memory) => return Ok(None),
         };
         Ok(Some(Arc::new(Hooks::open(&path, trace.clone())?)))
     }

@@ -99,3 +99,7 @@ CREATE TABLE onward.servers (
 CREATE TABLE onward.letters (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint NOT NULL, data bytea NOT NULL);
 CREATE INDEX letters_at ON onward.letters (at);
+
+-- Which one of several databases this is, once somebody has said so: one row at most.
+CREATE TABLE onward.share (
+  only_one boolean PRIMARY KEY DEFAULT true CHECK (only_one), cluster text NOT NULL, position bigint NOT NULL, count bigint NOT NULL);

@@ -30,6 +30,7 @@ mod save;
 mod scene;
 mod schema;
 mod servers;
+mod share;
 mod shared;
 mod sql;
 mod store;

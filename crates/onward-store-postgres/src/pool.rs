@@ -9,8 +9,8 @@ use onward_core::task::{Task, TaskCount};
 use onward_core::{Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::kept::reply::{Pending, Slot};
 use onward_store::{
-    ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Known, RunPage, RunQuery, ServerInfo, Since,
-    StoreError, TaskQuery, VersionCount, WaitQuery,
+    ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Known, RunPage, RunQuery, ServerInfo, Share,
+    Since, StoreError, TaskQuery, VersionCount, WaitQuery,
 };
 use tokio::sync::Notify;
 use tokio_postgres::Config;
@@ -35,6 +35,8 @@ pub(crate) enum Job {
     TellOthers(Vec<u8>, To<i64>),
     Announce(ServerInfo, Option<Duration>, To<()>),
     ListServers(To<Vec<ServerInfo>>),
+    ReadShare(To<Option<Share>>),
+    TakeShare(Share, To<Share>),
     ReadSince(Vec<Known>, To<Vec<Since>>),
     Deliveries(usize, To<Vec<(DeliveryId, Delivery)>>),
     ReadRun(RunKey, Option<u32>, To<Option<RunHead>>),
@@ -135,6 +137,8 @@ async fn serve(shared: &Shared, line: &mut Line, job: Job) {
             write(shared, line, &[], &to, async |scene| scene.announce_server(&server, lease).await).await;
         }
         Job::ListServers(to) => write(shared, line, &[], &to, async |scene| scene.list_servers().await).await,
+        Job::ReadShare(to) => write(shared, line, &[], &to, async |scene| scene.read_share().await).await,
+        Job::TakeShare(share, to) => write(shared, line, &[], &to, async |scene| scene.take_share(&share).await).await,
         other => serve_read(line, other).await,
     }
 }

@@ -11,8 +11,8 @@ use onward_store::kept::Body;
 use onward_store::kept::reply::{Slot, Waiting};
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId,
-    Expired, Known, Listener, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Since, Started, Store,
-    StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
+    Expired, Known, Listener, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Share, Since, Started,
+    Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
 };
 use tokio_postgres::Config;
 
@@ -281,6 +281,14 @@ impl Store for PostgresStore {
 
     fn list_servers(&self) -> StoreFuture<'_, Vec<ServerInfo>> {
         self.ask(Job::ListServers)
+    }
+
+    fn read_share(&self) -> StoreFuture<'_, Option<Share>> {
+        self.ask(Job::ReadShare)
+    }
+
+    fn take_share(&self, share: Share) -> StoreFuture<'_, Share> {
+        self.ask(|to| Job::TakeShare(share, to))
     }
 
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {

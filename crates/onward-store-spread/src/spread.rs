@@ -104,7 +104,8 @@ impl SpreadStore {
     pub(crate) fn check_family(&self, key: &RunKey, parent: Option<&ParentLink>) -> Result<(), StoreError> {
         let of = |key: &RunKey| (key.namespace.clone(), family(&key.id).to_owned());
         match parent {
-            Some(link) if of(&link.run) != of(key) => {
+            // Where there is one database, everything is together.
+            Some(link) if self.places.len() > 1 && of(&link.run) != of(key) => {
                 Err(StoreError::FamilyDiffers { child: key.clone(), parent: link.run.clone() })
             }
             _ => Ok(()),

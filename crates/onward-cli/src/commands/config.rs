@@ -100,7 +100,7 @@ fn setting(key: &Key, value: Option<&Value>) -> Setting {
 fn mask(key: &'static Key) -> impl Fn(Value) -> Value {
     move |value| {
         if key.name == "server.store"
-            && let Ok(place @ Place::Database(_)) = server::parse_store(&value.text)
+            && let Ok(place @ Place::Databases(_)) = server::parse_store(&value.text)
         {
             return Value { text: place.to_string(), ..value };
         }

@@ -22,7 +22,8 @@ pub struct ServerArgs {
     /// The address and port to listen on; port 0 picks a free one [default: 127.0.0.1:7400]
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     listen: Option<SocketAddr>,
-    /// The store: `postgres://USER:PASSWORD@HOST/DATABASE`, `embedded:DIR` or `memory:`; otherwise the directory that --data names
+    /// The store: `postgres://USER:PASSWORD@HOST/DATABASE` (several apart by commas), `embedded:DIR` or `memory:`; otherwise the directory
+    /// that --data names
     #[arg(long, value_name = "URL", conflicts_with = "data")]
     store: Option<String>,
     #[command(flatten)]
@@ -88,13 +89,19 @@ pub fn parse_store(url: &str) -> Result<Place, Mistake> {
     match url.split_once(':') {
         Some(("embedded", path)) if !path.is_empty() => Ok(Place::Directory(PathBuf::from(path))),
         Some(("memory", "")) => Ok(Place::Memory),
-        Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => Ok(Place::Database(url.to_owned())),
+        Some(("postgres" | "postgresql", _)) if url.split(',').all(is_postgres) => {
+            Ok(Place::Databases(url.split(',').map(str::to_owned).collect()))
+        }
         _ => {
             let scheme = url.split(':').next().unwrap_or_default();
             let message = format!("there is no store of the kind `{scheme}`");
             Err(Mistake::usage("store_unsupported", message, "it is `postgres://…`, `embedded:DIR` or `memory:`"))
         }
     }
+}
+
+fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
 #[cfg(test)]
@@ -113,7 +120,9 @@ mod tests {
     fn a_store_that_is_not_there_is_told_without_its_secrets() {
         let mistake = parse_store("mysql://me:secret@host/db").unwrap_err();
         assert_eq!(mistake.message, "there is no store of the kind `mysql`");
-        assert!(matches!(parse_store("postgres://me:secret@host/db"), Ok(Place::Database(_))));
+        assert!(matches!(parse_store("postgres://me:secret@host/db"), Ok(Place::Databases(_))));
+        assert!(matches!(parse_store("postgres://a/x,postgres://b/y"), Ok(Place::Databases(urls)) if urls.len() == 2));
+        assert_eq!(parse_store("postgres://a/x,y").unwrap_err().code, "store_unsupported");
         assert!(matches!(parse_store("embedded:./data"), Ok(Place::Directory(_))));
     }
 }

@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use onward_server::Probe;
-use onward_store::{Clock, MemoryStore, Store, SystemClock};
+use onward_store::{Clock, MemoryStore, Share, Store, StoreError, SystemClock};
 use onward_store_embedded::EmbeddedStore;
 use onward_store_postgres::PostgresStore;
+use onward_store_spread::{Database, SpreadStore};
 
 use crate::directory::shell_path;
+use crate::new_id::random_u64;
 
 /// Where runs are kept.
 #[derive(Debug, Clone)]
 pub enum Place {
     Directory(PathBuf),
-    /// A PostgreSQL database, which other servers may use too; its address may hold a password.
-    Database(String),
+    /// PostgreSQL databases, over which runs are spread, and which other servers may use too; their addresses may hold passwords.
+    Databases(Vec<String>),
     /// Gone with the process.
     Memory,
 }
@@ -26,7 +28,7 @@ impl Place {
     pub fn directory(&self) -> Option<&Path> {
         match self {
             Place::Directory(path) => Some(path),
-            Place::Database(_) | Place::Memory => None,
+            Place::Databases(_) | Place::Memory => None,
         }
     }
 }
@@ -35,7 +37,10 @@ impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Place::Directory(path) => f.write_str(&shell_path(path)),
-            Place::Database(url) => f.write_str(&without_password(url)),
+            Place::Databases(urls) => {
+                let shown: Vec<String> = urls.iter().map(|url| without_password(url)).collect();
+                f.write_str(&shown.join(", "))
+            }
             Place::Memory => f.write_str("in memory, gone when this ends"),
         }
     }
@@ -54,11 +59,7 @@ impl Opened {
         let path = match place {
             Place::Directory(path) => path,
             Place::Memory => return Ok(Opened { store: Arc::new(MemoryStore::new(clock.clone())), clock, probe: None }),
-            Place::Database(url) => {
-                let store = Arc::new(PostgresStore::connect(&url, onward_store_postgres::Options::default()).await?);
-                let clock = store.clock();
-                return Ok(Opened { store, clock, probe: None });
-            }
+            Place::Databases(urls) => return connect(&urls).await,
         };
         // Blocks while SQLite recovers what a crash left.
         let options = onward_store_embedded::Options { clock: clock.clone(), ..Default::default() };
@@ -80,6 +81,32 @@ impl Opened {
     }
 }
 
+/// Connects to one database, or to all of those over which runs are spread.
+async fn connect(urls: &[String]) -> Result<Opened> {
+    let mut databases = Vec::new();
+    let mut clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    for url in urls {
+        let name = without_password(url);
+        let store = PostgresStore::connect(url, onward_store_postgres::Options::default()).await;
+        let store = store.with_context(|| name.clone())?;
+        clock = store.clock();
+        databases.push(Database { name, store: Arc::new(store) });
+    }
+    let cluster = format!("{:016x}{:016x}", random_u64(), random_u64());
+    let store: Arc<dyn Store> = match databases.as_slice() {
+        // One alone remembers too that it has all the runs: it must not become one of several later.
+        [Database { name, store }] => match store.take_share(Share::all(cluster)).await? {
+            Share { count: 1, .. } => store.clone(),
+            Share { count, .. } => {
+                let why = format!("{name} is one of {count} databases over which runs are spread");
+                return Err(StoreError::DatabasesDiffer { why }.into());
+            }
+        },
+        _ => Arc::new(SpreadStore::open(databases, cluster, Arc::new(SystemClock)).await?),
+    };
+    Ok(Opened { store, clock, probe: None })
+}
+
 /// An address of a database as it may be shown: whatever stands before the host goes with the password.
 fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return "a PostgreSQL database".to_owned() };
@@ -94,9 +121,10 @@ mod tests {
 
     #[test]
     fn a_database_is_shown_without_its_password() {
-        let shown = |url: &str| Place::Database(url.to_owned()).to_string();
+        let shown = |url: &str| Place::Databases(url.split(',').map(str::to_owned).collect()).to_string();
         assert_eq!(shown("postgres://me:se@cret@host:5432/runs?password=x"), "postgres://host:5432/runs");
         assert_eq!(shown("postgres://host/runs"), "postgres://host/runs");
         assert_eq!(shown("host=h password=secret"), "a PostgreSQL database");
+        assert_eq!(shown("postgres://a:b@one/x,postgres://c:d@two/y"), "postgres://one/x, postgres://two/y");
     }
 }

@@ -12,8 +12,8 @@ use onward_core::{Epoch, Index, KindSchemas, Namespace, Place, Record, RunHead, 
 use onward_store::conformance::{self, block_on};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Known,
-    Listener, ManualClock, MemoryStore, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Since, Started, Store, StoreFuture,
-    TaskQuery, VersionCount, WaitQuery,
+    Listener, ManualClock, MemoryStore, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Share, Since, Started, Store,
+    StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 use onward_store_postgres::{Options, PostgresStore};
 
@@ -216,4 +216,27 @@ fn servers_are_known_for_as_long_as_they_say_so() {
     assert_eq!(block_on(one.list_servers()).unwrap(), [b]);
     block_on(other.announce_server(server("b"), None)).unwrap();
     assert_eq!(block_on(one.list_servers()).unwrap(), []);
+}
+
+/// Which of several databases one is, is said once; one that has runs already keeps all of them.
+#[test]
+fn a_share_is_taken_once_and_not_by_a_database_that_has_runs() {
+    let database = database();
+    let stores = [connect(&database, Options::default()), connect(&database, Options::default())];
+    assert_eq!(block_on(stores[0].read_share()).unwrap(), None);
+    let share = |cluster: &str, position| Share { cluster: cluster.to_owned(), position, count: 3 };
+    let taken = std::thread::scope(|scope| {
+        let take = |number: usize| {
+            let store = &stores[number];
+            scope.spawn(move || block_on(store.take_share(share(&format!("c{number}"), 1))).unwrap())
+        };
+        [take(0), take(1)].map(|thread| thread.join().unwrap())
+    });
+    assert_eq!(taken[0], taken[1], "the first counts for both");
+    assert_eq!(block_on(stores[1].take_share(share("c9", 2))).unwrap(), taken[0]);
+    let used = self::database();
+    let store = connect(&used, Options::default());
+    block_on(store.start_run(new_run("r"), None)).unwrap();
+    assert_eq!(block_on(store.read_share()).unwrap(), Some(Share::all(String::new())));
+    assert_eq!(block_on(store.take_share(share("c", 0))).unwrap(), Share::all(String::new()));
 }

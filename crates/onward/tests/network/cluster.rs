@@ -33,7 +33,7 @@ async fn chatty(ctx: Ctx, (): ()) -> Result<u32> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_is_served_by_a_server_that_its_worker_is_not_connected_to() {
     let database = database();
-    let (here, there) = (Site::on(database.url()).await, Site::on(database.url()).await);
+    let (here, there) = (Site::on(vec![database.url()]).await, Site::on(vec![database.url()]).await);
     let _worker = Onward::connect(there.url()).workflow("chatty", chatty).start().await.unwrap();
     let client = Onward::connect(here.url()).start().await.unwrap();
     let run: RunHandle<u32> = client.start("chatty", &()).id("r").await.unwrap();
@@ -66,7 +66,7 @@ async fn a_run_is_served_by_a_server_that_its_worker_is_not_connected_to() {
 async fn servers_that_die_in_turn_lose_nothing() {
     with_seeds(0..2, async |seed| {
         let database = database();
-        let mut sites = [Site::on(database.url()).await, Site::on(database.url()).await];
+        let mut sites = [Site::on(vec![database.url()]).await, Site::on(vec![database.url()]).await];
         let (ran, mut random) = (Ran::default(), Random::new(seed));
         let urls = [sites[0].url(), sites[1].url()];
         let _workers = [worker(&urls[0], &ran).start().await.unwrap(), worker(&urls[1], &ran).start().await.unwrap()];
@@ -91,4 +91,38 @@ async fn servers_that_die_in_turn_lose_nothing() {
         }
     })
     .await;
+}
+
+async fn parent(ctx: Ctx, n: u64) -> Result<u64> {
+    let child: u64 = ctx.child("child", &n).await?;
+    Ok(child + ctx.signal("go").recv::<u64>().await?)
+}
+
+async fn child(ctx: Ctx, n: u64) -> Result<u64> {
+    ctx.step("square", async || Ok::<_, Failure>(n * n)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_are_spread_over_two_databases_and_found_from_any_server() {
+    let databases = [database(), database()];
+    let urls: Vec<String> = databases.iter().map(Database::url).collect();
+    let (here, there) = (Site::on(urls.clone()).await, Site::on(urls).await);
+    let worker = Onward::connect(there.url()).workflow("parent", parent).workflow("child", child);
+    let _worker = worker.start().await.unwrap();
+    let client = Onward::connect(here.url()).start().await.unwrap();
+    let mut runs = Vec::new();
+    for n in 0..12u64 {
+        let run = client.start::<u64, _>("parent", &n).id(format!("run-{n}")).await.unwrap();
+        run.signal("go", &1u64).await.unwrap();
+        runs.push((n, run));
+    }
+    for (n, run) in &runs {
+        assert_eq!(run.result().await.unwrap(), n * n + 1);
+    }
+    let query = onward_store::RunQuery { limit: 100, ..Default::default() };
+    let listed = here.runtime().store().list_runs(query).await.unwrap().runs;
+    assert_eq!(listed.len(), 24, "children too");
+    let counts: Vec<u64> =
+        databases.iter().map(|database| database.psql("SELECT count(*) FROM onward.runs").unwrap().parse().unwrap()).collect();
+    assert!(counts.iter().all(|count| *count > 0 && count % 2 == 0), "families stay together: {counts:?}");
 }

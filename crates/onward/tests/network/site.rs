@@ -10,6 +10,7 @@ use onward_server::{Server, grpc, router_with, serve};
 use onward_store::{Clock, MemoryStore, Store, StoreError, SystemClock};
 use onward_store_embedded::EmbeddedStore;
 use onward_store_postgres::PostgresStore;
+use onward_store_spread::{Database, SpreadStore};
 
 /// How long anything may take that happens by itself.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -28,8 +29,8 @@ pub struct Site {
 enum Place {
     Memory,
     Directory(Arc<tempfile::TempDir>),
-    /// A PostgreSQL database that other servers use too.
-    Database(String),
+    /// PostgreSQL databases that other servers use too.
+    Databases(Vec<String>),
 }
 
 /// One life of the server process, with threads of its own that end with it.
@@ -47,9 +48,9 @@ impl Site {
         Site::start(Place::Directory(Arc::new(tempfile::tempdir().unwrap()))).await
     }
 
-    /// One of the servers on a database.
-    pub async fn on(url: String) -> Site {
-        Site::start(Place::Database(url)).await
+    /// One of the servers on a database, or on several.
+    pub async fn on(urls: Vec<String>) -> Site {
+        Site::start(Place::Databases(urls)).await
     }
 
     pub fn url(&self) -> String {
@@ -113,11 +114,15 @@ impl Life {
         let store: Arc<dyn Store> = match place {
             Place::Memory => Arc::new(MemoryStore::new(clock.clone())),
             Place::Directory(directory) => Arc::new(open(directory.path()).await),
-            Place::Database(url) => {
-                let connect = async || PostgresStore::connect(url, Default::default()).await.ok();
-                let store = eventually("the database answers", connect).await;
-                clock = store.clock();
-                Arc::new(store)
+            Place::Databases(urls) => {
+                let mut databases = Vec::new();
+                for url in urls {
+                    let connect = async || PostgresStore::connect(url, Default::default()).await.ok();
+                    let store = eventually("the database answers", connect).await;
+                    clock = store.clock();
+                    databases.push(Database { name: url.clone(), store: Arc::new(store) });
+                }
+                Arc::new(SpreadStore::open(databases, "cluster".to_owned(), Arc::new(SystemClock)).await.unwrap())
             }
         };
         let listener = eventually("the port is free", async || std::net::TcpListener::bind(address).ok()).await;

@@ -1,0 +1,34 @@
+//! Which one of several databases this is: said once, remembered for good.
+
+use onward_store::Share;
+
+use crate::error::Outcome;
+use crate::scene::Scene;
+use crate::sql::Sql;
+
+const READ: &str = "SELECT cluster, position, count FROM onward.share";
+
+impl Scene<'_> {
+    /// One that was never told, but has runs, keeps all of them.
+    pub async fn read_share(&mut self) -> Outcome<Option<Share>> {
+        let statements = [Sql::new(READ), Sql::new("SELECT EXISTS (SELECT 1 FROM onward.runs)")];
+        let answers = self.db.pipeline(None, &statements, None).await?;
+        let number = |value: i64| u32::try_from(value).unwrap_or_default();
+        if let Some(row) = answers[0].first() {
+            return Ok(Some(Share { cluster: row.get(0), position: number(row.get(1)), count: number(row.get(2)) }));
+        }
+        let has_runs = answers[1].first().is_some_and(|row| row.get(0));
+        Ok(has_runs.then(|| Share::all(String::new())))
+    }
+
+    /// Of two who say it at the same time, the first counts: the other waits for the row, and finds it.
+    pub async fn take_share(&mut self, share: &Share) -> Outcome<Share> {
+        if let Some(known) = self.read_share().await? {
+            return Ok(known);
+        }
+        let text = "INSERT INTO onward.share(cluster, position, count) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+        let sql = Sql::new(text).text(share.cluster.as_str()).number(share.position.into()).number(share.count.into());
+        self.db.query(&sql).await?;
+        Ok(self.read_share().await?.unwrap_or_else(|| share.clone()))
+    }
+}
