@@ -183,7 +183,9 @@ pub(crate) fn count_versions(db: &Connection, namespace: &Namespace) -> Result<V
 pub(crate) fn count_tasks(db: &Connection, namespace: &Namespace) -> Result<Vec<TaskCount>, StoreError> {
     let read = || {
         let mut statement = db.prepare_cached(
-            "SELECT queue, kind, sum(state IN (0, 3)), sum(state = 1), sum(state = 2), min(CASE WHEN state IN (0, 3) THEN visible END)
+            // A task of a paused run waits too.
+            "SELECT queue, kind, sum(state IN (0, 3, 4)), sum(state = 1), sum(state = 2),
+               min(CASE WHEN state IN (0, 3, 4) THEN visible END)
              FROM tasks WHERE ns = ?1 GROUP BY queue, kind ORDER BY queue, kind",
         )?;
         let count = |row: &rusqlite::Row<'_>, at: usize| row.get::<_, i64>(at).map(|count| count as u64);

@@ -2,7 +2,7 @@
 
 use onward_core::event::{AttributeSet, TaskScheduled};
 use onward_core::run::WaitKind;
-use onward_core::task::TaskOptions;
+use onward_core::task::{TaskCount, TaskOptions};
 use onward_core::{
     Attribute, AttributeMatch, AttributeValue, Event, Hash, Name, Namespace, Payload, Place, Status, Timestamp,
 };
@@ -183,5 +183,9 @@ pub async fn open_tasks_are_counted_by_queue_and_kind(mut kit: Kit) {
         counts.iter().map(|count| (count.queue.as_ref().map(Name::as_str), count.kind.as_str(), count.queued, count.running)).collect();
     assert_eq!(shown, [(None, "bill", 1, 0), (None, "mail", 1, 1), (Some("slow"), "mail", 1, 0)]);
     assert!(counts.iter().all(|count| count.oldest_at == Some(since) && count.quarantined == 0), "{counts:?}");
+    kit.append("r", super::kit::pause()).await.unwrap();
+    let paused = kit.store().count_tasks(Namespace::default()).await.unwrap();
+    let queued = |counts: &[TaskCount]| counts.iter().map(|count| count.queued).collect::<Vec<_>>();
+    assert_eq!(queued(&paused), queued(&counts), "those of a paused run wait too");
     assert_eq!(kit.store().count_tasks(Namespace::new("other").unwrap()).await.unwrap(), []);
 }

@@ -72,7 +72,9 @@ pub(crate) fn unreachable_at(url: &str, why: &str) -> RuntimeError {
     if url.starts_with("https:") && said("corrupt message") {
         return unreachable_with(message, "what is there speaks no TLS: without a certificate, the address begins with http://");
     }
-    if url.starts_with("http:") && (said("http2 error") || said("connection closed")) {
+    // Somebody let us in and then ended it: how that is told depends on who was quicker.
+    let is_ended = ["http2 error", "connection closed", "stream closed", "broken pipe", "reset"].into_iter().any(said);
+    if url.starts_with("http:") && is_ended {
         let hint = "where the server has a certificate, the address begins with https://; otherwise see whether it still runs";
         return unreachable_with(message, hint);
     }
@@ -131,6 +133,8 @@ mod tests {
             ("http://a", "http2 error: connection error detected: frame with invalid size", "https://"),
             ("http://a", "operation was canceled: connection closed", "https://"),
             ("https://a", "operation was canceled: connection closed", "see whether it runs"),
+            ("http://a", "connection error: stream closed because of a broken pipe", "https://"),
+            ("http://a", "connection error: Connection reset by peer (os error 104)", "https://"),
         ] {
             assert!(hint(url, why).contains(wanted), "{url} {why}: {}", hint(url, why));
         }
