@@ -5,17 +5,15 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onward_core::projection::Projection;
-use onward_core::run::{Commit, Committed, Input, NewRun};
+use onward_core::run::{Commit, Committed, Input};
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Hash, KindSchemas, RunKey, Timestamp, WorkerId};
+use onward_core::{Epoch, KindSchemas, RunKey, Timestamp};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeliveryId, Expired, RestoreRun, Restored, Started,
-    StoreError,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeliveryId, Expired, Restored, Started, StoreError,
 };
 
-use onward_store::kept::Body;
 use onward_store::kept::reply::{Pending, Slot};
+use onward_store::kept::{Body, ClaimRun, RestoreWork, StartRun};
 
 type To<T> = Arc<Slot<T>>;
 
@@ -38,27 +36,6 @@ pub(crate) enum Op {
     Announce(Timestamp, To<()>),
     /// A reader met damage that the writer may mend.
     Mend(To<()>),
-}
-
-pub(crate) struct StartRun {
-    pub run: NewRun,
-    pub claim: Option<WorkerId>,
-    pub input_hash: Hash,
-    pub body: Body,
-    pub signal_body: Body,
-}
-
-/// One run, claimed by its name, and an input that is taken in the same write.
-pub(crate) struct ClaimRun {
-    pub run: RunKey,
-    pub worker: WorkerId,
-    pub input: Option<(Input, Body)>,
-}
-
-/// A run's logs, and what follows from each.
-pub(crate) struct RestoreWork {
-    pub restore: RestoreRun,
-    pub projections: Vec<Projection>,
 }
 
 impl Op {

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use onward_core::run::Delivery;
 use onward_core::{Index, Record, RunHead, RunKey};
+use onward_store::kept::reply::{Pending, Slot, Waiting};
 use onward_store::{DeliveryId, READ_BYTES_MAX, StoreError, StoreFuture, payloads};
 use rusqlite::{Connection, params};
 
@@ -20,7 +21,6 @@ use crate::heads::{self, EVENT_COLUMNS, event_row, log_error};
 use crate::leases::Leases;
 use crate::row::unseal_bytes;
 use crate::schema;
-use onward_store::kept::reply::{Pending, Slot, Waiting};
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
 

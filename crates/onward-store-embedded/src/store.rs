@@ -9,6 +9,8 @@ use std::time::Duration;
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_store::kept::reply::{Slot, Waiting};
+use onward_store::kept::{Body, ClaimRun, RestoreWork, StartRun};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
     Listener, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock,
@@ -17,15 +19,13 @@ use onward_store::{
 
 use crate::directory::{self, Directory};
 use crate::error::read_error;
-use crate::op::{ClaimRun, Op, RestoreWork, StartRun};
+use crate::op::Op;
 use crate::reader::{self, Readers};
 use crate::schema::{self, Found};
 use crate::shared::{Shared, Stats};
 use crate::upkeep::LogLength;
 use crate::writer::{self, Beginning};
 use crate::{failpoint, kinds, list, mend, takeover};
-use onward_store::kept::Body;
-use onward_store::kept::reply::{Slot, Waiting};
 
 /// How a store is opened.
 #[derive(Clone)]

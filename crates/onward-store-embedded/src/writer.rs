@@ -16,6 +16,8 @@ use std::time::Instant;
 
 use onward_core::{Epoch, RunKey, Timestamp};
 use onward_store::StoreError;
+use onward_store::kept::News;
+use onward_store::kept::reply::{Pending, Slot};
 use rusqlite::{Connection, Statement};
 
 use crate::error::{Failure, Outcome, Trouble, may_be_mended};
@@ -26,8 +28,6 @@ use crate::op::Op;
 use crate::ready::Ready;
 use crate::shared::{Counters, Shared};
 use crate::upkeep::{LogLength, Upkeep};
-use onward_store::kept::News;
-use onward_store::kept::reply::{Pending, Slot};
 
 pub(crate) struct Writer<'c> {
     pub db: &'c Connection,

@@ -1,32 +1,16 @@
 //! Starting runs, inputs and commits: everything that puts a row into a log.
 
-use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun, Once};
-use onward_core::{Event, RunHead, RunKey, Status};
+use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun};
+use onward_core::{Event, RunHead, RunKey};
+use onward_store::judged::{self, Judged, TakenSlot};
+use onward_store::kept::StartRun;
 use onward_store::kept::{Body, News};
 use onward_store::{Appended, Started, StoreError};
 
 use crate::error::{Outcome, Trouble};
-use crate::op::StartRun;
 use crate::row::unseal_head;
-use crate::scene::{Scene, Seat, Taken};
+use crate::scene::{Scene, Seat};
 use crate::sql::Sql;
-
-/// What an input would do, decided before anything is changed (DB2).
-pub(crate) enum Judged {
-    Repeated(Appended),
-    Taken { head: Box<RunHead>, admitted: Admitted, once: Option<Once>, woke: bool },
-}
-
-impl Judged {
-    fn answer(&self) -> Appended {
-        match self {
-            Judged::Repeated(appended) => *appended,
-            Judged::Taken { admitted, woke, .. } => {
-                Appended { index: admitted.record.index, at: admitted.record.at, repeated: false, woke: *woke }
-            }
-        }
-    }
-}
 
 impl Scene<'_> {
     pub async fn commit(&mut self, commit: Commit, body: &Body) -> Outcome<Committed> {
@@ -162,7 +146,7 @@ impl Scene<'_> {
         let Judged::Taken { head, admitted, once, .. } = judged else { return Ok(()) };
         let seat = self.seat(key);
         if let Some(once) = once {
-            let taken = Taken { token: once.token, index: admitted.record.index, at: admitted.record.at };
+            let taken = TakenSlot { token: once.token, index: admitted.record.index, at: admitted.record.at };
             seat.slots.put(once.key, taken);
         }
         self.take(key, *head, admitted, body).await
@@ -193,23 +177,8 @@ impl Scene<'_> {
     }
 }
 
-/// Decides about an input: its slot first, so that a late repeat stays a repeat (L11); then the run; then the wait it answers.
-fn judge(seat: &Seat, mut input: Input, now: onward_core::Timestamp) -> Outcome<Judged> {
-    let key = &seat.head.key;
-    if let Some(once) = &input.once
-        && let Some(slot) = seat.slots.get(&once.key)
-    {
-        StoreError::of_slot(key, once, &slot.token, slot.index)?;
-        return Ok(Judged::Repeated(Appended { index: slot.index, at: slot.at, repeated: true, woke: false }));
-    }
-    let (place, once, generation) = (input.needs_wait().cloned(), input.once.take(), input.generation);
-    let mut head = Box::new(seat.head.clone());
-    let admitted = head.admit_input(input, now)?;
-    if let Some(place) = place
-        && seat.waits.get(&place).is_none_or(|wait| generation.is_some_and(|asked| asked != wait.generation))
-    {
-        return Err(StoreError::WaitNotFound { key: key.clone(), place: place.to_string() }.into());
-    }
-    let woke = seat.head.status == Status::Waiting && head.status == Status::Pending;
-    Ok(Judged::Taken { head, admitted, once, woke })
+/// Decides about an input before anything is changed (DB2).
+fn judge(seat: &Seat, input: Input, now: onward_core::Timestamp) -> Outcome<Judged> {
+    let slot = |key: &str| Ok(seat.slots.get(&key.to_owned()).cloned());
+    judged::judge(&seat.head, input, now, slot, |place| Ok(seat.waits.get(place).map(|wait| wait.generation)))
 }

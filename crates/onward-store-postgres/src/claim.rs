@@ -9,12 +9,12 @@ use std::collections::HashMap;
 
 use onward_core::task::Task;
 use onward_core::{Epoch, Index, Name, Record, RunKey, Status, Timestamp, WorkerId};
+use onward_store::kept::ClaimRun;
 use onward_store::kept::{News, large};
 use onward_store::{ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, StoreError};
 
 use crate::error::Outcome;
 use crate::load::{TASK_COLUMNS, read_task};
-use crate::op::ClaimRun;
 use crate::row::EventRow;
 use crate::save::upsert_tasks;
 use crate::scene::{Queued, Scene};

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use onward_core::run::{Effect, wait_key};
 use onward_core::{Place, Record, RunHead, RunKey, Timestamp};
+use onward_store::judged::TakenSlot;
 
 use crate::error::Outcome;
-use crate::scene::{Queued, Scene, Taken, Timer};
+use crate::scene::{Queued, Scene, Timer};
 
 impl Scene<'_> {
     pub async fn carry_out(&mut self, key: &RunKey, effect: Effect, record: &Record) -> Outcome<()> {
@@ -42,7 +43,7 @@ impl Scene<'_> {
         let seat = self.seat(key);
         seat.waits.remove(&place);
         if seat.slots.get(&slot).is_none() {
-            seat.slots.put(slot, Taken { token, index: record.index, at: record.at });
+            seat.slots.put(slot, TakenSlot { token, index: record.index, at: record.at });
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::{Index, Place, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::StoreError;
+use onward_store::judged::TakenSlot;
 use onward_store::kept::large::Carrier;
 use onward_store::kept::seal::{damaged, place_key, read_place, unseal};
 use tokio_postgres::Row;
@@ -17,7 +18,7 @@ use crate::blobs;
 use crate::error::{Outcome, damaged_row};
 use crate::judge::{CLOCK, Judge};
 use crate::row::{crc, unseal_any_head, unseal_head};
-use crate::scene::{Queued, Scene, Seat, Stored, Taken, Timer};
+use crate::scene::{Queued, Scene, Seat, Stored, Timer};
 use crate::sql::{Db, Sql};
 
 /// The row of a run, locked.
@@ -255,14 +256,14 @@ fn read_seat(row: &Row, key: &RunKey) -> Result<Seat, StoreError> {
     Ok(seat)
 }
 
-fn read_slot(row: &Row) -> Option<(String, Taken)> {
+fn read_slot(row: &Row) -> Option<(String, TakenSlot)> {
     let (rk, key, token): (i64, Vec<u8>, Vec<u8>) = (row.get(0), row.get(1), row.get(2));
     let (index, at): (i64, i64) = (row.get(3), row.get(4));
     if row.get::<_, i64>(5) != crc(&[rk, index, at], &[&key, &token]) {
         return None;
     }
     let (key, token) = (String::from_utf8(key).ok()?, String::from_utf8(token).ok()?);
-    Some((key, Taken { token, index: Index(index as u64), at: Timestamp(at as u64) }))
+    Some((key, TakenSlot { token, index: Index(index as u64), at: Timestamp(at as u64) }))
 }
 
 pub(crate) fn read_timer(row: &Row) -> Option<(Place, Timer)> {

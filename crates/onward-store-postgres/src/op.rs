@@ -7,13 +7,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onward_core::projection::Projection;
-use onward_core::run::{Commit, Committed, Input, NewRun};
+use onward_core::run::{Commit, Committed, Input};
 use onward_core::task::{TaskId, TaskReport};
-use onward_core::{Epoch, Hash, RunKey, WorkerId};
-use onward_store::kept::Body;
+use onward_core::{Epoch, RunKey};
 use onward_store::kept::reply::{Pending, Slot};
-use onward_store::{Appended, ClaimedOne, Expired, RestoreRun, Restored, Started, StoreError};
+use onward_store::kept::{Body, ClaimRun, RestoreWork, StartRun};
+use onward_store::{Appended, ClaimedOne, Expired, Restored, Started, StoreError};
 use tokio::sync::Notify;
 
 type To<T> = Arc<Slot<T>>;
@@ -29,27 +28,6 @@ pub(crate) enum Op {
     Report(Box<Report>, To<()>),
     RetryTask(TaskId, To<()>),
     Expire(usize, To<Expired>),
-}
-
-pub(crate) struct StartRun {
-    pub run: NewRun,
-    pub claim: Option<WorkerId>,
-    pub input_hash: Hash,
-    pub body: Body,
-    pub signal_body: Body,
-}
-
-/// One run, claimed by its name, and an input that is taken in the same write.
-pub(crate) struct ClaimRun {
-    pub run: RunKey,
-    pub worker: WorkerId,
-    pub input: Option<(Input, Body)>,
-}
-
-/// A run's logs, and what follows from each.
-pub(crate) struct RestoreWork {
-    pub restore: RestoreRun,
-    pub projections: Vec<Projection>,
 }
 
 pub(crate) struct Report {

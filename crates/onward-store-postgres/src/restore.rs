@@ -3,13 +3,14 @@
 use onward_core::projection::{Projection, retry_key};
 use onward_core::run::wait_key;
 use onward_core::{Hash, Index, Record, RunKey};
+use onward_store::judged::TakenSlot;
+use onward_store::kept::RestoreWork;
 use onward_store::kept::{Body, News};
 use onward_store::{Restore, Restored, StoreError};
 
 use crate::error::Outcome;
-use crate::op::RestoreWork;
 use crate::reader::read_records;
-use crate::scene::{Queued, Scene, Seat, Taken, Timer};
+use crate::scene::{Queued, Scene, Seat, Timer};
 
 impl Scene<'_> {
     pub async fn restore_run(&mut self, work: &RestoreWork) -> Outcome<Restored> {
@@ -79,7 +80,7 @@ impl Scene<'_> {
         seat.waits.clear();
         for (slot, taken) in slots {
             if seat.slots.get(&slot).is_none() {
-                seat.slots.put(slot, Taken { token: taken.token, index: taken.index, at: taken.at });
+                seat.slots.put(slot, TakenSlot { token: taken.token, index: taken.index, at: taken.at });
             }
         }
         for (place, wait) in waits {

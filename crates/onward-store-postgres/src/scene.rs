@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use onward_core::run::{Delivery, Wait};
 use onward_core::task::Task;
 use onward_core::{Attribute, Epoch, Hash, Index, Place, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_store::judged::TakenSlot;
 use onward_store::kept::{Body, News, Stash};
 use onward_store::{SESSION_DEFAULT, StoreError};
 
@@ -59,7 +60,7 @@ pub(crate) struct Seat {
     pub stored: Option<Stored>,
     pub events: Vec<NewEvent>,
     pub past: Vec<RunHead>,
-    pub slots: Table<String, Taken>,
+    pub slots: Table<String, TakenSlot>,
     pub waits: Table<Place, Wait>,
     pub timers: Table<Place, Timer>,
     pub tasks: Table<Place, Queued>,
@@ -81,14 +82,6 @@ pub(crate) struct NewEvent {
     pub index: Index,
     pub at: Timestamp,
     pub body: Vec<u8>,
-}
-
-/// Who filled a slot, and the answer that repeats get.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Taken {
-    pub token: String,
-    pub index: Index,
-    pub at: Timestamp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

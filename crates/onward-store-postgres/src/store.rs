@@ -7,8 +7,8 @@ use std::time::Duration;
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
-use onward_store::kept::Body;
 use onward_store::kept::reply::{Slot, Waiting};
+use onward_store::kept::{Body, ClaimRun, RestoreWork, StartRun};
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId,
     Expired, Known, Listener, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Share, Since, Started,
@@ -18,7 +18,7 @@ use tokio_postgres::Config;
 
 use crate::error::{Meaning, describe, meaning, told};
 use crate::judge::{CLOCK, Judge};
-use crate::op::{ClaimRun, Op, Report, RestoreWork, StartRun};
+use crate::op::{Op, Report};
 use crate::pool::Job;
 use crate::shared::{Shared, Stats};
 use crate::sql::{Db, Sql};

@@ -12,6 +12,7 @@ mod clock;
 pub mod conformance;
 mod cursor;
 mod error;
+pub mod judged;
 pub mod kept;
 mod memory;
 pub mod payloads;

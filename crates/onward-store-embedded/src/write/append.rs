@@ -1,37 +1,19 @@
 //! Starting runs, inputs and commits: everything that puts a row into a log.
 
-use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun, Once, Wait};
-use onward_core::{Hash, Record, RunHead, RunKey, Status};
+use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun, Wait};
+use onward_core::{Hash, Index, Place, Record, RunHead, RunKey, Status, Timestamp};
+use onward_store::judged::{Judged, TakenSlot, judge};
+use onward_store::kept::{Body, News, StartRun};
 use onward_store::{Appended, Started, StoreError};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 
 use crate::blobs;
 use crate::error::{Outcome, Trouble, damaged_row, read_error};
 use crate::heads::{self, Loaded, Seat};
-use crate::op::StartRun;
 use crate::row::{event_crc, place_key, unseal};
 use crate::shared::Counters;
 use crate::write::effects::Owner;
 use crate::writer::Writer;
-use onward_store::kept::Body;
-use onward_store::kept::News;
-
-/// What an input would do, decided before anything is changed.
-enum Judged {
-    Repeated(Appended),
-    Taken { head: Box<RunHead>, admitted: Admitted, once: Option<Once>, woke: bool },
-}
-
-impl Judged {
-    fn answer(&self) -> Appended {
-        match self {
-            Judged::Repeated(appended) => *appended,
-            Judged::Taken { admitted, woke, .. } => {
-                Appended { index: admitted.record.index, at: admitted.record.at, repeated: false, woke: *woke }
-            }
-        }
-    }
-}
 
 impl Writer<'_> {
     pub(crate) fn commit(&mut self, commit: Commit, body: Body) -> Outcome<Committed> {
@@ -130,7 +112,7 @@ impl Writer<'_> {
             None => None,
             Some(signal) => {
                 if let Some(records) = &mut records {
-                    let index = onward_core::Index(records.len() as u64);
+                    let index = Index(records.len() as u64);
                     records.push(Record::input(index, self.batch.now, signal.event.clone()));
                 }
                 Some(self.append_input(&key, *signal, signal_body)?)
@@ -180,29 +162,11 @@ impl Writer<'_> {
         Ok(answer)
     }
 
-    /// Decides about an input: its slot first, so that a late repeat stays a repeat (L11); then the run; then the wait it answers.
-    fn judge(&self, seat: Seat, mut input: Input) -> Outcome<Judged> {
+    fn judge(&self, seat: Seat, input: Input) -> Outcome<Judged> {
         let hot = &self.heads[seat];
-        let key = &hot.head.key;
-        let before = hot.head.status;
-        if let Some(once) = &input.once
-            && let Some((token, index, at)) = read_slot(self.db, key, hot.root, &once.key)?
-        {
-            let (index, at) = (onward_core::Index(index as u64), onward_core::Timestamp(at as u64));
-            StoreError::of_slot(key, once, &token, index)?;
-            return Ok(Judged::Repeated(Appended { index, at, repeated: true, woke: false }));
-        }
-        let (place, once, generation) = (input.needs_wait().cloned(), input.once.take(), input.generation);
-        let mut head = Box::new(hot.head.clone());
-        let admitted = head.admit_input(input, self.batch.now)?;
-        if let Some(place) = place
-            && wait_generation(self.db, hot.rk, &place_key(&place))?
-                .is_none_or(|own| generation.is_some_and(|asked| asked != own))
-        {
-            return Err(StoreError::WaitNotFound { key: key.clone(), place: place.to_string() }.into());
-        }
-        let woke = before == Status::Waiting && head.status == Status::Pending;
-        Ok(Judged::Taken { head, admitted, once, woke })
+        let slot = |key: &str| read_slot(self.db, &hot.head.key, hot.root, key);
+        let wait = |place: &Place| wait_generation(self.db, hot.rk, &place_key(place));
+        judge(&hot.head, input, self.batch.now, slot, wait)
     }
 
     /// The head as it is told to others.
@@ -246,10 +210,13 @@ pub(super) fn insert_event(
 }
 
 /// Who filled a slot: `None` if nobody did.
-pub(super) fn read_slot(db: &Connection, run: &RunKey, root: i64, key: &str) -> Outcome<Option<(String, i64, i64)>> {
+pub(super) fn read_slot(db: &Connection, run: &RunKey, root: i64, key: &str) -> Outcome<Option<TakenSlot>> {
     let sql = "SELECT token, idx, at, crc IS row_crc(root, key, token, idx, at) FROM slots WHERE root = ?1 AND key = ?2";
     let read = |row: &rusqlite::Row<'_>| match row.get(3)? {
-        true => Ok(Some((row.get(0)?, row.get(1)?, row.get(2)?))),
+        true => {
+            let (index, at) = (Index(row.get::<_, i64>(1)? as u64), Timestamp(row.get::<_, i64>(2)? as u64));
+            Ok(Some(TakenSlot { token: row.get(0)?, index, at }))
+        }
         false => Ok(None),
     };
     let found = db.prepare_cached(sql).and_then(|mut statement| statement.query_row(params![root, key], read).optional());

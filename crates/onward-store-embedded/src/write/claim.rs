@@ -2,12 +2,12 @@
 
 use onward_core::run::Input;
 use onward_core::{Epoch, RunKey, Status, WorkerId};
+use onward_store::kept::Body;
 use onward_store::{ClaimRuns, ClaimedOne, ClaimedRun, SESSION_DEFAULT, StoreError};
 
 use crate::error::{Outcome, Trouble, may_be_mended};
 use crate::heads::{self, Seat};
 use crate::writer::{Undo, Writer};
-use onward_store::kept::Body;
 
 impl Writer<'_> {
     pub(crate) fn claim_runs(&mut self, request: &ClaimRuns) -> Outcome<Vec<ClaimedRun>> {

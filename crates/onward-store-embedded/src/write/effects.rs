@@ -6,6 +6,7 @@ use std::time::Duration;
 use onward_core::run::{Delivery, Effect, Wait, wait_key};
 use onward_core::{Event, Index, Place, Record, RunHead, RunKey, Status, Timestamp};
 use onward_store::DeliveryId;
+use onward_store::kept::{News, Stash};
 use rusqlite::{Connection, params};
 
 use super::append::wait_generation;
@@ -14,8 +15,6 @@ use crate::error::{Outcome, Trouble, damaged_row};
 use crate::heads::Seat;
 use crate::row::{NEVER, due_number, place_key, seal, seal_bytes, unseal};
 use crate::writer::{Undo, Writer};
-use onward_store::kept::News;
-use onward_store::kept::Stash;
 
 /// The run that an effect belongs to.
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 use onward_core::projection::{ProjectedTimer, Projection, retry_key};
 use onward_core::run::wait_key;
 use onward_core::{Attribute, Epoch, Hash, Index, Record, RunHead, RunKey};
+use onward_store::kept::{Body, News, RestoreWork};
 use onward_store::{Restore, RestoreRun, Restored, StoreError};
 use rusqlite::{Connection, params};
 
@@ -10,12 +11,9 @@ use super::append::{insert_event, read_slot};
 use super::effects::{put_timer, put_wait};
 use crate::error::Outcome;
 use crate::heads;
-use crate::op::RestoreWork;
 use crate::reader::read_records;
 use crate::row::{NEVER, due_number};
 use crate::writer::Writer;
-use onward_store::kept::Body;
-use onward_store::kept::News;
 
 impl Writer<'_> {
     pub(crate) fn restore_run(&mut self, work: RestoreWork) -> Outcome<Restored> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use onward_core::run::Input;
 use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport, TaskState};
 use onward_core::{Event, Index, Name, Place, RunKey, Timestamp};
+use onward_store::kept::{Body, News, Stash};
 use onward_store::{ClaimTasks, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -14,9 +15,6 @@ use crate::error::{Outcome, Trouble, damaged_row, may_be_mended, read_error};
 use crate::heads;
 use crate::row::{due_number, place_key, seal, unseal};
 use crate::writer::Writer;
-use onward_store::kept::Body;
-use onward_store::kept::News;
-use onward_store::kept::Stash;
 
 /// The `state` of a queued task that is not visible yet; the other states are [`TaskState`]'s numbers.
 const DELAYED: u8 = 3;

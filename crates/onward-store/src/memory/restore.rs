@@ -8,7 +8,8 @@ use onward_core::{Record, RunKey, Timestamp};
 
 use super::Answer;
 use super::due::Timer;
-use super::state::{Generation, Run, Slot, State};
+use super::state::{Generation, Run, State};
+use crate::judged::TakenSlot;
 use crate::kept::News;
 use crate::{Restore, RestoreRun, Restored, StoreError};
 
@@ -49,7 +50,7 @@ impl State {
         run.timers = BTreeMap::new();
         run.tasks = BTreeMap::new();
         for (key, slot) in slots {
-            run.slots.entry(key).or_insert(Slot { token: slot.token, index: slot.index, at: slot.at });
+            run.slots.entry(key).or_insert(TakenSlot { token: slot.token, index: slot.index, at: slot.at });
         }
         // A question that the end of an earlier generation withdrew is open again.
         waits.values().for_each(|wait| drop(run.slots.remove(&wait_key(wait.generation, &wait.place))));

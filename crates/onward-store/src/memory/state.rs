@@ -5,14 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onward_core::run::{
-    Admitted, Commit, CommitRefusal, Committed, Delivery, Effect, Input, NewRun, Once, Refusal, Wait, wait_key,
-};
-use onward_core::{Event, Hash, Index, KindSchemas, Place, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Delivery, Effect, Input, NewRun, Refusal, Wait, wait_key};
+use onward_core::{Event, Hash, KindSchemas, Place, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 use super::Answer;
 use super::due::Timer;
 use super::task::QueuedTask;
+use crate::judged::{self, Judged, TakenSlot};
 use crate::kept::News;
 use crate::{Appended, DeletedRun, DeliveryId, Started, StoreError};
 
@@ -42,7 +41,7 @@ pub struct Run {
     /// By generation number; the last one is current.
     pub generations: Vec<Generation>,
     /// Kept over all generations (L11).
-    pub slots: BTreeMap<String, Slot>,
+    pub slots: BTreeMap<String, TakenSlot>,
     pub lease: Option<WorkerId>,
     /// Since when, by the store's counter, the run may be claimed.
     pub claimable_since: Option<u64>,
@@ -54,13 +53,6 @@ pub struct Run {
 pub struct Generation {
     pub head: RunHead,
     pub records: Vec<Record>,
-}
-
-/// Who filled a slot, and the answer that repeats get.
-pub struct Slot {
-    pub token: String,
-    pub index: Index,
-    pub at: Timestamp,
 }
 
 impl Run {
@@ -97,42 +89,9 @@ impl Run {
     }
 }
 
-/// What an input would do, decided before anything is changed.
-enum Judged {
-    Repeated(Appended),
-    Taken { head: Box<RunHead>, admitted: Admitted, once: Option<Once>, woke: bool },
-}
-
-impl Judged {
-    fn answer(&self) -> Appended {
-        match self {
-            Judged::Repeated(appended) => *appended,
-            Judged::Taken { admitted, woke, .. } => {
-                Appended { index: admitted.record.index, at: admitted.record.at, repeated: false, woke: *woke }
-            }
-        }
-    }
-}
-
-/// Decides about an input: its slot first, so that a late repeat stays a repeat (L11); then the run; then the wait it answers.
-fn judge(run: &Run, mut input: Input, now: Timestamp) -> Answer<Judged> {
-    let key = || run.head().key.clone();
-    if let Some(once) = &input.once
-        && let Some(slot) = run.slots.get(&once.key)
-    {
-        StoreError::of_slot(&key(), once, &slot.token, slot.index)?;
-        return Ok(Judged::Repeated(Appended { index: slot.index, at: slot.at, repeated: true, woke: false }));
-    }
-    let (place, once, generation) = (input.needs_wait().cloned(), input.once.take(), input.generation);
-    let mut head = run.head().clone();
-    let admitted = head.admit_input(input, now)?;
-    if let Some(place) = place
-        && run.waits.get(&place).is_none_or(|wait| generation.is_some_and(|asked| asked != wait.generation))
-    {
-        return Err(StoreError::WaitNotFound { key: key(), place: place.to_string() });
-    }
-    let woke = run.head().status == Status::Waiting && head.status == Status::Pending;
-    Ok(Judged::Taken { head: Box::new(head), admitted, once, woke })
+fn judge(run: &Run, input: Input, now: Timestamp) -> Answer<Judged> {
+    let slot = |key: &str| Ok(run.slots.get(key).cloned());
+    judged::judge(run.head(), input, now, slot, |place| Ok(run.waits.get(place).map(|wait| wait.generation)))
 }
 
 impl State {
@@ -193,7 +152,7 @@ impl State {
     fn take_input(&mut self, key: &RunKey, judged: Judged) {
         let Judged::Taken { head, admitted, once, .. } = judged else { return };
         if let Some(once) = once {
-            let slot = Slot { token: once.token, index: admitted.record.index, at: admitted.record.at };
+            let slot = TakenSlot { token: once.token, index: admitted.record.index, at: admitted.record.at };
             self.run_mut(key).slots.insert(once.key, slot);
         }
         self.take(key, *head, admitted);
@@ -285,7 +244,7 @@ impl State {
     fn close_wait(&mut self, key: &RunKey, place: &Place, token: String, record: &Record) {
         let run = self.run_mut(key);
         if let Some(wait) = run.waits.remove(place) {
-            let slot = Slot { token, index: record.index, at: record.at };
+            let slot = TakenSlot { token, index: record.index, at: record.at };
             run.slots.entry(wait_key(wait.generation, place)).or_insert(slot);
         }
     }
