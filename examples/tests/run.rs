@@ -113,3 +113,49 @@ fn a_host_without_a_worker_drives_a_run_with_each_request() {
     ];
     check("drive", &expected);
 }
+
+#[test]
+fn an_agent_answers_once() {
+    check("agent-hello", &["Done after 1 turn: You said: Good morning!", "once more: You said: Good morning!"]);
+}
+
+#[test]
+fn an_agent_uses_its_tools() {
+    check("agent-tools", &["(looking out of a window in Ulm)", "weather says: 18 degrees and sunny in Ulm"]);
+}
+
+#[test]
+fn an_agent_asks_before_it_pays() {
+    let expected = [
+        r#"first: Call the tool `refund`? {"tool":"refund","arguments":{"order": "A-17", "cents": 1900}}"#,
+        "(paying 1900 cents back for A-17)",
+        "first: refund says: refunded 1900 cents",
+        "second: Call the tool",
+        "second: refund says: error: a person has declined this call: over the limit",
+    ];
+    check("agent-approval", &expected);
+    assert_eq!(output_of("agent-approval").matches("(paying").count(), 1);
+}
+
+#[test]
+fn an_agent_uses_the_tools_of_a_server() {
+    check("agent-mcp", &["the server has echo: true", "echo says: echo: hello"]);
+}
+
+#[test]
+fn agents_work_together() {
+    check("agent-research", &["About ferries: library says: three books about ferries", "the editor's own calls: 1"]);
+}
+
+#[test]
+fn a_long_conversation_is_told_shortly() {
+    check(
+        "agent-long",
+        &["said: 16 by the user, 16 by the model", "summaries: yes", "told with the last call: less than all of it"],
+    );
+}
+
+#[test]
+fn an_agent_and_a_workflow_use_each_other() {
+    check("agent-workflow", &["(charging for a teapot)", "filed as Done: place_order says: ordered a teapot: paid 12.50"]);
+}

@@ -2,16 +2,21 @@
 //!
 //! Must never depend on a crate of ours: it has to work when they do not compile.
 
+mod ag_ui;
+mod models;
 mod openapi;
+mod python;
 mod repository;
 mod sdks;
+mod server;
 mod setup;
 mod test;
 mod tidy;
+mod torture;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use repository::{Repository, cargo, run};
 
@@ -20,9 +25,11 @@ usage: cargo xtask <chore>
 
 chores:
   test [PART..]         everything that must pass, or only these parts of it: format, lints, tidy, tests, 'doc tests',
-                        examples, sdks, openapi (a fuzzer over HTTP)
+                        examples, sdks, ag-ui (its own client), models (strangers to onward-llm and onward-mcp), openapi (a fuzzer over HTTP)
   tidy [--write]        the rules no compiler knows; --write brings docs/invariants.md up to date
-  torture --minutes N   the crash tests of onward-cli, repeated with fresh seeds for N minutes
+  torture --minutes N [--store postgres] [--seed S]
+                        the crash tests of onward-cli, repeated with fresh seeds for N minutes: of one process with its directory, or of
+                        several servers on one PostgreSQL; S is a seed that was printed
   gen                   prints the .proto file and its descriptor from the code of onward-wire
   bench [ARGS]          onward-bench in release mode, with ARGS
 ";
@@ -48,7 +55,7 @@ fn chore(arguments: &[&str]) -> Result<()> {
             tidy::write(&repository)?;
             tidy::check(&repository)
         }
-        ["torture", "--minutes", minutes] => torture(&repository, minutes),
+        ["torture", options @ ..] => torture::run_for(&repository, options),
         ["gen"] => {
             let mut generate = cargo(&repository);
             run(generate.env("ONWARD_GEN", "1").args(["test", "--package", "onward-wire", "--test", "wire", "--", "proto::"]))
@@ -63,11 +70,4 @@ fn chore(arguments: &[&str]) -> Result<()> {
         }
         _ => bail!("unknown chore: {}\n\n{USAGE}", arguments.join(" ")),
     }
-}
-
-fn torture(repository: &Repository, minutes: &str) -> Result<()> {
-    let minutes: u32 = minutes.parse().context("--minutes takes a whole number")?;
-    let mut crash_tests = cargo(repository);
-    crash_tests.env("ONWARD_TORTURE_MINUTES", minutes.to_string());
-    run(crash_tests.args(["test", "--package", "onward-cli", "crash", "--", "--nocapture"]))
 }

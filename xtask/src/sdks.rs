@@ -32,7 +32,7 @@ pub fn binary(repository: &Repository) -> Result<PathBuf> {
 }
 
 /// Installs exactly what the lock file names, unless that is what is there.
-fn install(folder: &Path) -> Result<()> {
+pub fn install(folder: &Path) -> Result<()> {
     let lock = folder.join("package-lock.json");
     let wanted = std::fs::read(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
     let stamp = folder.join("node_modules").join(STAMP);
@@ -43,7 +43,7 @@ fn install(folder: &Path) -> Result<()> {
     std::fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))
 }
 
-fn npm(folder: &Path) -> Command {
+pub fn npm(folder: &Path) -> Command {
     let mut npm = Command::new("npm");
     npm.current_dir(folder);
     npm

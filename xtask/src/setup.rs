@@ -1,5 +1,5 @@
-//! What the tests need beyond Rust: a C compiler, for the bundled SQLite and for the disk that fails on demand; PostgreSQL, for the store
-//! on it; Node.js, for what other languages get; Python, for a fuzzer.
+//! What the tests need beyond Rust: a C compiler, for the bundled SQLite and for the disk that fails on demand; PostgreSQL and
+//! PgBouncer, for the store on it; Node.js, for what other languages get; Python, for a fuzzer and the packages of model providers.
 
 use std::process::{Command, Stdio};
 
@@ -19,14 +19,14 @@ pub fn check(repository: &Repository) -> Result<()> {
     if !answers(Command::new("cc").arg("--version")) {
         install_compiler()?;
     }
-    if !has_postgres() {
-        install_postgres()?;
-    }
+    check_postgres()?;
     check_node()?;
     if !answers(Command::new("python3").args(["-m", "venv", "--help"])) {
-        bail!("Python 3 with the module venv is needed for the fuzzer over HTTP: install python3 and python3-venv");
+        bail!(
+            "Python 3 with the module venv is needed for the fuzzer over HTTP and the packages of model providers: install python3 and python3-venv"
+        );
     }
-    println!("rustfmt, clippy, a C compiler, PostgreSQL, node, npm and python3 are there");
+    println!("rustfmt, clippy, a C compiler, PostgreSQL, PgBouncer, node, npm and python3 are there");
     Ok(())
 }
 
@@ -48,6 +48,17 @@ fn check_node() -> Result<()> {
     Ok(())
 }
 
+/// PostgreSQL and a pooler before it, which the tests of its store start for themselves.
+pub fn check_postgres() -> Result<()> {
+    if !has_postgres() {
+        install_postgres()?;
+    }
+    if !has_pooler() {
+        install_pooler()?;
+    }
+    Ok(())
+}
+
 fn install_compiler() -> Result<()> {
     install(&["gcc", "libc6-dev"], "a C compiler named `cc` is missing: install gcc or clang with the headers of the C library")
 }
@@ -57,6 +68,14 @@ fn install_postgres() -> Result<()> {
         &["postgresql"],
         "PostgreSQL is missing, which the tests of its store start for themselves: install the package `postgresql`, or set PG_BIN to \
          the folder that has initdb, postgres and psql",
+    )
+}
+
+fn install_pooler() -> Result<()> {
+    install(
+        &["pgbouncer"],
+        "PgBouncer is missing, which the tests of the PostgreSQL store start for themselves: install the package `pgbouncer`, or set \
+         PGBOUNCER to the program",
     )
 }
 
@@ -76,6 +95,14 @@ fn has_postgres() -> bool {
     let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
     let mut folders = named.into_iter().chain(std::env::split_paths(&path)).chain(debian);
     folders.any(|folder| ["initdb", "postgres", "psql"].iter().all(|program| folder.join(program).is_file()))
+}
+
+/// Whether it is where the tests look for it: PGBOUNCER, the path, Debian's folder.
+fn has_pooler() -> bool {
+    let named = std::env::var_os("PGBOUNCER").map(std::path::PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    named.into_iter().chain(folders.map(|folder| folder.join("pgbouncer"))).any(|program| program.is_file())
 }
 
 fn is_root() -> bool {

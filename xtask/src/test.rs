@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::repository::{Repository, cargo, run};
-use crate::{openapi, sdks, setup, tidy};
+use crate::{ag_ui, models, openapi, sdks, setup, tidy};
 
 type Part = (&'static str, fn(&Repository) -> Result<()>);
 
@@ -29,6 +29,8 @@ const PARTS: &[Part] = &[
         run(cargo(repository).args(["test", "--workspace", "--no-fail-fast"]).args(targets))
     }),
     ("sdks", sdks::test),
+    ("ag-ui", ag_ui::test),
+    ("models", models::test),
     ("openapi", openapi::fuzz),
 ];
 

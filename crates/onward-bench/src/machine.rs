@@ -1,6 +1,9 @@
 //! What the operating system says about this process.
 
+use std::path::Path;
 use std::time::Duration;
+
+use anyhow::Result;
 
 /// Processor time of all threads so far.
 pub fn cpu() -> Duration {
@@ -32,17 +35,38 @@ pub fn resident_of(process: u32) -> u64 {
 
 /// Processor time of another process so far.
 pub fn cpu_of(process: u32) -> Duration {
+    ticks(process, 2)
+}
+
+/// The first of the times that the system keeps of a process: user and system, and the same of children that it has waited for.
+fn ticks(process: u32, count: usize) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name in parentheses may hold blanks; user and system time are the 12th and 13th words behind it.
+    // The name in parentheses may hold blanks; the times begin with the 12th word behind it.
     let words = text.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
-    let ticks: u64 = words.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum();
+    let ticks: u64 = words.split_whitespace().skip(11).take(count).filter_map(|word| word.parse::<u64>().ok()).sum();
     Duration::from_millis(ticks * 10)
+}
+
+/// Processor time of a process, of its children, and of those children that are gone and were waited for.
+pub fn cpu_of_family(process: u32) -> Duration {
+    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    let living: Duration = children.split_whitespace().filter_map(|child| child.parse().ok()).map(cpu_of).sum();
+    ticks(process, 4) + living
 }
 
 fn field(file: &str, name: &str) -> u64 {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// What the files of a directory take.
+pub fn disk_bytes(directory: &Path) -> Result<u64> {
+    let mut total = 0;
+    for entry in std::fs::read_dir(directory)? {
+        total += entry?.metadata()?.len();
+    }
+    Ok(total)
 }
 
 /// The middle of `values`.

@@ -1,10 +1,12 @@
 //! Measures Onward on this machine, with the raw limits of disk and store beside each figure.
 //!
 //! `--server` measures a server and one remote worker instead of the embedded engine, `--store postgres` the engine on a PostgreSQL that
-//! is started for it. `--json` prints one line a figure, `{"name", "value", "unit"}`. `--quick` ends within a minute. `--only PREFIX` measures a part.
+//! is started for it, `--agents` conversations with a model that answers by script. `--json` prints one line a figure, `{"name", "value", "unit"}`. `--quick` ends within a minute. `--only PREFIX` measures a part.
 
+mod agents;
 mod life;
 mod machine;
+mod old;
 mod postgres;
 mod raw;
 mod replay;
@@ -27,6 +29,7 @@ pub struct Plan {
     json: bool,
     only: Option<String>,
     server: bool,
+    agents: bool,
     /// On PostgreSQL instead of a directory.
     postgres: bool,
     directory: PathBuf,
@@ -63,14 +66,27 @@ fn round(value: f64) -> f64 {
 }
 
 fn main() -> Result<()> {
-    let mut plan =
-        Plan { quick: false, json: false, only: None, server: false, postgres: false, directory: std::env::temp_dir() };
+    let mut plan = Plan {
+        quick: false,
+        json: false,
+        only: None,
+        server: false,
+        agents: false,
+        postgres: false,
+        directory: std::env::temp_dir(),
+    };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--quick" => plan.quick = true,
             "--json" => plan.json = true,
             "--server" => plan.server = true,
+            "--agents" => plan.agents = true,
+            "--model" => return start()?.block_on(agents::serve_model()),
+            "--cold-agent" => {
+                let [directory, url] = [arguments.next(), arguments.next()].map(Option::unwrap_or_default);
+                return start()?.block_on(agents::cold(Path::new(&directory), &url));
+            }
             "--store" => match arguments.next().as_deref() {
                 Some("postgres") => plan.postgres = true,
                 Some("embedded") => plan.postgres = false,
@@ -80,12 +96,15 @@ fn main() -> Result<()> {
             "--dir" => plan.directory = arguments.next().map(PathBuf::from).unwrap_or_default(),
             "--cold" => return life::cold(Path::new(&arguments.next().unwrap_or_default())),
             other => bail!(
-                "unknown argument `{other}`; there are --quick, --json, --server, --store NAME, --only PREFIX and --dir DIRECTORY"
+                "unknown argument `{other}`; there are --quick, --json, --server, --agents, --store NAME, --only PREFIX and --dir DIRECTORY"
             ),
         }
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(measure(&plan))
+    start()?.block_on(measure(&plan))
+}
+
+fn start() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }
 
 async fn measure(plan: &Plan) -> Result<()> {
@@ -93,6 +112,10 @@ async fn measure(plan: &Plan) -> Result<()> {
         raw::sync(plan)?;
         raw::appends(plan).await?;
         return server::measure(plan).await;
+    }
+    if plan.agents {
+        raw::sync(plan)?;
+        return agents::measure(plan).await;
     }
     if plan.postgres {
         raw::sync(plan)?;

@@ -13,10 +13,12 @@ use onward_pg_cluster::{Cluster, Database, Settings};
 use onward_store::{ClaimRuns, Store};
 use onward_store_postgres::{Options, PostgresStore};
 
-use crate::{Plan, steps};
+use crate::{Plan, old, steps};
 
 /// How long an idle engine is watched.
 const IDLE: Duration = Duration::from_secs(10);
+/// How many connections append when every operation has a transaction of its own.
+const UNBATCHED: usize = 16;
 /// How many starts are under way at a time while a database is filled.
 const STARTS: usize = 2_000;
 
@@ -24,7 +26,7 @@ pub async fn measure(plan: &Plan) -> Result<()> {
     let cluster = Cluster::start(Settings::default())?;
     for concurrency in [64, 512] {
         let name = format!("postgres.steps_per_s.c{concurrency}");
-        throughput(plan, &cluster.database(None)?, concurrency, Options::default(), &name).await?;
+        throughput(plan, &cluster, &cluster.database(None)?, concurrency, &name).await?;
     }
     if plan.wants("postgres.unbatched_steps_per_s.c512") {
         unbatched(plan, &cluster.database(None)?).await?;
@@ -32,15 +34,19 @@ pub async fn measure(plan: &Plan) -> Result<()> {
     if plan.wants("postgres.idle_queries_per_s") {
         idle(plan).await?;
     }
+    if plan.wants("postgres.old") {
+        old::measure(plan).await?;
+    }
     if plan.wants("postgres.claim_us") {
-        claims(plan, &cluster.database(None)?).await?;
+        claims(plan, &cluster).await?;
     }
     Ok(())
 }
 
 /// On a database with much in it: what a claim costs, and whether steps are slower.
-async fn claims(plan: &Plan, database: &Database<'_>) -> Result<()> {
-    let store = connect(database, Options::default()).await?;
+async fn claims(plan: &Plan, cluster: &Cluster) -> Result<()> {
+    let database = cluster.database(None)?;
+    let store = connect(&database, Options::default()).await?;
     let (many, label) = if plan.quick { (100_000, "100k") } else { (1_000_000, "1m") };
     fill(&store, 0, 1_000).await?;
     plan.report("postgres.claim_us.at_1k", claim(&store).await?, "us");
@@ -48,28 +54,54 @@ async fn claims(plan: &Plan, database: &Database<'_>) -> Result<()> {
     plan.report(&format!("postgres.claim_us.at_{label}"), claim(&store).await?, "us");
     drop(store);
     let name = format!("postgres.steps_per_s.c512.at_{label}");
-    throughput(plan, database, 512, Options::default(), &name).await
+    throughput(plan, cluster, &database, 512, &name).await
 }
 
-async fn connect(database: &Database<'_>, options: Options) -> Result<Arc<PostgresStore>> {
+pub async fn connect(database: &Database<'_>, options: Options) -> Result<Arc<PostgresStore>> {
     Ok(Arc::new(PostgresStore::connect(&database.socket_url(), options).await?))
 }
 
-async fn throughput(plan: &Plan, database: &Database<'_>, concurrency: usize, options: Options, name: &str) -> Result<()> {
+async fn throughput(plan: &Plan, cluster: &Cluster, database: &Database<'_>, concurrency: usize, name: &str) -> Result<()> {
     if !plan.wants(name) {
         return Ok(());
     }
-    let store = connect(database, options).await?;
+    let store = connect(database, Options::default()).await?;
     let onward = steps::with_ten_steps(Onward::with_store(store.clone(), store.clock())).start().await?;
-    let measured = steps::load(plan, &onward, concurrency).await?;
+    let before = Wal::read(database)?;
+    let measured = steps::load(plan, &onward, concurrency, Some(cluster.server_pid()?.cast_unsigned())).await?;
     plan.report(name, measured.steps_per_s, "1/s");
+    let what = name.rsplit_once("steps_per_s.").map_or(name, |(_, what)| what);
+    plan.report(&format!("postgres.cpu_us_per_step.{what}"), measured.cpu_us_per_step, "us");
+    plan.report(&format!("postgres.database_cpu_us_per_step.{what}"), measured.other_cpu_us_per_step, "us");
+    let wal = Wal::read(database)?;
+    let steps = wal.events - before.events;
+    plan.report(&format!("postgres.wal_bytes_per_event.{what}"), (wal.bytes - before.bytes) / steps, "B");
+    plan.report(&format!("postgres.page_images_per_event.{what}"), (wal.images - before.images) / steps, "");
     onward.shutdown().await;
     Ok(())
 }
 
+/// What the database has written to its write-ahead log, and how many events there are.
+struct Wal {
+    bytes: f64,
+    images: f64,
+    events: f64,
+}
+
+impl Wal {
+    fn read(database: &Database<'_>) -> Result<Wal> {
+        let number = |sql: &str| -> Result<f64> { Ok(database.psql(sql)?.parse()?) };
+        Ok(Wal {
+            bytes: number("SELECT wal_bytes FROM pg_stat_wal")?,
+            images: number("SELECT wal_fpi FROM pg_stat_wal")?,
+            events: number("SELECT count(*) FROM onward.events")?,
+        })
+    }
+}
+
 /// One transaction per operation. That is so slow that whole runs are not counted but what is in their logs: a step is one record.
 async fn unbatched(plan: &Plan, database: &Database<'_>) -> Result<()> {
-    let store = connect(database, Options { batch_max: 1, ..Options::default() }).await?;
+    let store = connect(database, Options { batch_max: 1, appenders: UNBATCHED, ..Options::default() }).await?;
     let onward = steps::with_ten_steps(Onward::with_store(store.clone(), store.clock())).start().await?;
     let count = || -> Result<f64> { Ok(database.psql("SELECT count(*) FROM onward.events WHERE idx > 0")?.parse()?) };
     let watch = async {
@@ -79,7 +111,7 @@ async fn unbatched(plan: &Plan, database: &Database<'_>) -> Result<()> {
         anyhow::Ok((count()? - before) / begun.elapsed().as_secs_f64())
     };
     let quick = Plan { quick: true, ..plan.clone() };
-    let (steps_per_s, load) = tokio::join!(watch, steps::load(&quick, &onward, 512));
+    let (steps_per_s, load) = tokio::join!(watch, steps::load(&quick, &onward, 512, None));
     load?;
     plan.report("postgres.unbatched_steps_per_s.c512", steps_per_s?, "1/s");
     onward.shutdown().await;
@@ -118,7 +150,7 @@ async fn fill(store: &Arc<PostgresStore>, from: usize, until: usize) -> Result<(
     Ok(())
 }
 
-fn new_run(number: usize) -> NewRun {
+pub fn new_run(number: usize) -> NewRun {
     let kind = Name::new("waiting").expect("a good name");
     let id = RunId::new(format!("waiting-{number}")).expect("a good id");
     let started = RunStarted::new(kind, Payload::from_json_text("1".to_owned()), number as u64);

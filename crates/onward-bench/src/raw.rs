@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use onward_core::event::{RunStarted, StepCompleted};
 use onward_core::run::{Commit, NewRun};
-use onward_core::{CommitId, Index, Name, Namespace, Payload, Place, RunId, RunKey, WorkerId};
+use onward_core::{CommitId, Epoch, Index, Name, Namespace, Payload, Place, RunId, RunKey, WorkerId};
 use onward_store::{Store, SystemClock};
 use onward_store_embedded::{EmbeddedStore, Options};
 
@@ -63,8 +63,7 @@ pub async fn appends(plan: &Plan) -> Result<()> {
 }
 
 async fn commits(store: Arc<dyn Store>, number: u32, stop: Arc<AtomicBool>, count: Arc<AtomicU64>) -> Result<()> {
-    let output = Payload::json(&"x".repeat(198))?;
-    let (kind, name) = (Name::new("bench")?, Name::new("step")?);
+    let kind = Name::new("bench")?;
     for round in 0u64.. {
         let key = RunKey::new(Namespace::default(), RunId::new(format!("raw-{number}-{round}"))?);
         let started = RunStarted::new(kind.clone(), Payload::null(), 1);
@@ -76,30 +75,34 @@ async fn commits(store: Arc<dyn Store>, number: u32, stop: Arc<AtomicBool>, coun
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let step = StepCompleted {
-                place: Place::root(n as u32),
-                name: name.clone(),
-                input_hash: None,
-                output: output.clone(),
-                attempt: 1,
-                took_ms: 0,
-            };
-            let commit = Commit {
-                key: key.clone(),
-                generation: 0,
-                epoch,
-                n,
-                commit_id: CommitId(n),
-                horizon,
-                events: vec![step.into()],
-                waits: false,
-                end_over_unread: false,
-                is_standing: false,
-                carries: Default::default(),
-            };
-            horizon = store.commit(commit).await?.index;
+            horizon = store.commit(step(&key, epoch, n, horizon)?).await?.index;
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
     Ok(())
+}
+
+/// The commit of one step with a result of 200 bytes.
+pub fn step(key: &RunKey, epoch: Epoch, n: u64, horizon: Index) -> Result<Commit> {
+    let step = StepCompleted {
+        place: Place::root(n as u32),
+        name: Name::new("step")?,
+        input_hash: None,
+        output: Payload::json(&"x".repeat(198))?,
+        attempt: 1,
+        took_ms: 0,
+    };
+    Ok(Commit {
+        key: key.clone(),
+        generation: 0,
+        epoch,
+        n,
+        commit_id: CommitId(n),
+        horizon,
+        events: vec![step.into()],
+        waits: false,
+        end_over_unread: false,
+        is_standing: false,
+        carries: Default::default(),
+    })
 }

@@ -59,12 +59,9 @@ pub async fn measure(plan: &Plan) -> Result<()> {
         let directory = plan.fresh()?;
         let server = Server::start(directory.path())?;
         let onward = steps::with_ten_steps(Onward::connect(&server.url)).start().await?;
-        let served = cpu_of(server.process.id());
-        let measured = steps::load(plan, &onward, concurrency).await?;
+        let measured = steps::load(plan, &onward, concurrency, Some(server.process.id())).await?;
         plan.report(&format!("server.steps_per_s.c{concurrency}"), measured.steps_per_s, "1/s");
-        let span = if plan.quick { 3.5 } else { 8.5 };
-        let server_us = (cpu_of(server.process.id()) - served).as_secs_f64() * 1e6 / (measured.steps_per_s * span);
-        plan.report(&format!("server.cpu_us_per_step.c{concurrency}"), server_us, "us");
+        plan.report(&format!("server.cpu_us_per_step.c{concurrency}"), measured.other_cpu_us_per_step, "us");
         plan.report(&format!("server.worker_cpu_us_per_step.c{concurrency}"), measured.cpu_us_per_step, "us");
         onward.shutdown().await;
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use onward::prelude::*;
 
 use crate::Plan;
-use crate::machine::{bytes_written, cpu, median};
+use crate::machine::{bytes_written, cpu, cpu_of_family, median};
 
 const TEN: Workflow<u64, u64> = Workflow::new("ten-steps");
 const MANY: Workflow<u64, u64> = Workflow::new("many-steps");
@@ -48,7 +48,7 @@ pub async fn measure(plan: &Plan) -> anyhow::Result<()> {
 async fn throughput(plan: &Plan, concurrency: usize) -> anyhow::Result<()> {
     let directory = plan.fresh()?;
     let onward = with_ten_steps(Onward::embedded(directory.path())).start().await?;
-    let measured = load(plan, &onward, concurrency).await?;
+    let measured = load(plan, &onward, concurrency, None).await?;
     plan.report(&format!("embedded.steps_per_s.c{concurrency}"), measured.steps_per_s, "1/s");
     if concurrency == 512 {
         plan.report("embedded.cpu_us_per_step.c512", measured.cpu_us_per_step, "us");
@@ -62,20 +62,35 @@ pub fn with_ten_steps(builder: onward::Builder) -> onward::Builder {
     builder.register(&TEN, ten_steps)
 }
 
-/// What so many runs at a time did; processor time and bytes are this process's.
+/// What so many runs at a time did; processor time and bytes are this process's, but for what is said of the other one's.
 pub struct Measured {
     pub steps_per_s: f64,
     pub cpu_us_per_step: f64,
+    pub other_cpu_us_per_step: f64,
     pub bytes_per_step: f64,
 }
 
-/// Keeps `concurrency` runs of ten steps going for a while.
-pub async fn load(plan: &Plan, onward: &Onward, concurrency: usize) -> anyhow::Result<Measured> {
+/// What was spent until some moment, here and by the other process.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    cpu: Duration,
+    other_cpu: Duration,
+    bytes: u64,
+}
+
+impl Spent {
+    fn read(other: Option<u32>) -> Spent {
+        Spent { cpu: cpu(), other_cpu: other.map(cpu_of_family).unwrap_or_default(), bytes: bytes_written() }
+    }
+}
+
+/// Keeps `concurrency` runs of ten steps going for a while, and watches what another process and its children spend meanwhile.
+pub async fn load(plan: &Plan, onward: &Onward, concurrency: usize, other: Option<u32>) -> anyhow::Result<Measured> {
     let span = Duration::from_secs(if plan.quick { 3 } else { 8 });
     let warm_up = Duration::from_millis(500);
     let begin = Instant::now();
     let window = (begin + warm_up, begin + warm_up + span);
-    let measured: Arc<Mutex<Option<(Duration, u64)>>> = Arc::default();
+    let measured: Arc<Mutex<Option<Spent>>> = Arc::default();
     let workers: Vec<_> = (0..concurrency)
         .map(|_| {
             let (onward, measured) = (onward.clone(), measured.clone());
@@ -89,7 +104,7 @@ pub async fn load(plan: &Plan, onward: &Onward, concurrency: usize) -> anyhow::R
                     if now >= window.0
                         && let Ok(mut measured) = measured.lock()
                     {
-                        measured.get_or_insert_with(|| (cpu(), bytes_written()));
+                        measured.get_or_insert_with(|| Spent::read(other));
                     }
                     onward.start(&TEN, &round).await?.result().await?;
                     if now >= window.0 {
@@ -106,11 +121,14 @@ pub async fn load(plan: &Plan, onward: &Onward, concurrency: usize) -> anyhow::R
     }
     let elapsed = window.0.elapsed().as_secs_f64();
     let steps = runs as f64 * 10.0;
-    let (cpu_before, bytes_before) = measured.lock().ok().and_then(|measured| *measured).unwrap_or_default();
+    let before = measured.lock().ok().and_then(|measured| *measured).unwrap_or_default();
+    let after = Spent::read(other);
+    let per_step = |span: Duration| span.as_secs_f64() * 1e6 / steps;
     Ok(Measured {
         steps_per_s: steps / elapsed,
-        cpu_us_per_step: (cpu() - cpu_before).as_secs_f64() * 1e6 / steps,
-        bytes_per_step: (bytes_written() - bytes_before) as f64 / steps,
+        cpu_us_per_step: per_step(after.cpu - before.cpu),
+        other_cpu_us_per_step: per_step(after.other_cpu - before.other_cpu),
+        bytes_per_step: (after.bytes - before.bytes) as f64 / steps,
     })
 }
 

@@ -1,6 +1,5 @@
 //! Runs that wait: what they cost in memory and on disk.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -8,7 +7,7 @@ use onward::prelude::*;
 use onward::{RunQuery, Status};
 
 use crate::Plan;
-use crate::machine::resident;
+use crate::machine::{disk_bytes, resident};
 
 const WAIT: Workflow<u64, u64> = Workflow::new("wait");
 
@@ -64,12 +63,4 @@ async fn settle(onward: &Onward) -> Result<()> {
     }
     ensure!(false, "the runs did not come to rest");
     Ok(())
-}
-
-fn disk_bytes(directory: &Path) -> Result<u64> {
-    let mut total = 0;
-    for entry in std::fs::read_dir(directory)? {
-        total += entry?.metadata()?.len();
-    }
-    Ok(total)
 }

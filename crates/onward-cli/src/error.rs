@@ -155,6 +155,7 @@ pub fn exit_code(code: &str) -> u8 {
         | "run_exists"
         | "run_busy"
         | "run_not_failed"
+        | "run_reset"
         | "run_external"
         | "run_not_external"
         | "task_not_quarantined"

@@ -3,6 +3,7 @@
 //! Owns the order of things: the address first, because it costs nothing to find it taken; then the store; then the word that all is
 //! ready. On the way out the other way round, so that the directory is free when the process ends.
 
+mod databases;
 pub mod limits;
 pub mod mark;
 mod opened;
@@ -195,6 +196,7 @@ impl Serving {
         place: Place,
         protection: Protection,
         limits: Limits,
+        lease: Duration,
         trace: Trace,
     ) -> Result<Serving> {
         raise_file_limit();
@@ -203,7 +205,8 @@ impl Serving {
         let url = format!("{}://{}", if tls.is_some() { "https" } else { "http" }, listener.local_addr()?);
         let opened = Opened::open(place.clone()).await?;
         let mark = place.directory().and_then(|directory| Mark::leave(directory, &url));
-        let runtime = Runtime::new(opened.store.clone(), opened.clock.clone(), onward_runtime::Options::default());
+        let kept = onward_runtime::Options { lease, ..Default::default() };
+        let runtime = Runtime::new(opened.store.clone(), opened.clock.clone(), kept);
         let background = runtime.spawn();
         // A foreign page that calls us by a name of its own has no key; without keys the name must tell it from us.
         let hosts = if keys.as_ref().is_some_and(|keys| keys.has_usable()) { Hosts::Any } else { Hosts::Loopback };

@@ -66,6 +66,11 @@ impl Site {
         Site::open(global, directory::open_to_write)
     }
 
+    /// Over a store that somebody has opened.
+    pub fn of(runtime: onward_runtime::Runtime, global: &Global) -> Result<Site> {
+        Ok(Site { door: Arc::new(runtime), namespace: global.namespace()?, is_directory: false })
+    }
+
     fn open(global: &Global, open: impl Fn(&std::path::Path) -> Result<onward_runtime::Runtime>) -> Result<Site> {
         let namespace = global.namespace()?;
         let (door, is_directory): (Arc<dyn Door>, bool) = match Place::of(global)? {

@@ -24,11 +24,13 @@ mod attribute;
 mod call;
 mod cancel;
 mod child;
+mod entry;
 mod identity;
 mod mailbox;
 pub mod matching;
 mod promise;
 mod run;
+mod segment;
 mod signal;
 mod standing;
 mod state;
@@ -45,6 +47,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use approval::Decision;
 pub use call::{CancelOutcome, Options};
+pub use entry::{ENTRY_KEYS_MAX, KeyTaken};
+pub use segment::{ABANDONMENTS_MAX, Cut};
 pub use signal::Pattern;
 pub use step::StepPoll;
 
@@ -104,6 +108,12 @@ impl Draft {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
     Diverged(Box<Divergence>),
+    /// The code of an agent has asked for something else than the log says: go on from there with another pass (see [`segment`]).
+    Departed(Cut),
+    /// It did so too often.
+    Unstable(Box<Divergence>),
+    /// It goes on without something that has had an effect.
+    EffectAbandoned(String),
     /// The code has forgotten a version that is recorded.
     VersionTooOld(Box<Divergence>),
     /// The code did something that cannot be replayed.
@@ -126,6 +136,9 @@ impl Fault {
         };
         Some(match self {
             Fault::Diverged(report) => paused(PauseReason::Diverged, *report),
+            Fault::Departed(cut) => paused(PauseReason::Diverged, *cut.divergence),
+            Fault::Unstable(report) => paused(PauseReason::UnstableSegment, *report),
+            Fault::EffectAbandoned(message) => RunPaused { reason: PauseReason::EffectAbandoned, ..plain(message) },
             Fault::VersionTooOld(report) => paused(PauseReason::VersionTooOld, *report),
             Fault::Misuse(message) | Fault::Stuck(message) | Fault::LogBroken(message) => plain(message),
             Fault::Panicked(message) => plain(format!("the workflow code panicked: {message}")),
@@ -143,10 +156,14 @@ struct Queued {
     record: Record,
     /// False for a recorded commit that the code has not yet been held against.
     matched: bool,
+    /// A commit that the code has left behind.
+    is_abandoned: bool,
 }
 
 struct Delivery {
     index: Index,
+    /// Where its record begins.
+    record: Index,
     at: Timestamp,
     event: Event,
 }
@@ -168,6 +185,8 @@ pub struct Engine {
     horizon: Index,
     /// The recorded commit that ends the current batch on replay.
     expected: Option<Record>,
+    /// The current batch is the one behind which this pass leaves the log.
+    cuts: bool,
     delivered: Option<Index>,
 
     next_commit: u64,
@@ -218,6 +237,9 @@ pub struct Engine {
     /// The code has been past everything recorded: a commit that is not its own is somebody else's.
     was_live: bool,
     standing: standing::Standing,
+    segment: segment::Segment,
+    /// The code of an agent: what it began with, and the last entry of its conversation.
+    agent: entry::Conversation,
 }
 
 impl Engine {
@@ -232,6 +254,7 @@ impl Engine {
             batch: VecDeque::new(),
             horizon: Index(0),
             expected: None,
+            cuts: false,
             delivered: None,
             next_commit: 0,
             in_flight: None,
@@ -265,6 +288,8 @@ impl Engine {
             strict: false,
             was_live: false,
             standing: standing::Standing::default(),
+            segment: segment::Segment::default(),
+            agent: entry::Conversation::default(),
         }
     }
 
@@ -290,9 +315,11 @@ impl Engine {
     fn take(&mut self, record: Record) {
         self.next_feed = record.next_index();
         self.standing.hear(&record);
+        self.segment.hear(&record);
+        let is_abandoned = self.mark_abandoned(&record);
         let own = record.commit.is_some() && self.in_flight.take().is_some_and(|events| events == record.events);
         let matched = own || record.commit.is_none();
-        self.queue.push_back(Queued { record, matched });
+        self.queue.push_back(Queued { record, matched, is_abandoned });
     }
 
     /// The first event that is missing, when later ones have come already.
@@ -315,7 +342,7 @@ impl Engine {
         let Some(events) = self.in_flight.take() else { return };
         let record = Record { index, at, commit: Some(header), events };
         self.next_feed = record.next_index();
-        self.queue.push_back(Queued { record, matched: true });
+        self.queue.push_back(Queued { record, matched: true, is_abandoned: false });
         self.take_early();
     }
 
@@ -343,10 +370,17 @@ impl Engine {
                 return Ok(Advance::Idle); // N3
             }
             if let Some(expected) = self.expected.take() {
-                self.match_commit(expected)?;
+                let from = expected.index;
+                self.match_commit(expected).map_err(|fault| self.departed(from, fault))?;
+            }
+            if std::mem::take(&mut self.cuts) {
+                self.mark_cut();
+                let advance = self.try_draft(false);
+                self.unsettled = true; // whether it waits now, no commit says yet (N5)
+                return advance;
             }
             if let Some(advance) = self.advance_standing() {
-                return Ok(advance);
+                return advance;
             }
             if self.postpones_end {
                 return Ok(self.postpone_end());
@@ -354,19 +388,29 @@ impl Engine {
             if self.begin_batch()? {
                 continue;
             }
-            return Ok(self.rest());
+            return self.rest();
         }
     }
 
     /// Takes the next batch: up to the horizon of the next recorded commit, or everything there is.
     fn begin_batch(&mut self) -> Result<bool, Fault> {
-        let commit = self.queue.iter().position(|queued| !queued.matched);
-        let bound = match commit {
-            None => self.queue.len(),
-            Some(position) => {
+        let commit = self.queue.iter().position(|queued| !queued.matched && !queued.is_abandoned);
+        let bound = match (commit, self.cut_horizon()) {
+            (None, None) => self.queue.len(),
+            (None, Some((horizon, n))) => {
+                self.begin_cut(horizon);
+                self.next_commit = n;
+                self.cuts = true;
+                self.queue.iter().take_while(|queued| queued.record.last_index() <= horizon).count()
+            }
+            (Some(position), _) => {
                 let record = &self.queue[position].record;
                 let header = record.commit.expect("only commits are unmatched");
-                if header.n != self.next_commit {
+                if let Some(Event::SegmentAbandoned(marker)) = record.events.first() {
+                    let (from, to, attempt) = (marker.from, marker.to, marker.attempt);
+                    self.next_commit = header.n;
+                    self.switch(from, to, attempt, header.horizon);
+                } else if header.n != self.next_commit {
                     let (n, next) = (header.n, self.next_commit);
                     return Err(broken(format!("commit {n} where {next} was due")));
                 }
@@ -394,10 +438,17 @@ impl Engine {
         }
         for queued in self.queue.drain(..bound).collect::<Vec<_>>() {
             let (index, at) = (queued.record.index, queued.record.at);
+            if queued.is_abandoned {
+                // Nothing of it is delivered, but that it is past.
+                let event = crate::event::RunSuspended { reason: SuspendReason::Settled }.into();
+                self.batch.push_back(Delivery { index: queued.record.last_index(), record: index, at, event });
+                continue;
+            }
             for (offset, event) in queued.record.events.into_iter().enumerate() {
-                let index = index.plus(offset as u64);
-                self.announce(index, &event);
-                self.batch.push_back(Delivery { index, at, event });
+                let at_index = index.plus(offset as u64);
+                self.announce(at_index, &event);
+                self.hear_quotable(at_index, &event);
+                self.batch.push_back(Delivery { index: at_index, record: index, at, event });
             }
         }
         Ok(true)
@@ -417,27 +468,34 @@ impl Engine {
     }
 
     fn deliver(&mut self, delivery: Delivery) -> Result<Option<Advance>, Fault> {
-        let Delivery { index, at, event } = delivery;
+        let Delivery { index, record, at, event } = delivery;
         self.delivered = Some(index);
         self.now = self.now.max(at);
-        if event.is_input() || event.is_step_result() {
+        if (event.is_input() && !event.is_quiet()) || event.is_step_result() {
             self.unsettled = true;
             self.looks.outdate();
         }
         if self.identities.is_set_aside(index) {
             return self.set_aside(index, event);
         }
+        let Some(mut event) = self.segment.readdress(event) else { return Ok(None) };
+        if let Event::CallAdopted(adopted) = &event {
+            let Some(answer) = self.segment.take_answer(adopted) else { return Ok(None) };
+            event = answer;
+            self.unsettled = true;
+        }
         let woken = match event {
             Event::RunStarted(started) => {
                 self.begin_identity(&started);
+                self.begin_conversation(&started);
                 self.attributes = started.attributes.iter().map(|attribute| attribute.name.clone()).collect();
                 self.cancel.begin(started.cancel_reason);
                 self.updates = started.updates.into();
                 return Ok(Some(Advance::Poll(Wake::All)));
             }
             Event::SignalReceived(_) => self.signal_delivered(index),
-            Event::StepCompleted(event) => self.step_completed(index, event)?,
-            Event::StepFailed(event) => self.step_failed(index, event)?,
+            Event::StepCompleted(event) => self.step_completed(index, event).map_err(|fault| self.departed(record, fault))?,
+            Event::StepFailed(event) => self.step_failed(index, event).map_err(|fault| self.departed(record, fault))?,
             Event::TaskCompleted(event) => self.answer(&event.place, index, Ok(event.output)),
             Event::TaskFailed(event) => self.answer(&event.place, index, Err(event.failure)),
             Event::ChildCompleted(event) => self.answer(&event.place, index, Ok(event.output)),
@@ -462,28 +520,37 @@ impl Engine {
     }
 
     /// The code is quiescent and the log is exhausted: start steps, commit, or rest.
-    fn rest(&mut self) -> Advance {
+    fn rest(&mut self) -> Result<Advance, Fault> {
         self.was_live = true;
         if self.standing.is_paused {
-            return self.stand_still();
+            return Ok(self.stand_still());
         }
         if !self.deferred_steps.is_empty() && !self.polled {
             self.deferred_steps.clear();
-            return Advance::Poll(Wake::All); // N2: now they may start
+            return Ok(Advance::Poll(Wake::All)); // N2: now they may start
         }
         let waits = self.running_steps == 0 && self.deferred_steps.is_empty() && !self.out.iter().any(Event::is_step_result);
         if self.out.is_empty() {
             let reason = match (self.polled, self.unsettled && waits && !self.ended) {
                 (true, _) => SuspendReason::Polled,
                 (false, true) => SuspendReason::Settled,
-                (false, false) => return self.idle(),
+                (false, false) => return Ok(self.idle()),
             };
             self.out.push(crate::event::RunSuspended { reason }.into());
         }
         if self.ended && !self.out.iter().any(Event::ends_log) {
-            return Advance::Idle;
+            return Ok(Advance::Idle);
         }
-        self.draft(waits)
+        self.try_draft(waits)
+    }
+
+    /// Hands what the code asked for to the store, unless an effect would be lost over it.
+    fn try_draft(&mut self, waits: bool) -> Result<Advance, Fault> {
+        self.adopt_asked();
+        match self.check_effects(&self.out) {
+            Some(fault) => Err(fault),
+            None => Ok(self.draft(waits && !self.adopts_answered())),
+        }
     }
 
     /// Hands what the code asked for to the store.
@@ -523,6 +590,7 @@ impl Engine {
     /// What the code asked for since the last commit. What is delivered in the batch in which the code has ended may still lead to
     /// something, such as a task taken back; it goes before the end, which nothing may follow (H2).
     fn take_out(&mut self) -> Vec<Event> {
+        self.adopt_asked();
         let mut events = std::mem::take(&mut self.out);
         self.out_batch += 1;
         if let Some(position) = events.iter().position(Event::ends_log) {
@@ -632,9 +700,9 @@ impl Engine {
     /// The place of the next call on the line that is being polled.
     pub fn next_place(&mut self) -> Place {
         let ordinal = if self.branch.is_main() { &mut self.main_line } else { self.arms.entry(self.branch.clone()).or_default() };
-        let place = self.branch.call(*ordinal);
+        let made = *ordinal;
         *ordinal += 1;
-        place
+        self.branch.call(self.segment.ordinal(made))
     }
 
     /// The combinator with these arms is over: nothing is called in them again.

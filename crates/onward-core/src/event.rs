@@ -15,6 +15,7 @@ use crate::codec::{DecodeError, Field, Message, Raw, Reader, put_nested};
 use crate::external::ExternalAppended;
 pub use crate::lineage::Origin;
 use crate::schema::{FieldLine, Proto, Schema};
+use crate::spend::{Spend, SpendTotals};
 use crate::task::TaskOptions;
 use crate::{Failure, Hash, Index, Name, Payload, Place, RunId, RunKey, Timestamp, message, numbered};
 
@@ -102,6 +103,8 @@ events! {
     15 => RunResumed | "run_resumed",
     16 => RunForked | "run_forked",
     17 => ResultRequested | "result_requested",
+    18 => TaskAttempted | "task_attempted",
+    19 => TaskAttemptEnded | "task_attempt_ended",
     24 => ExternalAppended | "external_appended",
     32 => StepCompleted | "step_completed",
     33 => StepFailed | "step_failed",
@@ -126,6 +129,9 @@ events! {
     52 => RunCanceled | "run_canceled",
     53 => RunContinued | "run_continued",
     54 => AttributeSet | "attribute_set",
+    55 => EntryAppended | "entry_appended",
+    56 => SegmentAbandoned in Box<SegmentAbandoned> | "segment_abandoned",
+    57 => CallAdopted | "call_adopted",
 }
 
 impl Field for Event {
@@ -163,8 +169,15 @@ impl Event {
                 | RetryRequested(_)
                 | RunForked(_)
                 | ResultRequested(_)
+                | TaskAttempted(_)
+                | TaskAttemptEnded(_)
                 | ExternalAppended(_)
         )
+    }
+
+    /// Whether the event is kept for the books alone: nobody waits for it, and the code learns nothing by it.
+    pub fn is_quiet(&self) -> bool {
+        matches!(self, Event::TaskAttempted(_) | Event::TaskAttemptEnded(_))
     }
 
     /// Whether the event reports what a step did; every other event of a commit is something the code asked for.
@@ -174,7 +187,7 @@ impl Event {
 
     /// Whether the head of a run remembers what the event says, and not only that it came.
     pub fn is_kept_in_head(&self) -> bool {
-        matches!(self, Event::AttributeSet(_) | Event::ResultRequested(_))
+        matches!(self, Event::AttributeSet(_) | Event::ResultRequested(_)) || self.is_quiet()
     }
 
     /// Whether nothing may follow this event in its log.
@@ -265,6 +278,12 @@ message! {
         /// The updates that nobody had answered when the generation before continued as new, oldest first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         14 => updates: Vec<UpdateReceived>,
+        /// Where the code of an agent goes on: what the segment before was closed with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        15 => checkpoint: Option<Box<Checkpoint>>,
+        /// What the generations before have cost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        16 => spend: Option<Box<SpendTotals>>,
     }
 }
 
@@ -286,7 +305,51 @@ impl RunStarted {
             is_external: false,
             trace: None,
             updates: Vec::new(),
+            checkpoint: None,
+            spend: None,
         }
+    }
+}
+
+message! {
+    /// What closes a segment of an agent's log and begins the next one.
+    pub struct Checkpoint {
+        1 => state: Payload,
+        /// The generation whose log the code replays to its end before it gets here; none for code that looks at the state by itself.
+        2 => prelude: Option<u32>,
+        /// The signal, or the pattern, for which the next turn waits before it begins.
+        3 => awaits: Option<Name>,
+        /// The last entry of the conversation.
+        4 => leaf: Option<Hash>,
+        /// How many entries the conversation has.
+        #[serde(default)]
+        5 => depth: u64,
+        /// What earlier segments keep beside the conversation, latest use last.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        6 => kept: Vec<Kept>,
+        /// The entries that were appended under a key, latest use last.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        9 => keys: Vec<EntryKey>,
+    }
+}
+
+message! {
+    /// An entry that was appended under a key.
+    #[derive(Eq)]
+    pub struct EntryKey {
+        1 => key: String,
+        2 => id: Hash,
+        /// With it one can tell whether something else is the same entry.
+        3 => parent: Option<Hash>,
+    }
+}
+
+message! {
+    /// Where something is that was kept beside the conversation.
+    #[derive(Copy, Eq)]
+    pub struct Kept {
+        1 => id: Hash,
+        2 => generation: u32,
     }
 }
 
@@ -350,6 +413,41 @@ message! {
 }
 
 message! {
+    /// An attempt of a task is about to begin: recorded before anybody works on it.
+    pub struct TaskAttempted {
+        1 => place: Place,
+        2 => attempt: u32,
+        /// The name under which the ledger has it as unknown, until it says what it cost; nothing for tasks that cost nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        3 => stands_as: Option<String>,
+        /// When it was handed out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        4 => began_at: Option<Timestamp>,
+    }
+}
+
+message! {
+    /// What an attempt of a task has cost: recorded in one write with its outcome, or by itself where that came too late.
+    pub struct TaskAttemptEnded {
+        1 => place: Place,
+        /// Of the task: it may be an earlier one than the log's.
+        2 => generation: u32,
+        3 => attempt: u32,
+        /// Which claim of the task it was: an attempt whose worker was lost is made again.
+        4 => claim: u32,
+        5 => began_at: Timestamp,
+        /// The name under which the ledger had it as unknown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        6 => stands_as: Option<String>,
+        /// Why it did not succeed, where its worker knows.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        7 => failure_code: Option<String>,
+        /// One line for each model; none if the attempt was given back before it began.
+        8 => spend: Vec<Spend>,
+    }
+}
+
+message! {
     pub struct TimerFired {
         1 => place: Place,
     }
@@ -399,6 +497,9 @@ message! {
         1 => request_id: String,
         2 => reason: String,
         3 => children: Vec<ChildAgain>,
+        /// What the run had cost by then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        4 => spend: Option<Box<SpendTotals>>,
     }
 }
 
@@ -435,6 +536,10 @@ numbered! {
         2 => ActivationFailed,
         /// The recorded version of a change is below what the code still supports.
         3 => VersionTooOld,
+        /// An agent's code left one way of going on after the other, and the limit is reached.
+        4 => UnstableSegment,
+        /// An agent's code has left something behind that has had an effect, and wants to go on without it.
+        5 => EffectAbandoned,
     }
 }
 
@@ -660,6 +765,66 @@ message! {
     /// The run goes on with a fresh log; the signals it had not consumed go with it.
     pub struct RunContinued {
         1 => input: Payload,
+        /// Of an agent: the segment is closed with this, and everything in it is final.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        2 => checkpoint: Option<Box<Checkpoint>>,
+    }
+}
+
+message! {
+    /// An entry of an agent's conversation.
+    pub struct EntryAppended {
+        1 => place: Place,
+        /// Names the whole conversation up to this entry: a hash over the parent's, the role and the content.
+        2 => id: Hash,
+        3 => parent: Option<Hash>,
+        4 => role: Name,
+        /// Nothing where the content is quoted.
+        5 => content: Payload,
+        /// The content stands in this log already.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        6 => quote: Option<Quote>,
+        /// Kept beside the conversation, to be found by its id: no entry follows it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        7 => is_aside: bool,
+        /// The idempotency key it was appended under.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        8 => idempotency_key: Option<String>,
+    }
+}
+
+message! {
+    /// The payload of an input of the same log.
+    #[derive(Copy, Eq)]
+    pub struct Quote {
+        1 => index: Index,
+        /// Which one, where an event has several: a signal that `run_started` carries.
+        2 => item: u32,
+    }
+}
+
+message! {
+    /// The code of an agent has asked for something else than what is recorded: commits in this range are left behind. They stay in the
+    /// log; what they asked for is found again by its content.
+    pub struct SegmentAbandoned {
+        /// The first commit that is left.
+        1 => from: Index,
+        /// The last event there was.
+        2 => to: Index,
+        /// Tells what is asked for from here on from what was asked for before, which may stand at the same place of the code.
+        3 => attempt: u32,
+        /// Tasks of the range that nobody has ever begun: taken back.
+        4 => withdrawn: Vec<Place>,
+        /// Where code and log disagreed.
+        5 => divergence: Divergence,
+    }
+}
+
+message! {
+    /// The call at `place` is the one that an abandoned part of the log made at `from`: nothing new is begun for it.
+    pub struct CallAdopted {
+        1 => place: Place,
+        2 => from: Place,
     }
 }
 

@@ -104,22 +104,9 @@ impl NewRun {
     /// An append to an external run, which is made if it is not there; with an id it is taken once (L11).
     pub fn external(key: RunKey, appended: ExternalAppended, append_id: Option<&str>) -> NewRun {
         let kind = appended.state.as_ref().map(|state| state.kind.clone());
-        let started = RunStarted {
-            kind: kind.unwrap_or_else(|| Name::new(EXTERNAL_KIND).expect("the word is a name")),
-            version: appended.state.as_ref().and_then(|state| state.version.clone()),
-            input: Payload::null(),
-            seed: 0,
-            parent: None,
-            generation: 0,
-            mailbox: Vec::new(),
-            cancel_reason: None,
-            task: None,
-            origins: Vec::new(),
-            attributes: Vec::new(),
-            is_external: true,
-            trace: None,
-            updates: Vec::new(),
-        };
+        let kind = kind.unwrap_or_else(|| Name::new(EXTERNAL_KIND).expect("the word is a name"));
+        let version = appended.state.as_ref().and_then(|state| state.version.clone());
+        let started = RunStarted { version, is_external: true, ..RunStarted::new(kind, Payload::null(), 0) };
         let once = append_id.map(|id| Once::append(&appended, id));
         NewRun { key, started, signal: Some(Box::new(Input { once, ..Input::new(appended) })) }
     }

@@ -42,6 +42,18 @@ impl Hash {
         Hash::cut(hasher)
     }
 
+    /// Reads the text form.
+    pub fn parse(text: &str) -> Option<Hash> {
+        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        let mut bytes = [0; 16];
+        for (position, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[position * 2..position * 2 + 2], 16).ok()?;
+        }
+        Some(Hash(bytes))
+    }
+
     fn cut(hasher: blake3::Hasher) -> Hash {
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
@@ -70,15 +82,7 @@ impl Serialize for Hash {
 impl<'de> Deserialize<'de> for Hash {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let wrong = || serde::de::Error::custom("a hash is 32 hex digits");
-        if text.len() != 32 || !text.is_ascii() {
-            return Err(wrong());
-        }
-        let mut bytes = [0; 16];
-        for (position, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[position * 2..position * 2 + 2], 16).map_err(|_| wrong())?;
-        }
-        Ok(Hash(bytes))
+        Hash::parse(&text).ok_or_else(|| serde::de::Error::custom("a hash is 32 hex digits"))
     }
 }
 

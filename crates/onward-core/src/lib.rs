@@ -4,11 +4,13 @@
 //! seeds enter as data. Stores, runtimes and SDKs carry out what is decided here.
 //!
 //! Reading order: [`event`] (the facts), [`log`] (their order), [`run`] (what may be appended), [`task`] (work on
-//! queues), [`external`] (logs of outside engines), [`engine`] (how code meets its log), [`view`] (what a log says to people),
-//! [`projection`] (what a store keeps beside it), [`reopen`] (logs that go on from a copy).
+//! queues), [`external`] (logs of outside engines), [`engine`] (how code meets its log), [`view`] (what a log says to people), [`conversation`] (what an agent's logs say of its
+//! conversation), [`stream`] (what is said while a run goes on),
+//! [`projection`] (what a store keeps beside it), [`reopen`] (logs that go on from a copy), [`spend`] (what attempts cost).
 
 pub mod attribute;
 pub mod codec;
+pub mod conversation;
 pub mod engine;
 pub mod event;
 pub mod external;
@@ -26,6 +28,8 @@ pub mod random;
 pub mod reopen;
 pub mod run;
 pub mod schema;
+pub mod spend;
+pub mod stream;
 pub mod task;
 pub mod time;
 pub mod trace;

@@ -189,6 +189,11 @@ pub struct Log {
     last_horizon: Index,
 }
 
+/// The generation whose log the code of an agent replays before this one, whose records these are.
+pub fn prelude_of(records: &[Record]) -> Option<u32> {
+    records.first()?.started()?.checkpoint.as_ref()?.prelude
+}
+
 impl Log {
     /// Takes records as a store returned them; a broken invariant here is damaged data.
     pub fn load(records: Vec<Record>) -> Result<Log, LogError> {
@@ -229,7 +234,13 @@ impl Log {
                 let (index, expected, found) = (record.index, self.next_commit, commit.n);
                 return Err(LogError::CommitOrder { index, expected, found }); // H3
             }
-            let earliest = if commit.is_standing { self.last_horizon } else { self.last_commit };
+            // A commit that leaves others behind stands where the first of them stood.
+            let leaves = matches!(record.events.first(), Some(Event::SegmentAbandoned(_)));
+            let earliest = match () {
+                () if leaves => Index(0),
+                () if commit.is_standing => self.last_horizon,
+                () => self.last_commit,
+            };
             if commit.horizon < earliest || commit.horizon >= record.index {
                 return Err(LogError::Horizon { index: record.index, horizon: commit.horizon }); // H3, H4
             }

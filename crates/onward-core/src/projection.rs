@@ -137,6 +137,7 @@ impl Projection {
             Event::ChildCompleted(event) => child(&event.place),
             Event::ChildFailed(event) => child(&event.place),
             Event::RetryRequested(event) => Some(Once::new(retry_key(&event.request_id))),
+            Event::TaskAttemptEnded(event) => Some(event.once()),
             _ => None,
         }
     }

@@ -14,6 +14,7 @@
 //!   touched, and a reset only ends it.
 //! - Z4: what is open in the copy is open in the new log: timers with the time they had left, tasks scheduled again, questions, and
 //!   children, which are started again or, in a fork, awaited together with the original.
+//! - Z5: a run that has ended because it was reset names its one successor, and is not reset to another one.
 
 use crate::event::{
     ChildAgain, ChildStarted, ParentLink, ResultRequested, RetryRequested, RunForked, RunStarted, TerminateRequested,
@@ -74,7 +75,8 @@ pub fn retry(head: &RunHead, records: &[Record], request_id: &str, reason: &str,
     let generation = head.generation + 1;
     begin_with(&mut copy, head, set_aside, |started| RunStarted { generation, ..started });
     let children = again(&head.key, generation, &copy);
-    let event = RetryRequested { request_id: request_id.to_owned(), reason: reason.to_owned(), children };
+    let (request_id, reason, spend) = (request_id.to_owned(), reason.to_owned(), head.spend.clone()); // R12
+    let event = RetryRequested { request_id, reason, children, spend };
     Ok(finish(head.key.clone(), copy, event.into(), Vec::new(), OpenChildren::Restart, at))
 }
 
@@ -172,6 +174,9 @@ fn done_at(event: &Event) -> Option<&Place> {
 /// The log of a run that goes on from a point of another one's.
 pub fn fork(head: &RunHead, records: &[Record], fork: &Fork, at: Timestamp) -> Result<Reopened, Refusal> {
     check_workflow(head)?;
+    if let Some(successor) = successor(records).filter(|id| fork.is_reset && **id != fork.key.id) {
+        return Err(Refusal::AlreadyReset { key: head.key.clone(), successor: successor.clone() }); // Z5
+    }
     let count = fork_point(head, records, fork.index)?;
     let (mut copy, rest) = (records[..count].to_vec(), &records[count..]);
     let index = copy[count - 1].last_index();
@@ -181,6 +186,7 @@ pub fn fork(head: &RunHead, records: &[Record], fork: &Fork, at: Timestamp) -> R
         // Its parent hears of the original alone.
         parent: None,
         version: fork.version.clone().or(started.version),
+        spend: None, // R12
         ..started
     });
     let children = match fork.children {
@@ -203,6 +209,14 @@ pub fn fork(head: &RunHead, records: &[Record], fork: &Fork, at: Timestamp) -> R
         forked.news.push(end_original(head, fork));
     }
     Ok(forked)
+}
+
+/// The run that goes on in the place of one that was reset.
+fn successor(records: &[Record]) -> Option<&RunId> {
+    records.iter().flat_map(|record| &record.events).find_map(|event| match event {
+        Event::TerminateRequested(event) => event.reset_to.as_ref(),
+        _ => None,
+    })
 }
 
 fn end_original(head: &RunHead, fork: &Fork) -> Delivery {

@@ -7,7 +7,8 @@
 //! Invariants:
 //! - R1 (L3, L7): a commit is taken only with the current epoch and the next commit number.
 //! - R2 (L5): the last commit repeated with its id gets its first answer.
-//! - R3 (CE8): a commit that waits while inputs are unread leaves the run pending, decided here and nowhere else.
+//! - R3 (CE8): a commit that waits while inputs are unread leaves the run pending, decided here and nowhere else. Quiet inputs do not
+//!   count: nobody would settle the run again.
 //! - R4 (L17): exactly one event ends a log, and after it nothing is taken.
 //! - R5 (CE12): a run does not end over unread inputs unless the worker says it knows of them; it never continues as new over them,
 //!   because what its worker has not seen could not go along.
@@ -19,6 +20,9 @@
 //!   closes it in the same write.
 //! - R10: a run that was deleted and started again under its id is another run: it is not answered by what its namesake asked for, and what
 //!   it sends is not taken for what its namesake sent.
+//! - R11: a commit that leaves a part of its log behind is taken only if its worker has seen every input: what has begun meanwhile must not
+//!   be taken for something that has not.
+//! - R12 (LG1): what a run has cost is what its own attempts have, in all its generations: a copy of a log counts nothing of what it copied.
 
 mod admit;
 mod effects;
@@ -35,6 +39,7 @@ pub use once::{Again, Once};
 use crate::event::{Attribute, CarriedSignal, ParentLink, RunStarted, UpdateReceived};
 use crate::external::ExternalHead;
 use crate::log::{CommitHeader, CommitId};
+use crate::spend::{self, SpendTotals};
 use crate::{Epoch, Event, Index, Name, Payload, Place, Record, RunKey, Timestamp, message, numbered};
 
 numbered! {
@@ -131,6 +136,22 @@ message! {
         /// Tells a run from others that had its id before: the seed of its log. `None` if the head was written before there were lives.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         21 => life: Option<u64>,
+        /// What the run has cost, in all its generations.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        22 => spend: Option<Box<SpendTotals>>,
+        /// The quiet inputs that the log ends with, if it does: a run need not be woken to read them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        23 => quiet: Option<QuietTail>,
+    }
+}
+
+message! {
+    /// A stretch of quiet inputs. It says something of a log only while that ends where the stretch does.
+    #[derive(Copy, Eq)]
+    pub struct QuietTail {
+        1 => from: Index,
+        /// The index behind the last of them.
+        2 => to: Index,
     }
 }
 
@@ -270,6 +291,8 @@ impl RunHead {
             listeners: Vec::new(),
             external: started.is_external.then(ExternalHead::default),
             life: Some(started.seed),
+            spend: started.spend.clone(),
+            quiet: None,
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -301,8 +324,15 @@ impl RunHead {
     fn take_input_status(&mut self, event: &Event, at: Timestamp) {
         match event {
             Event::ResultRequested(event) => self.listeners.push(event.by.clone()),
-            // A copy is a run of its own from here on.
-            Event::RunForked(_) => self.created_at = at,
+            // A copy is a run of its own from here on, and what it is a copy of has paid for that.
+            Event::RunForked(_) => (self.created_at, self.spend) = (at, None),
+            Event::RetryRequested(event) => self.spend = event.spend.clone(),
+            event if event.is_quiet() => {
+                for charge in spend::charges(event) {
+                    let totals = self.spend.get_or_insert_default();
+                    **totals = totals.charged(&charge);
+                }
+            }
             _ => {}
         }
         match event {
@@ -318,6 +348,7 @@ impl RunHead {
             Event::RunCompleted(_) => self.status = Status::Completed,
             Event::RunFailed(_) => self.status = Status::Failed,
             Event::RunCanceled(_) => self.status = Status::Canceled,
+            event if event.is_quiet() => {}
             _ if self.status == Status::Waiting => self.status = Status::Pending,
             _ => {}
         }

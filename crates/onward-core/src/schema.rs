@@ -56,11 +56,24 @@ impl Schema {
         field: &str,
         choices: impl FnOnce(&mut Schema) -> Vec<FieldLine>,
     ) -> Proto {
+        self.one_of_beside(name, docs, field, Vec::new(), choices)
+    }
+
+    /// A message that holds exactly one of its choices, and other fields beside that.
+    pub fn one_of_beside(
+        &mut self,
+        name: &str,
+        docs: &[&str],
+        field: &str,
+        beside: Vec<FieldLine>,
+        choices: impl FnOnce(&mut Schema) -> Vec<FieldLine>,
+    ) -> Proto {
         self.block(name, docs, "message", |schema, text| {
             let choices = choices(schema);
             *text += &format!("  oneof {field} {{\n");
             choices.iter().for_each(|choice| line(text, "    ", choice));
             *text += "  }\n";
+            beside.iter().for_each(|field| line(text, "  ", field));
         })
     }
 

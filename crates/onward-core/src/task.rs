@@ -11,14 +11,16 @@
 //!   together) keeps its remaining time. An attempt that runs goes on, with its own timeouts.
 //! - K5 (F22): tasks that lost a worker twice are handed out apart from each other: one that kills its worker does not take the
 //!   others along into quarantine.
+//! - K6: a task that must not be done twice ends as `outcome_unknown` when an attempt of it ends without a word.
+
+mod report;
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+pub use report::TaskReport;
 
-use crate::codec::{DecodeError, Field, Raw, Reader, put_nested, put_number};
 use crate::event::{Event, RunCompleted, RunFailed, TaskCompleted, TaskFailed};
-use crate::schema::{FieldLine, Proto, Schema};
+use crate::spend::{AttemptSpend, Spend};
 use crate::time::millis;
 use crate::{Failure, Hash, Name, Payload, Place, RunKey, Timestamp, WorkerId, message, numbered};
 
@@ -115,7 +117,35 @@ message! {
         7 => heartbeat_timeout_ms: Option<u64>,
         /// Handed to the task instead of the one derived from its place.
         8 => idempotency_key: Option<String>,
+        /// What happens if it is done twice. Where it is known, every attempt is recorded before it begins.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        9 => class: Option<EffectClass>,
+        /// What it does costs money: its attempts stand in the ledger, and budgets are looked at before it is scheduled.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        10 => costs: bool,
     }
+}
+
+numbered! {
+    /// What doing something twice would do.
+    pub enum EffectClass {
+        /// Twice is worse than once, and better than not at all.
+        0 => AtLeastOnce,
+        /// Nothing: it only looks or computes.
+        1 => Pure,
+        /// Nothing, because whoever does it is given a key by which it knows the second time.
+        2 => Keyed,
+        /// Harm: after an attempt whose outcome nobody knows, nobody tries again.
+        3 => AtMostOnce,
+    }
+}
+
+/// How the kinds of model calls begin; the model's name follows.
+const MODEL_CALL: &str = "llm.";
+
+/// Whether attempts of such a task cost money.
+pub fn costs(kind: &Name, options: &TaskOptions) -> bool {
+    options.costs || kind.as_str().starts_with(MODEL_CALL)
 }
 
 message! {
@@ -193,60 +223,6 @@ message! {
     }
 }
 
-/// What a worker says about the attempt it holds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TaskReport {
-    Completed(Payload),
-    Failed(Failure),
-    /// The worker is shutting down; the attempt does not count.
-    Released,
-    Heartbeat {
-        progress: Option<Payload>,
-    },
-}
-
-impl Field for TaskReport {
-    fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        put_nested(number, out, |out| match self {
-            TaskReport::Completed(output) => output.encode(1, out),
-            TaskReport::Failed(failure) => failure.encode(2, out),
-            TaskReport::Released => put_number(3, 1, out),
-            TaskReport::Heartbeat { progress } => put_nested(4, out, |out| progress.encode(1, out)),
-        });
-    }
-    fn decode(raw: Raw<'_>) -> Result<TaskReport, DecodeError> {
-        let mut reader = Reader::new(raw.bytes("report")?);
-        while let Some((number, raw)) = reader.field()? {
-            match number {
-                1 => return Payload::decode(raw).map(TaskReport::Completed),
-                2 => return Failure::decode(raw).map(TaskReport::Failed),
-                3 => return Ok(TaskReport::Released),
-                4 => {
-                    let field = Reader::new(raw.bytes("heartbeat")?).field()?;
-                    let progress = field.map(|(_, raw)| Option::<Payload>::decode(raw)).transpose()?.flatten();
-                    return Ok(TaskReport::Heartbeat { progress });
-                }
-                _ => {}
-            }
-        }
-        Err(DecodeError::Invalid { what: "report" })
-    }
-    fn proto(schema: &mut Schema) -> Proto {
-        let heartbeat = schema.message("TaskHeartbeat", &[], |schema| {
-            vec![FieldLine { number: 1, name: "progress", docs: &[], proto: Option::<Payload>::proto(schema) }]
-        });
-        schema.one_of("TaskReport", &["doc = \"What a worker says about the attempt it holds.\""], "is", |schema| {
-            vec![
-                FieldLine { number: 1, name: "completed", docs: &[], proto: Payload::proto(schema) },
-                FieldLine { number: 2, name: "failed", docs: &[], proto: Failure::proto(schema) },
-                FieldLine { number: 3, name: "released", docs: &[], proto: Proto::scalar("bool") },
-                FieldLine { number: 4, name: "heartbeat", docs: &[], proto: heartbeat },
-            ]
-        })
-    }
-}
-
 /// What became of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskFate {
@@ -297,6 +273,23 @@ impl Task {
         self.options.idempotency_key.clone().unwrap_or_else(|| idempotency_key(&self.id.run, self.id.generation, &self.id.place))
     }
 
+    /// The name under which the ledger has an attempt that has not said what it cost; nothing for a task that costs nothing.
+    pub fn stands_as(&self) -> Option<String> {
+        costs(&self.kind, &self.options)
+            .then(|| self.kind.as_str().strip_prefix(MODEL_CALL).unwrap_or(self.kind.as_str()).to_owned())
+    }
+
+    /// What the attempt that is under way has cost, as its worker tells it.
+    pub fn attempt_spend(&self, lines: Vec<Spend>) -> AttemptSpend {
+        let began_at = self.started_at.unwrap_or(self.heard_at);
+        AttemptSpend { attempt: self.attempt, began_at, stands_as: self.stands_as(), lines }
+    }
+
+    /// The report of somebody who has not begun the attempt that was handed out: the ledger no longer has it.
+    pub fn unbegun(&self, report: TaskReport) -> TaskReport {
+        self.attempt_spend(Vec::new()).of_unbegun(report)
+    }
+
     /// Whether an attempt may begin at `now`.
     pub fn may_be_claimed(&self, now: Timestamp) -> bool {
         self.waits_its_turn() && self.visible_at <= now
@@ -335,6 +328,7 @@ impl Task {
                 }))
             }
             TaskReport::Failed(failure) => self.fail(failure.bounded(), now),
+            TaskReport::Spent { report, .. } => return self.report(claim, *report, lease, now),
             TaskReport::Released => {
                 self.queue_again(now, now);
                 TaskFate::Open
@@ -405,6 +399,9 @@ impl Task {
         if self.state == TaskState::Queued {
             return self.end(Failure { retryable: false, ..Failure::timed_out("waiting for a worker") });
         }
+        if options.class == Some(EffectClass::AtMostOnce) {
+            return self.end(self.outcome_unknown()); // K6
+        }
         if self.started_at.is_some_and(|started| passed(started, options.attempt_timeout_ms)) {
             return self.fail(Failure::timed_out("the attempt"), now);
         }
@@ -415,8 +412,17 @@ impl Task {
         TaskFate::Open
     }
 
+    fn outcome_unknown(&self) -> Failure {
+        let message = "nobody knows whether the attempt had its effect: its worker went silent, and it must not be done twice";
+        Failure { retryable: false, ..Failure::new("outcome_unknown", message) }
+    }
+
     /// The worker is gone: the same attempt goes to another one (K3).
     pub fn lose_worker(&mut self, now: Timestamp) {
+        if self.options.class == Some(EffectClass::AtMostOnce) {
+            self.lease_until = now; // and then it ends (K6)
+            return;
+        }
         self.lost_workers += 1;
         self.queue_again(now.after(self.apart()), now);
         if self.lost_workers > LOST_WORKERS_MAX {
@@ -495,6 +501,27 @@ mod tests {
     }
 
     const LEASE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_task_that_must_not_be_done_twice_is_not_given_to_another_worker() {
+        for options in [
+            TaskOptions::default(),
+            TaskOptions { attempt_timeout_ms: Some(5_000), ..TaskOptions::default() },
+            TaskOptions { heartbeat_timeout_ms: Some(5_000), ..TaskOptions::default() },
+        ] {
+            let mut task = task(TaskOptions { class: Some(EffectClass::AtMostOnce), retry: RetryPolicy::attempts(5), ..options });
+            task.claim(&worker(), LEASE, Timestamp(2_000));
+            let TaskFate::Ended(event) = task.expire(Timestamp(60_000)) else { panic!("it is still open") };
+            let Event::TaskFailed(failed) = *event else { panic!("{event:?}") };
+            assert_eq!((failed.failure.code.as_str(), failed.failure.retryable), ("outcome_unknown", false));
+        }
+        // A worker that says that it failed knows that nothing happened, or says otherwise by what it returns.
+        let mut known =
+            task(TaskOptions { class: Some(EffectClass::AtMostOnce), retry: RetryPolicy::attempts(2), ..TaskOptions::default() });
+        known.claim(&worker(), LEASE, Timestamp(2_000));
+        let fate = known.report(1, TaskReport::Failed(Failure::retryable("refused")), LEASE, Timestamp(3_000));
+        assert_eq!(fate, Ok(TaskFate::Open));
+    }
 
     #[test]
     fn delays_grow_up_to_their_limit_and_never_overflow() {

@@ -112,8 +112,13 @@ impl RunView {
     pub fn fold(head: RunHead, records: &[Record]) -> RunView {
         let end = head.next_index;
         let mut fold = Fold::new(head);
-        for record in records.iter().take_while(|record| record.index < end) {
-            fold.take_record(record); // VI1
+        let records = records.iter().take_while(|record| record.index < end);
+        let left = Left::of(records.clone());
+        for record in records {
+            match left.has(record) {
+                false => fold.take_record(record), // VI1
+                true => fold.leave(record),
+            }
         }
         fold.finish()
     }
@@ -142,9 +147,30 @@ fn terminated(event: &TerminateRequested) -> Failure {
     Failure { retryable: false, ..Failure::new("terminated", format!("the run was terminated{colon}{}", event.reason)) }
 }
 
+/// The commits that the code of an agent has left behind.
+struct Left(Vec<std::ops::Range<Index>>);
+
+impl Left {
+    fn of<'a>(records: impl Iterator<Item = &'a Record>) -> Left {
+        let range = |record: &Record| match record.events.first() {
+            Some(Event::SegmentAbandoned(marker)) => Some(marker.from..record.index),
+            _ => None,
+        };
+        Left(records.filter_map(range).collect())
+    }
+
+    fn has(&self, record: &Record) -> bool {
+        record.commit.is_some() && self.0.iter().any(|range| range.contains(&record.index))
+    }
+}
+
 struct Fold {
     view: RunView,
     open: BTreeMap<Place, Awaited>,
+    /// What was asked for in a part of the log that the code has left, and may be taken over.
+    left: BTreeMap<Place, Awaited>,
+    /// Who has taken it over.
+    adopters: BTreeMap<Place, Place>,
     updates: BTreeMap<String, Awaited>,
     /// In order of arrival.
     mailbox: Vec<Undelivered>,
@@ -172,8 +198,9 @@ impl Fold {
             reset_to: None,
         };
         let (open, updates) = (BTreeMap::new(), BTreeMap::new());
+        let (left, adopters) = (BTreeMap::new(), BTreeMap::new());
         let (lineage, n, last_at) = (None, 0, Timestamp(0));
-        Fold { view, open, updates, mailbox: Vec::new(), paused_at: None, continued: false, lineage, n, last_at }
+        Fold { view, open, left, adopters, updates, mailbox: Vec::new(), paused_at: None, continued: false, lineage, n, last_at }
     }
 
     fn take_record(&mut self, record: &Record) {
@@ -188,6 +215,17 @@ impl Fold {
         }
         self.view.outcome = outcome(record);
         self.last_at = record.at;
+    }
+
+    /// Takes note of what a commit asked for that the code has left.
+    fn leave(&mut self, record: &Record) {
+        let path = std::mem::take(&mut self.open);
+        let (counts, state) = (self.view.counts, self.view.state.clone());
+        let mailbox = self.mailbox.clone();
+        self.take_record(record);
+        let asked = std::mem::replace(&mut self.open, path);
+        self.left.extend(asked);
+        (self.view.counts, self.view.state, self.mailbox) = (counts, state, mailbox);
     }
 
     fn await_answer(&mut self, update: &UpdateReceived, at: Timestamp) {
@@ -292,6 +330,12 @@ impl Fold {
             Event::StateCleared(event) => drop(self.view.state.remove(&event.key)),
             Event::UpdateAnswered(event) => drop(self.updates.remove(&event.update_id)),
             Event::RunContinued(_) => self.continued = true,
+            Event::CallAdopted(event) => {
+                self.adopters.insert(event.from.clone(), event.place.clone());
+                if let Some(awaited) = self.left.remove(&event.from) {
+                    self.open.insert(event.place.clone(), awaited);
+                }
+            }
             _ => {}
         }
     }
@@ -307,7 +351,9 @@ impl Fold {
     }
 
     fn close(&mut self, place: &Place) {
-        self.open.remove(place);
+        self.left.remove(place);
+        let adopter = self.adopters.get(place).unwrap_or(place);
+        self.open.remove(adopter);
     }
 
     fn receive(&mut self, index: Index, at: Timestamp, signal: CarriedSignal) {
@@ -540,7 +586,8 @@ mod tests {
 
     #[test]
     fn a_generation_that_continued_has_no_outcome_and_took_its_signals_along() {
-        let view = script(vec![]).input(signal("a")).commit(vec![RunContinued { input: text("next") }.into()]).view();
+        let view =
+            script(vec![]).input(signal("a")).commit(vec![RunContinued { input: text("next"), checkpoint: None }.into()]).view();
         assert_eq!((view.outcome, view.undelivered, view.awaiting), (None, vec![], vec![]));
         assert_eq!(view.head.status, Status::Completed);
     }

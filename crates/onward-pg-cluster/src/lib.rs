@@ -4,13 +4,21 @@
 //! belongs to a watcher, a small shell that waits for the end of a pipe: when this process ends, however it ends, the pipe does, and
 //! the watcher stops the server and removes its files. Must never touch a cluster that it did not make, and never skip a test: where
 //! PostgreSQL is missing, asking for a cluster fails and says what to install.
+//!
+//! What goes wrong around a database is here too, for the tests of several crates: a network that cuts ([`Proxy`]), copies that are put
+//! back and standbys, and processes whose clock is wrong ([`WrongClock`]).
 
+mod clock;
+mod copies;
 mod database;
 mod find;
+mod pooler;
+mod proxy;
 mod user;
 
 use std::io::{self, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,8 +26,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+pub use clock::WrongClock;
+pub use copies::Copy;
 pub use database::Database;
 pub use find::{NEEDED, find_programs};
+pub use pooler::Pooler;
+pub use proxy::Proxy;
 use user::User;
 
 /// How a cluster is started.
@@ -29,6 +41,8 @@ pub struct Settings {
     pub is_forgetful: bool,
     /// Further lines of `postgresql.conf`.
     pub more: Vec<String>,
+    /// Further files in the folder of the data, which only the server may read: name and text.
+    pub files: Vec<(String, String)>,
 }
 
 /// A server of PostgreSQL that ends with this process.
@@ -77,8 +91,11 @@ impl Cluster {
         let port = free_port()?;
         let watcher = Cluster::make(&programs, &directory, port, user.as_ref(), &settings);
         let watcher = watcher.inspect_err(|_| drop(std::fs::remove_dir_all(&directory)))?;
-        let databases = AtomicU32::new(0);
-        let mut cluster = Cluster { programs, directory, port, settings, watcher, databases };
+        Cluster::watched(programs, directory, port, settings, watcher)
+    }
+
+    fn watched(programs: PathBuf, directory: PathBuf, port: u16, settings: Settings, watcher: Child) -> io::Result<Cluster> {
+        let mut cluster = Cluster { programs, directory, port, settings, watcher, databases: AtomicU32::new(0) };
         cluster.wait_until_ready()?;
         Ok(cluster)
     }
@@ -95,6 +112,9 @@ impl Cluster {
         let mut text = std::fs::read_to_string(&conf)?;
         text.push_str(&configuration(directory, port, settings));
         std::fs::write(&conf, text)?;
+        for (name, text) in &settings.files {
+            put_secret(&data.join(name), text, user)?;
+        }
         watch(programs, directory, user)
     }
 
@@ -103,7 +123,7 @@ impl Cluster {
         let until = Instant::now() + START_MAX;
         loop {
             let state = std::fs::read_to_string(self.directory.join("data/postmaster.pid")).unwrap_or_default();
-            if state.lines().nth(7).is_some_and(|line| line.trim() == "ready") {
+            if state.lines().nth(7).is_some_and(|line| ["ready", "standby"].contains(&line.trim())) {
                 return Ok(());
             }
             let log = || std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
@@ -137,6 +157,12 @@ impl Cluster {
 
     /// Ends the server as `signal` says (SIGTERM waits for clients, SIGINT does not, SIGQUIT and SIGKILL crash it) and starts it again.
     pub fn restart(&mut self, signal: i32) -> io::Result<()> {
+        self.stop(signal)?;
+        self.go_on()
+    }
+
+    /// Ends the server as `signal` says, until [`Cluster::go_on`]; its files stay.
+    pub fn stop(&mut self, signal: i32) -> io::Result<()> {
         let pid = self.server_pid()?;
         // SAFETY: kill takes two numbers, and the process is the one our watcher started.
         unsafe { libc::kill(pid, signal) };
@@ -144,6 +170,12 @@ impl Cluster {
         while is_running(pid) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
         }
+        Ok(())
+    }
+
+    /// Starts a server that was stopped.
+    pub fn go_on(&mut self) -> io::Result<()> {
+        let until = Instant::now() + START_MAX;
         loop {
             // What the one before said is not to be taken for the words of the next.
             for old in ["data/postmaster.pid", "log"] {
@@ -219,6 +251,14 @@ fn make_directory(user: Option<&User>) -> io::Result<PathBuf> {
         std::os::unix::fs::chown(&directory, Some(user.uid), Some(user.gid))?;
     }
     Ok(directory)
+}
+
+fn put_secret(path: &Path, text: &str, user: Option<&User>) -> io::Result<()> {
+    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())?;
+    match user {
+        Some(user) => std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid)),
+        None => Ok(()),
+    }
 }
 
 fn free_port() -> io::Result<u16> {

@@ -6,8 +6,10 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use onward_core::event::RunPaused;
+use onward_core::log::prelude_of;
 use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::view::{RunView, created_at};
@@ -17,10 +19,12 @@ use onward_store::{
 };
 use tokio::sync::broadcast;
 
+use crate::appending::known_entry;
+use crate::entries::read_page;
 use crate::watch::{OutcomeWatch, RunWatch};
 use crate::{
-    Bulk, BulkDone, CallId, Decide, Emitted, ForkRun, QueueInfo, Runtime, RuntimeError, SendSignal, StartRun, StartTask,
-    TaskView, WhyPending, WorkerInfo,
+    AppendEntry, AppendedEntry, Bulk, BulkDone, CallId, Decide, Emitted, EntryPage, EntryQuery, ForkRun, QueueInfo, Runtime,
+    RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, WhyPending, WorkerInfo,
 };
 
 /// How many records are read at a time.
@@ -65,12 +69,36 @@ pub trait Door: Send + Sync {
                 let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
                 let same = created_at(&records) == Some(head.created_at);
                 if covered && same {
-                    return Ok(RunView::fold(head, &records));
+                    let mut view = RunView::fold(head, &records);
+                    if let Some(generation) = prelude_of(&records) {
+                        // An agent is given its input there, and not again with every turn.
+                        let first = self.read_log(key, Some(generation), Index(0), 1).await?;
+                        view.input = first.first().and_then(Record::started).map_or(view.input, |started| started.input.clone());
+                    }
+                    return Ok(view);
                 }
                 // The run was deleted and started anew while it was read: begin again.
             }
         })
     }
+
+    /// A page of the conversation of an agent; see [`EntryPage`].
+    fn read_entries(&self, key: RunKey, query: EntryQuery) -> DoorFuture<'_, EntryPage> {
+        Box::pin(read_page(self, key, query))
+    }
+
+    /// Appends an entry from outside; under a key that is there already, with the same role and content, it is that one.
+    fn append_entry(&self, key: RunKey, append: AppendEntry) -> DoorFuture<'_, AppendedEntry> {
+        Box::pin(async move {
+            match known_entry(self, &key, &append).await? {
+                Some(known) => Ok(known),
+                None => self.put_entry(key, append).await,
+            }
+        })
+    }
+
+    /// Like that, for whoever has looked for the key in the conversation.
+    fn put_entry(&self, key: RunKey, append: AppendEntry) -> DoorFuture<'_, AppendedEntry>;
 
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage>;
     fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>>;
@@ -92,6 +120,7 @@ pub trait Door: Send + Sync {
     ) -> DoorFuture<'_, Result<Payload, Failure>>;
     fn query_run(&self, key: RunKey, name: Name, input: Payload) -> DoorFuture<'_, Option<Result<Payload, Failure>>>;
     fn listen(&self, key: &RunKey) -> broadcast::Receiver<Emitted>;
+    fn read_stream(&self, key: RunKey, from: Option<String>, wait: Duration) -> DoorFuture<'_, StreamPage>;
     fn list_approvals(&self, query: WaitQuery) -> DoorFuture<'_, Vec<Wait>>;
     fn decide_approval(&self, call: CallId, decide: Decide) -> DoorFuture<'_, Appended>;
     fn resolve_promise(&self, call: CallId, result: Result<Payload, Failure>, resolution_id: String) -> DoorFuture<'_, Appended>;
@@ -169,7 +198,7 @@ impl Door for Runtime {
     }
 
     fn why_pending(&self, key: RunKey) -> DoorFuture<'_, Option<WhyPending>> {
-        Box::pin(async move { Ok(Runtime::why_pending(self, &Runtime::read_head(self, &key).await?)) })
+        Box::pin(async move { Ok(self.why_pending_anywhere(&Runtime::read_head(self, &key).await?).await) })
     }
 
     fn list_deleted(&self, query: DeletedQuery) -> DoorFuture<'_, Vec<DeletedRun>> {
@@ -178,6 +207,10 @@ impl Door for Runtime {
 
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>> {
         Box::pin(async move { Runtime::read_log(self, &key, generation, from, limit).await })
+    }
+
+    fn put_entry(&self, key: RunKey, append: AppendEntry) -> DoorFuture<'_, AppendedEntry> {
+        Box::pin(async move { Runtime::put_entry(self, &key, append).await })
     }
 
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage> {
@@ -242,6 +275,10 @@ impl Door for Runtime {
         Runtime::listen(self, key)
     }
 
+    fn read_stream(&self, key: RunKey, from: Option<String>, wait: Duration) -> DoorFuture<'_, StreamPage> {
+        Box::pin(async move { Runtime::read_stream(self, &key, from.as_deref(), wait).await })
+    }
+
     fn list_approvals(&self, query: WaitQuery) -> DoorFuture<'_, Vec<Wait>> {
         Box::pin(Runtime::list_approvals(self, query))
     }
@@ -255,7 +292,10 @@ impl Door for Runtime {
     }
 
     fn list_workers(&self, namespace: Namespace) -> DoorFuture<'_, Vec<WorkerInfo>> {
-        Box::pin(async move { Ok(Runtime::list_workers(self, &namespace)) })
+        Box::pin(async move {
+            let elsewhere = self.workers_elsewhere(&namespace).await?;
+            Ok(Runtime::list_workers(self, &namespace).into_iter().chain(elsewhere).collect())
+        })
     }
 
     fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>> {

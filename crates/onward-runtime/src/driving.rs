@@ -3,9 +3,9 @@
 //! Whoever drives a run is its worker for that long, with a lease and an inbox like any other; nothing is told apart afterwards. Must
 //! never leave a lease with somebody who does not know of it (W1).
 
-use onward_core::RunKey;
 use onward_core::run::{Input, Refusal};
-use onward_store::{ClaimedOne, StoreError};
+use onward_core::{RunHead, RunKey, Status};
+use onward_store::{Appended, ClaimedOne, ClaimedRun, StoreError};
 
 use crate::port::give_back;
 use crate::{CallId, Decide, RuntimeError, SendSignal, WorkerPort};
@@ -20,7 +20,66 @@ pub enum Delivery {
     Decision(CallId, Decide),
 }
 
+/// What came of [`WorkerPort::resume_agent`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resumed {
+    pub head: RunHead,
+    /// The answer to what was brought.
+    pub appended: Option<Appended>,
+    /// The lease of whoever has won, or why there is none.
+    pub claimed: Result<ClaimedRun, NotResumed>,
+}
+
+/// Why somebody who wanted to go on with an agent does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotResumed {
+    /// Another worker has it.
+    Held,
+    /// It waits, and nothing was brought that it waits for.
+    Waiting,
+    Paused,
+    Closed,
+}
+
+impl NotResumed {
+    /// Stable word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            NotResumed::Held => "held",
+            NotResumed::Waiting => "waiting",
+            NotResumed::Paused => "paused",
+            NotResumed::Closed => "closed",
+        }
+    }
+
+    fn of(status: Status) -> NotResumed {
+        match status {
+            Status::Paused => NotResumed::Paused,
+            Status::Waiting => NotResumed::Waiting,
+            status if status.is_closed() => NotResumed::Closed,
+            // Pending and not given is what somebody else was given.
+            _ => NotResumed::Held,
+        }
+    }
+}
+
 impl WorkerPort {
+    /// Goes on with an agent that nobody works on. Of all who want to, one gets it; that it was not this worker is an answer and no error.
+    ///
+    /// May be dropped at any time, like [`WorkerPort::claim_run`].
+    pub async fn resume_agent(&self, key: &RunKey, delivery: Delivery) -> Result<Resumed, RuntimeError> {
+        let lost = match self.claim_run(key, delivery).await {
+            Ok(ClaimedOne { appended, head, claimed }) => {
+                let claimed = claimed.ok_or_else(|| NotResumed::of(head.status));
+                return Ok(Resumed { head, appended, claimed });
+            }
+            Err(RuntimeError::Store(StoreError::RunHeld { .. })) => NotResumed::Held,
+            Err(RuntimeError::Store(StoreError::Refused(Refusal::Closed { .. }))) => NotResumed::Closed,
+            Err(error) => return Err(error),
+        };
+        Ok(Resumed { head: self.runtime().read_head(key).await?, appended: None, claimed: Err(lost) })
+    }
+
     /// Takes this run, whatever its kind, with what is brought to it, in one write: a run that anybody works on is `run_busy` and takes
     /// nothing. Without a lease in the answer, the run had nothing to do.
     ///
@@ -32,7 +91,7 @@ impl WorkerPort {
         tokio::spawn(async move {
             let answer = port.take_one(key, input).await;
             if let Err(Ok(ClaimedOne { claimed: Some(run), .. })) = told.send(answer) {
-                give_back(port.runtime(), vec![run], Vec::new()).await;
+                give_back(port.runtime(), port.worker(), vec![run], Vec::new()).await;
             }
         });
         let gone = |_| StoreError::Unavailable { why: "the runtime has ended".to_owned() };
@@ -60,7 +119,8 @@ impl WorkerPort {
         }
         let runtime = self.runtime();
         let window = runtime.hub().inboxes.begin_claim();
-        let mut one = runtime.store().claim_run(key, self.id().clone(), input).await?;
+        let claimed = runtime.store().claim_run(key, self.id().clone(), input).await;
+        let mut one = self.worker().leases.noted(claimed, runtime.clock().now())?;
         window.end(one.claimed.as_mut_slice(), seats);
         // Nobody leased it: an outside engine drives its own run, and a standalone task has no code to drive.
         if one.head.external.is_some() {

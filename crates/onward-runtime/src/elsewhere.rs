@@ -57,13 +57,19 @@ impl Runtime {
     /// Looks for what others appended to the runs that are held here: those that were told of, or all of them. Returns whether to look
     /// again soon, for a run whose claim is under way. What could not be read comes with the next look at all.
     pub(crate) async fn catch_up(&self, all: bool) -> Result<bool, StoreError> {
-        let Hub { elsewhere, inboxes, .. } = &**self.hub();
+        let Hub { elsewhere, inboxes, streams, .. } = &**self.hub();
         let claiming = inboxes.is_claiming();
         let told = elsewhere.take().filter(|_| !all);
         let held = inboxes.known(told.as_ref());
         for known in held.chunks(RUNS_AT_ONCE) {
             let news = self.store().read_since(known.to_vec()).await?;
             news.iter().for_each(|since| inboxes.caught_up(since));
+        }
+        for run in streams.runs() {
+            // What a stream does not hear of, its readers miss; the next look finds it.
+            if told.as_ref().is_none_or(|told| told.contains(&run)) {
+                drop(self.follow_stream(&run).await);
+            }
         }
         let mut unheld = told.unwrap_or_default();
         unheld.retain(|run| !held.iter().any(|known| known.run == *run));

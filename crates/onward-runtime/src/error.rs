@@ -3,7 +3,7 @@
 //! Every variant has a stable code with a page in `docs/errors/` and a consequence, so that no door has to match on variants.
 
 use onward_core::attribute::AttributeError;
-use onward_core::{Name, NameError, RunKey};
+use onward_core::{Hash, Name, NameError, RunKey};
 use onward_store::{Consequence, StoreError};
 
 use crate::{CallId, Violation};
@@ -40,6 +40,10 @@ pub enum RuntimeError {
     InputInvalid { kind: Name, violations: Vec<Violation> },
     #[error("the {which} schema of `{kind}` is not usable: {why}")]
     SchemaInvalid { kind: Name, which: &'static str, why: String },
+    #[error("run {key} has an entry under the key `{idempotency_key}` already, and it says something else")]
+    EntryKeyTaken { key: RunKey, idempotency_key: String },
+    #[error("run {key} has no entry {entry}")]
+    EntryNotFound { key: RunKey, entry: Hash },
     #[error("there is no standalone task {key}")]
     TaskNotFound { key: RunKey },
     #[error("`{kind}` is a name for standalone tasks")]
@@ -69,6 +73,8 @@ impl RuntimeError {
             RuntimeError::NoCompatibleWorker { .. } => "no_compatible_worker",
             RuntimeError::InputInvalid { .. } => "input_invalid",
             RuntimeError::SchemaInvalid { .. } => "schema_invalid",
+            RuntimeError::EntryKeyTaken { .. } => "entry_key_taken",
+            RuntimeError::EntryNotFound { .. } => "entry_not_found",
             RuntimeError::TaskNotFound { .. } => "task_not_found",
             RuntimeError::KindReserved { .. } => "kind_reserved",
             RuntimeError::Unanswered { .. } => "query_unanswered",
@@ -101,6 +107,10 @@ impl RuntimeError {
             RuntimeError::NoCompatibleWorker { .. } => "start a worker that has it; the run waits meanwhile and nothing is lost",
             RuntimeError::InputInvalid { .. } => "GET /v1/kinds/KIND shows what it takes",
             RuntimeError::SchemaInvalid { .. } => "docs/guide/schemas.md says which schemas are taken",
+            RuntimeError::EntryKeyTaken { .. } => "a key stands for one role and one content; use another key for another entry",
+            RuntimeError::EntryNotFound { .. } => {
+                "`onward run entries RUN` shows the ids; what a fork has from a run that was deleted is gone with it"
+            }
             RuntimeError::TaskNotFound { .. } => "a task of a workflow is seen in its run",
             RuntimeError::KindReserved { .. } => "POST /v1/tasks starts them; kinds of workflows do not begin with `task:`",
             RuntimeError::PayloadUnreadable { .. } => "keys that sealed something have to stay until nobody reads it any more",

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onward_core::task::{Task, TaskId};
+use onward_core::spend::AttemptSpend;
+use onward_core::task::{RetryPolicy, Task, TaskId};
 use onward_core::{Event, Record, RunHead};
 use tokio::sync::Notify;
 
@@ -21,7 +22,11 @@ pub(crate) struct HeldTasks {
 
 struct Held {
     claim: u32,
+    attempt: u32,
+    retry: RetryPolicy,
     heartbeat_timeout: Option<Duration>,
+    /// How the attempt stands in the ledger.
+    about: AttemptSpend,
     over: Arc<Notify>,
 }
 
@@ -35,7 +40,15 @@ impl Held {
 impl HeldTasks {
     pub fn add(&self, task: &Task) {
         let heartbeat_timeout = task.options.heartbeat_timeout_ms.map(Duration::from_millis);
-        let held = Held { claim: task.claim, heartbeat_timeout, over: Arc::default() };
+        let about = task.attempt_spend(Vec::new());
+        let held = Held {
+            claim: task.claim,
+            attempt: task.attempt,
+            retry: task.options.retry.clone(),
+            heartbeat_timeout,
+            about,
+            over: Arc::default(),
+        };
         let mut tasks = lock(&self.tasks);
         if tasks.get(&task.id).is_some_and(|held| held.claim == task.claim) {
             return; // it has it already
@@ -56,6 +69,17 @@ impl HeldTasks {
     pub fn lease(&self, id: &TaskId, lease: Duration) -> Duration {
         let timeout = lock(&self.tasks).get(id).and_then(|held| held.heartbeat_timeout);
         timeout.map_or(lease, |timeout| timeout.max(lease))
+    }
+
+    /// How an attempt stands in the ledger.
+    pub fn about(&self, id: &TaskId, claim: u32) -> Option<AttemptSpend> {
+        lock(&self.tasks).get(id).filter(|held| held.claim == claim).map(|held| held.about.clone())
+    }
+
+    /// Which attempt it is, and when there is another one.
+    pub fn attempt(&self, id: &TaskId, claim: u32) -> Option<(u32, RetryPolicy)> {
+        let tasks = lock(&self.tasks);
+        tasks.get(id).filter(|held| held.claim == claim).map(|held| (held.attempt, held.retry.clone()))
     }
 
     /// The attempts whose lease the runtime extends by itself: those whose code has not promised to be heard of.

@@ -56,6 +56,7 @@ impl Runtime {
         let next_beat = self.beat_sessions().await;
         let next_due = self.expire(&mut tick).await;
         self.retain(&mut house, &mut tick).await;
+        self.hub().streams.sweep_at(self.clock().now());
         tick.next_due = [next_beat, next_due, Some(house.retention_at)].into_iter().flatten().min();
         tick
     }

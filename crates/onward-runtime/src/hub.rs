@@ -10,6 +10,7 @@ use crate::emits::Emits;
 use crate::inbox::Inboxes;
 use crate::post::Post;
 use crate::replays::Replays;
+use crate::stream::Streams;
 use crate::watch::Watches;
 use crate::worker::Workers;
 
@@ -23,15 +24,18 @@ pub(crate) struct Hub {
     pub replays: Replays,
     pub elsewhere: Elsewhere,
     pub post: Post,
+    pub streams: Streams,
 }
 
 impl Listener for Hub {
     fn changed(&self, change: Change<'_>) {
         match change {
             Change::Appended { head, record } => {
-                if record.commit.is_none() {
-                    self.inboxes.appended(head, record);
+                match record.commit {
+                    None => self.inboxes.appended(head, record),
+                    Some(_) => self.inboxes.committed(head, record),
                 }
+                self.streams.appended(head, record);
                 self.watches.appended(head, record);
                 self.workers.appended(head, record);
             }

@@ -170,6 +170,11 @@ impl Inboxes {
         found
     }
 
+    /// A worker's own commit is no input; but what is known to end where it begins need not be asked for again.
+    pub fn committed(&self, head: &RunHead, record: &Record) {
+        self.slots.update(&head.key, |slot| slot.pass(head, record));
+    }
+
     /// Takes what the store has of a run, whoever wrote it.
     pub fn caught_up(&self, since: &Since) {
         if let Some(Taken::Lost) = self.slots.update(&since.head.key, |slot| slot.catch_up(since)) {
@@ -229,21 +234,34 @@ impl Slot {
             To::Inbox(inbox) => inbox.push(record.clone()),
             To::Kept(records) => drop(records.insert(record.index, record.clone())),
         }
+        self.pass(head, record);
         Taken::Yes
     }
 
+    /// Where nothing is missing before a record, nothing that others wrote is. Behind a gap the store is asked, and about what a later
+    /// claim wrote (B2).
+    fn pass(&mut self, head: &RunHead, record: &Record) {
+        let is_own = head.generation == self.generation && self.epoch.is_none_or(|epoch| head.epoch <= epoch);
+        if is_own && record.index == self.read_to {
+            self.read_to = record.next_index();
+        }
+    }
+
     /// Takes what the store has. What this process wrote may come again.
-    fn catch_up(&mut self, Since { head, records }: &Since) -> Taken {
+    fn catch_up(&mut self, Since { generation, head, records }: &Since) -> Taken {
         if self.epoch.is_some_and(|epoch| head.epoch > epoch) {
             self.tell_lost();
             return Taken::Lost; // B2
+        }
+        if *generation != self.generation {
+            return Taken::Yes; // asked for on behalf of an earlier claim: B2
         }
         let inputs = records.iter().filter(|record| record.commit.is_none() && record.index >= self.read_to);
         match &mut self.to {
             To::Inbox(inbox) => inputs.for_each(|record| inbox.push(record.clone())),
             To::Kept(kept) => kept.extend(inputs.map(|record| (record.index, record.clone()))),
         }
-        self.read_to = records.last().map_or(self.read_to, Record::next_index);
+        self.read_to = records.last().map_or(self.read_to, |last| self.read_to.max(last.next_index()));
         Taken::Yes
     }
 
@@ -322,3 +340,6 @@ impl Drop for ClaimWindow<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,9 +4,11 @@
 //! under the store's lock. It has no transport and no clock of its own: [`onward_store::Clock`] says what time it is, tokio only waits.
 //!
 //! Reading order: [`Runtime`], [`verbs`] (what a caller may ask), [`door`] (the same, wherever the runtime is), [`port`] (how a worker gets runs and tasks), [`driving`] (how one very run is taken), [`inbox`] (how inputs
-//! reach a run that is being worked on), [`elsewhere`] (also those that another process wrote), [`housekeeping`] (what happens because time passes), [`courier`] (news between runs), [`kinds`] (what kinds take and give).
+//! reach a run that is being worked on), [`elsewhere`] (also those that another process wrote), [`housekeeping`] (what happens because time passes), [`courier`] (news between runs), [`kinds`] (what kinds take and give), [`entries`] (the conversation of an agent).
 
 mod alarm;
+mod appending;
+mod attempts;
 mod background;
 mod bulk;
 mod by_run;
@@ -17,6 +19,7 @@ mod door;
 mod driving;
 mod elsewhere;
 mod emits;
+mod entries;
 mod error;
 mod external;
 mod held;
@@ -24,7 +27,9 @@ mod housekeeping;
 mod hub;
 mod inbox;
 mod kinds;
+mod leases;
 mod link;
+mod neighbors;
 mod port;
 mod post;
 mod query;
@@ -35,6 +40,7 @@ mod replays;
 mod roster;
 mod session;
 mod standalone;
+mod stream;
 mod supply;
 mod transfer;
 mod update;
@@ -48,25 +54,29 @@ use std::time::Duration;
 
 use onward_store::{Clock, Retention, Store};
 
+pub use appending::{AppendEntry, AppendedEntry};
 pub use background::Background;
 pub use bulk::{BULK_MAX, Bulk, BulkDone, BulkVerb};
 pub use call_id::CallId;
 pub use depth::{JSON_DEPTH_MAX, too_deep};
 pub use door::{Changes, Door, DoorFuture, Outcome, read_records};
-pub use driving::Delivery;
+pub use driving::{Delivery, NotResumed, Resumed};
 pub use emits::Emitted;
+pub use entries::{ENTRIES_DEFAULT, ENTRIES_MAX, EntryPage, EntryQuery};
 pub use error::RuntimeError;
 pub use external::{AppendExternal, AppendedExternal, ExternalPlace, ExternalRun};
 pub use housekeeping::{Did, Tick};
 pub use inbox::Inbox;
 pub use kinds::{KindVersion, KindView, Violation};
 pub use link::{Link, LinkFuture, Question};
+pub use neighbors::WorkersSaid;
 pub use port::WorkerPort;
 pub use question::Decide;
 pub use reading::WhyPending;
 pub use reopening::ForkRun;
 pub use roster::{QueueInfo, WorkerInfo};
 pub use standalone::{StartTask, TASK_KIND_PREFIX, TaskView, TaskWord};
+pub use stream::StreamPage;
 pub use transfer::{Imported, export_run, leaves_out};
 pub use update::UpdateWatch;
 pub use verbs::{SendSignal, StartRun};

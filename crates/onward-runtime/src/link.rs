@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed};
+use onward_core::stream::Speech;
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Failure, Index, Name, Payload, Record, RunKey};
 use onward_store::{ClaimedOne, ClaimedRun, StoreFuture};
@@ -46,6 +47,8 @@ pub trait Link: Send + Sync {
     fn report_task(&self, id: TaskId, claim: u32, report: TaskReport) -> StoreFuture<'_, ()>;
     fn task_over(&self, id: TaskId, claim: u32) -> LinkFuture<'_, ()>;
     fn emit(&self, key: &RunKey, emitted: Emitted);
+    /// Says what an attempt says to whoever reads the stream of its run, or gives it back where there is no room for it now.
+    fn speak(&self, speech: Speech) -> Option<Speech>;
     /// The largest payload that is taken.
     fn payload_bytes_max(&self) -> usize;
     fn leave(&self) -> LinkFuture<'_, ()>;
@@ -105,6 +108,11 @@ impl Link for WorkerPort {
 
     fn emit(&self, key: &RunKey, emitted: Emitted) {
         self.runtime().emit(key, emitted);
+    }
+
+    fn speak(&self, speech: Speech) -> Option<Speech> {
+        self.runtime().speak(speech);
+        None
     }
 
     fn payload_bytes_max(&self) -> usize {

@@ -2,28 +2,22 @@
 //!
 //! A worker that has joined is handed the runs it can take as they are started, without asking; everything else it claims when it is
 //! told that there is something. Must never decide about a run: commits go to the store as they are.
-//!
-//! Invariant W1: a run that the store leased to a worker gets to that worker, is released, or is lost with the worker's session; also
-//! when whoever started it or waited for it gave up in the middle.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use onward_core::event::RunPaused;
+use onward_core::event::{RunPaused, TaskAttemptEnded};
 use onward_core::run::{Commit, Committed, Input};
 use onward_core::task::{Task, TaskId, TaskReport, TaskState};
-use onward_core::{Epoch, RunKey, Status, WorkerId};
-use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, StoreError, StoreFuture, TaskQuery};
+use onward_core::{Epoch, RunKey, WorkerId};
+use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Consequence, StoreError, StoreFuture, TaskQuery};
 
-use crate::Runtime;
 use crate::by_run::lock;
 use crate::inbox::Inbox;
 use crate::link::Question;
 use crate::supply::Looking;
 use crate::worker::{Seat, Worker, WorkerProfile};
-
-/// An epoch that no worker ever has.
-const NO_EPOCH: Epoch = Epoch(0);
+use crate::{Runtime, attempts};
 
 /// A worker's connection to the runtime. Cheap to clone; when the last clone is dropped, the worker has left.
 #[derive(Clone)]
@@ -42,6 +36,7 @@ impl Runtime {
     pub fn join_worker(&self, profile: WorkerProfile) -> WorkerPort {
         let now = self.clock().now();
         let worker = Arc::new(Worker::new(profile, now));
+        self.plan_comparison(&worker);
         self.hub().workers.add(worker.clone());
         self.hub().alarm.joined();
         WorkerPort { membership: Arc::new(Membership { runtime: self.clone(), worker }) }
@@ -149,7 +144,8 @@ impl WorkerPort {
     /// Gives a lease back and closes the inbox. A lease that is lost already is no error.
     pub async fn release(&self, key: &RunKey, epoch: Epoch) -> Result<(), StoreError> {
         self.close_inbox(key, epoch);
-        self.runtime().store().release_run(key.clone(), epoch).await
+        let released = self.runtime().store().release_run(key.clone(), epoch).await;
+        self.worker().leases.noted(released, self.runtime().clock().now())
     }
 
     /// Pauses the run with a report, unless somebody else has it by now: that is checked in the same write.
@@ -160,13 +156,50 @@ impl WorkerPort {
     /// Says what became of claim number `claim` of a task, or that it is still being worked on.
     pub async fn report_task(&self, id: TaskId, claim: u32, report: TaskReport) -> Result<(), StoreError> {
         let held = &self.worker().held;
-        let ends = !matches!(report, TaskReport::Heartbeat { .. });
+        let (ends, ended) = (report.ends(), report.attempt_ended(&id, claim));
         let lease = held.lease(&id, self.runtime().options().lease);
+        if let TaskReport::Failed(failure) = report.without_cost() {
+            self.runtime().say_failed(&id, claim, held, failure);
+        }
+        if ends {
+            self.runtime().send_spoken().await; // what it said is heard before what became of it
+        }
         let answer = self.runtime().store().report_task(id.clone(), claim, report, lease).await;
+        if let (Err(StoreError::TaskAttemptOver(_)), Some(ended)) = (&answer, ended) {
+            self.record_late(&id, ended).await?;
+        }
         if matches!((&answer, ends), (Ok(()), true) | (Err(StoreError::TaskAttemptOver(_)), _)) {
             held.end(&id, claim);
         }
         answer
+    }
+
+    /// Gives a task back that its worker was never told of.
+    pub async fn give_back_task(&self, id: TaskId, claim: u32) -> Result<(), StoreError> {
+        let about = self.worker().held.about(&id, claim);
+        let released = about.map_or(TaskReport::Released, |about| about.of_unbegun(TaskReport::Released));
+        self.report_task(id, claim, released).await
+    }
+
+    /// Takes what a report says of the cost of an attempt that is over; nothing else of it counts.
+    pub async fn report_late(&self, id: &TaskId, claim: u32, report: &TaskReport) -> Result<(), StoreError> {
+        match report.attempt_ended(id, claim) {
+            Some(ended) => self.record_late(id, ended).await,
+            None => Ok(()),
+        }
+    }
+
+    /// An attempt that nobody waits for any more has cost something all the same: its run is told, if it is still open (LG1). What was
+    /// recorded with its outcome is not recorded again.
+    async fn record_late(&self, id: &TaskId, ended: TaskAttemptEnded) -> Result<(), StoreError> {
+        if id.run.namespace != self.worker().profile.namespace {
+            return Ok(()); // W3
+        }
+        let recorded = self.runtime().store().append_input(id.run.clone(), Input::attempt_ended(ended)).await;
+        match recorded {
+            Err(error) if error.consequence() == Consequence::Retry => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Takes up a task again that the worker got from a runtime that is gone: whether the store still has that very claim. The worker goes
@@ -201,7 +234,7 @@ impl WorkerPort {
     pub async fn leave(&self) {
         self.membership.go();
         let (runs, tasks) = (self.worker().runs.drain(), self.worker().tasks.drain());
-        give_back(self.runtime(), runs, tasks).await;
+        give_back(self.runtime(), self.worker(), runs, tasks).await;
     }
 
     /// Room for so many runs, or for fewer (W2).
@@ -209,14 +242,14 @@ impl WorkerPort {
         self.worker().take_seats(count)
     }
 
-    fn worker(&self) -> &Arc<Worker> {
+    pub(crate) fn worker(&self) -> &Arc<Worker> {
         &self.membership.worker
     }
 
     fn look_for_runs(&self, limit: usize) {
         let (runtime, worker) = (self.runtime().clone(), self.worker().clone());
         let seats = if worker.takes_work() { worker.take_seats(limit.max(1)) } else { Vec::new() };
-        if seats.is_empty() && lock(&worker.orphans).is_empty() {
+        if seats.is_empty() && !worker.leases.is_due(runtime.clock().now()) {
             return; // a seat that becomes free wakes us
         }
         if let Some(looking) = worker.runs.begin_look() {
@@ -237,7 +270,7 @@ impl WorkerPort {
 
 async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, looking: Looking<ClaimedRun>) {
     let store = runtime.store();
-    adopt_orphans(&runtime, &worker).await;
+    runtime.settle_leases(&worker).await;
     let limit = seats.len();
     if limit == 0 {
         looking.put_off();
@@ -249,45 +282,16 @@ async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, loo
     let (id, namespace, knows) = (worker.profile.id.clone(), worker.profile.namespace.clone(), worker.profile.knows.clone());
     let request = ClaimRuns { worker: id, namespace, knows, limit };
     let window = runtime.hub().inboxes.begin_claim();
+    let claimed = worker.leases.noted(store.claim_runs(request).await, runtime.clock().now());
     // An error is no news: the next look comes with the fallback, and a store that is gone for good shows in the heartbeats.
-    let Ok(mut runs) = store.claim_runs(request).await else { return };
+    let Ok(mut runs) = claimed else { return };
     window.end(&mut runs, seats);
     runs.iter().for_each(|run| runtime.hub().replays.claimed(&run.head));
     let more = runs.len() == limit;
     looking.found(runs, more);
     if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
-        give_back(&runtime, worker.runs.drain(), Vec::new()).await;
+        give_back(&runtime, &worker, worker.runs.drain(), Vec::new()).await;
     }
-}
-
-/// Releases runs whose start leased them to this worker, perhaps, while nobody was left to hear of it. Released, they are claimed like
-/// any other (W1). A start that was given up may still be on its way for a while.
-async fn adopt_orphans(runtime: &Runtime, worker: &Worker) {
-    let orphans = std::mem::take(&mut *lock(&worker.orphans));
-    for orphan in orphans {
-        let settled = adopt(runtime, &orphan.key).await.unwrap_or(false);
-        if !settled && runtime.clock().now() < orphan.until {
-            lock(&worker.orphans).push(orphan);
-        }
-    }
-}
-
-/// Returns whether the run's start has come through; then nobody holds it who does not know it.
-async fn adopt(runtime: &Runtime, key: &RunKey) -> Result<bool, StoreError> {
-    let store = runtime.store();
-    // A write that changes nothing, so that the read comes after the writes before it.
-    store.release_run(key.clone(), NO_EPOCH).await?;
-    let Some(head) = store.read_run(key.clone(), None).await? else { return Ok(false) };
-    let known = match runtime.hub().inboxes.claim_of(key) {
-        Some(None) => return Ok(false), // somebody starts it once more: perhaps the claim is theirs
-        known => known == Some(Some(head.epoch)),
-    };
-    let held = matches!(head.status, Status::Running | Status::Paused);
-    if held && head.next_commit == 0 && !known {
-        // If it is another process's after all, that one is fenced and the run begins once more: nothing is lost but work.
-        store.release_run(key.clone(), head.epoch).await?;
-    }
-    Ok(true)
 }
 
 async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, looking: Looking<Task>) {
@@ -295,7 +299,9 @@ async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, lookin
     let (id, namespace) = (profile.id.clone(), profile.namespace.clone());
     let (queues, kinds) = (profile.queues.clone(), profile.task_kinds.clone());
     let request = ClaimTasks { worker: id, namespace, queues, kinds, limit, lease };
-    let Ok(tasks) = runtime.store().claim_tasks(request).await else { return };
+    let Ok(claimed) = runtime.store().claim_tasks(request).await else { return };
+    let more = claimed.len() == limit;
+    let tasks = attempts::record(&runtime, claimed).await;
     for task in &tasks {
         worker.held.add(task);
         let long = worker.held.lease(&task.id, lease);
@@ -305,22 +311,24 @@ async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, lookin
             drop(runtime.store().report_task(task.id.clone(), task.claim, beat, long).await);
         }
     }
-    let more = tasks.len() == limit;
     looking.found(tasks, more);
     if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
-        give_back(&runtime, Vec::new(), worker.tasks.drain()).await;
+        give_back(&runtime, &worker, Vec::new(), worker.tasks.drain()).await;
     }
 }
 
-/// Releases what was leased to a worker that will never take it. What cannot be released is lost with its session.
-pub(crate) async fn give_back(runtime: &Runtime, runs: Vec<ClaimedRun>, tasks: Vec<Task>) {
+/// Releases what was leased to a worker that will not take it. What cannot be released is found again when leases are compared, or lost
+/// with the worker's session.
+pub(crate) async fn give_back(runtime: &Runtime, worker: &Worker, runs: Vec<ClaimedRun>, tasks: Vec<Task>) {
     for run in runs {
         let head = run.head;
         runtime.hub().inboxes.close(&head.key, head.epoch);
-        drop(runtime.store().release_run(head.key, head.epoch).await);
+        let released = runtime.store().release_run(head.key, head.epoch).await;
+        drop(worker.leases.noted(released, runtime.clock().now()));
     }
     for task in tasks {
-        drop(runtime.store().report_task(task.id, task.claim, TaskReport::Released, runtime.options().lease).await);
+        let released = task.unbegun(TaskReport::Released);
+        drop(runtime.store().report_task(task.id, task.claim, released, runtime.options().lease).await);
     }
 }
 
@@ -346,8 +354,8 @@ impl Membership {
         let (runs, tasks) = (self.worker.runs.drain(), self.worker.tasks.drain());
         let nothing = runs.is_empty() && tasks.is_empty();
         if let (false, Ok(tokio)) = (nothing, tokio::runtime::Handle::try_current()) {
-            let runtime = self.runtime.clone();
-            tokio.spawn(async move { give_back(&runtime, runs, tasks).await });
+            let (runtime, worker) = (self.runtime.clone(), self.worker.clone());
+            tokio.spawn(async move { give_back(&runtime, &worker, runs, tasks).await });
         }
     }
 }
@@ -357,7 +365,7 @@ impl Runtime {
     pub(crate) async fn hand_over(&self, worker: &Arc<Worker>, run: ClaimedRun) {
         worker.runs.put([run]);
         if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
-            give_back(self, worker.runs.drain(), Vec::new()).await;
+            give_back(self, worker, worker.runs.drain(), Vec::new()).await;
         }
     }
 }

@@ -1,7 +1,10 @@
-//! What runtimes over one shared store say to each other: questions to code that runs elsewhere, and what runs emit there.
+//! What runtimes over one shared store say to each other: questions to code that runs elsewhere, and what runs and
+//! their tasks say there.
 //!
 //! Everything is said at most once, to whoever is there. A question that nobody takes up in time has no answer; what is emitted for
 //! somebody who has gone is gone (ADR 0032). Must never carry what has to be recorded.
+
+mod readers;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -10,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use onward_core::codec::Message;
+use onward_core::stream::{AttemptFailed, Speech};
 use onward_core::{Failure, Name, Payload, RunKey, message};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
@@ -17,6 +21,7 @@ use tokio::time::Instant;
 use crate::by_run::lock;
 use crate::hub::Hub;
 use crate::{Emitted, Runtime, RuntimeError};
+use readers::Readers;
 
 /// How long it may take until somebody says that they will answer: twice the way through a store that only looks once a second.
 const TAKEN_UP_MAX: Duration = Duration::from_secs(3);
@@ -40,6 +45,9 @@ message! {
         /// Runs that somebody listens to there.
         4 => listening: Vec<RunKey>,
         5 => emitted: Vec<EmittedElsewhere>,
+        /// Runs whose stream somebody reads there.
+        6 => reading: Vec<RunKey>,
+        7 => spoken: Vec<SpokenElsewhere>,
     }
 }
 
@@ -72,6 +80,16 @@ message! {
     }
 }
 
+message! {
+    /// What an attempt said, or that it failed.
+    struct SpokenElsewhere {
+        1 => run: RunKey,
+        2 => claim: u32,
+        3 => speech: Option<Speech>,
+        4 => failed: Option<AttemptFailed>,
+    }
+}
+
 pub(crate) struct Post {
     /// Who this runtime is, so that nobody answers themselves.
     id: u64,
@@ -81,6 +99,7 @@ pub(crate) struct Post {
     outgoing: Mutex<Vec<EmittedElsewhere>>,
     /// Which runs somebody elsewhere listens to, and until when that counts.
     wanted: Mutex<HashMap<RunKey, Instant>>,
+    readers: Readers,
     /// Somebody here has begun to listen.
     has_listener: AtomicBool,
     rung: Notify,
@@ -90,7 +109,7 @@ impl Default for Post {
     fn default() -> Post {
         let id = RandomState::new().build_hasher().finish();
         let (next_number, open, incoming, outgoing, wanted, has_listener, rung) = Default::default();
-        Post { id, next_number, open, incoming, outgoing, wanted, has_listener, rung }
+        Post { id, next_number, open, incoming, outgoing, wanted, readers: Readers::default(), has_listener, rung }
     }
 }
 
@@ -112,6 +131,14 @@ impl Hub {
         }
         for EmittedElsewhere { run, name, value } in letter.emitted {
             self.emits.tell(&run, Emitted { name, value });
+        }
+        for run in letter.reading {
+            if self.post.readers.want(&run, letter.from) {
+                self.post.say_again(self.streams.open_speech(&run));
+            }
+        }
+        for spoken in letter.spoken {
+            self.heard(spoken);
         }
         if let Some(asked) = letter.asked {
             lock(&self.post.incoming).push((letter.from, asked));
@@ -152,7 +179,8 @@ impl Post {
     }
 
     fn letter(&self) -> Letter {
-        Letter { from: self.id, asked: None, answered: None, listening: Vec::new(), emitted: Vec::new() }
+        let (listening, emitted, reading, spoken) = Default::default();
+        Letter { from: self.id, asked: None, answered: None, listening, emitted, reading, spoken }
     }
 }
 
@@ -208,10 +236,12 @@ impl Runtime {
         }
         let has_listener = post.has_listener.swap(false, Ordering::SeqCst);
         let listening = if is_time || has_listener { self.hub().emits.runs() } else { Vec::new() };
+        let reading = if post.readers.is_time(is_time) { self.read_here() } else { Vec::new() };
         let emitted = std::mem::take(&mut *lock(&post.outgoing));
-        if !listening.is_empty() || !emitted.is_empty() {
-            self.tell_others(Letter { listening, emitted, ..post.letter() }).await;
+        if !listening.is_empty() || !emitted.is_empty() || !reading.is_empty() {
+            self.tell_others(Letter { listening, emitted, reading, ..post.letter() }).await;
         }
+        self.send_spoken().await;
     }
 }
 

@@ -7,7 +7,7 @@ use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey, Status};
 use onward_store::StoreError;
 
 use crate::external::refuse_external;
-use crate::{Door, Runtime, RuntimeError};
+use crate::{Door, EntryPage, EntryQuery, Runtime, RuntimeError};
 
 /// How many records are read at a time.
 const PAGE: usize = 1_000;
@@ -15,7 +15,7 @@ const PAGE: usize = 1_000;
 /// Why a run that has something to do is not being worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhyPending {
-    /// No worker that this runtime knows has code for its kind and version. The run is unharmed: it goes on when one comes.
+    /// No worker that is known has code for its kind and version. The run is unharmed: it goes on when one comes.
     NoCompatibleWorker,
     /// A worker has the code and takes the run when it has room.
     Queued,
@@ -51,6 +51,11 @@ impl Runtime {
     /// The run's current generation as its log tells it.
     pub async fn read_run(&self, key: &RunKey) -> Result<RunView, RuntimeError> {
         Door::read_run(self, key.clone()).await
+    }
+
+    /// A page of the conversation of an agent.
+    pub async fn read_entries(&self, key: &RunKey, query: EntryQuery) -> Result<EntryPage, RuntimeError> {
+        Door::read_entries(self, key.clone(), query).await
     }
 
     /// What the store knows of the run without reading its log.

@@ -45,7 +45,7 @@ impl Runtime {
         let counts = self.store().count_tasks(namespace.clone()).await?;
         let place = |count: TaskCount| ((count.queue.clone(), count.kind.clone()), QueueInfo { count, workers: 0 });
         let mut found: BTreeMap<(Option<Name>, Name), QueueInfo> = counts.into_iter().map(place).collect();
-        for worker in self.list_workers(namespace) {
+        for worker in self.list_workers(namespace).into_iter().chain(self.workers_elsewhere(namespace).await?) {
             let works =
                 worker.queues.iter().flat_map(|queue| worker.task_kinds.iter().map(move |kind| (queue.clone(), kind.clone())));
             for (queue, kind) in works {
@@ -63,28 +63,33 @@ impl Runtime {
         Ok(found.into_values().collect())
     }
 
-    /// The workers of one namespace, in the order of their ids.
+    /// The workers of one namespace that have joined this runtime, in the order of their ids.
     pub fn list_workers(&self, namespace: &Namespace) -> Vec<WorkerInfo> {
+        self.workers_of_all().into_iter().filter(|(of, _)| of == namespace).map(|(_, worker)| worker).collect()
+    }
+
+    /// The workers of all namespaces, in the order of their ids.
+    pub(crate) fn workers_of_all(&self) -> Vec<(Namespace, WorkerInfo)> {
         let workers = self.hub().workers.list();
-        let mut found: Vec<WorkerInfo> = workers
+        let mut found: Vec<(Namespace, WorkerInfo)> = workers
             .iter()
-            .filter(|worker| worker.profile.namespace == *namespace)
-            .map(|worker| WorkerInfo {
-                id: worker.profile.id.clone(),
-                kinds: worker
-                    .profile
-                    .knows
-                    .iter()
-                    .flat_map(|(kind, versions)| versions.iter().map(|version| (kind.clone(), version.clone())))
-                    .collect(),
-                task_kinds: worker.profile.task_kinds.to_vec(),
-                queues: worker.profile.queues.clone(),
-                runs: worker.seats_taken() as u64,
-                runs_max: worker.profile.runs_max as u64,
-                heard_at: worker.heard_at.as_ref().map(|heard_at| *lock(heard_at)),
+            .map(|worker| {
+                let profile = &worker.profile;
+                let kinds = profile.knows.iter();
+                let kinds = kinds.flat_map(|(kind, versions)| versions.iter().map(|version| (kind.clone(), version.clone())));
+                let info = WorkerInfo {
+                    id: profile.id.clone(),
+                    kinds: kinds.collect(),
+                    task_kinds: profile.task_kinds.to_vec(),
+                    queues: profile.queues.clone(),
+                    runs: worker.seats_taken() as u64,
+                    runs_max: profile.runs_max as u64,
+                    heard_at: worker.heard_at.as_ref().map(|heard_at| *lock(heard_at)),
+                };
+                (profile.namespace.clone(), info)
             })
             .collect();
-        found.sort_by(|one, other| one.id.cmp(&other.id));
+        found.sort_by(|(_, one), (_, other)| one.id.cmp(&other.id));
         found
     }
 }

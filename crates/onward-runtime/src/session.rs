@@ -108,9 +108,9 @@ impl Runtime {
     /// What the worker holds is lost. But a run that was claimed after the store forgot the worker, and before we heard of it, is still
     /// leased to it: so everything is given back too, which does no harm to what others have by now (W1).
     fn lose_runs(&self, worker: &Arc<Worker>) {
-        let (runtime, runs) = (self.clone(), worker.runs.drain());
-        self.hub().inboxes.lose_all(worker);
-        tokio::spawn(async move { give_back(&runtime, runs, Vec::new()).await });
+        let (runtime, worker, runs) = (self.clone(), worker.clone(), worker.runs.drain());
+        self.hub().inboxes.lose_all(&worker);
+        tokio::spawn(async move { give_back(&runtime, &worker, runs, Vec::new()).await });
     }
 
     /// Extends the leases of the tasks that cannot do it themselves.

@@ -131,12 +131,15 @@ impl Runtime {
     pub async fn read_task(&self, key: &RunKey) -> Result<TaskView, RuntimeError> {
         loop {
             let head = self.task_head(key).await?;
-            let records = self.store().read_log(key.clone(), None, Index(0), 2).await?;
+            let first = self.store().read_log(key.clone(), None, Index(0), 1).await?;
+            let last = self.store().read_log(key.clone(), None, Index(head.next_index.0 - 1), 2).await?;
             let query = TaskQuery { namespace: key.namespace.clone(), run: Some(key.clone()), ..TaskQuery::default() };
             let task = self.store().list_tasks(query).await?.into_iter().next();
             // It ended, or was deleted and begun anew, while it was read.
-            let whole = records.len() as u64 == head.next_index.0 && task.is_some() != head.status.is_closed();
-            if let Some(view) = whole.then(|| TaskView::fold(head, &records, task)).flatten() {
+            let ends_there = last.last().is_some_and(|record| record.next_index() == head.next_index);
+            let whole = ends_there && task.is_some() != head.status.is_closed();
+            let (first, last) = (first.first(), last.last().filter(|record| record.ends_log()));
+            if let Some(view) = first.filter(|_| whole).and_then(|first| TaskView::fold(head, first, last, task)) {
                 return Ok(view);
             }
         }
@@ -174,9 +177,8 @@ pub(crate) fn refuse_task(head: &RunHead) -> Result<(), RuntimeError> {
 }
 
 impl TaskView {
-    fn fold(head: RunHead, records: &[Record], task: Option<Task>) -> Option<TaskView> {
-        let RunStarted { input, task: Some(started), .. } = records.first()?.started()? else { return None };
-        let end = records.get(1);
+    fn fold(head: RunHead, first: &Record, end: Option<&Record>, task: Option<Task>) -> Option<TaskView> {
+        let RunStarted { input, task: Some(started), .. } = first.started()? else { return None };
         let attempts = match (end.and_then(|record| record.events.last()), &task) {
             (Some(Event::RunCompleted(end)), _) => end.attempts.unwrap_or_default(),
             (Some(Event::RunFailed(end)), _) => end.attempts.unwrap_or_default(),

@@ -12,7 +12,7 @@ use onward_core::run::{RunHead, answer_to};
 use onward_core::transfer::{ExportedRun, children_asked_for};
 use onward_core::view::created_at;
 use onward_core::{Index, Log, Record, RunId, RunKey};
-use onward_store::{Restore, RestoreRun, StoreError};
+use onward_store::{Restore, RestoreRun, Restored, StoreError, StoreFuture};
 
 use crate::door::read_records;
 use crate::{Door, Runtime, RuntimeError};
@@ -29,6 +29,9 @@ pub struct Imported {
 
 /// How often a run is read anew that changes while it is read.
 const ATTEMPTS: u32 = 100;
+
+/// How many runs are handed over at a time.
+const TOGETHER: usize = 100;
 
 /// How many records are read at a time.
 const PAGE: usize = 1_000;
@@ -78,27 +81,26 @@ impl Runtime {
     pub async fn import_runs(&self, runs: Vec<ExportedRun>) -> Result<Imported, RuntimeError> {
         let (mut imported, mut taken) = (Imported::default(), Vec::new());
         let strangers = strangers(self, &runs).await?;
-        for (run, stranger) in runs.into_iter().zip(strangers) {
-            let (key, id) = (run.key.clone(), run.key.id.clone());
-            let restored = match stranger {
-                Some(why) => Err(StoreError::LogInvalid { key: key.clone(), why }),
-                None => {
-                    let what = Restore::Run { logs: run.logs };
-                    self.store().restore_run(RestoreRun { key: key.clone(), what, news: Vec::new() }).await
-                }
-            };
-            match restored {
-                Ok(restored) if restored.created => imported.created.push(id),
-                Ok(_) => imported.unchanged.push(id),
-                Err(
-                    error @ (StoreError::RunExists { .. } | StoreError::LogInvalid { .. } | StoreError::PayloadTooLarge { .. }),
-                ) => {
-                    imported.refused.push((id, error.code()));
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
+        let mut coming = runs.into_iter().zip(strangers);
+        loop {
+            // Handed over together: a store makes one write of many.
+            let asked = coming.by_ref().take(TOGETHER).map(|(run, stranger)| (run.key.clone(), self.restore(run, stranger)));
+            let asked: Vec<_> = asked.collect();
+            if asked.is_empty() {
+                break;
             }
-            taken.push(key);
+            for (key, restored) in asked {
+                match restored.await {
+                    Ok(restored) if restored.created => imported.created.push(key.id.clone()),
+                    Ok(_) => imported.unchanged.push(key.id.clone()),
+                    Err(error) if is_about_the_run(&error) => {
+                        imported.refused.push((key.id, error.code()));
+                        continue;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+                taken.push(key);
+            }
         }
         // Only now: a child that comes along must not be started before it is here.
         let mut owed = Owed { runtime: self, parents: BTreeMap::new() };
@@ -107,6 +109,25 @@ impl Runtime {
         }
         Ok(imported)
     }
+
+    fn restore(&self, run: ExportedRun, stranger: Option<String>) -> StoreFuture<'_, Restored> {
+        let ExportedRun { key, logs } = run;
+        match stranger {
+            Some(why) => Box::pin(std::future::ready(Err(StoreError::LogInvalid { key, why }))),
+            None => self.store().restore_run(RestoreRun { key, what: Restore::Run { logs }, news: Vec::new() }),
+        }
+    }
+}
+
+/// Whether a run is refused for what it is; the others may be taken.
+fn is_about_the_run(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::RunExists { .. }
+            | StoreError::LogInvalid { .. }
+            | StoreError::PayloadTooLarge { .. }
+            | StoreError::FamilyDiffers { .. }
+    )
 }
 
 /// Of each run that has not ended: why it is not the child of whom it names, where that one is here or comes along.

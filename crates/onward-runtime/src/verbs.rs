@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use onward_core::conversation::ENTRY_SIGNAL;
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
 use onward_core::run::{Input, NewRun, Refusal, Wait, WaitKind};
 use onward_core::task::{Task, TaskId, TaskState};
@@ -15,11 +16,10 @@ use onward_store::{
     VersionCount, WaitQuery,
 };
 
-use crate::by_run::lock;
 use crate::depth::{check_depth, check_event_depth};
 use crate::inbox::Ticket;
 use crate::standalone::TASK_KIND_PREFIX;
-use crate::worker::{Orphan, Worker};
+use crate::worker::Worker;
 use crate::{CallId, Runtime, RuntimeError};
 
 /// The longest reason or feedback, in bytes: texts for people, not data.
@@ -57,6 +57,9 @@ pub struct SendSignal {
 impl SendSignal {
     pub(crate) fn into_input(self) -> Result<Input, RuntimeError> {
         let SendSignal { name, payload, signal_id, sender } = self;
+        if name.as_str() == ENTRY_SIGNAL {
+            return Err(RuntimeError::IdReserved { what: "signal's name", id: name.to_string() });
+        }
         if let Some(id) = &signal_id {
             check_id("signal id", id)?;
         }
@@ -228,7 +231,7 @@ impl Reservation {
         self.settled = true;
         self.runtime.hub().inboxes.cancel(&self.key, self.ticket);
         // An earlier start of the run may have been given up; what became of it can be told from now on.
-        if lock(&self.worker.orphans).iter().any(|orphan| orphan.key == self.key) {
+        if self.worker.leases.has_orphan(&self.key) {
             self.worker.runs.want();
         }
     }
@@ -239,7 +242,7 @@ impl Drop for Reservation {
         if !self.settled {
             self.runtime.hub().inboxes.cancel(&self.key, self.ticket);
             let until = self.runtime.clock().now().after(self.runtime.options().lease);
-            lock(&self.worker.orphans).push(Orphan { key: self.key.clone(), until });
+            self.worker.leases.add_orphan(self.key.clone(), until);
             self.worker.runs.want();
         }
     }

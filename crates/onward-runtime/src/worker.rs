@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use onward_core::run::NewRun;
 use onward_core::task::Task;
-use onward_core::{Name, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{Name, Namespace, Record, RunHead, Timestamp, WorkerId};
 use onward_store::ClaimedRun;
 use tokio::sync::Notify;
 
 use crate::by_run::lock;
 use crate::held::HeldTasks;
+use crate::leases::Leases;
 use crate::link::Question;
 use crate::session::Session;
 use crate::supply::Supply;
@@ -53,8 +54,7 @@ pub(crate) struct Worker {
     pub questions: Supply<Question>,
     pub held: HeldTasks,
     pub session: Mutex<Session>,
-    /// Runs that were leased to the worker at their start, perhaps, for a caller who did not stay to hear of it.
-    pub orphans: Mutex<Vec<Orphan>>,
+    pub leases: Leases,
     seats: AtomicUsize,
     /// When a worker elsewhere was last heard of; one in this process is always there.
     pub heard_at: Option<Mutex<Timestamp>>,
@@ -79,7 +79,7 @@ impl Worker {
             questions: Supply::default(),
             held: HeldTasks::default(),
             session: Mutex::new(Session::new(now)),
-            orphans: Mutex::default(),
+            leases: Leases::default(),
             seats: AtomicUsize::new(0),
             away: AtomicBool::new(false),
             absent: AtomicBool::new(false),
@@ -129,13 +129,6 @@ impl Worker {
         let _ = self.seats.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
         (0..taken).map(|_| Seat { worker: self.clone() }).collect()
     }
-}
-
-/// A run whose start was given up before the store answered.
-pub(crate) struct Orphan {
-    pub key: RunKey,
-    /// Until when the start may still come through.
-    pub until: Timestamp,
 }
 
 /// Room for one run at a worker.

@@ -1,18 +1,13 @@
 //! Attach: a run's log from an index on, and then as it grows, as server-sent events.
 //!
-//! A reader only reads: it never drives the run, and nothing waits for it. Between log and reader is a short queue; who leaves it full
-//! for too long is let go with the place to go on from, and so is everybody when the server stops.
+//! A reader only reads: it never drives the run, and nothing waits for it ([`crate::sse`]).
 //!
 //! Invariants:
 //! - A1: a reader gets every event of the run from where it began, in order, each once, through all generations.
 //! - A2: the id of an event is its generation and index, and whoever comes back with it goes on behind it.
 
-mod frames;
 mod tail;
 
-use axum::body::Body;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use onward_core::{Index, RunKey};
 
@@ -21,9 +16,7 @@ use crate::document::LogPosition;
 use crate::log_page;
 use crate::problem::Problem;
 use crate::server::Server;
-
-/// Tells proxies in between to pass events on at once.
-const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+use crate::sse;
 
 /// Where a reader begins and ends.
 pub(crate) struct Attach {
@@ -61,12 +54,7 @@ pub(crate) async fn attach(server: &Server, attach: Attach) -> Result<Response, 
     let at = LogPosition { generation: generation.unwrap_or(watch.generation()), from };
     // A generation that is not there is an error of the request, and can be told only before the stream begins.
     log_page::read(server.runtime(), &key, at, 1).await?;
-    let (frames, sink) = frames::channel(server);
+    let (events, sink) = sse::channel(server);
     tokio::spawn(tail::Tail::new(server.clone(), key, watch, at, (until, reading), sink).run(pass));
-    let mut response = Response::new(Body::new(frames));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    Ok(response)
+    Ok(events.into_response())
 }

@@ -3,6 +3,8 @@
 //! Field names are those of the log; payloads are `{"json": …}` with their very text, or `{"base64": …, "type": …}` where they are
 //! not JSON. Structs and not `Value`s, because a `Value` would read numbers and sort keys.
 
+mod entries;
+
 use std::collections::BTreeMap;
 
 use onward_core::event::{ParentLink, RunPaused};
@@ -16,6 +18,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::attributes::ShownValue;
+
+pub use entries::{Entries, EntryAnswer};
 
 /// A run in a list.
 #[derive(Serialize)]

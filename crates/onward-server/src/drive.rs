@@ -18,6 +18,7 @@ use crate::new_id;
 use crate::problem::{Problem, RequestError};
 use crate::request::Request;
 use crate::runs::SignalBody;
+use crate::workers::Asked;
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
@@ -69,9 +70,9 @@ pub(crate) async fn drive(mut request: Request) -> Result<Response, Problem> {
         pass.check_also(scope, &request.server).await?;
     }
     let (runtime, sessions) = (request.server.runtime(), request.server.sessions());
-    let worker = WorkerId::new(format!("drive-{:016x}{:016x}", new_id::random_u64(), new_id::random_u64()))?;
+    let worker = new_worker()?;
     let (server, pass) = (&request.server, request.pass.as_ref());
-    let (driven, frames) = sessions.drive_polled(server, pass, worker.clone(), &key, delivery).await?;
+    let (driven, frames) = sessions.drive_polled(server, pass, worker.clone(), &key, (Asked::ToDrive, delivery)).await?;
     let delivered = driven.appended.as_ref().map(|appended| Answer::new(&key.id, appended));
     let given = !frames.is_empty();
     let view = if given { None } else { Some(runtime.read_run(&key).await?) };
@@ -86,6 +87,11 @@ pub(crate) async fn drive(mut request: Request) -> Result<Response, Problem> {
         outcome: view.as_ref().and_then(|view| view.outcome.as_ref()).map(Outcome::from),
     };
     Ok(json(StatusCode::OK, &document))
+}
+
+/// A worker for one run, under a name that nobody else has.
+pub(crate) fn new_worker() -> Result<WorkerId, Problem> {
+    Ok(WorkerId::new(format!("drive-{:016x}{:016x}", new_id::random_u64(), new_id::random_u64()))?)
 }
 
 fn read(body: DriveBody, request: &Request) -> Result<Delivery, Problem> {

@@ -6,6 +6,7 @@
 mod calls;
 mod drive;
 mod ends;
+mod entries;
 mod health;
 mod line;
 pub(crate) mod problem;
@@ -73,7 +74,12 @@ pub static METHODS: &[Method] = &[
     unary!(WhyPending, Read, why_pending),
     unary!(ListDeleted, Read, list_deleted),
     unary!(ReadLog, Read, read_log),
+    unary!(ReadEntries, Read, entries::read_entries),
+    unary!(AppendEntry, Signal, entries::append_entry),
+    unary!(SendMessage, Signal, entries::send_message),
+    unary!(ResumeAgent, Work, drive::resume_agent),
     unary!(WatchRun, Read, watch_run),
+    unary!(ReadStream, Read, read_stream),
     unary!(ListRuns, Read, list_runs),
     unary!(ListVersions, Read, list_versions),
     unary!(SignalRun, Signal, signal_run),

@@ -3,7 +3,7 @@
 //! A door translates and never decides: what may be done is decided below, what is said is decided in [`document`] and [`problem`].
 //! Nothing here holds a lease or runs workflow code.
 //!
-//! Reading order: [`ROUTES`] (what there is), `router` (what happens around every handler), `runs` (the handlers), `attach`,
+//! Reading order: [`ROUTES`] (what there is), `router` (what happens around every handler), `runs` (the handlers), `attach`, `ag_ui`,
 //! [`problem`] (how errors are told), `serve` (connections and their limits).
 //!
 //! An engine that lives in your own program gets this door in a few lines:
@@ -19,6 +19,8 @@
 //! # }
 //! ```
 
+mod ag_ui;
+mod agents;
 mod answer;
 mod approvals;
 mod attach;
@@ -27,6 +29,7 @@ pub mod auth;
 mod bulk;
 pub mod document;
 mod drive;
+mod entries;
 pub mod escape;
 mod external;
 mod grpc;
@@ -40,6 +43,7 @@ pub mod metrics;
 mod new_id;
 mod openapi;
 mod operations;
+mod probe;
 pub mod problem;
 mod promises;
 mod request;
@@ -50,6 +54,7 @@ mod runs;
 mod serve;
 mod server;
 mod servers;
+mod sse;
 mod tasks;
 pub mod tls;
 pub mod trace;
@@ -64,9 +69,10 @@ pub use hooks::Hooks;
 pub use keys::Keys;
 pub use limits::{JSON_DEPTH_MAX, Limits, WAIT_MAX};
 pub use openapi::document as openapi_document;
+pub use probe::{DatabaseState, Figure, Probe, Sample};
 pub use problem::Problem;
 pub use route::{ROUTES, Route};
 pub use router::{router, router_with};
 pub use serve::serve;
-pub use server::{Options, Probe, Server};
+pub use server::{Options, Server};
 pub use tls::Tls;

@@ -11,7 +11,8 @@ use onward_core::event::PauseReason;
 use onward_core::{Event, Record};
 use onward_runtime::Runtime;
 use onward_store::{Change, Listener};
-use onward_store_embedded::Stats;
+
+use crate::probe::Figure;
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -101,7 +102,7 @@ impl Metrics {
     }
 
     /// The page that Prometheus reads, with what the runtime counts.
-    pub fn page(&self, runtime: &Runtime, store: Option<Stats>) -> String {
+    pub fn page(&self, runtime: &Runtime, store: &[Figure]) -> String {
         let mut page = Page::default();
         page.counter("onward_runs_started_total", "Runs started, children included", &[("", self.runs_started.value())]);
         page.labeled("onward_inputs_total", "Events from outside, by name", "event", &read(&self.inputs));
@@ -127,9 +128,7 @@ impl Metrics {
         let refused = self.tls_refused.value();
         page.counter("onward_tls_refused_total", "Connections that ended before TLS was agreed on", &[("", refused)]);
         page.gauge("onward_attached_readers", "Readers attached to a run", self.attached.value());
-        if let Some(stats) = store {
-            page.store(&stats);
-        }
+        store.iter().for_each(|figure| page.figure(figure));
         page.0
     }
 }
@@ -187,22 +186,18 @@ impl Page {
         let _ = writeln!(self.0, "{name} {value}");
     }
 
-    fn store(&mut self, stats: &Stats) {
-        for (name, help, value) in [
-            ("onward_store_batches_total", "Transactions, each with one sync", stats.batches),
-            ("onward_store_operations_total", "Operations in these transactions", stats.operations),
-            ("onward_store_records_total", "Records appended to logs", stats.events),
-            ("onward_store_record_bytes_total", "Their size", stats.event_bytes),
-            ("onward_store_checkpoints_total", "Copies of the write-ahead log into the database", stats.checkpoints),
-        ] {
-            self.counter(name, help, &[("", value)]);
-        }
-        for (name, help, span) in [
-            ("onward_store_write_seconds_total", "Time spent deciding and writing rows", stats.sql),
-            ("onward_store_sync_seconds_total", "Time spent writing pages and syncing", stats.sync),
-        ] {
-            self.head(name, help, "counter");
-            let _ = writeln!(self.0, "{name} {:.6}", span.as_secs_f64());
+    fn figure(&mut self, figure: &Figure) {
+        self.head(figure.name, figure.help, figure.kind);
+        for sample in &figure.samples {
+            let labels: Vec<String> =
+                sample.labels.iter().map(|(label, value)| format!("{label}=\"{}\"", label_value(value))).collect();
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+            let _ = writeln!(self.0, "{}{}{labels} {}", figure.name, sample.suffix, sample.value);
         }
     }
+}
+
+/// The value of a label as Prometheus reads it.
+fn label_value(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

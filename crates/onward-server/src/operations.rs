@@ -8,6 +8,7 @@ use onward_store::RunQuery;
 
 use crate::answer::{text, typed};
 use crate::openapi::document;
+use crate::probe::{DatabaseState, Figure, Sample};
 use crate::problem::{Problem, RequestError};
 use crate::request::Request;
 use crate::server::Server;
@@ -29,20 +30,36 @@ pub(crate) async fn healthz(_: Request) -> Result<Response, Problem> {
     Ok(text(StatusCode::OK, "ok\n"))
 }
 
-/// `GET /readyz`.
+/// `GET /readyz`. A database that is down is named in a line of its own; the others' runs go on.
 pub(crate) async fn readyz(request: Request) -> Result<Response, Problem> {
-    readiness(&request.server).await.map_err(|why| RequestError::NotReady { why })?;
-    Ok(text(StatusCode::OK, "ready\n"))
+    let down = readiness(&request.server).await.map_err(|why| RequestError::NotReady { why })?;
+    let lines: String = down.iter().map(|line| format!("degraded: {line}\n")).collect();
+    Ok(text(StatusCode::OK, format!("ready\n{lines}")))
 }
 
-/// Whether somebody could be let in, the store answers a question and takes writes; otherwise why not.
-pub(crate) async fn readiness(server: &Server) -> Result<(), String> {
+/// Whether somebody could be let in, the store answers a question and takes writes; otherwise why not. Of several databases one that
+/// answers suffices, and those that do not are named.
+pub(crate) async fn readiness(server: &Server) -> Result<Vec<String>, String> {
     if let Some(why) = server.options().auth.trouble() {
         return Err(why);
     }
-    if let Some(why) = server.options().probe.as_ref().and_then(|probe| probe.stopped()) {
+    let probe = server.options().probe.as_ref();
+    if let Some(why) = probe.and_then(|probe| probe.stopped()) {
         return Err(why);
     }
+    let databases = match probe {
+        Some(probe) => probe.databases().await,
+        None => Vec::new(),
+    };
+    if databases.is_empty() {
+        return ask_the_store(server).await.map(|()| Vec::new());
+    }
+    let told = |database: &DatabaseState| Some(format!("{} is down: {}", database.name, database.down.as_ref()?));
+    let down: Vec<String> = databases.iter().filter_map(told).collect();
+    if down.len() == databases.len() { Err(down.join("; ")) } else { Ok(down) }
+}
+
+async fn ask_the_store(server: &Server) -> Result<(), String> {
     let ask = server.runtime().list_runs(RunQuery { limit: 1, ..RunQuery::default() });
     match tokio::time::timeout(READY_TIMEOUT, ask).await {
         Ok(answer) => answer.map(drop).map_err(|error| error.to_string()),
@@ -52,9 +69,23 @@ pub(crate) async fn readiness(server: &Server) -> Result<(), String> {
 
 /// `GET /metrics`.
 pub(crate) async fn metrics(request: Request) -> Result<Response, Problem> {
-    let stats = request.server.options().probe.as_ref().map(|probe| probe.stats());
-    let page = request.server.metrics().page(request.server.runtime(), stats);
+    let probe = request.server.options().probe.as_ref();
+    let mut figures = probe.map(|probe| probe.figures()).unwrap_or_default();
+    if let Some(probe) = probe {
+        figures.extend(up_or_down(&probe.databases().await));
+    }
+    let page = request.server.metrics().page(request.server.runtime(), &figures);
     Ok(typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page))
+}
+
+fn up_or_down(databases: &[DatabaseState]) -> Option<Figure> {
+    let sample = |database: &DatabaseState| Sample {
+        labels: vec![("database", database.name.clone())],
+        value: if database.down.is_none() { 1.0 } else { 0.0 },
+        ..Sample::default()
+    };
+    let (name, help) = ("onward_database_up", "Whether the database answers and takes writes");
+    (!databases.is_empty()).then(|| Figure { name, help, kind: "gauge", samples: databases.iter().map(sample).collect() })
 }
 
 /// `GET /openapi.json`.

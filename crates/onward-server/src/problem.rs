@@ -173,9 +173,10 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "check_failed"
         | "listen_refused" => 400,
         "unauthenticated" | "hook_refused" => 401,
+        "model_quota_exhausted" => 402,
         "host_refused" | "origin_refused" | "not_a_decider" | "not_allowed" => 403,
         "route_not_found" | "run_not_found" | "wait_not_found" | "unknown_query" | "unknown_kind" | "directory_missing"
-        | "key_not_found" | "kind_not_found" | "hook_not_found" | "task_not_found" => 404,
+        | "key_not_found" | "kind_not_found" | "hook_not_found" | "task_not_found" | "entry_not_found" | "unknown_model" => 404,
         "method_not_allowed" => 405,
         "body_too_slow" => 408,
         "run_exists"
@@ -184,6 +185,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "run_not_paused"
         | "run_is_task"
         | "run_not_failed"
+        | "run_reset"
         | "failure_handled"
         | "run_continued"
         | "run_busy"
@@ -193,6 +195,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "log_conflict"
         | "signal_lost"
         | "id_taken"
+        | "entry_key_taken"
         | "update_unanswered"
         | "query_unanswered"
         | "no_compatible_worker" // of its workers, not of the server
@@ -208,11 +211,13 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         "body_too_large" | "payload_too_large" => 413,
         "content_type_unsupported" => 415,
         "run_failed" | "answer_failed" | "commit_malformed" | "hook_unroutable" | "fork_point_invalid" | "log_invalid"
-        | "import_invalid" => 422,
+        | "import_invalid" | "model_request_refused" | "tool_call_refused" | "context_too_long" => 422,
+        "model_rate_limited" => 429,
         "log_corrupt"
         | "store_corrupt"
         | "database_newer"
         | "database_unusable"
+        | "database_untrusted"
         | "directory_newer"
         | "directory_foreign"
         | "databases_differ"
@@ -225,15 +230,21 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "hook_file_not_written"
         | "payload_unreadable"
         | "tls_files_unusable"
+        | "model_key_missing"
         | "io"
         | "failed" => 500,
+        "model_failed" | "empty_model_response" | "model_key_refused" | "model_answer_broken" | "model_answer_too_large"
+        | "model_disconnected" | "tool_source_gone" | "tool_result_too_large" | "tool_key_refused" | "tool_source_broken" => 502,
         "not_ready"
+        | "model_overloaded"
+        | "model_unreachable"
+        | "tool_source_unreachable"
         | "shut_down"
         | "store_stopped"
         | "store_unavailable"
         | "server_unreachable"
         | "store_read_only" => 503,
-        "wait_timed_out" => 504,
+        "wait_timed_out" | "model_timed_out" | "tool_timed_out" => 504,
         "disk_full" => 507,
         _ => return None,
     };

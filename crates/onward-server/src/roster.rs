@@ -14,7 +14,7 @@ use crate::request::Request;
 
 /// `GET /v1/workers`.
 pub(crate) async fn workers(request: Request) -> Result<Response, Problem> {
-    let workers = request.server.sessions().list(request.server.runtime(), &request.namespace);
+    let workers = request.server.sessions().list(request.server.runtime(), &request.namespace).await?;
     Ok(json(StatusCode::OK, &Workers::from(&*workers)))
 }
 

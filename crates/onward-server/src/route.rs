@@ -12,7 +12,8 @@ use crate::auth::Scope;
 use crate::problem::Problem;
 use crate::request::Request;
 use crate::{
-    approvals, bulk, drive, external, hooks, kinds, operations, promises, roster, runs, servers, tasks, transfer, workers,
+    ag_ui, agents, approvals, bulk, drive, entries, external, hooks, kinds, operations, promises, roster, runs, servers, tasks,
+    transfer, workers,
 };
 
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
@@ -206,6 +207,62 @@ pub static ROUTES: &[Route] = &[
         "A page of the log; for those who accept text/event-stream, the log from there on and as it grows",
         &[(JSON, "EventPage"), ("text/event-stream", "EventStream")],
     )]),
+    route(Verb::Get, "/v1/runs/{id}/stream", Some(Scope::Read), "Read what is said about a run while it goes on", |request| {
+        Box::pin(runs::stream(request))
+    })
+    .query(&[
+        Parameter::new("offset", "StreamOffset", "Of the last frame that is known; what is not final yet otherwise"),
+        Parameter::new("wait_ms", "WaitMs", "How long to wait for more, at most 60000. Not for event streams"),
+    ])
+    .answers(&[answer(
+        200,
+        "What follows; for those who accept text/event-stream, until the run is closed",
+        &[(JSON, "StreamPage"), ("text/event-stream", "FrameStream")],
+    )]),
+    route(
+        Verb::Post,
+        "/v1/agents/{id}/ag-ui",
+        Some(Scope::Start),
+        "Take a turn with an agent of this kind, in the words of AG-UI",
+        |request| Box::pin(ag_ui::run(request)),
+    )
+    .body("RunAgentInput")
+    .answers(&[answer(200, "The events of the turn, until the agent comes to rest", &[("text/event-stream", "AgUiEvents")])]),
+    route(Verb::Get, "/v1/runs/{id}/entries", Some(Scope::Read), "Read the conversation of an agent, backwards", |request| {
+        Box::pin(entries::read(request))
+    })
+    .query(&[
+        Parameter::new("before", "EntryCursor", "Where the page behind said that this one ends"),
+        Parameter::new("limit", "Limit", "Entries on a page, from 1 to 1000; 100 otherwise"),
+        Parameter::new("leaf", "EntryCursor", "The conversation that ends in this entry; the current one otherwise"),
+    ])
+    .answers(&[answer(200, "A page of the conversation, oldest entry first", &[(JSON, "Entries")])]),
+    route(
+        Verb::Post,
+        "/v1/runs/{id}/entries",
+        Some(Scope::Signal),
+        "Append an entry to the conversation of an agent",
+        |request| Box::pin(entries::append(request)),
+    )
+    .body("AppendEntry")
+    .answers(&[
+        answer(202, "Recorded; the agent takes it in when its next turn begins", &[(JSON, "AppendedEntry")]),
+        answer(200, "The same entry was appended under this key before", &[(JSON, "AppendedEntry")]),
+    ]),
+    route(Verb::Post, "/v1/runs/{id}/messages", Some(Scope::Signal), "Say something to an agent", |request| {
+        Box::pin(entries::message(request))
+    })
+    .body("SendMessage")
+    .answers(APPENDED),
+    route(
+        Verb::Post,
+        "/v1/agents/{id}/resume",
+        Some(Scope::Work),
+        "Go on with an agent that nobody works on; of all who want to, one succeeds",
+        |request| Box::pin(agents::resume(request)),
+    )
+    .body_or_none("ResumeAgent")
+    .answers(&[answer(200, "Whether this worker has it now, and if not, why", &[(JSON, "ResumedAgent")])]),
     route(Verb::Post, "/v1/runs/{id}/signals", Some(Scope::Signal), "Put a signal into a run's mailbox", |request| {
         Box::pin(runs::signal(request))
     })
@@ -471,7 +528,11 @@ pub static ROUTES: &[Route] = &[
     route(Verb::Get, "/readyz", None, "Whether the store answers and takes writes", |request| {
         Box::pin(operations::readyz(request))
     })
-    .answers(&[answer(200, "It does", &[("text/plain", "Text")])]),
+    .answers(&[answer(
+        200,
+        "It does, or one of its databases does; each that does not has a line",
+        &[("text/plain", "Text")],
+    )]),
     route(Verb::Get, "/metrics", Some(Scope::Read), "Counters for Prometheus", |request| Box::pin(operations::metrics(request)))
         .answers(&[answer(200, "The counters", &[("text/plain", "Text")])]),
     route(Verb::Get, "/openapi.json", None, "This document", |request| Box::pin(operations::openapi(request)))

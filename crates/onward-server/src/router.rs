@@ -143,7 +143,8 @@ async fn prepare(
 fn refused(route: &Route, id: Option<&str>, refusal: Refusal) -> Problem {
     let (Refusal::Namespace { namespace }, Some(id)) = (&refusal, id) else { return refusal.into() };
     let run = match route.path.split('/').nth(2) {
-        Some("runs" | "drive" | "external") => {
+        Some("agents") if route.path.ends_with("/ag-ui") => return RequestError::KindNotFound { kind: id.to_owned() }.into(),
+        Some("runs" | "drive" | "external" | "agents") => {
             RunId::new(id).map(|id| RunKey::new(namespace.clone(), id)).map_err(RuntimeError::from)
         }
         Some("tasks") => {

@@ -10,6 +10,7 @@ mod result;
 mod show;
 mod signal;
 mod start;
+mod stream;
 mod update;
 
 pub(crate) use act::{ReasonBody, cancel, pause, resume, terminate};
@@ -22,4 +23,5 @@ pub(crate) use result::result;
 pub(crate) use show::show;
 pub(crate) use signal::{SignalBody, signal};
 pub(crate) use start::start;
+pub(crate) use stream::stream;
 pub(crate) use update::update;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use onward_runtime::Runtime;
 use onward_store::ServerInfo;
-use onward_store_embedded::{EmbeddedStore, Stats};
 use tokio::sync::{Semaphore, watch};
 
 use crate::auth::{Authenticate, Open};
@@ -12,27 +11,11 @@ use crate::guard::Hosts;
 use crate::hooks::Hooks;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
+use crate::probe::Probe;
 use crate::servers;
 use crate::tls::Tls;
 use crate::trace::Trace;
 use crate::workers::Sessions;
-
-/// What a store tells besides its port.
-pub trait Probe: Send + Sync {
-    /// Why it takes no writes any more, if it does not.
-    fn stopped(&self) -> Option<String>;
-    fn stats(&self) -> Stats;
-}
-
-impl Probe for EmbeddedStore {
-    fn stopped(&self) -> Option<String> {
-        EmbeddedStore::stopped(self)
-    }
-
-    fn stats(&self) -> Stats {
-        EmbeddedStore::stats(self)
-    }
-}
 
 /// The doors of one runtime.
 #[derive(Clone)]

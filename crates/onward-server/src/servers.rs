@@ -7,8 +7,9 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::Name;
-use onward_runtime::RuntimeError;
+use onward_runtime::{RuntimeError, WorkersSaid};
 use onward_store::{Clock, ServerInfo, StoreError};
+use tokio::time::Instant;
 
 use crate::answer::json;
 use crate::document::Servers;
@@ -22,11 +23,15 @@ use crate::trace::Level;
 const LEASE: Duration = Duration::from_secs(30);
 const PACE: Duration = Duration::from_secs(10);
 
+/// How soon it says that somebody else works for it now.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// Who this server is, at `url` for the others.
 pub(crate) fn introduce(clock: &dyn Clock, url: String) -> ServerInfo {
     let id = Name::new(format!("server-{:016x}", new_id::random_u64())).expect("hex digits are a name");
     let now = clock.now();
-    ServerInfo { id, url, version: env!("CARGO_PKG_VERSION").to_owned(), started_at: now, heard_at: now }
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    ServerInfo { id, url, version, started_at: now, heard_at: now, roster: Vec::new() }
 }
 
 /// Says that the server is there until it closes, and then that it has gone.
@@ -35,14 +40,27 @@ pub(crate) async fn announce(server: Server) {
     if !store.is_shared() {
         return;
     }
-    let own = server.own().clone();
     loop {
+        let said = workers(&server);
+        let own = ServerInfo { roster: said.bytes, ..server.own().clone() };
         tell(&server, store.announce_server(own.clone(), Some(LEASE)).await);
-        if tokio::time::timeout(PACE, server.closed()).await.is_ok() {
-            tell(&server, store.announce_server(own, None).await);
-            return;
+        let until = Instant::now() + PACE;
+        loop {
+            if tokio::time::timeout(LOOK, server.closed()).await.is_ok() {
+                tell(&server, store.announce_server(own, None).await);
+                return;
+            }
+            if Instant::now() >= until || workers(&server).who != said.who {
+                break;
+            }
         }
     }
+}
+
+/// Who works for this server, for the others.
+fn workers(server: &Server) -> WorkersSaid {
+    let names = server.sessions().names();
+    server.runtime().say_workers(|id| names.get(id).cloned())
 }
 
 fn tell(server: &Server, announced: Result<(), StoreError>) {

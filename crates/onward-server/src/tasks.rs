@@ -28,6 +28,8 @@ struct TaskBody {
     #[serde(default)]
     timeouts: TimeoutsBody,
     idempotency_key: Option<String>,
+    #[serde(default)]
+    costs: bool,
 }
 
 /// A number of attempts, or the whole policy.
@@ -135,6 +137,8 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
         total_timeout_ms: body.timeouts.total_ms,
         heartbeat_timeout_ms: body.timeouts.heartbeat_ms,
         idempotency_key: body.idempotency_key,
+        class: None,
+        costs: body.costs,
     };
     let key = RunKey::new(request.namespace.clone(), id);
     let trace = request::trace(&request.headers);

@@ -15,10 +15,11 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use onward_core::{Namespace, WorkerId};
-use onward_runtime::{Runtime, WorkerInfo};
+use onward_core::{Namespace, Timestamp, WorkerId};
+use onward_runtime::{Runtime, RuntimeError, WorkerInfo};
 use onward_wire::worker::Hello;
 
+pub(crate) use drive::Asked;
 use poll::Polled;
 pub(crate) use poll::frames;
 pub(crate) use session::Connection;
@@ -72,19 +73,28 @@ impl Sessions {
         all.get(&(namespace.clone(), worker.clone())).filter(|session| !session.is_over()).cloned()
     }
 
-    /// The workers of a namespace under the names they gave themselves. The store knows them by longer ones, which mean nothing outside.
-    pub fn list(&self, runtime: &Runtime, namespace: &Namespace) -> Vec<WorkerInfo> {
+    /// The workers of a namespace at all servers, under the names they gave themselves. The store knows them by longer ones, which mean
+    /// nothing outside. One that has changed servers is where it was heard of last.
+    pub async fn list(&self, runtime: &Runtime, namespace: &Namespace) -> Result<Vec<WorkerInfo>, RuntimeError> {
         let mut workers = runtime.list_workers(namespace);
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = all.iter().filter(|((of, _), _)| of == namespace);
-        let own: HashMap<&WorkerId, &WorkerId> = own.map(|((_, name), session)| (session.port().id(), name)).collect();
+        let names = self.names();
         for worker in &mut workers {
-            if let Some(name) = own.get(&worker.id) {
-                worker.id = WorkerId::clone(name);
+            if let Some(name) = names.get(&worker.id) {
+                worker.id = name.clone();
             }
         }
-        workers.sort_by(|one, other| one.id.cmp(&other.id));
-        workers
+        workers.extend(runtime.workers_elsewhere(namespace).await?);
+        // One inside of a process is never silent.
+        let silent_since = |worker: &WorkerInfo| worker.heard_at.unwrap_or(Timestamp(u64::MAX));
+        workers.sort_by(|one, other| one.id.cmp(&other.id).then(silent_since(other).cmp(&silent_since(one))));
+        workers.dedup_by(|later, first| later.id == first.id);
+        Ok(workers)
+    }
+
+    /// What each worker calls itself, by the id that the store knows it by.
+    pub fn names(&self) -> HashMap<WorkerId, WorkerId> {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|((_, name), session)| (session.port().id().clone(), name.clone())).collect()
     }
 
     fn session(&self, runtime: &Runtime, namespace: &Namespace, hello: &Hello) -> Result<Arc<Session>, Problem> {

@@ -72,6 +72,13 @@ impl Leases {
         self.read().by_run.len()
     }
 
+    /// The runs that a worker holds, with the epochs of their claims.
+    pub fn of_worker(&self, worker: &WorkerId) -> Vec<(i64, Epoch)> {
+        let held = self.read();
+        let own = held.by_worker.get(worker).into_iter().flatten();
+        own.filter_map(|rk| Some((*rk, held.by_run.get(rk)?.epoch))).collect()
+    }
+
     /// Every run that somebody holds.
     pub fn held_runs(&self) -> Vec<i64> {
         self.read().by_run.keys().copied().collect()

@@ -4,7 +4,7 @@
 
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
-use onward_core::{Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp};
+use onward_core::{Epoch, Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp, WorkerId};
 use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery};
 use rusqlite::{Connection, ToSql};
 
@@ -157,6 +157,15 @@ fn held(db: &Connection, leases: &Leases, query: &RunQuery, before: Option<&Posi
         if matches {
             found.push(head);
         }
+    }
+    Ok(found)
+}
+
+/// The runs that a worker holds. One that is not in the file yet is not the worker's yet either.
+pub(crate) fn list_leases(db: &Connection, leases: &Leases, worker: &WorkerId) -> Result<Vec<(RunKey, Epoch)>, StoreError> {
+    let mut found = Vec::new();
+    for (rk, epoch) in leases.of_worker(worker) {
+        found.extend(heads::key_of(db, rk)?.map(|key| (key, epoch)));
     }
     Ok(found)
 }

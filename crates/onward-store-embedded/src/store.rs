@@ -250,6 +250,11 @@ impl Store for EmbeddedStore {
         Box::pin(std::future::ready(Ok(known)))
     }
 
+    fn list_leases(&self, worker: WorkerId) -> StoreFuture<'_, Vec<(RunKey, Epoch)>> {
+        let shared = self.shared.clone();
+        self.readers.read(move |db| list::list_leases(db, &shared.leases, &worker))
+    }
+
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired> {
         self.write(|to| Op::Expire(limit, to))
     }

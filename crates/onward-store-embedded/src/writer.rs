@@ -63,6 +63,8 @@ pub(crate) struct Batch {
 pub(crate) enum Undo {
     Granted(RunKey, i64),
     Dropped(RunKey, i64, Lease),
+    /// From where the epochs were raised: the counter on disk is what it was.
+    Raised(Epoch),
 }
 
 /// What a writer begins with, read before anybody may ask for anything: damage here refuses the opening.
@@ -239,6 +241,7 @@ impl<'c> Writer<'c> {
         let (key, rk, free) = match undo {
             Undo::Granted(key, rk) => (key, rk, leases.drop(rk, None).is_some()),
             Undo::Dropped(key, rk, lease) => (key, rk, !leases.restore(rk, &lease)),
+            Undo::Raised(from) => return self.last_epoch = from,
         };
         if let Some(hot) = self.heads.cached(&key).filter(|_| free) {
             self.ready.push(&hot.head, rk);

@@ -1,7 +1,7 @@
 //! Starting runs, inputs and commits: everything that puts a row into a log.
 
 use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun};
-use onward_core::{Event, RunHead, RunKey};
+use onward_core::{RunHead, RunKey};
 use onward_store::judged::{self, Judged, TakenSlot};
 use onward_store::kept::StartRun;
 use onward_store::kept::{Body, News};
@@ -85,7 +85,8 @@ impl Scene<'_> {
         let (head, first) = RunHead::start(key.clone(), run.started.clone(), self.now);
         let effects = head.start_effects(&first);
         let rk = self.fresh.pop_front().expect("a number was drawn for each run that may be made");
-        let fresh = Seat::new(rk, head, *input_hash);
+        let mut fresh = Seat::new(rk, head, *input_hash);
+        fresh.head.epoch = self.epoch_after(fresh.head.epoch); // L7
         let head = fresh.head.clone();
         // Decided before anything is changed: a signal that is refused refuses the whole call.
         let judged = match &run.signal {
@@ -152,10 +153,10 @@ impl Scene<'_> {
         self.take(key, *head, admitted, body).await
     }
 
-    /// The outcome of a timer or task, whose row is gone already. A run that has ended since does not want it.
-    pub async fn append_outcome(&mut self, key: &RunKey, event: Event, generation: u32) -> Outcome<()> {
-        let body = Body::of_event(&event);
-        match self.append_input(key, Input { generation: Some(generation), ..Input::new(event) }, &body).await {
+    /// What became of a timer or task. A run that has ended since does not want it.
+    pub async fn append_outcome(&mut self, key: &RunKey, input: Input) -> Outcome<()> {
+        let body = Body::of_input(&input);
+        match self.append_input(key, input, &body).await {
             Ok(_) | Err(Trouble::Refused(StoreError::RunNotFound { .. } | StoreError::Refused(_))) => Ok(()),
             Err(trouble) => Err(trouble),
         }
@@ -179,6 +180,8 @@ impl Scene<'_> {
 
 /// Decides about an input before anything is changed (DB2).
 fn judge(seat: &Seat, input: Input, now: onward_core::Timestamp) -> Outcome<Judged> {
+    // A look for what is due reads the clock before it has the locks: the times of a log never go back for that.
+    let now = now.max(seat.head.updated_at);
     let slot = |key: &str| Ok(seat.slots.get(&key.to_owned()).cloned());
     judged::judge(&seat.head, input, now, slot, |place| Ok(seat.waits.get(place).map(|wait| wait.generation)))
 }

@@ -1,7 +1,8 @@
-//! The one task that appends.
+//! The tasks that append.
 //!
 //! Owns the batch: many operations, one transaction, then all answers, then the listeners. Never waits for company: what arrives while a
-//! batch is on its way is the next batch.
+//! batch is on its way is the next batch. There are a few of these tasks, each with the runs that fall to it, so that one decides while the
+//! database works for another.
 //!
 //! Invariants:
 //! - DB4: runs are locked in the order of their numbers and made in the order of their names, and nothing is waited for behind that; so
@@ -10,25 +11,26 @@
 //!   one by one.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use onward_core::{Event, Place, RunKey};
 use onward_store::kept::reply::{Pending, Slot};
 use onward_store::{Expired, StoreError};
-use tokio_postgres::Config;
 
 use crate::error::{Outcome, Trouble};
 use crate::expire::{Look, NEXT_DUE};
 use crate::op::Op;
 use crate::scene::Scene;
-use crate::shared::{Counters, Shared};
+use crate::shared::Shared;
 use crate::sql::Sql;
+use crate::stats::Counters;
 use crate::transaction::{Aftermath, Fate, Line, Wants, transact};
 
-/// Runs until the queue is closed and empty.
-pub(crate) async fn run(shared: Arc<Shared>, config: Config) {
-    let mut line = Line::new(config);
+/// Runs until the queue of this number is closed and empty.
+pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
+    let mut line = Line::new(shared.clone());
     loop {
-        let ops = shared.queue.take(shared.batch_max).await;
+        let ops = shared.queues.get(number).take(shared.batch_max).await;
         match ops.as_slice() {
             [] => return,
             [Op::Expire(limit, to)] => expire(&shared, &mut line, *limit, to).await,
@@ -38,7 +40,11 @@ pub(crate) async fn run(shared: Arc<Shared>, config: Config) {
 }
 
 async fn run_batch(shared: &Shared, line: &mut Line, ops: &[Op]) {
-    let wants = Wants { keys: ops.iter().flat_map(Op::keys).collect(), fresh: ops.iter().filter(|op| op.makes_run()).count() };
+    let wants = Wants {
+        keys: ops.iter().flat_map(Op::keys).collect(),
+        parents: ops.iter().filter_map(ended_run).cloned().collect(),
+        fresh: ops.iter().filter(|op| op.makes_run()).count(),
+    };
     let work = async |scene: &mut Scene<'_>| {
         prefetch(scene, ops).await?;
         for op in ops {
@@ -46,7 +52,9 @@ async fn run_batch(shared: &Shared, line: &mut Line, ops: &[Op]) {
         }
         Ok(())
     };
+    let begun = Instant::now();
     let done = transact(shared, line, &wants, work).await;
+    shared.counters.commits.add(begun.elapsed());
     Counters::add(&shared.counters.batches, 1);
     Counters::add(&shared.counters.operations, ops.len() as u64);
     match done {
@@ -77,31 +85,35 @@ async fn run_batch(shared: &Shared, line: &mut Line, ops: &[Op]) {
 
 /// Reads what is known to be needed for all operations at once; what turns out to be missing is read later, one by one.
 async fn prefetch(scene: &mut Scene<'_>, ops: &[Op]) -> Outcome<()> {
-    let (mut slots, mut waits, mut tasks, mut parents) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut slots, mut waits, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
     for op in ops {
         match op {
             Op::Input(work, _) => {
                 let (key, input, _) = &**work;
                 slots.extend(input.once.as_ref().map(|once| (key.clone(), once.key.clone())));
                 waits.extend(closed_place(&input.event).map(|place| (key.clone(), place.clone())));
-                parents.extend(matches!(input.event, Event::TerminateRequested(_)).then(|| key.clone()));
             }
             Op::Commit(work, _) => {
                 let (commit, _) = &**work;
                 let closed = commit.events.iter().filter_map(closed_place);
                 waits.extend(closed.map(|place| (commit.key.clone(), place.clone())));
-                parents.extend(commit.events.last().is_some_and(Event::ends_log).then(|| commit.key.clone()));
             }
             Op::Report(work, _) => tasks.push((work.task.run.clone(), work.task.place.clone())),
             _ => {}
         }
     }
-    let is_there = |key: &RunKey| !matches!(scene.seats.get(key), None | Some(None));
-    parents.retain(is_there);
     scene.need_slots(slots).await?;
     scene.need_waits(waits).await?;
-    scene.need_tasks(tasks).await?;
-    scene.need_children(parents).await
+    scene.need_tasks(tasks).await
+}
+
+/// The run that an operation ends, if it is not refused.
+fn ended_run(op: &Op) -> Option<&RunKey> {
+    match op {
+        Op::Input(work, _) => matches!(work.1.event, Event::TerminateRequested(_)).then_some(&work.0),
+        Op::Commit(work, _) => work.0.events.last().is_some_and(Event::ends_log).then_some(&work.0.key),
+        _ => None,
+    }
 }
 
 /// The place of the wait that an event closes, if there is one.
@@ -131,11 +143,16 @@ async fn execute(scene: &mut Scene<'_>, op: &Op) -> Outcome<()> {
 }
 
 /// Lays a value or a refusal down; anything else fails the batch, and so does a refusal that came after a change (DB2).
-fn settle<T: Send>(to: &Slot<T>, outcome: Outcome<T>, before: usize, scene: &Scene<'_>) -> Outcome<()> {
+fn settle<T: Send>(to: &Slot<T>, outcome: Outcome<T>, before: usize, scene: &mut Scene<'_>) -> Outcome<()> {
     let answer = match outcome {
         Ok(value) => Ok(value),
         Err(Trouble::Refused(error)) if scene.changes != before => return Err(Trouble::Damaged(error)),
-        Err(Trouble::Refused(error)) => Err(error),
+        Err(Trouble::Refused(error)) => {
+            if let StoreError::LogCorrupt { key, .. } = &error {
+                scene.hurt.insert(key.clone()); // DB10
+            }
+            Err(error)
+        }
         Err(trouble) => return Err(trouble),
     };
     to.put(answer);
@@ -144,9 +161,10 @@ fn settle<T: Send>(to: &Slot<T>, outcome: Outcome<T>, before: usize, scene: &Sce
 
 /// One statement says whether anything is due; mostly nothing is.
 async fn expire(shared: &Shared, line: &mut Line, limit: usize, to: &Arc<Slot<Expired>>) {
-    let answer = try_expire(shared, line, limit).await;
-    if let Ok(expired) = &answer {
-        shared.set_due(expired.next_due);
+    shared.begin_look();
+    let mut answer = try_expire(shared, line, limit).await;
+    if let Ok(expired) = &mut answer {
+        expired.next_due = shared.end_look(expired.next_due);
     }
     to.put(answer);
     to.release();

@@ -16,7 +16,7 @@ use onward_store::{ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, StoreError};
 use crate::error::Outcome;
 use crate::load::{TASK_COLUMNS, read_task};
 use crate::row::EventRow;
-use crate::save::upsert_tasks;
+use crate::save::{Gone, put_tasks};
 use crate::scene::{Queued, Scene};
 use crate::sql::Sql;
 
@@ -65,11 +65,13 @@ impl Scene<'_> {
 
     /// Leases a run that is pending and that nobody holds; the caller settles it.
     pub fn claim(&mut self, key: &RunKey, worker: &WorkerId, records: Option<Vec<Record>>) -> Option<ClaimedRun> {
+        let last = self.seat(key).head.epoch;
+        let epoch = self.epoch_after(last);
         let seat = self.seat(key);
         if seat.head.status != Status::Pending || seat.worker.is_some() {
             return None;
         }
-        seat.head.epoch = Epoch(seat.head.epoch.0 + 1); // L7
+        seat.head.epoch = epoch; // L7
         seat.worker = Some(worker.clone());
         let head = seat.shown();
         self.greet(worker);
@@ -178,6 +180,7 @@ impl Scene<'_> {
             let Ok(task) = read_task(&row) else { continue };
             let Ok(mut task) = self.whole(rk, task).await else { continue };
             if task.may_be_claimed(self.now) {
+                task.claim = task.claim.max(self.claims_given()); // DB9
                 task.claim(&request.worker, request.lease, self.now);
                 if let Some(due) = task.due_at() {
                     self.announce_due(due);
@@ -188,6 +191,12 @@ impl Scene<'_> {
         }
         self.write_tasks(changed).await?;
         Ok(claimed)
+    }
+
+    /// A number of claims that no task can have had when the database went back: one for each second until then.
+    fn claims_given(&self) -> u32 {
+        const BEGINNING: i64 = 1_700_000_000;
+        u32::try_from(self.sight.floor / 1_000_000 - BEGINNING).unwrap_or_default()
     }
 
     /// Lets tasks be claimed whose delay is over.
@@ -216,8 +225,8 @@ impl Scene<'_> {
         if tasks.is_empty() {
             return Ok(());
         }
-        let sql = upsert_tasks(tasks, self.now, &mut self.blobs);
-        self.db.query(&sql).await?;
+        let call = put_tasks(Gone::default(), tasks, self.now, &mut self.blobs);
+        self.db.query(&Sql::all(vec![call])).await?;
         Ok(())
     }
 }

@@ -1,12 +1,13 @@
 //! Deleting whole runs (L20), and what else is done with a transaction of its own: kinds, sessions, finished news.
 
+use std::collections::BTreeSet;
+
 use onward_core::{KindSchemas, Name, RunKey, WorkerId};
 use onward_store::kept::seal::{seal, unseal_bytes};
 use onward_store::{Delete, DeliveryId, Retention, StoreError};
 
 use crate::claim::{limit_number, text_of};
 use crate::error::Outcome;
-use crate::load::row_key;
 use crate::row::crc;
 use crate::scene::Scene;
 use crate::sql::Sql;
@@ -15,6 +16,13 @@ use crate::sql::Sql;
 const PASSED_OVER: usize = 16;
 
 const OF_RUN: [&str; 9] = ["past", "events", "slots", "timers", "tasks", "waits", "outbox", "attributes", "blobs"];
+
+/// The runs of a kind that have ended, in the order of an index.
+const ENDED: &str = "SELECT rk, ns, id, ready, worker, head FROM onward.runs
+  WHERE kind = $1 AND ended IS NOT NULL AND ended <= $2 ORDER BY ended LIMIT $3 OFFSET $4 FOR UPDATE SKIP LOCKED";
+
+const OPEN_CHILDREN: &str = "SELECT p.rk FROM unnest($1::text[], $2::text[], $3::bigint[]) AS p(ns, id, rk)
+  WHERE EXISTS (SELECT 1 FROM onward.runs c WHERE c.parent_ns = p.ns AND c.parent_id = p.id AND c.status < 4)";
 
 impl Scene<'_> {
     /// The run is locked, if it is there.
@@ -28,7 +36,7 @@ impl Scene<'_> {
         if let Some(why) = self.busy(key, rk, may_go).await? {
             return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() }.into());
         }
-        self.remove(key, rk).await?;
+        self.remove(&[(key.clone(), rk)]).await?;
         let (namespace, id, at) = (key.namespace.as_str(), key.id.as_str(), self.now.0 as i64);
         let sum = crc(&[at], &[namespace.as_bytes(), id.as_bytes(), kind.as_bytes(), reason.as_bytes()]);
         let text = "INSERT INTO onward.deleted(ns, id, kind, at, reason, crc) VALUES ($1, $2, $3, $4, $5, $6)";
@@ -53,15 +61,15 @@ impl Scene<'_> {
         Ok(is_sound.then_some("it has news for other runs that are not delivered yet"))
     }
 
-    async fn remove(&mut self, key: &RunKey, rk: i64) -> Outcome<()> {
-        let statements: Vec<Sql> = OF_RUN
-            .iter()
-            .chain(&["runs"])
-            .map(|table| Sql::new(format!("DELETE FROM onward.{table} WHERE rk = $1")).number(rk))
-            .collect();
+    async fn remove(&mut self, gone: &[(RunKey, i64)]) -> Outcome<()> {
+        let numbers: Vec<i64> = gone.iter().map(|(_, rk)| *rk).collect();
+        let remove = |table: &&str| Sql::new(format!("DELETE FROM onward.{table} WHERE rk = ANY($1)")).numbers(numbers.clone());
+        let statements: Vec<Sql> = OF_RUN.iter().chain(&["runs"]).map(remove).collect();
         self.db.pipeline(None, &statements, None).await?;
-        self.seats.insert(key.clone(), None);
-        self.keys.remove(&rk);
+        for (key, rk) in gone {
+            self.seats.insert(key.clone(), None);
+            self.keys.remove(rk);
+        }
         Ok(())
     }
 
@@ -71,34 +79,54 @@ impl Scene<'_> {
         for kind in
             self.kinds_of("SELECT kind FROM onward.runs WHERE ended IS NOT NULL AND kind > $1 ORDER BY kind LIMIT 1").await?
         {
-            let Some(before) = self.kept_since(retention, &kind) else { continue };
-            let text =
-                "SELECT ns, id FROM onward.runs WHERE kind = $1 AND ended IS NOT NULL AND ended <= $2 ORDER BY ended LIMIT $3
-              FOR UPDATE SKIP LOCKED";
-            let sql = Sql::new(text).text(&kind).number(before).number(limit_number(limit.saturating_mul(PASSED_OVER)));
-            for row in self.db.query(&sql).await? {
-                if deleted == limit as u64 {
-                    return Ok(deleted);
-                }
-                // A damaged run is not in the way of the others: it is deleted by hand.
-                let Ok(key) = row_key(&row, 0) else { continue };
-                deleted += u64::from(self.delete_if_idle(&key).await?);
+            if let Some(before) = self.kept_since(retention, &kind) {
+                deleted += self.delete_ended(&kind, before, limit - deleted).await?;
             }
+        }
+        Ok(deleted as u64)
+    }
+
+    /// Deletes up to `limit` runs of a kind that ended at this moment or before, the oldest first: as many at once as there are. Those that
+    /// cannot go yet, or that somebody has locked, are passed over.
+    async fn delete_ended(&mut self, kind: &str, before: i64, limit: usize) -> Outcome<usize> {
+        let (mut deleted, mut passed) = (0, 0);
+        while deleted < limit && passed < limit.saturating_mul(PASSED_OVER) {
+            let (wanted, behind) = (limit_number(limit - deleted), limit_number(passed));
+            let rows = self.db.query(&Sql::new(ENDED).text(kind).number(before).number(wanted).number(behind)).await?;
+            if rows.is_empty() {
+                break;
+            }
+            // A damaged run is not in the way of the others: it is deleted by hand.
+            let found = self.take_in(&rows);
+            let gone = self.idle(found).await?;
+            if !gone.is_empty() {
+                self.remove(&gone).await?;
+            }
+            // What is gone is not seen by the next look; the others are.
+            (deleted, passed) = (deleted + gone.len(), passed + rows.len() - gone.len());
         }
         Ok(deleted)
     }
 
-    async fn delete_if_idle(&mut self, key: &RunKey) -> Outcome<bool> {
-        let text = "SELECT r.rk, r.ns, r.id, r.ready, r.worker, r.head FROM onward.runs r WHERE r.ns = $1 AND r.id = $2";
-        let rows = self.db.query(&Sql::new(text).text(key.namespace.as_str()).text(key.id.as_str())).await?;
-        self.take_in(&rows);
-        let Some(seat) = self.seats.get(key).and_then(Option::as_ref) else { return Ok(false) };
-        let (rk, may_go) = (seat.rk, seat.head.may_be_deleted());
-        if self.busy(key, rk, may_go).await?.is_some() {
-            return Ok(false);
-        }
-        self.remove(key, rk).await?;
-        Ok(true)
+    /// Those of the runs, which are locked, that nothing keeps.
+    async fn idle(&mut self, keys: Vec<RunKey>) -> Outcome<Vec<(RunKey, i64)>> {
+        let closed = keys.into_iter().filter_map(|key| {
+            let seat = self.seats.get(&key)?.as_ref()?;
+            seat.head.may_be_deleted().then_some((key, seat.rk))
+        });
+        let mut idle: Vec<(RunKey, i64)> = closed.collect();
+        let (namespaces, ids) = idle.iter().map(|(key, _)| (key.namespace.to_string(), key.id.to_string())).unzip();
+        let numbers = idle.iter().map(|(_, rk)| *rk).collect();
+        let questions = [
+            Sql::new(OPEN_CHILDREN).texts(namespaces).texts(ids).numbers(numbers),
+            Sql::new("SELECT rk, data FROM onward.outbox WHERE rk = ANY($1)").numbers(idle.iter().map(|(_, rk)| *rk).collect()),
+        ];
+        let answers = self.db.pipeline(None, &questions, None).await?;
+        // Damaged news are never delivered and go with their run.
+        let news = answers[1].iter().filter(|row| unseal_bytes("a delivery", row.get(1)).is_ok());
+        let kept: BTreeSet<i64> = answers[0].iter().chain(news).map(|row| row.get(0)).collect();
+        idle.retain(|(_, rk)| !kept.contains(rk));
+        Ok(idle)
     }
 
     /// What was deleted by hand is remembered for as long as it would have been kept.

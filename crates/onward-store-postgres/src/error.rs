@@ -9,6 +9,8 @@ use onward_core::{Index, RunKey};
 use onward_store::StoreError;
 use tokio_postgres::error::SqlState;
 
+use crate::tls::Untrusted;
+
 /// Why an operation did not happen.
 #[derive(Debug)]
 pub(crate) enum Trouble {
@@ -23,6 +25,17 @@ pub(crate) enum Trouble {
 }
 
 pub(crate) type Outcome<T> = Result<T, Trouble>;
+
+impl Trouble {
+    /// What somebody is told who asked for nothing that could be refused.
+    pub fn into_error(self) -> StoreError {
+        match self {
+            Trouble::Refused(error) | Trouble::Damaged(error) => error,
+            Trouble::Sql(error) => told(&error),
+            Trouble::Panicked(why) => StoreError::Corrupt { why },
+        }
+    }
+}
 
 impl From<StoreError> for Trouble {
     fn from(error: StoreError) -> Trouble {
@@ -61,7 +74,9 @@ pub(crate) enum Meaning {
 }
 
 pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
-    let Some(error) = error.as_db_error() else { return Meaning::Lost };
+    let Some(error) = error.as_db_error() else {
+        return if is_untrusted(error) { Meaning::Other } else { Meaning::Lost };
+    };
     let code = error.code();
     let is_again = [
         SqlState::T_R_SERIALIZATION_FAILURE,
@@ -69,13 +84,17 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
         SqlState::UNIQUE_VIOLATION,
         SqlState::LOCK_NOT_AVAILABLE,
         SqlState::QUERY_CANCELED,
+        SqlState::TOO_MANY_CONNECTIONS,
+        SqlState::OUT_OF_MEMORY,
+        SqlState::CONFIGURATION_LIMIT_EXCEEDED,
     ]
     .contains(code);
     match code.code() {
         _ if is_again => Meaning::Again,
         "53100" => Meaning::Full,
         "XX001" | "XX002" => Meaning::Damaged,
-        text if text.starts_with("57P") || text.starts_with("08") => Meaning::Lost,
+        // Ended by the server: by an operator, while it stops, or because we were silent for too long in a transaction.
+        text if text.starts_with("57P") || text.starts_with("08") || text == "25P03" => Meaning::Lost,
         _ => Meaning::Other,
     }
 }
@@ -88,6 +107,22 @@ pub(crate) fn told(error: &tokio_postgres::Error) -> StoreError {
         Meaning::Damaged => StoreError::Corrupt { why },
         Meaning::Again | Meaning::Lost | Meaning::Other => StoreError::Unavailable { why },
     }
+}
+
+/// What is said where a database is entered: one that answers and does not want us, or that we do not want, stays so.
+pub(crate) fn refusal(error: &tokio_postgres::Error) -> StoreError {
+    let why = describe(error);
+    match meaning(error) {
+        Meaning::Other if is_untrusted(error) => StoreError::DatabaseUntrusted { why },
+        Meaning::Other => StoreError::DatabaseUnusable { why },
+        _ => told(error),
+    }
+}
+
+/// The driver's own words have no type.
+fn is_untrusted(error: &tokio_postgres::Error) -> bool {
+    let source = std::error::Error::source(error);
+    source.is_some_and(|source| source.is::<Untrusted>() || source.to_string() == "server does not support TLS")
 }
 
 /// The message of the server where there is one: the error itself only says "db error".

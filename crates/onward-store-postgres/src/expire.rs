@@ -2,6 +2,7 @@
 //! the runs that nobody else has locked, and looks again under the lock.
 
 use onward_core::event::TimerFired;
+use onward_core::run::Input;
 use onward_core::{Place, RunKey, Timestamp};
 use onward_store::Expired;
 use onward_store::kept::seal::{place_key, read_place};
@@ -53,7 +54,7 @@ impl Scene<'_> {
             let seat = self.seat(key);
             seat.timers.remove(place);
             let generation = seat.head.generation;
-            self.append_outcome(key, TimerFired { place: place.clone() }.into(), generation).await?;
+            self.append_outcome(key, Input::outcome(TimerFired { place: place.clone() }.into(), generation)).await?;
         }
         Ok((armed.len() as u64, more))
     }

@@ -15,7 +15,6 @@ use onward_store::Change;
 use onward_store::kept::News;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio_postgres::Config;
 
 use crate::error::Outcome;
 use crate::shared::Shared;
@@ -90,14 +89,14 @@ impl Hints {
 }
 
 /// Listens and sends for as long as the store is open; comes again when the connection breaks.
-pub(crate) async fn run(shared: Arc<Shared>, config: Config, listen: bool) {
+pub(crate) async fn run(shared: Arc<Shared>, listen: bool) {
     let mut is_first = true;
     loop {
         // Until somebody listens here there is nobody to tell.
         while !shared.has_listeners() {
             shared.hints.wake.notified().await;
         }
-        let opened = if listen { Db::listening(&config).await } else { Db::deaf(&config).await };
+        let opened = if listen { Db::listening(&shared.entrance).await } else { Db::deaf(&shared.entrance).await };
         if let Ok((db, mut heard)) = opened {
             if !std::mem::take(&mut is_first) {
                 shared.tell_change(Change::Missed);

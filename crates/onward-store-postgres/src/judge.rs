@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use onward_core::Timestamp;
 use onward_store::{Clock, SystemClock};
 
-pub(crate) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-
 #[derive(Clone)]
 pub(crate) struct Judge {
     given: Option<Arc<dyn Clock>>,

@@ -4,7 +4,7 @@
 
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
-use onward_core::{Index, KindSchemas, Name, Namespace, RunHead, RunKey, Status, Timestamp};
+use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, RunHead, RunKey, Status, Timestamp, WorkerId};
 use onward_store::kept::large::Carrier;
 use onward_store::kept::seal::{cursor, damaged, parse_cursor, unseal};
 use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery};
@@ -95,6 +95,18 @@ async fn rebuild(db: &Db, rk: i64, key: RunKey) -> Outcome<Option<RunHead>> {
         Err(Trouble::Refused(_)) => Ok(None),
         Err(trouble) => Err(trouble),
     }
+}
+
+/// The runs that a worker holds; one that cannot be read is left to whoever asks for it.
+pub(crate) async fn list_leases(db: &Db, worker: &WorkerId) -> Outcome<Vec<(RunKey, Epoch)>> {
+    let text = "SELECT r.ns, r.id, r.head, l.floor FROM onward.runs r, onward.lineage l WHERE l.only_one AND r.worker = $1";
+    let rows = db.query(&Sql::new(text).text(worker.as_str())).await?;
+    let lease = |row: &Row| {
+        let key = row_key(row, 0).ok()?;
+        let (head, _) = unseal_head(&key, row.get(2)).ok()?;
+        Some((key, head.epoch.max(Epoch(row.get::<_, i64>(3) as u64)))) // DB9
+    };
+    Ok(rows.iter().filter_map(lease).collect())
 }
 
 pub(crate) async fn count_versions(db: &Db, namespace: &Namespace) -> Outcome<Vec<VersionCount>> {

@@ -7,57 +7,80 @@ use std::collections::{BTreeSet, HashSet};
 
 use onward_core::run::Wait;
 use onward_core::task::Task;
-use onward_core::{Index, Place, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{Epoch, Index, Place, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::StoreError;
 use onward_store::judged::TakenSlot;
 use onward_store::kept::large::Carrier;
 use onward_store::kept::seal::{damaged, place_key, read_place, unseal};
 use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
 
 use crate::blobs;
 use crate::error::{Outcome, damaged_row};
-use crate::judge::{CLOCK, Judge};
+use crate::judge::Judge;
+use crate::lineage::{self, Lineage};
 use crate::row::{crc, unseal_any_head, unseal_head};
 use crate::scene::{Queued, Scene, Seat, Stored, Timer};
 use crate::sql::{Db, Sql};
+use crate::transaction::Wants;
 
 /// The row of a run, locked.
 const RUN_COLUMNS: &str = "r.rk, r.ns, r.id, r.ready, r.worker, r.head";
 
-/// In the order of their numbers, so that two transactions never wait for each other (DB4).
-pub(crate) const LOCK_BY_KEY: &str = "SELECT r.rk, r.ns, r.id, r.ready, r.worker, r.head FROM onward.runs r
-  JOIN unnest($1::text[], $2::text[]) AS k(ns, id) ON r.ns = k.ns AND r.id = k.id ORDER BY r.rk FOR UPDATE OF r";
-
 pub(crate) const TASK_COLUMNS: &str = "t.rk, t.place, t.ord, t.data";
 
-/// Every statement of a transaction that writes finds its rows through an index, a few for each run. The planner would rather read a
-/// table that it believes to be small, and is wrong as soon as it has grown; so it is not given the choice.
-const BEGIN: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; \
-  SET LOCAL jit = off";
+/// Locks in the order of numbers, so that two transactions never wait for each other (DB4); `migrations/0004.sql` has it.
+const ENTER: &str = "SELECT * FROM onward.enter($1, $2, $3, $4, $5)";
 
 impl<'c> Scene<'c> {
-    /// Begins a transaction and locks the runs of these keys; `fresh` numbers are for runs to be. One round trip.
-    pub async fn begin(db: &'c Db, judge: &Judge, keys: Vec<RunKey>, fresh: usize) -> Outcome<Scene<'c>> {
-        let keys: BTreeSet<RunKey> = keys.into_iter().collect();
-        let mut statements = Vec::new();
-        if !keys.is_empty() {
-            let (namespaces, ids) = names(&keys);
-            statements.push(Sql::new(LOCK_BY_KEY).texts(namespaces).texts(ids));
-        }
-        // Behind the locks: nothing is decided by a time at which somebody else still decided.
-        statements.push(Sql::new(CLOCK));
-        if fresh > 0 {
-            let text = "SELECT nextval('onward.run_numbers') FROM generate_series(1, $1)";
-            statements.push(Sql::new(text).int(i32::try_from(fresh).unwrap_or(i32::MAX)));
-        }
-        let mut answers = db.pipeline(Some(BEGIN), &statements, None).await?.into_iter();
-        let locked = if keys.is_empty() { Vec::new() } else { answers.next().unwrap_or_default() };
-        let micros: i64 = answers.next().and_then(|rows| rows.first()?.try_get(0).ok()).unwrap_or_default();
-        let mut scene = Scene::new(db, judge.now(micros), micros);
-        scene.fresh = answers.next().unwrap_or_default().iter().map(|row| row.get(0)).collect();
-        scene.seats = keys.into_iter().map(|key| (key, None)).collect();
-        scene.take_in(&locked);
+    /// Begins a transaction and locks the runs that it wants, with numbers for runs to be. One round trip.
+    pub async fn begin(db: &'c Db, judge: &Judge, lineage: &Lineage, wants: &Wants) -> Outcome<Scene<'c>> {
+        let mut keys = wants.keys.clone();
+        keys.sort_unstable();
+        keys.dedup();
+        let (namespaces, ids) = names(&keys);
+        let parents: BTreeSet<usize> = wants.parents.iter().filter_map(|parent| keys.binary_search(parent).ok()).collect();
+        let sql = Sql::new(ENTER)
+            .texts(namespaces)
+            .texts(ids)
+            .ints(parents.iter().map(|place| *place as i32 + 1).collect())
+            .int(i32::try_from(wants.fresh).unwrap_or(i32::MAX))
+            .flag(lineage.is_dim());
+        let answers = db.pipeline(Some("BEGIN"), &[sql], None).await?;
+        let rows = answers.first().map(Vec::as_slice).unwrap_or_default();
+        let sight = lineage::read(rows, 8)?;
+        let row = &rows[0];
+        let mut scene = Scene::new(db, judge.now(sight.micros), sight);
+        scene.fresh = array::<i64>(row, 7).into();
+        scene.seats = keys.iter().map(|key| (key.clone(), None)).collect();
+        scene.take_in_locked(&keys, row);
+        scene.take_in_children(&keys, parents, row)?;
         Ok(scene)
+    }
+
+    fn take_in_locked(&mut self, keys: &[RunKey], row: &Row) {
+        let rows = array::<i64>(row, 0).into_iter().zip(array::<i64>(row, 1)).zip(array::<Option<i64>>(row, 2));
+        let rows = rows.zip(array::<Option<&str>>(row, 3)).zip(array::<&[u8]>(row, 4));
+        for ((((place, rk), ready), worker), head) in rows {
+            self.take_in_one(keys[place as usize - 1].clone(), rk, ready, worker, head);
+        }
+    }
+
+    fn take_in_children(&mut self, keys: &[RunKey], parents: BTreeSet<usize>, row: &Row) -> Outcome<()> {
+        let children = array::<i32>(row, 5).into_iter().zip(array::<&[u8]>(row, 6));
+        for place in parents {
+            if let Some(seat) = self.seats.get_mut(&keys[place]).and_then(Option::as_mut) {
+                seat.children = Some(Vec::new());
+            }
+        }
+        for (place, head) in children {
+            // A child that is damaged must not be forgotten.
+            let (child, _) = unseal_any_head(head)?;
+            if let Some(seat) = self.seats.get_mut(&keys[place as usize - 1]).and_then(Option::as_mut) {
+                seat.children.get_or_insert_default().push(child);
+            }
+        }
+        Ok(())
     }
 
     /// Locks runs by their numbers, but for those that somebody else has locked. Returns the keys of those that it got.
@@ -68,20 +91,32 @@ impl<'c> Scene<'c> {
         Ok(self.take_in(&rows))
     }
 
-    /// A row that is damaged is not taken for a run that is not there: whoever wants it is told.
     pub fn take_in(&mut self, rows: &[Row]) -> Vec<RunKey> {
         let mut taken = Vec::new();
         for row in rows {
             let Ok(key) = row_key(row, 1) else { continue };
-            match read_seat(row, &key) {
-                Ok(seat) => {
-                    self.add(seat);
-                    taken.push(key);
-                }
-                Err(_) => drop(self.damaged.insert(key, row.get(0))),
+            if self.take_in_one(key.clone(), row.get(0), row.get(3), row.get(4), row.get(5)) {
+                taken.push(key);
             }
         }
         taken
+    }
+
+    /// A row that is damaged is not taken for a run that is not there: whoever wants it is told.
+    fn take_in_one(&mut self, key: RunKey, rk: i64, ready: Option<i64>, worker: Option<&str>, head: &[u8]) -> bool {
+        let seat = read_seat(&key, rk, ready, worker, head);
+        match seat {
+            Ok(mut seat) => {
+                // What was given out before the database went back counts no more (DB9).
+                seat.head.epoch = seat.head.epoch.max(Epoch(self.sight.floor as u64));
+                self.add(seat);
+                true
+            }
+            Err(_) => {
+                self.damaged.insert(key, rk);
+                false
+            }
+        }
     }
 
     /// Reads slots of runs that are locked.
@@ -236,8 +271,13 @@ impl<'c> Scene<'c> {
 pub(crate) const OPEN_CHILDREN: &str = "SELECT r.parent_ns, r.parent_id, r.head FROM onward.runs r
   JOIN unnest($1::text[], $2::text[]) AS k(ns, id) ON r.parent_ns = k.ns AND r.parent_id = k.id WHERE r.status < 4";
 
-fn names(keys: &BTreeSet<RunKey>) -> (Vec<String>, Vec<String>) {
-    keys.iter().map(|key| (key.namespace.as_str().to_owned(), key.id.as_str().to_owned())).unzip()
+/// An array in a column; an empty one where there is none.
+fn array<'r, T: FromSql<'r>>(row: &'r Row, at: usize) -> Vec<T> {
+    row.get::<_, Option<Vec<T>>>(at).unwrap_or_default()
+}
+
+fn names<'a>(keys: impl IntoIterator<Item = &'a RunKey>) -> (Vec<String>, Vec<String>) {
+    keys.into_iter().map(|key| (key.namespace.as_str().to_owned(), key.id.as_str().to_owned())).unzip()
 }
 
 /// The key in two columns of a row.
@@ -247,11 +287,11 @@ pub(crate) fn row_key(row: &Row, at: usize) -> Result<RunKey, StoreError> {
     Ok(RunKey::new(namespace, onward_core::RunId::new(row.get::<_, String>(at + 1)).map_err(unreadable)?))
 }
 
-fn read_seat(row: &Row, key: &RunKey) -> Result<Seat, StoreError> {
-    let (head, input_hash) = unseal_head(key, row.get(5))?;
-    let worker = row.get::<_, Option<String>>(4).map(WorkerId::new).transpose();
+fn read_seat(key: &RunKey, rk: i64, ready: Option<i64>, worker: Option<&str>, head: &[u8]) -> Result<Box<Seat>, StoreError> {
+    let (head, input_hash) = unseal_head(key, head)?;
+    let worker = worker.map(WorkerId::new).transpose();
     let worker = worker.map_err(|_| damaged_row(key, "who holds it"))?;
-    let mut seat = Seat::found(row.get(0), head, input_hash, worker, row.get(3));
+    let mut seat = Seat::found(rk, head, input_hash, worker, ready);
     seat.stored = Some(Stored { columns: seat.columns(), attributes: seat.head.attributes.clone() });
     Ok(seat)
 }

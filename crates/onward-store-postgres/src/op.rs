@@ -1,9 +1,10 @@
-//! What is asked of the appender, and the queue in front of it.
+//! What is asked of the appenders, and the queues in front of them.
 //!
-//! Owns the order of appends of this process: the order in which they were submitted. Must never lose one: every operation that was
-//! taken is answered.
+//! Owns the order of appends of this process: what concerns one run is done in the order in which it was submitted, because all of it goes
+//! to the same appender. Must never lose an operation: every one that was taken is answered.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use tokio::sync::Notify;
 
 type To<T> = Arc<Slot<T>>;
 
-/// What appends to logs, or may. All of it goes through one connection, so that listeners hear of a run's records in order.
+/// What appends to logs, or may.
 pub(crate) enum Op {
     Commit(Box<(Commit, Body)>, To<Committed>),
     Start(Box<StartRun>, To<Started>),
@@ -69,6 +70,21 @@ impl Op {
         }
     }
 
+    /// The run by which the operation finds its appender; none for what finds its runs itself.
+    fn home(&self) -> Option<&RunKey> {
+        Some(match self {
+            Op::Commit(work, _) => &work.0.key,
+            Op::Start(work, _) => &work.run.key,
+            Op::Restore(work, _) => &work.restore.key,
+            Op::Input(work, _) => &work.0,
+            Op::ClaimRun(work, _) => &work.run,
+            Op::Release(key, ..) => key,
+            Op::Report(work, _) => &work.task.run,
+            Op::RetryTask(task, _) => &task.run,
+            Op::Expire(..) => return None,
+        })
+    }
+
     /// About how many bytes it writes.
     fn weight(&self) -> usize {
         match self {
@@ -106,6 +122,36 @@ const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How many operations may wait. More than this and the database is not keeping up: whoever comes is told so at once.
 const WAITING_MAX: usize = 65_536;
 
+/// One queue for each appender.
+pub(crate) struct Queues(Vec<Queue>);
+
+impl Queues {
+    pub fn new(count: usize) -> Queues {
+        Queues((0..count.max(1)).map(|_| Queue::default()).collect())
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn get(&self, number: usize) -> &Queue {
+        &self.0[number]
+    }
+
+    pub fn submit(&self, op: Op) {
+        let number = op.home().map_or(0, |key| {
+            let mut hasher = DefaultHasher::new();
+            key.hash(&mut hasher);
+            (hasher.finish() % self.0.len() as u64) as usize
+        });
+        self.0[number].submit(op);
+    }
+
+    pub fn close(&self) {
+        self.0.iter().for_each(Queue::close);
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -123,7 +169,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn submit(&self, op: Op) {
+    fn submit(&self, op: Op) {
         let mut state = self.lock();
         let refused = match () {
             () if state.is_closing => Some("the store is closed"),
@@ -164,7 +210,7 @@ impl Queue {
         }
     }
 
-    pub fn close(&self) {
+    fn close(&self) {
         self.lock().is_closing = true;
         self.wake.notify_one();
     }

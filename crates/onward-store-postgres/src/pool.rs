@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use onward_core::run::{Delivery, Wait};
 use onward_core::task::{Task, TaskCount};
-use onward_core::{Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::kept::reply::{Pending, Slot};
 use onward_store::{
     ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Known, RunPage, RunQuery, ServerInfo, Share,
-    Since, StoreError, TaskQuery, VersionCount, WaitQuery,
+    Since, TaskQuery, VersionCount, WaitQuery,
 };
 use tokio::sync::Notify;
-use tokio_postgres::Config;
 
-use crate::error::{Meaning, Outcome, Trouble, meaning, told};
+use crate::error::{Meaning, Outcome, Trouble, meaning};
 use crate::pulse::Waiting;
 use crate::scene::Scene;
 use crate::shared::Shared;
@@ -29,6 +28,7 @@ pub(crate) enum Job {
     ClaimRuns(ClaimRuns, To<Vec<ClaimedRun>>),
     ClaimTasks(ClaimTasks, To<Vec<Task>>),
     Heartbeat(WorkerId, Duration, To<bool>),
+    ListLeases(WorkerId, To<Vec<(RunKey, Epoch)>>),
     FinishDeliveries(Vec<DeliveryId>, To<()>),
     Delete(Delete, To<u64>),
     RegisterKinds(Vec<KindSchemas>, To<()>),
@@ -38,6 +38,8 @@ pub(crate) enum Job {
     ReadShare(To<Option<Share>>),
     TakeShare(Share, To<Share>),
     ReadSince(Vec<Known>, To<Vec<Since>>),
+    Check(To<()>),
+    Mend(RunKey, To<()>),
     Deliveries(usize, To<Vec<(DeliveryId, Delivery)>>),
     ReadRun(RunKey, Option<u32>, To<Option<RunHead>>),
     ReadLog(RunKey, Option<u32>, Index, usize, To<Vec<Record>>),
@@ -64,9 +66,9 @@ impl Jobs {
     pub fn submit(&self, job: Job) {
         {
             let mut state = self.lock();
-            // A busy store must not look like a silent worker (F20).
+            // A busy store must not look like a silent worker (F20), nor like one that is down.
             match job {
-                Job::Heartbeat(..) => state.0.push_front(job),
+                Job::Heartbeat(..) | Job::Check(_) => state.0.push_front(job),
                 _ => state.0.push_back(job),
             }
         }
@@ -100,8 +102,8 @@ impl Jobs {
 }
 
 /// Serves jobs until there are no more and none will come.
-pub(crate) async fn run(shared: Arc<Shared>, config: Config) {
-    let mut line = Line::new(config);
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut line = Line::new(shared.clone());
     while let Some(job) = shared.jobs.next().await {
         serve(&shared, &mut line, job).await;
     }
@@ -127,6 +129,9 @@ async fn serve(shared: &Shared, line: &mut Line, job: Job) {
             };
             write(shared, line, &key, &to, async |scene| scene.delete_runs(&delete).await).await;
         }
+        Job::Mend(key, to) => {
+            write(shared, line, std::slice::from_ref(&key), &to, async |scene| scene.mend(&key).await).await;
+        }
         Job::RegisterKinds(kinds, to) => {
             write(shared, line, &[], &to, async |scene| scene.register_kinds(&kinds).await).await;
         }
@@ -151,6 +156,7 @@ fn answer<T: Send>(to: &Slot<T>, answer: T) {
 async fn serve_read(line: &mut Line, job: Job) {
     match job {
         Job::Deliveries(limit, to) => read(line, &to, async |db| reader::read_deliveries(db, limit).await).await,
+        Job::Check(to) => read_plainly(line, &to, async |db| reader::check(db).await).await,
         Job::ReadSince(known, to) => read(line, &to, async |db| reader::read_since(db, &known).await).await,
         Job::ReadRun(key, None, to) => read_plainly(line, &to, async |db| reader::read_run(db, &key, None).await).await,
         Job::ReadRun(key, generation, to) => read(line, &to, async |db| reader::read_run(db, &key, generation).await).await,
@@ -159,6 +165,7 @@ async fn serve_read(line: &mut Line, job: Job) {
         }
         Job::ListRuns(query, to) => read(line, &to, async |db| list::list_runs(db, &query).await).await,
         Job::CountVersions(namespace, to) => read_plainly(line, &to, async |db| list::count_versions(db, &namespace).await).await,
+        Job::ListLeases(worker, to) => read_plainly(line, &to, async |db| list::list_leases(db, &worker).await).await,
         Job::ListWaits(query, to) => read(line, &to, async |db| list::list_waits(db, &query).await).await,
         Job::ListTasks(query, to) => read(line, &to, async |db| list::list_tasks(db, &query).await).await,
         Job::CountTasks(namespace, to) => read_plainly(line, &to, async |db| list::count_tasks(db, &namespace).await).await,
@@ -175,7 +182,7 @@ async fn write<T: Send>(
     to: &Slot<T>,
     work: impl AsyncFn(&mut Scene<'_>) -> Outcome<T>,
 ) {
-    let wants = Wants { keys: keys.to_vec(), fresh: 0 };
+    let wants = Wants { keys: keys.to_vec(), ..Wants::default() };
     match transact(shared, line, &wants, work).await {
         Ok((answer, after)) => {
             shared.pulse.stir_by(&after.news);
@@ -204,11 +211,10 @@ async fn read_by<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&mut
         line.hang_up();
         answer = work(line).await;
     }
-    let answer = answer.map_err(|trouble| match trouble {
-        Trouble::Refused(error) | Trouble::Damaged(error) => error,
-        Trouble::Sql(error) => told(&error),
-        Trouble::Panicked(why) => StoreError::Corrupt { why },
-    });
+    let answer = answer.map_err(Trouble::into_error);
+    if let Err(error) = &answer {
+        line.shared().mend_by(error);
+    }
     to.put(answer);
     to.release();
 }

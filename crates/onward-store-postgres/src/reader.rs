@@ -4,6 +4,7 @@
 use onward_core::run::Delivery;
 use onward_core::{Index, Record, RunHead, RunKey, Status, Timestamp};
 use onward_store::{DeliveryId, Known, Since, StoreError, payloads};
+use tokio_postgres::Row;
 
 use crate::blobs;
 use crate::claim::limit_number;
@@ -11,6 +12,17 @@ use crate::error::{Outcome, Trouble};
 use crate::load::row_key;
 use crate::row::{EventRow, unseal_delivery, unseal_head};
 use crate::sql::{Db, Sql};
+
+/// Whether the database takes writes: a standby answers, and takes none.
+pub(crate) async fn check(db: &Db) -> Outcome<()> {
+    let rows = db.query(&Sql::new("SELECT current_setting('transaction_read_only')::boolean")).await?;
+    match rows.first().is_some_and(|row| row.get(0)) {
+        true => {
+            Err(Trouble::Refused(StoreError::Unavailable { why: "it takes no writes: it is a standby or read-only".to_owned() }))
+        }
+        false => Ok(()),
+    }
+}
 
 /// A run as its row says it.
 struct Found {
@@ -101,11 +113,24 @@ pub(crate) async fn read_records(
 ) -> Outcome<Vec<Record>> {
     let number = i64::try_from(from.0).unwrap_or(i64::MAX);
     let sql = Sql::new(READ_RECORDS).number(rk).int(generation as i32).number(number).number(limit_number(limit));
+    check_records(db, key, rk, generation, from, db.query(&sql).await?.iter()).await
+}
+
+/// The records of one log from rows that end with index, time, checksum and body; the first holds event `from` or comes before it.
+async fn check_records(
+    db: &Db,
+    key: &RunKey,
+    rk: i64,
+    generation: u32,
+    from: Index,
+    rows: impl Iterator<Item = &Row>,
+) -> Outcome<Vec<Record>> {
     let mut expected = from;
     let mut records: Vec<Record> = Vec::new();
-    for row in db.query(&sql).await? {
-        let (index, at) = (Index(row.get::<_, i64>(0) as u64), Timestamp(row.get::<_, i64>(1) as u64));
-        let event = EventRow { rk, generation, index, at, crc: row.get(2), body: row.get(3) };
+    for row in rows {
+        let at = row.len() - 4;
+        let (index, time) = (Index(row.get::<_, i64>(at) as u64), Timestamp(row.get::<_, i64>(at + 1) as u64));
+        let event = EventRow { rk, generation, index, at: time, crc: row.get(at + 2), body: row.get(at + 3) };
         let mut record = event.decode(key)?;
         let follows = if records.is_empty() { record.index <= expected } else { record.index == expected };
         let corrupt = |index: Index, why: String| StoreError::LogCorrupt { key: key.clone(), index, why };
@@ -124,7 +149,7 @@ pub(crate) async fn read_records(
     Ok(records)
 }
 
-/// Of runs that have more than is known of them: one statement says which, and only their records are read.
+/// Of runs that have more than is known of them: one statement says which, and a second one reads their records.
 pub(crate) async fn read_since(db: &Db, known: &[Known]) -> Outcome<Vec<Since>> {
     let names = |known: &Known| (known.run.namespace.as_str().to_owned(), known.run.id.as_str().to_owned());
     let (namespaces, ids) = known.iter().map(names).unzip();
@@ -133,21 +158,43 @@ pub(crate) async fn read_since(db: &Db, known: &[Known]) -> Outcome<Vec<Since>> 
         .texts(ids)
         .ints(known.iter().map(|known| known.generation as i32).collect())
         .numbers(known.iter().map(|known| known.next.0 as i64).collect());
-    let mut news = Vec::new();
+    let mut grown = Vec::new();
     for row in db.query(&sql).await? {
-        let key = row_key(&row, 1)?;
-        let (head, _) = unseal_head(&key, row.get(3))?;
-        let (generation, next) = (row.get::<_, i32>(5) as u32, Index(row.get::<_, i64>(6) as u64));
-        let records = read_records(db, &key, row.get(0), generation, next, usize::MAX).await?;
-        news.push(Since { head: shown(head, row.get(4)), records });
+        let known = &known[row.get::<_, i64>(0) as usize - 1];
+        let (head, _) = unseal_head(&known.run, row.get(2))?;
+        grown.push((known, row.get::<_, i64>(1), shown(head, row.get(3))));
+    }
+    if grown.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = Sql::new(NEW_RECORDS)
+        .numbers(grown.iter().map(|(_, rk, _)| *rk).collect())
+        .ints(grown.iter().map(|(known, ..)| known.generation as i32).collect())
+        .numbers(grown.iter().map(|(known, ..)| known.next.0 as i64).collect());
+    let rows = db.query(&sql).await?;
+    let mut logs = rows.chunk_by(|a, b| a.get::<_, i64>(0) == b.get::<_, i64>(0)).peekable();
+    let mut news = Vec::new();
+    for ((known, rk, head), place) in grown.into_iter().zip(1i64..) {
+        let own = logs.next_if(|rows| rows[0].get::<_, i64>(0) == place).unwrap_or_default();
+        let records = check_records(db, &known.run, rk, known.generation, known.next, own.iter()).await?;
+        news.push(Since { generation: known.generation, head, records });
     }
     Ok(news)
 }
 
-pub(crate) const GROWN_RUNS: &str =
-    "SELECT r.rk, r.ns, r.id, r.head, r.worker IS NOT NULL, k.generation, k.next FROM onward.runs r
-  JOIN unnest($1::text[], $2::text[], $3::int[], $4::bigint[]) AS k(ns, id, generation, next) ON r.ns = k.ns AND r.id = k.id
-  WHERE (r.generation, r.next) > (k.generation, k.next)";
+/// Which of many runs have more than is known of them. The limit keeps it to one step into an index for each.
+pub(crate) const GROWN_RUNS: &str = "SELECT k.place, r.rk, r.head, r.is_held
+  FROM unnest($1::text[], $2::text[], $3::int[], $4::bigint[]) WITH ORDINALITY AS k(ns, id, generation, next, place)
+  CROSS JOIN LATERAL (SELECT r.rk, r.head, r.worker IS NOT NULL AS is_held FROM onward.runs r
+    WHERE r.ns = k.ns AND r.id = k.id AND (r.generation, r.next) > (k.generation, k.next) LIMIT 1) AS r";
+
+/// The same as [`READ_RECORDS`] for many runs, in their order.
+pub(crate) const NEW_RECORDS: &str = "SELECT k.place, e.idx, e.at, e.crc, e.body
+  FROM unnest($1::bigint[], $2::int[], $3::bigint[]) WITH ORDINALITY AS k(rk, generation, next, place)
+  CROSS JOIN LATERAL (SELECT e.idx, e.at, e.crc, e.body FROM onward.events e WHERE e.rk = k.rk AND e.generation = k.generation
+    AND e.idx >= coalesce((SELECT max(b.idx) FROM onward.events b
+      WHERE b.rk = k.rk AND b.generation = k.generation AND b.idx <= k.next), k.next) ORDER BY e.idx) AS e
+  ORDER BY k.place, e.idx";
 
 /// Damaged news cannot be told; those behind them can. When nothing else is left they are spoken of, again and again.
 pub(crate) async fn read_deliveries(db: &Db, limit: usize) -> Outcome<Vec<(DeliveryId, Delivery)>> {

@@ -58,23 +58,35 @@ impl Scene<'_> {
     }
 
     async fn put_generation(&mut self, key: &RunKey, log: &[Record], projection: Projection) -> Outcome<()> {
-        let Projection { mut head, timers, tasks, waits, slots, .. } = projection;
+        let mut head = projection.head.clone();
         if self.find(key).is_none() {
             let started = log[0].started().expect("checked before it came here");
             let rk = self.fresh.pop_front().expect("a number was drawn for each run that may be made");
+            head.epoch = self.epoch_after(head.epoch); // L7
             self.add(Seat::new(rk, head.clone(), Hash::of(&started.input)));
-            head.epoch = self.seat(key).head.epoch;
         } else {
             let seat = self.seat(key);
             head.epoch = seat.head.epoch;
             let ended = std::mem::replace(&mut seat.head, head.clone());
             seat.past.push(ended);
         }
-        let wanted = slots.keys().cloned().chain(waits.values().map(|wait| wait_key(wait.generation, &wait.place)));
+        let waits = projection.waits.values().map(|wait| wait_key(wait.generation, &wait.place));
+        let wanted = projection.slots.keys().cloned().chain(waits);
         self.need_slots(wanted.map(|slot| (key.clone(), slot)).collect()).await?;
         let seat = self.seat(key);
         seat.head = head.clone();
         seat.is_changed = true;
+        log.iter().for_each(|record| self.put_event(key, record.index, record.at, &Body::of_record(record)));
+        self.put_rows(key, projection);
+        let record = log.last().expect("a log has records").clone();
+        self.news.push(News::Appended { head, record });
+        Ok(())
+    }
+
+    /// The rows that follow from one log, in the place of those of the generation before. Slots are kept over generations.
+    pub fn put_rows(&mut self, key: &RunKey, projection: Projection) {
+        let Projection { timers, tasks, waits, slots, .. } = projection;
+        let seat = self.seat(key);
         seat.timers.clear();
         seat.tasks.clear();
         seat.waits.clear();
@@ -88,7 +100,6 @@ impl Scene<'_> {
             seat.slots.remove(&wait_key(wait.generation, &wait.place));
             seat.waits.put(place, wait);
         }
-        log.iter().for_each(|record| self.put_event(key, record.index, record.at, &Body::of_record(record)));
         for (place, timer) in timers {
             self.start_timer(key, place.clone(), timer.due_at);
             self.seat(key).timers.put(place, Timer { due_at: timer.due_at, is_frozen: timer.is_frozen });
@@ -97,8 +108,5 @@ impl Scene<'_> {
             let order = self.next_order();
             self.put_task(key, Queued { task, order });
         }
-        let record = log.last().expect("a log has records").clone();
-        self.news.push(News::Appended { head, record });
-        Ok(())
     }
 }

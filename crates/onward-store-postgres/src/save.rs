@@ -1,4 +1,4 @@
-//! What a scene has decided, as rows: many runs, one statement per table, one round trip with the COMMIT.
+//! What a scene has decided, as rows: many runs, one function per table, one statement that calls them, one round trip with the COMMIT.
 //!
 //! Must never decide: every value here is in the scene.
 
@@ -6,51 +6,34 @@ use onward_core::{Name, RunHead, Timestamp};
 use onward_store::kept::Stash;
 use onward_store::kept::seal::{due_number, place_key, seal};
 
+use crate::claim::text_of;
 use crate::row::{crc, event_crc, seal_head};
-use crate::scene::{Queued, Scene, Seat};
+use crate::scene::{NewEvent, Queued, Scene, Seat};
 use crate::sql::Sql;
 use crate::tasks::state_column;
 
-pub(crate) const UPDATE_HEADS: &str =
-    "UPDATE onward.runs r SET head = u.head, next = u.next FROM unnest($1::bigint[], $2::bytea[], $3::bigint[]) AS u(rk, head, next)
-  WHERE r.rk = u.rk";
-
-const UPDATE_RUNS: &str = "UPDATE onward.runs r SET kind = u.kind, version = u.version, status = u.status, created = u.created,
-  ended = u.ended, ready = u.ready, worker = u.worker, head = u.head, generation = u.generation, next = u.next
-  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::bytea[],
-    $10::int[], $11::bigint[]) AS u(rk, kind, version, status, created, ended, ready, worker, head, generation, next) WHERE r.rk = u.rk";
-
-const INSERT_RUNS: &str =
-    "INSERT INTO onward.runs(rk, kind, version, status, created, ended, ready, worker, head, generation, next, ns, id, parent_ns, parent_id)
-  SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[],
-    $9::bytea[], $10::int[], $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[])";
-
-const INSERT_EVENTS: &str = "INSERT INTO onward.events(rk, generation, idx, at, crc, body)
-  SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[])";
-
 impl Scene<'_> {
-    /// The statements that write everything; none if nothing changed.
-    pub fn statements(mut self) -> Vec<Sql> {
-        let mut sql = Vec::new();
-        let mut seats: Vec<Seat> = std::mem::take(&mut self.seats).into_values().flatten().collect();
+    /// The statement that writes everything; none if nothing changed.
+    pub fn statement(mut self) -> Option<Sql> {
+        let mut calls = Vec::new();
+        let mut seats: Vec<Box<Seat>> = std::mem::take(&mut self.seats).into_values().flatten().collect();
         // New runs go in in the order of their names: two transactions that start the same ones do not wait for each other (DB4).
-        seats.sort_by(|a, b| a.head.key.cmp(&b.head.key));
-        save_runs(&seats, &mut sql);
-        save_events(&seats, &mut sql);
-        save_slots(&seats, &mut sql);
-        self.save_waits(&seats, &mut sql);
-        save_timers(&seats, &mut sql);
-        self.save_tasks(&seats, &mut sql);
-        save_attributes(&seats, &mut sql);
-        self.save_outbox(&mut sql);
-        self.save_blobs(&mut sql);
-        self.save_sessions(&mut sql);
-        sql
+        seats.sort_unstable_by(|a, b| a.head.key.cmp(&b.head.key));
+        save_runs(&seats, &mut calls);
+        save_events(&mut seats, &mut calls);
+        save_slots(&seats, &mut calls);
+        self.save_waits(&seats, &mut calls);
+        save_timers(&seats, &mut calls);
+        self.save_tasks(&seats, &mut calls);
+        save_attributes(&seats, &mut calls);
+        self.save_outbox(&mut calls);
+        self.save_blobs(&mut calls);
+        self.save_sessions(&mut calls);
+        (!calls.is_empty()).then(|| Sql::all(calls))
     }
 
-    fn save_waits(&mut self, seats: &[Seat], sql: &mut Vec<Sql>) {
-        clear("waits", seats, |seat| seat.waits.is_cleared(), sql);
-        let (mut gone, mut rows) = (Places::default(), Vec::new());
+    fn save_waits(&mut self, seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
+        let (mut gone, mut rows) = (Gone::of(seats, |seat| seat.waits.is_cleared()), Vec::new());
         for seat in seats {
             for (place, wait) in seat.waits.changes() {
                 match wait {
@@ -59,16 +42,12 @@ impl Scene<'_> {
                 }
             }
         }
-        gone.delete("waits", sql);
-        if rows.is_empty() {
+        if gone.is_empty() && rows.is_empty() {
             return;
         }
-        let text = "INSERT INTO onward.waits(rk, place, ns, id, kind, requested, data)
-          SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::text[], $4::text[], $5::smallint[], $6::bigint[], $7::bytea[])
-          ON CONFLICT (rk, place) DO UPDATE SET kind = excluded.kind, requested = excluded.requested, data = excluded.data";
         rows.iter_mut().for_each(|(rk, wait)| self.blobs.push((*rk, Stash::take(wait))));
-        sql.push(
-            Sql::new(text)
+        calls.push(
+            gone.with(Sql::call("put_waits"))
                 .numbers(rows.iter().map(|(rk, _)| *rk).collect())
                 .byteses(rows.iter().map(|(_, wait)| place_key(&wait.place)).collect())
                 .texts(rows.iter().map(|(_, wait)| wait.run.namespace.as_str().to_owned()).collect())
@@ -79,9 +58,8 @@ impl Scene<'_> {
         );
     }
 
-    fn save_tasks(&mut self, seats: &[Seat], sql: &mut Vec<Sql>) {
-        clear("tasks", seats, |seat| seat.tasks.is_cleared(), sql);
-        let (mut gone, mut rows) = (Places::default(), Vec::new());
+    fn save_tasks(&mut self, seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
+        let (mut gone, mut rows) = (Gone::of(seats, |seat| seat.tasks.is_cleared()), Vec::new());
         for seat in seats {
             for (place, queued) in seat.tasks.changes() {
                 match queued {
@@ -90,63 +68,51 @@ impl Scene<'_> {
                 }
             }
         }
-        gone.delete("tasks", sql);
-        if rows.is_empty() {
-            return;
+        if !gone.is_empty() || !rows.is_empty() {
+            calls.push(put_tasks(gone, rows, self.now, &mut self.blobs));
         }
-        sql.push(upsert_tasks(rows, self.now, &mut self.blobs));
     }
 
-    fn save_outbox(&mut self, sql: &mut Vec<Sql>) {
+    fn save_outbox(&mut self, calls: &mut Vec<Sql>) {
         if self.outbox.is_empty() {
             return;
         }
         let (numbers, data) = std::mem::take(&mut self.outbox).into_iter().unzip();
-        let text = "INSERT INTO onward.outbox(rk, data) SELECT * FROM unnest($1::bigint[], $2::bytea[])";
-        sql.push(Sql::new(text).numbers(numbers).byteses(data));
+        calls.push(Sql::call("put_news").numbers(numbers).byteses(data));
     }
 
-    fn save_blobs(&mut self, sql: &mut Vec<Sql>) {
+    fn save_blobs(&mut self, calls: &mut Vec<Sql>) {
         let blobs = std::mem::take(&mut self.blobs).into_iter();
         let rows = blobs.flat_map(|(rk, stash)| stash.blobs.into_iter().map(move |(hash, data)| (rk, hash, data)));
         let rows: Vec<_> = rows.collect();
         if rows.is_empty() {
             return;
         }
-        let text = "INSERT INTO onward.blobs(rk, hash, data) SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[])
-          ON CONFLICT DO NOTHING";
-        sql.push(
-            Sql::new(text)
+        calls.push(
+            Sql::call("put_blobs")
                 .numbers(rows.iter().map(|row| row.0).collect())
                 .byteses(rows.iter().map(|row| row.1.0.to_vec()).collect())
                 .byteses(rows.iter().map(|row| row.2.to_vec()).collect()),
         );
     }
 
-    /// A worker that is known keeps its time. Its row is locked in either case, so that it cannot be forgotten while it gets a run (DB5).
-    fn save_sessions(&mut self, sql: &mut Vec<Sql>) {
+    /// A worker that is known keeps its time. Its row is locked in either case, so that it cannot be forgotten while it gets a run (DB5);
+    /// shared with others that give it runs, and with its heartbeats.
+    fn save_sessions(&mut self, calls: &mut Vec<Sql>) {
         if self.greeted.is_empty() {
             return;
         }
         let greeted = std::mem::take(&mut self.greeted);
         let (workers, until) = greeted.into_iter().map(|(worker, at)| (worker.as_str().to_owned(), at.0 as i64)).unzip();
-        let text = "INSERT INTO onward.sessions AS s (worker, until) SELECT * FROM unnest($1::text[], $2::bigint[])
-          ON CONFLICT (worker) DO UPDATE SET until = s.until";
-        sql.push(Sql::new(text).texts(workers).numbers(until));
+        calls.push(Sql::call("greet").texts(workers).numbers(until));
     }
 }
 
 /// Writes tasks over their rows, or into new ones.
-pub(crate) fn upsert_tasks(mut rows: Vec<(i64, Queued)>, now: Timestamp, blobs: &mut Vec<(i64, Stash)>) -> Sql {
-    let text = "INSERT INTO onward.tasks(rk, place, ns, queue, kind, priority, ord, state, visible, due, data)
-      SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::text[], $4::text[], $5::text[], $6::int[], $7::bigint[], $8::smallint[],
-        $9::bigint[], $10::bigint[], $11::bytea[])
-      ON CONFLICT (rk, place) DO UPDATE SET ns = excluded.ns, queue = excluded.queue, kind = excluded.kind,
-        priority = excluded.priority, ord = excluded.ord, state = excluded.state, visible = excluded.visible,
-        due = excluded.due, data = excluded.data";
+pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, Queued)>, now: Timestamp, blobs: &mut Vec<(i64, Stash)>) -> Sql {
     rows.iter_mut().for_each(|(rk, queued)| blobs.push((*rk, Stash::take(&mut queued.task))));
     let text_of = |name: Option<&Name>| name.map_or("", Name::as_str).to_owned();
-    Sql::new(text)
+    gone.with(Sql::call("put_tasks"))
         .numbers(rows.iter().map(|(rk, _)| *rk).collect())
         .byteses(rows.iter().map(|(_, row)| place_key(&row.task.id.place)).collect())
         .texts(rows.iter().map(|(_, row)| row.task.id.run.namespace.as_str().to_owned()).collect())
@@ -160,36 +126,35 @@ pub(crate) fn upsert_tasks(mut rows: Vec<(i64, Queued)>, now: Timestamp, blobs: 
         .byteses(rows.iter().map(|(_, row)| seal(&row.task)).collect())
 }
 
-fn save_runs(seats: &[Seat], sql: &mut Vec<Sql>) {
-    let changed = || seats.iter().filter(|seat| seat.is_changed);
+fn save_runs(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
+    let changed = || seats.iter().map(|seat| &**seat).filter(|seat| seat.is_changed);
     let is_same = |seat: &&Seat| seat.stored.as_ref().is_some_and(|stored| stored.columns == seat.columns());
     let heads: Vec<&Seat> = changed().filter(is_same).collect();
     if !heads.is_empty() {
         let numbers = heads.iter().map(|seat| seat.rk).collect();
         let sealed = heads.iter().map(|seat| seal_head(&seat.head, &seat.input_hash)).collect();
         let next = heads.iter().map(|seat| seat.head.next_index.0 as i64).collect();
-        sql.push(Sql::new(UPDATE_HEADS).numbers(numbers).byteses(sealed).numbers(next));
+        calls.push(Sql::call("put_heads").numbers(numbers).byteses(sealed).numbers(next));
     }
     let others: Vec<&Seat> = changed().filter(|seat| seat.stored.is_some() && !is_same(seat)).collect();
     if !others.is_empty() {
-        sql.push(columns(Sql::new(UPDATE_RUNS), &others));
+        calls.push(columns(Sql::call("put_runs"), &others));
     }
     let new: Vec<&Seat> = changed().filter(|seat| seat.stored.is_none()).collect();
     if !new.is_empty() {
         let parent = |seat: &&Seat| seat.head.parent.as_ref().map(|link| link.run.clone());
-        sql.push(
-            columns(Sql::new(INSERT_RUNS), &new)
+        calls.push(
+            columns(Sql::call("make_runs"), &new)
                 .texts(new.iter().map(|seat| seat.head.key.namespace.as_str().to_owned()).collect())
                 .texts(new.iter().map(|seat| seat.head.key.id.as_str().to_owned()).collect())
                 .maybe_texts(new.iter().map(|seat| parent(seat).map(|key| key.namespace.as_str().to_owned())).collect())
                 .maybe_texts(new.iter().map(|seat| parent(seat).map(|key| key.id.as_str().to_owned())).collect()),
         );
     }
-    let past: Vec<(&Seat, &RunHead)> = seats.iter().flat_map(|seat| seat.past.iter().map(move |head| (seat, head))).collect();
+    let past: Vec<(&Seat, &RunHead)> = seats.iter().flat_map(|seat| seat.past.iter().map(move |head| (&**seat, head))).collect();
     if !past.is_empty() {
-        let text = "INSERT INTO onward.past(rk, generation, head) SELECT * FROM unnest($1::bigint[], $2::int[], $3::bytea[])";
-        sql.push(
-            Sql::new(text)
+        calls.push(
+            Sql::call("put_past")
                 .numbers(past.iter().map(|(seat, _)| seat.rk).collect())
                 .ints(past.iter().map(|(_, head)| head.generation as i32).collect())
                 .byteses(past.iter().map(|(seat, head)| seal_head(head, &seat.input_hash)).collect()),
@@ -201,8 +166,8 @@ fn columns(sql: Sql, seats: &[&Seat]) -> Sql {
     let columns: Vec<_> = seats.iter().map(|seat| seat.columns()).collect();
     let at = |at: Timestamp| at.0 as i64;
     sql.numbers(seats.iter().map(|seat| seat.rk).collect())
-        .texts(columns.iter().map(|own| own.1.clone()).collect())
-        .texts(columns.iter().map(|own| own.2.clone()).collect())
+        .texts(columns.iter().map(|own| own.1.as_str().to_owned()).collect())
+        .texts(columns.iter().map(|own| text_of(own.2.as_ref())).collect())
         .smalls(columns.iter().map(|own| i16::from(own.0.number())).collect())
         .numbers(columns.iter().map(|own| at(own.3)).collect())
         .maybe_numbers(columns.iter().map(|own| own.4.map(at)).collect())
@@ -213,40 +178,37 @@ fn columns(sql: Sql, seats: &[&Seat]) -> Sql {
         .numbers(seats.iter().map(|seat| seat.head.next_index.0 as i64).collect())
 }
 
-fn save_events(seats: &[Seat], sql: &mut Vec<Sql>) {
-    let events: Vec<_> = seats.iter().flat_map(|seat| seat.events.iter().map(move |event| (seat.rk, event))).collect();
+fn save_events(seats: &mut [Box<Seat>], calls: &mut Vec<Sql>) {
+    let take =
+        |seat: &mut Box<Seat>| std::mem::take(&mut seat.events).into_iter().map(|event| (seat.rk, event)).collect::<Vec<_>>();
+    let events: Vec<(i64, NewEvent)> = seats.iter_mut().flat_map(take).collect();
     if events.is_empty() {
         return;
     }
-    let crc = |(rk, event): &(i64, &crate::scene::NewEvent)| event_crc(*rk, event.generation, event.index, event.at, &event.body);
-    sql.push(
-        Sql::new(INSERT_EVENTS)
+    let crc = |(rk, event): &(i64, NewEvent)| event_crc(*rk, event.generation, event.index, event.at, &event.body);
+    calls.push(
+        Sql::call("put_events")
             .numbers(events.iter().map(|(rk, _)| *rk).collect())
             .ints(events.iter().map(|(_, event)| event.generation as i32).collect())
             .numbers(events.iter().map(|(_, event)| event.index.0 as i64).collect())
             .numbers(events.iter().map(|(_, event)| event.at.0 as i64).collect())
             .numbers(events.iter().map(crc).collect())
-            .byteses(events.iter().map(|(_, event)| event.body.clone()).collect()),
+            .byteses(events.into_iter().map(|(_, event)| event.body).collect()),
     );
 }
 
-fn save_slots(seats: &[Seat], sql: &mut Vec<Sql>) {
+fn save_slots(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
     let changes = seats.iter().flat_map(|seat| seat.slots.changes().map(move |(key, slot)| (seat.rk, key, slot)));
     let (rows, gone): (Vec<_>, Vec<_>) = changes.partition(|(_, _, slot)| slot.is_some());
-    if !gone.is_empty() {
-        let text = "DELETE FROM onward.slots s USING unnest($1::bigint[], $2::bytea[]) AS k(rk, key) WHERE s.rk = k.rk AND s.key = k.key";
-        let (numbers, keys) = gone.into_iter().map(|(rk, key, _)| (rk, key.clone().into_bytes())).unzip();
-        sql.push(Sql::new(text).numbers(numbers).byteses(keys));
-    }
+    let (gone, gone_keys): (Vec<i64>, Vec<Vec<u8>>) = gone.into_iter().map(|(rk, key, _)| (rk, key.clone().into_bytes())).unzip();
     let rows: Vec<_> = rows.into_iter().filter_map(|(rk, key, slot)| Some((rk, key.as_bytes(), slot?))).collect();
-    if rows.is_empty() {
+    if gone.is_empty() && rows.is_empty() {
         return;
     }
-    let text = "INSERT INTO onward.slots(rk, key, token, idx, at, crc)
-      SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[])
-      ON CONFLICT (rk, key) DO UPDATE SET token = excluded.token, idx = excluded.idx, at = excluded.at, crc = excluded.crc";
-    sql.push(
-        Sql::new(text)
+    calls.push(
+        Sql::call("put_slots")
+            .numbers(gone)
+            .byteses(gone_keys)
             .numbers(rows.iter().map(|row| row.0).collect())
             .byteses(rows.iter().map(|row| row.1.to_vec()).collect())
             .byteses(rows.iter().map(|row| row.2.token.clone().into_bytes()).collect())
@@ -260,9 +222,8 @@ fn save_slots(seats: &[Seat], sql: &mut Vec<Sql>) {
     );
 }
 
-fn save_timers(seats: &[Seat], sql: &mut Vec<Sql>) {
-    clear("timers", seats, |seat| seat.timers.is_cleared(), sql);
-    let (mut gone, mut rows) = (Places::default(), Vec::new());
+fn save_timers(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
+    let (mut gone, mut rows) = (Gone::of(seats, |seat| seat.timers.is_cleared()), Vec::new());
     for seat in seats {
         for (place, timer) in seat.timers.changes() {
             match timer {
@@ -271,15 +232,11 @@ fn save_timers(seats: &[Seat], sql: &mut Vec<Sql>) {
             }
         }
     }
-    gone.delete("timers", sql);
-    if rows.is_empty() {
+    if gone.is_empty() && rows.is_empty() {
         return;
     }
-    let text = "INSERT INTO onward.timers(rk, place, due, frozen, crc)
-      SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bigint[], $4::boolean[], $5::bigint[])
-      ON CONFLICT (rk, place) DO UPDATE SET due = excluded.due, frozen = excluded.frozen, crc = excluded.crc";
-    sql.push(
-        Sql::new(text)
+    calls.push(
+        gone.with(Sql::call("put_timers"))
             .numbers(rows.iter().map(|row| row.0).collect())
             .byteses(rows.iter().map(|row| row.1.clone()).collect())
             .numbers(rows.iter().map(|row| row.2).collect())
@@ -289,54 +246,51 @@ fn save_timers(seats: &[Seat], sql: &mut Vec<Sql>) {
 }
 
 /// The run is found by its attributes, and by no others.
-fn save_attributes(seats: &[Seat], sql: &mut Vec<Sql>) {
+fn save_attributes(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
     let is_other = |seat: &&Seat| {
         let before = seat.stored.as_ref().map(|stored| &stored.attributes);
         before.map_or(!seat.head.attributes.is_empty(), |before| *before != seat.head.attributes)
     };
-    let changed: Vec<&Seat> = seats.iter().filter(is_other).collect();
+    let changed: Vec<&Seat> = seats.iter().map(|seat| &**seat).filter(is_other).collect();
     if changed.is_empty() {
         return;
     }
     let numbers = changed.iter().map(|seat| seat.rk).collect();
-    sql.push(Sql::new("DELETE FROM onward.attributes WHERE rk = ANY($1)").numbers(numbers));
     let rows: Vec<_> = changed.iter().flat_map(|seat| seat.head.attributes.iter().map(|own| (seat.rk, own))).collect();
-    let text = "INSERT INTO onward.attributes(rk, name, value) SELECT * FROM unnest($1::bigint[], $2::text[], $3::bytea[])";
-    sql.push(
-        Sql::new(text)
+    calls.push(
+        Sql::call("put_attributes")
+            .numbers(numbers)
             .numbers(rows.iter().map(|row| row.0).collect())
             .texts(rows.iter().map(|row| row.1.name.as_str().to_owned()).collect())
             .byteses(rows.iter().map(|row| row.1.value.to_key().into_bytes()).collect()),
     );
 }
 
-/// Rows that go, by run and place.
+/// Rows that go: all of a run, or by run and place.
 #[derive(Default)]
-struct Places {
+pub(crate) struct Gone {
+    runs: Vec<i64>,
     numbers: Vec<i64>,
     places: Vec<Vec<u8>>,
 }
 
-impl Places {
+impl Gone {
+    /// All rows of the runs that want it and may have some.
+    fn of(seats: &[Box<Seat>], is_cleared: impl Fn(&Seat) -> bool) -> Gone {
+        let cleared = seats.iter().filter(|seat| is_cleared(seat) && seat.stored.is_some());
+        Gone { runs: cleared.map(|seat| seat.rk).collect(), ..Gone::default() }
+    }
+
     fn push(&mut self, rk: i64, place: &onward_core::Place) {
         self.numbers.push(rk);
         self.places.push(place_key(place));
     }
 
-    fn delete(self, table: &str, sql: &mut Vec<Sql>) {
-        if !self.numbers.is_empty() {
-            let text = format!(
-                "DELETE FROM onward.{table} t USING unnest($1::bigint[], $2::bytea[]) AS k(rk, place) WHERE t.rk = k.rk AND t.place = k.place"
-            );
-            sql.push(Sql::new(text).numbers(self.numbers).byteses(self.places));
-        }
+    fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.numbers.is_empty()
     }
-}
 
-/// Removes all rows of the runs that want it.
-fn clear(table: &str, seats: &[Seat], is_cleared: impl Fn(&Seat) -> bool, sql: &mut Vec<Sql>) {
-    let numbers: Vec<i64> = seats.iter().filter(|seat| is_cleared(seat) && seat.stored.is_some()).map(|seat| seat.rk).collect();
-    if !numbers.is_empty() {
-        sql.push(Sql::new(format!("DELETE FROM onward.{table} WHERE rk = ANY($1)")).numbers(numbers));
+    fn with(self, call: Sql) -> Sql {
+        call.numbers(self.runs).numbers(self.numbers).byteses(self.places)
     }
 }

@@ -8,16 +8,17 @@
 //!   (a task that is claimed) under their own.
 //! - DB2: an operation that is refused has changed nothing here.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use onward_core::run::{Delivery, Wait};
 use onward_core::task::Task;
-use onward_core::{Attribute, Epoch, Hash, Index, Place, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{Attribute, Epoch, Hash, Index, Name, Place, RunHead, RunKey, Status, Timestamp, WorkerId};
 use onward_store::judged::TakenSlot;
 use onward_store::kept::{Body, News, Stash};
 use onward_store::{SESSION_DEFAULT, StoreError};
 
 use crate::error::{Outcome, damaged_row};
+use crate::lineage::Sight;
 use crate::row::seal_delivery;
 use crate::sql::Db;
 use crate::table::Table;
@@ -27,16 +28,20 @@ pub(crate) struct Scene<'c> {
     pub db: &'c Db,
     /// By the judge of this store, read after the locks were taken.
     pub now: Timestamp,
+    /// What the database said of itself, behind the locks.
+    pub sight: Sight,
     /// The next number for what must stay in the order it came in.
     order: i64,
     /// Numbers for new runs.
     pub fresh: VecDeque<i64>,
-    pub seats: HashMap<RunKey, Option<Seat>>,
+    pub seats: HashMap<RunKey, Option<Box<Seat>>>,
     /// How many records were put and runs were made: an operation that is refused has added none (DB2).
     pub changes: usize,
     pub keys: HashMap<i64, RunKey>,
     /// Runs whose rows cannot be believed, with their numbers.
     pub damaged: HashMap<RunKey, i64>,
+    /// Runs of which somebody was told that other rows about them are damaged.
+    pub hurt: BTreeSet<RunKey>,
     pub news: Vec<News>,
     /// The earliest moment at which something becomes due because of this batch.
     pub due: Option<Timestamp>,
@@ -75,7 +80,7 @@ pub(crate) struct Stored {
     pub attributes: Vec<Attribute>,
 }
 
-pub(crate) type Columns = (Status, String, String, Timestamp, Option<Timestamp>, Option<i64>, Option<WorkerId>);
+pub(crate) type Columns = (Status, Name, Option<Name>, Timestamp, Option<Timestamp>, Option<i64>, Option<WorkerId>);
 
 pub(crate) struct NewEvent {
     pub generation: u32,
@@ -99,28 +104,24 @@ pub(crate) struct Queued {
 }
 
 /// How many numbers in a row one microsecond of the database's clock stands for.
-const ORDERS_PER_MICROSECOND: i64 = 1024;
-
-/// Epochs of a run begin far above those of every run that was started before it, so that none is given twice to one name.
-const EPOCHS_PER_RUN: u64 = 1 << 24;
+pub(crate) const ORDERS_PER_MICROSECOND: i64 = 1024;
 
 impl Seat {
     /// A run to be; everything that can be known of it is.
-    pub fn new(rk: i64, mut head: RunHead, input_hash: Hash) -> Seat {
-        head.epoch = Epoch(rk as u64 * EPOCHS_PER_RUN); // L7
-        Seat {
+    pub fn new(rk: i64, head: RunHead, input_hash: Hash) -> Box<Seat> {
+        Box::new(Seat {
             slots: Table::empty(),
             waits: Table::empty(),
             timers: Table::empty(),
             tasks: Table::empty(),
             children: Some(Vec::new()),
             is_changed: true,
-            ..Seat::found(rk, head, input_hash, None, None)
-        }
+            ..*Seat::found(rk, head, input_hash, None, None)
+        })
     }
 
-    pub fn found(rk: i64, head: RunHead, input_hash: Hash, worker: Option<WorkerId>, ready: Option<i64>) -> Seat {
-        Seat {
+    pub fn found(rk: i64, head: RunHead, input_hash: Hash, worker: Option<WorkerId>, ready: Option<i64>) -> Box<Seat> {
+        Box::new(Seat {
             rk,
             head,
             input_hash,
@@ -135,14 +136,12 @@ impl Seat {
             timers: Table::default(),
             tasks: Table::default(),
             children: None,
-        }
+        })
     }
 
     pub fn columns(&self) -> Columns {
         let head = &self.head;
-        let version = head.version.as_ref().map_or("", |version| version.as_str()).to_owned();
-        let kind = head.kind.as_str().to_owned();
-        (head.status, kind, version, head.created_at, head.ended_at, self.ready, self.worker.clone())
+        (head.status, head.kind.clone(), head.version.clone(), head.created_at, head.ended_at, self.ready, self.worker.clone())
     }
 
     /// The head as it is told to others: a pending run that somebody holds is running.
@@ -156,16 +155,18 @@ impl Seat {
 }
 
 impl<'c> Scene<'c> {
-    pub fn new(db: &'c Db, now: Timestamp, clock_micros: i64) -> Scene<'c> {
+    pub fn new(db: &'c Db, now: Timestamp, sight: Sight) -> Scene<'c> {
         Scene {
             db,
             now,
-            order: clock_micros * ORDERS_PER_MICROSECOND,
+            sight,
+            order: sight.micros * ORDERS_PER_MICROSECOND,
             fresh: VecDeque::new(),
             seats: HashMap::new(),
             changes: 0,
             keys: HashMap::new(),
             damaged: HashMap::new(),
+            hurt: BTreeSet::new(),
             news: Vec::new(),
             due: None,
             outbox: Vec::new(),
@@ -176,7 +177,7 @@ impl<'c> Scene<'c> {
 
     pub fn find(&self, key: &RunKey) -> Option<&Seat> {
         debug_assert!(self.seats.contains_key(key), "DB1: {key} was not locked");
-        self.seats.get(key).and_then(Option::as_ref)
+        self.seats.get(key).and_then(Option::as_deref)
     }
 
     /// Whoever asks for a run whose row is damaged is told so, and never that it is not there (DB3).
@@ -194,12 +195,18 @@ impl<'c> Scene<'c> {
 
     /// A run that the caller has seen.
     pub fn seat(&mut self, key: &RunKey) -> &mut Seat {
-        self.seats.get_mut(key).and_then(Option::as_mut).expect("the caller has seen the run")
+        self.seats.get_mut(key).and_then(Option::as_deref_mut).expect("the caller has seen the run")
     }
 
-    pub fn add(&mut self, seat: Seat) {
+    pub fn add(&mut self, seat: Box<Seat>) {
         self.keys.insert(seat.rk, seat.head.key.clone());
         self.seats.insert(seat.head.key.clone(), Some(seat));
+    }
+
+    /// The epoch that follows one: a time by the database's clock, so that none is given twice, to a run or to another one of its name,
+    /// not even by a database that was put back (DB9).
+    pub fn epoch_after(&self, last: Epoch) -> Epoch {
+        Epoch((last.0 + 1).max(self.sight.micros.max(self.sight.floor) as u64))
     }
 
     pub fn next_order(&mut self) -> i64 {

@@ -4,11 +4,16 @@
 
 use onward_store::StoreError;
 
-use crate::error::{Meaning, describe, meaning, told};
+use crate::error::{Meaning, meaning, refusal};
 use crate::sql::{Db, Sql};
 
 /// Each as it was when it was first released, in order.
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../migrations/0001.sql"),
+    include_str!("../migrations/0002.sql"),
+    include_str!("../migrations/0003.sql"),
+    include_str!("../migrations/0004.sql"),
+];
 
 /// What this program knows.
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
@@ -26,10 +31,7 @@ pub(crate) async fn migrate(db: &Db) -> Result<(), StoreError> {
             }
             Err(Halted::Sql(error)) => {
                 rollback(db).await;
-                return Err(match meaning(&error) {
-                    Meaning::Other => StoreError::DatabaseUnusable { why: describe(&error) },
-                    _ => told(&error),
-                });
+                return Err(refusal(&error));
             }
             Err(Halted::Newer(found)) => {
                 rollback(db).await;

@@ -17,15 +17,17 @@ impl Scene<'_> {
             self.db.query(&Sql::new("DELETE FROM onward.servers WHERE id = $1").text(server.id.as_str())).await?;
             return Ok(());
         };
-        let text = "INSERT INTO onward.servers(id, url, version, started, heard, until) VALUES ($1, $2, $3, $4, $5, $6)
-          ON CONFLICT (id) DO UPDATE SET url = excluded.url, version = excluded.version, heard = excluded.heard, until = excluded.until";
+        let text = "INSERT INTO onward.servers(id, url, version, started, heard, until, roster) VALUES ($1, $2, $3, $4, $5, $6, $7)
+          ON CONFLICT (id) DO UPDATE SET url = excluded.url, version = excluded.version, heard = excluded.heard, until = excluded.until,
+            roster = excluded.roster";
         let sql = Sql::new(text)
             .text(server.id.as_str())
             .text(server.url.as_str())
             .text(server.version.as_str())
             .number(server.started_at.0 as i64)
             .number(self.now.0 as i64)
-            .number(self.now.after(lease).0 as i64);
+            .number(self.now.after(lease).0 as i64)
+            .bytes(server.roster.clone());
         self.db.query(&sql).await?;
         Ok(())
     }
@@ -35,13 +37,15 @@ impl Scene<'_> {
         let now = self.now.0 as i64;
         let statements = [
             Sql::new("DELETE FROM onward.servers WHERE until <= $1").number(now),
-            Sql::new("SELECT id, url, version, started, heard FROM onward.servers WHERE until > $1 ORDER BY id").number(now),
+            Sql::new("SELECT id, url, version, started, heard, roster FROM onward.servers WHERE until > $1 ORDER BY id")
+                .number(now),
         ];
         let answers = self.db.pipeline(None, &statements, None).await?;
         let read = |row: &tokio_postgres::Row| {
             let at = |column: usize| Timestamp(row.get::<_, i64>(column) as u64);
             let id = Name::new(row.get::<_, String>(0)).map_err(|_| damaged("a server's row", "its id is not readable"))?;
-            Ok(ServerInfo { id, url: row.get(1), version: row.get(2), started_at: at(3), heard_at: at(4) })
+            let (url, version, roster) = (row.get(1), row.get(2), row.get(5));
+            Ok(ServerInfo { id, url, version, started_at: at(3), heard_at: at(4), roster })
         };
         answers.last().into_iter().flatten().map(read).collect()
     }

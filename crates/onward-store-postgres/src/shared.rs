@@ -7,78 +7,52 @@ use onward_core::Timestamp;
 use onward_store::kept::News;
 use onward_store::{Change, Listener};
 
+use crate::entrance::Entrance;
 use crate::hints::Hints;
 use crate::judge::Judge;
-use crate::op::Queue;
+use crate::mend::Mends;
+use crate::op::Queues;
 use crate::pool::Jobs;
 use crate::pulse::{Pulse, Waiting};
+use crate::stats::Counters;
 use crate::transaction::Aftermath;
 
 pub(crate) struct Shared {
     pub judge: Judge,
+    pub entrance: Entrance,
     /// Tells this store from others on the same database.
     pub server: String,
-    pub queue: Queue,
+    pub queues: Queues,
     pub jobs: Jobs,
     pub hints: Hints,
     pub pulse: Pulse,
     pub counters: Counters,
+    pub mends: Mends,
     pub batch_max: usize,
     /// The earliest moment that listeners know of.
     announced_due: AtomicU64,
+    /// The earliest moment that was told since somebody last began to look for what is due.
+    due_since_look: AtomicU64,
     listeners: RwLock<Vec<Arc<dyn Listener>>>,
     /// Locked while listeners are called, so that they hear of changes one after the other.
     telling: Mutex<()>,
 }
 
-#[derive(Default)]
-pub(crate) struct Counters {
-    pub batches: AtomicU64,
-    pub operations: AtomicU64,
-    pub retries: AtomicU64,
-    pub unknown: AtomicU64,
-}
-
-/// What the store has done since it was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stats {
-    /// Transactions of the appender, and the operations in them.
-    pub batches: u64,
-    pub operations: u64,
-    /// Transactions that were tried again because somebody was in the way or the connection was lost before the end.
-    pub retries: u64,
-    /// Operations whose outcome nobody knows, because the connection was lost while they were being committed.
-    pub unknown: u64,
-}
-
-impl Counters {
-    pub fn add(counter: &AtomicU64, amount: u64) {
-        counter.fetch_add(amount, Ordering::Relaxed);
-    }
-
-    pub fn stats(&self) -> Stats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Stats {
-            batches: read(&self.batches),
-            operations: read(&self.operations),
-            retries: read(&self.retries),
-            unknown: read(&self.unknown),
-        }
-    }
-}
-
 impl Shared {
-    pub fn new(judge: Judge, server: String, batch_max: usize) -> Shared {
+    pub fn new(judge: Judge, entrance: Entrance, mends: Mends, server: String, appenders: usize, batch_max: usize) -> Shared {
         Shared {
             judge,
+            entrance,
             server,
-            queue: Queue::default(),
+            queues: Queues::new(appenders),
             jobs: Jobs::default(),
             hints: Hints::default(),
             pulse: Pulse::default(),
             counters: Counters::default(),
+            mends,
             batch_max,
             announced_due: AtomicU64::new(u64::MAX),
+            due_since_look: AtomicU64::new(u64::MAX),
             listeners: RwLock::default(),
             telling: Mutex::default(),
         }
@@ -105,10 +79,11 @@ impl Shared {
     }
 
     pub fn tell_here(&self, mut news: Vec<News>, due: Option<Timestamp>) {
-        if let Some(due) = due
-            && self.announced_due.fetch_min(due.0, Ordering::SeqCst) > due.0
-        {
-            news.push(News::DueAt(due));
+        if let Some(due) = due {
+            self.due_since_look.fetch_min(due.0, Ordering::SeqCst);
+            if self.announced_due.fetch_min(due.0, Ordering::SeqCst) > due.0 {
+                news.push(News::DueAt(due));
+            }
         }
         for item in &news {
             self.tell_change(item.as_change());
@@ -122,8 +97,24 @@ impl Shared {
         listeners.iter().for_each(|listener| listener.changed(change));
     }
 
-    /// What listeners know from now on.
-    pub fn set_due(&self, due: Option<Timestamp>) {
-        self.announced_due.store(due.map_or(u64::MAX, |due| due.0), Ordering::SeqCst);
+    /// All leases were taken back, because the database is not what it was (DB9): whoever holds a run here should look.
+    pub fn moved(&self) {
+        Counters::add(&self.counters.moves, 1);
+        self.pulse.stir();
+        self.tell_change(Change::Missed);
+    }
+
+    /// Call before the look for what is due.
+    pub fn begin_look(&self) {
+        self.due_since_look.store(u64::MAX, Ordering::SeqCst);
+    }
+
+    /// Takes what the look found for what listeners know from now on, with what was told while it was under way: the look may have missed
+    /// that. Returns the earliest of both.
+    pub fn end_look(&self, found: Option<Timestamp>) -> Option<Timestamp> {
+        let since = self.due_since_look.load(Ordering::SeqCst);
+        let due = found.map_or(u64::MAX, |due| due.0).min(since);
+        self.announced_due.store(due, Ordering::SeqCst);
+        (due != u64::MAX).then_some(Timestamp(due))
     }
 }

@@ -1,14 +1,17 @@
 //! Statements and connections.
 //!
 //! Owns how SQL goes out: unnamed statements with their types, so that nothing stays behind on a connection and a pooler may give each
-//! transaction another one. Must never leave a setting, a lock or a prepared statement on a session.
+//! transaction another one. What every batch says is in functions of the database, whose plans any session keeps for itself (ADR 0043).
+//! Must never leave a setting, a lock or a prepared statement on a session.
 
 use std::future::poll_fn;
 
 use futures_util::future::join_all;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row};
+use tokio_postgres::{AsyncMessage, Client, Error, Row};
+
+use crate::entrance::{Counted, Entrance};
 
 /// A statement with its values.
 pub(crate) struct Sql {
@@ -19,6 +22,24 @@ pub(crate) struct Sql {
 impl Sql {
     pub fn new(text: impl Into<String>) -> Sql {
         Sql { text: text.into(), values: Vec::new() }
+    }
+
+    /// A function of the database with its values, for [`Sql::all`].
+    pub fn call(function: &str) -> Sql {
+        Sql::new(format!("onward.{function}"))
+    }
+
+    /// One statement that calls them all, as it happens in this order.
+    pub fn all(calls: Vec<Sql>) -> Sql {
+        let mut all = Sql::new("SELECT ");
+        for call in calls {
+            let first = all.values.len() + 1;
+            let marks: Vec<String> = (first..first + call.values.len()).map(|number| format!("${number}")).collect();
+            let comma = if first > 1 { ", " } else { "" };
+            all.text += &format!("{comma}{}({})", call.text, marks.join(", "));
+            all.values.extend(call.values);
+        }
+        all
     }
 
     fn with(mut self, value: impl ToSql + Sync + Send + 'static, kind: Type) -> Sql {
@@ -93,19 +114,20 @@ impl Sql {
 /// A connection. When it is dropped or breaks, the server ends whatever transaction was open on it.
 pub(crate) struct Db {
     client: Client,
+    _counted: Counted,
 }
 
 impl Db {
-    pub async fn connect(config: &Config) -> Result<Db, Error> {
-        let (client, connection) = config.connect(NoTls).await?;
+    pub async fn connect(entrance: &Entrance) -> Result<Db, Error> {
+        let (client, connection, _counted) = entrance.dial().await?;
         // It ends with the client, or with an error that the client's next call meets.
         tokio::task::spawn_local(async move { drop(connection.await) });
-        Ok(Db { client })
+        Ok(Db { client, _counted })
     }
 
     /// A connection on which everything is heard that is notified on our channel.
-    pub async fn listening(config: &Config) -> Result<(Db, UnboundedReceiver<String>), Error> {
-        let (client, mut connection) = config.connect(NoTls).await?;
+    pub async fn listening(entrance: &Entrance) -> Result<(Db, UnboundedReceiver<String>), Error> {
+        let (client, mut connection, _counted) = entrance.dial().await?;
         let (to, heard) = unbounded_channel();
         tokio::task::spawn_local(async move {
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
@@ -114,20 +136,20 @@ impl Db {
                 }
             }
         });
-        let db = Db { client };
+        let db = Db { client, _counted };
         db.execute("LISTEN onward").await?;
         Ok((db, heard))
     }
 
     /// The same without listening; the other end stays open for as long as the connection.
-    pub async fn deaf(config: &Config) -> Result<(Db, UnboundedReceiver<String>), Error> {
-        let (client, connection) = config.connect(NoTls).await?;
+    pub async fn deaf(entrance: &Entrance) -> Result<(Db, UnboundedReceiver<String>), Error> {
+        let (client, connection, _counted) = entrance.dial().await?;
         let (to, heard) = unbounded_channel();
         tokio::task::spawn_local(async move {
             drop(connection.await);
             drop(to);
         });
-        Ok((Db { client }, heard))
+        Ok((Db { client, _counted }, heard))
     }
 
     pub fn is_closed(&self) -> bool {
@@ -166,5 +188,17 @@ impl Db {
         let rows = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
         ended?;
         Ok(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_go_out_together_count_their_values_on() {
+        let calls = vec![Sql::call("put_news").numbers(vec![1]).byteses(vec![Vec::new()]), Sql::call("greet").texts(Vec::new())];
+        let all = Sql::all(calls);
+        assert_eq!((all.text.as_str(), all.values.len()), ("SELECT onward.put_news($1, $2), onward.greet($3)", 3));
     }
 }

@@ -14,15 +14,15 @@ use onward_store::{
     Expired, Known, Listener, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Share, Since, Started,
     Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
 };
-use tokio_postgres::Config;
 
-use crate::error::{Meaning, describe, meaning, told};
-use crate::judge::{CLOCK, Judge};
+use crate::entrance::Entrance;
+use crate::judge::Judge;
+use crate::mend::Mends;
 use crate::op::{Op, Report};
 use crate::pool::Job;
-use crate::shared::{Shared, Stats};
-use crate::sql::{Db, Sql};
-use crate::{appender, hints, pool, schema};
+use crate::shared::Shared;
+use crate::stats::Stats;
+use crate::{appender, hints, pool};
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -30,17 +30,29 @@ pub struct Options {
     /// The judge of leases, timers and retention; the clock of the database unless a test brings its own.
     pub clock: Option<Arc<dyn Clock>>,
     pub payload_bytes_max: usize,
-    /// How many connections read, claim and delete, beside the one that appends and the one that listens.
+    /// How many connections read, claim and delete, beside those that append and the one that listens.
     pub connections: usize,
+    /// How many connections append, each for its share of the runs: while the database writes for one, the next batch of another is decided.
+    pub appenders: usize,
     /// How many operations share one transaction at most.
     pub batch_max: usize,
     /// Whether to listen for what other servers notify. Without it, changes elsewhere are found by looking, once a second.
     pub listen: bool,
+    /// Whether rows that were damaged are made again from the log when somebody meets them.
+    pub mend: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { clock: None, payload_bytes_max: PAYLOAD_BYTES_MAX, connections: 3, batch_max: 500, listen: true }
+        Options {
+            clock: None,
+            payload_bytes_max: PAYLOAD_BYTES_MAX,
+            connections: 3,
+            appenders: 2,
+            batch_max: 500,
+            listen: true,
+            mend: true,
+        }
     }
 }
 
@@ -55,24 +67,36 @@ impl PostgresStore {
     /// Connects to the database that `url` names (`postgres://user:password@host:port/database`, or `host=… user=…`) and brings its tables
     /// to this program's version.
     pub async fn connect(url: &str, options: Options) -> Result<PostgresStore, StoreError> {
-        PostgresStore::start(url, options)?.await
+        PostgresStore::start(url, options, false)?.await
     }
 
-    fn start(url: &str, options: Options) -> Result<impl Future<Output = Result<PostgresStore, StoreError>>, StoreError> {
-        let config: Config = url.parse().map_err(|error: tokio_postgres::Error| StoreError::DatabaseUnusable {
-            why: format!("its address cannot be read: {}", describe(&error)),
-        })?;
-        if config.get_hosts().is_empty() {
-            return Err(StoreError::DatabaseUnusable { why: "its address names no host".to_owned() });
-        }
-        let shared = Arc::new(Shared::new(Judge::new(options.clock.clone()), server_name(), options.batch_max.max(1)));
+    /// Like [`PostgresStore::connect`]; a database that cannot be reached is entered as soon as it can be, and until then everything that
+    /// is asked of it fails as unavailable. One that refuses us is refused here too.
+    pub async fn connect_when_up(url: &str, options: Options) -> Result<PostgresStore, StoreError> {
+        PostgresStore::start(url, options, true)?.await
+    }
+
+    fn start(
+        url: &str,
+        options: Options,
+        is_patient: bool,
+    ) -> Result<impl Future<Output = Result<PostgresStore, StoreError>>, StoreError> {
+        let (judge, entrance) = (Judge::new(options.clock.clone()), Entrance::to(url)?);
+        let shared = Arc::new(Shared::new(
+            judge,
+            entrance,
+            Mends::new(options.mend),
+            server_name(),
+            options.appenders,
+            options.batch_max.max(1),
+        ));
         let opened = Slot::new();
         let (its, to) = (shared.clone(), opened.clone());
-        let (connections, listen) = (options.connections.max(1), options.listen);
-        let work = move || run(&its, &config, connections, listen, &to);
+        let payload_bytes_max = options.payload_bytes_max;
+        let work = move || run(&its, &options, is_patient, &to);
         let thread = std::thread::Builder::new().name("onward-postgres".to_owned()).spawn(work);
         let thread = thread.map_err(|error| unavailable(&error.to_string()))?;
-        let store = PostgresStore { shared, payload_bytes_max: options.payload_bytes_max, thread: Some(thread) };
+        let store = PostgresStore { shared, payload_bytes_max, thread: Some(thread) };
         Ok(async move { Waiting(opened).await.map(|()| store) })
     }
 
@@ -87,12 +111,27 @@ impl PostgresStore {
     }
 
     pub fn stats(&self) -> Stats {
-        self.shared.counters.stats()
+        self.shared.counters.stats(self.shared.entrance.connections())
+    }
+
+    /// Whether the database answers and takes writes.
+    pub fn check(&self) -> StoreFuture<'static, ()> {
+        self.ask(Job::Check)
+    }
+
+    /// Whether the database was reached since the store was opened.
+    pub fn is_entered(&self) -> bool {
+        self.shared.entrance.is_entered()
+    }
+
+    /// Why the last attempt to connect failed, if it did. Holds no password.
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.entrance.trouble()
     }
 
     fn append<'a, T: Send + 'a>(&self, op: impl FnOnce(Arc<Slot<T>>) -> Op) -> StoreFuture<'a, T> {
         let slot = Slot::new();
-        self.shared.queue.submit(op(slot.clone()));
+        self.shared.queues.submit(op(slot.clone()));
         Box::pin(Waiting(slot))
     }
 
@@ -104,7 +143,7 @@ impl PostgresStore {
 }
 
 /// The store's own thread: everything that talks to the database lives there, whatever executor the callers have.
-fn run(shared: &Arc<Shared>, config: &Config, connections: usize, listen: bool, opened: &Arc<Slot<()>>) {
+fn run(shared: &Arc<Shared>, options: &Options, is_patient: bool, opened: &Arc<Slot<()>>) {
     use onward_store::kept::reply::Pending;
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -112,32 +151,22 @@ fn run(shared: &Arc<Shared>, config: &Config, connections: usize, listen: bool, 
     };
     // Local: nothing here ever moves to another thread.
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        if let Err(error) = open(config, &shared.judge).await {
-            return opened.fail(error);
+        match shared.entrance.try_enter(&shared.judge).await {
+            Err(StoreError::Unavailable { .. }) if is_patient => {}
+            Err(error) => return opened.fail(error),
+            Ok(()) => {}
         }
         opened.put(Ok(()));
         opened.release();
-        let others: Vec<_> =
-            (0..connections).map(|_| tokio::task::spawn_local(pool::run(shared.clone(), config.clone()))).collect();
-        let hints = tokio::task::spawn_local(hints::run(shared.clone(), config.clone(), listen));
-        appender::run(shared.clone(), config.clone()).await;
-        for other in others {
-            let _ = other.await;
+        let appenders = (0..shared.queues.count()).map(|number| tokio::task::spawn_local(appender::run(shared.clone(), number)));
+        let others = (0..options.connections.max(1)).map(|_| tokio::task::spawn_local(pool::run(shared.clone())));
+        let tasks: Vec<_> = appenders.chain(others).collect();
+        let hints = tokio::task::spawn_local(hints::run(shared.clone(), options.listen));
+        for task in tasks {
+            let _ = task.await;
         }
         hints.abort();
     });
-}
-
-async fn open(config: &Config, judge: &Judge) -> Result<(), StoreError> {
-    let db = Db::connect(config).await.map_err(|error| match meaning(&error) {
-        // The server answered, and does not want us: asking again changes nothing.
-        Meaning::Other => StoreError::DatabaseUnusable { why: describe(&error) },
-        _ => told(&error),
-    })?;
-    schema::migrate(&db).await?;
-    let answers = db.pipeline(None, &[Sql::new(CLOCK)], None).await.map_err(|error| told(&error))?;
-    judge.now(answers[0].first().map_or(0, |row| row.get(0)));
-    Ok(())
 }
 
 fn unavailable(why: &str) -> StoreError {
@@ -156,7 +185,7 @@ fn refuse<'a, T: Send + 'a>(error: StoreError) -> StoreFuture<'a, T> {
 
 impl Drop for PostgresStore {
     fn drop(&mut self) {
-        self.shared.queue.close();
+        self.shared.queues.close();
         self.shared.jobs.close();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
@@ -236,6 +265,10 @@ impl Store for PostgresStore {
 
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
         self.ask(|to| Job::Heartbeat(worker, lease, to))
+    }
+
+    fn list_leases(&self, worker: WorkerId) -> StoreFuture<'_, Vec<(RunKey, Epoch)>> {
+        self.ask(|to| Job::ListLeases(worker, to))
     }
 
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired> {

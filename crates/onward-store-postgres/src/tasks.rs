@@ -1,5 +1,6 @@
 //! Tasks on their queues. What becomes of a task is decided by [`Task`] itself.
 
+use onward_core::run::Input;
 use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskState};
 use onward_core::{RunKey, Timestamp};
 use onward_store::StoreError;
@@ -41,6 +42,9 @@ impl Scene<'_> {
     pub async fn report_task(&mut self, work: &Report) -> Outcome<()> {
         let mut queued = self.open_task(&work.task).await?.ok_or(StaleReport)?;
         let fate = queued.task.report(work.claim, work.report.clone(), work.lease, self.now)?;
+        if let Some(ended) = work.report.attempt_ended(&work.task, work.claim) {
+            self.append_outcome(&work.task.run, Input::attempt_ended(ended)).await?;
+        }
         self.seal_fate(queued, fate).await
     }
 
@@ -70,7 +74,7 @@ impl Scene<'_> {
             TaskFate::Open => self.put_task(&id.run, queued),
             TaskFate::Ended(event) => {
                 self.seat(&id.run).tasks.remove(&id.place);
-                self.append_outcome(&id.run, *event, id.generation).await?;
+                self.append_outcome(&id.run, Input::outcome(*event, id.generation)).await?;
             }
         }
         Ok(())

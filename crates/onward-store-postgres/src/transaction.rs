@@ -6,18 +6,19 @@
 //!   leaves an outcome that nobody knows, and whoever asked is told so.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::{Meaning, Outcome, Trouble, describe, meaning, told};
+use crate::lineage::Verdict;
+use crate::scene::Scene;
+use crate::shared::Shared;
+use crate::sql::Db;
+use crate::stats::Counters;
 use futures_util::FutureExt;
 use onward_core::{RunKey, Timestamp};
 use onward_store::StoreError;
 use onward_store::kept::News;
-use tokio_postgres::Config;
-
-use crate::error::{Meaning, Outcome, Trouble, describe, meaning, told};
-use crate::scene::Scene;
-use crate::shared::{Counters, Shared};
-use crate::sql::Db;
 
 /// How often a transaction is tried.
 const TRIES_MAX: u32 = 12;
@@ -28,6 +29,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 #[derive(Clone, Default)]
 pub(crate) struct Wants {
     pub keys: Vec<RunKey>,
+    /// Those of the keys whose open children have to be known, because they may end.
+    pub parents: Vec<RunKey>,
     /// How many runs it may make.
     pub fresh: usize,
 }
@@ -56,20 +59,24 @@ impl Fate {
 
 /// A connection that is made when it is needed, and made again when it broke.
 pub(crate) struct Line {
-    config: Config,
+    shared: Arc<Shared>,
     db: Option<Db>,
 }
 
 impl Line {
-    pub fn new(config: Config) -> Line {
-        Line { config, db: None }
+    pub fn new(shared: Arc<Shared>) -> Line {
+        Line { shared, db: None }
     }
 
-    pub async fn get(&mut self) -> Result<&Db, tokio_postgres::Error> {
+    pub async fn get(&mut self) -> Outcome<&Db> {
         if self.db.as_ref().is_none_or(Db::is_closed) {
-            self.db = Some(Db::connect(&self.config).await?);
+            self.db = Some(self.shared.entrance.enter(&self.shared.judge).await?);
         }
         Ok(self.db.as_ref().expect("it was just made"))
+    }
+
+    pub fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Does not use the connection again: what is open on it, the server undoes.
@@ -94,15 +101,17 @@ pub(crate) async fn transact<T>(
     for attempt in 1.. {
         let tried = match line.get().await {
             Ok(db) => attempt_once(shared, db, wants, &work).await,
-            Err(error) => Err(Failed::Before(Trouble::Sql(error))),
+            Err(trouble) => Err(Failed::Before(trouble)),
         };
         let (error, is_unknown) = match tried {
             Ok(done) => return Ok(done),
             Err(Failed::Before(Trouble::Refused(error))) => {
+                shared.mend_by(&error);
                 undo(line).await;
                 return Err(Fate::Undone(error));
             }
             Err(Failed::Before(Trouble::Damaged(error))) => {
+                shared.mend_by(&error);
                 undo(line).await;
                 return Err(Fate::Damaged(error));
             }
@@ -145,22 +154,39 @@ async fn attempt_once<T>(
     wants: &Wants,
     work: &impl AsyncFn(&mut Scene<'_>) -> Outcome<T>,
 ) -> Result<(T, Aftermath), Failed> {
-    let begun = Scene::begin(db, &shared.judge, wants.keys.clone(), wants.fresh).await;
-    let mut scene = begun.map_err(Failed::Before)?;
+    let mut scene = begin(shared, db, wants).await.map_err(Failed::Before)?;
     let done = AssertUnwindSafe(work(&mut scene)).catch_unwind().await;
+    scene.damaged.keys().chain(&scene.hurt).for_each(|key| shared.mend_soon(key));
     let answer = done.unwrap_or_else(|panic| Err(Trouble::Panicked(message(&*panic)))).map_err(Failed::Before)?;
     let after = scene.aftermath();
-    let statements = scene.statements();
-    db.pipeline(None, &statements, Some("COMMIT")).await.map_err(Failed::AtCommit)?;
+    let statement = scene.statement();
+    db.pipeline(None, statement.as_slice(), Some("COMMIT")).await.map_err(Failed::AtCommit)?;
     Ok((answer, after))
 }
 
+/// Begins, and once more where the database turned out to be another one (DB9).
+async fn begin<'c>(shared: &Shared, db: &'c Db, wants: &Wants) -> Outcome<Scene<'c>> {
+    let scene = Scene::begin(db, &shared.judge, &shared.entrance.lineage, wants).await?;
+    match shared.entrance.lineage.judge(scene.sight) {
+        Verdict::Same => Ok(scene),
+        Verdict::Moved => {
+            shared.moved();
+            Ok(scene)
+        }
+        Verdict::Doubtful => {
+            db.execute("ROLLBACK").await?;
+            if shared.entrance.lineage.verify(db).await? {
+                shared.moved();
+            }
+            Scene::begin(db, &shared.judge, &shared.entrance.lineage, wants).await
+        }
+    }
+}
+
 async fn undo(line: &mut Line) {
-    let undone = match line.get().await {
-        Ok(db) => db.execute("ROLLBACK").await,
-        Err(error) => Err(error),
-    };
-    if undone.is_err() {
+    // A line that is not up has nothing to undo.
+    let Some(db) = &line.db else { return };
+    if db.execute("ROLLBACK").await.is_err() {
         line.hang_up();
     }
 }

@@ -98,9 +98,7 @@ impl Place {
     pub fn noted<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         let why = match answer {
             Err(StoreError::Unavailable { why }) => why,
-            Err(error @ (StoreError::Stopped { .. } | StoreError::Corrupt { .. } | StoreError::DatabasesDiffer { .. })) => {
-                error.to_string()
-            }
+            Err(error) if is_unusable(&error) => error.to_string(),
             answer => {
                 if !self.is_up.swap(true, Ordering::AcqRel) {
                     self.lock().down = None;
@@ -159,6 +157,19 @@ impl Place {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether nothing can be asked of a database that says this. One that came up late may turn out to be a newer program's, or another one.
+fn is_unusable(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Stopped { .. }
+            | StoreError::Corrupt { .. }
+            | StoreError::DatabasesDiffer { .. }
+            | StoreError::DatabaseNewer { .. }
+            | StoreError::DatabaseUnusable { .. }
+            | StoreError::DatabaseUntrusted { .. }
+    )
 }
 
 /// The small question: who it is, and something that every database has to look up.

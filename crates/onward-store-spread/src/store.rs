@@ -71,6 +71,13 @@ impl Store for SpreadStore {
         Box::pin(self.heartbeat_to_all(worker, lease))
     }
 
+    fn list_leases(&self, worker: WorkerId) -> StoreFuture<'_, Vec<(RunKey, Epoch)>> {
+        Box::pin(async move {
+            let answers = some_answers(self.ask_all(|store| store.list_leases(worker.clone())).await)?;
+            Ok(answers.into_iter().flat_map(|(_, leases)| leases).collect())
+        })
+    }
+
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired> {
         Box::pin(self.expire_all(limit))
     }

@@ -133,6 +133,7 @@ suite! { $
         a_claim_raises_the_epoch_and_fences_the_holder_before,
         a_worker_keeps_its_lease_over_commits_and_waits,
         a_released_run_is_claimed_again,
+        a_worker_is_told_which_runs_it_holds,
         a_late_release_changes_nothing,
         a_silent_worker_loses_its_runs,
         a_worker_without_a_heartbeat_has_the_default_session,
@@ -192,6 +193,18 @@ suite! { $
         a_result_for_a_closed_run_is_stale,
         a_quarantined_task_is_listed_and_can_be_retried,
         tasks_are_listed_in_the_order_they_were_scheduled,
+    }
+    spending {
+        an_attempt_is_unknown_until_it_says_what_it_cost,
+        a_failed_attempt_is_counted_and_wakes_nobody,
+        an_attempt_that_says_nothing_stays_unknown,
+        a_task_that_only_happened_to_cost_something_is_counted_too,
+        a_report_whose_answer_was_lost_is_counted_once,
+        an_attempt_whose_worker_was_lost_is_counted_beside_the_next_one,
+        what_comes_late_is_counted_in_the_generation_that_there_is,
+        a_closed_run_is_told_nothing_more,
+        a_standalone_task_has_its_cost_with_its_end,
+        quiet_inputs_keep_no_run_from_waiting,
     }
     standalone {
         a_standalone_task_is_queued_by_its_start,
@@ -263,6 +276,7 @@ suite! { $
     restoring {
         a_restored_run_is_the_run_it_was,
         a_restored_run_remembers_what_it_took,
+        who_held_a_run_elsewhere_does_not_hold_it_where_it_was_restored,
         the_same_run_again_is_nothing_new_and_another_is_refused,
         a_log_that_breaks_its_rules_is_not_taken,
         a_failed_run_goes_on_as_its_next_generation,

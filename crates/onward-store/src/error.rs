@@ -58,6 +58,9 @@ pub enum StoreError {
     DatabaseNewer { found: u32, supported: u32 },
     #[error("the database cannot be used: {why}")]
     DatabaseUnusable { why: String },
+    /// Its certificate is not believed, or it speaks no TLS where that was asked for.
+    #[error("the database cannot be trusted: {why}")]
+    DatabaseUntrusted { why: String },
     /// A sync failed: what was not acknowledged may or may not be there, and nothing more is written.
     #[error("the store has stopped taking writes: {why}")]
     Stopped { why: String },
@@ -118,6 +121,7 @@ impl StoreError {
                 Refusal::OtherGeneration { .. } => "run_continued",
                 Refusal::Malformed { .. } => "commit_malformed",
                 Refusal::NotFailed { .. } => "run_not_failed",
+                Refusal::AlreadyReset { .. } => "run_reset",
                 Refusal::FailureHandled { .. } => "failure_handled",
                 Refusal::NoForkPoint { .. } => "fork_point_invalid",
                 Refusal::External { .. } => "run_external",
@@ -141,6 +145,7 @@ impl StoreError {
             StoreError::DirectoryUnusable { .. } => "directory_unusable",
             StoreError::DatabaseNewer { .. } => "database_newer",
             StoreError::DatabaseUnusable { .. } => "database_unusable",
+            StoreError::DatabaseUntrusted { .. } => "database_untrusted",
             StoreError::Stopped { .. } => "store_stopped",
             StoreError::ReadOnly => "store_read_only",
             StoreError::FamilyDiffers { .. } => "family_differs",
@@ -180,6 +185,9 @@ impl StoreError {
             StoreError::Refused(Refusal::Closed { .. }) => "a closed run takes no more inputs; start a new one",
             StoreError::Refused(Refusal::IsTask { .. }) => {
                 "POST /v1/tasks/ID/cancel ends it; signals and the like are for workflows"
+            }
+            StoreError::Refused(Refusal::AlreadyReset { .. }) => {
+                "reset the run that goes on in its place, or fork this one, which keeps both"
             }
             StoreError::Refused(Refusal::NotFailed { .. }) => "`onward run fork` goes on from any point of any run",
             StoreError::Refused(Refusal::FailureHandled { .. }) => {
@@ -232,6 +240,9 @@ impl StoreError {
             StoreError::DatabaseNewer { .. } => "use the newer program; the database was left untouched",
             StoreError::DatabaseUnusable { .. } => {
                 "check the address and the name, and that the user may make a schema in the database"
+            }
+            StoreError::DatabaseUntrusted { .. } => {
+                "name the file of its CA with `sslrootcert` and the host as its certificate does; `sslmode=require` encrypts without looking at the certificate"
             }
             StoreError::Stopped { .. } => "check the disk and restart; what was acknowledged is safe",
             StoreError::ReadOnly => "open it for writing, in the one process that may",
@@ -288,6 +299,7 @@ mod tests {
             StoreError::DirectoryForeign { path: path(), why: why() },
             StoreError::DatabaseNewer { found: 2, supported: 1 },
             StoreError::DatabaseUnusable { why: why() },
+            StoreError::DatabaseUntrusted { why: why() },
             StoreError::Stopped { why: why() },
             StoreError::ReadOnly,
             StoreError::FamilyDiffers { child: key(), parent: key() },

@@ -118,6 +118,10 @@ pub trait Store: Send + Sync {
     /// if not, all its leases are lost.
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool>;
 
+    /// The runs that are leased to a worker, each with the epoch of its claim: for a worker that may have been given one without having
+    /// heard of it, or could not give one back.
+    fn list_leases(&self, worker: WorkerId) -> StoreFuture<'_, Vec<(RunKey, Epoch)>>;
+
     /// Does what has become due by the store's clock, at most `limit` of each: fires timers, ends or retries tasks that timed out,
     /// and takes the leases of silent workers away.
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired>;
@@ -152,7 +156,7 @@ pub trait Store: Send + Sync {
                         }
                         records.extend(more);
                     }
-                    news.push(Since { head, records });
+                    news.push(Since { generation, head, records });
                 }
             }
             Ok(news)
@@ -361,8 +365,10 @@ pub struct Known {
 /// What is new of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Since {
+    /// The generation that was known; the run may have gone on in another one.
+    pub generation: u32,
     pub head: RunHead,
-    /// Of the generation that was known; the run may have gone on in another one.
+    /// Of that generation.
     pub records: Vec<Record>,
 }
 
@@ -377,6 +383,8 @@ pub struct ServerInfo {
     pub started_at: Timestamp,
     /// When it was last announced, by the store's clock; whoever announces it need not know.
     pub heard_at: Timestamp,
+    /// What it says of those who work for it; only servers read it.
+    pub roster: Vec<u8>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]

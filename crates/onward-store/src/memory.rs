@@ -139,6 +139,10 @@ impl Store for MemoryStore {
         Box::pin(async move { Ok(self.write(|state, now| state.heartbeat(worker, lease, now))) })
     }
 
+    fn list_leases(&self, worker: WorkerId) -> StoreFuture<'_, Vec<(RunKey, Epoch)>> {
+        Box::pin(async move { Ok(self.read(|state| state.list_leases(&worker))) })
+    }
+
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired> {
         Box::pin(async move { Ok(self.write(|state, now| state.expire(limit, now))) })
     }

@@ -31,7 +31,11 @@ pub fn walk<'a>(event: &'a Event, visit: &mut dyn FnMut(&'a Payload)) {
         Event::RunCompleted(event) => visit(&event.output),
         Event::RunFailed(event) => walk_failure(&event.failure, visit),
         Event::RunCanceled(event) => walk_failure(&event.failure, visit),
-        Event::RunContinued(event) => visit(&event.input),
+        Event::RunContinued(event) => {
+            visit(&event.input);
+            event.checkpoint.iter().for_each(|checkpoint| visit(&checkpoint.state));
+        }
+        Event::EntryAppended(event) => visit(&event.content),
         Event::ExternalAppended(event) => {
             event.events.iter().chain(event.state.iter().map(|state| &state.data)).for_each(visit);
         }
@@ -55,6 +59,10 @@ pub fn walk<'a>(event: &'a Event, visit: &mut dyn FnMut(&'a Payload)) {
         | Event::StateCleared(_)
         | Event::ChildCanceled(_)
         | Event::VersionChosen(_)
+        | Event::TaskAttempted(_)
+        | Event::TaskAttemptEnded(_)
+        | Event::SegmentAbandoned(_)
+        | Event::CallAdopted(_)
         | Event::RunSuspended(_) => {}
     }
 }
@@ -62,6 +70,7 @@ pub fn walk<'a>(event: &'a Event, visit: &mut dyn FnMut(&'a Payload)) {
 fn walk_started<'a>(started: &'a RunStarted, visit: &mut dyn FnMut(&'a Payload)) {
     visit(&started.input);
     walk_carried(&started.mailbox, &started.updates, visit);
+    started.checkpoint.iter().for_each(|checkpoint| visit(&checkpoint.state));
 }
 
 fn walk_carried<'a>(signals: &'a [CarriedSignal], updates: &'a [UpdateReceived], visit: &mut dyn FnMut(&'a Payload)) {
@@ -139,12 +148,24 @@ pub fn check_events<'a>(events: impl IntoIterator<Item = &'a Event>, max: usize)
 }
 
 pub fn check_report(report: &TaskReport, max: usize) -> Result<(), StoreError> {
-    check(max, |visit| match report {
+    check(max, |visit| walk_report(report, visit))
+}
+
+/// How many bytes the payloads of a report have together.
+pub fn weigh_report(report: &TaskReport) -> usize {
+    let mut bytes = 0;
+    walk_report(report, &mut |payload| bytes += payload.data().len());
+    bytes
+}
+
+fn walk_report<'a>(report: &'a TaskReport, visit: &mut dyn FnMut(&'a Payload)) {
+    match report {
         TaskReport::Completed(output) => visit(output),
         TaskReport::Failed(failure) => walk_failure(failure, visit),
         TaskReport::Heartbeat { progress } => progress.iter().for_each(visit),
         TaskReport::Released => {}
-    })
+        TaskReport::Spent { report, .. } => walk_report(report, visit),
+    }
 }
 
 pub fn check_kinds(kinds: &[KindSchemas], max: usize) -> Result<(), StoreError> {

@@ -3,11 +3,16 @@
 use onward_core::external::wrong_append;
 use onward_core::projection::Projection;
 use onward_core::transfer::foreign_run;
-use onward_core::{Log, RunKey};
+use onward_core::{Epoch, Log, Record, RunKey};
 
 use crate::{Restore, RestoreRun, StoreError, payloads};
 
-/// The projections of the logs to write, one per generation; only the last generation of a run may be open.
+/// How far above what its log says the epochs of a run begin that comes from elsewhere: it may have been claimed there again and again
+/// since its last commit, and an embedded store counts in steps of 2^32.
+const CLAIMED_SINCE: u64 = 1 << 40;
+
+/// The projections of the logs to write, one per generation; only the last generation of a run may be open. The epoch of their heads is
+/// one that a claim must be above, so that whoever held the run where it came from does not hold it here (L7).
 pub fn check_restore(restore: &RestoreRun, payload_bytes_max: usize) -> Result<Vec<Projection>, StoreError> {
     let logs: Vec<&[onward_core::Record]> = match &restore.what {
         Restore::Run { logs } => logs.iter().map(Vec::as_slice).collect(),
@@ -37,7 +42,16 @@ pub fn check_restore(restore: &RestoreRun, payload_bytes_max: usize) -> Result<V
         payloads::check_events(log.iter().flat_map(|record| &record.events), payload_bytes_max)?;
         projections.push(projection);
     }
+    let floor = epoch_floor(&logs);
+    projections.iter_mut().for_each(|projection| projection.head.epoch = floor);
     if projections.is_empty() { Err(invalid("there is none".to_owned())) } else { Ok(projections) }
+}
+
+fn epoch_floor(logs: &[&[Record]]) -> Epoch {
+    let commits = logs.iter().flat_map(|log| log.iter()).filter_map(|record| record.commit.as_ref());
+    // A number out of a file: however large it is, there must be room above it.
+    let last = commits.map(|commit| commit.epoch.0).max().unwrap_or_default().min(i64::MAX as u64 / 2);
+    Epoch((last & !u64::from(u32::MAX)) + CLAIMED_SINCE)
 }
 
 fn project(key: &RunKey, log: &[onward_core::Record]) -> Option<Projection> {

@@ -1,9 +1,11 @@
 //! What callers ask about runs, one message per verb.
 
+use onward_core::conversation::{Entry, PendingEntry};
 use onward_core::run::Wait;
+use onward_core::stream::StreamFrame;
 use onward_core::task::{Task, TaskCount, TaskOptions};
 use onward_core::{
-    Attribute, AttributeMatch, Failure, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp,
+    Attribute, AttributeMatch, Failure, Hash, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp,
     WorkerId, message,
 };
 
@@ -24,8 +26,18 @@ service! {
         WhyPending: RunRequest => WhyPendingReply,
         ListDeleted: DeletedRequest => DeletedReply,
         ReadLog: LogRequest => LogReply,
+        /// A page of the conversation of an agent.
+        ReadEntries: EntriesRequest => EntriesReply,
+        /// Appends an entry to the conversation of an agent, which takes it in when its next turn begins.
+        AppendEntry: AppendEntryRequest => AppendEntryReply,
+        /// Puts a message into the mailbox of an agent: a signal, `message` unless it is named otherwise.
+        SendMessage: MessageRequest => AppendReply,
+        /// Goes on with an agent that nobody works on, by a worker that has a connection. Of all who want to, one succeeds.
+        ResumeAgent: ResumeAgentRequest => ResumeAgentReply,
         /// Waits until a run has grown or ended, or the time is over. Whoever waits for the ends of many uses AwaitEnds.
         WatchRun: WatchRequest => WatchReply,
+        /// What is said about a run while it goes on, behind an offset; waits for more, for as long as the caller wants.
+        ReadStream: StreamRequest => StreamReply,
         ListRuns: ListRequest => ListReply,
         /// How many open runs need which version of the code.
         ListVersions: VersionsRequest => VersionsReply,
@@ -204,6 +216,93 @@ message! {
 }
 
 message! {
+    pub struct EntriesRequest {
+        1 => run: RunKey,
+        /// The conversation that ends in this entry, by its id; the current one otherwise.
+        2 => leaf: Option<String>,
+        /// What the page behind said is before it: the page ends with that entry.
+        3 => before: Option<String>,
+        /// 0 means the server's default.
+        4 => limit: u32,
+    }
+}
+
+message! {
+    pub struct EntriesReply {
+        /// Oldest first.
+        1 => entries: Vec<Entry>,
+        /// What to ask for to read on; absent at the beginning of the conversation.
+        2 => before: Option<String>,
+        /// The last entry of the conversation.
+        3 => leaf: Option<Hash>,
+        /// How many entries the conversation has, where that is known.
+        4 => depth: Option<u64>,
+        /// What was appended from outside and is not in the conversation yet.
+        5 => pending: Vec<PendingEntry>,
+    }
+}
+
+message! {
+    pub struct AppendEntryRequest {
+        1 => run: RunKey,
+        2 => role: Name,
+        3 => content: Payload,
+        /// The same key again is the same entry; with another role or content it is `entry_key_taken`.
+        4 => idempotency_key: Option<String>,
+        /// The caller has looked for the key in the conversation, which only it can read.
+        5 => is_looked_up: bool,
+    }
+}
+
+message! {
+    pub struct AppendEntryReply {
+        /// There was an entry under this key before, and it says the same.
+        1 => already_existed: bool,
+        /// The run was waiting and takes note of it.
+        2 => woke: bool,
+        /// The entry's id, where the code has taken it in already.
+        3 => entry: Option<Hash>,
+        /// Where it stands as an input.
+        4 => index: Option<Index>,
+        5 => at: Option<Timestamp>,
+    }
+}
+
+message! {
+    pub struct MessageRequest {
+        1 => run: RunKey,
+        /// A text, or an object with `text` or `blocks`.
+        2 => content: Payload,
+        /// The same id again is the same message.
+        3 => message_id: Option<String>,
+        /// The signal that the agent waits for; `message` otherwise.
+        4 => signal: Option<Name>,
+    }
+}
+
+message! {
+    pub struct ResumeAgentRequest {
+        1 => run: RunKey,
+        /// Who goes on with it, as its `hello` says.
+        2 => worker: WorkerId,
+        /// What wakes an agent that waits.
+        3 => signal: Option<Signal>,
+    }
+}
+
+message! {
+    pub struct ResumeAgentReply {
+        /// The run is on its way to the worker. For everybody else it is false, and no error.
+        1 => success: bool,
+        /// Why not: `held`, `waiting`, `paused` or `closed`.
+        2 => why: Option<String>,
+        3 => head: RunHead,
+        /// The answer to what was brought.
+        4 => appended: Option<AppendReply>,
+    }
+}
+
+message! {
     pub struct WatchRequest {
         1 => run: RunKey,
         /// What the caller knows already: anything past it is news.
@@ -221,6 +320,24 @@ message! {
         3 => status: Status,
         /// Present once the run is closed.
         4 => outcome: Option<Result<Payload, Failure>>,
+    }
+}
+
+message! {
+    pub struct StreamRequest {
+        1 => run: RunKey,
+        /// Of the last frame that the caller knows; absent, the answer begins with what is not final yet.
+        2 => offset: Option<String>,
+        /// How long to wait for more.
+        3 => wait_ms: u64,
+    }
+}
+
+message! {
+    pub struct StreamReply {
+        1 => frames: Vec<StreamFrame>,
+        /// Where to go on.
+        2 => next: String,
     }
 }
 

@@ -11,9 +11,11 @@
 //! - V4: after `run_lost` a worker sends nothing more about that epoch, and nothing it sends is taken.
 //! - V5: inputs of a run come in the order of its log; a gap is read with `read_log`.
 //! - V6: a worker that cannot know that it was heard for two thirds of its lease stops working on everything it holds (F13).
+//! - V7: a worker leaves when it has reported every attempt that it began; the others are given back as not begun, and cost nothing.
 
 use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed};
+use onward_core::stream::Speech;
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Failure, Index, Name, Payload, Record, RunHead, RunKey, WorkerId, choice, message};
 
@@ -55,6 +57,8 @@ choice! {
         10 => Heartbeat / "heartbeat": Heartbeat,
         /// The worker goes. What it has not given back goes to others at once; answered when that is done.
         11 => Leave / "leave": Leave,
+        /// What an attempt of a task says to whoever reads the stream of its run; not recorded.
+        12 => Speak / "speak": Speech,
     }
 }
 

@@ -17,13 +17,14 @@ use onward_store_embedded::EmbeddedStore;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::agent::AgentCtx;
 use crate::check;
 use crate::code::Shared;
 use crate::codec::door::CodedDoor;
 use crate::codec::link::CodedLink;
 use crate::codec::{Border, Codec};
 use crate::ctx::Ctx;
-use crate::registry::{Latest, Registry, erase_task, erase_workflow};
+use crate::registry::{Latest, Registry, erase_agent, erase_task, erase_workflow};
 #[cfg(feature = "remote")]
 use crate::remote::{Channel, RemoteDoor, RemoteLink, Trust, parse_key};
 use crate::task::TaskCtx;
@@ -56,6 +57,8 @@ pub struct Builder {
     /// Works on runs only when told to.
     on_demand: bool,
     codec: Option<Border>,
+    #[cfg(feature = "agents")]
+    closed_keys: crate::agent::ClosedKeys,
     /// The text of the key, checked by [`Builder::start`].
     #[cfg(feature = "remote")]
     key: Option<String>,
@@ -110,6 +113,8 @@ impl Builder {
             queues: vec![None],
             on_demand: false,
             codec: None,
+            #[cfg(feature = "agents")]
+            closed_keys: Default::default(),
             #[cfg(feature = "remote")]
             key: None,
             #[cfg(feature = "remote")]
@@ -176,6 +181,58 @@ impl Builder {
     {
         self.latest = self.registry.workflow(name, erase_workflow(workflow)).map(|name| Latest::Workflow(name, None));
         self
+    }
+
+    /// Registers an agent under a name: a function whose open segment may be left behind and gone on with (see [`crate::agent`]).
+    pub fn agent<I, O, F, Fut>(mut self, name: &str, agent: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(AgentCtx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        self.latest = self.registry.workflow(name, erase_agent(agent)).map(|name| Latest::Workflow(name, None));
+        self
+    }
+
+    /// Registers a ready-made agent under its name, with its tools. It is started with what a user says first: a text, an object with
+    /// `text` or `blocks`, or `{messages: [{role, content}]}`; or with nothing.
+    #[cfg(feature = "agents")]
+    pub fn register_agent(mut self, agent: crate::agent::Agent) -> Builder {
+        for (kind, handler) in agent.own_tools().handlers() {
+            self.registry.task(&kind, handler);
+        }
+        let name = agent.name().to_owned();
+        self.agent(&name, move |ctx, input| agent.clone().run(ctx, input))
+    }
+
+    /// A model that agents may call here by `name`: at a provider, which knows it by the same name.
+    #[cfg(feature = "agents")]
+    pub fn model(self, name: &str, provider: &crate::agent::Provider) -> Builder {
+        self.add_model(onward_llm::Model::new(name, provider.clone()))
+    }
+
+    /// The models of an operator's table; those whose keys are missing are left out, and calls of them wait for a worker that has them.
+    #[cfg(feature = "agents")]
+    pub fn models(self, models: &crate::agent::Models) -> Builder {
+        let found: Vec<_> = models.names().filter_map(|name| models.find(name).ok().cloned()).collect();
+        found.into_iter().fold(self, Builder::add_model)
+    }
+
+    #[cfg(feature = "agents")]
+    fn add_model(mut self, model: onward_llm::Model) -> Builder {
+        let handler = crate::agent::model_handler(model.clone(), self.closed_keys.clone());
+        self.registry.task(&crate::agent::model_kind(&model.name), handler);
+        self
+    }
+
+    /// The tools that agents call with [`AgentCtx::tool`] here.
+    #[cfg(feature = "agents")]
+    pub fn tools(mut self, tools: crate::agent::Tools) -> Builder {
+        for (kind, handler) in tools.handlers() {
+            self.registry.task(&kind, handler);
+        }
+        self.dep(tools)
     }
 
     /// Names the version of the workflow just registered: new runs are pinned to it.

@@ -12,6 +12,7 @@ use onward_core::engine::{Engine, Fault, Wake};
 use onward_core::{Failure, Name, Payload, Place, RunKey};
 use onward_runtime::Emitted;
 
+use crate::agent::library::{Granted, Wish};
 use crate::trace::Origin;
 use crate::wake::{Arms, polling};
 
@@ -66,6 +67,10 @@ pub(crate) struct State {
     pub queries: HashMap<Name, Answerer>,
     pub updates: HashMap<Name, Answerer>,
     pub compensations: Vec<crate::ctx::Compensation>,
+    /// What the code of an agent wants to read of its conversation before it can go on.
+    pub wish: Option<Wish>,
+    /// What was read for it.
+    pub earlier: Vec<Granted>,
 }
 
 impl RunCell {
@@ -80,6 +85,8 @@ impl RunCell {
             queries: HashMap::new(),
             updates: HashMap::new(),
             compensations: Vec::new(),
+            wish: None,
+            earlier: Vec::new(),
         };
         RunCell {
             state: Mutex::new(state),

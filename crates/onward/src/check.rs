@@ -17,7 +17,7 @@ use crate::Error;
 use crate::code::Shared;
 use crate::codec::{Border, CodecError, Makers};
 use crate::registry::Registry;
-use crate::replay::replay_log;
+use crate::replay::{Logs, no_earlier, replay_log};
 
 /// The variable that names the folder.
 pub const FOLDER: &str = "ONWARD_CHECK";
@@ -34,6 +34,9 @@ pub struct RunToCheck {
     pub version: Option<Name>,
     pub generation: u32,
     pub records: Vec<Record>,
+    /// The log of what an agent did before its turns, if `records` are those of a turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prelude: Vec<Record>,
 }
 
 /// What became of one run.
@@ -96,8 +99,11 @@ fn judge(mut checked: RunToCheck, registry: &Registry, codec: Option<&Border>, s
 
 fn decode(checked: &mut RunToCheck, codec: Option<&Border>) -> Result<(), CodecError> {
     let Some(border) = codec else { return Ok(()) };
-    let makers = Makers::of(&checked.run, checked.records.first());
-    checked.records.iter_mut().try_for_each(|record| border.record_in(record, &makers))
+    for log in [&mut checked.prelude, &mut checked.records] {
+        let makers = Makers::of(&checked.run, log.first());
+        log.iter_mut().try_for_each(|record| border.record_in(record, &makers))?;
+    }
+    Ok(())
 }
 
 fn replay(checked: &RunToCheck, registry: &Registry, shared: &Shared) -> Found {
@@ -105,7 +111,8 @@ fn replay(checked: &RunToCheck, registry: &Registry, shared: &Shared) -> Found {
         let is_known = registry.workflows.contains_key(&checked.kind);
         return if is_known { Found::NoVersion } else { Found::NoCode };
     };
-    match replay_log(&checked.run, &handler, &checked.records, shared, false) {
+    let logs = Logs { prelude: &checked.prelude, records: &checked.records, earlier: &no_earlier };
+    match replay_log(&checked.run, &handler, logs, shared, false) {
         Ok(_) => Found::Safe,
         // Without a pause the lease would have been lost, and nobody has one of a log that is only replayed.
         Err(fault) => fault.into_pause().map_or(Found::Safe, |pause| Found::Pauses(Box::new(pause))),

@@ -3,7 +3,9 @@
 //! Every verb is the runtime's; what is durable when it returns is what the store promises: everything.
 
 mod drive;
+mod entries;
 mod open;
+mod stream;
 mod task;
 
 use std::future::{Future, IntoFuture};
@@ -33,6 +35,8 @@ use crate::{Error, Result};
 use open::Open;
 
 pub use drive::{Bring, Driven};
+pub use entries::{Entries, EntryPages};
+pub use stream::RunStream;
 pub use task::{StartTask, TaskHandle};
 
 /// How many records are read at once.
@@ -388,6 +392,11 @@ impl<O> RunHandle<O> {
         RunHandle { onward: self.onward.clone(), key, outcome: None, output: PhantomData }
     }
 
+    /// The same run, whatever it returns.
+    fn untyped(&self) -> RunHandle<()> {
+        RunHandle { onward: self.onward.clone(), key: self.key.clone(), outcome: None, output: PhantomData }
+    }
+
     pub(crate) fn key(&self) -> &RunKey {
         &self.key
     }
@@ -522,13 +531,18 @@ impl<O> RunHandle<O> {
 
     /// All records of the run's current log.
     pub async fn log(&self) -> Result<Vec<Record>, Error> {
-        self.read_records(Index(0)).await
+        self.read_records(None).await
     }
 
-    async fn read_records(&self, mut from: Index) -> Result<Vec<Record>, Error> {
-        let mut records = Vec::new();
+    /// All records of an earlier log of the run: the first is generation 0, and each time it continues as new there is another.
+    pub async fn log_of(&self, generation: u32) -> Result<Vec<Record>, Error> {
+        self.read_records(Some(generation)).await
+    }
+
+    async fn read_records(&self, generation: Option<u32>) -> Result<Vec<Record>, Error> {
+        let (mut records, mut from) = (Vec::new(), Index(0));
         loop {
-            let page = self.ask(self.door().read_log(self.key.clone(), None, from, PAGE)).await?;
+            let page = self.ask(self.door().read_log(self.key.clone(), generation, from, PAGE)).await?;
             let full = page.len() == PAGE;
             records.extend(page);
             match records.last() {
@@ -555,6 +569,12 @@ impl<O> RunHandle<O> {
             log_over: false,
             ended: false,
         })
+    }
+
+    /// Reads what is said about the run while it goes on, behind `offset`: the answers of models as they arrive, and word of what has
+    /// become final. Without an offset it begins with what is not final yet.
+    pub fn stream(&self, offset: Option<String>) -> RunStream {
+        RunStream::new(self.door().clone(), self.onward.inner.open.clone(), self.key.clone(), offset)
     }
 
     /// Hears what the run emits from now on with `ctx.emit`. Not recorded: what nobody hears is gone.

@@ -8,12 +8,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use onward_core::engine::{Advance, Draft, Fault};
+use onward_core::conversation::Entry;
+use onward_core::engine::{Advance, Cut, Draft, Engine, Fault};
 use onward_core::event::UpdateReceived;
-use onward_core::log::CommitHeader;
+use onward_core::log::{CommitHeader, prelude_of};
 use onward_core::{Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp};
 use onward_store::Clock;
 
+use crate::agent::library::Wish;
 use crate::cell::{Answerer, Deps, Emitter, RunCell, StepScript};
 use crate::ctx::Ctx;
 use crate::foreign;
@@ -22,7 +24,14 @@ use crate::trace::{Origin, Tracing};
 use crate::wake::{BorrowedWaker, Polling};
 
 pub(crate) type RunFuture = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
-pub(crate) type Handler = Arc<dyn Fn(Ctx, Payload) -> Result<RunFuture, Failure> + Send + Sync>;
+
+/// The user's function, its types forgotten.
+#[derive(Clone)]
+pub(crate) struct Handler {
+    pub call: Arc<dyn Fn(Ctx, Payload) -> Result<RunFuture, Failure> + Send + Sync>,
+    /// It may leave what is recorded of its open segment.
+    pub is_agent: bool,
+}
 
 /// What all runs of a worker share.
 #[derive(Clone)]
@@ -61,6 +70,8 @@ impl Default for Shared {
 #[derive(Debug)]
 pub(crate) enum Need {
     Commit(Draft),
+    /// What the code wants to read of its conversation ([`Code::give_earlier`]).
+    Earlier(Wish),
     /// Nothing until a record is fed or a step wakes the driver.
     Nothing,
 }
@@ -71,12 +82,58 @@ pub(crate) struct Code {
     input: Option<Payload>,
     future: Option<RunFuture>,
     stalls: Stalls,
+    prelude: Prelude,
+    /// Something was read that the code has not seen yet.
+    has_earlier: bool,
+}
+
+/// What the code of an agent did before its turns, which it does again on its way to each of them.
+enum Prelude {
+    None,
+    /// The log of this generation is needed.
+    Wanted(u32),
+    Given(Vec<Record>),
 }
 
 impl Code {
     pub fn new(key: RunKey, handler: Handler, shared: &Shared) -> Code {
         let stalls = Stalls::new(shared.clock.clone());
-        Code { cell: Arc::new(RunCell::new(key, shared)), handler, input: None, future: None, stalls }
+        let cell = Arc::new(RunCell::new(key, shared));
+        if handler.is_agent {
+            cell.lock().engine.set_agent();
+        }
+        Code { cell, handler, input: None, future: None, stalls, prelude: Prelude::None, has_earlier: false }
+    }
+
+    /// The same code from the start, which leaves the log at `cut`. Before anything is fed.
+    pub fn with_cut(self, cut: Option<Cut>) -> Code {
+        if let Some(cut) = cut {
+            self.cell.lock().engine.set_cut(cut);
+        }
+        self
+    }
+
+    /// The generation whose log the code needs before it can go on.
+    pub fn wants_prelude(&self) -> Option<u32> {
+        match self.prelude {
+            Prelude::Wanted(generation) => Some(generation),
+            _ => None,
+        }
+    }
+
+    pub fn give_prelude(&mut self, records: Vec<Record>) {
+        if let Some(started) = records.first().and_then(Record::started) {
+            self.input = Some(started.input.clone());
+        }
+        self.prelude = Prelude::Given(records);
+    }
+
+    /// What the code wanted to read.
+    pub fn give_earlier(&mut self, wish: Wish, entries: Arc<[Entry]>) {
+        let mut state = self.cell.lock();
+        state.earlier.push((wish, entries));
+        state.poll_all += 1;
+        self.has_earlier = true;
     }
 
     pub fn feed(&mut self, record: Record) {
@@ -85,6 +142,9 @@ impl Code {
         {
             self.input = Some(started.input.clone());
             self.stalls.kind = Some(started.kind.clone());
+            if let Some(generation) = prelude_of(std::slice::from_ref(&record)) {
+                self.prelude = Prelude::Wanted(generation);
+            }
         }
         self.cell.lock().engine.feed(record);
     }
@@ -102,10 +162,22 @@ impl Code {
             }
             state.engine.has_running_steps()
         };
-        if steps_run {
+        if steps_run || std::mem::take(&mut self.has_earlier) {
             self.poll()?;
         }
+        match std::mem::replace(&mut self.prelude, Prelude::None) {
+            Prelude::None => {}
+            Prelude::Wanted(generation) => {
+                let why = format!("the code gets to this log by that of generation {generation}, which is not there");
+                return Err(Fault::LogBroken(why));
+            }
+            Prelude::Given(records) => self.play_prelude(records)?,
+        }
         loop {
+            // Before the engine is asked: where commits begin and end must not depend on what was at hand.
+            if let Some(wish) = self.cell.lock().wish.take() {
+                return Ok(Need::Earlier(wish));
+            }
             let advance = self.cell.lock().engine.advance()?;
             match advance {
                 Advance::Poll(wake) => {
@@ -125,6 +197,36 @@ impl Code {
                 }
             }
         }
+    }
+
+    /// Brings the code to its turns: what it did before them is recorded in a log of its own, and it does just that.
+    fn play_prelude(&mut self, records: Vec<Record>) -> Result<(), Fault> {
+        let segment = {
+            let mut state = self.cell.lock();
+            let mut prelude = Engine::new(state.engine.key().clone());
+            records.into_iter().for_each(|record| prelude.feed(record));
+            std::mem::replace(&mut state.engine, prelude)
+        };
+        loop {
+            let advance = self.cell.lock().engine.advance()?;
+            match advance {
+                Advance::Poll(wake) => {
+                    self.cell.lock().wake(&wake);
+                    self.poll()?;
+                }
+                Advance::Update(update) => self.cell.lock().engine.keep_update(update),
+                Advance::Idle if self.cell.lock().engine.is_ended() => break,
+                Advance::Commit(_) | Advance::Idle => {
+                    let place = self.cell.lock().engine.whereabouts();
+                    let why = format!("what the code does before its turns has changed: {place} it does not get to them");
+                    return Err(Fault::Misuse(why));
+                }
+            }
+        }
+        let mut state = self.cell.lock();
+        state.engine = segment;
+        state.poll_all += 1;
+        Ok(())
     }
 
     fn poll(&mut self) -> Result<(), Fault> {
@@ -170,7 +272,7 @@ impl Code {
     fn poll_future(&mut self, cell: &Arc<RunCell>) -> Poll<Result<Payload, Failure>> {
         if self.future.is_none() {
             let Some(input) = self.input.take() else { return Poll::Pending };
-            match (self.handler)(Ctx::new(self.cell.clone()), input) {
+            match (self.handler.call)(Ctx::new(self.cell.clone()), input) {
                 Ok(future) => self.future = Some(future),
                 Err(failure) => return Poll::Ready(Err(failure)),
             }

@@ -4,6 +4,7 @@
 //! for a person, the function goes on from the last thing recorded: what was acknowledged is never lost, what was recorded
 //! is never done again.
 
+pub mod agent;
 mod builder;
 mod cell;
 pub mod check;
@@ -30,7 +31,7 @@ mod wake;
 mod worker;
 
 pub use builder::Builder;
-pub use client::{Attached, Bring, Driven, Onward, RunHandle, Start, StartTask, TaskHandle};
+pub use client::{Attached, Bring, Driven, Entries, EntryPages, Onward, RunHandle, RunStream, Start, StartTask, TaskHandle};
 #[cfg(feature = "encryption")]
 pub use codec::{Encryption, EncryptionKey};
 pub use combine::{join_all, join_all_settled, race};
@@ -38,14 +39,19 @@ pub use ctx::Ctx;
 pub use error::{Error, RegisterError};
 pub use fork::Fork;
 pub use names::{Signal, Task, Workflow};
+pub use onward_core::conversation::{Entry, EntryCursor, PendingEntry};
 pub use onward_core::engine::{CancelOutcome, Decision};
 pub use onward_core::event::Event;
 pub use onward_core::event::OnParentClose;
+pub use onward_core::spend;
+pub use onward_core::stream;
 pub use onward_core::task::RetryPolicy;
 pub use onward_core::trace::TraceContext;
-pub use onward_core::view::RunView;
+pub use onward_core::view::{AwaitedKind, RunView};
 pub use onward_core::{Failure, Index, Log, Payload, Record, Status, Timestamp};
-pub use onward_runtime::{Bulk, BulkDone, BulkVerb, CallId, Decide, Emitted, TaskView, TaskWord, WhyPending};
+pub use onward_runtime::{
+    AppendedEntry, Bulk, BulkDone, BulkVerb, CallId, Decide, Emitted, EntryPage, TaskView, TaskWord, WhyPending,
+};
 pub use onward_store::{Appended, DeletedRun, RunQuery};
 #[cfg(feature = "remote")]
 pub use remote::{HttpAnswer, HttpDoor, connect_door, connect_http};

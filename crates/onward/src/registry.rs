@@ -14,8 +14,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Result;
+use crate::agent::AgentCtx;
 use crate::cell::Deps;
-use crate::code::Handler;
+use crate::code::{Handler, RunFuture};
 use crate::ctx::{Ctx, compensate, payload_or_failure, small};
 use crate::task::TaskCtx;
 
@@ -157,20 +158,33 @@ where
     F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<O>> + Send + 'static,
 {
-    Arc::new(move |ctx, payload| {
+    let call = move |ctx: Ctx, payload: Payload| {
         let input = payload.read().map_err(|error| {
             Failure::fatal(format!("the input does not fit the workflow: {error}")).with_code("invalid_input")
         })?;
         let future = f(ctx.clone(), input);
-        Ok(Box::pin(async move {
+        let future: RunFuture = Box::pin(async move {
             let result = future.await.and_then(|output| payload_or_failure("the output", &output));
             let result = result.and_then(|output| small(ctx.cell.payload_bytes_max, "the output", output));
             match result {
                 Ok(output) => Ok(output),
                 Err(failure) => Err(compensate(&ctx, failure).await),
             }
-        }))
-    })
+        });
+        Ok(future)
+    };
+    Handler { call: Arc::new(call), is_agent: false }
+}
+
+/// Forgets the types of an agent's function.
+pub(crate) fn erase_agent<I, O, F, Fut>(f: F) -> Handler
+where
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + 'static,
+    F: Fn(AgentCtx, I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O>> + Send + 'static,
+{
+    Handler { is_agent: true, ..erase_workflow(move |ctx, input| f(AgentCtx::new(ctx), input)) }
 }
 
 /// Forgets the types of a task function.

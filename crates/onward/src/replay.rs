@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use onward_core::conversation::Entry;
 use onward_core::engine::Fault;
 use onward_core::{Failure, Name, Payload, Record, RunKey};
 
 use crate::Result;
+use crate::agent::library::Wish;
 use crate::cell::{StepAttempt, StepScript};
-use crate::code::{Code, Handler, Shared};
+use crate::code::{Code, Handler, Need, Shared};
 
 /// Steps must not run while a log is only being checked.
 struct NoSteps;
@@ -21,22 +23,41 @@ impl StepScript for NoSteps {
     fn ran(&self, _: &Name) {}
 }
 
-/// Replays `records` against the code; nothing is run and nothing is asked for beyond them.
-pub(crate) fn replay_log(
-    key: &RunKey,
-    handler: &Handler,
-    records: &[Record],
-    shared: &Shared,
-    strict: bool,
-) -> Result<Code, Fault> {
+/// What brings code to where its run stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Logs<'a> {
+    /// What an agent did before its turns; empty where [`onward_core::log::prelude_of`] asks for nothing.
+    pub prelude: &'a [Record],
+    pub records: &'a [Record],
+    /// What an agent's code reads of its conversation, if that is at hand.
+    pub earlier: &'a dyn Fn(&Wish) -> Option<Arc<[Entry]>>,
+}
+
+/// For code that does not read its conversation.
+pub(crate) fn no_earlier(_: &Wish) -> Option<Arc<[Entry]>> {
+    None
+}
+
+/// Replays the logs against the code; nothing is run and nothing is asked for beyond them.
+pub(crate) fn replay_log(key: &RunKey, handler: &Handler, logs: Logs<'_>, shared: &Shared, strict: bool) -> Result<Code, Fault> {
     let shared = Shared { script: Some(Arc::new(NoSteps)), emitter: None, clock: None, ..shared.clone() };
     let mut code = Code::new(key.clone(), handler.clone(), &shared);
     if strict {
         code.set_strict();
     }
-    for record in records {
+    for record in logs.records {
         code.feed(record.clone());
     }
-    code.advance(Waker::noop())?;
+    if code.wants_prelude().is_some() && !logs.prelude.is_empty() {
+        code.give_prelude(logs.prelude.to_vec());
+    }
+    while let Need::Earlier(wish) = code.advance(Waker::noop())? {
+        let Some(entries) = (logs.earlier)(&wish) else {
+            return Err(Fault::LogBroken(
+                "the code reads its conversation, and earlier logs of the run are not at hand".to_owned(),
+            ));
+        };
+        code.give_earlier(wish, entries);
+    }
     Ok(code)
 }

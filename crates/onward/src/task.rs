@@ -1,14 +1,20 @@
 //! What a task function gets, and how an attempt is run.
 
+mod outbox;
+
 use std::any::{Any, TypeId, type_name};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use onward_core::Payload;
+use onward_core::spend::Spend;
+use onward_core::task::{Task, TaskId};
 use onward_core::trace::TraceContext;
 use serde::Serialize;
 
+use crate::agent::library::Library;
 use crate::cell::Deps;
+pub(crate) use outbox::Outbox;
 
 /// One attempt of a task, as its function sees it. Cheap to clone.
 #[derive(Clone)]
@@ -17,27 +23,47 @@ pub struct TaskCtx {
 }
 
 struct Inner {
+    task: TaskId,
+    library: Arc<Library>,
     attempt: u32,
     idempotency_key: String,
     trace: Option<TraceContext>,
     deps: Arc<Deps>,
     canceled: AtomicBool,
     progress: Mutex<Option<Payload>>,
+    spend: Mutex<Vec<Spend>>,
     beat: tokio::sync::Notify,
+    outbox: Outbox,
 }
 
 impl TaskCtx {
-    pub(crate) fn new(attempt: u32, idempotency_key: String, trace: Option<TraceContext>, deps: Arc<Deps>) -> TaskCtx {
+    pub(crate) fn new(task: &Task, library: Arc<Library>, trace: Option<TraceContext>, deps: Arc<Deps>) -> TaskCtx {
         let inner = Inner {
-            attempt,
-            idempotency_key,
+            task: task.id.clone(),
+            library,
+            attempt: task.attempt,
+            idempotency_key: task.idempotency_key(),
             trace,
             deps,
             canceled: AtomicBool::new(false),
             progress: Mutex::default(),
+            spend: Mutex::default(),
             beat: tokio::sync::Notify::new(),
+            outbox: Outbox::default(),
         };
         TaskCtx { inner: Arc::new(inner) }
+    }
+
+    /// The call of the run that scheduled it.
+    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls look at it"))]
+    pub(crate) fn task(&self) -> &TaskId {
+        &self.inner.task
+    }
+
+    /// The conversations of agents.
+    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls look at it"))]
+    pub(crate) fn library(&self) -> &Library {
+        &self.inner.library
     }
 
     /// 1, 2, …
@@ -72,6 +98,34 @@ impl TaskCtx {
         self.inner.beat.notify_one();
     }
 
+    /// Says what this attempt has cost so far. What was said before of the same model is replaced.
+    ///
+    /// It is recorded in one write with the outcome of the attempt, whatever that is: also if the attempt fails and is made again, is given
+    /// back because the worker stops, or nobody wants its result any more. Say it as soon as it is known, and again when it is more.
+    pub fn spend(&self, spend: Spend) {
+        let mut lines = self.inner.spend.lock().unwrap_or_else(PoisonError::into_inner);
+        match lines.iter_mut().find(|line| line.model == spend.model) {
+            Some(line) => *line = spend,
+            None => lines.push(spend),
+        }
+    }
+
+    pub(crate) fn spent(&self) -> Vec<Spend> {
+        self.inner.spend.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says something to whoever reads the stream of the task's run: a part of an answer as it arrives, for example. Not recorded, and
+    /// never waits: what there is no room for is not said. What another attempt says takes back what this one has said.
+    ///
+    /// A frame is an object with a `type`. Pieces of text that follow each other (`text`, `reasoning`, `refusal`,
+    /// `tool_call_arguments`) may arrive as one. The names `task`, `attempt`, `generation`, `seq` and `at` are taken.
+    pub fn stream(&self, frame: &(impl Serialize + ?Sized)) {
+        match serde_json::to_value(frame) {
+            Ok(frame) => self.inner.outbox.put(frame),
+            Err(error) => tracing::debug!("a frame of a stream is not JSON: {error}"),
+        }
+    }
+
     /// Whether nobody wants the result any more: the task was canceled, timed out or given to another worker.
     pub fn is_canceled(&self) -> bool {
         self.inner.canceled.load(Ordering::Relaxed)
@@ -79,6 +133,10 @@ impl TaskCtx {
 
     pub(crate) fn set_canceled(&self) {
         self.inner.canceled.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn outbox(&self) -> &Outbox {
+        &self.inner.outbox
     }
 
     /// Waits for the next heartbeat of the function and returns its progress.

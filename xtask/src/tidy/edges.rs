@@ -29,8 +29,12 @@ const EDGES: &[(&str, &[&str])] = &[
             "onward-runtime",
             "onward-wire",
             "onward-server",
+            "onward-llm",
+            "onward-llm-scripted",
+            "onward-mcp",
         ],
     ),
+    // Its tests start servers on databases of their own, and kill them.
     (
         "onward-cli",
         &[
@@ -39,6 +43,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "onward-store-embedded",
             "onward-store-postgres",
             "onward-store-spread",
+            "onward-pg-cluster",
             "onward-runtime",
             "onward-server",
             "onward",
@@ -55,9 +60,16 @@ const EDGES: &[(&str, &[&str])] = &[
             "onward-pg-cluster",
             "onward-runtime",
             "onward",
+            "onward-llm",
+            "onward-llm-scripted",
         ],
     ),
-    ("examples", &["onward"]),
+    // Its tests call the scripted model.
+    ("onward-llm", &["onward-llm-scripted"]),
+    ("onward-llm-scripted", &[]),
+    ("onward-mcp", &["onward-llm"]),
+    // Theirs is the model that answers by script.
+    ("examples", &["onward", "onward-llm-scripted"]),
     ("xtask", &[]),
 ];
 

@@ -10,7 +10,7 @@ use super::{dev, server};
 use crate::args::Global;
 use crate::config::{KEYS, Key, Value};
 use crate::output::{Cell, Style, Table, print, print_json, say};
-use crate::serving::limits::limits;
+use crate::serving::limits::{lease, limits};
 use crate::serving::{Place, TraceArgs};
 
 #[derive(Debug, Subcommand)]
@@ -66,6 +66,7 @@ fn check(global: &Global) -> Result<()> {
     }
     TraceArgs::default().trace(config)?;
     limits(config)?;
+    lease(config)?;
     Ok(())
 }
 

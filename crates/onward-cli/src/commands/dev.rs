@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::directory::own_command;
 use crate::error::Mistake;
 use crate::output::{Style, escape, print_json, say};
-use crate::serving::limits::limits;
+use crate::serving::limits::{lease, limits};
 use crate::serving::{HooksArgs, KeysArgs, PORT, Place, Protection, Serving, TraceArgs, told_to_stop};
 
 /// How long a child may take to end after it was asked to.
@@ -54,7 +54,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let keys = args.keys.open(&place, &trace, config)?;
     let hooks = args.hooks.open(&place, &trace)?;
     let protection = Protection { keys, hooks, tls: None };
-    let serving = Serving::start(address, place.clone(), protection, limits(config)?, trace).await?;
+    let serving = Serving::start(address, place.clone(), protection, limits(config)?, lease(config)?, trace).await?;
     let url = serving.url.clone();
     let told = told_to_stop();
     if global.json {

@@ -14,7 +14,7 @@ use crate::args::Global;
 use crate::config::Config;
 use crate::error::Mistake;
 use crate::output::print_json;
-use crate::serving::limits::limits;
+use crate::serving::limits::{lease, limits};
 use crate::serving::{HooksArgs, KeysArgs, PORT, Place, Protection, Serving, TlsArgs, TraceArgs, told_to_stop};
 
 #[derive(Debug, Args)]
@@ -64,7 +64,7 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
         }
     }
     let protection = Protection { keys, hooks, tls };
-    let serving = Serving::start(listen, place.clone(), protection, limits(config)?, trace.clone()).await?;
+    let serving = Serving::start(listen, place.clone(), protection, limits(config)?, lease(config)?, trace.clone()).await?;
     let told = told_to_stop();
     trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &place)]);
     if global.json {

@@ -17,8 +17,10 @@ use crate::error::{FAILURE, Mistake, NOT_ALLOWED, tell_one};
 use crate::output::{escape, print, print_json, say};
 use crate::site::Site;
 
+mod store;
 mod target;
 
+use store::StoreArgs;
 use target::{Taken, Target};
 
 const PAGE: usize = 1_000;
@@ -32,12 +34,16 @@ pub struct ExportArgs {
     ids: Vec<String>,
     #[command(flatten)]
     filter: FilterArgs,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 #[derive(Debug, Args)]
 pub struct ImportArgs {
     /// The file, or `-` for standard input
     file: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 /// A file that is being written.
@@ -49,7 +55,10 @@ struct Export<'a> {
 }
 
 pub async fn export(args: ExportArgs, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_read(global)?;
+    let site = match args.store.open(global).await? {
+        Some(runtime) => Site::of(runtime, global)?,
+        None => Site::to_read(global)?,
+    };
     let mut export = Export { site: &site, json: global.json, count: 0, left_out: 0 };
     if args.ids.is_empty() {
         export.found(args.filter.query(site.namespace.clone(), PAGE)?).await
@@ -131,7 +140,7 @@ pub async fn import(args: ImportArgs, global: &Global) -> Result<ExitCode> {
         Box::new(std::fs::File::open(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?)
     };
     let namespace = global.namespace()?;
-    let mut target = Target::new(global)?;
+    let mut target = Target::new(global, args.store.open(global).await?)?;
     let (mut importer, mut bytes, mut count) = (Importer::default(), 0, 0);
     for line in BufReader::new(source).lines() {
         let line = line?;
@@ -177,7 +186,7 @@ fn tell(all: &Taken, global: &Global) -> Result<ExitCode> {
         }
     }
     if all.refused.iter().any(|refused| refused.code == "body_too_large") {
-        let hint = "the server takes no run of that size; stop it and import with `onward --data DIR import FILE`";
+        let hint = "the server takes no run of that size; stop it and import with `onward --data DIR import FILE`, or into its databases with `--store`";
         say(&format!("hint: {hint}"));
     }
     Ok(if all.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -56,7 +56,9 @@ pub static KEYS: &[Key] = &[
     key("key_file", "a file with that key in it").path(),
     key("dev.port", "the port of `onward dev`").default(|| crate::serving::PORT.to_string()),
     key("server.listen", "the address of `onward server`").default(|| format!("127.0.0.1:{}", crate::serving::PORT)),
-    key("server.store", "the store of `onward server`: `embedded:DIR` or `memory:`"),
+    key("server.store", "the store of `onward server`: `postgres://…`, `embedded:DIR` or `memory:`"),
+    key("server.lease", "how long a worker may be silent before its runs and tasks go to others")
+        .default(|| format!("{}s", onward_runtime::Options::default().lease.as_secs())),
     key("server.keys", "the file with the keys that a server lets in").path(),
     key("tls_cert", "the certificate of `onward server` with its chain, PEM").path(),
     key("tls_key", "the certificate's private key, PEM").path(),

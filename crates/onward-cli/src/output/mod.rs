@@ -4,6 +4,7 @@
 
 mod narrator;
 mod progress;
+pub mod said;
 mod style;
 mod table;
 pub mod time;

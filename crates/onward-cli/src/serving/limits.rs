@@ -31,6 +31,12 @@ pub fn limits(config: &Config) -> Result<Limits, Mistake> {
     })
 }
 
+/// How long a worker may be silent before its runs and tasks go to others.
+pub fn lease(config: &Config) -> Result<Duration, Mistake> {
+    let default = onward_runtime::Options::default().lease;
+    Ok(config.parsed("server.lease", span::parse_positive)?.unwrap_or(default))
+}
+
 fn positive(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "it is not a number over 0".to_owned())
 }

@@ -13,6 +13,7 @@ use onward_store_spread::{Database, SpreadStore};
 
 use crate::directory::shell_path;
 use crate::new_id::random_u64;
+use crate::serving::databases::Databases;
 
 /// Where runs are kept.
 #[derive(Debug, Clone)]
@@ -83,28 +84,39 @@ impl Opened {
 
 /// Connects to one database, or to all of those over which runs are spread.
 async fn connect(urls: &[String]) -> Result<Opened> {
-    let mut databases = Vec::new();
-    let mut clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let cluster = format!("{:016x}{:016x}", random_u64(), random_u64());
+    let options = onward_store_postgres::Options::default;
+    if let [url] = urls {
+        let name = without_password(url);
+        let store = PostgresStore::connect(url, options()).await.with_context(|| name.clone())?;
+        // One alone remembers too that it has all the runs: it must not become one of several later.
+        let share = store.take_share(Share::all(cluster)).await?;
+        if share.count != 1 {
+            let why = format!("{name} is one of {} databases over which runs are spread", share.count);
+            return Err(StoreError::DatabasesDiffer { why }.into());
+        }
+        let store = Arc::new(store);
+        let probe = Databases::new(vec![(name, store.clone())], None);
+        return Ok(Opened { clock: store.clock(), store, probe: Some(Arc::new(probe)) });
+    }
+    let mut all = Vec::new();
     for url in urls {
         let name = without_password(url);
-        let store = PostgresStore::connect(url, onward_store_postgres::Options::default()).await;
-        let store = store.with_context(|| name.clone())?;
-        clock = store.clock();
-        databases.push(Database { name, store: Arc::new(store) });
+        // One that is down takes only its own runs with it, also while a server starts.
+        let store = PostgresStore::connect_when_up(url, options()).await.with_context(|| name.clone())?;
+        all.push((name, Arc::new(store)));
     }
-    let cluster = format!("{:016x}{:016x}", random_u64(), random_u64());
-    let store: Arc<dyn Store> = match databases.as_slice() {
-        // One alone remembers too that it has all the runs: it must not become one of several later.
-        [Database { name, store }] => match store.take_share(Share::all(cluster)).await? {
-            Share { count: 1, .. } => store.clone(),
-            Share { count, .. } => {
-                let why = format!("{name} is one of {count} databases over which runs are spread");
-                return Err(StoreError::DatabasesDiffer { why }.into());
-            }
-        },
-        _ => Arc::new(SpreadStore::open(databases, cluster, Arc::new(SystemClock)).await?),
-    };
-    Ok(Opened { store, clock, probe: None })
+    let database = |(name, store): &(String, Arc<PostgresStore>)| Database { name: name.clone(), store: store.clone() };
+    let spread = SpreadStore::open(all.iter().map(database).collect(), cluster, Arc::new(SystemClock)).await?;
+    let spread = Arc::new(spread);
+    // Whoever waits needs to know about when something is due; each database judges by its own clock.
+    let clock = all.iter().find(|(_, store)| store.is_entered()).map_or_else(system_clock, |(_, store)| store.clock());
+    let probe = Databases::new(all, Some(spread.clone()));
+    Ok(Opened { store: spread, clock, probe: Some(Arc::new(probe)) })
+}
+
+fn system_clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock)
 }
 
 /// An address of a database as it may be shown: whatever stands before the host goes with the password.

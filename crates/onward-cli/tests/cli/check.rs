@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use onward::agent::{AgentCtx, Turn};
 use onward::{Builder, Encryption, EncryptionKey, Onward};
 
 use crate::kit::{self, Ran, one_order, one_order_with, run};
@@ -19,6 +20,7 @@ async fn the_program_itself() {
             builder.workflow("order", async |_: onward::Ctx, _: String| -> onward::Result<String> { std::process::abort() })
         }
         "next" => builder.workflow("order", kit::changed_order).version("2"),
+        "agent" => builder.agent("greeter", greeter),
         "other" => builder.workflow("other", kit::order),
         "sealed" => sealed(builder.workflow("order", kit::order), 7),
         "sealed with another key" => sealed(builder.workflow("order", kit::order), 8),
@@ -28,6 +30,30 @@ async fn the_program_itself() {
     let error = builder.start().await.err().expect("it only checks");
     assert_eq!(error.code(), "only_checked");
     println!("{error}");
+}
+
+/// Greets, and waits for a word in its first turn.
+async fn greeter(ctx: AgentCtx, name: String) -> onward::Result<String> {
+    ctx.append("user", &name).await?;
+    ctx.turns((), |()| {
+        let ctx = ctx.clone();
+        async move {
+            ctx.append("assistant", &"hello").await?;
+            Ok(Turn::Done(ctx.signal("word").recv().await?))
+        }
+    })
+    .await
+}
+
+/// What it did before its turns lies in another log.
+#[test]
+fn an_agent_in_a_turn_is_checked_with_what_it_did_before() {
+    let directory = tempfile::tempdir().unwrap();
+    kit::with_code(Onward::embedded(directory.path()).agent("greeter", greeter), async |onward| {
+        let run = onward.start::<String, _>("greeter", "Ada").id("g").await.unwrap();
+        run.until(|view| view.head.generation == 1 && view.head.status == onward::Status::Waiting).await.unwrap();
+    });
+    check(directory.path(), &[], "agent").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\ngreeter 1 0 0 0 0");
 }
 
 fn sealed(builder: Builder, byte: u8) -> Builder {

@@ -178,7 +178,7 @@ pub fn with_worker<T, F: Future<Output = T>>(directory: &Path, work: impl FnOnce
     with_code(builder(directory), work)
 }
 
-fn with_code<T, F: Future<Output = T>>(builder: Builder, work: impl FnOnce(Onward) -> F) -> T {
+pub fn with_code<T, F: Future<Output = T>>(builder: Builder, work: impl FnOnce(Onward) -> F) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(async {
         let onward = builder.start().await.unwrap();
         let done = work(onward.clone()).await;

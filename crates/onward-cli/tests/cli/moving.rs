@@ -99,7 +99,7 @@ fn a_run_that_is_too_large_for_a_server_is_named_and_the_others_come_in() {
     let target = serve(&mut server);
     run_over(&target.url, ["import", file.to_str().unwrap()]).says(
         1,
-        "3 runs imported, 0 were there already\n! large was refused: body_too_large\n! hint: the server takes no run of that size; stop it and import with `onward --data DIR import FILE`",
+        "3 runs imported, 0 were there already\n! large was refused: body_too_large\n! hint: the server takes no run of that size; stop it and import with `onward --data DIR import FILE`, or into its databases with `--store`",
     );
 }
 

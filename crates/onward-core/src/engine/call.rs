@@ -184,7 +184,7 @@ impl Engine {
             }
             (What::Timer | What::Approval { .. } | What::Promise { .. }, _) => {
                 self.calls.remove(place);
-                self.out.push(WaitCanceled { place: place.clone() }.into());
+                self.out.push(WaitCanceled { place: self.origin_of(place) }.into());
             }
         }
     }
@@ -205,12 +205,13 @@ impl Engine {
     /// Takes back what the open call at `place` has asked for; awaiting it fails with `failure`.
     pub fn withdraw_call(&mut self, place: &Place, failure: Failure) {
         let index = self.delivered.unwrap_or_default();
+        let origin = self.origin_of(place);
         let Some(call) = self.calls.get_mut(place).filter(|call| matches!(call.answer, Answer::Open | Answer::Reserved(_)))
         else {
             return;
         };
         call.answer = Answer::Ready { index, result: Err(failure), signal: None };
-        let event = call.give_up(place);
+        let event = call.give_up(&origin);
         self.out.extend(event);
         self.wakes.push_back(Wake::Call(place.clone()));
     }

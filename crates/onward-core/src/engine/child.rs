@@ -20,6 +20,11 @@ impl Engine {
             input,
             on_parent_close: OnParentClose::Cancel,
         };
+        // Here and not with the commit: the code may ask for its child's id at once.
+        if let Some((child, adopted)) = self.adopt_child(&event) {
+            self.open(place.clone(), What::Child { child, kind }, Some(adopted.into()));
+            return place;
+        }
         self.open(place.clone(), What::Child { child, kind }, Some(event.into()));
         place
     }

@@ -88,6 +88,7 @@ impl Engine {
 
     /// The id by which the question at `place` is answered from outside.
     pub fn call_id(&self, place: &Place) -> String {
+        let place = &self.origin_of(place);
         let Identity { run, generation, .. } = self.known_as(place);
         format!("{}~{generation}~{place}", run.id)
     }

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::Pattern;
+use crate::conversation::ENTRY_SIGNAL;
 use crate::{Index, Name, Payload, Place};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -93,6 +94,16 @@ impl Mailbox {
             self.unread.remove(&name);
         }
         signal
+    }
+
+    /// The oldest entry from outside.
+    pub fn first_entry(&self) -> Option<&Signal> {
+        self.unread.iter().find(|(name, _)| name.as_str() == ENTRY_SIGNAL)?.1.front()
+    }
+
+    pub fn pop_entry(&mut self) -> Option<Signal> {
+        let name = self.first_entry()?.name.clone();
+        self.pop(&Pattern::Exactly(name))
     }
 
     pub fn wait(&mut self, place: Place, pattern: Pattern) {

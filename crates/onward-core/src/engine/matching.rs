@@ -5,7 +5,7 @@
 
 use super::call::StepIdentity;
 use super::{Engine, Fault};
-use crate::event::{Divergence, SuspendReason};
+use crate::event::{Checkpoint, Divergence, SuspendReason};
 use crate::{Event, Failure, Hash, Index, Payload, Place, Record};
 
 /// The last call on which code and log agreed; put into words only when they no longer do.
@@ -32,6 +32,7 @@ impl Engine {
             return Ok(());
         }
         let mut asked = self.take_out();
+        self.match_marker(&expected);
         let postponed =
             matches!(expected.events.last(), Some(Event::RunSuspended(last)) if last.reason == SuspendReason::Continuing);
         let end = asked.pop_if(|event| postponed && matches!(event, Event::RunContinued(_)));
@@ -56,6 +57,7 @@ impl Engine {
         self.next_commit += 1;
         self.pass_identity();
         self.settle();
+        self.unsettled = matches!(expected.events.first(), Some(Event::SegmentAbandoned(_)));
         self.out.extend(end);
         Ok(())
     }
@@ -121,7 +123,7 @@ impl Engine {
 
 /// What the code asks for, as against what steps report and what stands for an empty commit.
 fn is_asked(event: &Event) -> bool {
-    !event.is_step_result() && !matches!(event, Event::RunSuspended(_))
+    !event.is_step_result() && !matches!(event, Event::RunSuspended(_) | Event::SegmentAbandoned(_))
 }
 
 fn agrees(recorded: &Event, asked: &Event) -> bool {
@@ -153,7 +155,11 @@ fn agrees(recorded: &Event, asked: &Event) -> bool {
         }
         (Event::AttributeSet(a), Event::AttributeSet(b)) => a == b,
         (Event::RunCompleted(a), Event::RunCompleted(b)) => same(Some(&a.output), Some(&b.output)),
-        (Event::RunContinued(a), Event::RunContinued(b)) => same(Some(&a.input), Some(&b.input)),
+        (Event::RunContinued(a), Event::RunContinued(b)) => {
+            let state = |checkpoint: &Option<Box<Checkpoint>>| checkpoint.as_ref().map(|checkpoint| Hash::of(&checkpoint.state));
+            same(Some(&a.input), Some(&b.input)) && state(&a.checkpoint) == state(&b.checkpoint)
+        }
+        (Event::EntryAppended(a), Event::EntryAppended(b)) => (&a.place, a.id, a.is_aside) == (&b.place, b.id, b.is_aside),
         // The words of a failure may differ between builds; that it failed, and with which code, may not.
         (Event::RunFailed(a), Event::RunFailed(b)) => a.failure.code == b.failure.code,
         (Event::RunCanceled(_), Event::RunCanceled(_)) => true,
@@ -178,7 +184,11 @@ pub fn canonical(event: &Event) -> Event {
         Event::UpdateAnswered(event) => event.result = canonical_result(&event.result),
         Event::StepCompleted(event) => spell(&mut event.output),
         Event::RunCompleted(event) => spell(&mut event.output),
-        Event::RunContinued(event) => spell(&mut event.input),
+        Event::RunContinued(event) => {
+            spell(&mut event.input);
+            event.checkpoint.iter_mut().for_each(|checkpoint| spell(&mut checkpoint.state));
+        }
+        Event::EntryAppended(event) => spell(&mut event.content),
         Event::RunFailed(event) => spell_failure(&mut event.failure),
         Event::RunCanceled(event) => spell_failure(&mut event.failure),
         _ => {}
@@ -244,7 +254,14 @@ pub fn describe(event: &Event) -> String {
         Event::RunCompleted(e) => format!("the end of the run with {}", value(&e.output)),
         Event::RunFailed(e) => format!("the failure of the run: {}", e.failure),
         Event::RunCanceled(_) => "the run's end as canceled".to_owned(),
-        Event::RunContinued(e) => format!("going on as new with {}", value(&e.input)),
+        Event::RunContinued(e) => match &e.checkpoint {
+            Some(checkpoint) => format!("the checkpoint {}", value(&checkpoint.state)),
+            None => format!("going on as new with {}", value(&e.input)),
+        },
+        Event::EntryAppended(e) => format!("the {} entry {} at {}", e.role, value(&e.content), e.place),
+        Event::CallAdopted(e) => format!("taking over the call at {} at {}", e.from, e.place),
+        Event::StepCompleted(e) => describe_step(&StepIdentity { name: e.name.clone(), input_hash: e.input_hash }, &e.place),
+        Event::StepFailed(e) => describe_step(&StepIdentity { name: e.name.clone(), input_hash: e.input_hash }, &e.place),
         other => other.name().replace('_', " "),
     }
 }

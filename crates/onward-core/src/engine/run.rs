@@ -4,7 +4,7 @@ use super::mailbox::Looks;
 use super::{Advance, Engine};
 use crate::event::{CarriedSignal, RunCanceled, RunCompleted, RunContinued, RunFailed, RunSuspended, SuspendReason};
 use crate::run::Carries;
-use crate::{Event, Failure, Payload};
+use crate::{Event, Failure, Name, Payload};
 
 impl Engine {
     /// The code has returned.
@@ -28,7 +28,27 @@ impl Engine {
             return;
         }
         self.ended = true;
-        self.out.push(RunContinued { input }.into());
+        self.out.push(RunContinued { input, checkpoint: None }.into());
+    }
+
+    /// The code of an agent has come to the end of a turn: everything in its segment is final, and the next one begins with `state`. It is
+    /// not polled again.
+    pub fn take_checkpoint(&mut self, state: Payload, prelude: Option<u32>, awaits: Option<Name>) {
+        if self.ended {
+            return;
+        }
+        let open = self.open_calls();
+        if !open.is_empty() {
+            return self.misuse(format!(
+                "a turn ended while something is still open: {}; await it, cancel it, or drop it before the turn ends",
+                open.join(", ")
+            ));
+        }
+        self.ended = true;
+        let checkpoint = self.close_conversation(state, prelude, awaits);
+        // The log of the prelude has it, and the code gets it from there.
+        let input = if prelude.is_some() { Payload::null() } else { self.agent.input() };
+        self.out.push(RunContinued { input, checkpoint: Some(Box::new(checkpoint)) }.into());
     }
 
     /// The store refused an ending commit because inputs came in between, and they cannot matter to code that has asked

@@ -5,6 +5,7 @@ use std::fmt;
 use super::call::{Answer, What};
 use super::mailbox::{Looks, Signal};
 use super::{Engine, POLLS_MAX, Wake};
+use crate::conversation::ENTRY_SIGNAL;
 use crate::event::{SignalAwaited, SignalConsumed, SignalSent, WaitCanceled};
 use crate::{Index, Name, Payload, Place, RunId, Timestamp};
 
@@ -21,7 +22,8 @@ impl Pattern {
     pub fn matches(&self, name: &Name) -> bool {
         match self {
             Pattern::Exactly(own) => own == name,
-            Pattern::Like(pattern) => fits(pattern.as_str(), name.as_str()),
+            // Entries from outside are nobody's message.
+            Pattern::Like(pattern) => name.as_str() != ENTRY_SIGNAL && fits(pattern.as_str(), name.as_str()),
         }
     }
 
@@ -168,7 +170,7 @@ impl Engine {
         }
     }
 
-    fn look(&mut self) {
+    pub(super) fn look(&mut self) {
         self.saw_nothing();
         self.polls += 1;
         if self.polls == POLLS_MAX {

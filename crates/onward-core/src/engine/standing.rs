@@ -8,7 +8,7 @@
 //! Invariant N7: what the code saw or asked for up to a horizon is on record with that horizon, by whichever commit, before more is
 //! shown to it.
 
-use super::{Advance, Engine};
+use super::{Advance, Engine, Fault};
 use crate::{Event, Index, Record};
 
 #[derive(Debug, Default)]
@@ -49,10 +49,10 @@ impl Engine {
     }
 
     /// Goes before anything new is shown to the code; `None` when nothing stands in the way of that.
-    pub(super) fn advance_standing(&mut self) -> Option<Advance> {
+    pub(super) fn advance_standing(&mut self) -> Option<Result<Advance, Fault>> {
         if self.standing.is_paused {
             // A log that ends in a pause is still replayed to its end.
-            return self.was_live.then(|| self.stand_still());
+            return self.was_live.then(|| Ok(self.stand_still()));
         }
         let was_held = std::mem::take(&mut self.standing.is_held);
         let is_open = self.polled && self.standing.recorded_at != Some(self.horizon);

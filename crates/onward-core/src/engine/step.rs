@@ -54,6 +54,9 @@ impl Engine {
         if let Some(result) = self.poll_call(place) {
             return StepPoll::Recorded(result);
         }
+        if self.step_is_adopted(place) {
+            return StepPoll::Pending;
+        }
         let caught_up = self.batch.is_empty() && self.queue.is_empty() && self.expected.is_none() && self.in_flight.is_none();
         let may_start = caught_up && !self.polled && !self.is_paused();
         let Some(Call { what: What::Step { attempt, phase, .. }, .. }) = self.calls.get_mut(place) else {
@@ -69,6 +72,19 @@ impl Engine {
         *phase = StepPhase::Running;
         self.running_steps += 1;
         StepPoll::Start { attempt: *attempt }
+    }
+
+    /// Whether the step was done in a part of the log that the code has left; its result then comes with the next commit.
+    pub(super) fn step_is_adopted(&mut self, place: &Place) -> bool {
+        let Some(Call { what: What::Step { identity, phase: StepPhase::Idle { .. }, .. }, .. }) = self.calls.get(place) else {
+            return false;
+        };
+        let StepIdentity { name, input_hash } = identity.clone();
+        let is_adopted = self.adopt_step(place, &name, input_hash);
+        if is_adopted && let Some(Call { what: What::Step { phase, .. }, .. }) = self.calls.get_mut(place) {
+            *phase = StepPhase::Reported;
+        }
+        is_adopted
     }
 
     /// The closure of the attempt that runs at `place` has returned.

@@ -1,9 +1,10 @@
 //! The decisions: which inputs and commits are taken, and how the head moves on.
 
-use super::{Commit, Committed, Effect, Input, LastCommit, NewRun, RunHead, Status};
+use super::{Commit, Committed, Effect, Input, LastCommit, NewRun, QuietTail, RunHead, Status};
 use crate::attribute;
+use crate::conversation::ENTRY_SIGNAL;
 use crate::event::{Attribute, RunStarted, is_same_life};
-use crate::{Epoch, Event, Index, Record, RunKey, Timestamp};
+use crate::{Epoch, Event, Index, Record, RunId, RunKey, Timestamp};
 
 /// Why an append was not taken. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +25,8 @@ pub enum Refusal {
     IsTask { key: RunKey },
     #[error("run {key} is {status}: only a failed run can be retried")]
     NotFailed { key: RunKey, status: Status },
+    #[error("run {key} was reset already: run {successor} goes on in its place")]
+    AlreadyReset { key: RunKey, successor: RunId },
     #[error("run {key} cannot be retried: after its failure at event {failed} the code went on with event {next}")]
     FailureHandled { key: RunKey, failed: Index, next: Index },
     #[error("run {key} cannot be copied up to event {index}: {why}")]
@@ -84,7 +87,12 @@ impl RunHead {
             let (current, next) = (self.epoch, self.next_commit);
             return Err(Refusal::Fenced { key: self.key.clone(), epoch, current, n: next, next }); // R8
         }
-        if self.is_task && !ends_task_run(&event) {
+        if let Event::TaskAttemptEnded(event) = &event
+            && let Some(why) = event.malformed()
+        {
+            return Err(Refusal::Malformed { key: self.key.clone(), why });
+        }
+        if self.is_task && !ends_task_run(&event) && !event.is_quiet() {
             return Err(Refusal::IsTask { key: self.key.clone() }); // R9
         }
         if !self.is_task && !event.is_input() {
@@ -156,6 +164,12 @@ impl RunHead {
             let tail = Index(self.next_index.0 - 1);
             return Err(Refusal::Unread { key: key(), tail }); // R5
         }
+        if let Some(Event::SegmentAbandoned(marker)) = commit.events.first()
+            && marker.to.plus(1) != self.next_index
+        {
+            let tail = Index(self.next_index.0 - 1);
+            return Err(Refusal::Unread { key: key(), tail }); // R11
+        }
         self.check_shape(commit).map_or(Ok(()), |why| Err(Refusal::Malformed { key: key(), why }))
     }
 
@@ -171,11 +185,15 @@ impl RunHead {
         if commit.is_standing && self.last_commit.is_some_and(|last| last.horizon > commit.horizon) {
             return Some("its horizon lies behind that of the commit before it"); // H3
         }
-        if !commit.is_standing && self.last_commit.is_some_and(|last| last.index > commit.horizon) {
+        let leaves = matches!(commit.events.first(), Some(Event::SegmentAbandoned(_)));
+        if !commit.is_standing && !leaves && self.last_commit.is_some_and(|last| last.index > commit.horizon) {
             return Some("it has not seen the commit before it"); // H4
         }
         if commit.events.iter().any(Event::is_input) {
             return Some("it contains an input");
+        }
+        if commit.events.iter().any(|event| matches!(event, Event::SignalSent(sent) if sent.name.as_str() == ENTRY_SIGNAL)) {
+            return Some("it sends a signal under the name that is kept for entries");
         }
         if !self.has_room_for_attributes(&commit.events) {
             return Some("it sets an attribute that is too long, or one too many"); // AT1
@@ -196,6 +214,11 @@ impl RunHead {
         self.next_index > horizon.plus(1)
     }
 
+    /// From where on the log has only quiet inputs. A head that was kept while others followed does not know.
+    fn quiet_from(&self) -> Index {
+        self.quiet.filter(|quiet| quiet.to == self.next_index).map_or(self.next_index, |quiet| quiet.from)
+    }
+
     pub(super) fn status_after(&self, horizon: Index, events: &[Event], waits: bool) -> Status {
         match events.last() {
             _ if self.status == Status::Paused => Status::Paused, // R7
@@ -203,13 +226,15 @@ impl RunHead {
             Some(Event::RunFailed(_)) => Status::Failed,
             Some(Event::RunCanceled(_)) => Status::Canceled,
             Some(Event::RunContinued(_)) => Status::Completed,
-            _ if waits && !self.has_unread(horizon) => Status::Waiting, // R3
+            _ if waits && self.quiet_from() <= horizon.plus(1) => Status::Waiting, // R3
             _ => Status::Pending,
         }
     }
 
     pub(super) fn advance(&mut self, record: &Record) {
         set_attributes(&mut self.attributes, &record.events);
+        let is_quiet = record.commit.is_none() && record.events.iter().all(Event::is_quiet);
+        self.quiet = is_quiet.then(|| QuietTail { from: self.quiet_from(), to: record.next_index() });
         self.next_index = record.next_index();
         self.updated_at = record.at;
         if self.status.is_closed() {
@@ -238,6 +263,8 @@ impl RunHead {
             attributes,
             is_external: false,
             trace: None,
+            checkpoint: continued.checkpoint.clone(),
+            spend: self.spend.clone(), // R12
         };
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }

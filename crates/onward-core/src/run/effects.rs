@@ -157,6 +157,9 @@ impl RunHead {
                 effects.push(Effect::AddTask(Box::new(task)));
             }
             Event::TaskCanceled(event) => effects.push(Effect::CancelTask { place: event.place.clone() }),
+            Event::SegmentAbandoned(event) => {
+                effects.extend(event.withdrawn.iter().map(|place| Effect::CancelTask { place: place.clone() }));
+            }
             Event::ApprovalRequested(event) => {
                 effects.push(Effect::OpenWait(Box::new(Wait {
                     run: self.key.clone(),

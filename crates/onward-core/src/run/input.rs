@@ -1,7 +1,7 @@
 //! Inputs as those who bring them make them, with what makes each of them once.
 
 use super::{Input, Once};
-use crate::event::{SignalReceived, UpdateReceived};
+use crate::event::{SignalReceived, TaskAttemptEnded, UpdateReceived};
 use crate::{Epoch, Event, Place};
 
 impl Input {
@@ -30,6 +30,16 @@ impl Input {
     pub fn result(event: Event, generation: u32, what: &str, place: &Place) -> Input {
         let once = Once::new(format!("{what}:{generation}:{place}"));
         Input { once: Some(once), generation: Some(generation), ..Input::new(event) }
+    }
+
+    /// What a store found out about a task or timer of `generation`.
+    pub fn outcome(event: Event, generation: u32) -> Input {
+        Input { generation: Some(generation), ..Input::new(event) }
+    }
+
+    /// What an attempt has cost. It is counted once, in whatever generation its run is by now (LG1).
+    pub fn attempt_ended(event: TaskAttemptEnded) -> Input {
+        Input { once: Some(event.once()), ..Input::new(event) }
     }
 
     /// What the worker that holds a run says about it.

@@ -7,6 +7,7 @@
 //! who comes with another id to a question that has its answer has lost.
 
 use crate::codec::Message;
+use crate::conversation::OutsideEntry;
 use crate::event::{ApprovalDecided, PromiseResolved, SignalReceived, UpdateReceived};
 use crate::external::{ExternalAppended, ExternalState};
 use crate::{Event, Hash, Payload, Place, message};
@@ -43,8 +44,17 @@ impl Once {
 
     pub fn signal(signal: &SignalReceived) -> Option<Once> {
         let id = signal.signal_id.as_ref()?;
+        if let Some(entry) = OutsideEntry::of_signal(&signal.name, &signal.payload) {
+            return Some(Once::entry(&entry, id));
+        }
         let said = [signal.name.as_str().as_bytes(), Hash::of(&signal.payload).to_string().as_bytes()].map(<[u8]>::to_vec);
         Some(Once { key: format!("signal:{id}"), token: token("", &said) })
+    }
+
+    /// An entry from outside. Its key is no signal's id: the two never meet.
+    fn entry(entry: &OutsideEntry, key: &str) -> Once {
+        let said = [entry.role.as_str().as_bytes(), Hash::of(&entry.content).to_string().as_bytes()].map(<[u8]>::to_vec);
+        Once { key: format!("entry:{key}"), token: token("", &said) }
     }
 
     pub fn update(update: &UpdateReceived) -> Once {
@@ -104,7 +114,7 @@ impl Once {
     /// The act in words: what it is, and under which id.
     pub fn describe(&self) -> String {
         match self.key.split_once(':') {
-            Some((what @ ("signal" | "update" | "append"), id)) => format!("{what} `{id}`"),
+            Some((what @ ("signal" | "entry" | "update" | "append"), id)) => format!("{what} `{id}`"),
             _ => format!("answer `{}`", parts(&self.token).0),
         }
     }
@@ -138,6 +148,22 @@ mod tests {
         assert_eq!(signal("a", "refused", r#"{"cents":1,"by":"x"}"#).again(&first.token), Again::Other);
         assert_eq!(first.again(""), Again::Repeated, "an older slot does not say what was said");
         assert_eq!(first.describe(), "signal `a`");
+    }
+
+    #[test]
+    fn an_entry_is_its_role_and_its_content_under_a_key_that_is_no_signals() {
+        let entry = |key: &str, role: &str, content: &str| {
+            let (role, content) = (Name::new(role).unwrap(), Payload::from_json_text(content.to_owned()));
+            let payload = OutsideEntry { role, content, idempotency_key: Some(key.to_owned()) }.to_payload();
+            let name = Name::new(crate::conversation::ENTRY_SIGNAL).unwrap();
+            Once::signal(&SignalReceived { name, payload, signal_id: Some(key.to_owned()), sender: None }).unwrap()
+        };
+        let first = entry("a", "user", r#"{"x":1,"y":2}"#);
+        assert_eq!(entry("a", "user", r#"{ "y": 2, "x": 1 }"#).again(&first.token), Again::Repeated);
+        assert_eq!(entry("a", "tool", r#"{"x":1,"y":2}"#).again(&first.token), Again::Other);
+        assert_eq!(entry("a", "user", r#"{"x":1}"#).again(&first.token), Again::Other);
+        assert_ne!(first.key, signal("a", "x", "1").key);
+        assert_eq!(first.describe(), "entry `a`");
     }
 
     #[test]

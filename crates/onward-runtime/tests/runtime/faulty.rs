@@ -179,6 +179,9 @@ impl Store for FaultyStore {
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
         self.through("heartbeat", self.memory.heartbeat(worker, lease))
     }
+    fn list_leases(&self, worker: WorkerId) -> StoreFuture<'_, Vec<(RunKey, Epoch)>> {
+        self.through("list_leases", self.memory.list_leases(worker))
+    }
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired> {
         self.through("expire", self.memory.expire(limit))
     }

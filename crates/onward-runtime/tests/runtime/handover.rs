@@ -196,6 +196,80 @@ async fn a_start_whose_answer_was_lost_is_worked_on_all_the_same() {
     assert_eq!((diary.indexes(), diary.lost()), (vec![1], 0));
 }
 
+/// W1: the store has given the run away and nobody knows; the worker's own heartbeats would keep it so for ever.
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_answer_was_lost_is_worked_on_all_the_same() {
+    let kit = Kit::new();
+    kit.start("r").await;
+    let worker = kit.worker("w");
+    kit.store.fail_once("claim_runs", When::After);
+    let patience = std::time::Duration::from_millis(300);
+    assert!(tokio::time::timeout(patience, worker.next_runs(1)).await.is_err());
+    assert_eq!(kit.head("r").await.status, Status::Running, "leased, and nobody knows");
+    let runs = tokio::time::timeout(seconds(5), worker.next_runs(1)).await.expect("it is found again");
+    assert_eq!(runs[0].head.key, key("r"));
+}
+
+/// W1, for who is driven by name.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_taken_without_an_answer_is_free_again() {
+    let kit = Kit::new();
+    kit.start("r").await;
+    let driver = kit.runtime.join_worker(profile("driver", 1));
+    kit.store.fail_once("claim_run", When::After);
+    refused(driver.claim_run(&key("r"), onward_runtime::Delivery::Nothing).await, "store_unavailable");
+    let other = kit.other_runtime().join_worker(profile("w", 1));
+    assert!(waits(other.next_runs(1)).await, "the driver has it and does not know");
+    assert_eq!(tokio::time::timeout(seconds(5), driver.next_runs(1)).await.unwrap()[0].head.key, key("r"));
+}
+
+/// W1: the worker has forgotten the run, and the store believes that it has it.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_did_not_come_through_is_made_up_for() {
+    let kit = Kit::new();
+    let worker = kit.worker("w");
+    let held = kit.start_held(&worker, "r").await;
+    kit.store.fail_once("release_run", When::Before);
+    assert!(worker.release(&held.key, held.epoch).await.is_err());
+    assert_eq!(kit.head("r").await.status, Status::Running, "nobody has it, and nobody can get it");
+    let runs = tokio::time::timeout(seconds(5), worker.next_runs(1)).await.expect("it is free again");
+    assert!(runs[0].head.epoch > held.epoch);
+}
+
+/// What a worker knows of, it keeps: whether its run is at rest, on its way to it or about to be started.
+#[tokio::test(start_paused = true)]
+async fn comparing_leases_takes_nothing_from_a_worker_that_knows() {
+    let kit = Kit::new();
+    let worker = kit.worker("w");
+    let held = kit.start_held(&worker, "r").await;
+    let diary = open_diary(&worker, &held);
+    kit.start("s").await;
+    kit.store.fail_once("release_run", When::Before);
+    assert!(worker.release(&key("nobody"), held.epoch).await.is_err());
+    let runs = worker.next_runs(2).await;
+    assert_eq!(runs[0].head.key, key("s"));
+    assert!(waits(worker.next_runs(1)).await);
+    assert_eq!((kit.store.calls("list_leases"), diary.lost()), (1, 0));
+    for id in ["r", "s"] {
+        assert_eq!(kit.head(id).await.status, Status::Running, "{id}");
+    }
+}
+
+/// Answers of one of several databases are lost without a word, and what was asked may be done late: so leases are compared at times.
+#[tokio::test(start_paused = true)]
+async fn leases_of_a_shared_store_are_compared_at_times() {
+    let kit = Kit::new();
+    kit.store.share();
+    let worker = kit.worker("w");
+    assert!(waits(worker.next_runs(1)).await);
+    let started = onward_core::event::RunStarted::new(name("order"), text("in"), 7);
+    let late = onward_core::run::NewRun { key: key("r"), started, signal: None };
+    kit.store.memory.start_run(late, Some(worker.id().clone())).await.unwrap();
+    assert!(waits(worker.next_runs(1)).await, "nobody has a reason to ask");
+    kit.advance(kit.runtime.options().lease);
+    assert_eq!(tokio::time::timeout(seconds(5), worker.next_runs(1)).await.unwrap()[0].head.key, key("r"));
+}
+
 fn held_key(id: &str) -> Held {
     Held { key: key(id), generation: 0, epoch: onward_core::Epoch(0), n: 0 }
 }

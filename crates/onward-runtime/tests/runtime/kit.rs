@@ -233,7 +233,7 @@ pub fn completed() -> Event {
 }
 
 pub fn continued() -> Event {
-    RunContinued { input: text("next") }.into()
+    RunContinued { input: text("next"), checkpoint: None }.into()
 }
 
 pub fn awaited(place: u32, signal: &str) -> Event {

@@ -5,6 +5,7 @@
 mod background;
 mod children;
 mod elsewhere;
+mod entries;
 mod external;
 mod faulty;
 mod handover;

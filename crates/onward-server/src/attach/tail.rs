@@ -4,7 +4,6 @@ use onward_core::view::outcome;
 use onward_core::{Index, RunKey, Status};
 use onward_runtime::{RunWatch, Runtime, RuntimeError};
 
-use super::frames::{Over, Sink, event, logged};
 use super::{Reading, Until};
 use crate::auth::{self, Pass};
 use crate::document::{LogPosition, Outcome, RunResult, Standstill};
@@ -12,6 +11,7 @@ use crate::external;
 use crate::log_page::{self, LogPage};
 use crate::problem::Problem;
 use crate::server::Server;
+use crate::sse::{NOTHING_NEW, Over, Sink, event};
 
 /// How many events are read at a time.
 const EVENTS: usize = 256;
@@ -117,10 +117,11 @@ impl Tail {
             let mut text = String::new();
             let mut last = None;
             for line in &page.lines {
-                logged(&mut text, LogPosition { generation: line.generation, from: line.index }, line.json.get());
-                last = Some((line.generation, line.index.0));
+                let id = format!("{}:{}", line.generation, line.index.0);
+                text.push_str(&format!("id: {id}\ndata: {}\n\n", line.json.get()));
+                last = Some(id);
                 if text.len() >= FRAME_BYTES {
-                    self.sink.send(std::mem::take(&mut text), last).await?;
+                    self.sink.send(std::mem::take(&mut text), last.clone()).await?;
                 }
             }
             if !text.is_empty() {
@@ -198,7 +199,7 @@ impl Tail {
                     self.sink.bid_farewell("the server stops");
                     return Ok(false);
                 }
-                () = keep_alive => self.sink.send(": nothing new\n\n".to_owned(), None).await?,
+                () = keep_alive => self.sink.send(NOTHING_NEW.to_owned(), None).await?,
             }
         }
     }

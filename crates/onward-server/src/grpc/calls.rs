@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::{Namespace, RunKey};
-use onward_runtime::{Bulk, BulkVerb, CallId, Decide, ForkRun, RuntimeError, SendSignal, StartRun, WorkerInfo};
+use onward_runtime::{Bulk, BulkVerb, CallId, Decide, ForkRun, RuntimeError, SendSignal, StartRun, StreamPage, WorkerInfo};
 use onward_store::{Appended, DeletedQuery, Restored, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, payloads};
 use onward_wire::api;
 use tonic::Status;
@@ -68,7 +68,7 @@ pub(super) async fn read_run(server: Server, asker: Asker, request: api::RunRequ
 
 pub(super) async fn why_pending(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::WhyPendingReply> {
     let head = server.runtime().read_head(&own(&asker, request.run)?).await.map_err(told)?;
-    Ok(api::WhyPendingReply { why: server.runtime().why_pending(&head).map(|why| why.as_str().to_owned()) })
+    Ok(api::WhyPendingReply { why: server.runtime().why_pending_anywhere(&head).await.map(|why| why.as_str().to_owned()) })
 }
 
 pub(super) async fn list_deleted(server: Server, asker: Asker, request: api::DeletedRequest) -> Answer<api::DeletedReply> {
@@ -116,6 +116,18 @@ pub(super) async fn watch_run(server: Server, asker: Asker, request: api::WatchR
     let head = runtime.read_head(&key).await.map_err(told)?;
     let outcome = if head.status.is_closed() { runtime.read_outcome(&key).await.map_err(told)? } else { None };
     Ok(api::WatchReply { generation: head.generation, next_index: head.next_index, status: head.status, outcome })
+}
+
+/// Waits for what is said next, for as long as the caller wants and the server allows.
+pub(super) async fn read_stream(server: Server, asker: Asker, request: api::StreamRequest) -> Answer<api::StreamReply> {
+    let api::StreamRequest { run, offset, wait_ms } = request;
+    let key = own(&asker, run)?;
+    let wait = Duration::from_millis(wait_ms).min(WAIT_MAX);
+    let page = tokio::select! {
+        page = server.runtime().read_stream(&key, offset.as_deref(), wait) => page.map_err(told)?,
+        () = server.closed() => StreamPage { frames: Vec::new(), next: offset.unwrap_or_default() },
+    };
+    Ok(api::StreamReply { frames: page.frames, next: page.next })
 }
 
 pub(super) async fn list_runs(server: Server, asker: Asker, request: api::ListRequest) -> Answer<api::ListReply> {
@@ -267,7 +279,7 @@ pub(super) async fn list_workers(server: Server, asker: Asker, _: api::Namespace
         let queues = queues.into_iter().flatten().collect();
         api::WorkerLine { id, kinds, task_kinds, queues, default_queue, runs, runs_max, heard_at }
     };
-    let workers = server.sessions().list(server.runtime(), &asker.namespace);
+    let workers = server.sessions().list(server.runtime(), &asker.namespace).await.map_err(told)?;
     Ok(api::WorkersReply { workers: workers.into_iter().map(line).collect() })
 }
 

@@ -9,6 +9,7 @@ use super::problem::status_of;
 use crate::Server;
 use crate::drive::scope_of;
 use crate::problem::RequestError;
+use crate::workers::Asked;
 
 pub(super) async fn drive_run(server: Server, asker: Asker, request: api::DriveRequest) -> Answer<api::DriveReply> {
     let api::DriveRequest { run, worker, signal: with, decision } = request;
@@ -29,6 +30,24 @@ pub(super) async fn drive_run(server: Server, asker: Asker, request: api::DriveR
     }
     let session = server.sessions().connected(&asker.namespace, &worker);
     let session = session.ok_or_else(|| status_of(&RequestError::HelloMissing { worker: worker.to_string() }.into()))?;
-    let taken = session.drive(&key, delivery).await.map_err(told)?;
+    let taken = session.take_up(&key, Asked::ToDrive, delivery).await.map_err(told)?;
     Ok(api::DriveReply { is_given: taken.is_given, head: taken.head, appended: taken.appended.map(appended) })
+}
+
+pub(super) async fn resume_agent(
+    server: Server,
+    asker: Asker,
+    request: api::ResumeAgentRequest,
+) -> Answer<api::ResumeAgentReply> {
+    let api::ResumeAgentRequest { run, worker, signal: with } = request;
+    let key = own(&asker, run)?;
+    let delivery = with.map_or(Delivery::Nothing, |with| Delivery::Signal(signal(with)));
+    if let Some(scope) = scope_of(&delivery) {
+        asker.pass.check_also(scope, &server).await.map_err(|refusal| status_of(&refusal.into()))?;
+    }
+    let session = server.sessions().connected(&asker.namespace, &worker);
+    let session = session.ok_or_else(|| status_of(&RequestError::HelloMissing { worker: worker.to_string() }.into()))?;
+    let taken = session.take_up(&key, Asked::ToResume, delivery).await.map_err(told)?;
+    let (success, why) = (taken.is_given, taken.why.map(|why| why.as_str().to_owned()));
+    Ok(api::ResumeAgentReply { success, why, head: taken.head, appended: taken.appended.map(appended) })
 }

@@ -52,7 +52,7 @@ impl Readiness {
             return status;
         }
         let status = match readiness(&self.server).await {
-            Ok(()) => ServingStatus::Serving,
+            Ok(_) => ServingStatus::Serving,
             Err(_) => ServingStatus::NotServing,
         };
         *seen = Some((Instant::now(), status));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onward_core::{Namespace, RunHead, RunKey, WorkerId};
-use onward_runtime::{Delivery, RuntimeError};
+use onward_runtime::{Delivery, NotResumed, Resumed, RuntimeError};
 use onward_store::{Appended, ClaimedOne, StoreError};
 use onward_wire::worker::{Hello, ServerFrame};
 
@@ -19,6 +19,17 @@ pub(crate) struct Driven {
     /// The run is on its way to the worker.
     pub is_given: bool,
     pub appended: Option<Appended>,
+    /// Why a worker that wanted to go on with an agent does not.
+    pub why: Option<NotResumed>,
+}
+
+/// How a run is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// A run that somebody else works on is an error.
+    ToDrive,
+    /// That is an answer.
+    ToResume,
 }
 
 impl Sessions {
@@ -37,12 +48,12 @@ impl Sessions {
         pass: Option<&Pass>,
         worker: WorkerId,
         run: &RunKey,
-        delivery: Delivery,
+        (asked, delivery): (Asked, Delivery),
     ) -> Result<(Driven, Vec<ServerFrame>), Problem> {
         let namespace = &run.namespace;
         let connection = self.open_polled(server, pass, namespace, hello(worker.clone()))?;
         let driven = match self.find(namespace, &worker) {
-            Some(session) => session.drive(run, delivery).await,
+            Some(session) => session.take_up(run, asked, delivery).await,
             None => Err(RuntimeError::from(StoreError::Unavailable { why: "the server is closing".to_owned() })),
         };
         let frames = match &driven {
@@ -75,13 +86,33 @@ fn hello(worker: WorkerId) -> Hello {
 }
 
 impl Session {
+    pub async fn take_up(self: &Arc<Session>, run: &RunKey, asked: Asked, delivery: Delivery) -> Result<Driven, RuntimeError> {
+        match asked {
+            Asked::ToDrive => self.drive(run, delivery).await,
+            Asked::ToResume => self.resume(run, delivery).await,
+        }
+    }
+
+    /// Gives the worker an agent that nobody works on.
+    async fn resume(self: &Arc<Session>, run: &RunKey, delivery: Delivery) -> Result<Driven, RuntimeError> {
+        let Resumed { head, appended, claimed } = self.port().resume_agent(run, delivery).await?;
+        let why = match claimed {
+            Ok(claimed) => {
+                self.give_asked(claimed).await;
+                None
+            }
+            Err(why) => Some(why),
+        };
+        Ok(Driven { head, is_given: why.is_none(), appended, why })
+    }
+
     /// Gives the worker this very run, if it has something to do; asking for it is the credit for it (Q1).
-    pub async fn drive(self: &Arc<Session>, run: &RunKey, delivery: Delivery) -> Result<Driven, RuntimeError> {
+    async fn drive(self: &Arc<Session>, run: &RunKey, delivery: Delivery) -> Result<Driven, RuntimeError> {
         let ClaimedOne { appended, head, claimed } = self.port().claim_run(run, delivery).await?;
         let is_given = claimed.is_some();
         if let Some(claimed) = claimed {
             self.give_asked(claimed).await;
         }
-        Ok(Driven { head, is_given, appended })
+        Ok(Driven { head, is_given, appended, why: None })
     }
 }

@@ -215,8 +215,9 @@ impl Session {
         Ok(())
     }
 
-    /// The worker is gone for good: what it held goes to others at once. Returns the runs it had not given back.
-    async fn end(&self) -> HashMap<RunKey, Epoch> {
+    /// The worker is gone for good: what it held goes to others at once. One that leaves has said what became of everything it began (V7).
+    /// Returns the runs it had not given back.
+    async fn end(&self, is_leaving: bool) -> HashMap<RunKey, Epoch> {
         let (runs, tasks) = {
             let mut state = self.lock();
             if std::mem::replace(&mut state.over, true) {
@@ -230,7 +231,10 @@ impl Session {
             drop(self.port.release(run, *epoch).await);
         }
         for (task, claim) in tasks {
-            drop(self.port.report_task(task, claim, TaskReport::Released).await);
+            drop(match is_leaving {
+                true => self.port.give_back_task(task, claim).await,
+                false => self.port.report_task(task, claim, TaskReport::Released).await,
+            });
         }
         self.port.leave().await;
         runs
@@ -270,7 +274,7 @@ pub(super) fn known_as(namespace: &Namespace, worker: &WorkerId, session: u64) -
 async fn watch(session: Weak<Session>, port: WorkerPort) {
     port.fell_silent().await;
     let Some(session) = session.upgrade() else { return };
-    for (run, epoch) in session.end().await {
+    for (run, epoch) in session.end(false).await {
         session.push(ServerFrame::RunLost(wire::RunLost { run, epoch })); // perhaps it can hear us
     }
     session.finish();

@@ -4,6 +4,7 @@
 mod attach;
 mod client;
 mod drive;
+mod entries;
 mod external;
 mod finding;
 mod guard;
@@ -18,5 +19,6 @@ mod refusals;
 mod reopening;
 mod runs;
 mod site;
+mod streams;
 mod tasks;
 mod tls;

@@ -46,6 +46,12 @@ async fn a_reset_ends_the_original() {
     site.get("/v1/runs/a/result?wait_ms=10000").await.expect(200);
     let view = site.get("/v1/runs/a").await.expect(200);
     assert_eq!((&view["status"], &view["reset_to"]), (&json!("terminated"), &json!("b")));
+    // Z5: once more it finds its successor, to another one it is refused, and a fork is another thing.
+    assert_eq!(site.post_json("/v1/runs/a/reset", json!({"id": "b"})).await.expect(200)["created"], json!(false));
+    let detail = site.post_json("/v1/runs/a/reset", json!({"id": "c", "to": 0})).await.problem(409, "run_reset");
+    assert!(detail.contains("run default/b goes on") || detail.contains("run b goes on"), "{detail}");
+    site.get("/v1/runs/c").await.problem(404, "run_not_found");
+    site.post_json("/v1/runs/a/fork", json!({"id": "c", "from": 0})).await.expect(201);
 }
 
 #[tokio::test]

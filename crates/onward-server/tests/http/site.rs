@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onward::Onward;
+use onward::agent::{AgentCtx, Turn};
 use onward::prelude::*;
 use onward_runtime::Runtime;
 use onward_server::{Limits, Options, Server, grpc, router_with, serve};
@@ -91,6 +92,25 @@ async fn listener(ctx: Ctx, (): ()) -> Result<u32> {
     }
 }
 
+/// Repeats what it is told, and ends with `end`.
+async fn chat(ctx: AgentCtx, first: String) -> Result<u32> {
+    ctx.append("system", &first).await?;
+    ctx.turns(0u32, |turn| {
+        let ctx = ctx.clone();
+        async move {
+            for message in ctx.signal::<&str>("message").drain::<String>()? {
+                ctx.append("user", &message).await?;
+                if message == "end" {
+                    return Ok(Turn::Done(turn));
+                }
+                ctx.append("assistant", &format!("you said: {message}")).await?;
+            }
+            Ok(Turn::Await(turn + 1, "message"))
+        }
+    })
+    .await
+}
+
 pub fn limits() -> Limits {
     Limits { body_bytes_max: BODY_BYTES_MAX, ..Limits::default() }
 }
@@ -124,6 +144,7 @@ impl Site {
             .workflow("chatty", chatty)
             .workflow("listener", listener)
             .workflow("fragile", fragile)
+            .agent("chat", chat)
             .start()
             .await
             .unwrap();

@@ -145,3 +145,33 @@ async fn what_cannot_be_driven_is_told_and_nothing_is_written() {
     let log = site.runtime.read_log(&key("r"), None, onward_core::Index(0), 10).await.unwrap();
     assert_eq!(log.len(), 2);
 }
+
+/// Of two who want to go on with an agent one does, and for the other that is an answer.
+#[tokio::test]
+async fn of_two_who_resume_an_agent_one_succeeds_and_the_other_is_told_without_an_error() {
+    let site = Site::new().await;
+    site.start("r", "chat").await;
+    let path = "/v1/agents/r/resume";
+    let ((first, one), (second, two)) = tokio::join!(post(&site, path, json!({})), post(&site, path, json!({})));
+    assert_eq!((first, second), (200, 200), "{one} {two}");
+    let (winner, loser) = if one["success"] == true { (one, two) } else { (two, one) };
+    assert_eq!((&winner["success"], &winner["why"]), (&json!(true), &Value::Null));
+    assert_eq!(
+        (&loser["success"], &loser["why"], &loser["worker"], &loser["frames"]),
+        (&json!(false), &json!("held"), &Value::Null, &json!([]))
+    );
+    let (worker, run) = (&winner["worker"], run_of(&winner));
+    let awaits = json!([{"type": "signal_awaited", "place": "0", "name": "message", "deadline": null, "is_pattern": false}]);
+    assert_eq!(say(&site, worker, commit(&run, awaits, true)).await["committed"]["status"], "waiting");
+    say(&site, worker, leave()).await;
+
+    // It waits: only who brings what wakes it gets it.
+    let (_, waits) = post(&site, path, json!({})).await;
+    assert_eq!((&waits["success"], &waits["why"], &waits["status"]), (&json!(false), &json!("waiting"), &json!("waiting")));
+    let (status, woken) = post(&site, path, json!({"signal": {"name": "message", "payload": "hi", "signal_id": "m"}})).await;
+    assert_eq!((status, &woken["success"], &woken["delivered"]["woke"]), (200, &json!(true), &json!(true)));
+    let (status, problem) = post(&site, path, json!({"worker": "nobody"})).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("hello_missing")));
+    let (status, problem) = post(&site, "/v1/agents/nope/resume", json!({})).await;
+    assert_eq!((status, &problem["code"]), (404, &json!("run_not_found")));
+}

@@ -44,7 +44,7 @@ impl Writer<'_> {
                 seal(&hot.head),
             ])?;
         }
-        if is_kept {
+        if record.events.iter().any(|event| matches!(event, Event::AttributeSet(_))) {
             let (rk, attributes) = (self.heads[seat].rk, self.heads[seat].head.attributes.clone());
             self.put_attributes(rk, &attributes)?;
         }

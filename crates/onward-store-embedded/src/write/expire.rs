@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use onward_core::Timestamp;
 use onward_core::event::TimerFired;
+use onward_core::run::Input;
 use onward_store::Expired;
 use rusqlite::params;
 
@@ -73,7 +74,7 @@ impl Writer<'_> {
             if let Some((key, generation)) = key
                 && let Ok(place) = read_place(place)
             {
-                self.append_outcome(&key, TimerFired { place }.into(), generation)?;
+                self.append_outcome(&key, Input::outcome(TimerFired { place }.into(), generation))?;
             }
         }
         Ok((due.len() as u64, more))

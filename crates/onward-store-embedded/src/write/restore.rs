@@ -13,7 +13,8 @@ use crate::error::Outcome;
 use crate::heads;
 use crate::reader::read_records;
 use crate::row::{NEVER, due_number};
-use crate::writer::Writer;
+use crate::schema::write_boot;
+use crate::writer::{Undo, Writer};
 
 impl Writer<'_> {
     pub(crate) fn restore_run(&mut self, work: RestoreWork) -> Outcome<Restored> {
@@ -65,9 +66,22 @@ impl Writer<'_> {
         let input_hash = Hash::of(&started.input);
         let last = logs.len() - 1;
         for (position, (log, projection)) in logs.iter().zip(projections).enumerate() {
+            self.raise_epochs(projection.head.epoch)?;
             self.put_generation(root, input_hash, position == last, log, projection, Epoch(0))?;
         }
         Ok(root)
+    }
+
+    /// Sees to it that every later epoch is above this one, in this life and in the ones to come (L7).
+    fn raise_epochs(&mut self, floor: Epoch) -> Outcome<()> {
+        if self.last_epoch >= floor {
+            return Ok(());
+        }
+        let boot = (floor.0 >> 32) + 1;
+        write_boot(self.db, boot.cast_signed())?;
+        self.undo_later(Undo::Raised(self.last_epoch));
+        self.last_epoch = Epoch(boot << 32);
+        Ok(())
     }
 
     fn put_generation(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onward_core::run::Input;
 use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport, TaskState};
-use onward_core::{Event, Index, Name, Place, RunKey, Timestamp};
+use onward_core::{Index, Name, Place, RunKey, Timestamp};
 use onward_store::kept::{Body, News, Stash};
 use onward_store::{ClaimTasks, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -168,7 +168,11 @@ impl Writer<'_> {
 
     pub(crate) fn report_task(&mut self, id: &TaskId, claim: u32, report: TaskReport, lease: Duration) -> Outcome<()> {
         let (rk, mut task) = self.open_task(id)?.ok_or(StaleReport)?;
+        let ended = report.attempt_ended(id, claim);
         let fate = task.report(claim, report, lease, self.batch.now)?;
+        if let Some(ended) = ended {
+            self.append_outcome(&id.run, Input::attempt_ended(ended))?;
+        }
         self.seal_fate(rk, task, fate)
     }
 
@@ -201,15 +205,15 @@ impl Writer<'_> {
             TaskFate::Open => self.put_task(rk, task),
             TaskFate::Ended(event) => {
                 self.remove_task(rk, &task.id.place)?;
-                self.append_outcome(&task.id.run, *event, task.id.generation)
+                self.append_outcome(&task.id.run, Input::outcome(*event, task.id.generation))
             }
         }
     }
 
-    /// The outcome of a timer or task, whose row is gone already. A run that has ended since does not want it.
-    pub(crate) fn append_outcome(&mut self, key: &RunKey, event: Event, generation: u32) -> Outcome<()> {
-        let body = Body::of_event(&event);
-        match self.append_input(key, Input { generation: Some(generation), ..Input::new(event) }, body) {
+    /// What became of a timer or task. A run that has ended since does not want it.
+    pub(crate) fn append_outcome(&mut self, key: &RunKey, input: Input) -> Outcome<()> {
+        let body = Body::of_input(&input);
+        match self.append_input(key, input, body) {
             Ok(_) | Err(Trouble::Refused(StoreError::RunNotFound { .. } | StoreError::Refused(_))) => Ok(()),
             Err(trouble) => Err(trouble),
         }

@@ -1,11 +1,11 @@
 //! Servers whose clocks are an hour apart: the database's clock judges, and nobody notices.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use onward_core::event::TimerStarted;
 use onward_core::{Place, Timestamp};
+use onward_pg_cluster::WrongClock;
 use onward_store::Store;
 use onward_store::conformance::block_on;
 use onward_store_postgres::{Options, PostgresStore};
@@ -14,28 +14,6 @@ use crate::kit::{commit, connect, database, key, log, seconds, start_held, step,
 
 /// Set in the process whose clock is ahead: where the database is.
 const URL: &str = "ONWARD_TEST_URL";
-
-/// Moves the clock on the wall of whatever process it is loaded into.
-const SHIM: &str = r#"
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <time.h>
-int clock_gettime(clockid_t id, struct timespec *to) {
-    static int (*real)(clockid_t, struct timespec *);
-    if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-    int answer = real(id, to);
-    if (answer == 0 && id == CLOCK_REALTIME) to->tv_sec += 3600;
-    return answer;
-}
-"#;
-
-fn build_shim(directory: &Path) -> PathBuf {
-    let (source, library) = (directory.join("clock.c"), directory.join("clock.so"));
-    std::fs::write(&source, SHIM).unwrap();
-    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl").status().unwrap();
-    assert!(built.success());
-    library
-}
 
 fn millis_now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64
@@ -46,8 +24,7 @@ fn a_server_whose_clock_is_an_hour_ahead_takes_nothing_away_and_fires_nothing_ea
     if let Ok(url) = std::env::var(URL) {
         return be_ahead(&url);
     }
-    let directory = tempfile::tempdir().unwrap();
-    let shim = build_shim(directory.path());
+    let clock = WrongClock::build().unwrap();
     let database = database();
     let store = connect(&database, Options::default());
     let mut held = start_held(&*store, "r", "w");
@@ -55,16 +32,13 @@ fn a_server_whose_clock_is_an_hour_ahead_takes_nothing_away_and_fires_nothing_ea
     let due_at = held.head.created_at.after(Duration::from_secs(600));
     commit(&*store, &mut held, vec![TimerStarted { place: Place::root(0), due_at }.into()]);
     let begun = millis_now();
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "clocks::a_server_whose_clock_is_an_hour_ahead_takes_nothing_away_and_fires_nothing_early",
-            "--nocapture",
-        ])
-        .env(URL, database.socket_url())
-        .env("LD_PRELOAD", shim)
-        .output()
-        .unwrap();
+    let mut ahead = Command::new(std::env::current_exe().unwrap());
+    ahead.args([
+        "--exact",
+        "clocks::a_server_whose_clock_is_an_hour_ahead_takes_nothing_away_and_fires_nothing_early",
+        "--nocapture",
+    ]);
+    let child = clock.set(&mut ahead, 3_600).env(URL, database.socket_url()).output().unwrap();
     let said = String::from_utf8_lossy(&child.stdout).into_owned();
     assert!(child.status.success(), "{said}{}", String::from_utf8_lossy(&child.stderr));
     let its_clock: u64 = said.lines().find_map(|line| line.strip_prefix("clock ")).unwrap().parse().unwrap();

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_pg_cluster::{Cluster, OWNER, Proxy};
 use onward_store::conformance::{self, block_on};
 use onward_store::{ManualClock, MemoryStore, Store};
-use onward_store_postgres::Options;
+use onward_store_postgres::{Options, PostgresStore};
 
 use crate::kit::{commit, connect, connect_at, database, key, log, new_run, signal, start_held, step};
 
@@ -108,4 +109,84 @@ fn a_run_that_somebody_has_locked_for_long_delays_only_its_batch() {
         block_on(sent).unwrap();
         outsider.join().unwrap();
     });
+}
+
+/// Fewer connections than the store would like to have: what finds none waits for its turn (F21).
+#[test]
+fn too_many_connections_are_waited_for() {
+    let database = database();
+    let role = format!("few_{}", database.name());
+    database.psql(&format!("CREATE ROLE {role} LOGIN CONNECTION LIMIT 2; GRANT ALL ON SCHEMA onward TO {role}")).unwrap();
+    for what in ["TABLES", "SEQUENCES"] {
+        database.psql(&format!("GRANT ALL ON ALL {what} IN SCHEMA onward TO {role}")).unwrap();
+    }
+    let url = database.url().replace(onward_pg_cluster::OWNER, &role);
+    let store = Arc::new(block_on(PostgresStore::connect(&url, Options { connections: 1, ..Options::default() })).unwrap());
+    block_on(store.start_run(new_run("r"), None)).unwrap();
+    // Now both places are taken.
+    assert!(block_on(store.read_run(key("r"), None)).unwrap().is_some());
+    let crowd = || block_on(PostgresStore::connect(&url, Options::default())).map(drop);
+    let refused = crowd().unwrap_err();
+    assert_eq!(refused.code(), "store_unavailable", "not for good: {refused}");
+    drop(store);
+    let until = std::time::Instant::now() + Duration::from_secs(10);
+    while crowd().is_err() {
+        assert!(std::time::Instant::now() < until);
+    }
+    database.psql(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).unwrap();
+}
+
+/// A statement that takes too long is ended by the database and tried again (F21).
+#[test]
+fn statements_that_time_out_are_tried_again_a_bounded_number_of_times() {
+    let database = database();
+    let slow = "CREATE SEQUENCE tries;
+       CREATE FUNCTION sleep_often() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+         IF nextval('tries') % 4 = 0 THEN PERFORM pg_sleep(5); END IF; RETURN NULL; END $$;
+       CREATE TRIGGER sleep_often AFTER INSERT ON onward.events FOR EACH STATEMENT EXECUTE FUNCTION sleep_often()";
+    database.psql(slow).unwrap();
+    database.psql(&format!("ALTER DATABASE {} SET statement_timeout = '200ms'", database.name())).unwrap();
+    let store = connect(&database, Options::default());
+    let mut held = start_held(&*store, "r", "w");
+    (0..12).for_each(|ordinal| commit(&*store, &mut held, vec![step(ordinal)]));
+    assert_eq!(log(&*store, "r").len(), 13);
+    let retries = store.stats().retries;
+    assert!((3..=20).contains(&retries), "{retries}");
+    // One that never succeeds is given up, and says why.
+    let always = "CREATE OR REPLACE FUNCTION sleep_often() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+       PERFORM pg_sleep(5); RETURN NULL; END $$";
+    database.psql(always).unwrap();
+    database.psql(&format!("ALTER DATABASE {} SET statement_timeout = '20ms'", database.name())).unwrap();
+    let store = connect(&database, Options::default());
+    let error = block_on(store.append_input(key("r"), signal(None))).unwrap_err();
+    assert_eq!(error.code(), "store_unavailable");
+    assert!(error.to_string().contains("statement timeout"), "{error}");
+}
+
+/// A server stops in the middle of a transaction, as a machine does that is suspended: the others get its locks, and it tries again.
+#[test]
+fn a_server_that_stands_still_holds_nobody_up_for_long() {
+    let database = database();
+    let proxy = Proxy::start(Cluster::shared().port(), 1, 0).unwrap();
+    let url = format!("postgres://{OWNER}@127.0.0.1:{}/{}", proxy.port, database.name());
+    let still = Arc::new(block_on(PostgresStore::connect(&url, Options::default())).unwrap());
+    let other = connect(&database, Options::default());
+    block_on(other.start_run(new_run("r"), None)).unwrap();
+    proxy.hold_commits(true);
+    let sent = still.append_input(key("r"), signal(Some("still")));
+    let until = std::time::Instant::now() + Duration::from_secs(10);
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'";
+    while database.psql(waiting).unwrap() == "0" {
+        assert!(std::time::Instant::now() < until, "it has locked the run");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let begun = std::time::Instant::now();
+    block_on(other.append_input(key("r"), signal(Some("other")))).unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    proxy.hold_commits(false);
+    // Nobody knows what became of it, or it is tried again; a repeat finds out.
+    if block_on(sent).is_err() {
+        block_on(still.append_input(key("r"), signal(Some("still")))).unwrap();
+    }
+    assert_eq!(log(&*other, "r").len(), 3, "both are there, once each");
 }

@@ -7,19 +7,24 @@ use onward_store::conformance::block_on;
 use onward_store::{Delete, Store, StoreError, WaitQuery};
 use onward_store_postgres::Options;
 
-use crate::kit::{commit, connect, database, json, key, log, name, new_run, seconds, signal, start_held, step};
+use crate::kit::{commit, connect, database, json, key, log, name, new_run, question, seconds, signal, start_held, step};
 
 /// Changes the last byte of a column in every row.
-fn flip(column: &str, table: &str) -> String {
+pub fn flip(column: &str, table: &str) -> String {
     format!(
         "UPDATE onward.{table} SET {column} = set_byte({column}, length({column}) - 1, get_byte({column}, length({column}) - 1) # 4)"
     )
 }
 
+/// Damage stays as it is; what is mended is tested elsewhere.
+fn left_alone() -> Options {
+    Options { mend: false, ..Options::default() }
+}
+
 #[test]
 fn a_changed_record_is_named_and_its_neighbors_go_on() {
     let database = database();
-    let store = connect(&database, Options::default());
+    let store = connect(&database, left_alone());
     let mut held = start_held(&*store, "r", "w");
     (0..3).for_each(|ordinal| commit(&*store, &mut held, vec![step(ordinal)]));
     start_held(&*store, "other", "w");
@@ -38,7 +43,7 @@ fn a_changed_record_is_named_and_its_neighbors_go_on() {
 #[test]
 fn a_changed_row_of_a_run_is_named_and_the_run_can_still_be_listed_and_deleted() {
     let database = database();
-    let store = connect(&database, Options::default());
+    let store = connect(&database, left_alone());
     let mut held = start_held(&*store, "r", "w");
     commit(&*store, &mut held, vec![onward_core::event::RunCompleted { output: json("1"), attempts: None }.into()]);
     block_on(store.start_run(new_run("sound"), None)).unwrap();
@@ -61,17 +66,9 @@ fn a_changed_row_of_a_run_is_named_and_the_run_can_still_be_listed_and_deleted()
 #[test]
 fn changed_slots_questions_and_tasks_are_named() {
     let database = database();
-    let store = connect(&database, Options::default());
+    let store = connect(&database, left_alone());
     let mut held = start_held(&*store, "r", "w");
-    let approval = ApprovalRequested {
-        place: Place::root(0),
-        name: name("refund"),
-        title: "Refund?".to_owned(),
-        description: None,
-        show: None,
-        deciders: Vec::new(),
-        deadline: None,
-    };
+    let approval = question();
     let input = json("[]");
     let input_hash = Hash::of(&input);
     let task = TaskScheduled { place: Place::root(1), kind: name("mail"), input_hash, input, options: TaskOptions::default() };
@@ -98,7 +95,7 @@ fn changed_slots_questions_and_tasks_are_named() {
 fn damaged_rows_do_not_keep_other_timers_from_firing() {
     let clock = std::sync::Arc::new(onward_store::ManualClock::default());
     let database = database();
-    let store = crate::kit::connect_at(&database, clock.clone());
+    let store = connect(&database, Options { clock: Some(clock.clone()), ..left_alone() });
     let soon = onward_store::Clock::now(&*clock).after(seconds(10));
     let deadline = |ordinal: u32| ApprovalRequested {
         place: Place::root(ordinal),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use onward_core::event::{RunStarted, SignalReceived, StepCompleted};
+use onward_core::event::{ApprovalRequested, RunStarted, SignalReceived, StepCompleted};
 use onward_core::run::{Input, NewRun};
 use onward_core::{Event, Index, Name, Namespace, Payload, Place, RunId, RunKey, WorkerId};
 use onward_pg_cluster::{Cluster, Database};
@@ -89,4 +89,17 @@ pub fn commit(store: &dyn Store, held: &mut Held, events: Vec<Event>) {
 pub fn log(store: &dyn Store, id: &str) -> Vec<&'static str> {
     let records = block_on(store.read_log(key(id), None, Index(0), usize::MAX)).unwrap();
     records.iter().flat_map(|record| &record.events).map(Event::name).collect()
+}
+
+/// A question to a person, as the first thing that a run asks for.
+pub fn question() -> ApprovalRequested {
+    ApprovalRequested {
+        place: Place::root(0),
+        name: name("refund"),
+        title: "Refund?".to_owned(),
+        description: None,
+        show: None,
+        deciders: Vec::new(),
+        deadline: None,
+    }
 }

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use onward_core::Index;
 use onward_core::run::Committed;
-use onward_pg_cluster::{Cluster, Settings};
+use onward_core::{Event, Index};
+use onward_pg_cluster::{Cluster, OWNER, Proxy, Settings};
 use onward_store::conformance::{Held, block_on};
 use onward_store::{Consequence, Store, StoreError};
 use onward_store_postgres::{Options, PostgresStore};
 
 use crate::kit::{database, key, log, new_run, signal, step, worker};
-use crate::proxy::Proxy;
 
 /// Repeats until there is an answer, as every caller does; says how often nobody knew.
 fn insist<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> (T, u64) {
@@ -23,54 +22,75 @@ fn insist<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> (T, u64) {
     panic!("never answered");
 }
 
+/// How often connections are lost behind a COMMIT (F16), and how many runs go on at the same time.
+const CUTS: u64 = 500;
+const RUNS: usize = 6;
+
 #[test]
 fn what_is_repeated_after_a_lost_commit_is_there_once() {
     let seed = 7;
     eprintln!("seed {seed}");
     let database = database();
-    let proxy = Proxy::start(Cluster::shared().port(), seed, 6);
-    let url = format!("postgres://{}@127.0.0.1:{}/{}", onward_pg_cluster::OWNER, proxy.port, database.name());
-    let (store, _) = insist(|| block_on(PostgresStore::connect(&url, Options::default())));
-    let store = Arc::new(store);
+    let proxy = Proxy::start(Cluster::shared().port(), seed, 2).unwrap();
+    let url = format!("postgres://{OWNER}@127.0.0.1:{}/{}", proxy.port, database.name());
+    let is_enough = || proxy.cuts().1 >= CUTS;
+    let unknown: u64 = std::thread::scope(|scope| {
+        let url = &url;
+        let go = |number| scope.spawn(move || go_through(url, &format!("r{number}"), is_enough));
+        let runs: Vec<_> = (0..RUNS).map(go).collect();
+        runs.into_iter().map(|run| run.join().unwrap()).sum()
+    });
+    proxy.cut_one_in(0);
+    let (before, behind) = proxy.cuts();
+    eprintln!("cut {before} times before and {behind} behind a COMMIT; {unknown} answers were lost");
+    assert!(before > 100 && behind >= CUTS && unknown > 100);
+}
+
+/// One run through a server of its own; says how often nobody knew what had become of something.
+fn go_through(url: &str, id: &str, is_enough: impl Fn() -> bool) -> u64 {
+    let (store, _) = insist(|| block_on(PostgresStore::connect(url, Options::default())));
     let mut unknown = 0;
     let mut note = |count: u64| unknown += count;
-    let (_, lost) = insist(|| block_on(store.start_run(new_run("r"), None)));
+    note(insist(|| block_on(store.start_run(new_run(id), None))).1);
+    let (mut held, lost) = claim_by_name(&store, id);
     note(lost);
-    // A claim whose answer was lost has leased the run to us: the session is ours, so is the run, and by its name it is busy.
-    let mut held: Option<Held> = None;
-    while held.is_none() {
+    let mut rounds: u32 = 0;
+    while !is_enough() {
+        let signal_id = format!("s{rounds}");
+        let (appended, lost) = insist(|| block_on(store.append_input(key(id), signal(Some(&signal_id)))));
+        note(lost);
+        held.horizon = appended.index;
+        let (committed, lost): (Committed, u64) = insist(|| block_on(store.commit(held.commit(vec![step(rounds)]))));
+        note(lost);
+        held.advance(1, committed);
+        rounds += 1;
+    }
+    let (records, _) = insist(|| block_on(store.read_log(key(id), None, Index(0), usize::MAX)));
+    assert_eq!(records.len(), 1 + 2 * rounds as usize, "L5");
+    let names: Vec<&str> = records.iter().flat_map(|record| &record.events).map(Event::name).collect();
+    assert!(names[1..].chunks(2).all(|pair| pair == ["signal_received", "step_completed"]), "{names:?}");
+    unknown
+}
+
+/// A claim whose answer was lost has leased the run to us: the session is ours, so is the run, and by its name it is busy.
+fn claim_by_name(store: &PostgresStore, id: &str) -> (Held, u64) {
+    let mut unknown = 0;
+    loop {
         let (claimed, lost) = insist(|| {
-            block_on(store.claim_run(key("r"), worker("w"), None)).or_else(|error| match error {
+            block_on(store.claim_run(key(id), worker(id), None)).or_else(|error| match error {
                 StoreError::RunHeld { .. } => {
-                    let head = block_on(store.read_run(key("r"), None))?.expect("the run is there");
-                    block_on(store.release_run(key("r"), head.epoch))?;
+                    let head = block_on(store.read_run(key(id), None))?.expect("the run is there");
+                    block_on(store.release_run(key(id), head.epoch))?;
                     Err(StoreError::Unavailable { why: "released".to_owned() })
                 }
                 other => Err(other),
             })
         });
-        note(lost);
-        held = claimed.claimed.as_ref().map(Held::new);
+        unknown += lost;
+        if let Some(claimed) = claimed.claimed {
+            return (Held::new(&claimed), unknown);
+        }
     }
-    let mut held = held.expect("claimed");
-    let rounds: u32 = 250;
-    for round in 0..rounds {
-        let id = format!("s{round}");
-        let (appended, lost) = insist(|| block_on(store.append_input(key("r"), signal(Some(&id)))));
-        note(lost);
-        held.horizon = appended.index;
-        let (committed, lost): (Committed, u64) = insist(|| block_on(store.commit(held.commit(vec![step(round)]))));
-        note(lost);
-        held.advance(1, committed);
-    }
-    proxy.stop_cutting();
-    let (before, behind) = proxy.cuts();
-    eprintln!("cut {before} times before and {behind} behind a COMMIT; {unknown} answers were lost");
-    assert!(before > 20 && behind > 20 && unknown > 20);
-    let records = block_on(store.read_log(key("r"), None, Index(0), usize::MAX)).unwrap();
-    assert_eq!(records.len(), 1 + 2 * rounds as usize, "L5");
-    let names = log(&*store, "r");
-    assert!(names[1..].chunks(2).all(|pair| pair == ["signal_received", "step_completed"]), "{names:?}");
 }
 
 /// The server is restarted, crashed and killed while a run goes on.

@@ -7,7 +7,7 @@ use onward_core::event::{ApprovalRequested, ChildStarted, OnParentClose, TaskSch
 use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{Hash, Index, RunId, Timestamp};
 use onward_store::conformance::{Held, block_on};
-use onward_store::{ClaimTasks, RunQuery, Store};
+use onward_store::{ClaimTasks, Known, RunQuery, Store};
 use onward_store_postgres::{Options, PostgresStore};
 
 use crate::kit::{claim, commit, connect, database, json, key, name, new_run, seconds, signal, step, worker};
@@ -45,7 +45,8 @@ fn busy(ordinal: usize) -> Vec<onward_core::Event> {
     ]
 }
 
-fn fill(store: &Arc<PostgresStore>) -> Vec<Held> {
+/// Runs with something of everything; half of them are held by `w`.
+pub fn fill(store: &Arc<PostgresStore>) -> Vec<Held> {
     let starts: Vec<_> =
         (0..RUNS).map(|run| store.start_run(new_run(&format!("r{run}")), (run % 2 == 0).then(|| worker("w")))).collect();
     let held: Vec<Held> =
@@ -62,26 +63,19 @@ fn fill(store: &Arc<PostgresStore>) -> Vec<Held> {
     held
 }
 
-#[test]
-fn no_hot_operation_reads_a_whole_table() {
-    let database = database();
-    let store = connect(&database, Options::default());
-    let mut held = fill(&store);
-    database.psql("ANALYZE").unwrap();
-    let scans = || {
-        let sql = "SELECT pg_stat_force_next_flush(); SELECT relname || ' ' || seq_scan FROM pg_stat_user_tables
-          WHERE schemaname = 'onward' AND n_live_tup > 1000 AND seq_scan > 0 ORDER BY 1";
-        database.psql(sql).unwrap().trim().to_owned()
-    };
-    database.psql("SELECT pg_stat_reset()").unwrap();
+/// Every hot operation, a few times.
+pub fn work(store: &Arc<PostgresStore>, held: &mut [Held]) {
     for (round, own) in held.iter_mut().take(5).enumerate() {
         own.horizon = Index(own.horizon.0 + 1); // the signal
-        commit(&*store, own, vec![step(10 + round as u32)]);
+        commit(&**store, own, vec![step(10 + round as u32)]);
         block_on(store.append_input(own.key(), signal(Some("more")))).unwrap();
         block_on(store.append_input(own.key(), signal(Some("once")))).unwrap();
         block_on(store.read_log(own.key(), None, Index(2), 10)).unwrap();
         block_on(store.read_run(own.key(), None)).unwrap();
-        assert_eq!(claim(&*store, "v", 3).len(), 3);
+        let known =
+            (0..RUNS / 2).map(|run| Known { run: key(&format!("r{}", 2 * run)), generation: 0, next: Index(1) }).collect();
+        assert!(block_on(store.read_since(known)).unwrap().len() > RUNS / 4);
+        assert_eq!(claim(&**store, "v", 3).len(), 3);
         let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));
         let request =
             ClaimTasks { worker: worker("v"), namespace: Default::default(), queues, kinds, limit: 2, lease: seconds(30) };
@@ -95,11 +89,53 @@ fn no_hot_operation_reads_a_whole_table() {
         block_on(store.list_runs(RunQuery { limit: 20, ..RunQuery::default() })).unwrap();
         let ended = onward_core::event::RunCompleted { output: json("1"), attempts: None };
         own.horizon = Index(block_on(store.read_run(own.key(), None)).unwrap().unwrap().next_index.0 - 1);
-        commit(&*store, own, vec![ended.into()]);
+        commit(&**store, own, vec![ended.into()]);
     }
+}
+
+#[test]
+fn no_hot_operation_reads_a_whole_table() {
+    let database = database();
+    let store = connect(&database, Options::default());
+    let mut held = fill(&store);
+    database.psql("ANALYZE").unwrap();
+    let scans = || {
+        let sql = "SELECT pg_stat_force_next_flush(); SELECT relname || ' ' || seq_scan FROM pg_stat_user_tables
+          WHERE schemaname = 'onward' AND n_live_tup > 1000 AND seq_scan > 0 ORDER BY 1";
+        database.psql(sql).unwrap().trim().to_owned()
+    };
+    database.psql("SELECT pg_stat_reset()").unwrap();
+    work(&store, &mut held);
     // Sessions of the server flush what they counted when they have been idle for a while, or when they end.
     drop(store);
     assert_eq!(scans(), "");
     let tables = database.psql("SELECT count(*) FROM pg_stat_user_tables WHERE schemaname = 'onward' AND idx_scan > 0").unwrap();
     assert!(tables.parse::<u32>().unwrap() >= 7, "the indexes were used: {tables}");
+}
+
+/// Runs that were started together go on together, so that a transaction writes many rows of a page anew: there is room for that.
+#[test]
+fn commits_of_runs_that_go_on_together_write_to_no_index_of_runs() {
+    let database = database();
+    let store = connect(&database, Options::default());
+    let starts: Vec<_> = (0..400).map(|run| store.start_run(new_run(&format!("r{run}")), Some(worker("w")))).collect();
+    let mut held: Vec<Held> = starts.into_iter().map(|start| Held::new(&block_on(start).unwrap().claimed.unwrap())).collect();
+    for round in 0..10 {
+        let commits: Vec<_> = held.iter().map(|held| store.commit(held.commit(vec![step(round)]))).collect();
+        for (held, commit) in held.iter_mut().zip(commits) {
+            held.advance(1, block_on(commit).unwrap());
+        }
+    }
+    drop(store);
+    let share =
+        "SELECT pg_stat_force_next_flush(); SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'runs'";
+    let told = || database.psql(share).unwrap().trim().to_owned();
+    // Sessions tell what they have done when they end.
+    let until = std::time::Instant::now() + seconds(20);
+    while !told().starts_with("4000|") && std::time::Instant::now() < until {
+        std::thread::yield_now();
+    }
+    let told = told();
+    let hot: u32 = told.strip_prefix("4000|").expect(&told).parse().unwrap();
+    assert!(hot >= 3_800, "{hot} of 4000 updates stayed on their pages");
 }

@@ -57,6 +57,7 @@ in_turn! {
     fn report_task(&self, task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()>;
     fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()>;
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool>;
+    fn list_leases(&self, worker: WorkerId) -> StoreFuture<'_, Vec<(RunKey, Epoch)>>;
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired>;
     fn deliveries(&self, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>>;
     fn finish_deliveries(&self, done: Vec<DeliveryId>) -> StoreFuture<'_, ()>;
@@ -207,6 +208,7 @@ fn servers_are_known_for_as_long_as_they_say_so() {
         version: "1".to_owned(),
         started_at: Timestamp(7),
         heard_at: clock.now(),
+        roster: vec![1, 2, 3],
     };
     block_on(one.announce_server(server("a"), Some(seconds(10)))).unwrap();
     block_on(other.announce_server(server("b"), Some(seconds(20)))).unwrap();
@@ -239,4 +241,16 @@ fn a_share_is_taken_once_and_not_by_a_database_that_has_runs() {
     block_on(store.start_run(new_run("r"), None)).unwrap();
     assert_eq!(block_on(store.read_share()).unwrap(), Some(Share::all(String::new())));
     assert_eq!(block_on(store.take_share(share("c", 0))).unwrap(), Share::all(String::new()));
+}
+
+/// Who looked at the clock first may write last.
+#[test]
+fn the_times_of_a_log_never_go_back() {
+    let (early, late, database) = (Arc::new(ManualClock::default()), Arc::new(ManualClock::default()), database());
+    late.advance(seconds(10));
+    let (first, second) = (connect_at(&database, late), connect_at(&database, early));
+    block_on(first.start_run(new_run("r"), None)).unwrap();
+    block_on(second.append_input(key("r"), signal(None))).unwrap();
+    let records = block_on(first.read_log(key("r"), None, Index(0), usize::MAX)).unwrap();
+    assert_eq!((records.len(), records[1].at), (2, records[0].at));
 }

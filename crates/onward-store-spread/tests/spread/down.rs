@@ -90,6 +90,7 @@ async fn work(site: &Site) -> Vec<(&'static str, &'static str)> {
         version: String::new(),
         started_at: Timestamp(0),
         heard_at: Timestamp(0),
+        roster: vec![1, 2, 3],
     };
     let kind = KindSchemas {
         namespace: namespace(),

@@ -23,7 +23,7 @@ pub async fn of_many_concurrent_commits_one_is_taken(kit: Kit) {
         let racers: Vec<_> = (0..4)
             .map(|racer| {
                 let (store, mut commit) = (kit.store(), held.commit(vec![settled()]));
-                commit.commit_id = CommitId(commit.commit_id.0 * 10 + racer);
+                commit.commit_id = CommitId(commit.commit_id.0.wrapping_add(racer));
                 std::thread::spawn(move || block_on(store.commit(commit)))
             })
             .collect();

@@ -124,7 +124,7 @@ pub async fn a_child_of_the_old_generation_hears_once_of_its_end(kit: Kit) {
 
 fn continued(held: &Held) -> Commit {
     let carried = CarriedSignal { name: name("paid"), payload: json("1"), signal_id: None, sender: None };
-    let events = vec![RunContinued { input: json("2") }.into()];
+    let events = vec![RunContinued { input: json("2"), checkpoint: None }.into()];
     let carries = Carries { signals: vec![carried], cancel_reason: None, updates: Vec::new() };
     Commit { carries, ..held.commit(events) }
 }

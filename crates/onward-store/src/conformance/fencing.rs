@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use onward_core::run::Input;
 use onward_core::{Epoch, Status};
 
-use super::kit::{Held, Kit, completed, key, name, pause, refused, seconds, settled, signal, worker};
+use super::kit::{Held, Kit, completed, key, name, pause, refused, seconds, settled, signal, terminate, worker};
 use super::block_on;
 use crate::{ClaimRuns, SESSION_DEFAULT};
 
@@ -40,6 +40,24 @@ pub async fn a_released_run_is_claimed_again(kit: Kit) {
     if let Some(records) = &claimed[0].records {
         assert_eq!(*records, kit.records("r").await);
     }
+}
+
+pub async fn a_worker_is_told_which_runs_it_holds(kit: Kit) {
+    let (first, second) = (kit.start_held("r").await, kit.start_held("s").await);
+    kit.start("t").await;
+    let store = kit.store();
+    let leases = async |of: &str| {
+        let mut leases = store.list_leases(worker(of)).await.unwrap();
+        leases.sort();
+        leases
+    };
+    let claims = [&first, &second].map(|held| (held.key(), held.head.epoch));
+    assert_eq!((leases("w").await, leases("v").await), (claims.to_vec(), Vec::new()));
+    store.release_run(key("r"), first.head.epoch).await.unwrap();
+    kit.append("s", terminate()).await.unwrap();
+    assert_eq!(leases("w").await, []);
+    let new = kit.claim("v").await.into_iter().find(|run| run.head.key == key("r")).expect("it was released");
+    assert!(leases("v").await.contains(&(key("r"), new.head.epoch)));
 }
 
 pub async fn a_late_release_changes_nothing(kit: Kit) {

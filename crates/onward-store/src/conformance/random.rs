@@ -431,7 +431,7 @@ impl World {
         match self.below(3) {
             0 => completed(),
             1 => RunFailed { failure: Failure::fatal("no"), attempts: None }.into(),
-            _ => RunContinued { input: json("4") }.into(),
+            _ => RunContinued { input: json("4"), checkpoint: None }.into(),
         }
     }
 

@@ -2,8 +2,9 @@
 
 use onward_core::event::{RunFailed, WaitCanceled};
 use onward_core::reopen::{self, Fork, OpenChildren, Reopened};
+use onward_core::run::Refusal;
 use onward_core::task::{TaskOptions, TaskReport, idempotency_key};
-use onward_core::{Event, Failure, Index, Record, Status};
+use onward_core::{Epoch, Event, Failure, Index, Record, Status};
 
 use super::block_on;
 use super::kit::{Held, Kit, approval, completed, decision, key, refused, resume, seconds, settled, signal, task, timer};
@@ -44,6 +45,29 @@ pub async fn a_restored_run_is_the_run_it_was(mut kit: Kit) {
     kit.expire().await;
     let names = kit.log("copy").await;
     assert_eq!(names.iter().filter(|name| **name == "timer_fired").count(), 2, "{names:?}");
+}
+
+/// L7: neither with the epoch of its last commit there, nor with one of a later claim.
+pub async fn who_held_a_run_elsewhere_does_not_hold_it_where_it_was_restored(mut kit: Kit) {
+    busy(&kit, "r").await;
+    let mut log = kit.records("r").await;
+    // The other store has counted further than this one.
+    let theirs = kit.head("r").await.epoch.0 + (7 << 33) + 5;
+    log[1].commit.as_mut().unwrap().epoch = Epoch(theirs);
+    restore(&kit, "copy", vec![log]).await.unwrap();
+    let mut last = theirs + 1_000;
+    for by in ["u", "v", "w"] {
+        let claimed = kit.claim(by).await.into_iter().find(|run| run.head.key == key("copy")).expect("it is pending");
+        assert!(claimed.head.epoch.0 > last, "{by}: {:?} is not above {last}", claimed.head.epoch);
+        last = claimed.head.epoch.0;
+        for epoch in [theirs, theirs + 1, theirs + (1 << 33)] {
+            let mut old = Held::new(&claimed);
+            old.head.epoch = Epoch(epoch);
+            refused(kit.store().commit(old.commit(vec![completed()])).await, "lease_lost");
+        }
+        kit.store().release_run(key("copy"), claimed.head.epoch).await.unwrap();
+        kit.reopen();
+    }
 }
 
 pub async fn a_restored_run_remembers_what_it_took(mut kit: Kit) {
@@ -281,4 +305,10 @@ pub async fn a_reset_ends_the_original(kit: Kit) {
         panic!("it was terminated");
     };
     assert_eq!(end.reset_to.map(|id| id.to_string()), Some("f".to_owned()));
+    // Z5: it has its one successor; the same reset again is that one, and a fork is none.
+    let (head, log) = (kit.head("r").await, kit.records("r").await);
+    let wanted = |id: &str, index, is_reset| reopen::fork(&head, &log, &fork(id, index, is_reset), kit.now()).map(drop);
+    let refusal = wanted("g", 0, true).unwrap_err();
+    assert_eq!(refusal, Refusal::AlreadyReset { key: key("r"), successor: key("f").id });
+    assert_eq!((wanted("f", 4, true), wanted("g", 0, false)), (Ok(()), Ok(())));
 }

@@ -21,7 +21,7 @@ pub async fn an_open_run_cannot_be_deleted(kit: Kit) {
 pub async fn a_deleted_run_is_gone_with_all_its_generations(mut kit: Kit) {
     let held = kit.start_held("r").await;
     let seen = kit.append("r", signal(Some("a"))).await.unwrap();
-    let mut commit = held.commit(vec![RunContinued { input: super::kit::json("2") }.into()]);
+    let mut commit = held.commit(vec![RunContinued { input: super::kit::json("2"), checkpoint: None }.into()]);
     commit.horizon = seen.index;
     kit.store().commit(commit).await.unwrap();
     let mut held = kit.claim_one("w").await;

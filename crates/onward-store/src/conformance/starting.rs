@@ -31,7 +31,7 @@ pub async fn a_closed_run_is_found_again(mut kit: Kit) {
     assert_eq!((again.created, again.head.status), (false, Status::Completed));
     // Also when it has continued as new: what it was first started with counts.
     let held = kit.start_held("s").await;
-    let mut commit = held.commit(vec![onward_core::event::RunContinued { input: json("2") }.into()]);
+    let mut commit = held.commit(vec![onward_core::event::RunContinued { input: json("2"), checkpoint: None }.into()]);
     commit.end_over_unread = true;
     kit.store().commit(commit).await.unwrap();
     kit.reopen();

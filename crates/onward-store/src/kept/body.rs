@@ -33,10 +33,6 @@ impl Body {
         Body::encode(record.commit, &mut record.events.clone())
     }
 
-    pub fn of_event(event: &Event) -> Body {
-        Body::encode(None, &mut vec![event.clone()])
-    }
-
     /// Leaves `events` as they are; they are only lent to a record.
     fn encode(commit: Option<CommitHeader>, events: &mut Vec<Event>) -> Body {
         let mut record = Record { index: Index(0), at: Timestamp(0), commit, events: std::mem::take(events) };

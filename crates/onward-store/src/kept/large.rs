@@ -121,7 +121,11 @@ impl Carrier for Event {
             Event::RunCompleted(event) => visit(&mut event.output),
             Event::RunFailed(event) => event.failure.payloads(visit),
             Event::RunCanceled(event) => event.failure.payloads(visit),
-            Event::RunContinued(event) => visit(&mut event.input),
+            Event::RunContinued(event) => {
+                visit(&mut event.input)?;
+                event.checkpoint.iter_mut().try_for_each(|checkpoint| visit(&mut checkpoint.state))
+            }
+            Event::EntryAppended(event) => visit(&mut event.content),
             Event::ExternalAppended(event) => {
                 event.events.iter_mut().chain(event.state.iter_mut().map(|state| &mut state.data)).try_for_each(visit)
             }
@@ -135,7 +139,8 @@ impl Carrier for RunStarted {
     fn payloads(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
         visit(&mut self.input)?;
         self.mailbox.iter_mut().try_for_each(|signal: &mut CarriedSignal| visit(&mut signal.payload))?;
-        self.updates.iter_mut().try_for_each(|update| visit(&mut update.payload))
+        self.updates.iter_mut().try_for_each(|update| visit(&mut update.payload))?;
+        self.checkpoint.iter_mut().try_for_each(|checkpoint| visit(&mut checkpoint.state))
     }
 }
 

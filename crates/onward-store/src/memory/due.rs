@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use onward_core::event::TimerFired;
+use onward_core::run::Input;
 use onward_core::{Place, RunKey, Timestamp, WorkerId};
 
 use super::state::{Run, State};
@@ -57,7 +58,7 @@ impl State {
             // The row goes in the same write as the event comes: a timer fires once (L10).
             run.timers.remove(place);
             let generation = run.head().generation;
-            self.append_outcome(key, TimerFired { place: place.clone() }.into(), generation, now);
+            self.append_outcome(key, Input::outcome(TimerFired { place: place.clone() }.into(), generation), now);
         }
         let (tasks, more_tasks) = first(limit, self.due_tasks(now));
         for (_, _, key, place) in &tasks {

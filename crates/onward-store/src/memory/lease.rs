@@ -51,8 +51,9 @@ impl State {
             return None;
         }
         // Nobody had this number before, not even on a run of the same name that was deleted since (L7).
-        let epoch = Epoch(self.next_number());
+        let number = self.next_number();
         let run = self.run_mut(key);
+        let epoch = Epoch(number.max(run.head().epoch.0 + 1));
         run.lease = Some(worker.clone());
         let current = run.current_mut();
         current.head.epoch = epoch;
@@ -76,6 +77,11 @@ impl State {
         let known = self.sessions.insert(worker, until).is_some();
         self.announce_due(until);
         known
+    }
+
+    pub fn list_leases(&self, worker: &WorkerId) -> Vec<(RunKey, Epoch)> {
+        let held = self.open_runs().filter(|run| run.lease.as_ref() == Some(worker));
+        held.map(|run| (run.head().key.clone(), run.head().epoch)).collect()
     }
 
     /// The worker was silent for too long: its runs are free.

@@ -45,7 +45,8 @@ impl State {
         let Projection { mut head, timers, tasks, waits, slots, .. } = projection;
         let last = records.last().expect("a log has records").clone();
         let run = self.run_mut(key);
-        head.epoch = run.generations.last().map(|before| before.head.epoch).unwrap_or_default();
+        // A run that comes as a whole brings its own; one that is retried keeps what it has.
+        head.epoch = run.generations.last().map_or(head.epoch, |before| before.head.epoch);
         run.generations.push(Generation { head: head.clone(), records });
         run.timers = BTreeMap::new();
         run.tasks = BTreeMap::new();

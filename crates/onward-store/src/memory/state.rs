@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Delivery, Effect, Input, NewRun, Refusal, Wait, wait_key};
-use onward_core::{Event, Hash, KindSchemas, Place, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{Hash, KindSchemas, Place, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 use super::Answer;
 use super::due::Timer;
@@ -158,12 +158,11 @@ impl State {
         self.take(key, *head, admitted);
     }
 
-    /// The outcome of a timer or task, whose row is gone already. A run that has ended since does not want it.
-    pub fn append_outcome(&mut self, key: &RunKey, event: Event, generation: u32, now: Timestamp) {
-        let input = Input { generation: Some(generation), ..Input::new(event) };
+    /// What became of a timer or task. A run that has ended since does not want it.
+    pub fn append_outcome(&mut self, key: &RunKey, input: Input, now: Timestamp) {
         match self.append_input(key, input, now) {
             Ok(_) | Err(StoreError::RunNotFound { .. } | StoreError::Refused(_)) => {}
-            Err(error) => unreachable!("an outcome has no slot and answers no wait: {error}"),
+            Err(error) => unreachable!("an outcome answers no wait, and its slot is filled by nothing else: {error}"),
         }
     }
 

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use onward_core::run::Input;
 use onward_core::task::{StaleReport, Task, TaskCount, TaskFate, TaskId, TaskReport, TaskState};
 use onward_core::{Name, Namespace, Timestamp};
 
@@ -87,7 +88,12 @@ impl State {
         lease: Duration,
         now: Timestamp,
     ) -> Answer<()> {
+        let id = queued.task.id.clone();
+        let ended = report.attempt_ended(&id, claim);
         let fate = queued.task.report(claim, report, lease, now)?;
+        if let Some(ended) = ended {
+            self.append_outcome(&id.run, Input::attempt_ended(ended), now);
+        }
         self.seal_fate(queued, fate, now);
         Ok(())
     }
@@ -131,7 +137,7 @@ impl State {
             TaskFate::Ended(event) => {
                 let id = queued.task.id;
                 self.run_mut(&id.run).tasks.remove(&id.place);
-                self.append_outcome(&id.run, *event, id.generation, now);
+                self.append_outcome(&id.run, Input::outcome(*event, id.generation), now);
             }
         }
     }

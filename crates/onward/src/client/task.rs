@@ -103,6 +103,12 @@ impl<O> StartTask<O> {
         self
     }
 
+    /// What it does costs money: its attempts stand in the ledger (see [`crate::TaskCtx::spend`]).
+    pub fn costs(mut self) -> Self {
+        self.options.costs = true;
+        self
+    }
+
     /// Handed to every attempt instead of the key derived from the id.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.options.idempotency_key = Some(key.into());

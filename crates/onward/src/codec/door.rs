@@ -1,15 +1,17 @@
 //! The border on a caller's side.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use onward_core::event::RunPaused;
 use onward_core::run::Wait;
+use onward_core::stream::StreamSaid;
 use onward_core::task::Task;
 use onward_core::view::RunView;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
-    Bulk, BulkDone, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome, QueueInfo, RuntimeError, SendSignal,
-    StartRun, StartTask, TaskView, WhyPending, WorkerInfo,
+    AppendEntry, AppendedEntry, Bulk, BulkDone, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome, QueueInfo,
+    RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, WhyPending, WorkerInfo,
 };
 use onward_store::{
     Appended, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
@@ -67,11 +69,21 @@ fn view_in(border: &Border, view: &mut RunView, makers: &Makers) -> Passed {
     border.payload(Way::In, &mut view.input, &makers.homes("input"))?;
     let (states, signals) = (makers.homes("state"), makers.homes("signal"));
     view.state.values_mut().try_for_each(|value| border.payload(Way::In, value, &states))?;
-    view.undelivered.iter_mut().try_for_each(|signal| border.payload(Way::In, &mut signal.payload, &signals))?;
+    view.undelivered.iter_mut().try_for_each(|signal| border.signal(Way::In, &signal.name, &mut signal.payload, &signals))?;
     if let Some(outcome) = &mut view.outcome {
         border.result(Way::In, outcome, &makers.homes("outcome"))?;
     }
     view.pause.as_mut().map_or(Ok(()), |pause| border.pause(Way::In, &makers.runs, pause))
+}
+
+fn frame_in(border: &Border, key: &RunKey, said: &mut StreamSaid) -> Passed {
+    match said {
+        StreamSaid::Spoken(spoken) => border.payload(Way::In, &mut spoken.frame, &[Home::of(key, "streamed")]),
+        StreamSaid::AttemptFailed(failed) => border.failure(Way::In, &mut failed.failure, &[Home::of(key, "report")]),
+        StreamSaid::ApprovalRequested(said) => border.maybe(Way::In, &mut said.requested.show, &[Home::of(key, "show")]),
+        StreamSaid::Paused(pause) => border.pause(Way::In, std::slice::from_ref(key), pause),
+        _ => Ok(()),
+    }
 }
 
 fn task_in(border: &Border, view: &mut TaskView) -> Passed {
@@ -176,6 +188,13 @@ impl Door for CodedDoor {
         })
     }
 
+    fn put_entry(&self, key: RunKey, mut append: AppendEntry) -> DoorFuture<'_, AppendedEntry> {
+        Box::pin(async move {
+            self.border.payload(Way::Out, &mut append.content, &[Home::of(&key, "signal")]).map_err(told)?;
+            self.inner.put_entry(key, append).await
+        })
+    }
+
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage> {
         self.inner.list_runs(query)
     }
@@ -269,6 +288,15 @@ impl Door for CodedDoor {
             }
         });
         receiver
+    }
+
+    fn read_stream(&self, key: RunKey, from: Option<String>, wait: Duration) -> DoorFuture<'_, StreamPage> {
+        Box::pin(async move {
+            let mut page = self.inner.read_stream(key.clone(), from, wait).await?;
+            // What cannot be read here was said by somebody with another codec.
+            page.frames.retain_mut(|frame| frame_in(&self.border, &key, &mut frame.said).is_ok());
+            Ok(page)
+        })
     }
 
     fn list_approvals(&self, query: WaitQuery) -> DoorFuture<'_, Vec<Wait>> {

@@ -3,8 +3,9 @@
 //! Payloads that go from one run to another are made for where they are read: a child's input for the child, a signal for its receiver,
 //! an outcome for the run and for the call of its parent.
 
-use onward_core::event::{CarriedSignal, ParentLink, UpdateReceived};
+use onward_core::event::{CarriedSignal, Checkpoint, ParentLink, UpdateReceived};
 use onward_core::run::Commit;
+use onward_core::task::TaskReport;
 use onward_core::{Event, Failure, Hash, Payload, Place, Record, RunKey};
 
 use super::{Border, Home, Makers, Passed, Way, outcome_homes};
@@ -19,6 +20,17 @@ impl Border {
         let home = |what: &str| Home::of_all(std::slice::from_ref(&commit.key), what);
         self.signals(Way::Out, &mut commit.carries.signals, &home("signal"))?;
         self.updates(Way::Out, &mut commit.carries.updates, &home("update"))
+    }
+
+    /// Encodes what a worker says about an attempt. What it cost is for the ledger, and stays.
+    pub(super) fn report_out(&self, report: &mut TaskReport, homes: &[Home]) -> Passed {
+        match report {
+            TaskReport::Completed(output) => self.payload(Way::Out, output, homes),
+            TaskReport::Failed(failure) => self.failure(Way::Out, failure, homes),
+            TaskReport::Heartbeat { progress } => self.maybe(Way::Out, progress, homes),
+            TaskReport::Released => Ok(()),
+            TaskReport::Spent { report, .. } => self.report_out(report, homes),
+        }
     }
 
     /// Decodes a record of the run's log.
@@ -40,9 +52,10 @@ impl Border {
             Event::RunStarted(event) => {
                 self.payload(way, &mut event.input, &home("input"))?;
                 self.signals(way, &mut event.mailbox, &home("signal"))?;
-                self.updates(way, &mut event.updates, &home("update"))
+                self.updates(way, &mut event.updates, &home("update"))?;
+                self.checkpoint(way, &mut event.checkpoint, &home("checkpoint"))
             }
-            Event::SignalReceived(event) => self.payload(way, &mut event.payload, &home("signal")),
+            Event::SignalReceived(event) => self.signal(way, &event.name, &mut event.payload, &home("signal")),
             Event::PromiseResolved(event) => self.result(way, &mut event.result, &home("promise")),
             Event::UpdateReceived(event) => self.payload(way, &mut event.payload, &home("update")),
             Event::UpdateAnswered(event) => self.result(way, &mut event.result, &home("answer")),
@@ -57,7 +70,12 @@ impl Border {
             Event::StepFailed(event) => self.failure(way, &mut event.failure, &home("step")),
             Event::ApprovalRequested(event) => self.maybe(way, &mut event.show, &home("show")),
             Event::StateSet(event) => self.payload(way, &mut event.value, &home("state")),
-            Event::RunContinued(event) => self.payload(way, &mut event.input, &home("input")),
+            Event::RunContinued(event) => {
+                self.payload(way, &mut event.input, &home("input"))?;
+                self.checkpoint(way, &mut event.checkpoint, &home("checkpoint"))
+            }
+            Event::EntryAppended(event) if event.quote.is_some() => Ok(()),
+            Event::EntryAppended(event) => self.payload(way, &mut event.content, &home("entry")),
             Event::RunCompleted(event) => self.payload(way, &mut event.output, &outcome_homes(run, parent)),
             Event::RunFailed(event) => self.failure(way, &mut event.failure, &outcome_homes(run, parent)),
             Event::RunCanceled(event) => self.failure(way, &mut event.failure, &outcome_homes(run, parent)),
@@ -82,12 +100,20 @@ impl Border {
             | Event::StateCleared(_)
             | Event::ChildCanceled(_)
             | Event::VersionChosen(_)
+            | Event::TaskAttempted(_)
+            | Event::TaskAttemptEnded(_)
+            | Event::SegmentAbandoned(_)
+            | Event::CallAdopted(_)
             | Event::RunSuspended(_) => Ok(()),
         }
     }
 
+    fn checkpoint(&self, way: Way, checkpoint: &mut Option<Box<Checkpoint>>, homes: &[Home]) -> Passed {
+        checkpoint.iter_mut().try_for_each(|checkpoint| self.payload(way, &mut checkpoint.state, homes))
+    }
+
     fn signals(&self, way: Way, signals: &mut [CarriedSignal], homes: &[Home]) -> Passed {
-        signals.iter_mut().try_for_each(|signal| self.payload(way, &mut signal.payload, homes))
+        signals.iter_mut().try_for_each(|signal| self.signal(way, &signal.name, &mut signal.payload, homes))
     }
 
     fn updates(&self, way: Way, updates: &mut [UpdateReceived], homes: &[Home]) -> Passed {

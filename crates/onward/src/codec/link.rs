@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::run::{Commit, Committed};
+use onward_core::stream::Speech;
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Failure, Index, Record, RunKey};
 use onward_runtime::{Delivery, Emitted, Inbox, Link, LinkFuture, Question, RuntimeError};
@@ -83,7 +84,7 @@ impl CodedLink {
             self.standalone().insert(task.id.clone());
         }
         let Err(error) = self.open_input(&mut task).await else { return Some(task) };
-        let report = TaskReport::Failed(unreadable(&error));
+        let report = task.unbegun(TaskReport::Failed(unreadable(&error)));
         // Where it is not heard, the lease ends and the task is offered again.
         drop(self.inner.report_task(task.id, task.claim, report).await);
         None
@@ -225,14 +226,7 @@ impl Link for CodedLink {
     }
 
     fn report_task(&self, id: TaskId, claim: u32, mut report: TaskReport) -> StoreFuture<'_, ()> {
-        let home = self.report_homes(&id);
-        let encoded = match &mut report {
-            TaskReport::Completed(output) => self.border.payload(Way::Out, output, &home),
-            TaskReport::Failed(failure) => self.border.failure(Way::Out, failure, &home),
-            TaskReport::Heartbeat { progress } => self.border.maybe(Way::Out, progress, &home),
-            TaskReport::Released => Ok(()),
-        };
-        match encoded {
+        match self.border.report_out(&mut report, &self.report_homes(&id)) {
             Ok(()) => self.inner.report_task(id, claim, report),
             Err(error) => Box::pin(std::future::ready(Err(StoreError::Unavailable { why: error.to_string() }))),
         }
@@ -250,6 +244,14 @@ impl Link for CodedLink {
         if self.border.payload(Way::Out, &mut emitted.value, &[Home::of(key, "emitted")]).is_ok() {
             self.inner.emit(key, emitted);
         }
+    }
+
+    fn speak(&self, mut speech: Speech) -> Option<Speech> {
+        // Nobody waits for it; what cannot be encoded is not said.
+        let home = [Home::of(&speech.task.run, "streamed")];
+        let open = speech.clone();
+        speech.frames.retain_mut(|frame| self.border.payload(Way::Out, &mut frame.frame, &home).is_ok());
+        self.inner.speak(speech).map(|_| open)
     }
 
     fn payload_bytes_max(&self) -> usize {

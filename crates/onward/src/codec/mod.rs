@@ -19,9 +19,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use onward_core::codec::Message;
+use onward_core::conversation::OutsideEntry;
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::lineage::Lineage;
-use onward_core::{Failure, Hash, Payload, Place, Record, RunKey};
+use onward_core::{Failure, Hash, Name, Payload, Place, Record, RunKey};
 
 #[cfg(feature = "encryption")]
 pub use encryption::{Encryption, EncryptionKey};
@@ -108,6 +109,14 @@ impl Border {
             Way::Out => self.codec.encode(payload, homes)?,
             Way::In => self.open(payload, homes)?,
         };
+        Ok(())
+    }
+
+    /// What a signal carries. Of an entry from outside only the content is hidden: doors say whose it is, and whether it is the same again.
+    fn signal(&self, way: Way, name: &Name, payload: &mut Payload, homes: &[Home]) -> Passed {
+        let Some(mut entry) = OutsideEntry::of_signal(name, payload) else { return self.payload(way, payload, homes) };
+        self.payload(way, &mut entry.content, homes)?;
+        *payload = entry.to_payload();
         Ok(())
     }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use onward_core::conversation::ENTRY_SIGNAL;
 use onward_core::engine::Pattern;
-use onward_core::{Failure, Index, Name, Place, RunId};
+use onward_core::{Failure, Index, Name, Payload, Place, RunId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -42,6 +43,9 @@ impl Ctx {
         let payload = small(self.cell.payload_bytes_max, &format!("signal `{name}` to run {run}"), payload)?;
         let mut state = self.cell.call("send_signal");
         match RunId::new(run) {
+            Ok(_) if name.as_str() == ENTRY_SIGNAL => {
+                state.engine.misuse(format!("send_signal: the name `{name}` is kept for entries"))
+            }
             Ok(to) => state.engine.send_signal(to, name, payload),
             Err(error) => state.engine.misuse(format!("send_signal: {error}")),
         }
@@ -187,13 +191,50 @@ pub struct Recv<T> {
 }
 
 impl<T> Recv<T> {
-    fn new(cell: Arc<RunCell>, pattern: Pattern) -> Recv<T> {
+    pub(crate) fn new(cell: Arc<RunCell>, pattern: Pattern) -> Recv<T> {
         let place = cell.call("recv").engine.next_place();
         Recv { cell, pattern, place, waiting: false, over: false, deadline: None, value: PhantomData }
     }
 }
 
 impl<T: DeserializeOwned> Recv<T> {
+    /// Whether one is there. It stays in the mailbox when this future is dropped.
+    pub(crate) fn poll_there(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if held_back(cx, || self.ready_at()) {
+            return Poll::Pending;
+        }
+        let mut state = self.cell.call("recv");
+        if !self.waiting {
+            if state.engine.signal_ready_at(&self.pattern).is_some() {
+                return Poll::Ready(Ok(()));
+            }
+            self.waiting = true;
+            state.engine.await_signal(&self.place, &self.pattern, self.deadline);
+        }
+        if state.engine.signal_name(&self.place).is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        drop(state);
+        self.poll_answer(cx).map_ok(drop)
+    }
+
+    /// What answered the wait, which is over then.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Payload>> {
+        let mut state = self.cell.lock();
+        match state.engine.poll_call(&self.place) {
+            None => {
+                state.watch(&self.place, cx);
+                Poll::Pending
+            }
+            Some(result) => {
+                state.unwatch(&self.place);
+                drop(state);
+                (self.waiting, self.over) = (false, true);
+                Poll::Ready(result)
+            }
+        }
+    }
+
     fn poll_named(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Name, T)>> {
         if self.over {
             return self.cell.polled_again("recv", Some(&self.place));
@@ -211,19 +252,13 @@ impl<T: DeserializeOwned> Recv<T> {
             self.waiting = true;
         }
         let name = state.engine.signal_name(&self.place);
-        match state.engine.poll_call(&self.place) {
-            None => {
-                state.watch(&self.place, cx);
-                Poll::Pending
-            }
-            Some(result) => {
-                state.unwatch(&self.place);
-                drop(state);
-                (self.waiting, self.over) = (false, true);
-                let name = name.unwrap_or_else(|| Name::new("canceled").expect("a constant name"));
-                Poll::Ready(result.and_then(|payload| Ok((name, payload.read()?))))
-            }
-        }
+        drop(state);
+        self.poll_answer(cx).map_ok(|payload| (name, payload)).map(|answered| {
+            let (name, payload) = answered?;
+            // What answers without a signal fails, so nobody sees this name.
+            let name = name.unwrap_or_else(|| Name::new("canceled").expect("a constant name"));
+            Ok((name, payload.read()?))
+        })
     }
 }
 

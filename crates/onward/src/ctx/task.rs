@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onward_core::Event;
 use onward_core::engine::CancelOutcome;
-use onward_core::task::{RetryPolicy, TaskOptions};
+use onward_core::task::{EffectClass, RetryPolicy, TaskOptions};
 use onward_core::time::millis;
 use serde::Serialize;
 
@@ -88,6 +88,31 @@ impl<T> TaskCall<T> {
     /// Handed to the task instead of the key derived from this call.
     pub fn idempotency_key(self, key: &str) -> Self {
         self.option(|options| options.idempotency_key = Some(key.to_owned()))
+    }
+
+    /// What it does costs money: its attempts stand in the ledger, and the run's budget is looked at before it is scheduled. Tasks whose
+    /// kind begins with `llm.` are so by themselves. See [`crate::TaskCtx::spend`].
+    pub fn costs(self) -> Self {
+        self.option(|options| options.costs = true)
+    }
+
+    pub(crate) fn class(self, class: EffectClass) -> Self {
+        self.option(|options| options.class = Some(class))
+    }
+
+    /// Of an agent: doing it twice does nothing, because it only looks or computes. It may be left behind without a word.
+    pub fn pure(self) -> Self {
+        self.class(EffectClass::Pure)
+    }
+
+    /// Of an agent: doing it twice does nothing, because whoever does it knows [`crate::TaskCtx::idempotency_key`].
+    pub fn keyed(self) -> Self {
+        self.class(EffectClass::Keyed)
+    }
+
+    /// Of an agent: an attempt whose outcome nobody knows is not followed by another; the task then fails as `outcome_unknown`.
+    pub fn at_most_once(self) -> Self {
+        self.class(EffectClass::AtMostOnce)
     }
 
     /// Takes the task back; awaiting it then fails as `canceled` at once.

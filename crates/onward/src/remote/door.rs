@@ -1,14 +1,17 @@
 //! What a caller asks, over a network.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use onward_core::conversation::EntryCursor;
 use onward_core::event::RunPaused;
 use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
-    Bulk, BulkDone, BulkVerb, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome, QueueInfo, RuntimeError,
-    SendSignal, StartRun, StartTask, TaskView, TaskWord, WhyPending, WorkerInfo,
+    AppendEntry, AppendedEntry, Bulk, BulkDone, BulkVerb, CallId, Changes, Decide, Door, DoorFuture, Emitted, EntryPage,
+    EntryQuery, ForkRun, Outcome, QueueInfo, RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, TaskWord,
+    WhyPending, WorkerInfo,
 };
 use onward_store::{
     Appended, Consequence, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
@@ -58,6 +61,14 @@ impl RemoteDoor {
                 reply => return reply,
             }
         }
+    }
+
+    async fn send_entry(&self, run: RunKey, append: AppendEntry, is_looked_up: bool) -> Result<AppendedEntry, RuntimeError> {
+        let AppendEntry { role, content, idempotency_key } = append;
+        let request = api::AppendEntryRequest { run, role, content, idempotency_key, is_looked_up };
+        let reply = self.channel.call::<api::AppendEntry>(request).await?;
+        let api::AppendEntryReply { already_existed, woke, entry, index, at } = reply;
+        Ok(AppendedEntry { already_existed, woke, entry, index, at })
     }
 
     async fn read_page(
@@ -130,6 +141,7 @@ fn known_code(code: &str) -> &'static str {
         "run_not_paused",
         "run_paused",
         "run_not_failed",
+        "run_reset",
         "failure_handled",
         "run_not_found",
         "run_busy",
@@ -193,6 +205,15 @@ impl Door for RemoteDoor {
         })
     }
 
+    fn read_stream(&self, key: RunKey, from: Option<String>, wait: Duration) -> DoorFuture<'_, StreamPage> {
+        Box::pin(async move {
+            let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            let request = api::StreamRequest { run: key, offset: from, wait_ms };
+            let api::StreamReply { frames, next } = self.channel.call::<api::ReadStream>(request).await?;
+            Ok(StreamPage { frames, next })
+        })
+    }
+
     fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead> {
         Box::pin(async move { Ok(self.channel.call::<api::ReadRun>(api::RunRequest { run: key }).await?.head) })
     }
@@ -215,6 +236,27 @@ impl Door for RemoteDoor {
 
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>> {
         Box::pin(async move { self.read_page(&key, generation, from, limit).await })
+    }
+
+    /// The server looks for the key: whoever may only signal may not read.
+    fn append_entry(&self, key: RunKey, append: AppendEntry) -> DoorFuture<'_, AppendedEntry> {
+        Box::pin(self.send_entry(key, append, false))
+    }
+
+    fn put_entry(&self, key: RunKey, append: AppendEntry) -> DoorFuture<'_, AppendedEntry> {
+        Box::pin(self.send_entry(key, append, true))
+    }
+
+    fn read_entries(&self, key: RunKey, query: EntryQuery) -> DoorFuture<'_, EntryPage> {
+        Box::pin(async move {
+            let text = |cursor: EntryCursor| cursor.to_string();
+            let limit = u32::try_from(query.limit).unwrap_or(u32::MAX);
+            let request = api::EntriesRequest { run: key, leaf: query.leaf.map(text), before: query.before.map(text), limit };
+            let reply = self.channel.call::<api::ReadEntries>(request).await?;
+            let api::EntriesReply { entries, before, leaf, depth, pending } = reply;
+            let before = before.and_then(|before| before.parse().ok());
+            Ok(EntryPage { entries, before, leaf, depth, pending })
+        })
     }
 
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage> {

@@ -8,7 +8,7 @@
 //! - Y2: `hello` names every run and task the worker holds, so that the server can tell which of them are lost.
 //! - Y3 (V2): what the worker asked for and did not get is asked for again after a lost connection, and no more.
 //! - Y4 (V6): a worker that cannot know that the server heard it for two thirds of its lease has lost everything it holds, and stops.
-//! - Y5: what is not awaited by anybody (emitted values, answers to questions) goes to the connection it belongs to or nowhere; it
+//! - Y5: what is not awaited by anybody (emitted values, what tasks say, answers to questions) goes to the connection it belongs to or nowhere; it
 //!   never piles up.
 
 mod drive;
@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed};
+use onward_core::stream::Speech;
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, Record, RunKey};
 use onward_runtime::{Delivery, Emitted, Inbox, Link, LinkFuture, Question, RuntimeError, WorkerProfile};
@@ -43,6 +44,9 @@ const LEAVE_MAX: Duration = Duration::from_secs(2);
 
 /// How many frames may wait for the network before emitted values are dropped.
 const OUTGOING_MAX: usize = 10_000;
+
+/// How many frames may wait for the network before what tasks say waits with the tasks.
+const SPEECHES_MAX: usize = 256;
 
 pub(crate) struct RemoteLink {
     shared: Arc<Shared>,
@@ -195,7 +199,7 @@ impl Link for RemoteLink {
     }
 
     fn report_task(&self, task: TaskId, claim: u32, report: TaskReport) -> StoreFuture<'_, ()> {
-        let ends = !matches!(report, TaskReport::Heartbeat { .. });
+        let ends = report.ends();
         let key = task.clone();
         let asked = self.shared.ask(|request| WorkerFrame::Report(wire::ReportTask { request, task, claim, report }));
         Box::pin(async move {
@@ -233,6 +237,18 @@ impl Link for RemoteLink {
         self.shared.send_on(connection, WorkerFrame::Emit(wire::Emit { run: key.clone(), name, value }));
     }
 
+    fn speak(&self, speech: Speech) -> Option<Speech> {
+        let mut state = self.shared.lock();
+        // While others wait, it waits where more can be put to it.
+        if !state.welcomed || state.outgoing.len() >= SPEECHES_MAX {
+            return Some(speech);
+        }
+        state.outgoing.push_back(WorkerFrame::Speak(speech));
+        drop(state);
+        self.shared.outgoing.notify_one();
+        None
+    }
+
     fn leave(&self) -> LinkFuture<'_, ()> {
         Box::pin(async move {
             self.shared.lock().is_leaving = true;
@@ -257,7 +273,8 @@ impl RemoteLink {
             drop(self.release(run.head.key, run.head.epoch).await);
         }
         for task in tasks {
-            drop(self.report_task(task.id, task.claim, TaskReport::Released).await);
+            let released = task.unbegun(TaskReport::Released);
+            drop(self.report_task(task.id, task.claim, released).await);
         }
         let left = self.shared.ask(|request| WorkerFrame::Leave(wire::Leave { request }));
         drop(left.said().await);

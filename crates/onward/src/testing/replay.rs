@@ -8,10 +8,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Result;
-use crate::code::Shared;
+use crate::agent::AgentCtx;
+use crate::code::{Handler, Shared};
 use crate::ctx::Ctx;
-use crate::registry::{Registry, erase_workflow};
-use crate::replay::replay_log;
+use crate::registry::{Registry, erase_agent, erase_workflow};
+use crate::replay::{Logs, no_earlier, replay_log};
 
 /// A log that was recorded, to be held against today's code. Nothing is run.
 ///
@@ -21,6 +22,7 @@ use crate::replay::replay_log;
 pub struct Replay<'a> {
     key: RunKey,
     log: &'a Log,
+    prelude: Option<&'a Log>,
     registry: Registry,
 }
 
@@ -32,7 +34,7 @@ impl<'a> Replay<'a> {
     #[track_caller]
     pub fn new(run: &str, log: &'a Log) -> Replay<'a> {
         let id = RunId::new(run).unwrap_or_else(|error| panic!("`{run}` is no run id: {error}"));
-        Replay { key: RunKey::new(Namespace::default(), id), log, registry: Registry::default() }
+        Replay { key: RunKey::new(Namespace::default(), id), log, prelude: None, registry: Registry::default() }
     }
 
     /// The namespace of the run; `default` otherwise.
@@ -42,6 +44,12 @@ impl<'a> Replay<'a> {
     #[track_caller]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.key.namespace = Namespace::new(namespace).unwrap_or_else(|error| panic!("`{namespace}` is no namespace: {error}"));
+        self
+    }
+
+    /// The log of what an agent did before its turns, where `log` is that of a turn.
+    pub fn prelude(mut self, prelude: &'a Log) -> Self {
+        self.prelude = Some(prelude);
         self
     }
 
@@ -62,8 +70,27 @@ impl<'a> Replay<'a> {
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
+        self.hold(&erase_workflow(workflow))
+    }
+
+    /// Holds the log of an open or closed segment against `agent`; that of a turn needs its [`Replay::prelude`].
+    ///
+    /// # Errors
+    /// With the report of the first thing on which log and code disagree: where a worker would leave the log, this stops.
+    pub fn against_agent<I, O, F, Fut>(self, agent: F) -> Result<(), Box<RunPaused>>
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(AgentCtx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        self.hold(&erase_agent(agent))
+    }
+
+    fn hold(self, handler: &Handler) -> Result<(), Box<RunPaused>> {
         let shared = Shared { deps: Arc::new(self.registry.deps), ..Shared::default() };
-        match replay_log(&self.key, &erase_workflow(workflow), self.log.records(), &shared, false) {
+        let logs = Logs { prelude: self.prelude.map_or(&[], Log::records), records: self.log.records(), earlier: &no_earlier };
+        match replay_log(&self.key, handler, logs, &shared, false) {
             Ok(_) => Ok(()),
             Err(fault) => Err(Box::new(fault.into_pause().expect("nobody else has a log that is only replayed"))),
         }

@@ -4,11 +4,14 @@
 //! start, strictly, and compared: live and replayed runs differ most in what a warm cache hides.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use onward_core::conversation::{Entry, entries_of};
 use onward_core::engine::{Draft, Fault};
 use onward_core::event::{RunStarted, SignalReceived};
+use onward_core::log::prelude_of;
 use onward_core::projection::Projection;
 use onward_core::reopen;
 use onward_core::run::{Admitted, Again, CommitRefusal, END_REFUSALS_MAX, Effect, Input, Refusal, Wait};
@@ -16,10 +19,12 @@ use onward_core::task::Task;
 use onward_core::{CommitId, Epoch, Event, Log, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp};
 use serde::Serialize;
 
+use crate::agent::AgentCtx;
+use crate::agent::library::Wish;
 use crate::code::{Code, Handler, Need, Shared};
 use crate::ctx::Ctx;
-use crate::registry::erase_workflow;
-use crate::replay::replay_log;
+use crate::registry::{erase_agent, erase_workflow};
+use crate::replay::{Logs, replay_log};
 
 /// One run under a microscope.
 pub struct World {
@@ -31,7 +36,6 @@ pub struct World {
     past: Vec<Log>,
     code: Option<Code>,
     now: Timestamp,
-    next_id: u64,
     refusals: u32,
     pub(crate) timers: BTreeMap<Place, Timestamp>,
     frozen: bool,
@@ -65,7 +69,19 @@ impl World {
         World::with_handler(default_key(), erase_workflow(workflow), input, Shared::default(), 7)
     }
 
-    pub(super) fn with_handler(key: RunKey, handler: Handler, input: Payload, shared: Shared, seed: u64) -> World {
+    /// Starts `agent` with `input` at a fixed time. Its log is not held against its code after every commit: an agent may leave it.
+    pub fn new_agent<I, O, F, Fut>(agent: F, input: &(impl Serialize + ?Sized)) -> World
+    where
+        I: serde::de::DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(AgentCtx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = crate::Result<O>> + Send + 'static,
+    {
+        let input = Payload::json(input).expect("a test's input can be written as JSON");
+        World::with_handler(default_key(), erase_agent(agent), input, Shared::default(), 7).without_shadow_replay()
+    }
+
+    pub(crate) fn with_handler(key: RunKey, handler: Handler, input: Payload, shared: Shared, seed: u64) -> World {
         let now = Timestamp(1_700_000_000_000);
         let started = RunStarted::new(Name::new("test").expect("a constant name"), input, seed);
         let (mut head, record) = RunHead::start(key, started, now);
@@ -80,7 +96,6 @@ impl World {
             past: Vec::new(),
             code: None,
             now,
-            next_id: 1,
             refusals: 0,
             timers: BTreeMap::new(),
             frozen: false,
@@ -93,6 +108,39 @@ impl World {
             shadow_replays: 0,
             found: None,
         }
+    }
+
+    /// The same world once more, as a process finds it that has just begun.
+    #[cfg(test)]
+    pub(crate) fn copy(&self) -> World {
+        World {
+            handler: self.handler.clone(),
+            shared: self.shared.clone(),
+            head: self.head.clone(),
+            log: self.log.clone(),
+            past: self.past.clone(),
+            code: None,
+            now: self.now,
+            refusals: 0,
+            timers: self.timers.clone(),
+            frozen: self.frozen,
+            tasks: self.tasks.clone(),
+            waits: self.waits.clone(),
+            sent: self.sent.clone(),
+            once: self.once.clone(),
+            shadow: self.shadow,
+            waker: self.waker.clone(),
+            shadow_replays: 0,
+            found: None,
+        }
+    }
+
+    /// A dependency, as for the real builder, from the next activation on that begins cold.
+    pub fn dep<T: std::any::Any + Send + Sync>(mut self, dep: T) -> World {
+        let mut deps = (*self.shared.deps).clone();
+        deps.insert(std::any::TypeId::of::<T>(), Arc::new(dep));
+        self.shared.deps = Arc::new(deps);
+        self
     }
 
     /// Wakes `waker` when a step makes progress.
@@ -195,29 +243,45 @@ impl World {
         if let Some(fault) = self.found.take() {
             return Err(fault);
         }
-        let mut code = match self.code.take() {
-            Some(code) => code,
-            None => Code::new(self.head.key.clone(), self.handler.clone(), &self.shared),
-        };
-        let fed = self.log.records().partition_point(|record| record.index < code.next_feed());
-        for record in &self.log.records()[fed..] {
-            code.feed(record.clone());
-        }
-        let need = code.advance(&self.waker);
-        self.code = Some(code);
-        match need? {
-            Need::Commit(draft) => Ok(Some(draft)),
-            Need::Nothing => Ok(None),
+        let mut cut = None;
+        loop {
+            let mut code = match self.code.take() {
+                Some(code) => code,
+                None => Code::new(self.head.key.clone(), self.handler.clone(), &self.shared).with_cut(cut.take()),
+            };
+            let fed = self.log.records().partition_point(|record| record.index < code.next_feed());
+            for record in &self.log.records()[fed..] {
+                code.feed(record.clone());
+            }
+            if let Some(generation) = code.wants_prelude() {
+                code.give_prelude(self.past[generation as usize].records().to_vec());
+            }
+            let mut need = code.advance(&self.waker);
+            while let Ok(Need::Earlier(wish)) = need {
+                let entries = self.earlier(&wish);
+                code.give_earlier(wish, entries);
+                need = code.advance(&self.waker);
+            }
+            if let Err(Fault::Departed(found)) = need {
+                cut = Some(found);
+                continue;
+            }
+            self.code = Some(code);
+            return match need? {
+                Need::Commit(draft) => Ok(Some(draft)),
+                Need::Nothing => Ok(None),
+                Need::Earlier(_) => unreachable!("given above"),
+            };
         }
     }
 
     /// Commits a draft. `false`: it was refused over unread inputs, and the code starts over with them; or because the run is paused.
     pub fn commit(&mut self, draft: Draft) -> bool {
-        let commit_id = CommitId(self.next_id);
-        self.next_id += 1;
+        // Any number that no other commit of the run has.
+        let commit_id = CommitId((u64::from(self.head.generation) << 32) + self.head.next_commit + 1);
         let mut commit = draft.into_commit(self.head.key.clone(), self.head.generation, self.head.epoch, commit_id);
         commit.end_over_unread = self.refusals >= END_REFUSALS_MAX;
-        let header = commit.header();
+        let (header, ends) = (commit.header(), commit.events.last().is_some_and(Event::ends_log));
         match self.head.admit_commit(commit, self.now) {
             Ok(admitted) => {
                 let index = self.apply(admitted);
@@ -232,7 +296,7 @@ impl World {
                 true
             }
             Err(CommitRefusal::Refused(Refusal::Unread { .. })) => {
-                self.refusals += 1;
+                self.refusals += u32::from(ends);
                 let continues = self.code.as_mut().is_some_and(Code::retry_continue);
                 if !continues {
                     self.crash();
@@ -433,9 +497,20 @@ impl World {
         }
     }
 
+    fn earlier(&self, wish: &Wish) -> Arc<[Entry]> {
+        let mut walk = wish.walk();
+        for (generation, log) in self.past.iter().enumerate().rev() {
+            walk.read(&entries_of(generation as u32, log.records()));
+        }
+        walk.into_entries().into()
+    }
+
     /// Replays a whole log in a fresh engine and insists on every byte.
     fn shadow_replay(&mut self, log: &Log) {
-        let code = replay_log(&self.head.key, &self.handler, log.records(), &self.shared, true);
+        let prelude = prelude_of(log.records()).map_or(&[][..], |generation| self.past[generation as usize].records());
+        let earlier = |wish: &Wish| Some(self.earlier(wish));
+        let logs = Logs { prelude, records: log.records(), earlier: &earlier };
+        let code = replay_log(&self.head.key, &self.handler, logs, &self.shared, true);
         self.shadow_replays += 1;
         match code {
             Ok(_) => {}

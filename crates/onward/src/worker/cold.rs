@@ -1,10 +1,14 @@
 //! Answers a question about a run that is not in memory, by replaying its log. The run itself does not notice.
 
+use std::cell::RefCell;
+
+use onward_core::log::prelude_of;
 use onward_core::{Failure, Index, Payload, Record};
 use onward_runtime::Question;
 
 use super::{Worker, read_all};
-use crate::replay::replay_log;
+use crate::agent::library::{Granted, Wish};
+use crate::replay::{Logs, replay_log};
 
 pub(super) async fn answer(worker: &Worker, question: Question) {
     let Question { run, name, input, answer } = question;
@@ -13,7 +17,28 @@ pub(super) async fn answer(worker: &Worker, question: Question) {
     let Some(started) = records.first().and_then(Record::started) else { return };
     let Some(handler) = worker.registry.handler(&started.kind, started.version.as_ref()) else { return };
     let shared = worker.shared_with(&run, &records).await;
-    let said: Option<Result<Payload, Failure>> = match replay_log(&run, &handler, &records, &shared, false) {
+    let prelude = match prelude_of(&records) {
+        Some(generation) => read_all(&*worker.link, &run, Some(generation), Index(0)).await,
+        None => Ok(Vec::new()),
+    };
+    let Ok(prelude) = prelude else { return };
+    let mut known: Vec<Granted> = Vec::new();
+    let replayed = loop {
+        let (replayed, wanted) = {
+            let wanted = RefCell::new(None);
+            let earlier = |wish: &Wish| {
+                let found = known.iter().find(|(known, _)| known == wish).map(|(_, entries)| entries.clone());
+                wanted.replace(found.is_none().then(|| wish.clone()));
+                found
+            };
+            let logs = Logs { prelude: &prelude, records: &records, earlier: &earlier };
+            (replay_log(&run, &handler, logs, &shared, false), wanted.take())
+        };
+        let Some(wish) = wanted else { break replayed };
+        let Ok(entries) = worker.library.read(&run, started.generation, wish.walk()).await else { return };
+        known.push((wish, entries.into()));
+    };
+    let said: Option<Result<Payload, Failure>> = match replayed {
         Ok(code) => code.query(&name, input),
         Err(fault) => {
             let message = fault.into_pause().map_or("the run cannot be replayed".to_owned(), |pause| pause.message);

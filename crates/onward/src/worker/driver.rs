@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use onward_core::engine::{Draft, Fault};
+use onward_core::engine::{Cut, Draft, Fault};
 use onward_core::log::CommitHeader;
 use onward_core::run::{Carries, Commit, Committed, END_REFUSALS_MAX};
 use onward_core::{Epoch, Event, Failure, Index, Name, Record, RunKey};
@@ -18,8 +18,9 @@ use onward_store::{ClaimedRun, Consequence, StoreError, payloads};
 
 use super::inbox::{News, RunInbox};
 use super::{ReplayCheck, Worker, read_all, told};
+use crate::agent::library::{Granted, Wish};
 use crate::code::{Code, Handler, Need, Shared};
-use crate::replay::replay_log;
+use crate::replay::{Logs, no_earlier, replay_log};
 use crate::trace::Traced;
 
 /// The code of the refusal to end a run over inputs it has not seen.
@@ -43,6 +44,12 @@ pub(super) struct Driver {
     traced: Traced,
     /// The log is being read: the whole of it at first, or what an inbox missed.
     reading: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
+    /// The log of what an agent's code did before its turns is being read.
+    reading_prelude: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
+    /// What an agent's code wants of its conversation is being read.
+    reading_earlier: Option<BoxFuture<Result<Granted, StoreError>>>,
+    /// Where the code leaves its log, until that is recorded.
+    cut: Option<Cut>,
     in_flight: Option<(CommitHeader, BoxFuture<Result<Committed, StoreError>>)>,
     /// What the commit in flight carries into the next generation.
     carries: Carries,
@@ -79,6 +86,9 @@ impl Driver {
             code,
             traced,
             reading: None,
+            reading_prelude: None,
+            reading_earlier: None,
+            cut: None,
             in_flight: None,
             carries: Carries::default(),
             leaving: None,
@@ -101,8 +111,58 @@ impl Driver {
     }
 
     fn read_from(&self, from: Index) -> BoxFuture<Result<Vec<Record>, StoreError>> {
-        let (link, key, generation) = (self.worker.link.clone(), self.key.clone(), self.generation);
+        self.read_generation(self.generation, from)
+    }
+
+    fn read_generation(&self, generation: u32, from: Index) -> BoxFuture<Result<Vec<Record>, StoreError>> {
+        let (link, key) = (self.worker.link.clone(), self.key.clone());
         Box::pin(async move { read_all(&*link, &key, Some(generation), from).await })
+    }
+
+    /// The code from its start, with nothing fed.
+    fn start_over(&mut self) {
+        self.code = Code::new(self.key.clone(), self.handler.clone(), &self.shared).with_cut(self.cut.clone());
+        self.reading_prelude = None;
+        self.reading_earlier = None;
+        self.read();
+    }
+
+    /// Brings what the code of an agent needs to get to its turns; says what is in the way.
+    fn poll_prelude(&mut self, cx: &mut Context<'_>) -> Option<Turn> {
+        let generation = self.code.wants_prelude()?;
+        if self.reading_prelude.is_none() {
+            self.reading_prelude = Some(self.read_generation(generation, Index(0)));
+        }
+        match self.reading_prelude.as_mut()?.as_mut().poll(cx) {
+            Poll::Pending => Some(Turn::Wait),
+            Poll::Ready(Err(error)) => Some(self.cannot_read(&error)),
+            Poll::Ready(Ok(records)) => {
+                self.reading_prelude = None;
+                self.code.give_prelude(records);
+                None
+            }
+        }
+    }
+
+    fn read_earlier(&mut self, wish: Wish) {
+        let (library, key, generation) = (self.worker.library.clone(), self.key.clone(), self.generation);
+        self.reading_earlier = Some(Box::pin(async move {
+            let entries = library.read(&key, generation, wish.walk()).await;
+            entries.map(|entries| (wish, entries.into()))
+        }));
+    }
+
+    /// Brings what the code wants to read of its conversation; says what is in the way.
+    fn poll_earlier(&mut self, cx: &mut Context<'_>) -> Option<Turn> {
+        match self.reading_earlier.as_mut()?.as_mut().poll(cx) {
+            Poll::Pending => Some(Turn::Wait),
+            Poll::Ready(Err(error)) => Some(self.cannot_read(&error)),
+            Poll::Ready(Ok((wish, entries))) => {
+                self.reading_earlier = None;
+                self.code.give_earlier(wish, entries);
+                None
+            }
+        }
     }
 
     /// Takes what came; says whether the lease is lost.
@@ -140,6 +200,7 @@ impl Driver {
             self.in_flight = None;
             match answer {
                 Ok(committed) => {
+                    self.cut = None;
                     self.traced.tell(); // O1
                     if committed.status.is_closed() {
                         return self.leave(false);
@@ -161,13 +222,28 @@ impl Driver {
         if let Some(turn) = self.poll_check(cx) {
             return turn;
         }
+        if let Some(turn) = self.poll_prelude(cx) {
+            return turn;
+        }
+        if let Some(turn) = self.poll_earlier(cx) {
+            return turn;
+        }
         match self.code.advance(cx.waker()) {
             Ok(Need::Commit(draft)) => {
                 self.wake_up();
                 self.commit(draft);
                 Turn::Again
             }
+            Ok(Need::Earlier(wish)) => {
+                self.read_earlier(wish);
+                Turn::Again
+            }
             Ok(Need::Nothing) => self.rest(),
+            Err(Fault::Departed(cut)) => {
+                self.cut = Some(cut);
+                self.start_over();
+                Turn::Again
+            }
             Err(fault) => self.pause(fault),
         }
     }
@@ -247,12 +323,14 @@ impl Driver {
             }
             _ => return self.leave(false),
         }
-        self.refusals += 1;
-        if !self.code.retry_continue() {
-            // The code has returned without having seen what came meanwhile: it starts over and sees it.
-            self.code = Code::new(self.key.clone(), self.handler.clone(), &self.shared);
+        // Only ends count: a commit that leaves its log is refused until it has seen everything, however often that is (R11).
+        self.refusals += u32::from(self.code.in_flight().last().is_some_and(Event::ends_log));
+        if self.code.retry_continue() {
+            self.read();
+        } else {
+            // The code has returned, or left its log, without having seen what came meanwhile: it starts over and sees it.
+            self.start_over();
         }
-        self.read();
         Turn::Again
     }
 
@@ -324,6 +402,8 @@ impl Driver {
 
     fn check_replay(&mut self, n: u64) {
         let due = match self.worker.options.check {
+            // What an agent does need not be what it did.
+            _ if self.handler.is_agent => false,
             ReplayCheck::Off => false,
             ReplayCheck::Doubling => (n + 1).is_power_of_two(),
             ReplayCheck::Every => true,
@@ -336,7 +416,10 @@ impl Driver {
     fn poll_check(&mut self, cx: &mut Context<'_>) -> Option<Turn> {
         let Poll::Ready(records) = self.checking.as_mut()?.as_mut().poll(cx) else { return None };
         self.checking = None;
-        let fault = replay_log(&self.key, &self.handler, &records.ok()?, &self.shared, true).err()?;
+        let records = records.ok()?;
+        // An agent, who alone has more than this log, is not checked.
+        let logs = Logs { prelude: &[], records: &records, earlier: &no_earlier };
+        let fault = replay_log(&self.key, &self.handler, logs, &self.shared, true).err()?;
         Some(self.pause(fault))
     }
 }

@@ -14,11 +14,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use onward_core::{CommitId, Index, Record, RunKey};
-use onward_runtime::Link;
+use onward_core::{CommitId, Index, Payload, Record, RunHead, RunKey};
+use onward_runtime::{Emitted, Link};
 use onward_store::{ClaimedRun, StoreError, payloads};
 use tokio::task::JoinHandle;
 
+use crate::agent::library::Library;
 use crate::code::Shared;
 use crate::executor::Executor;
 use crate::registry::Registry;
@@ -61,6 +62,7 @@ pub(crate) struct WorkerOptions {
 pub(crate) struct Worker {
     pub link: Arc<dyn Link>,
     pub registry: Arc<Registry>,
+    pub library: Arc<Library>,
     pub shared: Shared,
     pub options: WorkerOptions,
     executor: Executor,
@@ -85,6 +87,7 @@ impl Worker {
         on_demand: bool,
     ) -> std::io::Result<(Arc<Worker>, Vec<JoinHandle<()>>)> {
         let worker = Arc::new(Worker {
+            library: Arc::new(Library::new(link.clone())),
             link,
             registry,
             shared,
@@ -176,11 +179,23 @@ impl Worker {
 
     fn drive(self: &Arc<Worker>, claimed: ClaimedRun, shared: Shared) -> Arc<RunInbox> {
         let key = claimed.head.key.clone();
+        self.tell_resumed(&claimed.head);
         let inbox = Arc::new(RunInbox::default());
         self.lock_hot().insert(key.clone(), inbox.clone());
         self.link.open_inbox(&key, claimed.head.epoch, inbox.clone());
         self.executor.spawn(Driver::new(self.clone(), claimed, inbox.clone(), shared));
         inbox
+    }
+
+    /// Tells whoever listens that an agent is taken up again that was let go: it has recorded something in this generation, and the worker
+    /// that did has lost or forgotten it.
+    fn tell_resumed(&self, head: &RunHead) {
+        let is_agent = self.registry.handler(&head.kind, head.version.as_ref()).is_some_and(|handler| handler.is_agent);
+        if is_agent && head.next_commit > 0 {
+            let value = serde_json::json!({"generation": head.generation, "commits": head.next_commit});
+            let value = Payload::from_json_text(value.to_string());
+            self.link.emit(&head.key, Emitted { name: "agent_resumed".to_owned(), value });
+        }
     }
 
     /// The run is no longer in memory.
@@ -210,7 +225,12 @@ async fn claim_runs(worker: Arc<Worker>) {
 }
 
 /// The log of one generation, the current one unless another is named, from `from` to its end.
-async fn read_all(link: &dyn Link, key: &RunKey, generation: Option<u32>, mut from: Index) -> Result<Vec<Record>, StoreError> {
+pub(crate) async fn read_all(
+    link: &dyn Link,
+    key: &RunKey,
+    generation: Option<u32>,
+    mut from: Index,
+) -> Result<Vec<Record>, StoreError> {
     let mut records: Vec<Record> = Vec::new();
     loop {
         let page = link.read_log(key.clone(), generation, from, PAGE).await?;

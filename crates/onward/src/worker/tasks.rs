@@ -5,19 +5,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use onward_core::task::{Task, TaskReport};
+use onward_core::spend::AttemptSpend;
+use onward_core::stream::Speech;
+use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Failure, Payload};
+use onward_runtime::Link;
 use onward_store::{Consequence, StoreError};
 use tokio::sync::Semaphore;
 
 use super::Worker;
 use crate::Result;
 use crate::code::panic_message;
-use crate::task::TaskCtx;
+use crate::task::{Outbox, TaskCtx};
 use crate::trace::Tried;
 
 /// How long to wait before a report is tried again that failed for now.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
+
+/// How long what an attempt says waits for more: as often as a screen shows something new, for an eye that reads.
+const SPEECH_PACE: Duration = Duration::from_millis(33);
 
 pub(super) async fn work(worker: Arc<Worker>) {
     if worker.registry.tasks.is_empty() {
@@ -43,8 +49,10 @@ pub(super) async fn work(worker: Arc<Worker>) {
 
 async fn attempt(worker: &Worker, task: Task) {
     let tried = Tried::begin(worker.shared.tracing.as_ref(), &*worker.link, &task).await;
-    let ctx = TaskCtx::new(task.attempt, task.idempotency_key(), tried.context(), worker.shared.deps.clone());
-    let (id, claim) = (task.id.clone(), task.claim);
+    let ctx = TaskCtx::new(&task, worker.library.clone(), tried.context(), worker.shared.deps.clone());
+    let (id, claim, attempt) = (task.id.clone(), task.claim, task.attempt);
+    let about = task.attempt_spend(Vec::new());
+    let spend = || AttemptSpend { lines: ctx.spent(), ..about.clone() };
     let mut stopping = worker.stopping.subscribe();
     let run = run(worker, task, ctx.clone());
     let beats = async {
@@ -54,27 +62,30 @@ async fn attempt(worker: &Worker, task: Task) {
             drop(worker.link.report_task(id.clone(), claim, TaskReport::Heartbeat { progress }).await);
         }
     };
+    let speaker = Speaker { link: &*worker.link, task: id.clone(), claim, attempt, outbox: ctx.outbox() };
     let result = tokio::select! {
         biased;
         result = run => result,
+        () = speaker.speak() => return,
         () = worker.link.task_over(id.clone(), claim) => {
             ctx.set_canceled();
-            return;
+            return tell_late(worker, id, claim, spend()).await;
         }
         () = beats => return,
         () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => {
             // The attempt is dropped with `run`; it does not count. Where nobody is left to hear of it, the lease tells.
-            drop(worker.link.report_task(id, claim, TaskReport::Released).await);
+            drop(worker.link.report_task(id, claim, TaskReport::Released.with_spend(spend())).await);
             return;
         }
     };
+    speaker.speak_now(); // before it is known what became of the attempt
     let failed = result.as_ref().err().map(|failure| failure.code.clone());
     let mut report = match result {
         Ok(output) => TaskReport::Completed(output),
         Err(failure) => TaskReport::Failed(failure),
     };
     loop {
-        match worker.link.report_task(id.clone(), claim, report.clone()).await {
+        match worker.link.report_task(id.clone(), claim, report.clone().with_spend(spend())).await {
             Err(error) if retries(&error) => tokio::time::sleep(RETRY_DELAY).await,
             Err(error) if error.code() == "payload_too_large" => {
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
@@ -87,8 +98,53 @@ async fn attempt(worker: &Worker, task: Task) {
     }
 }
 
+/// Nobody wants the result, but what it has cost is counted.
+async fn tell_late(worker: &Worker, id: TaskId, claim: u32, spend: AttemptSpend) {
+    if spend.lines.is_empty() {
+        return;
+    }
+    let report = TaskReport::Released.with_spend(spend);
+    while let Err(error) = worker.link.report_task(id.clone(), claim, report.clone()).await {
+        if !retries(&error) {
+            return; // as a rule it is told that the attempt is over
+        }
+        tokio::time::sleep(RETRY_DELAY).await;
+    }
+}
+
 fn retries(error: &StoreError) -> bool {
     error.consequence() == Consequence::Retry
+}
+
+/// Sends what an attempt says.
+struct Speaker<'a> {
+    link: &'a dyn Link,
+    task: TaskId,
+    claim: u32,
+    attempt: u32,
+    outbox: &'a Outbox,
+}
+
+impl Speaker<'_> {
+    /// Sends the first word at once, and then what has come together. Never returns.
+    async fn speak(&self) {
+        loop {
+            self.outbox.has_some().await;
+            self.speak_now();
+            tokio::time::sleep(SPEECH_PACE).await;
+        }
+    }
+
+    fn speak_now(&self) {
+        let frames = self.outbox.take();
+        if frames.is_empty() {
+            return;
+        }
+        let speech = Speech { task: self.task.clone(), claim: self.claim, attempt: self.attempt, frames };
+        if let Some(speech) = self.link.speak(speech) {
+            self.outbox.put_back(speech.frames);
+        }
+    }
 }
 
 async fn run(worker: &Worker, task: Task, ctx: TaskCtx) -> Result<Payload> {

@@ -34,5 +34,7 @@ fn code(reason: PauseReason) -> &'static str {
         PauseReason::Diverged => "diverged",
         PauseReason::ActivationFailed => "activation_failed",
         PauseReason::VersionTooOld => "version_too_old",
+        PauseReason::UnstableSegment => "unstable_segment",
+        PauseReason::EffectAbandoned => "effect_abandoned",
     }
 }

@@ -1,30 +1,38 @@
 //! The whole engine in one process: client, runtime, worker and store together.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod agents;
 mod changes;
 mod children;
 mod closing;
+mod conversation;
 mod counterexamples;
+mod crashes;
 mod drive;
 mod guards;
 mod heard;
 mod keeping;
 mod life;
 mod limits;
+mod models;
 mod namespaces;
+mod outside;
 mod parallel;
 mod pausing;
 mod questions;
 mod reopening;
 mod replays;
 mod requests;
+mod resuming;
 mod schemas;
 mod sealing;
 mod signals;
 mod site;
+mod spending;
 mod stalls;
 mod standalone;
 mod steps;
+mod streams;
 mod talking;
 mod tight;
 mod timers;

@@ -57,6 +57,7 @@ impl Store for TightStore {
         report_task(task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> ();
         retry_task(task: TaskId) -> ();
         heartbeat(worker: WorkerId, lease: Duration) -> bool;
+        list_leases(worker: WorkerId) -> Vec<(RunKey, Epoch)>;
         expire(limit: usize) -> Expired;
         deliveries(limit: usize) -> Vec<(DeliveryId, Delivery)>;
         finish_deliveries(done: Vec<DeliveryId>) -> ();

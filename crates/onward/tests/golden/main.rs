@@ -23,7 +23,11 @@ struct Golden {
 
 macro_rules! golden {
     ($($recorded:ident by $workflow:ident,)*) => {
-        &[Golden { name: "external", record: recording::external, replay: recording::read_external }, $(Golden {
+        &[Golden { name: "external", record: recording::external, replay: recording::read_external }, Golden {
+            name: "agent",
+            record: recording::agent,
+            replay: |log| Replay::new("test", log).dep(true).against_agent(workflows::agent),
+        }, $(Golden {
             name: stringify!($recorded),
             record: recording::$recorded,
             replay: |log| Replay::new("test", log).against(workflows::$workflow),
@@ -34,6 +38,7 @@ macro_rules! golden {
 const GOLDEN: &[Golden] = golden! {
     steps by steps,
     tasks by tasks,
+    spending by tasks,
     timers by timers,
     signals by signals,
     approvals by approvals,
@@ -157,7 +162,7 @@ every_event! {
     TimerStarted SignalAwaited SignalConsumed ApprovalRequested PromiseCreated WaitCanceled StateSet StateCleared ChildStarted
     ChildCanceled SignalSent VersionChosen UpdateAnswered RunSuspended RunCompleted RunFailed RunCanceled RunContinued
     RetryRequested RunForked ResultRequested AttributeSet
-    ExternalAppended
+    ExternalAppended TaskAttempted TaskAttemptEnded EntryAppended SegmentAbandoned CallAdopted
 }
 
 #[test]

@@ -4,12 +4,13 @@ use onward::prelude::*;
 use onward::testing::World;
 use onward_core::event::{
     ApprovalDecided, CancelRequested, ChildCompleted, ChildFailed, Divergence, OnParentClose, ParentLink, PauseReason,
-    PromiseResolved, ResultRequested, RunPaused, RunResumed, SignalReceived, TaskCompleted, TaskFailed, TerminateRequested,
-    UpdateReceived,
+    PromiseResolved, ResultRequested, RunPaused, RunResumed, SignalReceived, TaskAttemptEnded, TaskAttempted, TaskCompleted,
+    TaskFailed, TerminateRequested, UpdateReceived,
 };
 use onward_core::external::{ExternalAppended, ExternalState};
 use onward_core::log::CommitHeader;
 use onward_core::run::{Input, NewRun};
+use onward_core::spend::{PicoDollars, Spend, Tokens};
 use onward_core::{
     CommitId, Epoch, Event, Index, Log, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp,
 };
@@ -57,6 +58,21 @@ fn complete(world: &mut World, place: Place, text: &str) {
     input(world, TaskCompleted { place, output: json(text), attempts: 1 });
 }
 
+/// It is brief, pays, and the process dies; the next one is polite and finds what was paid.
+pub fn agent() -> Log {
+    let mut world = World::new_agent(workflows::agent, &()).dep(false);
+    pump(&mut world);
+    let [place] = &task_places(&world)[..] else { panic!("one task") };
+    let place = place.clone();
+    world
+        .input(TaskAttempted { place: place.clone(), attempt: 1, stands_as: None, began_at: None })
+        .expect("an open run takes attempts");
+    world.crash();
+    let mut world = world.dep(true);
+    complete(&mut world, place, "\"receipt\"");
+    world.past_logs()[0].clone()
+}
+
 fn finished(world: World) -> Log {
     assert_ne!(world.output(), "open", "a recorded run has ended");
     world.log().clone()
@@ -76,6 +92,38 @@ pub fn tasks() -> Log {
     let places = task_places(&world);
     let failure = Failure::new("no_paper", "out of paper");
     input(&mut world, TaskFailed { place: places[1].clone(), failure, attempts: 4 });
+    complete(&mut world, places[0].clone(), "5");
+    finished(world)
+}
+
+/// The same, and its tasks cost something: one has said what, one never does.
+pub fn spending() -> Log {
+    let mut world = World::new(workflows::tasks, &());
+    pump(&mut world);
+    let places = task_places(&world);
+    let began_at = Some(world.now());
+    for place in &places {
+        let attempted = TaskAttempted { place: place.clone(), attempt: 1, stands_as: Some("small".to_owned()), began_at };
+        input(&mut world, attempted);
+    }
+    let failure = Failure::new("no_paper", "out of paper");
+    input(&mut world, TaskFailed { place: places[1].clone(), failure, attempts: 4 });
+    let tokens = Tokens { input: 1_000, cached_read: 500, cached_write: 7, output: 300, reasoning: 100 };
+    let known = Spend::on("small").by("acme").tokens(tokens).cost(PicoDollars(810_000_000));
+    let began_at = world.now();
+    input(
+        &mut world,
+        TaskAttemptEnded {
+            place: places[0].clone(),
+            generation: 0,
+            attempt: 1,
+            claim: 1,
+            began_at,
+            stands_as: Some("small".to_owned()),
+            failure_code: None,
+            spend: vec![known, Spend::unknown("large")],
+        },
+    );
     complete(&mut world, places[0].clone(), "5");
     finished(world)
 }

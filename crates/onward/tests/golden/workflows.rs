@@ -1,8 +1,18 @@
 //! The code that made the golden logs. It may grow behind `ctx.version`; what it asked for then it must ask for always.
 
+use onward::agent::AgentCtx;
 use onward::prelude::*;
 use onward::{Decision, OnParentClose, join, select, try_join};
 use onward_core::Name;
+
+/// Words its first entry by what nobody records, pays, and ends with a checkpoint.
+pub async fn agent(ctx: AgentCtx, _: ()) -> Result<String> {
+    let is_polite = *ctx.dep::<bool>();
+    ctx.append("system", if is_polite { "be polite" } else { "be brief" }).await?;
+    let receipt: String = ctx.task("pay", &10).keyed().await?;
+    ctx.append("tool", &receipt).await?;
+    ctx.checkpoint(&receipt).await
+}
 
 pub async fn steps(ctx: Ctx, order: String) -> Result<(u32, String)> {
     let charged = ctx.step("charge", async || Ok::<_, Failure>(100)).input(&order).await?;

@@ -1,13 +1,16 @@
 //! Several servers on one PostgreSQL database: any of them serves any run, and any of them may die (F14).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use onward::prelude::*;
-use onward::{Onward, RunHandle};
+use onward::{Onward, RunHandle, WhyPending};
+use onward_core::{Name, Namespace, Status};
 use onward_pg_cluster::{Cluster, Database};
 
 use crate::proxy::Random;
-use crate::site::{Site, eventually, key};
+use crate::site::{LEASE, Site, eventually, key};
 use crate::story::{Ran, check, tell, worker};
 use crate::with_seeds;
 
@@ -125,4 +128,96 @@ async fn runs_are_spread_over_two_databases_and_found_from_any_server() {
     let counts: Vec<u64> =
         databases.iter().map(|database| database.psql("SELECT count(*) FROM onward.runs").unwrap().parse().unwrap()).collect();
     assert!(counts.iter().all(|count| *count > 0 && count % 2 == 0), "families stay together: {counts:?}");
+}
+
+/// Notes each step that it begins.
+async fn steady(ctx: Ctx, n: u64) -> Result<u64> {
+    let began = ctx.dep::<Arc<AtomicU64>>();
+    let mut sum = 0;
+    for _ in 0..4 {
+        sum += ctx
+            .step("step", async || {
+                began.fetch_add(1, Ordering::SeqCst);
+                Ok::<_, Failure>(n)
+            })
+            .await?;
+    }
+    Ok(sum)
+}
+
+/// Each write takes half of a lease (F20): everything takes longer, and nobody is taken for dead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_database_costs_time_and_no_lease() {
+    let database = database();
+    let site = Site::on(vec![database.url()]).await;
+    let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.3); RETURN NULL; END $$;
+       CREATE TRIGGER slow AFTER INSERT ON onward.events FOR EACH STATEMENT EXECUTE FUNCTION slow()";
+    database.psql(slow).unwrap();
+    let began = Arc::new(AtomicU64::new(0));
+    let worker = Onward::connect(site.url()).workflow("steady", steady).dep(began.clone());
+    let _worker = worker.start().await.unwrap();
+    let client = Onward::connect(site.url()).start().await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let mut runs = Vec::new();
+    for n in 0..10u64 {
+        runs.push((n, client.start::<u64, _>("steady", &n).id(format!("run-{n}")).await.unwrap()));
+    }
+    for (n, run) in runs {
+        assert_eq!(run.result().await.unwrap(), 4 * n);
+    }
+    assert!(begun.elapsed() > LEASE, "it was slow");
+    assert_eq!(began.load(Ordering::SeqCst), 40, "no step began twice, so no lease was lost");
+}
+
+/// Works for as long as nobody says that it is enough.
+#[derive(Clone, Default)]
+struct Enough(std::sync::Arc<tokio::sync::Notify>);
+
+async fn busy(ctx: Ctx, (): ()) -> Result<()> {
+    let enough = ctx.dep::<Enough>();
+    ctx.step("work", async || {
+        enough.0.notified().await;
+        Ok::<_, Failure>(())
+    })
+    .await
+}
+
+async fn double(_: TaskCtx, n: u64) -> Result<u64> {
+    Ok(n * 2)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_server_knows_the_workers_of_all() {
+    let database = database();
+    let (here, there) = (Site::on(vec![database.url()]).await, Site::on(vec![database.url()]).await);
+    let enough = Enough::default();
+    let worker = Onward::connect(there.url()).workflow("busy", busy).task_with("double", double).dep(enough.clone()).runs_max(1);
+    let worker = worker.start().await.unwrap();
+    let door = onward::connect_door(&here.url(), &Namespace::default(), None).unwrap();
+    let listed = async || {
+        let workers = door.list_workers(Namespace::default()).await.unwrap();
+        workers.into_iter().find(|worker| worker.knows(&Name::new("busy").unwrap(), None))
+    };
+    let known = eventually("its worker is known here", listed).await;
+    let at_home = onward::connect_door(&there.url(), &Namespace::default(), None).unwrap();
+    let at_home = at_home.list_workers(Namespace::default()).await.unwrap();
+    assert_eq!(at_home.iter().map(|worker| &worker.id).collect::<Vec<_>>(), [&known.id], "once, and by the same name");
+    assert_eq!((known.task_kinds.len(), known.queues.as_slice(), known.runs_max), (1, [None].as_slice(), 1));
+    let queues = door.list_queues(Namespace::default()).await.unwrap();
+    assert_eq!(queues.iter().map(|queue| (queue.count.kind.as_str(), queue.workers)).collect::<Vec<_>>(), [("double", 1)]);
+
+    let client = Onward::connect(here.url()).start().await.unwrap();
+    let first: RunHandle<()> = client.start("busy", &()).id("first").await.unwrap();
+    eventually("it is worked on", async || (first.view().await.unwrap().head.status == Status::Running).then_some(())).await;
+    let second: RunHandle<()> = client.start("busy", &()).id("second").await.unwrap();
+    assert_eq!(second.why_pending().await.unwrap(), Some(WhyPending::Queued), "a worker elsewhere has its code");
+    let other: RunHandle<()> = client.start("unheard-of", &()).id("other").await.unwrap();
+    assert_eq!(other.why_pending().await.unwrap(), Some(WhyPending::NoCompatibleWorker));
+
+    enough.0.notify_one();
+    first.result().await.unwrap();
+    enough.0.notify_one();
+    second.result().await.unwrap();
+    worker.shutdown().await;
+    eventually("it is known to have gone", async || listed().await.is_none().then_some(())).await;
 }

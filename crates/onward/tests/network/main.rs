@@ -14,6 +14,7 @@ mod proxy;
 mod restarts;
 mod site;
 mod story;
+mod streams;
 mod zombie;
 
 /// Runs `case` with each seed, or with the one that `ONWARD_SEED` names.

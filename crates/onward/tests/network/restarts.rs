@@ -42,7 +42,7 @@ async fn workers_come_back_to_a_server_that_was_killed_and_nothing_is_lost() {
     .await;
 }
 
-/// Q6: what a worker is at outlives the server that gave it out.
+/// Q7: what a worker is at outlives the server that gave it out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_was_running_when_the_server_died_is_done_once() {
     static ATTEMPTS: AtomicU32 = AtomicU32::new(0);

@@ -3,6 +3,7 @@
 //! Every world replays its whole log after each commit, strictly, so a test that passes has passed on every prefix.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod agents;
 mod cancellation;
 mod counterexamples;
 mod divergence;

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use onward::check::RunToCheck;
-use onward_core::{Name, RunHead, Status};
+use onward_core::log::prelude_of;
+use onward_core::{Index, Name, Record, RunHead, Status};
 use onward_runtime::{RuntimeError, read_records};
 use onward_store::RunQuery;
 
@@ -62,15 +63,26 @@ async fn write(site: &Site, head: RunHead, file: &mut impl Write) -> Result<u64>
     if head.external.is_some() || head.is_task {
         return Ok(0);
     }
-    let records = match read_records(&**site, &head).await {
-        Ok(records) => records,
+    let (records, prelude) = match read(site, &head).await {
+        Ok(logs) => logs,
         Err(error) if error.code() == "run_not_found" => return Ok(0),
         Err(error) => return Err(error).with_context(|| format!("cannot read the log of run {}", head.key.id)),
     };
     let RunHead { key: run, kind, version, generation, .. } = head;
-    serde_json::to_writer(&mut *file, &RunToCheck { run, kind, version, generation, records })?;
+    serde_json::to_writer(&mut *file, &RunToCheck { run, kind, version, generation, records, prelude })?;
     writeln!(file)?;
     Ok(1)
+}
+
+/// The run's log, and what the code of an agent replays before it.
+async fn read(site: &Site, head: &RunHead) -> Result<(Vec<Record>, Vec<Record>), RuntimeError> {
+    let records = read_records(&**site, head).await?;
+    let prelude = match prelude_of(&records) {
+        // An earlier log has an end of its own: everything that is there is read.
+        Some(generation) => read_records(&**site, &RunHead { generation, next_index: Index(u64::MAX), ..head.clone() }).await?,
+        None => Vec::new(),
+    };
+    Ok((records, prelude))
 }
 
 /// Takes the runs of a file that was saved before; returns how many.

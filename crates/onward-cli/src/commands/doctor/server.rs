@@ -98,7 +98,15 @@ fn clock(date: Option<&str>, findings: &mut Findings) {
 
 async fn ready(http: &HttpDoor, findings: &mut Findings) {
     match http.ask("GET", "/readyz", None).await {
-        Ok(answer) if answer.status == 200 => findings.ok("ready", "the store answers and takes writes"),
+        Ok(answer) if answer.status == 200 => {
+            let text = answer.text().await.unwrap_or_default();
+            let down: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("degraded: ")).collect();
+            if down.is_empty() {
+                return findings.ok("ready", "the store answers and takes writes");
+            }
+            let advice = "its runs stand still and lists are refused until it is back; the runs of the others go on";
+            down.iter().for_each(|line| findings.warn("ready", *line, advice));
+        }
         Ok(answer) => {
             let text = answer.text().await.unwrap_or_default();
             let problem: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();

@@ -1,13 +1,16 @@
 //! `onward run …`: look at runs and act on them.
 
 mod act;
+mod append;
 mod ask;
 mod bulk;
 mod delete;
 mod deleted;
+mod entries;
 mod events;
 mod filter;
 mod list;
+mod message;
 mod payload;
 mod reopen;
 mod show;
@@ -40,12 +43,18 @@ pub enum RunCommand {
     Show(show::ShowArgs),
     /// Print a run's log
     Events(events::EventsArgs),
+    /// Print the conversation of an agent
+    Entries(entries::EntriesArgs),
     /// Follow a run's log until the run has ended
     Attach(events::AttachArgs),
     /// Wait until a run has ended and print its result
     Wait(wait::WaitArgs),
     /// Put a signal into a run's mailbox
     Signal(signal::SignalArgs),
+    /// Say something to an agent
+    Message(message::MessageArgs),
+    /// Append an entry to the conversation of an agent
+    Append(append::AppendArgs),
     /// Ask a run for a change and print its recorded answer
     Update(ask::UpdateArgs),
     /// Ask a run's code something; nothing is recorded
@@ -79,9 +88,12 @@ pub async fn execute(command: RunCommand, global: &Global) -> Result<ExitCode> {
         RunCommand::List(args) => list::execute(args, global).await,
         RunCommand::Show(args) => show::execute(args, global).await,
         RunCommand::Events(args) => events::execute(args, global).await,
+        RunCommand::Entries(args) => entries::execute(args, global).await,
         RunCommand::Attach(args) => events::attach(args, global).await,
         RunCommand::Wait(args) => wait::execute(args, global).await,
         RunCommand::Signal(args) => signal::execute(args, global).await,
+        RunCommand::Message(args) => message::execute(args, global).await,
+        RunCommand::Append(args) => append::execute(args, global).await,
         RunCommand::Update(args) => ask::update(args, global).await,
         RunCommand::Query(args) => ask::query(args, global).await,
         RunCommand::Cancel(args) => act::cancel(args, global).await,

@@ -213,5 +213,7 @@ fn reason(pause: &RunPaused) -> &'static str {
         PauseReason::Diverged => "the code asked for something the log does not say",
         PauseReason::ActivationFailed => "the code could not run",
         PauseReason::VersionTooOld => "the code no longer knows the run's version",
+        PauseReason::UnstableSegment => "its code goes another way each time",
+        PauseReason::EffectAbandoned => "its code left something behind that may have had an effect",
     }
 }

@@ -66,7 +66,7 @@ pub async fn child(ctx: Ctx, input: ForChild) -> Result<u64> {
 }
 
 pub async fn flaky(ctx: TaskCtx, input: ForTask) -> Result<u64> {
-    ctx.dep::<Side>().did(&input.run, 0, "task", ctx.attempt())?;
+    ctx.dep::<Side>().did(&input.run, 0, "task", ctx.attempt(), ctx.idempotency_key())?;
     tokio::time::sleep(WORK).await;
     if ctx.attempt() == 1 { Err(Failure::retryable("the first attempt always fails")) } else { Ok(input.n) }
 }
@@ -78,7 +78,7 @@ async fn work(ctx: &Ctx, name: &str, n: u64) -> Result<u64> {
 async fn work_for(ctx: &Ctx, name: &str, n: u64, span: Duration) -> Result<u64> {
     let side = ctx.dep::<Side>();
     ctx.step_with(name, async |attempt: Attempt| {
-        side.did_in(ctx, name, attempt.number)?;
+        side.did_in(ctx, name, &attempt)?;
         tokio::time::sleep(span).await;
         Ok::<_, Failure>(n)
     })
@@ -88,7 +88,7 @@ async fn work_for(ctx: &Ctx, name: &str, n: u64, span: Duration) -> Result<u64> 
 async fn work_flaky(ctx: &Ctx, n: u64) -> Result<u64> {
     let side = ctx.dep::<Side>();
     let step = ctx.step_with("flaky", async |attempt: Attempt| {
-        side.did_in(ctx, "flaky", attempt.number)?;
+        side.did_in(ctx, "flaky", &attempt)?;
         tokio::time::sleep(WORK).await;
         if attempt.number < 3 { Err(Failure::retryable("not yet")) } else { Ok(n) }
     });
@@ -115,15 +115,25 @@ async fn with_child(ctx: &Ctx, n: u64) -> Result<u64> {
 /// A payload that fills the disk's log.
 async fn large(ctx: &Ctx, bytes: usize) -> Result<usize> {
     let side = ctx.dep::<Side>();
-    let (run, generation) = (ctx.run_id(), ctx.generation());
+    let run = ctx.run_id();
     let text: String = ctx
         .step_with("large", async |attempt: Attempt| {
-            side.did(run.as_str(), generation, "large", attempt.number)?;
+            side.did_in(ctx, "large", &attempt)?;
             // Different for each run: equal payloads are stored once.
             Ok::<_, Failure>(run.as_str().chars().cycle().take(bytes).collect::<String>())
         })
         .await?;
     Ok(text.len())
+}
+
+/// Takes so many signals, whenever they come, with a timer between them that must fire once and not early.
+pub async fn gather(ctx: Ctx, count: u64) -> Result<u64> {
+    let mut sum = 0;
+    for _ in 0..count {
+        sum += ctx.signal("item").recv::<u64>().await?;
+        ctx.sleep(Duration::from_millis(20)).await?;
+    }
+    Ok(sum + work(&ctx, "gathered", 1).await?)
 }
 
 fn soon() -> RetryPolicy {

@@ -1,6 +1,6 @@
 //! `onward torture-worker`: the process that the crash test kills, as often as it likes.
 //!
-//! Works on a fixed load until all of it is done, and leaves a line in a side file for everything that was really done and for
+//! Works on a fixed load until all of it is done, in a directory of its own or for a server, which somebody else drives, and leaves a line in a side file for everything that was really done and for
 //! everything that was acknowledged. Started again after a kill it asks for the very same things, with the same ids; what that means
 //! is the engine's to know. It checks nothing: the test does, from the logs and from the side file.
 
@@ -22,8 +22,11 @@ use side::Side;
 #[derive(Debug, Args)]
 pub struct TortureArgs {
     /// How many runs there are, their children apart
-    #[arg(long)]
+    #[arg(long, default_value_t = 0)]
     runs: u64,
+    /// Only works, for the server at this address, until it is killed
+    #[arg(long)]
+    work_for: Option<String>,
     /// Where what was done and acknowledged is noted
     #[arg(long)]
     side: PathBuf,
@@ -35,13 +38,18 @@ pub struct TortureArgs {
 pub async fn work(args: TortureArgs, global: &Global) -> Result<ExitCode> {
     interrupt::end_with_parent();
     let side = Side::new(args.side);
-    let onward = Onward::embedded(global.directory())
+    let place = args.work_for.as_ref().map_or_else(|| Onward::embedded(global.directory()), Onward::connect);
+    let onward = place
         .dep(side.clone())
         .workflow("load", load::load)
         .workflow("child", load::child)
+        .workflow("gather", load::gather)
         .task_with("flaky", load::flaky)
         .start()
         .await?;
+    if args.work_for.is_some() {
+        return std::future::pending().await;
+    }
     driver::drive(&onward, &side, args.runs, args.large).await?;
     onward.shutdown().await;
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! Where runs are imported: a directory, or a server in pieces that it takes.
+//! Where runs are imported: a directory, databases, or a server in pieces that it takes.
 
 use anyhow::{Context, Result};
 use onward::HttpDoor;
@@ -34,7 +34,7 @@ pub struct Refused {
 /// Opened with the first runs: a file that is none leaves nothing behind.
 enum Door {
     Unopened(Place),
-    Directory(Runtime),
+    Store(Runtime),
     Server(Box<HttpDoor>),
 }
 
@@ -47,8 +47,12 @@ pub struct Target<'a> {
 }
 
 impl Target<'_> {
-    pub fn new(global: &Global) -> Result<Target<'_>> {
-        let door = Door::Unopened(Place::of(global)?);
+    /// Into the store that was opened, or into whatever place is named.
+    pub fn new(global: &Global, opened: Option<Runtime>) -> Result<Target<'_>> {
+        let door = match opened {
+            Some(runtime) => Door::Store(runtime),
+            None => Door::Unopened(Place::of(global)?),
+        };
         Ok(Target { global, door, batch: Vec::new(), bytes: 0, taken: Taken::default() })
     }
 
@@ -70,7 +74,7 @@ impl Target<'_> {
     async fn flush(&mut self) -> Result<()> {
         if let Door::Unopened(place) = &self.door {
             self.door = match place {
-                Place::Directory(path) => Door::Directory(directory::open_or_make(path)?),
+                Place::Directory(path) => Door::Store(directory::open_or_make(path)?),
                 Place::Server { url, key } => {
                     Door::Server(Box::new(onward::connect_http(url, &self.global.namespace()?, key.as_deref())?))
                 }
@@ -80,7 +84,7 @@ impl Target<'_> {
         self.bytes = 0;
         match &self.door {
             _ if batch.is_empty() => {}
-            Door::Directory(runtime) => {
+            Door::Store(runtime) => {
                 let imported = runtime.import_runs(batch).await?;
                 let refused = imported.refused.into_iter().map(|(run, code)| Refused { run, code: code.to_owned() });
                 self.taken.add(Taken { created: imported.created, unchanged: imported.unchanged, refused: refused.collect() });

@@ -185,10 +185,10 @@ fn recorded(snapshot: &Snapshot) -> BTreeMap<(LogKey, String), u32> {
     recorded
 }
 
-/// `did RUN GENERATION NAME ATTEMPT`
+/// `did RUN GENERATION NAME ATTEMPT KEY`
 fn deed(line: &str) -> Option<Deed> {
     let words: Vec<&str> = line.split(' ').collect();
-    let ["did", run, generation, name, attempt] = words[..] else { return None };
+    let ["did", run, generation, name, attempt, _key] = words[..] else { return None };
     Some(((run.to_owned(), generation.parse().unwrap()), name.to_owned(), attempt.parse().unwrap()))
 }
 

@@ -61,7 +61,7 @@ fn killed_at_random_moments_nothing_is_lost_or_done_twice() {
     let minutes = std::env::var("ONWARD_TORTURE_MINUTES").ok().and_then(|text| text.parse::<f64>().ok());
     let budget = minutes.map_or(RANDOM, |minutes| Duration::from_secs_f64(minutes * 60.0));
     println!("ONWARD_TORTURE_SEED={seed}, for {budget:?}");
-    let mut chance = Chance(seed | 1);
+    let mut chance = Chance::new(seed);
     let end = Instant::now() + budget;
     let (mut kills, mut rounds) = (0, 0);
     while Instant::now() < end {
@@ -76,15 +76,20 @@ fn killed_at_random_moments_nothing_is_lost_or_done_twice() {
     assert!(kills > rounds, "most lives should end early: {kills} kills in {rounds} rounds");
 }
 
-fn fresh_seed() -> u64 {
+pub fn fresh_seed() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 
 /// Numbers that can be had again from their seed.
-struct Chance(u64);
+#[derive(Clone)]
+pub struct Chance(u64);
 
 impl Chance {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub fn new(seed: u64) -> Chance {
+        Chance(seed | 1)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

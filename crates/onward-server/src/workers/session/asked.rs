@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use onward_core::run::Commit;
-use onward_core::task::TaskReport;
 use onward_core::{Epoch, RunKey};
 use onward_runtime::{Emitted, Link};
 use onward_store::{StoreError, payloads};
@@ -63,11 +62,12 @@ impl Session {
                 });
             }
             WorkerFrame::Report(wire::ReportTask { request, task, claim, report }) => {
-                let (session, ends) = (self.clone(), !matches!(report, TaskReport::Heartbeat { .. }));
+                let (session, ends) = (self.clone(), report.ends());
                 let is_known = self.lock().tasks.get(&task) == Some(&claim);
                 self.answer(request, async move {
                     // Its hello may not be settled yet.
                     if !is_known && !session.adopt(&task, claim).await? {
+                        session.port.report_late(&task, claim, &report).await?;
                         return Err(onward_core::task::StaleReport.into());
                     }
                     let answer = session.port.report_task(task.clone(), claim, report).await;
@@ -86,10 +86,12 @@ impl Session {
             WorkerFrame::Emit(wire::Emit { run, name, value }) => {
                 Link::emit(&self.port, &run, Emitted { name, value });
             }
+            // Which of a task's attempts is heard is decided where they are put together.
+            WorkerFrame::Speak(speech) => drop(Link::speak(&self.port, speech)),
             WorkerFrame::Leave(wire::Leave { request }) => {
                 let session = self.clone();
                 tokio::spawn(async move {
-                    session.end().await;
+                    session.end(true).await;
                     session.reply(request, Ok(Said::Done(wire::Done {})));
                     session.finish();
                 });
@@ -166,6 +168,7 @@ fn about(frame: &WorkerFrame) -> Option<(&RunKey, Option<u64>)> {
         WorkerFrame::ReadLog(frame) => Some((&frame.run, Some(frame.request))),
         WorkerFrame::Report(frame) => Some((&frame.task.run, Some(frame.request))),
         WorkerFrame::Emit(frame) => Some((&frame.run, None)),
+        WorkerFrame::Speak(speech) => Some((&speech.task.run, None)),
         WorkerFrame::Hello(_)
         | WorkerFrame::Heartbeat(_)
         | WorkerFrame::Credit(_)

@@ -63,7 +63,7 @@ impl Connection {
 
     /// The worker may not go on: its session ends.
     pub async fn end(&self) {
-        self.session.end().await;
+        self.session.end(false).await;
         self.session.finish();
     }
 

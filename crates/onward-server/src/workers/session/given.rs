@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use onward_core::Record;
-use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::task::{Task, TaskId};
 use onward_store::{ClaimedRun, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
@@ -115,7 +115,7 @@ impl Session {
             self.push(ServerFrame::TaskOver(wire::TaskOver { task: id.clone(), claim: before }));
         }
         if !given {
-            drop(self.port.report_task(id, claim, TaskReport::Released).await);
+            drop(self.port.give_back_task(id, claim).await);
             return;
         }
         self.watch_task(id, claim);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use onward_core::task::{TaskId, TaskReport};
+use onward_core::task::TaskId;
 use onward_core::{Epoch, RunKey};
 use onward_store::{StoreError, payloads};
 use onward_wire::worker as wire;
@@ -87,7 +87,7 @@ impl Session {
         }
         for (task, claim) in compared.unheard_tasks {
             self.forget_task(&task, claim);
-            drop(self.port.report_task(task, claim, TaskReport::Released).await);
+            drop(self.port.give_back_task(task, claim).await);
         }
     }
 

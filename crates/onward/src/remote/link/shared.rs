@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::task::{Task, TaskId};
 use onward_core::{Epoch, Index, Record, RunKey, WorkerId};
 use onward_runtime::{Inbox, Question, RuntimeError, WorkerProfile};
 use onward_store::{ClaimedRun, PAYLOAD_BYTES_MAX, StoreError, payloads};
@@ -316,12 +316,10 @@ impl State {
 fn weigh(frame: &WorkerFrame) -> usize {
     match frame {
         WorkerFrame::Commit(frame) => payloads::weigh(&frame.commit.events),
-        WorkerFrame::Report(wire::ReportTask { report: TaskReport::Completed(output), .. }) => output.data().len(),
-        WorkerFrame::Report(wire::ReportTask { report: TaskReport::Heartbeat { progress: Some(progress) }, .. }) => {
-            progress.data().len()
-        }
+        WorkerFrame::Report(frame) => payloads::weigh_report(&frame.report),
         WorkerFrame::Answer(wire::Answer { answer: Some(Ok(answer)), .. }) => answer.data().len(),
         WorkerFrame::Emit(emit) => emit.value.data().len(),
+        WorkerFrame::Speak(speech) => speech.frames.iter().map(|frame| frame.frame.data().len()).sum(),
         _ => 0,
     }
 }

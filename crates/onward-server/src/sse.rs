@@ -1,4 +1,7 @@
-//! The queue between a tail and its reader.
+//! Server-sent events: the queue between whoever tells something and one reader.
+//!
+//! Nobody waits for a reader: between the two is a short queue; who leaves it full for too long is let go with the place to go on from,
+//! and so is everybody when the server stops.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -6,50 +9,70 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::Body as ResponseBody;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use tokio::sync::mpsc;
 
-use crate::document::LogPosition;
 use crate::metrics::Held;
 use crate::server::Server;
 
-/// How many frames wait for their reader.
+/// How many texts wait for their reader.
 const QUEUE: usize = 4;
 
-/// The reader's end: a body that ends when the tail does.
-pub(super) struct Frames {
+/// Tells proxies in between to pass events on at once.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// What keeps a connection alive while nothing happens.
+pub(crate) const NOTHING_NEW: &str = ": nothing new\n\n";
+
+/// The reader's end: a body that ends when the sink does.
+pub(crate) struct Events {
     queue: mpsc::Receiver<Bytes>,
     farewell: Arc<Mutex<Option<Bytes>>>,
     _counted: Held,
 }
 
-/// The tail's end.
-pub(super) struct Sink {
+/// The teller's end.
+pub(crate) struct Sink {
     queue: mpsc::Sender<Bytes>,
     farewell: Arc<Mutex<Option<Bytes>>>,
     patience: Duration,
-    /// The last event the reader will have when it has read what was queued.
-    seen: Option<(u32, u64)>,
+    /// The id of the last event the reader will have when it has read what was queued.
+    seen: Option<String>,
 }
 
 /// Why nothing more can be sent: the reader is gone, or was let go.
 #[derive(Debug)]
-pub(super) struct Over;
+pub(crate) struct Over;
 
-pub(super) fn channel(server: &Server) -> (Frames, Sink) {
+pub(crate) fn channel(server: &Server) -> (Events, Sink) {
     let (sender, queue) = mpsc::channel(QUEUE);
     let farewell = Arc::default();
     let sink = Sink { queue: sender, farewell: Arc::clone(&farewell), patience: server.limits().slow_reader_timeout, seen: None };
-    (Frames { queue, farewell, _counted: server.metrics().attached.hold() }, sink)
+    (Events { queue, farewell, _counted: server.metrics().attached.hold() }, sink)
+}
+
+impl Events {
+    pub fn into_response(self) -> Response {
+        let mut response = Response::new(ResponseBody::new(self));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+        response
+    }
 }
 
 impl Sink {
-    /// Queues text; `last` is the last event in it. A reader that takes nothing for too long is let go.
-    pub async fn send(&mut self, text: String, last: Option<(u32, u64)>) -> Result<(), Over> {
+    /// Queues text; `last` is the id of the last event in it. A reader that takes nothing for too long is let go.
+    pub async fn send(&mut self, text: String, last: Option<String>) -> Result<(), Over> {
         match tokio::time::timeout(self.patience, self.queue.send(Bytes::from(text))).await {
             Ok(Ok(())) => {
-                self.seen = last.or(self.seen);
+                self.seen = last.or(self.seen.take());
                 Ok(())
             }
             Ok(Err(_)) => Err(Over),
@@ -62,8 +85,8 @@ impl Sink {
 
     /// Leaves a last comment for a reader that may read again: why it was let go and where to go on.
     pub fn bid_farewell(&self, why: &str) {
-        let place = match self.seen {
-            Some((generation, index)) => format!("; go on with Last-Event-ID: {generation}:{index}"),
+        let place = match &self.seen {
+            Some(id) => format!("; go on with Last-Event-ID: {id}"),
             None => "; go on from the beginning".to_owned(),
         };
         let text = Bytes::from(format!(": {why}{place}\n\n"));
@@ -77,16 +100,11 @@ impl Sink {
 }
 
 /// The text of an event.
-pub(super) fn event(name: &str, data: &str) -> String {
+pub(crate) fn event(name: &str, data: &str) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }
 
-/// The text of an event of the log.
-pub(super) fn logged(out: &mut String, at: LogPosition, data: &str) {
-    out.push_str(&format!("id: {}:{}\ndata: {data}\n\n", at.generation, at.from.0));
-}
-
-impl Body for Frames {
+impl Body for Events {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -1,0 +1,71 @@
+//! `onward run entries`: the conversation of an agent.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use onward_core::conversation::EntryCursor;
+use onward_runtime::{EntryPage, EntryQuery, RuntimeError};
+use onward_store::StoreError;
+
+use crate::args::Global;
+use crate::output::document::Entries;
+use crate::output::{Style, escape, print, print_json, said, say, time};
+use crate::site::Site;
+
+#[derive(Debug, Args)]
+pub struct EntriesArgs {
+    /// The run
+    id: String,
+    /// How many entries
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    limit: u32,
+    /// The entries before a page that was read: what it said is before it
+    #[arg(long, value_name = "ENTRY")]
+    before: Option<String>,
+    /// The conversation that ends in this entry; the current one otherwise
+    #[arg(long, value_name = "ENTRY")]
+    leaf: Option<String>,
+}
+
+pub async fn execute(args: EntriesArgs, global: &Global) -> Result<ExitCode> {
+    let cursor = |text: &String| -> Result<EntryCursor, RuntimeError> {
+        text.parse().map_err(|_| StoreError::CursorInvalid { cursor: text.clone() }.into())
+    };
+    let (leaf, before) = (args.leaf.as_ref().map(cursor).transpose()?, args.before.as_ref().map(cursor).transpose()?);
+    let site = Site::to_read(global)?;
+    let key = site.key(&args.id)?;
+    let page = site.read_entries(key.clone(), EntryQuery { leaf, before, limit: args.limit as usize }).await?;
+    if global.json {
+        print_json(&Entries::new(&key.id, &page))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if page.entries.is_empty() && page.pending.is_empty() {
+        say("no entries");
+        return Ok(ExitCode::SUCCESS);
+    }
+    print(&told(&page))?;
+    if let Some(before) = page.before {
+        say(&format!("there is more before: --before {before}"));
+    }
+    if let Some(depth) = page.depth {
+        say(&format!("{depth} in the conversation"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Who said what, oldest first.
+fn told(page: &EntryPage) -> String {
+    let style = Style::stdout();
+    let mut text = String::new();
+    for entry in &page.entries {
+        let mark = if entry.is_abandoned { " (abandoned)" } else { "" };
+        let beside = style.dim(&format!("{}  {}{mark}", entry.id, time::ago(entry.at, time::now())));
+        text += &format!("{}  {beside}\n{}", style.bold(&escape::text(entry.role.as_str())), said::indented(&entry.content));
+    }
+    for entry in &page.pending {
+        let beside = style.dim(&format!("not taken in yet  {}", time::ago(entry.at, time::now())));
+        text += &format!("{}  {beside}\n{}", style.bold(&escape::text(entry.role.as_str())), said::indented(&entry.content));
+    }
+    text
+}

@@ -1,0 +1,37 @@
+//! The databases themselves, for those who move house: nothing but PostgreSQL need run.
+
+use anyhow::Result;
+use clap::Args;
+use onward_runtime::{Options, Runtime};
+
+use crate::args::Global;
+use crate::commands::server::parse_store;
+use crate::error::Mistake;
+use crate::serving::{Opened, Place};
+
+#[derive(Debug, Args)]
+pub struct StoreArgs {
+    /// Work on the databases themselves: `--store=postgres://…`, or `--store` alone for those of ONWARD_SERVER__STORE, where nobody reads the password
+    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with_all = ["server", "data"])]
+    store: Option<String>,
+}
+
+impl StoreArgs {
+    /// The verbs over the databases, if they were named; nothing happens by itself.
+    pub async fn open(&self, global: &Global) -> Result<Option<Runtime>> {
+        let Some(named) = &self.store else { return Ok(None) };
+        let setting = || global.config.text("server.store").unwrap_or_default();
+        let url = if named.is_empty() { setting() } else { named.clone() };
+        if url.is_empty() {
+            let hint = "name it: `--store=postgres://…`, or ONWARD_SERVER__STORE";
+            return Err(Mistake::usage("usage", "no store is set", hint).into());
+        }
+        let place = parse_store(&url)?;
+        if !matches!(place, Place::Databases(_)) {
+            let message = "`--store` is for databases";
+            return Err(Mistake::usage("store_unsupported", message, "a directory is named with `--data DIR`").into());
+        }
+        let opened = Opened::open(place).await?;
+        Ok(Some(Runtime::new(opened.store, opened.clock, Options::default())))
+    }
+}

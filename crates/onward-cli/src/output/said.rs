@@ -1,0 +1,64 @@
+//! What an entry of a conversation says, for people.
+
+use onward_core::Payload;
+use serde_json::Value;
+
+use super::escape;
+
+/// The lines of an entry, each behind two blanks, so that nothing somebody said can look like a line of ours.
+pub fn indented(content: &Payload) -> String {
+    let lines = lines_of(content);
+    lines.lines().map(|line| format!("  {}\n", escape::text(line))).collect()
+}
+
+/// A text, the text of an object, the blocks of a message, or whatever JSON there is.
+fn lines_of(content: &Payload) -> String {
+    match content.read::<Value>() {
+        Ok(value) => said(&value).unwrap_or_else(|| format!("{content:?}")),
+        Err(_) => format!("{content:?}"),
+    }
+}
+
+fn said(value: &Value) -> Option<String> {
+    if let Some(text) = value.as_str().or_else(|| value.get("text")?.as_str()) {
+        return Some(text.to_owned());
+    }
+    let blocks: Option<Vec<String>> = value.get("blocks")?.as_array()?.iter().map(block).collect();
+    blocks.map(|blocks| blocks.join("\n"))
+}
+
+fn block(block: &Value) -> Option<String> {
+    let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
+    Some(match block.get("type")?.as_str()? {
+        "text" => text("text").to_owned(),
+        "reasoning" => format!("[thinks] {}", text("text")),
+        "refusal" => format!("[refuses] {}", text("text")),
+        "tool_call" => format!("[calls {}] {}", text("name"), text("arguments")),
+        "tool_result" => {
+            let is_error = block.get("is_error").and_then(Value::as_bool) == Some(true);
+            format!("[{}] {}", if is_error { "failed" } else { "result" }, said(block).unwrap_or_default())
+        }
+        "attachment" => format!("[attachment {}]", text("media_type")),
+        other => format!("[{other}]"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_of_an_entry_is_told_in_lines() {
+        let told = |text: &str| indented(&Payload::from_json_text(text.to_owned()));
+        assert_eq!(told(r#""hello\nyou""#), "  hello\n  you\n");
+        assert_eq!(told(r#"{"text":"hi","covers":"x"}"#), "  hi\n");
+        let reply = r#"{"blocks":[{"type":"reasoning","text":"hm"},{"type":"text","text":"It is 7."},
+            {"type":"tool_call","id":"1","name":"add","arguments":"{\"a\":1}"}],"model":"m"}"#;
+        assert_eq!(told(reply), "  [thinks] hm\n  It is 7.\n  [calls add] {\"a\":1}\n");
+        let result =
+            r#"{"blocks":[{"type":"tool_result","call_id":"1","blocks":[{"type":"text","text":"no"}],"is_error":true}]}"#;
+        assert_eq!(told(result), "  [failed] no\n");
+        assert_eq!(told(r#"{"a":1}"#), "  {\"a\":1}\n");
+        assert_eq!(told(r#""\u001b[31mred""#), "  \\u{1b}[31mred\n");
+    }
+}

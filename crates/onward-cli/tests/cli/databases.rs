@@ -1,0 +1,196 @@
+//! A server over several databases of which some are down: what goes on, what does not, and who says so.
+
+use std::time::{Duration, Instant};
+
+use onward_pg_cluster::{Cluster, Settings};
+
+use crate::dev::{Served, serve};
+use crate::kit::{onward, run_over};
+
+/// SIGINT: PostgreSQL ends without waiting for its clients.
+const FAST: i32 = 2;
+
+const RUNS: usize = 12;
+
+fn cluster() -> Cluster {
+    Cluster::start(Settings { is_forgetful: true, ..Settings::default() }).unwrap()
+}
+
+/// With a password, which nobody may ever be shown.
+fn url(cluster: &Cluster) -> String {
+    format!("postgres://onward:hidden-word@127.0.0.1:{}/postgres", cluster.port())
+}
+
+/// As the server may name it.
+fn shown(cluster: &Cluster) -> String {
+    format!("postgres://127.0.0.1:{}/postgres", cluster.port())
+}
+
+fn server(clusters: &[&Cluster]) -> Served {
+    let store = clusters.iter().map(|cluster| url(cluster)).collect::<Vec<_>>().join(",");
+    serve(onward().args(["server", "--listen", "127.0.0.1:0"]).env("ONWARD_SERVER__STORE", store))
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// What `/readyz` says once it says something of this.
+fn until_ready(served: &Served, what: &str) -> String {
+    let mut last = String::new();
+    let page = || {
+        let said = run_over(&served.url, ["api", "get", "/readyz"]);
+        last = format!("{}{}", said.out, said.err);
+        assert!(!last.contains("hidden-word"), "{last}");
+        last.contains(what).then(|| last.clone())
+    };
+    until(what, page)
+}
+
+fn metrics(served: &Served) -> String {
+    let page = run_over(&served.url, ["api", "get", "/metrics"]).out;
+    assert!(!page.contains("hidden-word"), "{page}");
+    page
+}
+
+/// The runs that can be looked at, and what the others are refused with.
+fn reachable(served: &Served) -> (Vec<usize>, Vec<String>) {
+    let (mut found, mut refused) = (Vec::new(), Vec::new());
+    for number in 0..RUNS {
+        let said = run_over(&served.url, ["run", "show", &format!("run-{number}")]);
+        match said.code {
+            0 => found.push(number),
+            _ => refused.push(said.err),
+        }
+    }
+    (found, refused)
+}
+
+fn start_runs(served: &Served) {
+    for number in 0..RUNS {
+        let said = run_over(&served.url, ["run", "start", "order", "--id", &format!("run-{number}")]);
+        assert_eq!(said.code, 0, "{}", said.err);
+    }
+}
+
+#[test]
+fn a_database_that_is_down_takes_only_its_own_runs_with_it_and_is_named() {
+    let (here, mut there) = (cluster(), cluster());
+    let served = server(&[&here, &there]);
+    assert_eq!(until_ready(&served, "ready"), "ready\n");
+    start_runs(&served);
+    assert_eq!(reachable(&served).0.len(), RUNS);
+
+    there.stop(FAST).unwrap();
+    let said = until_ready(&served, "degraded");
+    let (first, degraded) = said.split_once('\n').unwrap();
+    assert_eq!(first, "ready");
+    assert!(degraded.starts_with(&format!("degraded: {} is down: ", shown(&there))), "{said}");
+    assert_eq!(degraded.lines().count(), 1, "{said}");
+    let (found, refused) = reachable(&served);
+    assert!(!found.is_empty() && !refused.is_empty(), "{found:?}");
+    for error in refused {
+        assert!(
+            error.contains("store_unavailable") && error.contains(&shown(&there)) && !error.contains("hidden-word"),
+            "{error}"
+        );
+    }
+    let signaled = run_over(&served.url, ["run", "signal", &format!("run-{}", found[0]), "go", "1"]);
+    assert_eq!(signaled.code, 0, "{}", signaled.err);
+    let page = metrics(&served);
+    for (cluster, up) in [(&here, 1), (&there, 0)] {
+        let line = format!("onward_database_up{{database=\"{}\"}} {up}\n", shown(cluster));
+        assert!(page.contains(&line), "no {line} in\n{page}");
+    }
+    let doctor = run_over(&served.url, ["doctor"]);
+    let warned = format!("warn  ready         {} is down: ", shown(&there));
+    assert!(doctor.out.contains(&warned), "{}", doctor.out);
+
+    there.go_on().unwrap();
+    until("it is whole again", || (until_ready(&served, "ready") == "ready\n").then_some(()));
+    assert_eq!(reachable(&served).0.len(), RUNS);
+}
+
+#[test]
+fn a_server_starts_while_one_of_several_databases_is_down_and_joins_it_when_it_comes() {
+    let (mut here, mut there) = (cluster(), cluster());
+    let first = server(&[&here, &there]);
+    start_runs(&first);
+    drop(first);
+
+    there.stop(FAST).unwrap();
+    let served = server(&[&here, &there]);
+    until_ready(&served, "degraded");
+    let (found, refused) = reachable(&served);
+    assert!(!found.is_empty() && !refused.is_empty());
+    there.go_on().unwrap();
+    until("it has joined", || (until_ready(&served, "ready") == "ready\n").then_some(()));
+    assert_eq!(reachable(&served).0.len(), RUNS);
+
+    // With none of them there is nothing to be ready for, and nothing to start with.
+    there.stop(FAST).unwrap();
+    here.stop(FAST).unwrap();
+    let said = until_ready(&served, "not_ready");
+    assert!(said.contains(&shown(&here)) && said.contains(&shown(&there)), "{said}");
+    drop(served);
+    let store = format!("{},{}", url(&here), url(&there));
+    let none = onward().args(["server", "--listen", "127.0.0.1:0"]).env("ONWARD_SERVER__STORE", store).output().unwrap();
+    let said = String::from_utf8(none.stderr).unwrap();
+    assert!(none.status.code() == Some(1) && said.contains("no database answers") && !said.contains("hidden-word"), "{said}");
+}
+
+/// SD5: what comes up late is asked who it is before it is used.
+#[test]
+fn a_database_that_comes_late_and_is_another_one_is_not_used() {
+    let (here, mut there) = (cluster(), cluster());
+    let first = server(&[&here, &there]);
+    start_runs(&first);
+    drop(first);
+    there.stop(FAST).unwrap();
+    let served = server(&[&here, &there]);
+    let before = reachable(&served).0;
+    until_ready(&served, "degraded");
+    // A new machine in the place of the old one, empty.
+    there.go_on().unwrap();
+    there.psql("postgres", "DROP SCHEMA onward CASCADE").unwrap();
+    let said = until_ready(&served, "does not know which one it is");
+    assert!(said.starts_with("ready\n"), "{said}");
+    assert_eq!(reachable(&served).0, before);
+    // Nothing was begun in it.
+    for number in 0..RUNS {
+        let id = format!("late-{number}");
+        drop(run_over(&served.url, ["run", "start", "order", "--id", &id]));
+    }
+    let runs = there.psql("postgres", "SELECT count(*) FROM onward.runs").unwrap();
+    assert_eq!(runs, "0");
+}
+
+#[test]
+fn the_figures_of_a_database_are_counted_for_prometheus() {
+    let here = cluster();
+    let served = server(&[&here]);
+    assert_eq!(until_ready(&served, "ready"), "ready\n");
+    start_runs(&served);
+    let page = metrics(&served);
+    let value = |name: &str| -> f64 {
+        let start = format!("{name}{{database=\"{}\"", shown(&here));
+        let line = page.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("no {name} in\n{page}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    assert_eq!(value("onward_database_up"), 1.0);
+    assert!(value("onward_store_connections") >= 2.0);
+    assert!(value("onward_store_operations_total") >= RUNS as f64);
+    assert!((1.0..=value("onward_store_operations_total")).contains(&value("onward_store_batches_total")));
+    assert_eq!(value("onward_store_commit_seconds_count"), value("onward_store_batches_total"));
+    assert!(value("onward_store_commit_seconds_sum") > 0.0);
+    assert_eq!((value("onward_store_retries_total"), value("onward_store_unknown_total")), (0.0, 0.0));
+    let last = format!("onward_store_commit_seconds_bucket{{database=\"{}\",le=\"+Inf\"}} ", shown(&here));
+    assert!(page.contains(&last), "{page}");
+}

@@ -1,0 +1,92 @@
+//! Several real servers on one PostgreSQL, with real workers, while everything around them fails as a seed says (F9, F14 to F16, F20).
+//!
+//! Servers and workers are killed, or stopped for longer than their leases; the database is restarted, crashed and killed; its
+//! connections are cut around COMMIT; the servers' clocks are an hour apart. Then the faults stop, everything must finish, and the
+//! [`oracle`] looks. The ordinary run takes half a minute. `ONWARD_TORTURE_MINUTES=n` goes on for that long with a fresh seed for
+//! each round, `ONWARD_TORTURE_SEED=n` repeats one.
+
+mod callers;
+mod fleet;
+mod oracle;
+mod storm;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use onward_core::Timestamp;
+use onward_pg_cluster::{Cluster, OWNER, Proxy, Settings};
+
+use crate::crash::{Chance, fresh_seed};
+use callers::Ledger;
+use fleet::Fleet;
+use oracle::{Oracle, check_nothing_is_left, what_is_left};
+use storm::Storm;
+
+/// How long the faults last if nobody says, and in each round of a long torture.
+const SHORT: Duration = Duration::from_secs(12);
+const LONG: Duration = Duration::from_secs(40);
+
+/// How long it may take until everything is done when the faults are over.
+const PEACE: Duration = Duration::from_secs(90);
+
+#[test]
+fn servers_on_one_database_finish_everything_once_whatever_fails() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let (seed, minutes) = (number("ONWARD_TORTURE_SEED"), number("ONWARD_TORTURE_MINUTES"));
+    let end = Instant::now() + Duration::from_secs(60 * minutes.unwrap_or(0));
+    let mut seeds = Chance::new(seed.unwrap_or_else(fresh_seed));
+    let mut round_seed = seed.unwrap_or_else(|| seeds.below(u64::MAX));
+    loop {
+        round(round_seed, if minutes.is_some() { LONG } else { SHORT });
+        if Instant::now() >= end {
+            return;
+        }
+        round_seed = seeds.below(u64::MAX);
+    }
+}
+
+/// Faults, then peace, then the oracle.
+fn round(seed: u64, span: Duration) {
+    let mut chance = Chance::new(seed);
+    let servers = 2 + chance.below(2) as usize;
+    println!("ONWARD_TORTURE_SEED={seed}: {servers} servers, faults for {span:?}");
+    let mut directory = tempfile::tempdir().unwrap();
+    directory.disable_cleanup(true); // kept for whoever looks for the cause
+    println!("kept until all is well: {}", directory.path().display());
+    let begun = now();
+    let cluster = Cluster::start(Settings::default()).unwrap();
+    let proxy = Proxy::start(cluster.port(), seed, 0).unwrap();
+    let url = format!("postgres://{OWNER}@127.0.0.1:{}/postgres", proxy.port);
+    let fleet = Fleet::start(servers, &url, directory.path());
+    let ledger = Arc::new(Ledger::default());
+    let calling = callers::spawn(fleet.urls(), seed, Duration::from_millis(250), ledger.clone());
+    let mut storm = Storm::new(fleet, cluster, proxy, chance);
+    storm.rage(span);
+    ledger.no_more.store(true, Ordering::Relaxed);
+    let calmed = Instant::now();
+    while !calling.is_finished() {
+        if calmed.elapsed() > PEACE {
+            panic!("not everything was done {PEACE:?} after the faults:\n{}", what_is_left(&storm.cluster));
+        }
+        storm.fleet.tend();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    calling.join().unwrap();
+    let took = calmed.elapsed();
+    let Storm { fleet, cluster, proxy, met, .. } = storm;
+    let (before, behind) = proxy.cuts();
+    let unanswered = ledger.unanswered.load(Ordering::Relaxed);
+    println!("{met:?}; {before} cuts before and {behind} behind a COMMIT; {unanswered} calls were repeated; done {took:?} later");
+    check_nothing_is_left(&cluster);
+    let acknowledged = ledger.acknowledged.lock().unwrap();
+    Oracle::ask(&cluster, &directory.path().join("side")).check(&acknowledged, begun..now());
+    println!("{} runs, {} signals", acknowledged.loads.len() + acknowledged.gathers.len(), acknowledged.signals.len());
+    drop(fleet);
+    directory.disable_cleanup(false);
+}
+
+/// This machine's clock, which is the database's.
+fn now() -> Timestamp {
+    Timestamp(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64)
+}

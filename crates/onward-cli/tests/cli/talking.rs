@@ -1,0 +1,62 @@
+//! The conversation of an agent at the command line.
+
+use onward::agent::{AgentCtx, Turn};
+use onward::prelude::*;
+
+use crate::kit::{run, with_code};
+
+async fn chat(ctx: AgentCtx, first: String) -> Result<String> {
+    ctx.append("system", &first).await?;
+    ctx.turns((), |()| {
+        let ctx = ctx.clone();
+        async move {
+            for message in ctx.signal("message").drain::<String>()? {
+                ctx.append("user", &message).await?;
+                ctx.append("assistant", &serde_json::json!({"blocks": [{"type": "text", "text": "I see.\nGo on."}]})).await?;
+            }
+            Ok(Turn::Await((), "message"))
+        }
+    })
+    .await
+}
+
+/// Lets a worker go on until the conversation has so many entries.
+fn until_depth(directory: &std::path::Path, depth: u64) {
+    with_code(Onward::embedded(directory).agent("chat", chat), async |onward| {
+        let run = onward.start::<String, _>("chat", "be brief").id("c").await.unwrap();
+        let deadline = tokio::time::Instant::now() + secs(10);
+        while run.entries().await.unwrap().depth != Some(depth) {
+            assert!(tokio::time::Instant::now() < deadline, "{:?}", run.entries().await.unwrap());
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+/// Who said what, without ids and times.
+fn told(directory: &std::path::Path, args: &[&str]) -> Vec<String> {
+    let printed = run(directory, ["run", "entries", "c"].iter().chain(args)).out;
+    let line = |line: &str| if line.starts_with("  ") { line.to_owned() } else { line.split("  ").next().unwrap().to_owned() };
+    printed.lines().map(line).collect()
+}
+
+#[test]
+fn somebody_talks_to_an_agent_and_reads_what_was_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    until_depth(path, 1);
+    run(path, ["run", "append", "c", "tool", r#"{"text":"it \u001b[31mrains"}"#, "--idempotency-key", "k"]);
+    assert_eq!(told(path, &[]), ["system", "  be brief", "tool", "  it \\u{1b}[31mrains"], "what waits comes last");
+    run(path, ["run", "message", "c", "hello there"]);
+    until_depth(path, 4);
+    let all =
+        ["system", "  be brief", "tool", "  it \\u{1b}[31mrains", "user", "  hello there", "assistant", "  I see.", "  Go on."];
+    assert_eq!(told(path, &[]), all);
+    let page = run(path, ["run", "entries", "c", "--limit", "1"]);
+    assert!(page.err.contains("there is more before: --before "), "{}", page.err);
+    let before = page.err.split("--before ").nth(1).unwrap().lines().next().unwrap().to_owned();
+    assert_eq!(told(path, &["--limit", "1", "--before", &before]), ["user", "  hello there"]);
+    let known = run(path, ["run", "append", "c", "tool", r#"{"text":"it \u001b[31mrains"}"#, "--idempotency-key", "k"]);
+    assert!(known.out.starts_with("c: the entry was there before: "), "{}", known.out);
+    let entries = run(path, ["run", "entries", "c", "--json"]).json();
+    assert_eq!((&entries["depth"], &entries["entries"][1]["idempotency_key"]), (&4.into(), &"k".into()));
+}

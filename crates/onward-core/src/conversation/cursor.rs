@@ -1,0 +1,62 @@
+//! Which entry is meant, as a text.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Hash;
+
+/// An entry by its id, and where to look for it: `ID` or `ID~GENERATION`. It is in the log of that generation or of an earlier one;
+/// without a generation it may be anywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryCursor {
+    pub id: Hash,
+    pub generation: Option<u32>,
+}
+
+impl From<Hash> for EntryCursor {
+    fn from(id: Hash) -> EntryCursor {
+        EntryCursor { id, generation: None }
+    }
+}
+
+impl fmt::Display for EntryCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.generation {
+            Some(generation) => write!(f, "{}~{generation}", self.id),
+            None => self.id.fmt(f),
+        }
+    }
+}
+
+/// The text is no cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an entry is named by 32 hex digits, or by ID~GENERATION")]
+pub struct CursorError;
+
+impl FromStr for EntryCursor {
+    type Err = CursorError;
+
+    fn from_str(text: &str) -> Result<EntryCursor, CursorError> {
+        let (id, generation) = match text.split_once('~') {
+            Some((id, generation)) => (id, Some(generation.parse().map_err(|_| CursorError)?)),
+            None => (text, None),
+        };
+        Ok(EntryCursor { id: Hash::parse(id).ok_or(CursorError)?, generation })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_reads_back_from_its_text_and_nothing_else_is_one() {
+        let id = Hash::of_parts(&[b"x"]);
+        for cursor in [EntryCursor::from(id), EntryCursor { id, generation: Some(7) }] {
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        }
+        for text in ["", "x", &format!("{id}~"), &format!("{id}~-1"), &format!("{id}0"), "é".repeat(16).as_str()] {
+            assert_eq!(text.parse::<EntryCursor>(), Err(CursorError), "{text}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The book: what abandoned parts of the open segment have asked for, what became of it, and who has taken it over.
+//!
+//! Must never decide whether a log is left: it only remembers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::content::{Call, EffectOf, Way, answered_place, effect_of, given_up_place, place_of};
+use crate::engine::matching::describe;
+use crate::event::CallAdopted;
+use crate::{Event, Index, Place, Record, RunId};
+
+#[derive(Default)]
+pub(super) struct Book {
+    calls: BTreeMap<Call, Abandoned>,
+    /// What was given up and asked for once more: nobody takes it over, but it may have had an effect.
+    over: Vec<Abandoned>,
+    /// Who has taken over the call at an abandoned place.
+    adopters: BTreeMap<Place, Place>,
+    /// As whom the world knows a call that was taken over.
+    origins: BTreeMap<Place, Place>,
+    /// What answered abandoned calls that nobody has taken over yet.
+    answers: BTreeMap<Place, Event>,
+    /// Calls that an abandoned part of the log has given up.
+    given_up: Vec<Place>,
+    /// Tasks of which an attempt was begun.
+    attempted: BTreeSet<Place>,
+    /// What was asked for before this was accepted when somebody resumed the run.
+    accepted: Index,
+}
+
+/// A call that an abandoned part of the log has made.
+struct Abandoned {
+    place: Place,
+    /// In words, for people.
+    what: String,
+    /// A task whose attempts are recorded.
+    is_task: bool,
+    child: Option<RunId>,
+    /// Where it was asked for.
+    index: Index,
+    effect: EffectOf,
+    adopted: bool,
+    withdrawn: bool,
+    /// The code that asked for it gave it up: nobody will answer it.
+    is_given_up: bool,
+}
+
+impl Book {
+    /// An attempt of the task at `place` was begun.
+    pub fn begun(&mut self, place: &Place) {
+        self.attempted.insert(place.clone());
+    }
+
+    /// Somebody has looked at what was asked for before `index`, and goes on without it.
+    pub fn accept(&mut self, index: Index) {
+        self.accepted = index;
+    }
+
+    /// The abandoned call that the one at `place` takes over, if there is one.
+    pub fn adopt(&mut self, call: Call, place: &Place) -> Option<Place> {
+        let found = self.calls.get_mut(&call).filter(|found| !found.adopted && !found.withdrawn && !found.is_given_up)?;
+        found.adopted = true;
+        let from = found.place.clone();
+        self.adopters.insert(from.clone(), place.clone());
+        self.origins.insert(place.clone(), from.clone());
+        Some(from)
+    }
+
+    /// The child that the call has started.
+    pub fn child(&self, call: &Call) -> Option<RunId> {
+        self.calls.get(call)?.child.clone()
+    }
+
+    /// As whom the world knows the call at `place`.
+    pub fn origin<'a>(&'a self, place: &'a Place) -> &'a Place {
+        self.origins.get(place).unwrap_or(place)
+    }
+
+    /// Tasks that nobody has begun, and nobody has taken over.
+    pub fn unbegun(&self) -> Vec<Place> {
+        let is_unbegun = |found: &&Abandoned| !found.adopted && !found.withdrawn && !self.attempted.contains(&found.place);
+        let tasks = self.calls.values().filter(|found| found.is_task).filter(is_unbegun);
+        tasks.filter(|found| !self.answers.contains_key(&found.place)).map(|found| found.place.clone()).collect()
+    }
+
+    pub fn withdraw(&mut self, places: &[Place]) {
+        self.calls.values_mut().filter(|found| places.contains(&found.place)).for_each(|found| found.withdrawn = true);
+    }
+
+    /// What has had an effect, and is neither taken over nor accepted (SG3), in words.
+    pub fn loose_effects(&self) -> Vec<&str> {
+        let has_effect = |found: &&Abandoned| match found.effect {
+            EffectOf::Never => false,
+            EffectOf::Always => true,
+            EffectOf::Attempt => self.attempted.contains(&found.place) || self.answers.contains_key(&found.place),
+        };
+        let is_loose = |found: &&Abandoned| !found.adopted && !found.withdrawn && found.index >= self.accepted;
+        let loose = self.calls.values().chain(&self.over).filter(is_loose).filter(has_effect);
+        loose.map(|found| found.what.as_str()).collect()
+    }
+
+    /// The calls that were given up in what was written here last.
+    pub fn take_given_up(&mut self) -> Vec<Place> {
+        std::mem::take(&mut self.given_up)
+    }
+
+    /// The event as an answer to whoever took the call over; kept if nobody has yet.
+    pub fn readdress(&mut self, mut event: Event) -> Option<Event> {
+        // The result of a step stands in the commit of whoever ran it: what is delivered is never an abandoned one.
+        if event.is_step_result() || self.calls.is_empty() {
+            return Some(event);
+        }
+        let Some(place) = answered_place(&mut event) else { return Some(event) };
+        if let Some(adopter) = self.adopters.get(place) {
+            *place = adopter.clone();
+            return Some(event);
+        }
+        if self.calls.values().any(|found| found.place == *place) {
+            let place = place.clone();
+            self.answers.insert(place, event);
+            return None;
+        }
+        Some(event)
+    }
+
+    /// Whether the call at the abandoned place is answered, and nobody has got the answer.
+    pub fn is_answered(&self, from: &Place) -> bool {
+        self.answers.contains_key(from)
+    }
+
+    /// The takeover is durable: what was there already, as an answer to who took it over.
+    pub fn take_answer(&mut self, adopted: &CallAdopted) -> Option<Event> {
+        let mut event = self.answers.remove(&adopted.from)?;
+        *answered_place(&mut event)? = adopted.place.clone();
+        Some(event)
+    }
+
+    /// Writes the abandoned records into the book. Each of their ways is followed from where it left the one before.
+    pub fn fill<'a>(&mut self, mut way: Way, records: impl Iterator<Item = &'a Record>) {
+        let mut way_at: BTreeMap<Index, Way> = BTreeMap::new();
+        for record in records {
+            if let Some(Event::SegmentAbandoned(marker)) = record.events.first() {
+                way = way_at.get(&marker.from).cloned().unwrap_or(way);
+                self.withdraw(&marker.withdrawn);
+            }
+            way_at.insert(record.index, way.clone());
+            for event in &record.events {
+                self.enter(record.index, event, &mut way);
+            }
+        }
+    }
+
+    fn enter(&mut self, index: Index, event: &Event, way: &mut Way) {
+        if let Event::CallAdopted(event) = event {
+            // It was taken over and is left again.
+            if let Some((key, found)) = self.calls.iter_mut().find(|(_, found)| found.place == event.from) {
+                found.adopted = false;
+                way.count(key.0);
+            }
+            return;
+        }
+        if let Some(place) = given_up_place(event) {
+            self.given_up.push(place.clone());
+            self.calls.values_mut().filter(|found| found.place == *place).for_each(|found| found.is_given_up = true);
+        }
+        let Some(call) = way.pass(event) else { return };
+        let Some(place) = place_of(event) else { return };
+        if event.is_step_result() {
+            self.answers.insert(place.clone(), event.clone());
+        }
+        let what = describe(event);
+        // Of a task without a class nobody records the attempts: it may have begun.
+        let is_task = matches!(event, Event::TaskScheduled(task) if task.options.class.is_some());
+        let effect = effect_of(event);
+        let child = match event {
+            Event::ChildStarted(event) => Some(event.child.clone()),
+            _ => None,
+        };
+        let found = Abandoned {
+            place: place.clone(),
+            what,
+            is_task,
+            child,
+            index,
+            effect,
+            adopted: false,
+            withdrawn: false,
+            is_given_up: false,
+        };
+        match self.calls.get(&call) {
+            Some(known) if !known.withdrawn && !known.is_given_up => {}
+            _ => self.over.extend(self.calls.insert(call, found).filter(|known| known.is_given_up)),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What an event asks for, as far as it can be found again: by its kind and its content.
+
+use std::collections::BTreeMap;
+
+use crate::task::EffectClass;
+use crate::{Event, Hash, Name, Place};
+
+/// What a call is recognized by: its kind and its content.
+pub(super) type Identity = Hash;
+
+/// Which call: its identity, and the how-manieth of it.
+pub(super) type Call = (Identity, u32);
+
+/// The way on which the code got here.
+#[derive(Clone, Default)]
+pub(super) struct Way {
+    /// How many calls of each identity it has made.
+    counts: BTreeMap<Identity, u32>,
+    /// The last entry of the conversation.
+    pub leaf: Option<Hash>,
+}
+
+impl Way {
+    /// Goes past what the event asks for: under which identity, and the how-manieth of it.
+    pub fn pass(&mut self, event: &Event) -> Option<Call> {
+        if let Event::EntryAppended(entry) = event
+            && !entry.is_aside
+        {
+            self.leaf = Some(entry.id);
+        }
+        Some(self.count(identity(event, self.leaf)?))
+    }
+
+    pub fn uncount(&mut self, identity: Identity) {
+        if let Some(count) = self.counts.get_mut(&identity) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    pub fn count(&mut self, identity: Identity) -> Call {
+        let count = self.counts.entry(identity).or_default();
+        *count += 1;
+        (identity, *count - 1)
+    }
+}
+
+/// When a call has an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EffectOf {
+    Never,
+    /// From the moment an attempt begins.
+    Attempt,
+    /// With the commit.
+    Always,
+}
+
+/// What the event asks for, if it can be found again by its content.
+fn identity(event: &Event, leaf: Option<Hash>) -> Option<Identity> {
+    let (tag, name, content): (&[u8], &str, Hash) = match event {
+        Event::TaskScheduled(event) => (b"task", event.kind.as_str(), event.input_hash),
+        Event::StepCompleted(event) => (b"step", event.name.as_str(), event.input_hash.unwrap_or_default()),
+        Event::StepFailed(event) if event.retry_at.is_none() => {
+            (b"step", event.name.as_str(), event.input_hash.unwrap_or_default())
+        }
+        Event::ChildStarted(event) => (b"child", event.kind.as_str(), event.input_hash),
+        Event::SignalSent(event) => {
+            let payload = Hash::of(&event.payload);
+            (b"send", event.name.as_str(), Hash::of_parts(&[event.to.as_str().as_bytes(), &payload.0]))
+        }
+        Event::ApprovalRequested(event) => {
+            let show = event.show.as_ref().map(Hash::of).unwrap_or_default();
+            let description = event.description.as_deref().unwrap_or_default().as_bytes();
+            // What somebody said to one conversation is no answer in another.
+            let leaf = leaf.unwrap_or_default();
+            (b"approval", event.name.as_str(), Hash::of_parts(&[event.title.as_bytes(), description, &show.0, &leaf.0]))
+        }
+        Event::PromiseCreated(event) => (b"promise", event.name.as_str(), Hash::default()),
+        _ => return None,
+    };
+    Some(Hash::of_parts(&[tag, name.as_bytes(), &content.0]))
+}
+
+pub(super) fn step_identity(name: &Name, input_hash: Option<Hash>) -> Identity {
+    Hash::of_parts(&[b"step", name.as_str().as_bytes(), &input_hash.unwrap_or_default().0])
+}
+
+pub(super) fn place_of(event: &Event) -> Option<&Place> {
+    Some(match event {
+        Event::TaskScheduled(event) => &event.place,
+        Event::StepCompleted(event) => &event.place,
+        Event::StepFailed(event) => &event.place,
+        Event::ChildStarted(event) => &event.place,
+        Event::SignalSent(event) => &event.place,
+        Event::ApprovalRequested(event) => &event.place,
+        Event::PromiseCreated(event) => &event.place,
+        Event::EntryAppended(event) => &event.place,
+        _ => return None,
+    })
+}
+
+pub(super) fn given_up_place(event: &Event) -> Option<&Place> {
+    match event {
+        Event::TaskCanceled(event) => Some(&event.place),
+        Event::ChildCanceled(event) => Some(&event.place),
+        Event::WaitCanceled(event) => Some(&event.place),
+        _ => None,
+    }
+}
+
+pub(super) fn effect_of(event: &Event) -> EffectOf {
+    match event {
+        Event::TaskScheduled(event) if event.options.class == Some(EffectClass::Pure) => EffectOf::Never,
+        Event::TaskScheduled(event) if event.options.class.is_some() => EffectOf::Attempt,
+        Event::TaskScheduled(_) | Event::StepCompleted(_) | Event::StepFailed(_) => EffectOf::Always,
+        Event::ChildStarted(_) | Event::SignalSent(_) => EffectOf::Always,
+        _ => EffectOf::Never,
+    }
+}
+
+/// The place of the call that the input answers.
+pub(super) fn answered_place(event: &mut Event) -> Option<&mut Place> {
+    Some(match event {
+        Event::TaskCompleted(event) => &mut event.place,
+        Event::TaskFailed(event) => &mut event.place,
+        Event::ChildCompleted(event) => &mut event.place,
+        Event::ChildFailed(event) => &mut event.place,
+        Event::TimerFired(event) => &mut event.place,
+        Event::ApprovalDecided(event) => &mut event.place,
+        Event::PromiseResolved(event) => &mut event.place,
+        Event::StepCompleted(event) => &mut event.place,
+        Event::StepFailed(event) => &mut event.place,
+        _ => return None,
+    })
+}

@@ -1,0 +1,130 @@
+//! What a worker says about the attempt it holds, and how that stands on the wire.
+
+use serde::{Deserialize, Serialize};
+
+use super::TaskId;
+use crate::codec::{DecodeError, Field, Raw, Reader, put_nested, put_number};
+use crate::event::TaskAttemptEnded;
+use crate::schema::{FieldLine, Proto, Schema};
+use crate::spend::AttemptSpend;
+use crate::{Failure, Payload};
+
+/// What a worker says about the attempt it holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskReport {
+    Completed(Payload),
+    Failed(Failure),
+    /// The worker is shutting down; the attempt does not count.
+    Released,
+    Heartbeat {
+        progress: Option<Payload>,
+    },
+    /// One of the others, together with what the attempt has cost. On the wire the cost stands beside the other.
+    Spent {
+        report: Box<TaskReport>,
+        spend: Box<AttemptSpend>,
+    },
+}
+
+impl TaskReport {
+    /// Together with what the attempt has cost; nothing changes if it has cost nothing.
+    pub fn with_spend(self, spend: AttemptSpend) -> TaskReport {
+        if spend.lines.is_empty() { self } else { TaskReport::Spent { report: Box::new(self), spend: Box::new(spend) } }
+    }
+
+    /// What it says of the attempt itself.
+    pub fn without_cost(&self) -> &TaskReport {
+        match self {
+            TaskReport::Spent { report, .. } => report.without_cost(),
+            report => report,
+        }
+    }
+
+    /// Whether the attempt is over with it.
+    pub fn ends(&self) -> bool {
+        !matches!(self.without_cost(), TaskReport::Heartbeat { .. })
+    }
+
+    /// What is to be recorded of claim number `claim` of a task beside its outcome.
+    pub fn attempt_ended(&self, id: &TaskId, claim: u32) -> Option<TaskAttemptEnded> {
+        let TaskReport::Spent { spend, .. } = self else { return None };
+        let failure_code = match self.without_cost() {
+            TaskReport::Failed(failure) => Some(failure.code.clone()),
+            TaskReport::Completed(_) => None,
+            _ => Some("interrupted".to_owned()),
+        };
+        self.ends().then(|| TaskAttemptEnded {
+            place: id.place.clone(),
+            generation: id.generation,
+            attempt: spend.attempt,
+            claim,
+            began_at: spend.began_at,
+            stands_as: spend.stands_as.clone(),
+            failure_code,
+            spend: spend.lines.clone(),
+        })
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            TaskReport::Completed(output) => output.encode(1, out),
+            TaskReport::Failed(failure) => failure.encode(2, out),
+            TaskReport::Released => put_number(3, 1, out),
+            TaskReport::Heartbeat { progress } => put_nested(4, out, |out| progress.encode(1, out)),
+            TaskReport::Spent { report, spend } => {
+                report.put(out);
+                spend.encode(5, out);
+            }
+        }
+    }
+}
+
+impl Field for TaskReport {
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        put_nested(number, out, |out| self.put(out));
+    }
+    fn decode(raw: Raw<'_>) -> Result<TaskReport, DecodeError> {
+        let mut reader = Reader::new(raw.bytes("report")?);
+        let (mut report, mut spend) = (None, None);
+        while let Some((number, raw)) = reader.field()? {
+            match number {
+                1 => report = Some(TaskReport::Completed(Payload::decode(raw)?)),
+                2 => report = Some(TaskReport::Failed(Failure::decode(raw)?)),
+                3 => report = Some(TaskReport::Released),
+                4 => {
+                    let field = Reader::new(raw.bytes("heartbeat")?).field()?;
+                    let progress = field.map(|(_, raw)| Option::<Payload>::decode(raw)).transpose()?.flatten();
+                    report = Some(TaskReport::Heartbeat { progress });
+                }
+                5 => spend = Some(AttemptSpend::decode(raw)?),
+                _ => {}
+            }
+        }
+        let report = report.ok_or(DecodeError::Invalid { what: "report" })?;
+        Ok(match spend {
+            None => report,
+            Some(spend) => TaskReport::Spent { report: Box::new(report), spend: Box::new(spend) },
+        })
+    }
+    fn proto(schema: &mut Schema) -> Proto {
+        let heartbeat = schema.message("TaskHeartbeat", &[], |schema| {
+            vec![FieldLine { number: 1, name: "progress", docs: &[], proto: Option::<Payload>::proto(schema) }]
+        });
+        let spend = FieldLine {
+            number: 5,
+            name: "spend",
+            docs: &["doc = \"What the attempt has cost; goes with any of the above.\""],
+            proto: AttemptSpend::proto(schema),
+        };
+        let docs = &["doc = \"What a worker says about the attempt it holds.\""];
+        schema.one_of_beside("TaskReport", docs, "is", vec![spend], |schema| {
+            vec![
+                FieldLine { number: 1, name: "completed", docs: &[], proto: Payload::proto(schema) },
+                FieldLine { number: 2, name: "failed", docs: &[], proto: Failure::proto(schema) },
+                FieldLine { number: 3, name: "released", docs: &[], proto: Proto::scalar("bool") },
+                FieldLine { number: 4, name: "heartbeat", docs: &[], proto: heartbeat },
+            ]
+        })
+    }
+}

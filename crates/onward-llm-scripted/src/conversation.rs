@@ -1,0 +1,209 @@
+//! A request, read from either dialect, and what real servers refuse about it.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    OpenAi,
+    Anthropic,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Conversation {
+    pub model: String,
+    pub system: String,
+    pub turns: Vec<Turn>,
+    pub tools: Vec<Tool>,
+    /// Whether reasoning was asked for.
+    pub thinks: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speaker {
+    User,
+    Assistant,
+    Tool,
+}
+
+/// A message, or one result of a tool.
+#[derive(Debug, Clone, Serialize)]
+pub struct Turn {
+    pub speaker: Speaker,
+    pub text: String,
+    pub calls: Vec<Call>,
+    /// Of a result: the call it belongs to.
+    pub call_id: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Call {
+    pub id: String,
+    pub name: String,
+    pub arguments: String,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Tool {
+    pub name: String,
+    pub schema: Value,
+}
+
+impl Conversation {
+    /// Reads a request; the error is what a real server would say about it.
+    pub fn read(dialect: Dialect, body: &Value) -> Result<Conversation, String> {
+        let model = body["model"].as_str().ok_or("model: field required")?.to_owned();
+        let messages =
+            body["messages"].as_array().filter(|list| !list.is_empty()).ok_or("messages: at least one message is required")?;
+        let mut conversation =
+            Conversation { model, system: text(&body["system"]), turns: Vec::new(), tools: Vec::new(), thinks: false };
+        for message in messages {
+            match dialect {
+                Dialect::OpenAi => conversation.add_openai(message)?,
+                Dialect::Anthropic => conversation.add_anthropic(message)?,
+            }
+        }
+        let tools = body["tools"].as_array().into_iter().flatten();
+        conversation.tools = match dialect {
+            Dialect::OpenAi => tools.map(|tool| read_tool(&tool["function"], "parameters")).collect::<Result<_, _>>()?,
+            Dialect::Anthropic => tools.map(|tool| read_tool(tool, "input_schema")).collect::<Result<_, _>>()?,
+        };
+        conversation.thinks = body["thinking"]["type"] == "enabled" || body["reasoning_effort"].is_string();
+        if dialect == Dialect::Anthropic && !body["max_tokens"].is_u64() {
+            return Err("max_tokens: field required".into());
+        }
+        conversation.check_pairs()?;
+        Ok(conversation)
+    }
+
+    fn add_openai(&mut self, message: &Value) -> Result<(), String> {
+        let text = text(&message["content"]);
+        let speaker = match message["role"].as_str() {
+            Some("system" | "developer") => {
+                self.system.push_str(&text);
+                return Ok(());
+            }
+            Some("user") => Speaker::User,
+            Some("assistant") => Speaker::Assistant,
+            Some("tool") => Speaker::Tool,
+            other => return Err(format!("messages: unknown role {other:?}")),
+        };
+        let calls = message["tool_calls"].as_array().into_iter().flatten();
+        let calls = calls.map(|call| read_call(call, &call["function"], &call["function"]["arguments"]));
+        let call_id = message["tool_call_id"].as_str().map(str::to_owned);
+        for detail in message["reasoning_details"].as_array().into_iter().flatten() {
+            check_signature(&detail["text"], &detail["signature"])?;
+        }
+        self.turns.push(Turn { speaker, text, calls: calls.collect::<Result<_, _>>()?, call_id });
+        Ok(())
+    }
+
+    fn add_anthropic(&mut self, message: &Value) -> Result<(), String> {
+        let speaker = match message["role"].as_str() {
+            Some("user") => Speaker::User,
+            Some("assistant") => Speaker::Assistant,
+            other => return Err(format!("messages: unexpected role {other:?}")),
+        };
+        let mut turn = Turn { speaker, text: text(&message["content"]), calls: Vec::new(), call_id: None };
+        let mut results = Vec::new();
+        for block in message["content"].as_array().into_iter().flatten() {
+            match block["type"].as_str() {
+                Some("tool_use") if block["input"].is_object() => turn.calls.push(read_call(block, block, &block["input"])?),
+                Some("tool_use") => return Err("messages: tool_use.input: Input should be a valid dictionary".into()),
+                Some("tool_result") => {
+                    let call_id = block["tool_use_id"].as_str().map(str::to_owned);
+                    results.push(Turn { speaker: Speaker::Tool, text: text(&block["content"]), calls: Vec::new(), call_id });
+                }
+                Some("thinking") => check_signature(&block["thinking"], &block["signature"])?,
+                Some("text") if block["text"] == "" => return Err("messages: text content blocks must be non-empty".into()),
+                Some(_) => {}
+                None => return Err("messages: a content block without a type".into()),
+            }
+        }
+        let speaks = !turn.text.is_empty() || !turn.calls.is_empty() || results.is_empty();
+        self.turns.extend(results);
+        self.turns.extend(speaks.then_some(turn));
+        Ok(())
+    }
+
+    /// Every call is answered before anybody speaks again, and nothing else is.
+    fn check_pairs(&self) -> Result<(), String> {
+        let mut open: Vec<&str> = Vec::new();
+        for turn in &self.turns {
+            match (turn.speaker, &turn.call_id) {
+                (Speaker::Tool, Some(id)) => {
+                    let at = open.iter().position(|open| open == id);
+                    open.swap_remove(at.ok_or_else(|| format!("messages: the result {id} has no call in the message before"))?);
+                }
+                (Speaker::Tool, None) => return Err("messages: a result without the id of its call".into()),
+                _ if !open.is_empty() => return Err(format!("messages: no results for the calls {}", open.join(", "))),
+                _ => open = turn.calls.iter().map(|call| call.id.as_str()).collect(),
+            }
+        }
+        if open.is_empty() { Ok(()) } else { Err(format!("messages: no results for the calls {}", open.join(", "))) }
+    }
+
+    pub fn last_user(&self) -> &str {
+        self.turns.iter().rfind(|turn| turn.speaker == Speaker::User).map_or("", |turn| &turn.text)
+    }
+
+    /// How often the model has spoken.
+    pub fn turn(&self) -> usize {
+        self.turns.iter().filter(|turn| turn.speaker == Speaker::Assistant).count()
+    }
+
+    /// The results of tools with which the conversation ends, each with the name of its tool.
+    pub fn results(&self) -> Vec<(&str, &str)> {
+        let count = self.turns.iter().rev().take_while(|turn| turn.speaker == Speaker::Tool).count();
+        let calls: Vec<&Call> = self.turns.iter().flat_map(|turn| &turn.calls).collect();
+        let results = self.turns[self.turns.len() - count..].iter();
+        let name = |turn: &Turn| {
+            calls.iter().rfind(|call| Some(&call.id) == turn.call_id.as_ref()).map_or("", |call| call.name.as_str())
+        };
+        results.map(|turn| (name(turn), turn.text.as_str())).collect()
+    }
+
+    /// A name for what was said so far, from which ids are made (SM1).
+    pub fn fingerprint(&self) -> String {
+        let turns: Vec<Value> =
+            self.turns.iter().map(|turn| json!([turn.speaker, turn.text, turn.calls, turn.call_id])).collect();
+        hash(&json!([self.model, self.system, turns]).to_string())
+    }
+}
+
+/// What stands for a signature: reasoning that comes back changed is refused, as by real servers.
+pub(crate) fn sign(text: &str) -> String {
+    hash(&format!("signature of {text}"))
+}
+
+pub(crate) fn hash(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
+}
+
+fn check_signature(text: &Value, signature: &Value) -> Result<(), String> {
+    let good = text.as_str().is_some_and(|text| signature == &sign(text));
+    if good { Ok(()) } else { Err("messages: invalid `signature` in `thinking` block".into()) }
+}
+
+fn read_tool(tool: &Value, schema: &str) -> Result<Tool, String> {
+    let name = tool["name"].as_str().filter(|name| !name.is_empty()).ok_or("tools: a tool without a name")?;
+    Ok(Tool { name: name.to_owned(), schema: tool[schema].clone() })
+}
+
+fn read_call(outer: &Value, inner: &Value, arguments: &Value) -> Result<Call, String> {
+    let (id, name) = (outer["id"].as_str(), inner["name"].as_str());
+    let (Some(id), Some(name)) = (id, name) else { return Err("messages: a call without id or name".into()) };
+    let arguments = arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned);
+    Ok(Call { id: id.to_owned(), name: name.to_owned(), arguments })
+}
+
+/// The text of a content, which is a text or a list of blocks.
+fn text(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => blocks.iter().filter_map(|block| block["text"].as_str()).collect(),
+        _ => String::new(),
+    }
+}

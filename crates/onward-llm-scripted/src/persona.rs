@@ -1,0 +1,99 @@
+//! What the model answers when no script says anything: it repeats, calls the tools that it is asked to call, and tells their results.
+//!
+//! Small enough to be predicted by whoever writes a test, and useful enough for a demo.
+
+use serde_json::{Map, Value, json};
+
+use crate::conversation::{Conversation, Tool};
+use crate::script::Answer;
+
+pub(crate) fn answer(conversation: &Conversation) -> Answer {
+    let said = conversation.last_user();
+    let results = conversation.results();
+    if !results.is_empty() {
+        let told: Vec<String> = results.iter().map(|(name, text)| format!("{name} says: {text}")).collect();
+        return thinking(conversation, "The tools have answered.").and_text(&told.join("\n"));
+    }
+    let wanted: Vec<&Tool> = conversation.tools.iter().filter(|tool| names(said, &tool.name)).collect();
+    if wanted.is_empty() {
+        return thinking(conversation, "I have nothing to look up.").and_text(&echo(conversation, said));
+    }
+    let answer = thinking(conversation, "I should call what was named.").and_text("Let me see.");
+    wanted.into_iter().fold(answer, |answer, tool| answer.and_call(&tool.name, &arguments(tool, said)))
+}
+
+fn thinking(conversation: &Conversation, thought: &str) -> Answer {
+    if conversation.thinks { Answer::reasoning(thought) } else { Answer::default() }
+}
+
+fn echo(conversation: &Conversation, said: &str) -> String {
+    let mut text = format!("You said: {said}");
+    if !conversation.tools.is_empty() {
+        let names: Vec<&str> = conversation.tools.iter().map(|tool| tool.name.as_str()).collect();
+        text.push_str(&format!("\nName a tool and I will call it: {}.", names.join(", ")));
+    }
+    text
+}
+
+/// Whether a word of the text is the tool's name, however it is written.
+fn names(text: &str, tool: &str) -> bool {
+    let plain = |word: &str| word.to_lowercase().replace(['-', ' '], "_");
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-');
+    words.map(plain).any(|word| word == plain(tool))
+}
+
+/// JSON that the user gave, or something that fits the schema: texts are what the user said, numbers the first one in it.
+fn arguments(tool: &Tool, said: &str) -> String {
+    if let Some(given) = said.find('{').and_then(|at| first_json(&said[at..])) {
+        return given.to_owned();
+    }
+    let required: Vec<&str> = tool.schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let fields = required.iter().map(|name| ((*name).to_owned(), value(&tool.schema["properties"][name], said)));
+    Value::Object(fields.collect::<Map<String, Value>>()).to_string()
+}
+
+fn first_json(text: &str) -> Option<&str> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    values.next()?.ok()?;
+    Some(&text[..values.byte_offset()])
+}
+
+fn value(schema: &Value, said: &str) -> Value {
+    if let Some(first) = schema["enum"].get(0) {
+        return first.clone();
+    }
+    match schema["type"].as_str() {
+        Some("integer" | "number") => json!(first_number(said).unwrap_or(1)),
+        Some("boolean") => json!(true),
+        Some("array") => json!([]),
+        Some("object") => json!({}),
+        _ => json!(said),
+    }
+}
+
+fn first_number(text: &str) -> Option<u64> {
+    text.split(|c: char| !c.is_ascii_digit()).find_map(|digits| digits.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::Dialect;
+    use crate::script::Part;
+
+    fn ask(said: &str) -> Vec<Part> {
+        let schema =
+            json!({"properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city", "days"]});
+        let tools = json!([{"name": "get_weather", "input_schema": schema}]);
+        let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": said}], "tools": tools});
+        answer(&Conversation::read(Dialect::Anthropic, &body).unwrap()).parts
+    }
+
+    #[test]
+    fn it_calls_what_is_named_with_arguments_that_fit() {
+        let call = |arguments: &str| Part::Call { name: "get_weather".into(), arguments: arguments.into() };
+        assert_eq!(ask("Get-Weather for 3 days!")[1], call(r#"{"city":"Get-Weather for 3 days!","days":3}"#));
+        assert_eq!(ask(r#"use get_weather {"city": "Ulm", "days": 2} now"#)[1], call(r#"{"city": "Ulm", "days": 2}"#));
+        assert_eq!(ask("weather?"), [Part::Text("You said: weather?\nName a tool and I will call it: get_weather.".into())]);
+    }
+}

@@ -1,0 +1,183 @@
+//! What the server is told to answer.
+
+use serde::{Deserialize, Serialize};
+
+use crate::conversation::{Conversation, Speaker};
+
+/// One answer: what the model says, and what goes wrong with it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Answer {
+    pub parts: Vec<Part>,
+    pub fault: Option<Fault>,
+    /// Before each chunk of a stream.
+    pub chunk_delay_ms: u64,
+    /// The answer stops because it is long enough.
+    pub cut: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    Text(String),
+    Reasoning(String),
+    Call {
+        name: String,
+        /// Sent as it is, JSON or not.
+        arguments: String,
+    },
+    Refusal(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// 429.
+    RateLimited { retry_after_seconds: Option<u64> },
+    /// 500.
+    ServerError,
+    /// 503 or 529, as the dialect has it.
+    Overloaded,
+    /// 401.
+    KeyRefused,
+    /// 400.
+    ContextTooLong,
+    /// A success with no content and no tokens.
+    Empty,
+    /// A success with an error in its body.
+    ErrorInside,
+    /// The connection ends after so many chunks.
+    BreakAfter { chunks: usize },
+    /// Nothing follows so many chunks, and the connection stays open.
+    StallAfter { chunks: usize },
+    /// So many chunks are followed by one that is no JSON.
+    MalformedAfter { chunks: usize },
+    /// Fragments of several calls come in turns.
+    Interleaved,
+    /// Calls have no ids; only in the dialect of OpenAI.
+    WithoutIds,
+}
+
+/// An answer for every conversation that fits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    #[serde(default)]
+    pub when: When,
+    pub answer: Answer,
+    /// How often it is used; for ever if nothing is said.
+    #[serde(default)]
+    pub times: Option<u32>,
+}
+
+/// Everything that is given must hold.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct When {
+    /// A part of what the user said last.
+    pub user_says: Option<String>,
+    /// Whether the conversation ends with results of tools.
+    pub after_tools: Option<bool>,
+    /// How often the model has spoken before.
+    pub turn: Option<usize>,
+    pub model: Option<String>,
+}
+
+/// Tokens, counted by a simple rule.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tokens {
+    /// All of the input, what was cached included.
+    pub input: u64,
+    pub cached: u64,
+    pub output: u64,
+    pub reasoning: u64,
+}
+
+impl Answer {
+    pub fn text(text: &str) -> Answer {
+        Answer::default().and(Part::Text(text.to_owned()))
+    }
+
+    pub fn reasoning(text: &str) -> Answer {
+        Answer::default().and(Part::Reasoning(text.to_owned()))
+    }
+
+    pub fn refusal(text: &str) -> Answer {
+        Answer::default().and(Part::Refusal(text.to_owned()))
+    }
+
+    pub fn call(name: &str, arguments: &str) -> Answer {
+        Answer::default().and_call(name, arguments)
+    }
+
+    pub fn fault(fault: Fault) -> Answer {
+        Answer::default().with_fault(fault)
+    }
+
+    pub fn and(mut self, part: Part) -> Answer {
+        self.parts.push(part);
+        self
+    }
+
+    pub fn and_text(self, text: &str) -> Answer {
+        self.and(Part::Text(text.to_owned()))
+    }
+
+    pub fn and_call(self, name: &str, arguments: &str) -> Answer {
+        self.and(Part::Call { name: name.to_owned(), arguments: arguments.to_owned() })
+    }
+
+    pub fn with_fault(self, fault: Fault) -> Answer {
+        Answer { fault: Some(fault), ..self }
+    }
+
+    pub fn has_calls(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Call { .. }))
+    }
+
+    pub fn refuses(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Refusal(_)))
+    }
+
+    /// A function of the conversation and the answer (SM1): four characters are a token, and what was said up to the model's last turn
+    /// is cached.
+    pub fn tokens(&self, conversation: &Conversation) -> Tokens {
+        if matches!(self.fault, Some(Fault::Empty)) {
+            return Tokens::default();
+        }
+        let turns: Vec<u64> = conversation.turns.iter().map(|turn| count(&turn.text) + turn.calls.len() as u64).collect();
+        let head = count(&conversation.system) + conversation.tools.len() as u64 * 10;
+        let last = conversation.turns.iter().rposition(|turn| turn.speaker == Speaker::Assistant);
+        let cached = last.map_or(0, |last| head + turns[..=last].iter().sum::<u64>());
+        let sizes = self.parts.iter().map(|part| match part {
+            Part::Text(text) | Part::Refusal(text) => (count(text), 0),
+            Part::Reasoning(text) => (count(text), count(text)),
+            Part::Call { name, arguments } => (count(name) + count(arguments), 0),
+        });
+        let (output, reasoning) = sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
+        Tokens { input: head + turns.iter().sum::<u64>(), cached, output, reasoning }
+    }
+}
+
+impl Rule {
+    pub fn always(answer: Answer) -> Rule {
+        Rule { when: When::default(), answer, times: None }
+    }
+
+    pub fn when_user_says(words: &str, answer: Answer) -> Rule {
+        Rule { when: When { user_says: Some(words.to_owned()), ..When::default() }, answer, times: None }
+    }
+}
+
+impl When {
+    pub fn fits(&self, conversation: &Conversation) -> bool {
+        let says = self.user_says.as_ref().is_none_or(|words| conversation.last_user().contains(words.as_str()));
+        let after_tools = self.after_tools.is_none_or(|after| after != conversation.results().is_empty());
+        let turn = self.turn.is_none_or(|turn| turn == conversation.turn());
+        says && after_tools && turn && self.model.as_ref().is_none_or(|model| *model == conversation.model)
+    }
+}
+
+fn count(text: &str) -> u64 {
+    text.chars().count().div_ceil(4) as u64
+}

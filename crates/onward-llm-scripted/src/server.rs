@@ -1,0 +1,265 @@
+//! The server: routes, the script, and what was asked.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::conversation::{Conversation, Dialect, hash};
+use crate::play::{End, Play};
+use crate::script::{Answer, Fault, Rule};
+use crate::{anthropic, openai, persona};
+
+/// How many requests are remembered; more are only counted.
+const RECORDED_MAX: usize = 10_000;
+
+const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// A running server. It ends when this is dropped.
+pub struct ScriptedModel {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+/// A request as it came.
+#[derive(Debug, Clone, Serialize)]
+pub struct Recorded {
+    pub dialect: Dialect,
+    pub body: Value,
+    /// What the caller showed to be let in.
+    #[serde(skip)]
+    pub key: Option<String>,
+    /// What the caller calls this request, if anything.
+    pub idempotency_key: Option<String>,
+    pub status: u16,
+}
+
+#[derive(Default)]
+struct Shared {
+    script: Mutex<Script>,
+}
+
+#[derive(Default)]
+struct Script {
+    next: VecDeque<Answer>,
+    rules: Vec<Rule>,
+    recorded: Vec<Recorded>,
+    request_count: u64,
+}
+
+impl ScriptedModel {
+    /// On a port of the system's choice, for this machine only.
+    pub async fn start() -> std::io::Result<ScriptedModel> {
+        ScriptedModel::start_on(TcpListener::bind("127.0.0.1:0").await?)
+    }
+
+    pub fn start_on(listener: TcpListener) -> std::io::Result<ScriptedModel> {
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared::default());
+        let router = router(Arc::clone(&shared));
+        let serving = tokio::spawn(async move {
+            // It ends with its task and not otherwise.
+            // Pieces of a stream are small: each would wait for the one before to be confirmed.
+            let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+            drop(axum::serve(listener, router).await);
+        });
+        Ok(ScriptedModel { address, shared, serving })
+    }
+
+    /// Without a path: clients of OpenAI's add `/v1` to it.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Adds to the answers that are given first, in order, whatever is asked.
+    pub fn next(&self, answer: Answer) {
+        self.shared.script().next.push_back(answer);
+    }
+
+    /// Adds a rule; the first one that fits counts, after all answers of [`next`](ScriptedModel::next) are given.
+    pub fn rule(&self, rule: Rule) {
+        self.shared.script().rules.push(rule);
+    }
+
+    /// Everything that was asked, in order.
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.shared.script().recorded.clone()
+    }
+
+    pub fn request_count(&self) -> u64 {
+        self.shared.script().request_count
+    }
+}
+
+impl Drop for ScriptedModel {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Shared {
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Script {
+    fn answer(&mut self, conversation: &Conversation) -> Answer {
+        if let Some(answer) = self.next.pop_front() {
+            return answer;
+        }
+        let fitting = self.rules.iter_mut().find(|rule| rule.times != Some(0) && rule.when.fits(conversation));
+        let Some(rule) = fitting else { return persona::answer(conversation) };
+        rule.times = rule.times.map(|times| times - 1);
+        rule.answer.clone()
+    }
+}
+
+fn router(shared: Arc<Shared>) -> Router {
+    let models = json!({"object": "list", "data": [{"id": "scripted", "object": "model", "created": 1_700_000_000, "owned_by": "script"}]});
+    Router::new()
+        .route("/v1/chat/completions", post(|shared, headers, body| ask(Dialect::OpenAi, shared, headers, body)))
+        .route("/v1/messages", post(|shared, headers, body| ask(Dialect::Anthropic, shared, headers, body)))
+        .route("/v1/models", get(move || async move { json_response(200, &models) }))
+        .route("/script/answers", post(add_answer))
+        .route("/script/rules", post(add_rule))
+        .route("/script", get(show).delete(forget))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(shared)
+}
+
+async fn ask(dialect: Dialect, State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let read = Conversation::read(dialect, &body);
+    let mut script = shared.script();
+    let answer = read.map(|conversation| (script.answer(&conversation), conversation));
+    let response = match &answer {
+        Ok((answer, conversation)) => respond(dialect, &body, conversation, answer),
+        Err(why) => refuse(dialect, 400, why),
+    };
+    script.request_count += 1; // SM2
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let key = header("x-api-key")
+        .or_else(|| header("authorization").and_then(|value| value.strip_prefix("Bearer ")))
+        .map(str::to_owned);
+    let idempotency_key = header("idempotency-key").map(str::to_owned);
+    let request_id = format!("req_{}", hash(&body.to_string()));
+    if script.recorded.len() < RECORDED_MAX {
+        script.recorded.push(Recorded { dialect, body, key, idempotency_key, status: response.status().as_u16() });
+    }
+    ([("x-request-id", request_id.clone()), ("request-id", request_id)], response).into_response()
+}
+
+fn respond(dialect: Dialect, body: &Value, conversation: &Conversation, answer: &Answer) -> Response {
+    match &answer.fault {
+        Some(Fault::RateLimited { retry_after_seconds }) => {
+            let after = retry_after_seconds.map(|seconds| [(header::RETRY_AFTER, seconds.to_string())]);
+            (after, refuse(dialect, 429, "slow down")).into_response()
+        }
+        Some(Fault::ServerError) => refuse(dialect, 500, "something broke"),
+        Some(Fault::Overloaded) => refuse(dialect, if dialect == Dialect::OpenAi { 503 } else { 529 }, "Overloaded"),
+        Some(Fault::KeyRefused) => refuse(dialect, 401, "this key is not known"),
+        Some(Fault::ContextTooLong) => refuse(dialect, 400, "prompt is too long: 9001 tokens > 8192 maximum context length"),
+        _ if body["stream"] == true => stream(dialect, body, conversation, answer),
+        Some(Fault::ErrorInside) => json_response(200, &error(dialect, 500, "the model upstream failed")),
+        _ => {
+            let tokens = answer.tokens(conversation);
+            let whole = match dialect {
+                Dialect::OpenAi => openai::whole(conversation, answer, tokens),
+                Dialect::Anthropic => anthropic::whole(conversation, answer, tokens),
+            };
+            json_response(200, &whole)
+        }
+    }
+}
+
+fn stream(dialect: Dialect, body: &Value, conversation: &Conversation, answer: &Answer) -> Response {
+    let tokens = answer.tokens(conversation);
+    let mut chunks = match dialect {
+        Dialect::OpenAi => {
+            openai::events(conversation, answer, (body["stream_options"]["include_usage"] == true).then_some(tokens))
+        }
+        Dialect::Anthropic => anthropic::events(conversation, answer, tokens),
+    };
+    let mut end = End::Clean;
+    match answer.fault {
+        Some(Fault::BreakAfter { chunks: count }) => {
+            chunks.truncate(count);
+            end = End::Break;
+        }
+        Some(Fault::StallAfter { chunks: count }) => {
+            chunks.truncate(count);
+            end = End::Stall;
+        }
+        Some(Fault::MalformedAfter { chunks: count }) => {
+            chunks.truncate(count);
+            chunks.push("data: {\"choices\": [{\"del\n\n".to_owned());
+        }
+        Some(Fault::ErrorInside) => {
+            let error = error(dialect, 500, "the model upstream failed");
+            chunks.truncate(1);
+            chunks.push(if dialect == Dialect::OpenAi { format!("data: {error}\n\n") } else { anthropic::event(&error) });
+        }
+        _ => {}
+    }
+    let play = Play::new(chunks, Duration::from_millis(answer.chunk_delay_ms), end);
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::new(play)).into_response()
+}
+
+fn error(dialect: Dialect, status: u16, message: &str) -> Value {
+    match dialect {
+        Dialect::OpenAi => openai::error(status, message),
+        Dialect::Anthropic => anthropic::error(status, message),
+    }
+}
+
+fn refuse(dialect: Dialect, status: u16, message: &str) -> Response {
+    json_response(status, &error(dialect, status, message))
+}
+
+fn json_response(status: u16, body: &Value) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
+async fn add_answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
+    match serde_json::from_slice(&body) {
+        Ok(answer) => {
+            shared.script().next.push_back(answer);
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Err(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+    }
+}
+
+async fn add_rule(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
+    match serde_json::from_slice(&body) {
+        Ok(rule) => {
+            shared.script().rules.push(rule);
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Err(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+    }
+}
+
+async fn show(State(shared): State<Arc<Shared>>) -> Response {
+    let script = shared.script();
+    json_response(200, &json!({"request_count": script.request_count, "requests": script.recorded}))
+}
+
+async fn forget(State(shared): State<Arc<Shared>>) -> StatusCode {
+    *shared.script() = Script::default();
+    StatusCode::NO_CONTENT
+}

@@ -1,0 +1,34 @@
+//! Asks a model once: `ask openai http://127.0.0.1:4010/v1 [KEY_VARIABLE] < request.json`.
+//!
+//! Prints what arrives as lines of JSON, and at the end the reply, or the error with its code. `{"model": "m", "messages": [{"role":
+//! "user", "blocks": [{"type": "text", "text": "hello"}]}]}` is a request.
+
+use std::io::Read;
+
+use onward_llm::{Dialect, Http, Key, ModelRequest, Provider, ProviderSettings};
+use serde_json::json;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (dialect, url, variable) = match &arguments[..] {
+        [dialect, url] => (dialect, url, None),
+        [dialect, url, variable] => (dialect, url, Some(variable)),
+        _ => return Err("usage: ask openai|anthropic BASE_URL [KEY_VARIABLE] < request.json".into()),
+    };
+    let dialect: Dialect = serde_json::from_value(json!(dialect))?;
+    let key = variable.map(std::env::var).transpose()?.map(Key::new);
+    let provider = Provider::new("ask", &ProviderSettings::new(dialect, url), key, &Http::new())?;
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text)?;
+    let request: ModelRequest = serde_json::from_str(&text)?;
+    let outcome = provider.call(&request, &mut |delta| println!("{}", json!({ "delta": delta }))).await;
+    match outcome {
+        Ok(reply) => println!("{}", json!({ "reply": reply })),
+        Err(error) => {
+            let told = json!({"code": error.code(), "retryable": error.is_retryable(), "retry_after": error.retry_after()});
+            println!("{}", json!({ "error": error, "means": told }));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! JSON that belongs to others: kept as text, byte for byte.
+//!
+//! Must never read such a text into numbers of its own and write it again: that rounds integers, reorders keys and breaks signatures.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+
+/// The text of one JSON value, as somebody wrote it.
+///
+/// In our own documents it is a string, so that it survives everything that reads and writes them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct JsonText(String);
+
+impl JsonText {
+    pub fn parse(text: impl Into<String>) -> Result<JsonText, serde_json::Error> {
+        let text = text.into();
+        serde_json::from_str::<&RawValue>(&text)?;
+        Ok(JsonText(text))
+    }
+
+    pub fn of(value: &impl Serialize) -> Result<JsonText, serde_json::Error> {
+        Ok(JsonText(serde_json::to_string(value)?))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn raw(&self) -> &RawValue {
+        serde_json::from_str(&self.0).expect("it was checked when it was made")
+    }
+}
+
+impl From<Box<RawValue>> for JsonText {
+    fn from(raw: Box<RawValue>) -> JsonText {
+        JsonText(Box::<str>::from(raw).into())
+    }
+}
+
+impl TryFrom<String> for JsonText {
+    type Error = serde_json::Error;
+
+    fn try_from(text: String) -> Result<JsonText, serde_json::Error> {
+        JsonText::parse(text)
+    }
+}
+
+impl From<JsonText> for String {
+    fn from(text: JsonText) -> String {
+        text.0
+    }
+}
+
+/// An object under construction, in which the values of others stay what they are.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Object(BTreeMap<String, Box<RawValue>>);
+
+impl Object {
+    pub fn with(mut self, name: &str, value: impl Serialize) -> Object {
+        self.set(name, value);
+        self
+    }
+
+    pub fn with_some(self, name: &str, value: Option<impl Serialize>) -> Object {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    pub fn set(&mut self, name: &str, value: impl Serialize) {
+        let value = to_raw_value(&value).expect("names are texts and values plain data");
+        self.0.insert(name.to_owned(), value);
+    }
+
+    pub fn get(&self, name: &str) -> Option<&RawValue> {
+        self.0.get(name).map(|raw| &**raw)
+    }
+
+    /// The text at a name, if there is one.
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.get(name).and_then(|raw| serde_json::from_str(raw.get()).ok())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn into_entries(self) -> impl Iterator<Item = (String, Box<RawValue>)> {
+        self.0.into_iter()
+    }
+
+    /// Takes what an operator or a caller adds; `null` takes a field out.
+    pub fn merge(&mut self, extras: &BTreeMap<String, JsonText>) {
+        for (name, value) in extras {
+            if value.as_str() == "null" {
+                self.0.remove(name);
+            } else {
+                self.set(name, value.raw());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_stays_as_it_is() {
+        let text = r#"{"b": 9007199254740993, "a": 1.0,"big":123456789012345678901234567890}"#;
+        let json = JsonText::parse(text).unwrap();
+        let document = serde_json::to_string(&json).unwrap();
+        assert_eq!(serde_json::from_str::<JsonText>(&document).unwrap(), json);
+        assert_eq!(serde_json::to_string(&Object::default().with("x", json.raw())).unwrap(), format!(r#"{{"x":{text}}}"#));
+        assert!(JsonText::parse("{").is_err());
+        assert!(serde_json::from_str::<JsonText>("\"{\"").is_err());
+    }
+
+    #[test]
+    fn an_extra_replaces_a_field_and_null_takes_it_out() {
+        let mut object = Object::default().with("model", "m").with("stream_options", 1);
+        let extras = [("stream_options", "null"), ("seed", "7")];
+        object.merge(&extras.map(|(name, text)| (name.to_owned(), JsonText::parse(text).unwrap())).into());
+        assert_eq!(serde_json::to_string(&object).unwrap(), r#"{"model":"m","seed":7}"#);
+    }
+}

@@ -1,0 +1,48 @@
+//! Calls to language models, one attempt at a time.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use onward_llm::{Key, Message, ModelRequest, Provider};
+//!
+//! let provider = Provider::openai("https://api.openai.com/v1", Some(Key::new(std::env::var("OPENAI_API_KEY")?)))?;
+//! let request = ModelRequest::new("gpt-4o-mini", vec![Message::user("Good morning!")]);
+//! let reply = provider.call(&request, &mut |delta| println!("{delta:?}")).await?;
+//! println!("{} for {:?}", reply.text(), reply.usage);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Owns the words in which models are asked and answer ([`ModelRequest`], [`ModelReply`]), the two dialects of the wire, and the names of
+//! everything that goes wrong ([`CallError`]). Knows nothing of runs, logs and tasks, and never tries twice: [`RetryPolicy`] says when the
+//! next attempt is worth it, and the engine waits for it durably.
+
+mod answer;
+mod anthropic;
+mod classify;
+mod draft;
+mod error;
+mod http;
+mod json;
+mod message;
+mod openai;
+mod price;
+mod provider;
+mod reply;
+mod request;
+mod retry;
+mod sse;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use answer::Sink;
+pub use error::{CallError, Cause, TableError};
+pub use http::{Http, Lost};
+pub use json::JsonText;
+pub use message::{Attachment, Block, Message, Payload, Reasoning, Role, Source, ToolCall, ToolResult};
+pub use price::{PerMillion, PicoDollars, Price};
+pub use provider::{Dialect, Key, Limits, Provider};
+pub use reply::{Delta, ModelReply, StopReason, Usage};
+pub use request::{ModelRequest, ToolChoice, ToolSchema};
+pub use retry::{AttemptFailed, EmptyModelResponse, Next, RetryPolicy};
+pub use table::{Model, ModelSettings, ModelTable, Models, ProviderSettings};

@@ -1,0 +1,160 @@
+//! What is said to a model and by it, in no provider's words.
+//!
+//! Invariants:
+//! - LM1: arguments of a call are the exact text that the model wrote, also where that is no JSON.
+//! - LM2: what a provider signed or hid (reasoning, its own tools) goes back to that provider as it came, and to no other.
+//! - LM3: the same value is always written as the same JSON: fields in one order, no float, no map without an order.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::JsonText;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    pub role: Role,
+    pub blocks: Vec<Block>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    User,
+    Assistant,
+    /// Results of calls; nothing else is in such a message.
+    Tool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Block {
+    Text {
+        text: String,
+        /// Where the text comes from, in the words of the provider that has such a thing.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        citations: Vec<JsonText>,
+    },
+    Attachment(Attachment),
+    ToolCall(ToolCall),
+    ToolResult(ToolResult),
+    Reasoning(Reasoning),
+    /// The model or its provider would not answer; the text may be empty.
+    Refusal {
+        text: String,
+    },
+    /// A block of a sort that only its provider knows.
+    Opaque(Payload),
+}
+
+/// A picture or a document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// `image/png`, `application/pdf`, …
+    pub media_type: String,
+    pub source: Source,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    Base64(String),
+    Url(String),
+    /// The hash of bytes that are kept elsewhere. Whoever calls a provider puts them in place before
+    /// ([`ModelRequest::resolve`](crate::ModelRequest::resolve)).
+    Hash(String),
+}
+
+/// A tool that the model wants to be called.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    pub id: String,
+    pub name: String,
+    /// What the model wrote (LM1).
+    pub arguments: String,
+}
+
+impl ToolCall {
+    /// The arguments as JSON; nothing at all stands for no arguments.
+    pub fn json(&self) -> Result<&RawValue, serde_json::Error> {
+        let text = if self.arguments.trim().is_empty() { "{}" } else { &self.arguments };
+        serde_json::from_str(text)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolResult {
+    pub call_id: String,
+    /// Texts and attachments.
+    pub blocks: Vec<Block>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
+}
+
+/// What the model thought before it answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reasoning {
+    /// For people; may be a summary, or empty where the provider hides it.
+    pub text: String,
+    /// For the provider (LM2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Payload>,
+}
+
+/// Something of a provider's own, to be given back to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Payload {
+    /// The provider's name in the operator's table.
+    pub provider: String,
+    pub json: JsonText,
+}
+
+impl Block {
+    pub fn text(text: impl Into<String>) -> Block {
+        Block::Text { text: text.into(), citations: Vec::new() }
+    }
+}
+
+impl Message {
+    pub fn user(text: impl Into<String>) -> Message {
+        Message { role: Role::User, blocks: vec![Block::text(text)] }
+    }
+
+    pub fn tool_result(call_id: impl Into<String>, text: impl Into<String>) -> Message {
+        let result = ToolResult { call_id: call_id.into(), blocks: vec![Block::text(text)], is_error: false };
+        Message { role: Role::Tool, blocks: vec![Block::ToolResult(result)] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_written_as_one_text_and_read_back() {
+        let call = ToolCall { id: "c1".into(), name: "pay".into(), arguments: "{\"cents\": 9007199254740993".into() };
+        let payload = Payload { provider: "a".into(), json: JsonText::parse("{\"signature\":\"x\"}").unwrap() };
+        let blocks = vec![
+            Block::Reasoning(Reasoning { text: "hm".into(), payload: Some(payload) }),
+            Block::text("yes"),
+            Block::ToolCall(call),
+            Block::Attachment(Attachment { media_type: "image/png".into(), source: Source::Hash("ab".into()) }),
+        ];
+        let message = Message { role: Role::Assistant, blocks };
+        let text = serde_json::to_string(&message).unwrap();
+        let expected = concat!(
+            r#"{"role":"assistant","blocks":[{"type":"reasoning","text":"hm","payload":{"provider":"a","json":"{\"signature\":\"x\"}"}},"#,
+            r#"{"type":"text","text":"yes"},{"type":"tool_call","id":"c1","name":"pay","arguments":"{\"cents\": 9007199254740993"},"#,
+            r#"{"type":"attachment","media_type":"image/png","source":{"hash":"ab"}}]}"#,
+        );
+        assert_eq!(text, expected); // LM3: stored bytes are hashed, so this text is a promise
+        assert_eq!(serde_json::from_str::<Message>(&text).unwrap(), message);
+    }
+
+    #[test]
+    fn arguments_that_are_no_json_are_kept_and_told() {
+        let call = |arguments: &str| ToolCall { id: "c".into(), name: "t".into(), arguments: arguments.into() };
+        assert!(call("{\"a\": ").json().is_err()); // LM1
+        assert_eq!(call(" { \"a\" : 1 } ").json().unwrap().get(), "{ \"a\" : 1 }");
+        assert_eq!(call("").json().unwrap().get(), "{}");
+    }
+}

@@ -1,0 +1,147 @@
+//! What tokens cost, exactly: whole numbers and no division.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::Usage;
+
+/// Dollars for a million tokens, in millionths of a dollar: exactly what providers' lists say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PerMillion(u64);
+
+/// An amount of money in millionths of a millionth of a dollar: the price of one token is a whole number of them.
+///
+/// The largest amount is 18 million dollars; sums stop there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PicoDollars(pub u64);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    pub input: PerMillion,
+    /// As `input` if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_read: Option<PerMillion>,
+    /// As `input` if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_write: Option<PerMillion>,
+    pub output: PerMillion,
+}
+
+impl Price {
+    pub fn cost(&self, usage: &Usage) -> PicoDollars {
+        let parts = [
+            (usage.input, self.input),
+            (usage.cached_read, self.cached_read.unwrap_or(self.input)),
+            (usage.cached_write, self.cached_write.unwrap_or(self.input)),
+            (usage.output, self.output),
+        ];
+        let costs = parts.map(|(tokens, price)| PicoDollars(tokens.saturating_mul(price.0)));
+        costs.into_iter().fold(PicoDollars(0), PicoDollars::plus)
+    }
+}
+
+impl PicoDollars {
+    pub fn plus(self, other: PicoDollars) -> PicoDollars {
+        PicoDollars(self.0.saturating_add(other.0))
+    }
+}
+
+impl fmt::Display for PicoDollars {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        decimal(f, self.0, 12)
+    }
+}
+
+impl PerMillion {
+    pub const fn micro_dollars(micro_dollars: u64) -> PerMillion {
+        PerMillion(micro_dollars)
+    }
+
+    /// Reads dollars as people write them: `2.50`. More than six places are not exact and refused.
+    pub fn parse(text: &str) -> Option<PerMillion> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits(whole) || !digits(part) || part.len() > 6 {
+            return None;
+        }
+        let (whole, part): (u64, u64) = (whole.parse().ok()?, format!("{part:0<6}").parse().ok()?);
+        whole.checked_mul(1_000_000)?.checked_add(part).map(PerMillion)
+    }
+}
+
+impl fmt::Display for PerMillion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        decimal(f, self.0, 6)
+    }
+}
+
+fn decimal(f: &mut fmt::Formatter<'_>, value: u64, places: u32) -> fmt::Result {
+    let unit = 10_u64.pow(places);
+    let part = format!("{:0width$}", value % unit, width = places as usize);
+    let part = part.trim_end_matches('0');
+    write!(f, "{}{}{part}", value / unit, if part.is_empty() { "" } else { "." })
+}
+
+impl Serialize for PerMillion {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PerMillion {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PerMillion, D::Error> {
+        // A number would have passed through a float on its way here.
+        let text = String::deserialize(deserializer)?;
+        PerMillion::parse(&text).ok_or_else(|| {
+            de::Error::custom(format_args!("`{text}` is no price: write dollars for a million tokens, like \"2.50\""))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dollars_are_read_and_written_exactly() {
+        for (text, micro) in
+            [("2.50", 2_500_000), ("0.000001", 1), ("15", 15_000_000), ("0", 0), ("18446744073709.551615", u64::MAX)]
+        {
+            assert_eq!(PerMillion::parse(text), Some(PerMillion(micro)), "{text}");
+        }
+        for text in ["", ".5", "1.", "-1", "1e3", "0.0000001", "1.5.0", "18446744073709.551616", "$2"] {
+            assert_eq!(PerMillion::parse(text), None, "{text}");
+        }
+        assert_eq!(PerMillion(2_500_000).to_string(), "2.5");
+        assert_eq!(PicoDollars(1).to_string(), "0.000000000001");
+    }
+
+    #[test]
+    fn each_sort_of_token_has_its_price() {
+        let price = Price {
+            input: PerMillion::parse("3").unwrap(),
+            cached_read: PerMillion::parse("0.30"),
+            cached_write: PerMillion::parse("3.75"),
+            output: PerMillion::parse("15").unwrap(),
+        };
+        let usage = Usage { input: 10, cached_read: 1_000, cached_write: 100, output: 7, reasoning: 5 };
+        // 30 + 300 + 375 + 105 millionths; reasoning is in the output.
+        assert_eq!(price.cost(&usage), PicoDollars(810_000_000));
+        assert_eq!(price.cost(&usage).to_string(), "0.00081");
+        let plain = Price { cached_read: None, cached_write: None, ..price };
+        assert_eq!(plain.cost(&usage), PicoDollars(3_435_000_000));
+    }
+
+    #[test]
+    fn cost_is_the_sum_of_its_parts_and_stops_at_the_largest_amount() {
+        let price = Price { input: PerMillion(u64::MAX), cached_read: None, cached_write: None, output: PerMillion(1) };
+        assert_eq!(price.cost(&Usage { input: 2, ..Usage::default() }), PicoDollars(u64::MAX));
+        let price = Price { input: PerMillion(7), ..price };
+        let [a, b] = [3, 4].map(|input| Usage { input, output: 5, ..Usage::default() });
+        let both = Usage { input: 7, output: 10, ..Usage::default() };
+        assert_eq!(price.cost(&a).plus(price.cost(&b)), price.cost(&both));
+    }
+}

@@ -1,0 +1,256 @@
+//! A model server somewhere, and one attempt to get an answer from it.
+//!
+//! Touches the network and decides nothing: there is no retry in here. Who holds the policy looks at the error.
+//!
+//! Invariants:
+//! - LP1: a call sends its request at most once.
+//! - LP2: a key is in no error and in no debug text, and goes nowhere but to the base URL: redirects are not followed.
+//! - LP3: every wait and every buffer of a call has a limit.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Response, Uri};
+use serde::{Deserialize, Serialize};
+
+use crate::answer::{Answer, Sink};
+use crate::error::{CallError, Cause, TableError};
+use crate::http::{Http, Lost};
+use crate::json::Object;
+use crate::{ModelReply, ModelRequest, ProviderSettings, anthropic, classify, openai};
+
+/// How much is read of an answer that is a refusal.
+const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Dialect {
+    #[serde(rename = "openai")]
+    OpenAi,
+    #[serde(rename = "anthropic")]
+    Anthropic,
+}
+
+/// What a provider is shown to be let in. Prints as nothing.
+#[derive(Clone)]
+pub struct Key(String);
+
+impl Key {
+    pub fn new(secret: impl Into<String>) -> Key {
+        Key(secret.into())
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)") // LP2
+    }
+}
+
+/// What a call may use up (LP3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// From the request to the last byte of the answer.
+    pub call_timeout: Duration,
+    /// Between two pieces of an answer, and before the first.
+    pub idle_timeout: Duration,
+    pub answer_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        let [call_timeout, idle_timeout] = [1_800, 300].map(Duration::from_secs); // models may think for minutes without a word
+        Limits { call_timeout, idle_timeout, answer_bytes_max: 32 * 1024 * 1024 }
+    }
+}
+
+/// A model server and the way to speak with it. Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub struct Provider(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    name: String,
+    dialect: Dialect,
+    url: Uri,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    key: Option<Key>,
+    max_tokens_name: String,
+    limits: Limits,
+    http: Http,
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { name, dialect, url, .. } = &*self.0;
+        f.debug_struct("Provider").field("name", name).field("dialect", dialect).field("url", url).finish_non_exhaustive()
+    }
+}
+
+impl Provider {
+    /// `name` is how the operator calls it, and what payloads of its own are marked with.
+    pub fn new(name: &str, settings: &ProviderSettings, key: Option<Key>, http: &Http) -> Result<Provider, TableError> {
+        let invalid = |why: String| TableError::Invalid { why: format!("provider `{name}`: {why}") };
+        let path = match settings.dialect {
+            Dialect::OpenAi => openai::PATH,
+            Dialect::Anthropic => anthropic::PATH,
+        };
+        let url = format!("{}{path}", settings.base_url.trim_end_matches('/'));
+        let url: Uri = url.parse().map_err(|error| invalid(format!("base_url `{}`: {error}", settings.base_url)))?;
+        let usable = matches!(url.scheme_str(), Some("http" | "https"))
+            && url.authority().is_some_and(|host| !host.as_str().contains('@'));
+        if !usable || url.query().is_some() {
+            return Err(invalid("base_url must be http(s)://HOST[:PORT][/PATH], without a name, password or query".into()));
+        }
+        let official = url.host() == Some("api.openai.com");
+        let usual_name = if official { "max_completion_tokens" } else { "max_tokens" }; // others know the older one
+        let headers = headers(settings, key.as_ref()).map_err(invalid)?;
+        Ok(Provider(Arc::new(Inner {
+            name: name.to_owned(),
+            dialect: settings.dialect,
+            url,
+            headers,
+            key,
+            max_tokens_name: settings.max_tokens_name.clone().unwrap_or_else(|| usual_name.to_owned()),
+            limits: settings.limits(),
+            http: http.clone(),
+        })))
+    }
+
+    /// A server that speaks Chat Completions; by custom its base URL ends in `/v1`.
+    pub fn openai(base_url: &str, key: Option<Key>) -> Result<Provider, TableError> {
+        Provider::new("openai", &ProviderSettings::new(Dialect::OpenAi, base_url), key, &Http::new())
+    }
+
+    /// A server that speaks Messages.
+    pub fn anthropic(base_url: &str, key: Option<Key>) -> Result<Provider, TableError> {
+        Provider::new("anthropic", &ProviderSettings::new(Dialect::Anthropic, base_url), key, &Http::new())
+    }
+
+    /// The same provider with other limits.
+    pub fn with_limits(&self, limits: Limits) -> Provider {
+        Provider(Arc::new(Inner { limits, ..Inner::clone(&self.0) }))
+    }
+
+    /// Also the name of its key, for whoever closes it for everybody.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Makes one attempt (LP1). Pieces go to `sink` as they arrive; only what is returned counts.
+    ///
+    /// To drop the future ends the request; the usage told by then was given to `sink`.
+    pub async fn call(&self, request: &ModelRequest, sink: Sink<'_>) -> Result<ModelReply, CallError> {
+        let Inner { dialect, name, limits, .. } = &*self.0;
+        let body = self.body(request)?;
+        let mut answer = Answer::new(*dialect, name, limits.answer_bytes_max);
+        let attempt = self.attempt(body, &mut answer, sink);
+        let outcome = tokio::time::timeout(limits.call_timeout, attempt).await;
+        let outcome = outcome.unwrap_or_else(|_| Err(timeout("the whole call", limits.call_timeout)));
+        match outcome {
+            // What is complete is kept even if the connection broke right after it: it is paid for.
+            Err(error) if !answer.is_complete() => Err(self.without_key(answer.fail(error))),
+            _ => answer.finish().map_err(|error| self.without_key(error)),
+        }
+    }
+
+    fn body(&self, request: &ModelRequest) -> Result<Bytes, CallError> {
+        let Inner { dialect, name, max_tokens_name, .. } = &*self.0;
+        let body: Object = match dialect {
+            Dialect::OpenAi => openai::body(request, name, max_tokens_name)?,
+            Dialect::Anthropic => anthropic::body(request, name)?,
+        };
+        Ok(serde_json::to_vec(&body).expect("what was JSON before").into())
+    }
+
+    async fn attempt(&self, body: Bytes, answer: &mut Answer, sink: Sink<'_>) -> Result<(), CallError> {
+        let Inner { url, headers, http, limits, .. } = &*self.0;
+        let sent = within(limits.idle_timeout, "the beginning of the answer", http.post(url, headers, body)).await?;
+        let response = sent.map_err(|Lost { reached, why }| {
+            CallError::new(if reached { Cause::Disconnected } else { Cause::Unreachable }, why)
+        })?;
+        if !response.status().is_success() {
+            return Err(self.refusal(response).await);
+        }
+        let sort = response.headers().get(CONTENT_TYPE).and_then(|sort| sort.to_str().ok()).unwrap_or_default();
+        if sort.starts_with("application/json") {
+            let body = Limited::new(response.into_body(), limits.answer_bytes_max).collect();
+            let body = within(limits.idle_timeout, "the answer", body).await?;
+            let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+                true => CallError::new(Cause::TooLarge, format!("more than {} bytes", limits.answer_bytes_max)),
+                false => CallError::new(Cause::Malformed, format!("the answer broke off: {error}")),
+            })?;
+            return answer.whole(&body.to_bytes(), sink);
+        }
+        self.stream(response.into_body(), answer, sink).await
+    }
+
+    async fn stream(&self, mut body: Incoming, answer: &mut Answer, sink: Sink<'_>) -> Result<(), CallError> {
+        while !answer.is_done() {
+            match within(self.0.limits.idle_timeout, "the next piece of the answer", body.frame()).await? {
+                Some(Ok(frame)) => {
+                    if let Ok(bytes) = frame.into_data() {
+                        answer.feed(&bytes, sink)?;
+                    }
+                }
+                Some(Err(error)) => return Err(CallError::new(Cause::Malformed, format!("the answer broke off: {error}"))),
+                None => return answer.end(sink),
+            }
+        }
+        // Read to its end, a connection can be used again; nobody waits for that.
+        tokio::spawn(tokio::time::timeout(Duration::from_secs(1), body.collect()));
+        Ok(())
+    }
+
+    async fn refusal(&self, response: Response<Incoming>) -> CallError {
+        let (head, body) = response.into_parts();
+        let body = within(self.0.limits.idle_timeout, "a refusal", Limited::new(body, REFUSAL_BYTES_MAX).collect()).await;
+        let body = body.ok().and_then(Result::ok).map(|body| body.to_bytes()).unwrap_or_default();
+        classify::refusal(head.status.as_u16(), &head.headers, &body, SystemTime::now())
+    }
+
+    /// Some servers say in their refusal which key they refuse (LP2).
+    fn without_key(&self, error: CallError) -> CallError {
+        match &self.0.key {
+            Some(Key(secret)) if !secret.is_empty() => {
+                CallError { detail: error.detail.replace(secret.as_str(), "[key]"), ..error }
+            }
+            _ => error,
+        }
+    }
+}
+
+fn headers(settings: &ProviderSettings, key: Option<&Key>) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+    let mut headers = vec![(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    headers.push((hyper::header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json")));
+    if settings.dialect == Dialect::Anthropic {
+        headers.push((HeaderName::from_static("anthropic-version"), HeaderValue::from_static(anthropic::VERSION)));
+    }
+    if let Some(Key(secret)) = key {
+        let (name, value) = match settings.dialect {
+            Dialect::OpenAi => ("authorization", format!("Bearer {secret}")),
+            Dialect::Anthropic => ("x-api-key", secret.clone()),
+        };
+        let mut value: HeaderValue = value.parse().map_err(|_| "the key has characters that no header takes".to_owned())?;
+        value.set_sensitive(true);
+        headers.push((HeaderName::from_static(name), value));
+    }
+    for (name, value) in &settings.headers {
+        let value = value.parse().map_err(|_| format!("header `{name}`: its value is not usable"))?;
+        headers.push((name.parse().map_err(|_| format!("header `{name}`: no such name"))?, value));
+    }
+    Ok(headers)
+}
+
+async fn within<T>(timeout: Duration, what: &str, future: impl Future<Output = T>) -> Result<T, CallError> {
+    tokio::time::timeout(timeout, future).await.map_err(|_| self::timeout(what, timeout))
+}
+
+fn timeout(what: &str, timeout: Duration) -> CallError {
+    CallError::new(Cause::Timeout, format!("{what} took longer than {timeout:?}"))
+}

@@ -1,0 +1,113 @@
+//! What a model is asked.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Attachment, Block, Source};
+use crate::{JsonText, Message};
+
+/// One question to a model: a conversation, the tools it may call, and how to answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelRequest {
+    /// As the provider calls it.
+    pub model: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    pub messages: Vec<Message>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolSchema>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_choice: Option<ToolChoice>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// In thousandths, because no float is recorded: 700 is 0.7.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature_milli: Option<u32>,
+    /// Fields of the provider's own request, put in last; `null` takes one out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extras: BTreeMap<String, JsonText>,
+}
+
+/// A tool as a model gets to know it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolSchema {
+    pub name: String,
+    pub description: String,
+    /// JSON Schema of the arguments, which are an object.
+    pub input: JsonText,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolChoice {
+    Auto,
+    /// Some tool must be called.
+    Any,
+    None,
+    Tool(String),
+}
+
+impl ModelRequest {
+    pub fn new(model: impl Into<String>, messages: Vec<Message>) -> ModelRequest {
+        ModelRequest { model: model.into(), messages, ..ModelRequest::default() }
+    }
+
+    /// Puts bytes in the place of hashes. Returns the hashes that `find` does not know, which stay.
+    pub fn resolve(&mut self, mut find: impl FnMut(&str) -> Option<Source>) -> Vec<String> {
+        let mut missing = Vec::new();
+        for attachment in self.messages.iter_mut().flat_map(|message| message.blocks.iter_mut()).flat_map(attachments) {
+            if let Source::Hash(hash) = &attachment.source {
+                match find(hash) {
+                    Some(source) => attachment.source = source,
+                    None => missing.push(hash.clone()),
+                }
+            }
+        }
+        missing
+    }
+
+    pub(crate) fn temperature(&self) -> Option<JsonText> {
+        let milli = self.temperature_milli?;
+        let text = format!("{}.{:03}", milli / 1000, milli % 1000);
+        let text = text.trim_end_matches('0').trim_end_matches('.');
+        Some(JsonText::parse(text).expect("a decimal number is JSON"))
+    }
+}
+
+/// Attachments are in messages and in results of tools, and no deeper.
+fn attachments(block: &mut Block) -> Vec<&mut Attachment> {
+    match block {
+        Block::Attachment(attachment) => vec![attachment],
+        Block::ToolResult(result) => result.blocks.iter_mut().flat_map(attachments).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Role, ToolResult};
+
+    #[test]
+    fn temperature_is_a_decimal_number() {
+        let text = |milli| ModelRequest { temperature_milli: Some(milli), ..ModelRequest::default() }.temperature().unwrap();
+        assert_eq!([0, 50, 700, 1000, 1250].map(|milli| String::from(text(milli))), ["0", "0.05", "0.7", "1", "1.25"]);
+    }
+
+    #[test]
+    fn hashes_are_replaced_also_in_results_of_tools() {
+        let attachment =
+            |hash: &str| Block::Attachment(Attachment { media_type: "image/png".into(), source: Source::Hash(hash.into()) });
+        let result = ToolResult { call_id: "c".into(), blocks: vec![attachment("b")], is_error: false };
+        let messages = vec![
+            Message { role: Role::User, blocks: vec![attachment("a"), attachment("gone")] },
+            Message { role: Role::Tool, blocks: vec![Block::ToolResult(result)] },
+        ];
+        let mut request = ModelRequest::new("m", messages);
+        let missing = request.resolve(|hash| (hash != "gone").then(|| Source::Base64(hash.to_uppercase())));
+        assert_eq!(missing, ["gone"]);
+        let text = serde_json::to_string(&request).unwrap();
+        assert!(text.contains(r#""base64":"A""#) && text.contains(r#""base64":"B""#) && text.contains(r#""hash":"gone""#));
+    }
+}

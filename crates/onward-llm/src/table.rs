@@ -1,0 +1,239 @@
+//! Which models may be called, where they are, and what they cost: the operator's word, never a caller's.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::answer::Sink;
+use crate::error::{CallError, TableError};
+use crate::http::Http;
+use crate::price::Price;
+use crate::provider::{Dialect, Key, Limits, Provider};
+use crate::{JsonText, ModelReply, ModelRequest};
+
+/// The table as an operator writes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelTable {
+    #[serde(default)]
+    pub providers: BTreeMap<String, ProviderSettings>,
+    #[serde(default)]
+    pub models: BTreeMap<String, ModelSettings>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderSettings {
+    pub dialect: Dialect,
+    pub base_url: String,
+    /// The environment variable that has the key; the key itself is never in a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_env: Option<String>,
+    /// Sent with every request.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// What a server of OpenAI's dialect calls the limit of an answer: `max_tokens` or `max_completion_tokens`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_timeout_seconds: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_seconds: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_bytes_max: Option<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelSettings {
+    pub provider: String,
+    /// As the provider calls it, if that is another name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Dollars for a million tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// For requests that say nothing about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// Fields of the provider's own request, as JSON; a request's own come after them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extras: BTreeMap<String, JsonText>,
+}
+
+impl ProviderSettings {
+    pub fn new(dialect: Dialect, base_url: &str) -> ProviderSettings {
+        ProviderSettings {
+            dialect,
+            base_url: base_url.to_owned(),
+            key_env: None,
+            headers: BTreeMap::new(),
+            max_tokens_name: None,
+            call_timeout_seconds: None,
+            idle_timeout_seconds: None,
+            answer_bytes_max: None,
+        }
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        let usual = Limits::default();
+        Limits {
+            call_timeout: self.call_timeout_seconds.map_or(usual.call_timeout, Duration::from_secs),
+            idle_timeout: self.idle_timeout_seconds.map_or(usual.idle_timeout, Duration::from_secs),
+            answer_bytes_max: self.answer_bytes_max.unwrap_or(usual.answer_bytes_max),
+        }
+    }
+}
+
+/// The table, opened: every provider has its key and its connections.
+#[derive(Debug)]
+pub struct Models {
+    models: BTreeMap<String, Result<Model, TableError>>,
+}
+
+/// A model that may be called.
+#[derive(Debug, Clone)]
+pub struct Model {
+    pub provider: Provider,
+    pub settings: ModelSettings,
+    /// As callers call it.
+    pub name: String,
+}
+
+impl Models {
+    /// Looks up keys with `env`. One that is missing is an error of the models that need it, and only when they are called.
+    pub fn open(table: &ModelTable, http: &Http, env: impl Fn(&str) -> Option<String>) -> Result<Models, TableError> {
+        let mut providers = BTreeMap::new();
+        for (name, settings) in &table.providers {
+            let key = settings.key_env.as_ref().map(|variable| (variable, env(variable).filter(|key| !key.is_empty())));
+            let provider = match key {
+                Some((variable, None)) => Err(variable.clone()),
+                Some((_, Some(key))) => Ok(Provider::new(name, settings, Some(Key::new(key)), http)?),
+                None => Ok(Provider::new(name, settings, None, http)?),
+            };
+            providers.insert(name.as_str(), provider);
+        }
+        let mut models = BTreeMap::new();
+        for (name, settings) in &table.models {
+            let why = || format!("model `{name}`: no provider is called `{}`", settings.provider);
+            let provider = providers.get(settings.provider.as_str()).ok_or_else(|| TableError::Invalid { why: why() })?;
+            let model = match provider {
+                Ok(provider) => Ok(Model { provider: provider.clone(), settings: settings.clone(), name: name.clone() }),
+                Err(variable) => Err(TableError::KeyMissing { model: name.clone(), variable: variable.clone() }),
+            };
+            models.insert(name.clone(), model);
+        }
+        Ok(Models { models })
+    }
+
+    pub fn find(&self, model: &str) -> Result<&Model, TableError> {
+        match self.models.get(model) {
+            Some(found) => found.as_ref().map_err(Clone::clone),
+            None => Err(TableError::UnknownModel { model: model.to_owned() }),
+        }
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.models.keys().map(String::as_str)
+    }
+}
+
+impl Model {
+    /// A model at a provider that knows it by the same name, without a price.
+    pub fn new(name: &str, provider: Provider) -> Model {
+        let settings = ModelSettings {
+            provider: provider.name().to_owned(),
+            name: None,
+            price: None,
+            max_tokens: None,
+            extras: BTreeMap::new(),
+        };
+        Model { provider, settings, name: name.to_owned() }
+    }
+
+    /// Makes one attempt with this model, whatever the request calls it.
+    pub async fn call(&self, request: &ModelRequest, sink: Sink<'_>) -> Result<ModelReply, CallError> {
+        self.provider.call(&self.prepare(request), sink).await
+    }
+
+    /// The request with what the table says about the model.
+    fn prepare(&self, request: &ModelRequest) -> ModelRequest {
+        let ModelSettings { name, max_tokens, extras, .. } = &self.settings;
+        let mut request = request.clone();
+        request.model = name.clone().unwrap_or_else(|| self.name.clone());
+        request.max_tokens = request.max_tokens.or(*max_tokens);
+        let own = std::mem::replace(&mut request.extras, extras.clone());
+        request.extras.extend(own);
+        request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = r#"
+        [providers.openai]
+        dialect = "openai"
+        base_url = "https://api.openai.com/v1"
+        key_env = "OPENAI_API_KEY"
+
+        [providers.local]
+        dialect = "openai"
+        base_url = "http://localhost:11434/v1/"
+        idle_timeout_seconds = 600
+
+        [models.fast]
+        provider = "openai"
+        name = "gpt-4o-mini"
+        price = { input = "0.15", cached_read = "0.075", output = "0.60" }
+        extras = { seed = "7", store = "false" }
+
+        [models."llama3.2"]
+        provider = "local"
+        max_tokens = 500
+    "#;
+
+    fn open(table: &str, env: &[(&str, &str)]) -> Result<Models, TableError> {
+        let env: BTreeMap<&str, &str> = env.iter().copied().collect();
+        let table: ModelTable = toml::from_str(table).map_err(|error| TableError::Invalid { why: error.to_string() })?;
+        Models::open(&table, &Http::trusting([]), |name| env.get(name).map(|&value| value.to_owned()))
+    }
+
+    #[test]
+    fn a_table_names_models_and_what_they_cost() {
+        let models = open(TABLE, &[("OPENAI_API_KEY", "sk-1")]).unwrap();
+        assert_eq!(models.names().collect::<Vec<_>>(), ["fast", "llama3.2"]);
+        let fast = models.find("fast").unwrap();
+        assert_eq!(fast.provider.name(), "openai");
+        let request =
+            ModelRequest { extras: [("seed".into(), JsonText::parse("8").unwrap())].into(), ..ModelRequest::new("fast", vec![]) };
+        let prepared = fast.prepare(&request);
+        assert_eq!(
+            (prepared.model.as_str(), prepared.extras["seed"].as_str(), prepared.extras["store"].as_str()),
+            ("gpt-4o-mini", "8", "false")
+        );
+        assert_eq!(models.find("llama3.2").unwrap().prepare(&request).max_tokens, Some(500));
+        assert!(!format!("{models:?}").contains("sk-1")); // LP2
+    }
+
+    #[test]
+    fn a_missing_key_is_an_error_of_the_models_that_need_it() {
+        let models = open(TABLE, &[("OPENAI_API_KEY", "")]).unwrap();
+        assert!(models.find("llama3.2").is_ok());
+        let codes = ["fast", "gpt-9"].map(|name| models.find(name).unwrap_err().code());
+        assert_eq!(codes, ["model_key_missing", "unknown_model"]);
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_place() {
+        let changed = |from: &str, to: &str| open(&TABLE.replace(from, to), &[]).map(|_| ()).unwrap_err().to_string();
+        assert!(changed("provider = \"local\"", "provider = \"lokal\"").contains("no provider is called `lokal`"));
+        assert!(changed("http://localhost:11434/v1/", "localhost:11434/v1").contains("provider `local`: base_url"));
+        assert!(changed("http://localhost:11434/v1/", "http://me:pw@localhost/v1").contains("without a name, password"));
+        assert!(changed("\"0.60\"", "0.60").contains("invalid type: floating point"));
+        assert!(changed("idle_timeout_seconds", "idle_timeout").contains("unknown field"));
+        assert!(changed("\"false\"", "\"no\"").contains("extras"));
+    }
+}

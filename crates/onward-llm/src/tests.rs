@@ -1,0 +1,34 @@
+//! Streams of our own making, read without a network.
+
+mod anthropic;
+mod generated;
+mod openai;
+mod requests;
+
+use crate::answer::Answer;
+use crate::{Block, CallError, Delta, Dialect, ModelReply, Payload, Reasoning, ToolCall};
+
+/// Reads a stream that comes in these pieces and then ends.
+fn read_pieces<'a>(dialect: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Result<ModelReply, CallError>, Vec<Delta>) {
+    let mut answer = Answer::new(dialect, "p", 1_000_000);
+    let mut deltas = Vec::new();
+    let mut sink = |delta| deltas.push(delta);
+    let fed = pieces.into_iter().try_for_each(|piece| answer.feed(piece, &mut sink));
+    let outcome = fed.and_then(|()| answer.end(&mut sink)).and_then(|()| answer.finish());
+    (outcome, deltas)
+}
+
+/// Reads one event for each text.
+fn read(dialect: Dialect, events: &[&str]) -> (Result<ModelReply, CallError>, Vec<Delta>) {
+    let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    read_pieces(dialect, [stream.as_bytes()])
+}
+
+fn call(id: &str, name: &str, arguments: &str) -> Block {
+    Block::ToolCall(ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() })
+}
+
+fn reasoning(text: &str, json: &str) -> Block {
+    let payload = Payload { provider: "p".into(), json: crate::JsonText::parse(json).unwrap() };
+    Block::Reasoning(Reasoning { text: text.into(), payload: Some(payload) })
+}

@@ -1,0 +1,41 @@
+//! Calls over real sockets: to the scripted model in both dialects, and to servers that behave worse than it can.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod answers;
+mod faults;
+mod network;
+
+use std::time::Duration;
+
+use onward_llm::{CallError, Delta, Dialect, Http, Key, Limits, ModelReply, ModelRequest, Provider, ProviderSettings};
+use onward_llm_scripted::ScriptedModel;
+
+const DIALECTS: [Dialect; 2] = [Dialect::OpenAi, Dialect::Anthropic];
+
+const KEY: &str = "sk-very-secret";
+
+fn provider(dialect: Dialect, url: &str) -> Provider {
+    let base_url = if dialect == Dialect::OpenAi { format!("{url}/v1") } else { url.to_owned() };
+    let settings = ProviderSettings::new(dialect, &base_url);
+    Provider::new("p", &settings, Some(Key::new(KEY)), &Http::trusting([])).unwrap()
+}
+
+/// A scripted model and a provider for it.
+async fn scripted(dialect: Dialect) -> (ScriptedModel, Provider) {
+    let model = ScriptedModel::start().await.unwrap();
+    let provider = provider(dialect, &model.url());
+    (model, provider)
+}
+
+async fn call(provider: &Provider, request: &ModelRequest) -> (Result<ModelReply, CallError>, Vec<Delta>) {
+    let mut deltas = Vec::new();
+    let outcome = provider.call(request, &mut |delta| deltas.push(delta)).await;
+    (outcome, deltas)
+}
+
+/// The limits of a test that waits for one of them.
+fn short(call_ms: u64, idle_ms: u64) -> Limits {
+    let [call_timeout, idle_timeout] = [call_ms, idle_ms].map(Duration::from_millis);
+    Limits { call_timeout, idle_timeout, ..Limits::default() }
+}

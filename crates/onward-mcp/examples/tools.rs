@@ -1,0 +1,39 @@
+//! Lists the tools of an MCP server, or calls one: `tools PLACE` and `tools PLACE NAME < arguments.json`.
+//!
+//! A place is JSON: `{"program": {"command": "npx", "arguments": ["-y", "@modelcontextprotocol/server-everything"]}}`, or
+//! `{"http": {"url": "http://127.0.0.1:3001/mcp"}}`. What it prints is JSON too.
+
+use std::io::Read;
+
+use onward_mcp::{SourceSettings, ToolError, ToolSource};
+use serde_json::{Value, json};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((place, tool)) = arguments.split_first().filter(|(_, rest)| rest.len() < 2) else {
+        return Err("usage: tools PLACE [NAME]".into());
+    };
+    let settings = SourceSettings::new(serde_json::from_str(place)?);
+    let told = match work(&settings, tool.first()).await {
+        Ok(told) => told,
+        Err(error) => json!({"error": error, "code": error.code(), "may_have_acted": error.may_have_acted()}),
+    };
+    println!("{told}");
+    Ok(())
+}
+
+async fn work(settings: &SourceSettings, tool: Option<&String>) -> Result<Value, ToolError> {
+    let source = ToolSource::open(settings).await?;
+    let told = match tool {
+        None => json!({ "tools": source.tools().await? }),
+        Some(tool) => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).unwrap_or_default();
+            let outcome = source.call(tool, &text, Some("a key of this call")).await?;
+            json!({"blocks": outcome.blocks, "is_error": outcome.is_error, "structured": outcome.structured})
+        }
+    };
+    source.close().await;
+    Ok(told)
+}

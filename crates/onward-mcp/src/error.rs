@@ -1,0 +1,146 @@
+//! Why a server of tools brought no result, and what that means for the next attempt.
+
+use onward_llm::Lost;
+use rmcp::ServiceError;
+use rmcp::service::ClientInitializeError;
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+use serde::{Deserialize, Serialize};
+
+use crate::http::{GONE, TOO_LARGE};
+
+/// How much of what a server says is kept.
+const DETAIL_BYTES_MAX: usize = 2_000;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{cause}: {detail}")]
+pub struct ToolError {
+    pub cause: ToolCause,
+    /// What the server or the system said about it, cut.
+    pub detail: String,
+    /// Whether the request may have reached the server.
+    pub sent: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolCause {
+    /// It could not be started, or there is no connection to it.
+    #[error("the server of tools cannot be reached")]
+    Unreachable,
+    /// It ended, or the connection to it did.
+    #[error("the server of tools has gone")]
+    Gone,
+    #[error("the server of tools did not answer in time")]
+    TimedOut,
+    #[error("the answer of the server of tools is larger than allowed")]
+    TooLarge,
+    /// It answered with an error of the protocol: there is no such tool, or it does not take the arguments.
+    #[error("the server of tools refuses the call")]
+    Refused,
+    #[error("the server of tools lets nobody in who shows what was shown")]
+    Auth,
+    /// What it said is not what the protocol says.
+    #[error("the server of tools does not keep to the protocol")]
+    Broken,
+}
+
+impl ToolError {
+    pub(crate) fn new(cause: ToolCause, detail: impl Into<String>, sent: bool) -> ToolError {
+        let mut detail = detail.into();
+        if detail.len() > DETAIL_BYTES_MAX {
+            detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));
+            detail.push('…');
+        }
+        ToolError { cause, detail, sent }
+    }
+
+    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    pub fn code(&self) -> &'static str {
+        match self.cause {
+            ToolCause::Unreachable => "tool_source_unreachable",
+            ToolCause::Gone => "tool_source_gone",
+            ToolCause::TimedOut => "tool_timed_out",
+            ToolCause::TooLarge => "tool_result_too_large",
+            ToolCause::Refused => "tool_call_refused",
+            ToolCause::Auth => "tool_key_refused",
+            ToolCause::Broken => "tool_source_broken",
+        }
+    }
+
+    /// Whether the same call may succeed later, with a source that was opened anew where this one has gone.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.cause, ToolCause::Unreachable | ToolCause::Gone | ToolCause::TimedOut)
+    }
+
+    /// Whether the tool may have done something although no result came: then only a tool that may act twice can be called again.
+    pub fn may_have_acted(&self) -> bool {
+        self.sent && !matches!(self.cause, ToolCause::Unreachable | ToolCause::Refused | ToolCause::Auth)
+    }
+
+    pub fn hint(&self) -> &'static str {
+        match self.cause {
+            ToolCause::Unreachable => "check the command or the URL of the source",
+            ToolCause::Gone => "open the source anew; what it printed to stderr may say why it ended",
+            ToolCause::TimedOut => "raise `call_timeout` of the source if its tools are slow",
+            ToolCause::TooLarge => "ask the tool for less, or raise `message_bytes_max` of the source",
+            ToolCause::Refused => "the server's words say what it does not take",
+            ToolCause::Auth => "check the headers of the source",
+            ToolCause::Broken => "the server needs to speak MCP; a program that prints other things to stdout does not",
+        }
+    }
+
+    /// What a request ended with.
+    pub(crate) fn of_service(error: &ServiceError) -> ToolError {
+        match error {
+            ServiceError::McpError(told) if told.code.0 == TOO_LARGE => {
+                ToolError::new(ToolCause::TooLarge, told.message.clone(), true)
+            }
+            ServiceError::McpError(told) if told.code.0 == GONE => ToolError::new(ToolCause::Gone, told.message.clone(), true),
+            ServiceError::McpError(told) => {
+                ToolError::new(ToolCause::Refused, format!("{} ({})", told.message, told.code.0), true)
+            }
+            ServiceError::TransportClosed => ToolError::new(ToolCause::Gone, "the connection has ended", true),
+            ServiceError::TransportSend(error) => ToolError::of_transport(&*error.error, ToolCause::Gone),
+            other => ToolError::new(ToolCause::Broken, other.to_string(), true),
+        }
+    }
+
+    /// What opening a source ended with. Nothing was called yet.
+    pub(crate) fn of_opening(error: &ClientInitializeError) -> ToolError {
+        let error = match error {
+            ClientInitializeError::TransportError { error, .. } => ToolError::of_transport(&*error.error, ToolCause::Unreachable),
+            ClientInitializeError::ConnectionClosed(why) => ToolError::new(ToolCause::Unreachable, why.clone(), false),
+            ClientInitializeError::LegacyFallbackFailed { fallback, .. } => ToolError::of_opening(fallback),
+            ClientInitializeError::JsonRpcError(told) if told.code.0 == GONE => {
+                ToolError::new(ToolCause::Unreachable, told.message.clone(), false)
+            }
+            other => ToolError::new(ToolCause::Broken, other.to_string(), false),
+        };
+        ToolError { sent: false, ..error }
+    }
+
+    /// What a transport says, which wraps what our HTTP client said.
+    fn of_transport(error: &(dyn std::error::Error + 'static), otherwise: ToolCause) -> ToolError {
+        let mut causes = std::iter::successors(Some(error), |error| error.source());
+        let http = causes.clone().find_map(|error| error.downcast_ref::<StreamableHttpError<Lost>>());
+        match http {
+            Some(StreamableHttpError::Client(Lost { reached, why })) => {
+                ToolError::new(if *reached { ToolCause::Gone } else { ToolCause::Unreachable }, why.clone(), *reached)
+            }
+            Some(StreamableHttpError::HttpStatus(status)) => {
+                let cause = match status.status {
+                    401 | 403 => ToolCause::Auth,
+                    500..=599 | 429 => ToolCause::Gone,
+                    _ => ToolCause::Refused,
+                };
+                ToolError::new(cause, status.to_string(), true)
+            }
+            Some(StreamableHttpError::SessionExpired) => ToolError::new(ToolCause::Gone, "the session has ended", false),
+            Some(other) => ToolError::new(ToolCause::Broken, other.to_string(), true),
+            None => {
+                let last = causes.next().map(ToString::to_string).unwrap_or_default();
+                ToolError::new(otherwise, last, true)
+            }
+        }
+    }
+}

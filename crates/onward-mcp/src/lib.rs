@@ -1,0 +1,30 @@
+//! Tools of MCP servers, for models.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), onward_mcp::ToolError> {
+//! use onward_mcp::{Place, SourceSettings, ToolSource};
+//!
+//! let place = Place::program("npx", ["-y", "@modelcontextprotocol/server-everything"]);
+//! let source = ToolSource::open(&SourceSettings::new(place)).await?;
+//! for tool in source.tools().await? {
+//!     println!("{}: {}", tool.name, tool.description);
+//! }
+//! let outcome = source.call("echo", r#"{"message": "hello"}"#, None).await?;
+//! println!("{:?}", outcome.blocks);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Owns one connection to one server: a child process that is spoken to through its pipes, or a server over streamable HTTP. The protocol is
+//! `rmcp`'s, in its versions with and without a handshake. Knows nothing of runs and tasks, and never tries twice: an error says whether
+//! another attempt is of use, and whether the tool may have acted.
+
+mod error;
+mod http;
+mod outcome;
+mod program;
+mod source;
+
+pub use error::{ToolCause, ToolError};
+pub use outcome::ToolOutcome;
+pub use source::{Place, SourceSettings, ToolSource};

@@ -1,0 +1,65 @@
+//! What a tool answered, in the words of `onward-llm`.
+
+use onward_llm::{Attachment, Block, JsonText, Source, ToolResult, ToolSchema};
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents, Tool};
+
+use crate::error::{ToolCause, ToolError};
+
+/// What a call of a tool brought. A tool that failed is an outcome too: the model is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolOutcome {
+    /// Texts and attachments.
+    pub blocks: Vec<Block>,
+    pub is_error: bool,
+    /// The result as data, of a tool that gives one.
+    pub structured: Option<JsonText>,
+}
+
+impl ToolOutcome {
+    /// The outcome as the model gets to know it.
+    pub fn into_result(self, call_id: impl Into<String>) -> ToolResult {
+        ToolResult { call_id: call_id.into(), blocks: self.blocks, is_error: self.is_error }
+    }
+
+    pub(crate) fn of(result: CallToolResult) -> Result<ToolOutcome, ToolError> {
+        let structured = result.structured_content.as_ref().map(json).transpose()?;
+        let mut blocks: Vec<Block> = result.content.into_iter().map(block).collect();
+        // A tool may give nothing but data, and a model reads texts.
+        if blocks.is_empty() {
+            blocks.extend(structured.iter().map(|json| Block::text(json.as_str())));
+        }
+        Ok(ToolOutcome { blocks, is_error: result.is_error.unwrap_or(false), structured })
+    }
+}
+
+pub(crate) fn schema(tool: Tool) -> Result<ToolSchema, ToolError> {
+    let input = json(&*tool.input_schema)?;
+    Ok(ToolSchema { name: tool.name.into_owned(), description: tool.description.unwrap_or_default().into_owned(), input })
+}
+
+fn json(value: &impl serde::Serialize) -> Result<JsonText, ToolError> {
+    JsonText::of(value).map_err(|error| ToolError::new(ToolCause::Broken, error.to_string(), true))
+}
+
+fn block(content: ContentBlock) -> Block {
+    let attachment =
+        |media_type: String, data: String| Block::Attachment(Attachment { media_type, source: Source::Base64(data) });
+    match content {
+        ContentBlock::Text(text) => Block::text(text.text),
+        ContentBlock::Image(image) => attachment(image.mime_type, image.data),
+        ContentBlock::Audio(audio) => attachment(audio.mime_type, audio.data),
+        ContentBlock::Resource(embedded) => match embedded.resource {
+            ResourceContents::TextResourceContents { text, .. } => Block::text(text),
+            ResourceContents::BlobResourceContents { mime_type, blob, .. } => {
+                attachment(mime_type.unwrap_or_else(|| "application/octet-stream".to_owned()), blob)
+            }
+            other => Block::text(shown(&other)),
+        },
+        ContentBlock::ResourceLink(link) => Block::text(format!("{} ({})", link.uri, link.name)),
+        other => Block::text(shown(&other)), // what will be invented
+    }
+}
+
+fn shown(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}

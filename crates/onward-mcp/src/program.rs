@@ -1,0 +1,92 @@
+//! A server that is a child process, spoken to through its pipes.
+//!
+//! Invariant MC1: no message of more than a limit is held, and one that is longer ends the connection: what follows it cannot be told apart.
+
+use std::io;
+use std::pin::Pin;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use crate::error::{ToolCause, ToolError};
+use crate::source::Place;
+
+/// A child process with everything that it started itself; all of them end when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Program {
+    child: Child,
+    group: Option<Pid>,
+}
+
+impl Program {
+    /// Starts the program of a place. Its complaints go where ours go.
+    pub fn start(place: &Place) -> Result<(Program, ChildStdout, ChildStdin), ToolError> {
+        let Place::Program { command, arguments, environment, folder } = place else { unreachable!("only programs are started") };
+        let unreachable = |why: String| ToolError::new(ToolCause::Unreachable, format!("`{command}`: {why}"), false);
+        let mut program = Command::new(command);
+        program.args(arguments).envs(environment).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        program.process_group(0); // `npx` and the like start the server as a child of their own
+        if let Some(folder) = folder {
+            program.current_dir(folder);
+        }
+        let mut child = program.spawn().map_err(|error| unreachable(error.to_string()))?;
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let pipes = child.stdout.take().zip(child.stdin.take());
+        let (output, input) = pipes.ok_or_else(|| unreachable("it has no pipes".into()))?;
+        Ok((Program { child, group }, output, input))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // A process that was waited for may have given its number to another.
+        if let Some(group) = self.group.filter(|_| self.child.id().is_some()) {
+            kill_process_group(group, Signal::KILL).ok(); // all of them may have ended
+        }
+    }
+}
+
+pin_project! {
+    /// Lines as they come, until one is too long: then nothing more (MC1).
+    pub(crate) struct Lines<R> {
+        #[pin]
+        inner: R,
+        held: usize,
+        bytes_max: usize,
+        too_long: Arc<AtomicBool>,
+    }
+}
+
+impl<R> Lines<R> {
+    pub fn new(inner: R, bytes_max: usize, too_long: Arc<AtomicBool>) -> Lines<R> {
+        Lines { inner, held: 0, bytes_max, too_long }
+    }
+}
+
+impl<R: AsyncRead> AsyncRead for Lines<R> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.project();
+        if this.too_long.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(()));
+        }
+        let before = buffer.filled().len();
+        std::task::ready!(this.inner.poll_read(cx, buffer))?;
+        let new = &buffer.filled()[before..];
+        let longest = match new.iter().position(|byte| *byte == b'\n') {
+            Some(end) => *this.held + end,
+            None => *this.held + new.len(),
+        };
+        *this.held = new.iter().rposition(|byte| *byte == b'\n').map_or(longest, |end| new.len() - end - 1);
+        if longest > *this.bytes_max {
+            this.too_long.store(true, Ordering::Relaxed);
+            buffer.set_filled(before);
+        }
+        Poll::Ready(Ok(()))
+    }
+}

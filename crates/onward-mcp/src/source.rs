@@ -1,0 +1,226 @@
+//! A server of tools, opened: what it offers, and one attempt to call it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use onward_llm::{Http, ToolSchema};
+use rmcp::RoleClient;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion, RequestMetaObject,
+};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RunningService};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::common::client_side_sse::NeverRetry;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::error::{ToolCause, ToolError};
+use crate::http::HttpClient;
+use crate::outcome::{self, ToolOutcome};
+use crate::program::{Lines, Program};
+
+/// Where a server is. The operator's word, never a model's: it starts programs and shows keys.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Place {
+    Program {
+        command: String,
+        #[serde(default)]
+        arguments: Vec<String>,
+        /// Added to the environment that it inherits.
+        #[serde(default)]
+        environment: BTreeMap<String, String>,
+        #[serde(default)]
+        folder: Option<PathBuf>,
+    },
+    Http {
+        url: String,
+        /// Sent with every request, keys included.
+        #[serde(default)]
+        headers: BTreeMap<String, String>,
+    },
+}
+
+/// Neither variables nor headers are shown: keys are among them.
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Program { command, arguments, .. } => f.debug_tuple("Program").field(command).field(arguments).finish(),
+            Place::Http { url, .. } => f.debug_tuple("Http").field(url).finish(),
+        }
+    }
+}
+
+impl Place {
+    pub fn program<'a>(command: &str, arguments: impl IntoIterator<Item = &'a str>) -> Place {
+        let arguments = arguments.into_iter().map(str::to_owned).collect();
+        Place::Program { command: command.to_owned(), arguments, environment: BTreeMap::new(), folder: None }
+    }
+
+    pub fn http(url: &str) -> Place {
+        Place::Http { url: url.to_owned(), headers: BTreeMap::new() }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct SourceSettings {
+    pub place: Place,
+    pub open_timeout: Duration,
+    pub call_timeout: Duration,
+    /// How large one message of the server may be.
+    pub message_bytes_max: usize,
+    pub http: Http,
+}
+
+impl SourceSettings {
+    pub fn new(place: Place) -> SourceSettings {
+        let [open_timeout, call_timeout] = [60, 300].map(Duration::from_secs);
+        SourceSettings { place, open_timeout, call_timeout, message_bytes_max: 16 * 1024 * 1024, http: Http::new() }
+    }
+}
+
+/// A connection to a server of tools. Calls may be made at the same time. Once it has gone it stays so: open another.
+pub struct ToolSource {
+    service: RunningService<RoleClient, ClientConfig>,
+    /// Ends with the source, and everything that it started with it.
+    _program: Option<Program>,
+    too_large: Arc<AtomicBool>,
+    call_timeout: Duration,
+    message_bytes_max: usize,
+}
+
+impl ToolSource {
+    pub async fn open(settings: &SourceSettings) -> Result<ToolSource, ToolError> {
+        match &settings.place {
+            Place::Program { .. } => {
+                let (program, output, input) = Program::start(&settings.place)?;
+                ToolSource::over(settings, output, input, Some(program)).await
+            }
+            Place::Http { url, headers } => ToolSource::over_http(settings, url, headers).await,
+        }
+    }
+
+    /// Over any pair of pipes, line by line, as a child process is spoken to.
+    pub async fn open_pipes(
+        settings: &SourceSettings,
+        output: impl AsyncRead + Send + Unpin + 'static,
+        input: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Result<ToolSource, ToolError> {
+        ToolSource::over(settings, output, input, None).await
+    }
+
+    async fn over(
+        settings: &SourceSettings,
+        output: impl AsyncRead + Send + Unpin + 'static,
+        input: impl AsyncWrite + Send + Unpin + 'static,
+        program: Option<Program>,
+    ) -> Result<ToolSource, ToolError> {
+        let too_large = Arc::new(AtomicBool::new(false));
+        let lines = Lines::new(output, settings.message_bytes_max, Arc::clone(&too_large));
+        // Our own limit comes first, and ends the connection; rmcp's would drop the message, and nobody would hear of it.
+        let transport = AsyncRwTransport::new(Box::pin(lines), input).with_max_line_length(usize::MAX);
+        let opening = client().serve_with_lifecycle(transport, lifecycle());
+        let service = open_within(settings.open_timeout, opening).await?;
+        let SourceSettings { call_timeout, message_bytes_max, .. } = *settings;
+        Ok(ToolSource { service, _program: program, too_large, call_timeout, message_bytes_max })
+    }
+
+    async fn over_http(
+        settings: &SourceSettings,
+        url: &str,
+        headers: &BTreeMap<String, String>,
+    ) -> Result<ToolSource, ToolError> {
+        let unusable = |name: &str| ToolError::new(ToolCause::Unreachable, format!("the header `{name}` is not usable"), false);
+        let mut shown = HashMap::new();
+        for (name, value) in headers {
+            let header = name.parse().map_err(|_| unusable(name))?;
+            shown.insert(header, value.parse().map_err(|_| unusable(name))?);
+        }
+        let mut config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(shown);
+        config.retry_config = Arc::new(NeverRetry::default()); // who waits for the result decides about attempts
+        config.reinit_on_expired_session = false;
+        let SourceSettings { call_timeout, message_bytes_max, ref http, .. } = *settings;
+        let transport = StreamableHttpClientTransport::with_client(HttpClient { http: http.clone(), message_bytes_max }, config);
+        let service = open_within(settings.open_timeout, client().serve_with_lifecycle(transport, lifecycle())).await?;
+        Ok(ToolSource { service, _program: None, too_large: Arc::default(), call_timeout, message_bytes_max })
+    }
+
+    /// Everything it offers now. What it offers may change: record what a model was shown.
+    pub async fn tools(&self) -> Result<Vec<ToolSchema>, ToolError> {
+        let tools = self.within(self.service.list_all_tools()).await?;
+        tools.into_iter().map(outcome::schema).collect()
+    }
+
+    /// Makes one attempt to call a tool, with arguments as the model wrote them.
+    ///
+    /// `idempotency_key` goes along as `_meta`, for servers that know `onward/idempotency-key`. To drop the future cancels the request.
+    pub async fn call(&self, tool: &str, arguments: &str, idempotency_key: Option<&str>) -> Result<ToolOutcome, ToolError> {
+        let text = if arguments.trim().is_empty() { "{}" } else { arguments };
+        let object = serde_json::from_str(text)
+            .map_err(|error| ToolError::new(ToolCause::Refused, format!("the arguments are no JSON object: {error}"), false))?;
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(object);
+        if let Some(key) = idempotency_key {
+            let mut meta = RequestMetaObject::new();
+            meta.0.0.insert("onward/idempotency-key".to_owned(), key.into());
+            params.meta = Some(meta);
+        }
+        match self.within(self.service.call_tool_once(params)).await? {
+            CallToolResponse::Complete(result) => ToolOutcome::of(result),
+            // Both were not offered to the server.
+            _ => Err(ToolError::new(ToolCause::Broken, "it wants to ask back, or to work as a task", true)),
+        }
+    }
+
+    /// Whether calls can still succeed.
+    pub fn is_open(&self) -> bool {
+        !self.service.is_closed() && !self.service.is_transport_closed()
+    }
+
+    /// Ends the connection, and the program with everything that it started.
+    pub async fn close(mut self) {
+        // A program that has not ended by itself by then is killed.
+        drop(self.service.close_with_timeout(Duration::from_secs(3)).await);
+    }
+
+    async fn within<T>(&self, request: impl Future<Output = Result<T, rmcp::ServiceError>>) -> Result<T, ToolError> {
+        if !self.is_open() {
+            return Err(ToolError::new(ToolCause::Gone, "it had gone before", false));
+        }
+        match tokio::time::timeout(self.call_timeout, request).await {
+            Ok(outcome) => outcome.map_err(|error| self.explain(&error)),
+            Err(_) => Err(ToolError::new(ToolCause::TimedOut, format!("it took longer than {:?}", self.call_timeout), true)),
+        }
+    }
+
+    fn explain(&self, error: &rmcp::ServiceError) -> ToolError {
+        if self.too_large.load(Ordering::Relaxed) {
+            let detail = format!("a message of more than {} bytes ended the connection", self.message_bytes_max);
+            return ToolError::new(ToolCause::TooLarge, detail, true);
+        }
+        ToolError::of_service(error)
+    }
+}
+
+fn client() -> ClientConfig {
+    ClientConfig::new(ClientCapabilities::default(), Implementation::new("onward", env!("CARGO_PKG_VERSION")))
+}
+
+/// Asks a server whether it can do without a handshake, and makes one if not.
+fn lifecycle() -> ClientLifecycleMode {
+    ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }
+}
+
+async fn open_within<T>(
+    timeout: Duration,
+    opening: impl Future<Output = Result<T, rmcp::service::ClientInitializeError>>,
+) -> Result<T, ToolError> {
+    match tokio::time::timeout(timeout, opening).await {
+        Ok(opened) => opened.map_err(|error| ToolError::of_opening(&error)),
+        Err(_) => Err(ToolError::new(ToolCause::TimedOut, format!("opening it took longer than {timeout:?}"), false)),
+    }
+}

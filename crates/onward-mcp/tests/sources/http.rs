@@ -1,0 +1,103 @@
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use futures_util::stream;
+use onward_llm::Block;
+use onward_mcp::{Place, ToolSource};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::{assert_soon, settings, text_result, usual_answer};
+
+async fn start() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, Router::new().route("/mcp", post(answer))).await });
+    url
+}
+
+async fn open(url: &str) -> ToolSource {
+    ToolSource::open(&settings(Place::http(url))).await.unwrap()
+}
+
+/// Answers a call of a tool as its name says.
+async fn answer(headers: HeaderMap, body: Bytes) -> Response {
+    if headers.get("authorization").is_some_and(|key| key == "Bearer wrong") {
+        return StatusCode::UNAUTHORIZED.into_response();
+    }
+    let message: Value = serde_json::from_slice(&body).unwrap();
+    let id = &message["id"];
+    let sse = |chunks: Vec<Result<String, std::io::Error>>| {
+        ([("content-type", "text/event-stream")], Body::from_stream(stream::iter(chunks))).into_response()
+    };
+    let json =
+        |value: &Value| ([("content-type", "application/json"), ("mcp-session-id", "s1")], value.to_string()).into_response();
+    let progress = || {
+        Ok(format!(
+            "data: {}\n\n",
+            json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}})
+        ))
+    };
+    let event = |value: &Value| Ok(format!("event: message\ndata: {value}\n\n"));
+    let large = || text_result(id, &"x".repeat(50_000_000));
+    match message["params"]["name"].as_str() {
+        None if id.is_null() => StatusCode::ACCEPTED.into_response(),
+        None => usual_answer(&message).map_or_else(|| StatusCode::NOT_FOUND.into_response(), |answer| json(&answer)),
+        Some("streams") => sse(vec![progress(), event(&text_result(id, "in the end"))]),
+        Some("breaks") => sse(vec![progress(), Err(std::io::Error::other("cut"))]),
+        Some("ends") => sse(vec![progress()]),
+        Some("large") => sse(vec![event(&large())]),
+        Some("large-whole") => json(&large()),
+        Some("fails") => StatusCode::BAD_GATEWAY.into_response(),
+        Some("page") => ([("content-type", "text/html")], "<html>").into_response(),
+        Some("expired") => StatusCode::NOT_FOUND.into_response(),
+        Some(name) => json(&text_result(id, name)),
+    }
+}
+
+#[tokio::test]
+async fn answers_come_whole_or_as_events() {
+    let source = open(&start().await).await;
+    assert_eq!(source.tools().await.unwrap().len(), 2);
+    assert_eq!(source.call("f", "{}", None).await.unwrap().blocks, [Block::text("f")]);
+    assert_eq!(source.call("streams", "{}", None).await.unwrap().blocks, [Block::text("in the end")]);
+    source.close().await;
+}
+
+#[tokio::test]
+async fn every_failure_is_told_at_once_and_others_go_on() {
+    let started = Instant::now();
+    let source = open(&start().await).await;
+    let cases = [
+        ("breaks", "tool_source_gone", true),
+        ("ends", "tool_source_gone", true),
+        ("large", "tool_result_too_large", true),
+        ("large-whole", "tool_result_too_large", true),
+        ("fails", "tool_source_gone", true),
+        ("page", "tool_source_broken", true),
+    ];
+    for (tool, code, acted) in cases {
+        let error = source.call(tool, "{}", None).await.unwrap_err(); // MC2
+        assert_eq!((error.code(), error.may_have_acted()), (code, acted), "{tool}: {error}");
+        assert_eq!(source.call("f", "{}", None).await.unwrap().blocks, [Block::text("f")], "after {tool}");
+    }
+    let error = source.call("expired", "{}", None).await.unwrap_err();
+    assert_eq!((error.code(), error.is_retryable(), error.may_have_acted()), ("tool_source_gone", true, false));
+    assert_soon(started);
+}
+
+#[tokio::test]
+async fn a_server_that_lets_nobody_in_or_is_not_there_is_told_so() {
+    let started = Instant::now();
+    let url = start().await;
+    let place = Place::Http { url, headers: [("authorization".to_owned(), "Bearer wrong".to_owned())].into() };
+    let error = ToolSource::open(&settings(place)).await.err().unwrap();
+    assert_eq!((error.code(), error.is_retryable()), ("tool_key_refused", false), "{error}");
+    let error = ToolSource::open(&settings(Place::http("http://127.0.0.1:1/mcp"))).await.err().unwrap();
+    assert_eq!((error.code(), error.may_have_acted()), ("tool_source_unreachable", false), "{error}");
+    assert_soon(started);
+}

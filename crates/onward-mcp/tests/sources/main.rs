@@ -1,0 +1,48 @@
+//! Servers of tools that behave badly, over pipes, processes and HTTP. Well-behaved ones that others wrote are in `tests/models`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod http;
+mod pipes;
+mod programs;
+
+use std::time::{Duration, Instant};
+
+use onward_mcp::{Place, SourceSettings};
+use serde_json::{Value, json};
+
+/// Limits of a test: one that is reached is the test's subject.
+fn settings(place: Place) -> SourceSettings {
+    SourceSettings { message_bytes_max: 1_000_000, ..SourceSettings::new(place) }
+}
+
+/// What an old server with a handshake answers; `None` for calls, which are a test's own, and for what has no answer.
+fn usual_answer(message: &Value) -> Option<Value> {
+    let id = &message["id"];
+    match message["method"].as_str()? {
+        "server/discover" => Some(json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "Method not found"}})),
+        "initialize" => {
+            let server = json!({"name": "bad", "version": "1"});
+            let result = json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": server});
+            Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))
+        }
+        "tools/list" => {
+            let schema = json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": u64::MAX}}});
+            let tool = json!({"name": "f", "inputSchema": schema});
+            // Two pages, of which the second is the last.
+            let next = if message["params"]["cursor"].is_null() { json!("more") } else { Value::Null };
+            Some(json!({"jsonrpc": "2.0", "id": id, "result": {"tools": [tool], "nextCursor": next}}))
+        }
+        _ => None,
+    }
+}
+
+fn text_result(id: &Value, text: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": text}]}})
+}
+
+/// Nobody may wait for a timeout to learn what is known: the usual ones are minutes.
+#[track_caller]
+fn assert_soon(started: Instant) {
+    assert!(started.elapsed() < Duration::from_secs(30), "it took {:?}", started.elapsed());
+}

@@ -1,0 +1,60 @@
+use std::time::{Duration, Instant};
+
+use onward_mcp::{Place, SourceSettings, ToolSource};
+
+use crate::{assert_soon, settings};
+
+fn shell(script: &str) -> SourceSettings {
+    settings(Place::program("sh", ["-c", script]))
+}
+
+async fn failure(settings: &SourceSettings) -> onward_mcp::ToolError {
+    match ToolSource::open(settings).await {
+        Ok(_) => panic!("it was opened"),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_be_started_or_ends_is_unreachable() {
+    let started = Instant::now();
+    for settings in [settings(Place::program("/no/such/program", [])), shell("exit 3"), shell("read line; exit 0")] {
+        let error = failure(&settings).await;
+        assert_eq!(
+            (error.code(), error.is_retryable(), error.may_have_acted()),
+            ("tool_source_unreachable", true, false),
+            "{error}"
+        );
+    }
+    assert_soon(started);
+}
+
+#[tokio::test]
+async fn a_program_ends_with_everything_that_it_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pid");
+    // It starts a child and then says nothing at all.
+    let script = format!("sleep 1000 & echo $! > {0}.new && mv {0}.new {0}; wait", file.display());
+    let settings = SourceSettings { open_timeout: Duration::from_secs(2), ..shell(&script) };
+    let error = failure(&settings).await;
+    assert_eq!((error.code(), error.may_have_acted()), ("tool_timed_out", false));
+    let child = std::fs::read_to_string(&file).unwrap();
+    let status = format!("/proc/{}/stat", child.trim());
+    // What was killed may stay until its parent's parent has looked at it.
+    let gone = || std::fs::read_to_string(&status).map_or(true, |text| text.contains(") Z "));
+    let started = Instant::now();
+    while !gone() {
+        assert_soon(started);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[test]
+fn keys_are_not_shown() {
+    let place: Place =
+        serde_json::from_str(r#"{"http": {"url": "http://x/mcp", "headers": {"authorization": "Bearer sk-1"}}}"#).unwrap();
+    assert_eq!(format!("{place:?}"), r#"Http("http://x/mcp")"#);
+    let program = r#"{"program": {"command": "x", "environment": {"TOKEN": "sk-1"}}}"#;
+    let place: Place = serde_json::from_str(program).unwrap();
+    assert!(!format!("{:?}", settings(place)).contains("sk-1"));
+}

@@ -1,0 +1,189 @@
+//! A network before a database that fails as a seed says: it cuts connections around COMMIT, cuts all of them, is slow, and can be moved
+//! to another server.
+//!
+//! Must never change a byte: what gets through is what was sent.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What happens at a COMMIT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    Never,
+    /// It is not sent.
+    Before,
+    /// It is sent, and nothing that comes back is heard.
+    Behind,
+}
+
+/// Ends with this value; connections that are open stay until either side closes them.
+pub struct Proxy {
+    pub port: u16,
+    state: Arc<State>,
+}
+
+struct State {
+    random: AtomicU64,
+    /// One in so many COMMITs is cut; none if it is 0.
+    one_in: AtomicU64,
+    before: AtomicU64,
+    behind: AtomicU64,
+    /// How long each piece of what is sent to the database waits.
+    delay_ms: AtomicU64,
+    /// No COMMIT gets through, and nothing behind it.
+    holds: AtomicBool,
+    to: AtomicU16,
+    is_over: AtomicBool,
+    connections: Mutex<HashMap<u64, TcpStream>>,
+    opened: AtomicU64,
+}
+
+impl State {
+    fn choose(&self) -> Cut {
+        let one_in = self.one_in.load(Ordering::Relaxed);
+        if one_in == 0 {
+            return Cut::Never;
+        }
+        let seed = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mut mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        match mixed % (2 * one_in) {
+            0 => Cut::Before,
+            1 => Cut::Behind,
+            _ => Cut::Never,
+        }
+    }
+
+    fn connections(&self) -> MutexGuard<'_, HashMap<u64, TcpStream>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Proxy {
+    /// A way to the port `to` on which one in `one_in` COMMITs is cut.
+    pub fn start(to: u16, seed: u64, one_in: u64) -> io::Result<Proxy> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let port = listener.local_addr()?.port();
+        let state = Arc::new(State {
+            random: AtomicU64::new(seed),
+            one_in: AtomicU64::new(one_in),
+            before: AtomicU64::new(0),
+            behind: AtomicU64::new(0),
+            delay_ms: AtomicU64::new(0),
+            holds: AtomicBool::new(false),
+            to: AtomicU16::new(to),
+            is_over: AtomicBool::new(false),
+            connections: Mutex::default(),
+            opened: AtomicU64::new(0),
+        });
+        let its = state.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if its.is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                // A database that is down refuses whoever asks for it.
+                if let Ok(server) = TcpStream::connect(("127.0.0.1", its.to.load(Ordering::Relaxed))) {
+                    drop(serve(client, server, &its));
+                }
+            }
+        });
+        Ok(Proxy { port, state })
+    }
+
+    /// From now on one in so many COMMITs is cut; none if it is 0.
+    pub fn cut_one_in(&self, one_in: u64) {
+        self.state.one_in.store(one_in, Ordering::Relaxed);
+    }
+
+    /// Cuts every connection there is.
+    pub fn cut_all(&self) {
+        for (_, connection) in self.state.connections().drain() {
+            drop(connection.shutdown(Shutdown::Both));
+        }
+    }
+
+    /// Everything that is sent to the database waits for so long.
+    pub fn delay(&self, span: Duration) {
+        self.state.delay_ms.store(span.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Keeps every COMMIT back until it is let go, as if its sender stood still with what it has locked.
+    pub fn hold_commits(&self, hold: bool) {
+        self.state.holds.store(hold, Ordering::Relaxed);
+    }
+
+    /// New connections go to another port, and the old ones are cut.
+    pub fn move_to(&self, port: u16) {
+        self.state.to.store(port, Ordering::Relaxed);
+        self.cut_all();
+    }
+
+    /// How many connections were cut before and behind a COMMIT.
+    pub fn cuts(&self) -> (u64, u64) {
+        (self.state.before.load(Ordering::Relaxed), self.state.behind.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.state.is_over.store(true, Ordering::Relaxed);
+        // Wakes it, so that it notices.
+        drop(TcpStream::connect(("127.0.0.1", self.port)));
+    }
+}
+
+fn serve(client: TcpStream, server: TcpStream, state: &Arc<State>) -> io::Result<()> {
+    for stream in [&client, &server] {
+        stream.set_nodelay(true)?;
+    }
+    let number = state.opened.fetch_add(1, Ordering::Relaxed);
+    state.connections().insert(number, client.try_clone()?);
+    let (mut from_server, mut to_client) = (server.try_clone()?, client.try_clone()?);
+    let its = state.clone();
+    std::thread::spawn(move || {
+        drop(io::copy(&mut from_server, &mut to_client));
+        drop(to_client.shutdown(Shutdown::Both));
+        its.connections().remove(&number);
+    });
+    let state = state.clone();
+    std::thread::spawn(move || carry(client, server, &state));
+    Ok(())
+}
+
+/// Carries what is sent to the database, until it is cut.
+fn carry(mut from_client: TcpStream, mut to_server: TcpStream, state: &State) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(count) = from_client.read(&mut buffer) {
+        let bytes = &buffer[..count];
+        let is_commit = bytes.windows(7).any(|word| word == b"COMMIT\0");
+        std::thread::sleep(Duration::from_millis(state.delay_ms.load(Ordering::Relaxed)));
+        while is_commit && state.holds.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        match if is_commit { state.choose() } else { Cut::Never } {
+            Cut::Before => {
+                state.before.fetch_add(1, Ordering::Relaxed);
+                break;
+            }
+            Cut::Behind => {
+                // First nobody hears, then the server is told.
+                drop(from_client.shutdown(Shutdown::Both));
+                drop(to_server.write_all(bytes));
+                state.behind.fetch_add(1, Ordering::Relaxed);
+                // The server reads what was sent before it notices the end.
+                drop(to_server.shutdown(Shutdown::Write));
+                return;
+            }
+            Cut::Never if count == 0 || to_server.write_all(bytes).is_err() => break,
+            Cut::Never => {}
+        }
+    }
+    drop(from_client.shutdown(Shutdown::Both));
+    drop(to_server.shutdown(Shutdown::Both));
+}

@@ -1,0 +1,58 @@
+//! Attempts that stand in the log before anybody works on them.
+//!
+//! Whoever leaves a part of a log behind must know what has begun in it (R11), and what a model call costs is counted from its beginning.
+//! So an attempt of a task whose class is known, or that costs something, is recorded first, and only then handed out. Must never hand out what is not recorded.
+//!
+//! Invariant B5: an attempt that is recorded before the task is taken back is known to whoever takes it back; one that is recorded after
+//! that is not handed out, because the task is looked at once more behind the record.
+
+use onward_core::event::TaskAttempted;
+use onward_core::run::Input;
+use onward_core::task::{Task, TaskReport};
+use onward_store::StoreFuture;
+
+use crate::Runtime;
+
+/// Those of the tasks that may be worked on, in their order. All writes are under way at once, so that they share their syncs.
+pub(crate) async fn record(runtime: &Runtime, tasks: Vec<Task>) -> Vec<Task> {
+    let mut appends = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        let stands_as = task.stands_as();
+        let append = (task.options.class.is_some() || stands_as.is_some()).then(|| {
+            let began_at = stands_as.as_ref().and(task.started_at);
+            let attempted = TaskAttempted { place: task.id.place.clone(), attempt: task.attempt, stands_as, began_at };
+            let input = Input { generation: Some(task.id.generation), ..Input::new(attempted) };
+            runtime.store().append_input(task.id.run.clone(), input)
+        });
+        appends.push((task, append));
+    }
+    let mut looks = Vec::with_capacity(appends.len());
+    for (task, append) in appends {
+        let look = match append {
+            None => None,
+            Some(append) => Some(look_again(runtime, &task, append.await.is_ok())),
+        };
+        looks.push((task, look));
+    }
+    let mut begun = Vec::with_capacity(looks.len());
+    for (task, look) in looks {
+        let may_begin = match look {
+            None => true,
+            Some((is_recorded, said)) => said.await.is_ok() && is_recorded,
+        };
+        if may_begin {
+            begun.push(task);
+        } else if let Some(ended) = task.unbegun(TaskReport::Released).attempt_ended(&task.id, task.claim) {
+            // It stands in the log and is nobody's: it costs nothing (LG1). Where this fails, it stays unknown.
+            drop(runtime.store().append_input(task.id.run.clone(), Input::attempt_ended(ended)).await);
+        }
+    }
+    begun
+}
+
+/// Says that the task is still ours, behind the record of its attempt. Without one its run has gone on without it, or the store is not
+/// there: it has not begun, and is given back.
+fn look_again<'a>(runtime: &'a Runtime, task: &Task, is_recorded: bool) -> (bool, StoreFuture<'a, ()>) {
+    let word = if is_recorded { TaskReport::Heartbeat { progress: None } } else { TaskReport::Released };
+    (is_recorded, runtime.store().report_task(task.id.clone(), task.claim, word, runtime.options().lease))
+}

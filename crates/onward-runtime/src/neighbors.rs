@@ -1,0 +1,134 @@
+//! The workers of other servers on the same store.
+//!
+//! Each server says with its membership who works for it, and whoever wants to know reads what all of them say (ADR 0032). It is for
+//! people, and a little old: no decision hangs on it. Must never keep work from a worker because nobody has said that it is there.
+
+use std::collections::BTreeMap;
+
+use onward_core::codec::Message;
+use onward_core::{Name, Namespace, RunHead, Timestamp, WorkerId, message};
+
+use crate::{Runtime, RuntimeError, WhyPending, WorkerInfo};
+
+message! {
+    /// Who works for one server. Fleets run the same code: what it is, is said once for all of them.
+    struct Roster {
+        1 => groups: Vec<Group>,
+    }
+}
+
+message! {
+    /// Workers of one namespace with the same code.
+    struct Group {
+        1 => namespace: Namespace,
+        2 => kinds: Vec<Kind>,
+        3 => task_kinds: Vec<Name>,
+        4 => queues: Vec<Name>,
+        5 => has_default_queue: bool,
+        6 => members: Vec<Member>,
+    }
+}
+
+message! {
+    struct Kind {
+        1 => kind: Name,
+        2 => version: Option<Name>,
+    }
+}
+
+message! {
+    struct Member {
+        /// The name that it gave itself, and the one that the store knows it by.
+        1 => name: WorkerId,
+        2 => id: WorkerId,
+        3 => runs: u64,
+        4 => runs_max: u64,
+        5 => heard_at: Option<Timestamp>,
+    }
+}
+
+impl Group {
+    fn of(namespace: &Namespace, worker: &WorkerInfo) -> Group {
+        let kind = |(kind, version): &(Name, Option<Name>)| Kind { kind: kind.clone(), version: version.clone() };
+        Group {
+            namespace: namespace.clone(),
+            kinds: worker.kinds.iter().map(kind).collect(),
+            task_kinds: worker.task_kinds.clone(),
+            queues: worker.queues.iter().flatten().cloned().collect(),
+            has_default_queue: worker.queues.contains(&None),
+            members: Vec::new(),
+        }
+    }
+
+    fn worker(&self, member: Member) -> WorkerInfo {
+        let default = self.has_default_queue.then_some(None);
+        WorkerInfo {
+            id: member.name,
+            kinds: self.kinds.iter().map(|known| (known.kind.clone(), known.version.clone())).collect(),
+            task_kinds: self.task_kinds.clone(),
+            queues: default.into_iter().chain(self.queues.iter().cloned().map(Some)).collect(),
+            runs: member.runs,
+            runs_max: member.runs_max,
+            heard_at: member.heard_at,
+        }
+    }
+}
+
+/// What a server says of its workers, and what of it is worth saying at once.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WorkersSaid {
+    pub bytes: Vec<u8>,
+    /// The same without what changes all the time.
+    pub who: Vec<u8>,
+}
+
+impl Runtime {
+    /// What this server says of its workers. `name_of` gives the name by which people know one that the store knows by this id.
+    pub fn say_workers(&self, name_of: impl Fn(&WorkerId) -> Option<WorkerId>) -> WorkersSaid {
+        let mut groups: BTreeMap<Vec<u8>, Group> = BTreeMap::new();
+        for (namespace, worker) in self.workers_of_all() {
+            let group = Group::of(&namespace, &worker);
+            let name = name_of(&worker.id).unwrap_or_else(|| worker.id.clone());
+            let WorkerInfo { id, runs, runs_max, heard_at, .. } = worker;
+            let member = Member { name, id, runs, runs_max, heard_at };
+            groups.entry(group.to_bytes()).or_insert(group).members.push(member);
+        }
+        let mut roster = Roster { groups: groups.into_values().collect() };
+        let bytes = roster.to_bytes();
+        for member in roster.groups.iter_mut().flat_map(|group| &mut group.members) {
+            (member.runs, member.heard_at) = (0, None);
+        }
+        WorkersSaid { bytes, who: roster.to_bytes() }
+    }
+
+    /// The workers of a namespace at the other servers, under the names that they gave themselves; none where nobody shares the store.
+    pub async fn workers_elsewhere(&self, namespace: &Namespace) -> Result<Vec<WorkerInfo>, RuntimeError> {
+        if !self.store().is_shared() {
+            return Ok(Vec::new());
+        }
+        let here: Vec<WorkerId> = self.list_workers(namespace).into_iter().map(|worker| worker.id).collect();
+        let mut found = Vec::new();
+        for server in self.store().list_servers().await? {
+            // One of a version that says other things says nothing.
+            let Ok(roster) = Roster::decode_fields(&server.roster) else { continue };
+            for mut group in roster.groups.into_iter().filter(|group| group.namespace == *namespace) {
+                let members = std::mem::take(&mut group.members);
+                let elsewhere = members.into_iter().filter(|member| !here.contains(&member.id));
+                found.extend(elsewhere.map(|member| group.worker(member)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Why a run is pending, as far as all servers on the store can tell; `None` for a run that is not.
+    pub async fn why_pending_anywhere(&self, head: &RunHead) -> Option<WhyPending> {
+        let here = self.why_pending(head)?;
+        if here == WhyPending::Queued {
+            return Some(here);
+        }
+        // Where the others cannot be asked, what is known here is all that is known.
+        let elsewhere = self.workers_elsewhere(&head.key.namespace).await.unwrap_or_default();
+        let is_known = elsewhere.iter().any(|worker| worker.knows(&head.kind, head.version.as_ref()));
+        Some(if is_known { WhyPending::Queued } else { here })
+    }
+}

@@ -1,0 +1,229 @@
+//! A buffer by hand, and by chance against a plain list.
+
+use onward_core::event::{EntryAppended, RunStarted, TaskCompleted};
+use onward_core::stream::{AttemptFailed, SpokenFrame};
+use onward_core::{Failure, Name, Namespace, Payload, RunId};
+
+use super::*;
+
+fn run() -> RunKey {
+    RunKey { namespace: Namespace::default(), id: RunId::new("r").unwrap() }
+}
+
+fn speech(place: u32, claim: u32, seqs: std::ops::Range<u64>) -> Speech {
+    let task = TaskId { run: run(), generation: 0, place: Place::root(place) };
+    let frame = |seq| SpokenFrame { seq, frame: Payload::json(&format!("{place}/{claim}/{seq}")).unwrap() };
+    Speech { task, claim, attempt: claim, frames: seqs.map(frame).collect() }
+}
+
+fn buffer() -> Buffer {
+    Buffer::new(7, Timestamp(0))
+}
+
+fn words(frames: &[StreamFrame]) -> Vec<String> {
+    let word = |frame: &StreamFrame| match &frame.said {
+        StreamSaid::Spoken(spoken) => spoken.frame.read().unwrap(),
+        StreamSaid::AttemptReset(reset) => format!("reset {}", reset.attempt),
+        StreamSaid::AttemptFailed(failed) => format!("failed {}", failed.attempt),
+        StreamSaid::TaskEnd(_) => "over".to_owned(),
+        StreamSaid::Entry(_) => "entry".to_owned(),
+        other => format!("{other:?}"),
+    };
+    frames.iter().map(word).collect()
+}
+
+fn all(buffer: &Buffer) -> Vec<String> {
+    words(&buffer.read(Offset { life: 7, next: buffer.first }, usize::MAX))
+}
+
+fn input(index: u64, event: impl Into<Event>) -> Record {
+    Record::input(Index(index), Timestamp(index), event.into())
+}
+
+fn completed(index: u64, place: u32) -> Record {
+    input(index, TaskCompleted { place: Place::root(place), output: Payload::null(), attempts: 1 })
+}
+
+fn entry(index: u64) -> Record {
+    let (role, content) = (Name::new("assistant").unwrap(), Payload::null());
+    let id = onward_core::conversation::entry_id(None, &role, &content);
+    input(
+        index,
+        EntryAppended {
+            place: Place::root(9),
+            id,
+            parent: None,
+            role,
+            content,
+            quote: None,
+            is_aside: false,
+            idempotency_key: None,
+        },
+    )
+}
+
+fn started() -> Record {
+    input(0, RunStarted::new(Name::new("k").unwrap(), Payload::null(), 1))
+}
+
+#[test]
+fn a_later_claim_takes_back_and_an_earlier_one_is_not_heard_any_more() {
+    let mut buffer = buffer();
+    assert!(buffer.speak(speech(0, 1, 0..2), Timestamp(1)));
+    assert!(buffer.speak(speech(0, 3, 0..1), Timestamp(1)));
+    assert!(!buffer.speak(speech(0, 1, 2..3), Timestamp(1)), "SB3");
+    assert!(!buffer.speak(speech(0, 3, 0..1), Timestamp(1)), "heard already");
+    assert!(buffer.speak(speech(0, 3, 0..2), Timestamp(1)), "one of them is new");
+    // Whose first words nobody here has heard takes back what others may have heard elsewhere.
+    assert!(buffer.speak(speech(1, 2, 0..1), Timestamp(1)));
+    assert_eq!(all(&buffer), ["0/1/0", "0/1/1", "reset 3", "0/3/0", "0/3/1", "reset 2", "1/2/0"]);
+}
+
+#[test]
+fn a_task_that_is_over_says_nothing_more_and_one_that_said_nothing_is_not_told_of() {
+    let mut buffer = buffer();
+    buffer.append(0, &started());
+    buffer.speak(speech(0, 1, 0..1), Timestamp(1));
+    assert!(buffer.append(0, &completed(1, 0)) && buffer.append(0, &completed(2, 1)));
+    assert!(!buffer.speak(speech(0, 2, 0..1), Timestamp(1)));
+    assert_eq!(all(&buffer), ["0/1/0", "over"]);
+    // The same record once more, from somebody who reads the log, and one that is ahead.
+    assert!(buffer.append(0, &completed(1, 0)));
+    assert!(!buffer.append(0, &completed(5, 0)), "somebody has to read what lies between");
+    assert_eq!(all(&buffer).len(), 2);
+}
+
+#[test]
+fn an_attempt_fails_once() {
+    let mut buffer = buffer();
+    let failed = |attempt| AttemptFailed {
+        generation: 0,
+        task: Place::root(0),
+        attempt,
+        attempts_max: 3,
+        failure: Failure::retryable("no"),
+        next_delay_ms: None,
+    };
+    for claim in [1, 1, 2, 2] {
+        buffer.fail(claim, failed(claim), Timestamp(1));
+    }
+    buffer.speak(speech(0, 3, 0..1), Timestamp(1));
+    buffer.fail(2, failed(2), Timestamp(1));
+    assert_eq!(all(&buffer), ["failed 1", "failed 2", "reset 3", "0/3/0"]);
+}
+
+#[test]
+fn a_newcomer_begins_behind_what_is_final() {
+    let mut buffer = buffer();
+    buffer.append(0, &started());
+    buffer.speak(speech(0, 1, 0..2), Timestamp(1));
+    buffer.append(0, &completed(1, 0));
+    buffer.append(0, &entry(2));
+    buffer.speak(speech(1, 1, 0..2), Timestamp(3));
+    assert_eq!(words(&buffer.read(buffer.beginning(), 10)), ["1/1/0", "1/1/1"]);
+}
+
+#[test]
+fn what_is_old_or_too_much_is_let_go() {
+    let mut buffer = buffer();
+    buffer.speak(speech(0, 1, 0..3), Timestamp(1));
+    let late = Timestamp(1).after(AGE_MAX * 2);
+    buffer.speak(speech(1, 1, 0..1), late);
+    assert_eq!(all(&buffer), ["1/1/0"]);
+    for n in 0..10_000 {
+        buffer.speak(speech(2, 1, n..n + 1), late);
+        assert!(buffer.bytes() <= BYTES_MAX); // SB2
+    }
+    assert!(buffer.frames.len() < 10_000 && !buffer.has(Offset { life: 7, next: 0 }));
+    assert!(!buffer.has(Offset { life: 8, next: buffer.next() }), "of another life");
+    assert!(!buffer.has(Offset { life: 7, next: buffer.next() + 1 }), "of a future");
+}
+
+/// Readers that come and go at random hear what a list of everything that was said has at their place (SB1).
+#[test]
+fn readers_that_come_and_go_hear_everything_once() {
+    let seed = std::env::var("ONWARD_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed);
+    println!("reproduce with ONWARD_SEED={seed}");
+    let mut drawn = 0;
+    let mut random = || {
+        drawn += 1;
+        onward_core::random::derive(seed, &Place::root(0), drawn)
+    };
+    for _ in 0..200 {
+        let (mut buffer, mut said, mut now) = (buffer(), Vec::new(), Timestamp(1));
+        let mut readers: Vec<(Offset, usize)> = vec![(buffer.beginning(), 0); 5];
+        for seq in 0..300u64 {
+            now = now.after(Duration::from_secs(random() % 20));
+            buffer.speak(speech(0, 1, seq..seq + 1), now);
+            said.push(format!("0/1/{seq}"));
+            let (offset, heard) = &mut readers[(random() % 5) as usize];
+            if !buffer.has(*offset) {
+                assert!((offset.next as usize) < said.len() - buffer.frames.len(), "only who has missed something is sent away");
+                *offset = buffer.beginning();
+                *heard = offset.next as usize;
+            }
+            let limit = (random() % 40) as usize;
+            let page = buffer.read(*offset, limit);
+            assert_eq!(words(&page), said[*heard..].iter().take(limit).cloned().collect::<Vec<_>>());
+            *heard += page.len();
+            if let Some(last) = page.last() {
+                *offset = Offset::parse(&last.offset).unwrap();
+            }
+        }
+    }
+}
+
+fn entry_of(index: u64, parent: Option<Hash>, text: &str) -> (Record, Hash) {
+    let (role, content) = (Name::new("assistant").unwrap(), Payload::json(text).unwrap());
+    let id = onward_core::conversation::entry_id(parent, &role, &content);
+    (
+        input(
+            index,
+            EntryAppended {
+                place: Place::root(9),
+                id,
+                parent,
+                role,
+                content,
+                quote: None,
+                is_aside: false,
+                idempotency_key: None,
+            },
+        ),
+        id,
+    )
+}
+
+fn abandoned(index: u64, from: u64) -> Record {
+    let divergence = onward_core::event::Divergence {
+        index: Index(from),
+        recorded: String::new(),
+        asked: String::new(),
+        nearest: None,
+        hint: String::new(),
+    };
+    let (to, withdrawn) = (Index(index - 1), Vec::new());
+    let event = onward_core::event::SegmentAbandoned { from: Index(from), to, attempt: 1, withdrawn, divergence };
+    input(index, event)
+}
+
+#[test]
+fn whoever_leaves_a_part_of_the_log_says_behind_which_entry_it_goes_on() {
+    let (first, kept) = entry_of(1, None, "kept");
+    let (second, _) = entry_of(2, Some(kept), "left");
+    let leaf = |buffer: &Buffer| match &buffer.frames.back().unwrap().said {
+        StreamSaid::BranchReset(reset) => reset.leaf,
+        other => panic!("{other:?}"),
+    };
+    let mut heard = buffer();
+    for record in [&started(), &first, &second, &abandoned(3, 2)] {
+        assert!(heard.append(0, record));
+    }
+    assert_eq!(leaf(&heard), Some(kept));
+    // A stream that began in between learns the rest from who has read the log.
+    let mut late = buffer();
+    late.append(0, &second);
+    late.learn(0, &[started(), first, second]);
+    late.append(0, &abandoned(3, 2));
+    assert_eq!(leaf(&late), Some(kept));
+}

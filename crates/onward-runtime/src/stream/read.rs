@@ -1,0 +1,214 @@
+//! Reading a stream: from where one was, or from what is not final yet.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_core::conversation::leaf_of;
+use onward_core::stream::{StreamEnd, StreamFrame, StreamReset, StreamSaid};
+use onward_core::{Event, Record, RunHead, RunKey, Timestamp};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Streams;
+use super::buffer::{Buffer, Offset};
+use crate::door::read_records;
+use crate::{Runtime, RuntimeError};
+
+/// How many frames are read at a time.
+const PAGE: usize = 1_000;
+
+/// How many records of a log are read at a time.
+const RECORDS: usize = 256;
+
+/// How often log and stream are looked at until they agree, and the pause between two looks.
+const LOOKS_MAX: u32 = 50;
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
+
+/// A part of a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StreamPage {
+    pub frames: Vec<StreamFrame>,
+    /// Where the reader goes on.
+    pub next: String,
+}
+
+impl StreamPage {
+    /// Whether the run is closed: nothing follows.
+    pub fn ends(&self) -> bool {
+        matches!(self.frames.last(), Some(StreamFrame { said: StreamSaid::End(_), .. }))
+    }
+}
+
+/// Counts as a reader for as long as it lives.
+struct Reading<'a> {
+    streams: &'a Streams,
+    run: &'a RunKey,
+    news: Arc<Notify>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(streams: &'a Streams, run: &'a RunKey, news: &Arc<Notify>) -> Reading<'a> {
+        streams.update(run, |buffer| buffer.readers += 1);
+        Reading { streams, run, news: news.clone() }
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        // The stream may be another one by now, with readers of its own.
+        self.streams.update(self.run, |buffer| {
+            if Arc::ptr_eq(buffer.news(), &self.news) {
+                buffer.readers -= 1;
+            }
+        });
+    }
+}
+
+/// What a look into a buffer finds.
+enum Found {
+    Frames(StreamPage),
+    /// Nothing yet; whoever waits here hears of more.
+    Nothing(Arc<Notify>),
+    /// The reader is not known here, or has missed something.
+    Unknown,
+}
+
+impl Streams {
+    fn find(&self, run: &RunKey, from: Offset, now: Timestamp) -> Found {
+        let found = self.update(run, |buffer| {
+            buffer.read_at = now;
+            buffer.trim(now);
+            if !buffer.has(from) {
+                return Found::Unknown;
+            }
+            let frames = buffer.read(from, PAGE);
+            match frames.last() {
+                Some(last) => Found::Frames(StreamPage { next: last.offset.clone(), frames }),
+                None => Found::Nothing(buffer.news().clone()),
+            }
+        });
+        found.unwrap_or(Found::Unknown)
+    }
+}
+
+impl Runtime {
+    /// What is said behind `from`, or from what is not final yet; waits for it for as long as `wait`. A reader that has missed something is
+    /// told so first.
+    ///
+    /// May be dropped at any time.
+    pub async fn read_stream(&self, run: &RunKey, from: Option<&str>, wait: Duration) -> Result<StreamPage, RuntimeError> {
+        let until = Instant::now() + wait;
+        let streams = &self.hub().streams;
+        let Some(from) = from.and_then(Offset::parse) else { return self.begin_stream(run).await };
+        loop {
+            let news = match streams.find(run, from, self.clock().now()) {
+                Found::Frames(page) => return Ok(page),
+                Found::Unknown => return self.begin_stream(run).await,
+                Found::Nothing(news) => news,
+            };
+            let mut told = pin!(news.notified());
+            // First the ear, then the look: what is said in between is heard.
+            told.as_mut().enable();
+            let _reading = Reading::new(streams, run, &news);
+            if !matches!(streams.find(run, from, self.clock().now()), Found::Nothing(_)) {
+                continue;
+            }
+            self.hub().post.reading(run);
+            if tokio::time::timeout_at(until, told).await.is_err() {
+                self.look_for_end(run).await?;
+                return Ok(match streams.find(run, from, self.clock().now()) {
+                    Found::Frames(page) => page,
+                    _ => StreamPage { frames: Vec::new(), next: from.to_string() },
+                });
+            }
+        }
+    }
+
+    /// The part of the stream that is not final yet, behind a word on where to read the rest.
+    async fn begin_stream(&self, run: &RunKey) -> Result<StreamPage, RuntimeError> {
+        let now = self.clock().now();
+        self.read_head(run).await?; // a run that is not there has no stream
+        let streams = &self.hub().streams;
+        // From here on the stream hears what is appended.
+        streams.edit(run, now, |buffer| buffer.read_at = now);
+        self.hub().post.reading(run);
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            let head = self.read_head(run).await?;
+            let records = read_records(self, &head).await?;
+            if self.store().is_shared() {
+                self.follow_stream(run).await?;
+            }
+            let begun = streams.edit(run, now, |buffer| {
+                buffer.learn(head.generation, &records);
+                // What the log says and what the stream has heard of it must be one moment: otherwise an entry would be told of by both
+                // or by neither.
+                let behind = records.last().map(|record| (head.generation, record.next_index()));
+                let is_one_moment = buffer.position() == behind;
+                (is_one_moment || looks == LOOKS_MAX).then(|| begin(buffer, &head, &records, now))
+            });
+            match begun {
+                Some(page) => return Ok(page),
+                None => tokio::time::sleep(LOOK_PAUSE).await,
+            }
+        }
+    }
+
+    /// A reader that hears nothing for long may have missed the end, which another server wrote.
+    async fn look_for_end(&self, run: &RunKey) -> Result<(), RuntimeError> {
+        let now = self.clock().now();
+        let head = self.read_head(run).await?;
+        if head.status.is_closed() {
+            self.follow_stream(run).await?;
+            self.hub().streams.update(run, |buffer| end_if_closed(buffer, &head, now));
+        }
+        Ok(())
+    }
+
+    /// Reads what others wrote into the log of a run that has a stream here.
+    pub(crate) async fn follow_stream(&self, run: &RunKey) -> Result<(), RuntimeError> {
+        let streams = &self.hub().streams;
+        loop {
+            let Some(Some((generation, from))) = streams.update(run, |buffer| buffer.position()) else { return Ok(()) };
+            let records = self.read_log(run, Some(generation), from, RECORDS).await?;
+            // The record that holds `from` may be known in part, because records are appended whole: then it is known.
+            records.iter().filter(|record| record.index >= from).for_each(|record| {
+                streams.append(run, generation, record);
+            });
+            match records.last() {
+                None => {
+                    // Behind the end of a log comes the next one.
+                    let next = self.store().read_run(run.clone(), Some(generation + 1)).await?;
+                    let Some(next) = next else { return Ok(()) };
+                    let first = self.read_log(run, Some(next.generation), onward_core::Index(0), 1).await?;
+                    let Some(first) = first.first().filter(|first| is_first(first)) else { return Ok(()) };
+                    streams.append(run, next.generation, first);
+                }
+                Some(_) => continue,
+            }
+        }
+    }
+}
+
+/// What is not final yet, behind a word on where to read the rest.
+fn begin(buffer: &mut Buffer, head: &RunHead, records: &[Record], now: Timestamp) -> StreamPage {
+    end_if_closed(buffer, head, now);
+    let from = buffer.beginning();
+    let said = StreamSaid::StreamReset(StreamReset { generation: head.generation, leaf: leaf_of(records) });
+    let first = StreamFrame { offset: from.to_string(), at: now, said };
+    let frames: Vec<StreamFrame> = [first].into_iter().chain(buffer.read(from, PAGE)).collect();
+    let next = frames.last().map(|last| last.offset.clone()).unwrap_or_default();
+    StreamPage { frames, next }
+}
+
+fn is_first(record: &Record) -> bool {
+    matches!(record.events.first(), Some(Event::RunStarted(_)))
+}
+
+fn end_if_closed(buffer: &mut Buffer, head: &RunHead, now: Timestamp) {
+    if head.status.is_closed() {
+        buffer.end(StreamSaid::End(StreamEnd { status: head.status }), now);
+    }
+}

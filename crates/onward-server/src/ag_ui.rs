@@ -1,0 +1,142 @@
+//! AG-UI: an agent for front ends that speak that protocol. `POST /v1/agents/{kind}/ag-ui` takes what a person said and answers with the
+//! events of one turn.
+//!
+//! A thread is a run of the kind, found by the thread's id; it is started with the first thing that is said. What is said later is sent as
+//! signals whose ids are those of the messages, so that a request that is repeated says nothing twice. A reader only reads: the run goes on
+//! without it, and the same request again finds it where it is.
+
+mod client;
+mod input;
+mod messages;
+mod translate;
+mod turn;
+
+use axum::response::Response;
+use onward_core::conversation::MESSAGE;
+use onward_core::{Index, Name, RunKey};
+use onward_runtime::{CallId, Decide, Runtime, RuntimeError, SendSignal, StartRun};
+use onward_store::StoreError;
+
+use crate::auth::{Pass, Scope};
+use crate::new_id;
+use crate::problem::{Problem, RequestError};
+use crate::request::{self, Request};
+use crate::server::Server;
+use crate::sse;
+use input::{RunAgentInput, UserMessage, started_with};
+use turn::Turn;
+
+pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
+    let kind = Name::new(request.id.take().unwrap_or_default())?;
+    let input: RunAgentInput = request.json().await?;
+    let key = RunKey::new(request.namespace.clone(), input.run(kind.as_str())?);
+    let Request { server, caller, pass, headers, .. } = request;
+    let asked = Asked { server, by: caller.name, pass, trace: request::trace(&headers), key, input };
+    asked.also(Scope::Read).await?;
+    let is_there = asked.is_there(&kind).await?;
+    let mut told = Vec::new();
+    if is_there {
+        asked.decide().await?;
+        told = asked.tell().await?;
+    } else if let Some(last) = asked.input.new_messages().last() {
+        asked.start(kind, last).await?;
+        told = asked.input.new_messages();
+    }
+    let (events, sink) = sse::channel(&asked.server);
+    let turn = Turn::new(asked.server, asked.key, &asked.input, told, sink);
+    tokio::spawn(turn.run(asked.pass));
+    Ok(events.into_response())
+}
+
+/// What is asked, and by whom.
+struct Asked {
+    server: Server,
+    by: Option<String>,
+    pass: Option<Pass>,
+    trace: Option<String>,
+    key: RunKey,
+    input: RunAgentInput,
+}
+
+impl Asked {
+    fn runtime(&self) -> &Runtime {
+        self.server.runtime()
+    }
+
+    /// What is brought along needs its own scope.
+    async fn also(&self, scope: Scope) -> Result<(), Problem> {
+        if let Some(pass) = &self.pass {
+            pass.check_also(scope, &self.server).await?;
+        }
+        Ok(())
+    }
+
+    async fn is_there(&self, kind: &Name) -> Result<bool, Problem> {
+        match self.runtime().read_head(&self.key).await {
+            Ok(head) if head.kind == *kind => Ok(true),
+            Ok(head) => {
+                let why = format!("run {} is of the kind `{}`", self.key.id, head.kind);
+                Err(RequestError::JsonInvalid { why }.into())
+            }
+            Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Starts the run of a new thread. Two requests that come at once are one if they say the same; the later one is told otherwise.
+    async fn start(&self, kind: Name, last: &UserMessage) -> Result<(), Problem> {
+        let start = StartRun {
+            key: self.key.clone(),
+            kind,
+            version: None,
+            input: self.input.start(last),
+            seed: new_id::random_u64(),
+            signal: None,
+            attributes: Vec::new(),
+            trace: self.trace.clone(),
+        };
+        self.runtime().start_run(start).await?;
+        Ok(())
+    }
+
+    /// Says to a run what it was not told yet. Returns what may not be in its conversation yet.
+    async fn tell(&self) -> Result<Vec<UserMessage>, Problem> {
+        let messages = self.input.new_messages();
+        if messages.is_empty() {
+            return Ok(messages);
+        }
+        let first = self.runtime().read_log(&self.key, Some(0), Index(0), 1).await?;
+        let started = first.first().and_then(|record| record.started()).map(|started| started_with(&started.input));
+        let started = started.unwrap_or_default();
+        for message in messages.iter().filter(|message| !started.contains(&message.id)) {
+            self.also(Scope::Signal).await?;
+            let signal = SendSignal {
+                name: Name::new(MESSAGE)?,
+                payload: message.payload(),
+                signal_id: Some(message.id.clone()),
+                sender: None,
+            };
+            self.runtime().signal_run(&self.key, signal).await?;
+        }
+        Ok(messages)
+    }
+
+    /// Decides the approvals that the client was told of as interrupts. The same answer again is the same decision.
+    async fn decide(&self) -> Result<(), Problem> {
+        if !self.input.resume.is_empty() {
+            self.also(Scope::Approve).await?;
+        }
+        for resume in &self.input.resume {
+            let call = CallId::parse(&self.key.namespace, &resume.interrupt_id)?;
+            if call.run != self.key {
+                let why = format!("the interrupt {} is of another thread", resume.interrupt_id);
+                return Err(RequestError::JsonInvalid { why }.into());
+            }
+            let (approved, feedback) = resume.decision();
+            let decision_id = format!("{}/{}", self.input.run_id, resume.interrupt_id);
+            let decide = Decide { approved, feedback, decided_by: self.by.clone(), decision_id };
+            self.runtime().decide_approval(&call, decide).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! What a client knows of the conversation.
+//!
+//! A client that is told the whole conversation keeps the messages it has where they stand, drops those that are not named, and puts new
+//! ones last. So it is told under the ids that it has, and where that would leave it with another order, what stands in the way is taken
+//! out first.
+
+use std::collections::BTreeMap;
+
+use onward_core::Hash;
+use onward_core::conversation::Entry;
+use serde_json::{Value, json};
+
+use super::messages::Said;
+
+pub(super) struct Client {
+    /// The messages that it has, in its order; without those that no conversation of ours has.
+    ids: Vec<String>,
+    /// What it came with, to find its words for our entries.
+    came_with: Vec<Value>,
+}
+
+impl Client {
+    pub fn new(messages: &[Value]) -> Client {
+        let ids = messages.iter().filter_map(|message| message["id"].as_str()).map(str::to_owned).collect();
+        Client { ids, came_with: messages.to_vec() }
+    }
+
+    /// Finds the ids under which the client knows entries: in their order, by what they say.
+    pub fn recognize(&self, entries: &[Entry], names: &mut BTreeMap<Hash, String>) {
+        let mut known = self.came_with.iter();
+        for entry in entries {
+            let said = Said::read(entry);
+            let is_it = |message: &&Value| message["role"] == entry.role.as_str() && says_the_same(message, &said);
+            let mut rest = known.clone();
+            if let Some(id) = rest.find(is_it).and_then(|message| message["id"].as_str()) {
+                names.entry(entry.id).or_insert_with(|| id.to_owned());
+                known = rest;
+            }
+        }
+    }
+
+    /// Takes note of an event that is sent.
+    pub fn hear(&mut self, event: &Value) {
+        let id = match event["type"].as_str() {
+            Some("TEXT_MESSAGE_START" | "TOOL_CALL_RESULT") => &event["messageId"],
+            Some("TOOL_CALL_START") => &event["parentMessageId"],
+            _ => return,
+        };
+        if let Some(id) = id.as_str()
+            && !self.ids.iter().any(|known| known == id)
+        {
+            self.ids.push(id.to_owned());
+        }
+    }
+
+    /// What to send so that the client has these messages, in this order.
+    pub fn replace(&mut self, messages: &[Value]) -> Vec<Value> {
+        let wanted: Vec<&str> = messages.iter().filter_map(|message| message["id"].as_str()).collect();
+        let kept: Vec<&String> = self.ids.iter().filter(|id| wanted.contains(&id.as_str())).collect();
+        let common = kept.iter().zip(&wanted).take_while(|(kept, wanted)| kept.as_str() == **wanted).count();
+        let mut out = Vec::new();
+        if common < kept.len() {
+            out.push(json!({"type": "MESSAGES_SNAPSHOT", "messages": messages[..common]}));
+        }
+        out.push(json!({"type": "MESSAGES_SNAPSHOT", "messages": messages}));
+        self.ids = wanted.into_iter().map(str::to_owned).collect();
+        out
+    }
+}
+
+fn says_the_same(message: &Value, said: &Said) -> bool {
+    let content = match &message["content"] {
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        content => content.as_str().unwrap_or_default().to_owned(),
+    };
+    if message["role"] == "tool" {
+        return said.results.iter().any(|(call, _)| message["toolCallId"] == call.as_str());
+    }
+    let calls = message["toolCalls"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let has_calls = calls.iter().map(|call| call["id"].as_str()).eq(said.calls.iter().map(|(id, ..)| Some(id.as_str())));
+    content == said.text && (message["role"] != "assistant" || has_calls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client as the library has it.
+    fn apply(has: &[&str], events: &[Value]) -> Vec<String> {
+        let mut has: Vec<String> = has.iter().map(|id| (*id).to_owned()).collect();
+        for event in events {
+            let wanted: Vec<String> =
+                event["messages"].as_array().unwrap().iter().map(|message| message["id"].as_str().unwrap().to_owned()).collect();
+            has.retain(|id| wanted.contains(id));
+            has.extend(wanted.into_iter().filter(|id| !has.contains(id)).collect::<Vec<_>>());
+        }
+        has
+    }
+
+    fn of(ids: &[&str]) -> Vec<Value> {
+        ids.iter().map(|id| json!({"id": id, "role": "user", "content": id})).collect()
+    }
+
+    #[test]
+    fn a_client_gets_the_order_of_the_conversation_whatever_it_has() {
+        for has in [&["1", "3"][..], &["3", "1"], &["x", "2", "1"], &[], &["1", "2", "3", "4", "5"], &["4", "2"]] {
+            let mut client = Client::new(&of(has));
+            let told = client.replace(&of(&["1", "2", "3", "4"]));
+            assert_eq!(apply(has, &told), ["1", "2", "3", "4"], "{has:?}");
+            assert_eq!(client.replace(&of(&["1", "2", "3", "4"])).len(), 1, "once it has it, it is told once");
+        }
+    }
+
+    #[test]
+    fn what_is_streamed_is_known_too() {
+        let mut client = Client::new(&of(&["1"]));
+        for event in
+            [json!({"type": "TEXT_MESSAGE_START", "messageId": "b"}), json!({"type": "TOOL_CALL_START", "parentMessageId": "b"})]
+        {
+            client.hear(&event);
+        }
+        assert_eq!(client.ids, ["1", "b"]);
+        assert_eq!(client.replace(&of(&["1", "a", "b"])).len(), 2);
+    }
+}

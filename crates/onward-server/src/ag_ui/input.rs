@@ -1,0 +1,210 @@
+//! What an AG-UI client sends, and what an agent is given of it.
+
+use onward_core::{Payload, RunId};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::problem::RequestError;
+
+/// The longest id of a thread that is a part of the run's id as it is.
+const THREAD_BYTES_MAX: usize = 128;
+
+/// AG-UI's `RunAgentInput`. What a later version adds is passed over.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RunAgentInput {
+    pub thread_id: String,
+    pub run_id: String,
+    #[serde(default)]
+    pub messages: Vec<Value>,
+    #[serde(default)]
+    tools: Value,
+    #[serde(default)]
+    context: Value,
+    #[serde(default)]
+    state: Value,
+    #[serde(default)]
+    forwarded_props: Value,
+    #[serde(default)]
+    pub resume: Vec<Resume>,
+}
+
+/// The answer to an interrupt.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Resume {
+    pub interrupt_id: String,
+    status: ResumeStatus,
+    #[serde(default)]
+    payload: Value,
+}
+
+#[derive(Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum ResumeStatus {
+    Resolved,
+    Cancelled,
+}
+
+impl Resume {
+    /// Whether it is approved, and what is said with it. What is canceled is not approved; what is resolved is, unless it says otherwise.
+    pub fn decision(&self) -> (bool, Option<String>) {
+        if self.status == ResumeStatus::Cancelled {
+            return (false, Some("canceled".to_owned()));
+        }
+        let approved = match &self.payload {
+            Value::Bool(approved) => *approved,
+            payload => payload["approved"].as_bool().unwrap_or(true),
+        };
+        (approved, self.payload["feedback"].as_str().map(str::to_owned))
+    }
+}
+
+/// Something that a person says.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct UserMessage {
+    pub id: String,
+    pub text: String,
+    /// What an agent is given: `{id, text}`, or `{id, blocks}` if there is more than text.
+    pub content: Value,
+}
+
+impl UserMessage {
+    fn read(message: &Value) -> Option<UserMessage> {
+        let id = message["id"].as_str()?.to_owned();
+        let (text, blocks) = match &message["content"] {
+            Value::String(text) => (text.clone(), None),
+            Value::Array(parts) => {
+                let text: String = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+                let is_text = parts.iter().all(|part| part["type"] == "text");
+                (text, (!is_text).then(|| parts.iter().filter_map(block).collect::<Vec<Value>>()))
+            }
+            _ => return None,
+        };
+        let content = match blocks {
+            None => json!({"id": id, "text": text}),
+            Some(blocks) => json!({"id": id, "blocks": blocks}),
+        };
+        Some(UserMessage { id, text, content })
+    }
+
+    pub fn payload(&self) -> Payload {
+        Payload::from_json_text(self.content.to_string())
+    }
+}
+
+/// A part of a message as a block of ours.
+fn block(part: &Value) -> Option<Value> {
+    if part["type"] == "text" {
+        return Some(json!({"type": "text", "text": part["text"]}));
+    }
+    let source = &part["source"];
+    let media_type = source["mimeType"].as_str().unwrap_or("application/octet-stream");
+    let given = match source["type"].as_str()? {
+        "data" => json!({"base64": source["value"]}),
+        "url" => json!({"url": source["value"]}),
+        _ => return None, // bytes that only their provider knows
+    };
+    Some(json!({"type": "attachment", "media_type": media_type, "source": given}))
+}
+
+impl RunAgentInput {
+    /// The run that the thread is.
+    pub fn run(&self, kind: &str) -> Result<RunId, RequestError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let thread = &self.thread_id;
+        if thread.is_empty() {
+            return Err(RequestError::JsonInvalid { why: "`threadId` is empty".to_owned() });
+        }
+        let is_plain = thread.len() <= THREAD_BYTES_MAX && thread.bytes().all(plain);
+        let named = match is_plain {
+            true => format!("{kind}:{thread}"),
+            false => format!("{kind}:{}", onward_core::Hash::of_parts(&[b"thread", thread.as_bytes()])),
+        };
+        RunId::new(named).map_err(|error| RequestError::JsonInvalid { why: format!("the thread has no run: {error}") })
+    }
+
+    /// What people have said since anybody answered.
+    pub fn new_messages(&self) -> Vec<UserMessage> {
+        let is_answer = |message: &Value| matches!(message["role"].as_str(), Some("assistant" | "tool"));
+        let from = self.messages.iter().rposition(is_answer).map_or(0, |last| last + 1);
+        self.messages[from..].iter().filter(|message| message["role"] == "user").filter_map(UserMessage::read).collect()
+    }
+
+    /// What the run of a new thread is started with: the last thing that was said, as the signal would bring it, and all the rest.
+    pub fn start(&self, last: &UserMessage) -> Payload {
+        let mut input = last.content.clone();
+        input["messages"] = Value::Array(self.messages.clone());
+        let rest = [("tools", &self.tools), ("context", &self.context), ("state", &self.state)];
+        for (name, value) in rest.into_iter().chain([("forwarded_props", &self.forwarded_props)]) {
+            if !value.is_null() {
+                input[name] = value.clone();
+            }
+        }
+        Payload::from_json_text(input.to_string())
+    }
+}
+
+/// The ids of the messages that a run was started with.
+pub(super) fn started_with(input: &Payload) -> Vec<String> {
+    let input: Value = input.read().unwrap_or_default();
+    let messages = input["messages"].as_array().cloned().unwrap_or_default();
+    messages.iter().filter_map(|message| message["id"].as_str()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(messages: Value) -> RunAgentInput {
+        serde_json::from_value(json!({"threadId": "t", "runId": "r", "messages": messages, "tools": [], "context": []})).unwrap()
+    }
+
+    #[test]
+    fn a_thread_is_a_run_whose_name_people_recognize_where_that_is_possible() {
+        let run = |thread: &str| RunAgentInput { thread_id: thread.to_owned(), ..input(json!([])) }.run("support");
+        assert_eq!(run("t-1").unwrap().as_str(), "support:t-1");
+        let odd = run("a/b c").unwrap();
+        assert!(odd.as_str().starts_with("support:") && !odd.as_str().contains('/'), "{odd}");
+        assert_ne!(odd, run("a/b d").unwrap());
+        assert!(run("").is_err());
+    }
+
+    #[test]
+    fn only_what_was_said_since_the_last_answer_is_new() {
+        let user = |id: &str| json!({"id": id, "role": "user", "content": id});
+        let answer = json!({"id": "a", "role": "assistant", "content": "well"});
+        let input = input(json!([user("1"), answer, user("2"), {"id": "s", "role": "system", "content": "x"}, user("3")]));
+        let ids = |messages: Vec<UserMessage>| messages.into_iter().map(|message| message.id).collect::<Vec<_>>();
+        assert_eq!(ids(input.new_messages()), ["2", "3"]);
+        let started = input.start(&input.new_messages()[1]);
+        assert_eq!(started_with(&started), ["1", "a", "2", "s", "3"]);
+        assert_eq!(started.read::<Value>().unwrap()["text"], "3");
+    }
+
+    #[test]
+    fn parts_become_blocks() {
+        let parts = json!([{"type": "text", "text": "see"}, {"type": "image", "source": {"type": "url", "value": "http://x/y", "mimeType": "image/png"}}]);
+        let message = UserMessage::read(&json!({"id": "1", "role": "user", "content": parts})).unwrap();
+        assert_eq!(message.text, "see");
+        assert_eq!(
+            message.content["blocks"][1],
+            json!({"type": "attachment", "media_type": "image/png", "source": {"url": "http://x/y"}})
+        );
+        let only = UserMessage::read(&json!({"id": "1", "role": "user", "content": [{"type": "text", "text": "a"}]})).unwrap();
+        assert_eq!(only.content, json!({"id": "1", "text": "a"}));
+    }
+
+    #[test]
+    fn what_is_resolved_is_approved_unless_it_says_otherwise() {
+        let decision = |status: &str, payload: Value| {
+            let resume: Resume =
+                serde_json::from_value(json!({"interruptId": "i", "status": status, "payload": payload})).unwrap();
+            resume.decision()
+        };
+        assert_eq!(decision("resolved", Value::Null), (true, None));
+        assert_eq!(decision("resolved", json!({"approved": false, "feedback": "no"})), (false, Some("no".to_owned())));
+        assert_eq!(decision("resolved", json!(false)), (false, None));
+        assert!(!decision("cancelled", json!({"approved": true})).0);
+    }
+}

@@ -1,0 +1,269 @@
+//! A stream of ours in the words of AG-UI.
+//!
+//! Owns which messages and calls are open at the client, and what an entry is called there. Must never wait: what has to be read is asked
+//! for.
+//!
+//! Invariants:
+//! - AG1: everything that is begun is ended before anything replaces it, and before the answer ends.
+//! - AG2: what a task has said and takes back is gone at the client before anything else of it is shown.
+//! - AG3: an entry whose text was shown as it arrived is not shown again; one that was not, is shown.
+
+use std::collections::BTreeMap;
+
+use onward_core::conversation::Entry;
+use onward_core::stream::{EntrySaid, Spoken, StreamSaid};
+use onward_core::{Hash, Place};
+use serde_json::{Value, json};
+
+use super::input::UserMessage;
+use super::messages::{Said, name, result_id};
+
+/// What the translator has to be given before it goes on.
+#[derive(Debug, PartialEq)]
+pub(super) enum Want {
+    Nothing,
+    /// The whole conversation, up to [`Translator::leaf`].
+    Snapshot,
+    /// What this entry says.
+    Entry(EntrySaid),
+}
+
+/// What a task has said so far.
+#[derive(Default)]
+struct Draft {
+    id: String,
+    /// A client is not told which thoughts are taken back: each attempt has its own.
+    reasoning_id: String,
+    text: String,
+    is_text_open: bool,
+    is_reasoning_open: bool,
+    /// The calls that are open, by their number in the answer.
+    calls: BTreeMap<u64, String>,
+    model: Option<String>,
+    usage: Option<Value>,
+}
+
+#[derive(Default)]
+pub(super) struct Translator {
+    /// The last entry that is final, as of what was taken.
+    pub leaf: Option<Hash>,
+    drafts: BTreeMap<(u32, Place), Draft>,
+    /// What tasks have said that are over, and that no entry has taken up yet.
+    whole: Vec<Draft>,
+    /// How often a task has taken back what it said.
+    resets: BTreeMap<(u32, Place), u32>,
+    /// The ids under which the client knows entries.
+    pub names: BTreeMap<Hash, String>,
+    /// What was said to the agent and is not in its conversation yet.
+    pub pending: Vec<UserMessage>,
+    usage: Vec<Value>,
+}
+
+impl Translator {
+    /// `pending` is what was said to the agent and may not be in its conversation yet.
+    pub fn new(pending: Vec<UserMessage>) -> Translator {
+        Translator { pending, ..Translator::default() }
+    }
+
+    pub fn take(&mut self, said: &StreamSaid, out: &mut Vec<Value>) -> Want {
+        match said {
+            StreamSaid::Spoken(spoken) => self.speak(spoken, out),
+            StreamSaid::AttemptFailed(failed) => out.push(custom("attempt_failed", &json!(failed))),
+            StreamSaid::AttemptReset(reset) => {
+                let key = (reset.generation, reset.task.clone());
+                *self.resets.entry(key.clone()).or_default() += 1;
+                let Some(draft) = self.drafts.get_mut(&key) else { return Want::Nothing };
+                draft.close(out);
+                let draft = self.drafts.remove(&key).unwrap_or_default();
+                self.usage.extend(draft.usage());
+                out.push(custom("attempt_reset", &json!(reset)));
+                return Want::Snapshot;
+            }
+            StreamSaid::TaskEnd(end) => {
+                if let Some(mut draft) = self.drafts.remove(&(end.generation, end.task.clone())) {
+                    draft.close(out);
+                    self.usage.extend(draft.usage());
+                    self.whole.push(draft);
+                }
+            }
+            StreamSaid::Entry(entry) => {
+                let is_new = self.leaf != Some(entry.id);
+                self.leaf = Some(entry.id);
+                if is_new {
+                    return Want::Entry(entry.clone());
+                }
+            }
+            StreamSaid::BranchReset(reset) => {
+                self.leaf = reset.leaf;
+                return self.begin_again(out);
+            }
+            StreamSaid::StreamReset(reset) => {
+                self.leaf = reset.leaf;
+                return self.begin_again(out);
+            }
+            StreamSaid::ApprovalRequested(_) | StreamSaid::Paused(_) | StreamSaid::Resumed(_) | StreamSaid::End(_) => {}
+        }
+        Want::Nothing
+    }
+
+    fn begin_again(&mut self, out: &mut Vec<Value>) -> Want {
+        self.close_all(out);
+        self.drafts.clear();
+        self.whole.clear();
+        Want::Snapshot
+    }
+
+    fn speak(&mut self, spoken: &Spoken, out: &mut Vec<Value>) {
+        let key = (spoken.generation, spoken.task.clone());
+        let resets = self.resets.get(&key).copied().unwrap_or_default();
+        let draft = self.drafts.entry(key).or_insert_with(|| {
+            let id = format!("{}~{}", spoken.generation, spoken.task);
+            Draft { reasoning_id: format!("{id}~{resets}"), id, ..Draft::default() }
+        });
+        let frame: Value = spoken.frame.read().unwrap_or_default();
+        draft.take(&frame, out);
+    }
+
+    /// Shows what an entry says, as far as it was not shown.
+    pub fn show(&mut self, entry: &Entry, out: &mut Vec<Value>) {
+        let said = Said::read(entry);
+        match entry.role.as_str() {
+            "assistant" => self.show_answer(entry, &said, out),
+            "user" => {
+                let is_it = |message: &UserMessage| said.id.as_ref() == Some(&message.id);
+                let at = self.pending.iter().position(is_it).or((!self.pending.is_empty()).then_some(0));
+                if let Some(at) = at {
+                    self.names.insert(entry.id, self.pending.remove(at).id);
+                }
+            }
+            "tool" => {
+                let id = name(entry, &said, &self.names);
+                for (at, (call, content)) in said.results.iter().enumerate() {
+                    out.push(json!({
+                        "type": "TOOL_CALL_RESULT", "messageId": result_id(&id, at), "toolCallId": call, "content": content, "role": "tool",
+                    }));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn show_answer(&mut self, entry: &Entry, said: &Said, out: &mut Vec<Value>) {
+        if let Some(at) = self.whole.iter().position(|draft| draft.text == said.text) {
+            self.names.insert(entry.id, self.whole.remove(at).id); // AG3
+            return;
+        }
+        let id = name(entry, said, &self.names);
+        let mut draft = Draft { reasoning_id: format!("{id}~0"), id, ..Draft::default() };
+        draft.take(&json!({"type": "reasoning", "text": said.reasoning}), out);
+        draft.take(&json!({"type": "text", "text": said.text}), out);
+        for (call, (id, name, arguments)) in said.calls.iter().enumerate() {
+            draft.take(&json!({"type": "tool_call_begin", "call": call, "id": id, "name": name}), out);
+            draft.take(&json!({"type": "tool_call_arguments", "call": call, "text": arguments}), out);
+        }
+        draft.close(out);
+    }
+
+    /// Ends everything that is open (AG1).
+    pub fn close_all(&mut self, out: &mut Vec<Value>) {
+        self.drafts.values_mut().for_each(|draft| draft.close(out));
+    }
+
+    /// What the calls of models have used, as far as they said.
+    pub fn usage(&self) -> Vec<Value> {
+        self.usage.iter().cloned().chain(self.drafts.values().filter_map(Draft::usage)).collect()
+    }
+}
+
+impl Draft {
+    fn take(&mut self, frame: &Value, out: &mut Vec<Value>) {
+        let text = frame["text"].as_str().unwrap_or_default();
+        match frame["type"].as_str() {
+            Some("begin") => self.model = frame["model"].as_str().map(str::to_owned),
+            Some("text" | "refusal") => self.take_text(text, out),
+            Some("reasoning") => self.take_reasoning(text, out),
+            Some("tool_call_begin") => {
+                self.close_reasoning(out);
+                let call = frame["call"].as_u64().unwrap_or_default();
+                let given = frame["id"].as_str().filter(|id| !id.is_empty()).map(str::to_owned);
+                let id = given.unwrap_or_else(|| format!("{}-call-{call}", self.id));
+                out.push(json!({
+                    "type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": frame["name"].as_str().unwrap_or_default(),
+                    "parentMessageId": self.id,
+                }));
+                self.calls.insert(call, id);
+            }
+            Some("tool_call_arguments") => {
+                let call = frame["call"].as_u64().unwrap_or_default();
+                if let Some(id) = self.calls.get(&call).filter(|_| !text.is_empty()) {
+                    out.push(json!({"type": "TOOL_CALL_ARGS", "toolCallId": id, "delta": text}));
+                }
+            }
+            Some("usage") => self.usage = Some(frame.clone()),
+            Some(other) => out.push(custom(other, frame)),
+            None => out.push(custom("value", frame)),
+        }
+    }
+
+    fn take_text(&mut self, text: &str, out: &mut Vec<Value>) {
+        if text.is_empty() {
+            return;
+        }
+        self.close_reasoning(out);
+        if !self.is_text_open {
+            out.push(json!({"type": "TEXT_MESSAGE_START", "messageId": self.id, "role": "assistant"}));
+            self.is_text_open = true;
+        }
+        self.text.push_str(text);
+        out.push(json!({"type": "TEXT_MESSAGE_CONTENT", "messageId": self.id, "delta": text}));
+    }
+
+    fn take_reasoning(&mut self, text: &str, out: &mut Vec<Value>) {
+        if text.is_empty() {
+            return;
+        }
+        let id = self.reasoning_id.clone();
+        if !self.is_reasoning_open {
+            out.push(json!({"type": "REASONING_START", "messageId": id}));
+            out.push(json!({"type": "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning"}));
+            self.is_reasoning_open = true;
+        }
+        out.push(json!({"type": "REASONING_MESSAGE_CONTENT", "messageId": id, "delta": text}));
+    }
+
+    fn close_reasoning(&mut self, out: &mut Vec<Value>) {
+        if std::mem::take(&mut self.is_reasoning_open) {
+            out.push(json!({"type": "REASONING_MESSAGE_END", "messageId": self.reasoning_id}));
+            out.push(json!({"type": "REASONING_END", "messageId": self.reasoning_id}));
+        }
+    }
+
+    fn close(&mut self, out: &mut Vec<Value>) {
+        self.close_reasoning(out);
+        if std::mem::take(&mut self.is_text_open) {
+            out.push(json!({"type": "TEXT_MESSAGE_END", "messageId": self.id}));
+        }
+        for id in std::mem::take(&mut self.calls).into_values() {
+            out.push(json!({"type": "TOOL_CALL_END", "toolCallId": id}));
+        }
+    }
+
+    fn usage(&self) -> Option<Value> {
+        let usage = self.usage.as_ref()?;
+        let count = |name: &str| usage[name].as_u64().unwrap_or_default();
+        let (read, write) = (count("cached_read"), count("cached_write"));
+        let mut used = json!({
+            "inputTokens": count("input") + read + write, "outputTokens": count("output"), "reasoningTokens": count("reasoning"),
+            "cachedInputTokens": read, "cacheWriteInputTokens": write,
+        });
+        if let Some(model) = &self.model {
+            used["model"] = Value::String(model.clone());
+        }
+        Some(used)
+    }
+}
+
+/// Something for which AG-UI has no word.
+pub(super) fn custom(name: &str, value: &Value) -> Value {
+    json!({"type": "CUSTOM", "name": format!("onward.{name}"), "value": value})
+}

@@ -1,0 +1,376 @@
+//! One turn for one client: from where the conversation is until the agent comes to rest.
+
+use std::time::Duration;
+
+use onward_core::event::RunPaused;
+use onward_core::stream::{EntrySaid, StreamFrame};
+use onward_core::view::{AwaitedKind, RunView, outcome};
+use onward_core::{Failure, Hash, Index, Payload, RunKey, Status};
+use onward_runtime::{CallId, EntryQuery, RunWatch, Runtime, RuntimeError, WhyPending};
+use onward_store::{PAGE_DEFAULT, StoreError, WaitQuery};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::client::Client;
+use super::input::{RunAgentInput, UserMessage};
+use super::messages::{Said, conversation, entry, messages};
+use super::translate::{Translator, Want};
+use crate::auth::{self, Pass};
+use crate::problem::Problem;
+use crate::server::Server;
+use crate::sse::{NOTHING_NEW, Over, Sink};
+
+/// How long a run may be without a worker that has its code before the client is told.
+const WORKER_PATIENCE: Duration = Duration::from_secs(3);
+
+pub(super) struct Turn {
+    server: Server,
+    key: RunKey,
+    thread_id: String,
+    run_id: String,
+    translator: Translator,
+    offset: Option<String>,
+    /// What was shown of the run's state.
+    state: Option<Value>,
+    /// The first generation whose state was not shown to its end, and whether there is one.
+    generation: u32,
+    has_looked: bool,
+    client: Client,
+    /// Since when there is no worker that could take the run.
+    alone_since: Option<Instant>,
+    out: Vec<Value>,
+    sink: Sink,
+}
+
+/// Where the run stands.
+enum Rest {
+    /// It goes on by itself.
+    Busy,
+    /// Somebody has to say something.
+    Waits,
+    /// Somebody has to decide something.
+    Asks,
+    Paused(RunPaused),
+    Ended(Status),
+}
+
+enum Failed {
+    Over,
+    Problem(Problem),
+}
+
+impl From<Over> for Failed {
+    fn from(_: Over) -> Failed {
+        Failed::Over
+    }
+}
+
+impl From<RuntimeError> for Failed {
+    fn from(error: RuntimeError) -> Failed {
+        Failed::Problem(error.into())
+    }
+}
+
+impl Turn {
+    pub fn new(server: Server, key: RunKey, input: &RunAgentInput, told: Vec<UserMessage>, sink: Sink) -> Turn {
+        let translator = Translator::new(told);
+        let (thread_id, run_id) = (input.thread_id.clone(), input.run_id.clone());
+        let client = Client::new(&input.messages);
+        Turn {
+            server,
+            key,
+            thread_id,
+            run_id,
+            translator,
+            offset: None,
+            state: None,
+            generation: 0,
+            has_looked: false,
+            client,
+            alone_since: None,
+            out: Vec::new(),
+            sink,
+        }
+    }
+
+    /// Tells until the agent rests or the client may not read any more, and says how it ended.
+    pub async fn run(mut self, pass: Option<Pass>) {
+        let server = self.server.clone();
+        let failed = tokio::select! {
+            told = self.tell() => match told {
+                Ok(()) | Err(Failed::Over) => return,
+                Err(Failed::Problem(problem)) => problem,
+            },
+            problem = auth::ended(pass.as_ref(), &server) => problem,
+        };
+        self.fail(failed.code, &failed.detail);
+        drop(self.flush().await); // a client that is gone needs no reason
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.server.runtime()
+    }
+
+    async fn tell(&mut self) -> Result<(), Failed> {
+        let (thread_id, run_id) = (&self.thread_id, &self.run_id);
+        self.out.push(json!({"type": "RUN_STARTED", "threadId": thread_id, "runId": run_id}));
+        self.flush().await?;
+        let mut watch = match self.runtime().watch_run(&self.key).await {
+            // Nobody has said anything in this thread.
+            Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => {
+                self.out.push(json!({"type": "MESSAGES_SNAPSHOT", "messages": []}));
+                return self.finish(json!({"type": "success"}), None).await;
+            }
+            watch => watch?,
+        };
+        loop {
+            // What was said before the run came to rest is in its stream by the time that its rest is known.
+            let view = self.runtime().read_run(&self.key).await?;
+            let rest = rest(&view);
+            while self.take_frames().await? {}
+            self.show_states(&view).await?;
+            match rest {
+                Rest::Busy => {}
+                Rest::Waits => return self.end(json!({"type": "success"}), None).await,
+                Rest::Asks => {
+                    let interrupts = self.interrupts().await?;
+                    if !interrupts.is_empty() {
+                        return self.end(json!({"type": "interrupt", "interrupts": interrupts}), None).await;
+                    }
+                }
+                Rest::Paused(pause) => return self.end_paused(&pause).await,
+                Rest::Ended(status) => return self.end_of_run(status).await,
+            }
+            self.flush().await?;
+            self.expect_worker(&view).await?;
+            if !self.wait(&mut watch).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A run that nobody can work on goes on when somebody can; the client is not kept until then.
+    async fn expect_worker(&mut self, view: &RunView) -> Result<(), Failed> {
+        if self.runtime().why_pending_anywhere(&view.head).await != Some(WhyPending::NoCompatibleWorker) {
+            self.alone_since = None;
+            return Ok(());
+        }
+        let since = *self.alone_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < WORKER_PATIENCE {
+            return Ok(());
+        }
+        let (kind, version) = (view.head.kind.clone(), view.head.version.clone());
+        Err(RuntimeError::NoCompatibleWorker { kind, version }.into())
+    }
+
+    /// Waits until something happens to the run, and passes on what is said meanwhile; false when the server stops.
+    async fn wait(&mut self, watch: &mut RunWatch) -> Result<bool, Failed> {
+        loop {
+            let keep_alive = self.server.limits().keep_alive;
+            let alone = self.alone_since.map(|since| since + WORKER_PATIENCE);
+            let (server, key, offset) = (self.server.clone(), self.key.clone(), self.offset.clone());
+            let page = tokio::select! {
+                changed = watch.changed() => return Ok(changed.map(|()| true)?),
+                page = server.runtime().read_stream(&key, offset.as_deref(), keep_alive) => page?,
+                () = self.sink.gone() => return Err(Failed::Over),
+                () = server.closed() => return Ok(false),
+                () = at(alone) => return Ok(true),
+            };
+            if page.frames.is_empty() {
+                self.sink.send(NOTHING_NEW.to_owned(), None).await?;
+            }
+            self.take(page.frames, page.next).await?;
+            self.flush().await?;
+        }
+    }
+
+    /// Takes what there is of the stream; returns whether there was anything.
+    async fn take_frames(&mut self) -> Result<bool, Failed> {
+        let page = self.runtime().read_stream(&self.key, self.offset.as_deref(), Duration::ZERO).await?;
+        let has_some = !page.frames.is_empty();
+        self.take(page.frames, page.next).await?;
+        Ok(has_some)
+    }
+
+    async fn take(&mut self, frames: Vec<StreamFrame>, next: String) -> Result<(), Failed> {
+        for frame in frames {
+            let from = self.out.len();
+            let want = self.translator.take(&frame.said, &mut self.out);
+            self.out[from..].iter().for_each(|event| self.client.hear(event));
+            match want {
+                Want::Nothing => {}
+                Want::Snapshot => self.show_messages(self.translator.leaf).await?,
+                Want::Entry(entry) => self.show_entry(&entry).await?,
+            }
+        }
+        self.offset = Some(next);
+        Ok(())
+    }
+
+    async fn show_entry(&mut self, said: &EntrySaid) -> Result<(), Failed> {
+        if let Some(entry) = entry(self.runtime(), &self.key, said).await? {
+            let from = self.out.len();
+            self.translator.show(&entry, &mut self.out);
+            self.out[from..].iter().for_each(|event| self.client.hear(event));
+        }
+        Ok(())
+    }
+
+    /// Replaces what the client knows of the conversation. What was said and is not in it yet comes last.
+    async fn show_messages(&mut self, leaf: Option<Hash>) -> Result<(), Failed> {
+        let entries = conversation(self.runtime(), &self.key, leaf).await?;
+        self.client.recognize(&entries, &mut self.translator.names);
+        for entry in entries.iter().filter(|entry| entry.role.as_str() == "user") {
+            let said = Said::read(entry);
+            // Sent before, or found in the input of the run, and taken up under an id of the agent's own.
+            let is_it = |message: &UserMessage| said.id.as_ref() == Some(&message.id) || said.text == message.text;
+            if let Some(at) = self.translator.pending.iter().position(is_it)
+                && !self.translator.names.contains_key(&entry.id)
+                && said.id.as_ref().is_none_or(|id| *id == self.translator.pending[at].id)
+            {
+                let message = self.translator.pending.remove(at);
+                self.translator.names.insert(entry.id, message.id);
+            }
+        }
+        let mut shown = messages(&entries, &self.translator.names);
+        let pending = self.translator.pending.iter();
+        shown.extend(pending.map(|message| json!({"id": message.id, "role": "user", "content": message.text})));
+        self.out.extend(self.client.replace(&shown));
+        Ok(())
+    }
+
+    /// Shows the state of the run. It goes with the log that it was set in: what an earlier one had at its end is shown too.
+    async fn show_states(&mut self, view: &RunView) -> Result<(), Failed> {
+        let last = view.head.generation;
+        let earlier = if self.has_looked { self.generation } else { last.saturating_sub(1) };
+        for generation in earlier..last {
+            let head = self.runtime().store().read_run(self.key.clone(), Some(generation)).await;
+            if let Some(head) = head.map_err(RuntimeError::from)? {
+                let records = onward_runtime::read_records(self.runtime(), &head).await?;
+                self.show_state(&RunView::fold(head, &records));
+            }
+        }
+        (self.generation, self.has_looked) = (last, true);
+        self.show_state(view);
+        Ok(())
+    }
+
+    fn show_state(&mut self, view: &RunView) {
+        let value = |payload: &Payload| payload.read::<Value>().unwrap_or_default();
+        let state: Map<String, Value> = view.state.iter().map(|(key, payload)| (key.to_string(), value(payload))).collect();
+        let state = Value::Object(state);
+        // Of a log that sets nothing, nothing follows for what an earlier one has set.
+        if !view.state.is_empty() && self.state.as_ref() != Some(&state) {
+            self.out.push(json!({"type": "STATE_SNAPSHOT", "snapshot": state}));
+            self.state = Some(state);
+        }
+    }
+
+    /// The questions that are open, as AG-UI asks them.
+    async fn interrupts(&self) -> Result<Vec<Value>, Failed> {
+        let (namespace, run) = (self.key.namespace.clone(), Some(self.key.clone()));
+        let waits = self.runtime().list_approvals(WaitQuery { namespace, kind: None, run, limit: PAGE_DEFAULT }).await?;
+        let interrupt = |wait: &onward_core::run::Wait| {
+            let mut interrupt = json!({
+                "id": CallId::from(wait).to_string(),
+                "reason": "approval",
+                "message": wait.title,
+                "responseSchema": {
+                    "type": "object",
+                    "properties": {"approved": {"type": "boolean"}, "feedback": {"type": "string"}},
+                    "required": ["approved"],
+                },
+                "metadata": {"name": wait.name, "description": wait.description, "show": wait.show},
+            });
+            if let Some(deadline) = wait.deadline {
+                interrupt["expiresAt"] = json!(deadline.to_string());
+            }
+            interrupt
+        };
+        Ok(waits.iter().map(interrupt).collect())
+    }
+
+    /// The last word about the conversation, and how the turn ended.
+    async fn end(&mut self, outcome: Value, result: Option<Value>) -> Result<(), Failed> {
+        self.translator.close_all(&mut self.out);
+        let last = EntryQuery { limit: 1, ..EntryQuery::default() };
+        let leaf = self.runtime().read_entries(&self.key, last).await?.leaf;
+        self.show_messages(leaf).await?;
+        self.finish(outcome, result).await
+    }
+
+    async fn finish(&mut self, outcome: Value, result: Option<Value>) -> Result<(), Failed> {
+        let (thread_id, run_id) = (&self.thread_id, &self.run_id);
+        let mut finished = json!({"type": "RUN_FINISHED", "threadId": thread_id, "runId": run_id, "outcome": outcome});
+        if let Some(result) = result.filter(|result| !result.is_null()) {
+            finished["result"] = result;
+        }
+        let usage = self.translator.usage();
+        if !usage.is_empty() {
+            finished["usage"] = Value::Array(usage);
+        }
+        self.out.push(finished);
+        Ok(self.flush().await?)
+    }
+
+    async fn end_paused(&mut self, pause: &RunPaused) -> Result<(), Failed> {
+        let reason = json!(pause.reason);
+        self.fail("run_paused", &format!("the run is paused ({}): {}", reason.as_str().unwrap_or_default(), pause.message));
+        Ok(self.flush().await?)
+    }
+
+    async fn end_of_run(&mut self, status: Status) -> Result<(), Failed> {
+        let head = self.runtime().read_head(&self.key).await?;
+        let last = Index(head.next_index.0.saturating_sub(1));
+        let records = self.runtime().read_log(&self.key, Some(head.generation), last, 1).await?;
+        match records.last().and_then(outcome) {
+            Some(Ok(output)) => self.end(json!({"type": "success"}), output.read().ok()).await,
+            Some(Err(_)) if status == Status::Canceled => self.end(json!({"type": "cancelled"}), None).await,
+            Some(Err(Failure { code, message, .. })) => {
+                self.fail(&code, &message);
+                Ok(self.flush().await?)
+            }
+            None => self.end(json!({"type": "success"}), None).await,
+        }
+    }
+
+    /// Says what went wrong; nothing follows that.
+    fn fail(&mut self, code: &str, message: &str) {
+        self.translator.close_all(&mut self.out);
+        self.out.push(json!({"type": "RUN_ERROR", "message": message, "code": code}));
+    }
+
+    async fn flush(&mut self) -> Result<(), Over> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let text: String = self.out.drain(..).map(|event| format!("data: {event}\n\n")).collect();
+        self.sink.send(text, None).await
+    }
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether a run goes on by itself, or somebody else has to do something first.
+fn rest(view: &RunView) -> Rest {
+    match view.head.status {
+        Status::Pending | Status::Running => return Rest::Busy,
+        Status::Paused => return view.pause.clone().map_or(Rest::Busy, Rest::Paused),
+        Status::Waiting => {}
+        status => return Rest::Ended(status),
+    }
+    let awaits = |kind: AwaitedKind| view.awaiting.iter().any(|awaited| awaited.kind == kind);
+    if awaits(AwaitedKind::Task) || awaits(AwaitedKind::Child) {
+        return Rest::Busy;
+    }
+    if awaits(AwaitedKind::Approval) {
+        return Rest::Asks;
+    }
+    // A plain timer brings the run on by itself.
+    if awaits(AwaitedKind::Signal) || awaits(AwaitedKind::Promise) { Rest::Waits } else { Rest::Busy }
+}

@@ -1,0 +1,44 @@
+//! The conversation of an agent over gRPC.
+
+use onward_core::Name;
+use onward_core::conversation::MESSAGE;
+use onward_runtime::{AppendEntry, AppendedEntry, Door, EntryPage, EntryQuery, RuntimeError, SendSignal};
+use onward_wire::api;
+
+use super::Asker;
+use super::calls::{Answer, appended, own, told};
+use super::problem::status_of;
+use crate::Server;
+use crate::entries::cursor;
+
+pub(super) async fn read_entries(server: Server, asker: Asker, request: api::EntriesRequest) -> Answer<api::EntriesReply> {
+    let api::EntriesRequest { run, leaf, before, limit } = request;
+    let read = |text: Option<String>| text.as_deref().map(cursor).transpose().map_err(|problem| status_of(&problem));
+    let query = EntryQuery { leaf: read(leaf)?, before: read(before)?, limit: limit as usize };
+    let page = server.runtime().read_entries(&own(&asker, run)?, query).await.map_err(told)?;
+    let EntryPage { entries, before, leaf, depth, pending } = page;
+    Ok(api::EntriesReply { entries, before: before.map(|before| before.to_string()), leaf, depth, pending })
+}
+
+pub(super) async fn append_entry(
+    server: Server,
+    asker: Asker,
+    request: api::AppendEntryRequest,
+) -> Answer<api::AppendEntryReply> {
+    let api::AppendEntryRequest { run, role, content, idempotency_key, is_looked_up } = request;
+    let (key, append) = (own(&asker, run)?, AppendEntry { role, content, idempotency_key });
+    let runtime = server.runtime();
+    let appended = match is_looked_up {
+        true => Door::put_entry(runtime, key, append).await,
+        false => runtime.append_entry(&key, append).await,
+    };
+    let AppendedEntry { already_existed, woke, entry, index, at } = appended.map_err(told)?;
+    Ok(api::AppendEntryReply { already_existed, woke, entry, index, at })
+}
+
+pub(super) async fn send_message(server: Server, asker: Asker, request: api::MessageRequest) -> Answer<api::AppendReply> {
+    let api::MessageRequest { run, content, message_id, signal } = request;
+    let name = signal.map_or_else(|| Name::new(MESSAGE), Ok).map_err(|error| told(RuntimeError::from(error)))?;
+    let signal = SendSignal { name, payload: content, signal_id: message_id, sender: None };
+    server.runtime().signal_run(&own(&asker, run)?, signal).await.map(appended).map_err(told)
+}

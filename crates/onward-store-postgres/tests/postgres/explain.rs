@@ -1,0 +1,117 @@
+//! The plan of every statement that the hot operations send, as PostgreSQL itself logs it (`auto_explain`): by an index, in its order.
+
+use std::time::Duration;
+
+use onward_pg_cluster::{Cluster, Settings};
+use onward_store::conformance::block_on;
+use onward_store::{Delete, Retention, Store};
+use onward_store_postgres::{Options, PostgresStore};
+
+use crate::plans::{fill, work};
+use crate::retention::finish;
+
+/// What is small however much Onward has to do.
+const SMALL: [&str; 7] = ["servers", "letters", "share", "sessions", "kinds", "deleted", "schema_version"];
+
+/// One statement and its plan.
+struct Plan {
+    text: String,
+    nodes: Vec<String>,
+}
+
+/// What the log has: an entry begins without a blank, and what belongs to it is indented.
+fn plans(log: &str) -> Vec<Plan> {
+    let mut plans: Vec<Plan> = Vec::new();
+    let mut is_open = false;
+    for line in log.lines() {
+        if !line.starts_with('\t') {
+            is_open = line.ends_with("plan:");
+        } else if let Some(text) = line.trim_start().strip_prefix("Query Text: ").filter(|_| is_open) {
+            plans.push(Plan { text: text.to_owned(), nodes: Vec::new() });
+        } else if is_open && let Some(plan) = plans.last_mut() {
+            match line.contains("(cost=") {
+                true => plan.nodes.push(line.trim().trim_start_matches("->").trim().to_owned()),
+                false if plan.nodes.is_empty() => plan.text += &format!(" {}", line.trim()),
+                false => {}
+            }
+        }
+    }
+    plans
+}
+
+impl Plan {
+    /// A node that reads a large table from end to end, or sorts or hashes more than whoever asked has named or limited.
+    fn wrong(&self) -> Option<&String> {
+        let wrong = |(at, node): &(usize, &String)| match node.as_str() {
+            node if node.starts_with("Seq Scan") => !is_small(node),
+            node if node.starts_with("Hash Join") || node.starts_with("Merge Join") => true,
+            node if ["Sort", "Incremental Sort", "HashAggregate"].iter().any(|kind| node.starts_with(kind)) => {
+                !self.is_bounded(at + 1)
+            }
+            _ => false,
+        };
+        self.nodes.iter().enumerate().find(wrong).map(|(_, node)| node)
+    }
+
+    /// Whether the rows of a node are no more than were named or asked for. What a node reads first stands behind it.
+    fn is_bounded(&self, at: usize) -> bool {
+        let Some(node) = self.nodes.get(at) else { return false };
+        let begins = |kinds: &[&str]| kinds.iter().any(|kind| node.starts_with(kind));
+        begins(&["Function Scan", "CTE Scan", "Limit", "Result"])
+            || (node.starts_with("Seq Scan") && is_small(node))
+            || (begins(&["Nested Loop", "HashAggregate", "Sort", "LockRows", "Unique"]) && self.is_bounded(at + 1))
+    }
+}
+
+fn is_small(scan: &str) -> bool {
+    let table = scan.split(" on ").nth(1).and_then(|rest| rest.split([' ', '(']).next());
+    table.is_some_and(|table| SMALL.contains(&table))
+}
+
+#[test]
+fn every_hot_statement_goes_by_an_index_and_sorts_nothing_that_grows() {
+    let more = [
+        "session_preload_libraries = 'auto_explain'",
+        "auto_explain.log_min_duration = 0",
+        "auto_explain.log_nested_statements = on",
+        "log_min_messages = log",
+        // What was planned when there was nothing yet stays planned.
+        "autovacuum = off",
+    ];
+    let settings = Settings { is_forgetful: true, more: more.map(str::to_owned).into(), ..Settings::default() };
+    let cluster = Cluster::start(settings).unwrap();
+    let database = cluster.database(None).unwrap();
+    let store = std::sync::Arc::new(block_on(PostgresStore::connect(&database.socket_url(), Options::default())).unwrap());
+    let mut held = fill(&store);
+    finish(&store, 0..2_000);
+    let grown = plans(&cluster.log().unwrap());
+    let locks = grown.iter().rfind(|plan| plan.text.contains("FOR UPDATE OF r) AS l")).expect("runs were locked");
+    assert!(locks.nodes.iter().any(|node| node.starts_with("Index Scan using runs_key")), "{:?}", locks.nodes);
+    database.psql("ANALYZE").unwrap();
+    let before = cluster.log().unwrap().len();
+    work(&store, &mut held);
+    let ended = || Delete::Expired { retention: Retention { default: Duration::ZERO, ..Retention::default() }, limit: 50 };
+    assert_eq!(block_on(store.delete_runs(ended())).unwrap(), 50);
+    let log = cluster.log().unwrap();
+    let plans = plans(&log[before..]);
+    let of = |word: &str| plans.iter().filter(|plan| plan.text.contains(word)).count();
+    for word in
+        ["onward.runs", "INSERT INTO onward.events", "onward.tasks", "onward.slots", "onward.outbox", "DELETE FROM onward.blobs"]
+    {
+        assert!(of(word) > 0, "no plan for {word} among {}", plans.len());
+    }
+    assert_eq!(wrong(&plans), "", "of {} plans", plans.len());
+    assert_eq!(of("SELECT k.place, e.idx"), 5, "what many runs have more is read at once");
+    // Without the index that it goes by, retention is found out.
+    database.psql("DROP INDEX onward.runs_ended").unwrap();
+    let before = log.len();
+    block_on(store.delete_runs(ended())).unwrap();
+    let plans = self::plans(&cluster.log().unwrap()[before..]);
+    assert!(wrong(&plans).contains("on runs"), "{}", plans.len());
+}
+
+/// The plans that are not as they should be, for people.
+fn wrong(plans: &[Plan]) -> String {
+    let told = |plan: &Plan| Some(format!("{}\n  in {}\n  {}\n", plan.wrong()?, plan.text, plan.nodes.join("\n  ")));
+    plans.iter().filter_map(told).collect()
+}

@@ -1,0 +1,113 @@
+//! A standby takes over: what it had not got is lost, and whoever knows it is fenced; with synchronous replication nothing is (F17).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use onward_core::run::Refusal;
+use onward_pg_cluster::{Cluster, OWNER, Proxy, Settings};
+use onward_store::conformance::{Held, block_on};
+use onward_store::{Consequence, Store, StoreError};
+use onward_store_postgres::{Options, PostgresStore};
+
+use crate::kit::{claim, commit, log, start_held, step};
+
+const KILL: i32 = 9;
+const FAST: i32 = 2;
+
+/// A primary with a standby, and a server that reaches whichever the proxy leads to.
+struct Pair {
+    primary: Cluster,
+    standby: Cluster,
+    proxy: Proxy,
+    store: Arc<PostgresStore>,
+}
+
+impl Pair {
+    fn start() -> Pair {
+        let primary = Cluster::start(Settings::default()).unwrap();
+        let standby = primary.standby(Settings::default()).unwrap();
+        let proxy = Proxy::start(primary.port(), 1, 0).unwrap();
+        let url = format!("postgres://{OWNER}@127.0.0.1:{}/postgres", proxy.port);
+        let store = Arc::new(block_on(PostgresStore::connect(&url, Options::default())).unwrap());
+        Pair { primary, standby, proxy, store }
+    }
+
+    /// Waits until the standby has all that the primary has.
+    fn catch_up(&self) {
+        let sql = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_lsn()";
+        let until = Instant::now() + Duration::from_secs(30);
+        while self.primary.psql("postgres", sql).unwrap() != "1" {
+            assert!(Instant::now() < until, "the standby follows");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The primary is dead, and the standby takes its place.
+    fn fail_over(&mut self) {
+        self.primary.stop(KILL).unwrap();
+        self.take_over();
+    }
+
+    fn take_over(&mut self) {
+        self.standby.promote().unwrap();
+        self.proxy.move_to(self.standby.port());
+    }
+
+    fn insist<T>(&self, mut attempt: impl FnMut(&PostgresStore) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        for _ in 0..100 {
+            match attempt(&self.store) {
+                Err(error) if error.consequence() == Consequence::Retry => {}
+                other => return other,
+            }
+        }
+        panic!("never answered");
+    }
+}
+
+fn go_on(store: &dyn Store, held: &mut Held, steps: std::ops::Range<u32>) {
+    steps.for_each(|ordinal| commit(store, held, vec![step(ordinal)]));
+}
+
+#[test]
+fn what_a_standby_had_not_got_is_lost_and_nobody_goes_on_from_it() {
+    let mut pair = Pair::start();
+    let mut held = start_held(&*pair.store, "r", "w");
+    go_on(&*pair.store, &mut held, 0..10);
+    pair.catch_up();
+    pair.standby.stop(FAST).unwrap();
+    go_on(&*pair.store, &mut held, 10..20);
+    // Dead before the standby is back, or it would get the rest while it starts.
+    pair.primary.stop(KILL).unwrap();
+    pair.standby.go_on().unwrap();
+    pair.take_over();
+    let refused = pair.insist(|store| block_on(store.commit(held.commit(vec![step(20)]))));
+    assert!(matches!(refused, Err(StoreError::Refused(Refusal::Fenced { .. }))), "{refused:?}");
+    assert_eq!(pair.store.stats().moves, 1, "the other timeline was noticed");
+    assert_eq!(log(&*pair.store, "r").len(), 11, "as far as the standby had it");
+    let mut again = claim(&*pair.store, "v", 1).pop().expect("the run is free");
+    assert!(again.head.epoch > held.head.epoch);
+    go_on(&*pair.store, &mut again, 10..20);
+    assert_eq!(log(&*pair.store, "r").len(), 21);
+}
+
+#[test]
+fn with_a_synchronous_standby_nothing_that_was_acknowledged_is_lost() {
+    let mut pair = Pair::start();
+    pair.primary.psql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'").unwrap();
+    pair.primary.psql("postgres", "SELECT pg_reload_conf()").unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    while pair.primary.psql("postgres", "SELECT sync_state FROM pg_stat_replication").unwrap() != "sync" {
+        assert!(Instant::now() < until, "the standby becomes synchronous");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut held = start_held(&*pair.store, "r", "w");
+    go_on(&*pair.store, &mut held, 0..50);
+    pair.fail_over();
+    // What waits for a standby that is gone would wait for ever.
+    pair.standby.psql("postgres", "ALTER SYSTEM SET synchronous_standby_names = ''").unwrap();
+    pair.standby.psql("postgres", "SELECT pg_reload_conf()").unwrap();
+    let mut again = pair.insist(|store| Ok(claim(store, "v", 1))).unwrap().pop().expect("the run is free");
+    assert_eq!(log(&*pair.store, "r").len(), 51, "every acknowledged step is there");
+    go_on(&*pair.store, &mut again, 50..60);
+    assert_eq!(log(&*pair.store, "r").len(), 61);
+}

@@ -1,0 +1,87 @@
+//! Thousands of timers that became due while nobody was there: in passes, the oldest first, and everybody else gets a turn (F26).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use onward_core::event::TimerStarted;
+use onward_core::run::Commit;
+use onward_core::{Event, Index, Place, Timestamp};
+use onward_store::conformance::{Held, block_on};
+use onward_store::{ManualClock, Store};
+
+use crate::kit::{connect_at, database, key, new_run, seconds, signal, worker};
+
+const TIMERS: u64 = 5_000;
+const PASS: usize = 256;
+
+/// Starts runs that sleep, the last one for the shortest time. Nobody holds them: whoever did would be silent for too long by then, and
+/// the end of its session would free them all at once.
+fn put_to_sleep(store: &dyn Store, now: Timestamp) {
+    let starts: Vec<_> = (0..TIMERS).map(|number| store.start_run(new_run(&format!("r{number}")), Some(worker("w")))).collect();
+    let mut commits = Vec::new();
+    for (start, number) in starts.into_iter().zip(0..) {
+        let held = Held::new(&block_on(start).unwrap().claimed.unwrap());
+        let due_at = now.after(Duration::from_millis(1_000 + TIMERS - number));
+        let timer = held.commit(vec![TimerStarted { place: Place::root(0), due_at }.into()]);
+        commits.push((store.commit(Commit { waits: true, ..timer }), held));
+    }
+    let mut releases = Vec::new();
+    for (commit, held) in commits {
+        block_on(commit).unwrap();
+        releases.push(store.release_run(held.key(), held.head.epoch));
+    }
+    releases.into_iter().for_each(|release| block_on(release).unwrap());
+}
+
+#[test]
+fn timers_that_are_due_at_once_fire_in_passes_the_oldest_first_and_hold_nobody_up() {
+    let (clock, database) = (Arc::new(ManualClock::default()), database());
+    let store = connect_at(&database, clock.clone());
+    let other = connect_at(&database, clock.clone());
+    block_on(store.start_run(new_run("talk"), None)).unwrap();
+    put_to_sleep(&*store, onward_store::Clock::now(&*clock));
+    clock.advance(seconds(100_000));
+    let is_over = AtomicBool::new(false);
+    let slowest = std::thread::scope(|scope| {
+        let talking = scope.spawn(|| {
+            let mut slowest = Duration::ZERO;
+            while !is_over.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                block_on(store.append_input(key("talk"), signal(None))).unwrap();
+                slowest = slowest.max(begun.elapsed());
+            }
+            slowest
+        });
+        // Another server looks at the same time; each pass is small, and who comes later finds less.
+        let firing = scope.spawn(|| fire_all(&*other));
+        let (mine, theirs) = (fire_all(&*store), firing.join().unwrap());
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(mine + theirs, TIMERS, "each fired once");
+        talking.join().unwrap()
+    });
+    eprintln!("the slowest of the others took {slowest:?}");
+    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    let fired = |number: u64| {
+        let log = block_on(store.read_log(key(&format!("r{number}")), None, Index(0), usize::MAX)).unwrap();
+        log.iter().filter(|record| record.events.iter().any(|event| matches!(event, Event::TimerFired(_)))).count()
+    };
+    assert!((0..TIMERS).step_by(500).all(|number| fired(number) == 1));
+    // The one that was due first can be claimed first.
+    let order = database.psql("SELECT id FROM onward.runs WHERE ready IS NOT NULL AND id <> 'talk' ORDER BY ready").unwrap();
+    let order: Vec<u64> = order.lines().map(|id| id[1..].parse().unwrap()).collect();
+    let late = order.iter().enumerate().filter(|(at, number)| (TIMERS - **number).abs_diff(*at as u64) > 4 * PASS as u64).count();
+    assert_eq!((order.len() as u64, late), (TIMERS, 0), "oldest first, but for what two servers do at the same time");
+}
+
+fn fire_all(store: &dyn Store) -> u64 {
+    let mut count = 0;
+    loop {
+        let expired = block_on(store.expire(PASS)).unwrap();
+        assert!(expired.timers_fired <= PASS as u64);
+        count += expired.timers_fired;
+        if !expired.more {
+            return count;
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Retention: many finished runs at once, and what it costs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use onward_core::event::RunCompleted;
+use onward_store::conformance::{Held, block_on};
+use onward_store::{Delete, ManualClock, Retention, Store};
+use onward_store_postgres::PostgresStore;
+
+use crate::kit::{connect_at, database, json, key, new_run, worker};
+
+/// Starts runs and ends them.
+pub fn finish(store: &Arc<PostgresStore>, runs: std::ops::Range<usize>) {
+    for chunk in runs.collect::<Vec<_>>().chunks(500) {
+        let starts: Vec<_> =
+            chunk.iter().map(|run| store.start_run(new_run(&format!("done-{run}")), Some(worker("w")))).collect();
+        let held: Vec<Held> = starts.into_iter().map(|start| Held::new(&block_on(start).unwrap().claimed.unwrap())).collect();
+        let ended = || RunCompleted { output: json("1"), attempts: None }.into();
+        let ends: Vec<_> = held.iter().map(|held| store.commit(held.commit(vec![ended()]))).collect();
+        for end in ends {
+            block_on(end).unwrap();
+        }
+    }
+}
+
+fn expired(limit: usize) -> Delete {
+    Delete::Expired { retention: Retention { default: Duration::from_secs(1), ..Retention::default() }, limit }
+}
+
+#[test]
+fn finished_runs_go_by_the_limit_and_leave_no_row_behind() {
+    let (database, clock) = (database(), Arc::new(ManualClock::default()));
+    let store = connect_at(&database, clock.clone());
+    finish(&store, 0..250);
+    clock.advance(Duration::from_secs(2));
+    finish(&store, 250..260);
+    let left: Vec<u64> = (0..4).map(|_| block_on(store.delete_runs(expired(100))).unwrap()).collect();
+    assert_eq!(left, [100, 100, 50, 0]);
+    assert!(block_on(store.read_run(key("done-249"), None)).unwrap().is_none());
+    assert!(block_on(store.read_run(key("done-250"), None)).unwrap().is_some());
+    let rows = "SELECT (SELECT count(*) FROM onward.runs), (SELECT count(DISTINCT rk) FROM onward.events)";
+    assert_eq!(database.psql(rows).unwrap(), "10|10");
+}
+
+/// `ONWARD_SLOW=1 cargo test -p onward-store-postgres --test postgres retention -- --nocapture`: the figures of ADR 0036.
+#[test]
+fn what_a_hundred_thousand_finished_runs_cost() {
+    let runs = if std::env::var_os("ONWARD_SLOW").is_some() { 100_000 } else { 1_000 };
+    let (database, clock) = (database(), Arc::new(ManualClock::default()));
+    let store = connect_at(&database, clock.clone());
+    finish(&store, 0..runs);
+    clock.advance(Duration::from_secs(2));
+    let size = || database.psql("SELECT pg_size_pretty(pg_database_size(current_database()))").unwrap();
+    let (before, begun, mut deleted, mut longest) = (size(), Instant::now(), 0, Duration::ZERO);
+    loop {
+        let one = Instant::now();
+        let count = block_on(store.delete_runs(expired(256))).unwrap();
+        longest = longest.max(one.elapsed());
+        deleted += count as usize;
+        if count == 0 {
+            break;
+        }
+    }
+    assert_eq!(deleted, runs);
+    let took = begun.elapsed();
+    let vacuum = Instant::now();
+    database.psql("VACUUM onward.runs, onward.events").unwrap();
+    println!(
+        "{runs} runs of two records in {took:?}: {:.0}/s, the longest of 256 in {longest:?}; vacuum {:?}; {before}",
+        runs as f64 / took.as_secs_f64(),
+        vacuum.elapsed()
+    );
+    // The room that they had is used again.
+    finish(&store, runs..2 * runs);
+    println!("{} after as many again", size());
+}

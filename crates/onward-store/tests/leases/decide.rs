@@ -1,0 +1,316 @@
+//! What one transaction knows, holds and is about to change, and how it decides: the same steps in the same order as the scene of the
+//! PostgreSQL store, with the same core.
+//!
+//! Everything is decided under the locks that the transaction holds, so a decision that must not be is a violation at once: nothing can
+//! come between it and its COMMIT but the end of the connection.
+
+use std::rc::Rc;
+
+use onward_core::event::{CancelRequested, RunStarted, SignalReceived};
+use onward_core::run::{Admitted, CommitRefusal, Effect, Input};
+use onward_core::task::{Task, TaskFate, TaskReport};
+use onward_core::{CommitId, Epoch, Event, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp};
+use onward_store::judged::{Judged, TakenSlot, judge};
+use onward_store::{SESSION_DEFAULT, StoreError};
+
+use crate::guards::{Guard, Rules};
+use crate::rows::{Answer, By, Database, Entry, Fact, Id, LEASE, Op, Run, Sent};
+
+/// A promise that was broken, in words.
+pub type Violation = String;
+pub type Decided<T> = Result<T, Violation>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Batch,
+    /// Has looked at what is due, and locked nothing yet.
+    DueLook,
+    /// Has locked what is due, and not looked for the runs of silent workers yet.
+    DueLocked,
+    Due,
+    ClaimLook,
+    Claim,
+    TaskLook,
+    TaskClaim,
+    Beat,
+}
+
+#[derive(Debug, Clone)]
+pub struct Tx {
+    pub kind: Kind,
+    /// By what it decides, and what the database's clock says.
+    pub now: Timestamp,
+    pub clock: Timestamp,
+    pub worker: Id,
+    pub holds_run: bool,
+    pub run: Option<Rc<Run>>,
+    pub timer: Option<Option<Timestamp>>,
+    pub holds_task: bool,
+    pub task: Option<Option<Task>>,
+    /// Sessions whose rows it has locked, and those of them that end.
+    pub sessions: Vec<Id>,
+    pub ends: Vec<Id>,
+    pub greets: Option<Id>,
+    pub timer_due: bool,
+    pub ops: Vec<(Op, Answer)>,
+    pub leased: Option<Answer>,
+}
+
+pub fn key() -> RunKey {
+    RunKey::new(Namespace::default(), RunId::new("r").expect("a name"))
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).expect("a name")
+}
+
+pub fn task_place() -> Place {
+    Place::root(0)
+}
+
+pub fn timer_place() -> Place {
+    Place::root(1)
+}
+
+impl Tx {
+    pub fn new(kind: Kind, worker: Id, now: Timestamp, clock: Timestamp) -> Tx {
+        Tx {
+            kind,
+            now,
+            clock,
+            worker,
+            holds_run: false,
+            run: None,
+            timer: None,
+            holds_task: false,
+            task: None,
+            sessions: Vec::new(),
+            ends: Vec::new(),
+            greets: None,
+            timer_due: false,
+            ops: Vec::new(),
+            leased: None,
+        }
+    }
+
+    pub fn lock_run(&mut self, db: &Database) {
+        self.holds_run = true;
+        self.run = db.run.clone();
+    }
+
+    pub fn run_op(&mut self, rules: Rules, db: &Database, op: Op) -> Decided<()> {
+        let answer = match &op {
+            Op::Start { claim } => self.start(rules, *claim)?,
+            Op::Signal => self.input(rules, signal())?,
+            Op::Cancel => self.input(rules, Input::new(CancelRequested { reason: String::new() }))?,
+            Op::Commit(sent) => self.commit(rules, sent)?,
+            Op::Release { epoch, claim } => self.release(rules, *epoch, *claim)?,
+            Op::Report { claim } => self.report(rules, db, *claim)?,
+        };
+        self.ops.push((op, answer));
+        Ok(())
+    }
+
+    fn start(&mut self, rules: Rules, claim: Option<Id>) -> Decided<Answer> {
+        if self.run.is_some() {
+            return Ok(Answer::Done);
+        }
+        let started = RunStarted::new(name("order"), Payload::null(), 7);
+        let (mut head, first) = RunHead::start(key(), started, self.now);
+        head.epoch = Epoch(1 << 24);
+        let entry = Entry { index: first.index.0, fact: Fact::Started, by: None };
+        let mut run = Run { head, worker: None, ready: false, slot: None, log: vec![entry], claims: 0 };
+        run.settle();
+        self.run = Some(Rc::new(run));
+        claim.map_or(Ok(Answer::Done), |worker| self.claim(rules, worker))
+    }
+
+    /// Leases the run to a worker.
+    pub fn claim(&mut self, rules: Rules, worker: Id) -> Decided<Answer> {
+        let run = Rc::make_mut(self.run.as_mut().expect("a run that was found is there"));
+        let is_free = run.head.status == Status::Pending && run.worker.is_none();
+        if !is_free && rules.has(Guard::LeaseCheck) {
+            return Ok(Answer::Refused("run_held"));
+        }
+        if let Some(holder) = run.worker {
+            return Err(format!("two live leases: worker {worker} gets the run that worker {holder} has"));
+        }
+        let before = run.head.epoch;
+        if rules.has(Guard::EpochGrowth) {
+            run.head.epoch = Epoch(before.0 + 1);
+        }
+        run.claims += 1;
+        run.worker = Some(worker);
+        run.settle();
+        if rules.has(Guard::SessionWithLease) {
+            self.greets = Some(worker);
+        }
+        if run.head.epoch <= before {
+            return Err("an epoch was given twice".to_owned());
+        }
+        Ok(Answer::Leased { epoch: run.head.epoch, claim: run.claims })
+    }
+
+    fn release(&mut self, rules: Rules, epoch: Epoch, claim: u32) -> Decided<Answer> {
+        let Some(run) = self.run.as_mut().map(Rc::make_mut) else { return Ok(Answer::Done) };
+        let is_fenced = run.head.epoch != epoch && rules.has(Guard::ReleaseEpoch);
+        if !is_fenced {
+            if run.worker.is_some() && claim != run.claims {
+                return Err(format!("the holder of claim {claim} released the lease of claim {}", run.claims));
+            }
+            run.worker = None;
+            run.settle();
+        }
+        Ok(Answer::Done)
+    }
+
+    pub fn input(&mut self, rules: Rules, input: Input) -> Decided<Answer> {
+        let Some(run) = &self.run else { return Ok(Answer::Refused("run_not_found")) };
+        let slot = run.slot.clone().filter(|_| rules.has(Guard::SignalSlot));
+        match judge(&run.head, input, self.now, |_| Ok::<_, StoreError>(slot), |_| Ok(None)) {
+            Err(error) => Ok(Answer::Refused(error.code())),
+            Ok(Judged::Repeated(_)) => Ok(Answer::Done),
+            Ok(Judged::Taken { head, admitted, once, .. }) => {
+                let run = Rc::make_mut(self.run.as_mut().expect("it was just looked at"));
+                if let Some(once) = once {
+                    let slot = TakenSlot { token: once.token, index: admitted.record.index, at: admitted.record.at };
+                    run.slot = Some(slot);
+                }
+                let fact = Fact::of(&admitted.record.events[0]);
+                self.take(*head, &admitted, fact, None)?;
+                Ok(Answer::Done)
+            }
+        }
+    }
+
+    fn commit(&mut self, rules: Rules, sent: &Sent) -> Decided<Answer> {
+        let Some(run) = &self.run else { return Ok(Answer::Refused("run_not_found")) };
+        let mut commit = sent.commit.clone();
+        if !rules.has(Guard::Fence) {
+            commit.epoch = run.head.epoch;
+        }
+        if !rules.has(Guard::CommitId) || !rules.has(Guard::CommitNumber) {
+            commit.commit_id = CommitId(u64::MAX - run.log.len() as u64);
+        }
+        if !rules.has(Guard::CommitNumber) {
+            commit.n = run.head.next_commit;
+            commit.horizon = run.head.last_commit.map_or(commit.horizon, |last| last.index.max(commit.horizon));
+        }
+        let (waits, horizon) = (commit.waits, commit.horizon.0);
+        let mut head = run.head.clone();
+        let admitted = match head.admit_commit(commit, self.now) {
+            Ok(admitted) => admitted,
+            Err(CommitRefusal::Repeated(first)) => return Ok(Answer::Committed { is_closed: first.status.is_closed() }),
+            Err(CommitRefusal::Refused(refusal)) => {
+                let code = StoreError::from(refusal).code();
+                let is_recorded = run.last_commit().is_some_and(|last| last.commit == sent.commit.commit_id);
+                return match is_recorded {
+                    true => Err(format!("a commit that is the last one in the log was refused as `{code}`")),
+                    false => Ok(Answer::Refused(code)),
+                };
+            }
+        };
+        if !rules.has(Guard::WakeOverUnread) && waits && !head.status.is_closed() {
+            head.status = Status::Waiting;
+        }
+        let is_closed = head.status.is_closed();
+        if sent.claim != run.claims {
+            return Err(format!("claim {} wrote a commit after claim {} was given", sent.claim, run.claims));
+        }
+        let by = By { commit: sent.commit.commit_id, claim: sent.claim, horizon };
+        self.take(head, &admitted, sent.fact, Some(by))?;
+        Ok(Answer::Committed { is_closed })
+    }
+
+    /// Takes an append that was admitted, with all that follows from it.
+    fn take(&mut self, head: RunHead, admitted: &Admitted, fact: Fact, by: Option<By>) -> Decided<()> {
+        let run = Rc::make_mut(self.run.as_mut().expect("the caller has seen the run"));
+        if run.head.next_index != admitted.record.index || run.count(Fact::Ended) > 0 {
+            return Err("the log has a gap, a repeat or something behind its end".to_owned());
+        }
+        let is_once = !matches!(fact, Fact::Noted);
+        if is_once && run.count(fact) > 0 {
+            return Err(format!("{fact:?} was recorded twice"));
+        }
+        if by.is_some_and(|by| run.log.iter().any(|entry| entry.by.is_some_and(|own| own.commit == by.commit))) {
+            return Err("one commit was taken twice".to_owned());
+        }
+        run.log.push(Entry { index: admitted.record.index.0, fact, by });
+        run.head = head;
+        run.settle();
+        for effect in &admitted.effects {
+            match effect {
+                Effect::StartTimer { due_at, .. } => self.timer = Some(Some(*due_at)),
+                Effect::AddTask(task) => self.task = Some(Some((**task).clone())),
+                Effect::EndRun => (self.timer, self.task) = (Some(None), Some(None)),
+                Effect::CloseWait { .. } => {}
+                other => unreachable!("nothing in the story has the effect {other:?}"),
+            }
+        }
+        Ok(())
+    }
+
+    /// The task as this transaction knows it.
+    pub fn known_task(&self, db: &Database) -> Option<Task> {
+        self.task.clone().unwrap_or_else(|| db.task.clone())
+    }
+
+    fn report(&mut self, rules: Rules, db: &Database, claim: u32) -> Decided<Answer> {
+        let output = Payload::null();
+        let Some(mut task) = self.known_task(db) else {
+            if !rules.has(Guard::TaskRow) && self.run.is_some() {
+                let event = onward_core::event::TaskCompleted { place: task_place(), output, attempts: 1 };
+                return self.outcome(rules, event.into());
+            }
+            return Ok(Answer::Refused("task_attempt_over"));
+        };
+        let shown = if rules.has(Guard::TaskClaim) { claim } else { task.claim };
+        match task.report(shown, TaskReport::Completed(output), LEASE, self.now) {
+            Err(_) => Ok(Answer::Refused("task_attempt_over")),
+            Ok(_) if task.claim != claim => Err(format!("claim {claim} of a task reported when claim {} had it", task.claim)),
+            Ok(fate) => self.seal(rules, task, fate),
+        }
+    }
+
+    pub fn seal(&mut self, rules: Rules, task: Task, fate: TaskFate) -> Decided<Answer> {
+        match fate {
+            TaskFate::Open => {
+                self.task = Some(Some(task));
+                Ok(Answer::Done)
+            }
+            TaskFate::Ended(event) => {
+                self.task = Some(None);
+                self.outcome(rules, *event)
+            }
+        }
+    }
+
+    /// A run that has ended since does not want it.
+    pub fn outcome(&mut self, rules: Rules, event: Event) -> Decided<Answer> {
+        self.input(rules, Input { generation: Some(0), ..Input::new(event) })?;
+        Ok(Answer::Done)
+    }
+
+    /// Writes everything. Says whether a worker that sent a heartbeat was known.
+    pub fn apply(&self, db: &mut Database) -> bool {
+        if self.holds_run && self.run.is_some() {
+            db.run = self.run.clone();
+        }
+        if let Some(timer) = self.timer {
+            db.timer = timer;
+        }
+        if let Some(task) = &self.task {
+            db.task = task.clone();
+        }
+        if let Some(worker) = self.greets {
+            db.sessions.entry(worker).or_insert(self.now.after(SESSION_DEFAULT));
+        }
+        db.sessions.retain(|worker, _| !self.ends.contains(worker));
+        self.kind == Kind::Beat && db.sessions.insert(self.worker, self.now.after(LEASE)).is_some()
+    }
+}
+
+fn signal() -> Input {
+    let signal_id = Some("once".to_owned());
+    Input::signal(SignalReceived { name: name("paid"), payload: Payload::null(), signal_id, sender: None })
+}

@@ -1,0 +1,92 @@
+//! A model of the protocol by which many servers share one database: who has which run, and who may write.
+//!
+//! Every state is visited that two servers, their workers, a client, the clock and a few faults can lead to; what is decided, the core
+//! decides. docs/design/model.md says what is modeled and what is not. `ONWARD_MODEL_FAULTS=2` goes further, for
+//! minutes.
+
+mod actions;
+mod decide;
+mod due;
+mod explore;
+mod fingerprint;
+mod guards;
+mod rows;
+mod steps;
+mod world;
+
+use explore::explore;
+use guards::{Guard, Rules};
+use world::Story;
+
+const SIGNAL: Story = Story { signal: true, ..Story::PLAIN };
+const TIMER: Story = Story { timer: true, ..Story::PLAIN };
+const TASK: Story = Story { task: true, ..Story::PLAIN };
+const CANCEL: Story = Story { cancel: true, ..SIGNAL };
+
+/// How many faults there may be, unless somebody has time for more.
+fn faults_or(usual: u8) -> u8 {
+    std::env::var("ONWARD_MODEL_FAULTS").map_or(usual, |text| text.parse().expect("ONWARD_MODEL_FAULTS is a number"))
+}
+
+#[track_caller]
+fn holds(story: Story, faults: u8) {
+    match explore(Rules::default(), Story { faults, ..story }) {
+        Ok(found) => println!("{story:?}, {faults} faults: {} states, {} steps, {} ends", found.states, found.steps, found.ends),
+        Err(found) => panic!("{story:?}, {faults} faults: {found}"),
+    }
+}
+
+#[track_caller]
+fn notices(guard: Guard, story: Story, faults: u8, broken: &str) {
+    match explore(Rules { without: Some(guard) }, Story { faults, ..story }) {
+        Ok(found) => panic!("nobody misses {guard:?} in {} states", found.states),
+        Err(found) => {
+            println!("without {guard:?}: {found}");
+            assert!(found.broken.contains(broken), "without {guard:?}, `{broken}` was expected: {found}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_waits_for_a_signal_keeps_every_promise() {
+    holds(SIGNAL, faults_or(1));
+}
+
+#[test]
+fn a_run_that_waits_for_a_timer_keeps_every_promise() {
+    holds(TIMER, faults_or(1));
+}
+
+#[test]
+fn a_run_that_waits_for_a_task_keeps_every_promise() {
+    holds(TASK, faults_or(1));
+}
+
+#[test]
+fn a_run_that_is_canceled_while_it_waits_keeps_every_promise() {
+    holds(CANCEL, faults_or(1) - 1);
+}
+
+/// Each guard is there for a reason, and the model knows it.
+#[test]
+fn without_any_one_guard_a_promise_is_broken() {
+    notices(Guard::Fence, SIGNAL, 1, "wrote a commit after");
+    notices(Guard::EpochGrowth, SIGNAL, 0, "an epoch was given twice");
+    notices(Guard::CommitId, SIGNAL, 1, "was refused as `lease_lost`");
+    notices(Guard::CommitNumber, SIGNAL, 1, "twice");
+    notices(Guard::DatabaseClock, SIGNAL, 0, "before its time by the database's clock");
+    notices(Guard::TimerClock, TIMER, 0, "a timer fired before its time");
+    notices(Guard::LeaseCheck, SIGNAL, 0, "two live leases");
+    notices(Guard::ReleaseEpoch, SIGNAL, 1, "released the lease of claim");
+    notices(Guard::SessionWithLease, SIGNAL, 0, "a lease without a session");
+    notices(Guard::BusySession, SIGNAL, 1, "a lease without a session");
+    notices(Guard::SessionLock, SIGNAL, 1, "before its time by the database's clock");
+    notices(Guard::TimerUnderLock, TIMER, 0, "TimerFired was recorded twice");
+    notices(Guard::TaskClaim, TASK, 1, "of a task reported when");
+    notices(Guard::TaskRow, TASK, 1, "TaskDone was recorded twice");
+    notices(Guard::TaskLease, TASK, 0, "was given to another one");
+    notices(Guard::SignalSlot, SIGNAL, 1, "Signaled was recorded twice");
+    notices(Guard::WakeOverUnread, SIGNAL, 0, "nobody has read");
+    notices(Guard::AnswerBehindCommit, SIGNAL, 1, "acknowledged and lost");
+    notices(Guard::LeasesCompared, SIGNAL, 1, "cannot end");
+}

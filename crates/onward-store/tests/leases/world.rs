@@ -1,0 +1,288 @@
+//! Two servers with a worker each, one client, one database with one run, and a clock: everything that a state consists of.
+
+use std::rc::Rc;
+
+use onward_core::event::{RunCanceled, RunCompleted, RunSuspended, SuspendReason, TaskScheduled, TimerStarted};
+use onward_core::log::CommitId;
+use onward_core::run::Commit;
+use onward_core::task::{TaskOptions, TaskState};
+use onward_core::{Epoch, Event, Failure, Hash, Index, Payload, Timestamp};
+
+use crate::decide::{Kind, Tx, Violation, key, name, task_place, timer_place};
+use crate::guards::{Guard, Rules};
+use crate::rows::{Database, Fact, Id, Op, Sent, TICK};
+
+/// What the run needs to end, and how much may go wrong on the way.
+#[derive(Debug, Clone, Copy)]
+pub struct Story {
+    pub signal: bool,
+    pub timer: bool,
+    pub task: bool,
+    pub cancel: bool,
+    pub faults: u8,
+}
+
+impl Story {
+    pub const PLAIN: Story = Story { signal: false, timer: false, task: false, cancel: false, faults: 0 };
+}
+
+#[derive(Debug, Clone)]
+pub struct World {
+    pub now: Timestamp,
+    pub db: Database,
+    pub servers: [Server; 2],
+    /// Transactions whose servers do not hear of them any more: the database ends them as it likes.
+    pub cut_off: Vec<Tx>,
+    pub client: Client,
+    pub faults: u8,
+    pub commit_ids: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct Server {
+    pub up: bool,
+    pub worker: Id,
+    /// What waits for the one connection that appends.
+    pub queue: Vec<Op>,
+    pub append: Option<Tx>,
+    /// A connection that claims and sends heartbeats.
+    pub pool: Option<Tx>,
+    pub hold: Option<Hold>,
+    pub task: Option<TaskHold>,
+    /// Until when a lease may turn up that the worker does not know of.
+    pub doubt: Option<Timestamp>,
+    /// The store has heard a heartbeat of the worker.
+    pub met: bool,
+}
+
+/// A run in the memory of a worker.
+#[derive(Debug, Clone)]
+pub struct Hold {
+    pub epoch: Epoch,
+    pub claim: u32,
+    /// Up to where the worker has read the log.
+    pub seen: u64,
+    pub flight: Option<Rc<Sent>>,
+    /// The commit is with the server, and unanswered.
+    pub is_sent: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct TaskHold {
+    pub claim: u32,
+    pub is_sent: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Asked {
+    Not,
+    /// With a server.
+    Sent,
+    /// Nobody knows.
+    Unknown,
+    Acknowledged,
+    /// The client has given up, or was refused.
+    Over,
+}
+
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub start: Asked,
+    pub signal: Asked,
+    pub cancel: Asked,
+}
+
+impl World {
+    pub fn new(story: Story) -> World {
+        let server = |worker| Server {
+            up: true,
+            worker,
+            queue: Vec::new(),
+            append: None,
+            pool: None,
+            hold: None,
+            task: None,
+            doubt: None,
+            met: false,
+        };
+        World {
+            now: Timestamp(1_800_000_000_000),
+            db: Database::default(),
+            servers: [server(0), server(1)],
+            cut_off: Vec::new(),
+            client: Client { start: Asked::Not, signal: Asked::Not, cancel: Asked::Not },
+            faults: story.faults,
+            commit_ids: 0,
+        }
+    }
+
+    /// The time by which a server's transactions decide.
+    pub fn judge(&self, rules: Rules, server: usize) -> Timestamp {
+        match rules.has(Guard::DatabaseClock) {
+            true => self.now,
+            false => ahead(self.now, server),
+        }
+    }
+
+    /// The time by which it decides about timers.
+    pub fn judge_of_timers(&self, rules: Rules, server: usize) -> Timestamp {
+        match rules.has(Guard::TimerClock) {
+            true => self.judge(rules, server),
+            false => ahead(self.now, server),
+        }
+    }
+
+    /// Every transaction that is open.
+    pub fn open(&self) -> impl Iterator<Item = &Tx> {
+        self.servers.iter().flat_map(|server| server.append.iter().chain(&server.pool)).chain(&self.cut_off)
+    }
+
+    pub fn is_run_locked(&self) -> bool {
+        self.open().any(|tx| tx.holds_run)
+    }
+
+    pub fn is_task_locked(&self) -> bool {
+        self.open().any(|tx| tx.holds_task)
+    }
+
+    pub fn is_session_locked(&self, rules: Rules, worker: Id) -> bool {
+        rules.has(Guard::SessionLock) && self.open().any(|tx| tx.sessions.contains(&worker))
+    }
+
+    /// Whether the statements of a transaction that has decided wait for nobody.
+    pub fn may_end(&self, rules: Rules, tx: &Tx) -> bool {
+        let decided = !matches!(tx.kind, Kind::DueLook | Kind::DueLocked | Kind::ClaimLook | Kind::TaskLook);
+        let free_task = tx.task.is_none() || tx.holds_task || !self.is_task_locked();
+        decided && free_task && tx.greets.is_none_or(|worker| !self.is_session_locked(rules, worker))
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.db.run.as_ref().is_some_and(|run| run.head.status.is_closed())
+    }
+
+    /// Whether the worker of that life has neither died nor was replaced.
+    pub fn is_alive(&self, worker: Id) -> bool {
+        let server = &self.servers[usize::from(worker % 2)];
+        server.up && server.worker == worker
+    }
+
+    /// Whether the worker has the run, by its own word or the database's, or is about to get it. Who has nothing keeps no session alive.
+    pub fn has_run(&self, worker: Id) -> bool {
+        let holds = self.servers.iter().any(|server| server.worker == worker && server.hold.is_some());
+        let leased = self.db.run.as_ref().is_some_and(|run| run.worker == Some(worker));
+        holds || leased || self.open().any(|tx| tx.greets == Some(worker))
+    }
+
+    /// What must hold in every state.
+    pub fn check(&self) -> Result<(), Violation> {
+        let Some(run) = &self.db.run else {
+            return (self.client.start != Asked::Acknowledged)
+                .then_some(())
+                .ok_or("a start was acknowledged and lost".to_owned());
+        };
+        if let Some(worker) = run.worker.filter(|worker| !self.db.sessions.contains_key(worker)) {
+            return Err(format!("worker {worker} has a lease without a session: nothing ends it"));
+        }
+        let acknowledged = [(self.client.signal, Fact::Signaled), (self.client.cancel, Fact::CancelAsked)];
+        for (asked, fact) in acknowledged {
+            if asked == Asked::Acknowledged && run.count(fact) != 1 {
+                return Err(format!("{fact:?} was acknowledged and lost"));
+            }
+        }
+        let read_to = run.last_commit().map_or(0, |last| last.horizon);
+        let unread = run.log.iter().any(|entry| entry.by.is_none() && entry.index > read_to);
+        if run.head.status == onward_core::Status::Waiting && unread {
+            return Err("the run waits with an input that nobody has read".to_owned());
+        }
+        Ok(())
+    }
+
+    /// What the code would have recorded next, having read the log up to `seen`; nothing if it rests.
+    pub fn next_fact(&self, story: Story, seen: u64) -> Option<Fact> {
+        let log: Vec<_> = self.db.run.as_ref()?.log.iter().filter(|entry| entry.index < seen).collect();
+        let has = |fact| log.iter().any(|entry| entry.fact == fact);
+        if log.is_empty() || has(Fact::Ended) {
+            return None;
+        }
+        if !has(Fact::Asked) {
+            return Some(Fact::Asked);
+        }
+        if self.may_end_run(story, seen) {
+            return Some(Fact::Ended);
+        }
+        let read_to = log.iter().rev().find_map(|entry| entry.by).map_or(0, |by| by.horizon);
+        log.iter().any(|entry| entry.by.is_none() && entry.index > read_to).then_some(Fact::Noted)
+    }
+
+    /// Whether the code has all it waits for.
+    fn may_end_run(&self, story: Story, seen: u64) -> bool {
+        let log = self.db.run.as_ref().map_or(&[][..], |run| &run.log);
+        let has = |fact| log.iter().any(|entry| entry.index < seen && entry.fact == fact);
+        let needs = [(story.signal, Fact::Signaled), (story.timer, Fact::TimerFired), (story.task, Fact::TaskDone)];
+        has(Fact::CancelAsked) || needs.iter().all(|(needed, fact)| !needed || has(*fact))
+    }
+
+    /// The commit that says it.
+    pub fn commit_of(&self, story: Story, hold: &Hold, fact: Fact) -> Rc<Sent> {
+        let log = &self.db.run.as_ref().expect("somebody holds it").log;
+        let n = log.iter().filter(|entry| entry.index < hold.seen && entry.by.is_some()).count() as u64;
+        let is_canceled = log.iter().any(|entry| entry.index < hold.seen && entry.fact == Fact::CancelAsked);
+        let commit = Commit {
+            key: key(),
+            generation: 0,
+            epoch: hold.epoch,
+            n,
+            commit_id: CommitId(self.commit_ids),
+            horizon: Index(hold.seen - 1),
+            events: self.events_of(story, fact, is_canceled),
+            waits: !self.may_end_run(story, hold.seen),
+            end_over_unread: false,
+            is_standing: false,
+            carries: onward_core::run::Carries::default(),
+        };
+        Rc::new(Sent { commit, claim: hold.claim, fact })
+    }
+
+    fn events_of(&self, story: Story, fact: Fact, is_canceled: bool) -> Vec<Event> {
+        let settled = RunSuspended { reason: SuspendReason::Settled }.into();
+        match fact {
+            Fact::Asked => {
+                let (kind, input) = (name("mail"), Payload::null());
+                let options = TaskOptions::default();
+                let task = TaskScheduled { place: task_place(), kind, input_hash: Hash::of(&input), input, options };
+                let timer = TimerStarted { place: timer_place(), due_at: self.now.after(TICK) };
+                let asked = [story.task.then(|| task.into()), story.timer.then(|| timer.into())].into_iter().flatten();
+                asked.chain([settled]).collect()
+            }
+            Fact::Ended if is_canceled => vec![RunCanceled { failure: Failure::new("canceled", "asked for") }.into()],
+            Fact::Ended => vec![RunCompleted { output: Payload::null(), attempts: None }.into()],
+            _ => vec![settled],
+        }
+    }
+
+    /// Whether time going on by one step ends the lease of somebody who is alive.
+    pub fn tick_is_slow(&self) -> bool {
+        let later = self.now.after(TICK);
+        let ends = |until: Timestamp| until <= later;
+        let session =
+            self.db.sessions.iter().any(|(worker, until)| ends(*until) && self.is_alive(*worker) && self.has_run(*worker));
+        let task = self.db.task.as_ref().filter(|task| task.state == TaskState::Leased && ends(task.lease_until));
+        session
+            || task.is_some_and(|task| self.servers.iter().any(|server| server.task.is_some_and(|own| own.claim == task.claim)))
+    }
+
+    /// Whether anything comes nearer by waiting; and nobody's transaction takes longer than one step.
+    pub fn may_tick(&self) -> bool {
+        let doubts = self.servers.iter().filter_map(|server| server.doubt);
+        let task = self.db.task.as_ref();
+        let task_due = task.and_then(onward_core::task::Task::due_at).into_iter().chain(task.map(|task| task.visible_at));
+        let mut times = self.db.sessions.values().copied().chain(self.db.timer).chain(task_due).chain(doubts);
+        let soon = self.open().all(|tx| self.now.since(tx.clock) < TICK);
+        soon && self.cut_off.is_empty() && times.any(|at| at > self.now)
+    }
+}
+
+/// The clock of server 1 is two leases ahead.
+fn ahead(now: Timestamp, server: usize) -> Timestamp {
+    if server == 1 { now.after(TICK * 4) } else { now }
+}

@@ -1,0 +1,155 @@
+//! The worker's side of a model call: one attempt, with the prompt put together from the conversation.
+//!
+//! Owns which failure is worth another attempt and when; the engine waits for it durably. Must never try twice by itself.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use onward_core::conversation::Walk;
+use onward_core::spend::{PicoDollars, Spend, Tokens};
+use onward_core::{Failure, Payload};
+use onward_llm::{CallError, Delta, EmptyModelResponse, Message, Model, ModelReply, ModelRequest, Next, RetryPolicy, Usage};
+use onward_store::{Consequence, StoreError};
+
+use super::llm::{Prompt, Settings};
+use super::prompt;
+use crate::Result;
+use crate::registry::TaskHandler;
+use crate::task::TaskCtx;
+
+/// A key that opens again soon is waited for; otherwise the attempt is given back to the engine.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// For how long a key is closed whose provider does not say it.
+const CLOSED_FOR: Duration = Duration::from_secs(20);
+
+/// Until when nobody here should use a provider's key.
+#[derive(Clone, Default)]
+pub(crate) struct ClosedKeys(Arc<Mutex<HashMap<String, Instant>>>);
+
+impl ClosedKeys {
+    fn close(&self, provider: &str, span: Duration) {
+        let until = Instant::now() + span;
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = keys.entry(provider.to_owned()).or_insert(until);
+        *closed = (*closed).max(until);
+    }
+
+    fn opens_in(&self, provider: &str) -> Duration {
+        let keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.get(provider).map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+}
+
+pub(crate) fn handler(model: Model, keys: ClosedKeys) -> TaskHandler {
+    let model = Arc::new(model);
+    Arc::new(move |ctx, input| {
+        let (model, keys) = (model.clone(), keys.clone());
+        Box::pin(async move { attempt(&ctx, &model, &keys, input).await })
+    })
+}
+
+async fn attempt(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, input: Payload) -> Result<Payload> {
+    let prompt = input.read().map_err(|error| Failure::fatal(format!("this is no call of a model: {error}")))?;
+    let request = request(ctx, prompt).await?;
+    let provider = model.provider.name();
+    let closed = keys.opens_in(provider);
+    if closed > WAIT_MAX {
+        let message = format!("the key of provider `{provider}` is closed: the provider limits its rate");
+        return Err(Failure::new("model_rate_limited", message).with_retry_after(closed));
+    }
+    tokio::time::sleep(closed).await;
+    // Whatever becomes of the attempt, the ledger knows of it.
+    ctx.spend(line(model, None, true));
+    let mut heard = |delta: Delta| {
+        if let Delta::Usage(usage) = &delta {
+            ctx.spend(line(model, Some(*usage), true));
+        }
+        ctx.stream(&delta);
+    };
+    match model.call(&request, &mut heard).await {
+        Ok(reply) => {
+            ctx.spend(line(model, reply.usage, reply.usage.is_none()));
+            Ok(Payload::json(&reply)?)
+        }
+        Err(error) => {
+            let usage = error.arrived.usage;
+            ctx.spend(line(model, usage, usage.is_none() && error.may_have_cost()));
+            Err(failed(ctx, model, keys, &error))
+        }
+    }
+}
+
+/// What the attempt has cost, as far as the provider has told it.
+fn line(model: &Model, usage: Option<Usage>, is_unknown: bool) -> Spend {
+    let Usage { input, cached_read, cached_write, output, reasoning } = usage.unwrap_or_default();
+    let cost = model.settings.price.as_ref().map(|price| PicoDollars(price.cost(&usage.unwrap_or_default()).0));
+    Spend {
+        model: model.name.clone(),
+        provider: model.provider.name().to_owned(),
+        tokens: Tokens { input, cached_read, cached_write, output, reasoning },
+        cost,
+        is_unknown,
+    }
+}
+
+/// What the model is told.
+async fn request(ctx: &TaskCtx, prompt: Prompt) -> Result<ModelRequest> {
+    let (library, task) = (ctx.library(), ctx.task());
+    let settings = library.kept(&task.run, task.generation, prompt.settings).await.map_err(unreadable)?;
+    let Settings { request, ask } = settings.content.read().map_err(|error| Failure::fatal(error.to_string()))?;
+    let entries = library.read(&task.run, task.generation, Walk::context(prompt.leaf)).await.map_err(unreadable)?;
+    let mut told = prompt::tell(&entries);
+    told.messages.extend(ask.map(Message::user));
+    let system: Vec<String> = request.system.into_iter().chain(told.system).collect();
+    let system = (!system.is_empty()).then(|| system.join("\n\n"));
+    Ok(ModelRequest { system, messages: told.messages, ..request })
+}
+
+/// A log that cannot be read now may be readable later; one that is damaged stays so.
+fn unreadable(error: StoreError) -> Failure {
+    let retryable = error.consequence() == Consequence::Retry;
+    Failure { retryable, ..Failure::new(error.code(), error.to_string()) }
+}
+
+/// Tells whoever looks, closes the key if it was about the key, and says whether to try again.
+fn failed(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, error: &CallError) -> Failure {
+    let policy = RetryPolicy::default();
+    let notice = policy.notice(ctx.attempt(), error);
+    tracing::warn!(
+        run = %ctx.task().run,
+        model = model.name,
+        attempt = notice.attempt,
+        attempts_max = notice.attempts_max,
+        code = notice.code,
+        blocks = notice.block_count,
+        output_tokens = notice.usage.map_or(0, |usage| usage.output),
+        next_delay_ms = notice.next_delay_ms,
+        "a model call failed: {error}"
+    );
+    if error.closes_key() {
+        keys.close(model.provider.name(), error.retry_after().unwrap_or(CLOSED_FOR));
+    }
+    let message = format!("{error}; {}", error.hint());
+    let failure = match policy.after(ctx.attempt(), error) {
+        Next::Again { delay } => Failure::new(error.code(), message).with_retry_after(delay),
+        Next::GiveUp => Failure::fatal(message).with_code(error.code()),
+    };
+    details(ctx, error).into_iter().fold(failure, Failure::with_details)
+}
+
+/// What had arrived, for whoever handles it.
+fn details(ctx: &TaskCtx, error: &CallError) -> Option<Payload> {
+    let details = match EmptyModelResponse::after(ctx.attempt(), error) {
+        Some(empty) => Payload::json(&empty),
+        None => {
+            let ModelReply { blocks, usage, .. } = &*error.arrived;
+            if blocks.is_empty() && usage.is_none() {
+                return None;
+            }
+            Payload::json(error)
+        }
+    };
+    details.ok()
+}

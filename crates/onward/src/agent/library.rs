@@ -1,0 +1,152 @@
+//! The conversation of an agent, read from the logs of its run.
+//!
+//! Owns what was read last: a log that is closed never changes, so each is read once. Must never trust what it remembers of a run that may
+//! have been deleted and started anew: entries are found by their hash, and what is not found is read again.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use onward_core::conversation::{Entry, Walk, entries_of};
+use onward_core::event::Kept;
+use onward_core::{Hash, Index, RunKey};
+use onward_runtime::Link;
+use onward_store::StoreError;
+
+use crate::worker::read_all;
+
+/// How much of all conversations stays in memory.
+const BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// What an entry takes besides its content.
+const ENTRY_BYTES: usize = 160;
+
+/// What code wants to know of the conversation before its segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub leaf: Hash,
+    /// So many entries at most; otherwise the last summary, and everything that it does not cover.
+    pub limit: Option<usize>,
+}
+
+/// A wish, and what was read for it.
+pub(crate) type Granted = (Wish, Arc<[Entry]>);
+
+impl Wish {
+    pub fn walk(&self) -> Walk {
+        match self.limit {
+            Some(limit) => Walk::from(Some(self.leaf), limit),
+            None => Walk::context(Some(self.leaf)),
+        }
+    }
+}
+
+pub(crate) struct Library {
+    link: Arc<dyn Link>,
+    read: Mutex<Shelf>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    logs: HashMap<(RunKey, u32), Read>,
+    bytes: usize,
+    clock: u64,
+}
+
+struct Read {
+    entries: Arc<[Entry]>,
+    bytes: usize,
+    used: u64,
+}
+
+impl Library {
+    pub fn new(link: Arc<dyn Link>) -> Library {
+        Library { link, read: Mutex::default() }
+    }
+
+    /// Walks back from the log of `generation`, which may still be open. Oldest first.
+    pub async fn read(&self, run: &RunKey, generation: u32, walk: Walk) -> Result<Vec<Entry>, StoreError> {
+        let found = self.walk(run, generation, walk.clone(), true).await?;
+        if found.wants().is_none() {
+            return Ok(found.into_entries());
+        }
+        let found = self.walk(run, generation, walk, false).await?;
+        match found.wants() {
+            None => Ok(found.into_entries()),
+            Some(missing) => Err(StoreError::Corrupt { why: format!("the entry {missing} is in no log of the run") }),
+        }
+    }
+
+    /// Something that was kept beside the conversation.
+    pub async fn kept(&self, run: &RunKey, generation: u32, kept: Kept) -> Result<Entry, StoreError> {
+        for trusts in [true, false] {
+            let is_closed = kept.generation < generation;
+            let entries = self.entries(run, kept.generation, is_closed, trusts).await?;
+            if let Some(entry) = entries.iter().find(|entry| entry.id == kept.id) {
+                return Ok(entry.clone());
+            }
+        }
+        Err(StoreError::Corrupt { why: format!("what was kept as {} is in no log of the run", kept.id) })
+    }
+
+    async fn walk(&self, run: &RunKey, generation: u32, mut walk: Walk, trusts: bool) -> Result<Walk, StoreError> {
+        for earlier in (0..=generation).rev() {
+            if walk.wants().is_none() {
+                break;
+            }
+            let entries = self.entries(run, earlier, earlier < generation, trusts).await?;
+            walk.read(&entries);
+        }
+        Ok(walk)
+    }
+
+    async fn entries(&self, run: &RunKey, generation: u32, is_closed: bool, trusts: bool) -> Result<Arc<[Entry]>, StoreError> {
+        let key = (run.clone(), generation);
+        if is_closed
+            && trusts
+            && let Some(entries) = self.lock().find(&key)
+        {
+            return Ok(entries);
+        }
+        let records = read_all(&*self.link, run, Some(generation), Index(0)).await?;
+        let entries: Arc<[Entry]> = entries_of(generation, &records).into();
+        if is_closed {
+            self.lock().keep(key, entries.clone());
+        }
+        Ok(entries)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shelf> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shelf {
+    fn find(&mut self, key: &(RunKey, u32)) -> Option<Arc<[Entry]>> {
+        self.clock += 1;
+        let read = self.logs.get_mut(key)?;
+        read.used = self.clock;
+        Some(read.entries.clone())
+    }
+
+    fn keep(&mut self, key: (RunKey, u32), entries: Arc<[Entry]>) {
+        self.clock += 1;
+        let bytes = ENTRY_BYTES + entries.iter().map(|entry| entry.content.data().len() + ENTRY_BYTES).sum::<usize>();
+        let read = Read { entries, bytes, used: self.clock };
+        self.bytes += bytes;
+        if let Some(replaced) = self.logs.insert(key, read) {
+            self.bytes -= replaced.bytes;
+        }
+        if self.bytes > BYTES_MAX {
+            self.forget_half();
+        }
+    }
+
+    /// Half of it at once, what was used last stays: to look for the oldest one each time would cost more than reading it again.
+    fn forget_half(&mut self) {
+        let mut used: Vec<u64> = self.logs.values().map(|read| read.used).collect();
+        used.sort_unstable();
+        let Some(median) = used.get(used.len() / 2).copied() else { return };
+        self.logs.retain(|_, read| read.used > median);
+        self.bytes = self.logs.values().map(|read| read.bytes).sum();
+    }
+}

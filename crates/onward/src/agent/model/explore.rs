@@ -1,0 +1,379 @@
+//! Breadth first over everything that can happen next.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use onward_core::conversation::{ENTRY_SIGNAL, OutsideEntry};
+use onward_core::engine::Fault;
+use onward_core::event::{ApprovalDecided, ChildCompleted, PromiseResolved, RunResumed, TaskAttempted, TaskCompleted};
+use onward_core::run::{Delivery, Input, WaitKind};
+use onward_core::task::EffectClass;
+use onward_core::{Event, Name, Payload, Place, Status};
+
+use super::judge;
+use super::program::{Bit, GUEST, MESSAGE, Program};
+use crate::agent::AgentCtx;
+use crate::testing::World;
+
+/// How much may happen.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub signals: u32,
+    /// Entries that somebody outside appends.
+    pub entries: u32,
+    pub flips: u32,
+    pub crashes: u32,
+    /// The bit is a clock: it never comes back to what it was.
+    pub clock: bool,
+}
+
+impl Limits {
+    pub const fn new(signals: u32, flips: u32, crashes: u32) -> Limits {
+        Limits { signals, entries: 0, flips, crashes, clock: false }
+    }
+
+    pub const fn entries(self, entries: u32) -> Limits {
+        Limits { entries, ..self }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Explored {
+    pub states: usize,
+    pub abandonments: usize,
+    pub unstable: usize,
+    /// What went wrong, each with the shortest way to it.
+    pub found: Vec<String>,
+}
+
+/// How many states one program may have.
+const STATES_MAX: usize = 200_000;
+
+pub(super) struct State {
+    pub world: World,
+    pub bit: u32,
+    pub signals: u32,
+    pub entries: u32,
+    pub flips: u32,
+    pub crashes: u32,
+    pub resumes: u32,
+    /// Tasks that somebody has begun: their generation, place and kind.
+    pub begun: BTreeSet<(u32, Place, String)>,
+    /// Children that have ended.
+    pub ended: BTreeSet<String>,
+    /// What an activation saw that has not committed yet: the world and the bit of then.
+    flying: Option<(World, u32)>,
+    trace: Option<Arc<Trace>>,
+}
+
+struct Trace {
+    made: Move,
+    before: Option<Arc<Trace>>,
+}
+
+impl State {
+    fn first(program: &Program, bit: &Bit) -> State {
+        let (code, bit) = (program.clone(), bit.clone());
+        State {
+            world: World::new_agent(move |ctx: AgentCtx, (): ()| code.clone().run(ctx, bit.clone()), &()),
+            bit: 0,
+            signals: 0,
+            entries: 0,
+            flips: 0,
+            crashes: 0,
+            resumes: 0,
+            begun: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            flying: None,
+            trace: None,
+        }
+    }
+
+    fn copy(&self) -> State {
+        State {
+            world: self.world.copy(),
+            flying: self.flying.as_ref().map(|(world, bit)| (world.copy(), *bit)),
+            begun: self.begun.clone(),
+            ended: self.ended.clone(),
+            trace: self.trace.clone(),
+            ..*self
+        }
+    }
+
+    fn key(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let mut logs = |world: &World| {
+            world.past_logs().len().hash(&mut hasher);
+            // Ids of commits differ with the way on which a state was reached, and nothing else does.
+            for record in world.log().records() {
+                (record.index, record.commit.map(|commit| (commit.n, commit.horizon, commit.waits))).hash(&mut hasher);
+                format!("{:?}", record.events).hash(&mut hasher);
+            }
+        };
+        logs(&self.world);
+        if let Some((world, bit)) = &self.flying {
+            logs(world);
+            bit.hash(&mut hasher);
+        }
+        (self.bit, self.signals, self.entries, self.flips, self.crashes, self.resumes, self.flying.is_some()).hash(&mut hasher);
+        (&self.begun, &self.ended, self.world.tasks.keys().collect::<Vec<_>>()).hash(&mut hasher);
+        (self.world.waits.keys().collect::<Vec<_>>(), self.world.timers.keys().collect::<Vec<_>>()).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// How the state was reached, and all that is recorded in it.
+    pub fn story(&self) -> String {
+        let logs = self.world.past_logs().iter().chain([self.world.log()]);
+        format!("{}\n{}", self.way(), logs.map(onward_core::Log::to_json_lines).collect::<Vec<_>>().join("\n"))
+    }
+
+    fn way(&self) -> String {
+        let (mut labels, mut next) = (Vec::new(), &self.trace);
+        while let Some(trace) = next {
+            labels.push(format!("{:?}", trace.made));
+            next = &trace.before;
+        }
+        labels.reverse();
+        labels.join(" | ")
+    }
+}
+
+pub(super) fn explore(program: &Program, limits: Limits) -> Explored {
+    let bit = Bit::default();
+    let first = State::first(program, &bit);
+    let (mut explored, mut seen, mut todo) = (Explored::default(), HashSet::from([first.key()]), VecDeque::from([first]));
+    while let Some(state) = todo.pop_front() {
+        let moves = moves(&state, limits);
+        if moves.is_empty() && judge::is_stuck(&state) {
+            explored.found.push(stuck(&state));
+        }
+        for next in moves {
+            match make(state.copy(), next, limits, &bit) {
+                Err(found) => explored.found.push(found),
+                Ok(state) if seen.insert(state.key()) => {
+                    explored.abandonments += judge::abandonments(state.world.log());
+                    explored.unstable += usize::from(judge::is_unstable(&state));
+                    todo.push_back(state);
+                }
+                Ok(_) => {}
+            }
+        }
+        assert!(seen.len() < STATES_MAX, "{program:?} has too many states");
+        if explored.found.len() > 3 {
+            break;
+        }
+    }
+    explored.states = seen.len();
+    explored
+}
+
+type Next = Result<State, String>;
+
+/// Something that can happen.
+#[derive(Debug, Clone)]
+enum Move {
+    Message,
+    Append,
+    Begin(Place),
+    Finish(Place),
+    Answer(Place),
+    Fire(Place),
+    ChildEnds(Place, String),
+    /// An activation looks at the log, the bit as it was (0) or flipped (1).
+    TakeOff(u32),
+    /// It commits what it made of it, once.
+    Land,
+    Crash,
+    /// An activation that goes on until there is nothing more to do, commit after commit.
+    Pump,
+    Resume,
+}
+
+fn moves(state: &State, limits: Limits) -> Vec<Move> {
+    let mut moves = Vec::new();
+    let status = state.world.status();
+    if !status.is_closed() {
+        inputs(state, limits, &mut moves);
+    }
+    if state.flying.is_some() {
+        moves.push(Move::Land);
+        moves.extend((state.crashes < limits.crashes).then_some(Move::Crash));
+    } else if status == Status::Pending {
+        moves.push(Move::TakeOff(0));
+        moves.extend((state.flips < limits.flips).then_some(Move::TakeOff(1)));
+        moves.push(Move::Pump);
+    } else if status == Status::Paused && state.resumes == 0 {
+        moves.push(Move::Resume);
+    }
+    moves
+}
+
+/// What the world outside may do.
+fn inputs(state: &State, limits: Limits, moves: &mut Vec<Move>) {
+    moves.extend((state.signals < limits.signals).then_some(Move::Message));
+    moves.extend((state.entries < limits.entries).then_some(Move::Append));
+    let generation = state.world.generation();
+    for (place, task) in &state.world.tasks {
+        // Nobody minds how often something pure begins.
+        let is_begun = state.begun.contains(&(generation, place.clone(), task.kind.to_string()));
+        if is_begun || task.options.class == Some(EffectClass::Pure) {
+            moves.push(Move::Finish(place.clone()));
+        } else if state.world.status() != Status::Paused {
+            moves.push(Move::Begin(place.clone()));
+        }
+    }
+    moves.extend(state.world.waits.keys().cloned().map(Move::Answer));
+    moves.extend(state.world.next_timer().map(|(place, _)| Move::Fire(place)));
+    for delivery in &state.world.sent {
+        let Delivery::Start(run) = delivery else { continue };
+        let (Some(parent), id) = (&run.started.parent, run.key.id.to_string()) else { continue };
+        if !state.ended.contains(&id) && parent.generation == generation {
+            moves.push(Move::ChildEnds(parent.place.clone(), id));
+        }
+    }
+}
+
+fn make(mut state: State, made: Move, limits: Limits, bit: &Bit) -> Next {
+    state.trace = Some(Arc::new(Trace { made: made.clone(), before: state.trace.take() }));
+    let generation = state.world.generation();
+    match made {
+        Move::Message => {
+            state.signals += 1;
+            state.world.signal(MESSAGE, &state.signals);
+        }
+        Move::Append => {
+            state.entries += 1;
+            state.world.signal(ENTRY_SIGNAL, &guest(state.entries));
+        }
+        Move::Begin(place) => {
+            if !judge::claimed(state.world.log()).contains(&place) {
+                return Err(format!("MA3 {place} begins, and the code has left it: {}", state.story()));
+            }
+            let kind = state.world.tasks[&place].kind.to_string();
+            state.begun.insert((generation, place.clone(), kind));
+            state
+                .world
+                .input(TaskAttempted { place, attempt: 1, stands_as: None, began_at: None })
+                .expect("an open run takes attempts");
+            return judge::judge(state);
+        }
+        Move::Finish(place) => {
+            let task = state.world.tasks.remove(&place).expect("a task that is there is finished");
+            let output = Payload::json(&format!("{} {:?} at {place}", task.kind, task.input)).expect("text");
+            let event = TaskCompleted { place, output, attempts: 1 };
+            let input = Input { generation: Some(generation), ..Input::new(event) };
+            state.world.append(input).expect("an open run takes results");
+        }
+        Move::Answer(place) => {
+            let kind = state.world.waits[&place].kind;
+            state.world.input(answer(place, kind)).expect("an open run takes answers");
+        }
+        Move::Fire(place) => state.world.fire_timer(&place),
+        Move::ChildEnds(place, id) => {
+            state.ended.insert(id);
+            let output = Payload::json("helped").expect("text");
+            state.world.input(ChildCompleted { place, output }).expect("an open run takes its children's ends");
+        }
+        Move::TakeOff(flip) => {
+            state.bit = if limits.clock { state.bit + flip } else { (state.bit + flip) % 2 };
+            state.flips += flip;
+            state.flying = Some((state.world.copy(), state.bit));
+        }
+        Move::Land => return land(state, bit),
+        Move::Crash => (state.flying, state.crashes) = (None, state.crashes + 1),
+        Move::Pump => {
+            bit.set(state.bit);
+            let pumped = state.world.pump();
+            state.world.crash();
+            return match pumped {
+                Ok(()) => judge::judge(state),
+                Err(fault) => pause(state, fault),
+            };
+        }
+        Move::Resume => {
+            state.resumes += 1;
+            state.world.input(RunResumed {}).expect("a paused run is resumed");
+        }
+    }
+    Ok(state)
+}
+
+/// Every second one has a key.
+fn guest(number: u32) -> OutsideEntry {
+    let content = Payload::json(&number).expect("a number");
+    let idempotency_key = number.is_multiple_of(2).then(|| number.to_string());
+    OutsideEntry { role: Name::new(GUEST).expect("a name"), content, idempotency_key }
+}
+
+fn answer(place: Place, kind: WaitKind) -> Event {
+    match kind {
+        WaitKind::Approval => {
+            let (feedback, decided_by, decision_id) = (None, None, "d".to_owned());
+            ApprovalDecided { place, approved: true, feedback, decided_by, decision_id }.into()
+        }
+        WaitKind::Promise => {
+            let result = Ok(Payload::json("kept").expect("text"));
+            PromiseResolved { place, result, resolution_id: "r".to_owned() }.into()
+        }
+    }
+}
+
+fn land(mut state: State, bit: &Bit) -> Next {
+    let Some((mut seen, its)) = state.flying.take() else { return Ok(state) };
+    bit.set(its);
+    match seen.activate() {
+        Ok(Some(draft)) => drop(state.world.commit(draft)),
+        Ok(None) => {}
+        Err(fault) => return pause(state, fault),
+    }
+    judge::judge(state)
+}
+
+fn pause(mut state: State, fault: Fault) -> Next {
+    if !matches!(fault, Fault::EffectAbandoned(_) | Fault::Unstable(_)) {
+        return Err(format!("{fault:?}: {}", state.story()));
+    }
+    let report = fault.into_pause().expect("both are told");
+    // Somebody may have paused or ended it meanwhile.
+    drop(state.world.input(report));
+    Ok(state)
+}
+
+fn stuck(state: &State) -> String {
+    format!("MA5 stuck: {}", state.story())
+}
+
+/// One way of a program, chosen by `choose`, which is given the number of moves and says which.
+pub(super) fn walk(program: &Program, limits: Limits, mut choose: impl FnMut(usize) -> usize) -> Result<Walked, String> {
+    let bit = Bit::default();
+    let mut state = State::first(program, &bit);
+    for _ in 0..MOVES_MAX {
+        let mut moves = moves(&state, limits);
+        if moves.is_empty() {
+            return if judge::is_stuck(&state) { Err(stuck(&state)) } else { Ok(Walked::of(&state)) };
+        }
+        let next = moves.swap_remove(choose(moves.len()));
+        state = make(state, next, limits, &bit)?;
+    }
+    Err(format!(
+        "MA5 no end after {MOVES_MAX} moves: {}",
+        stuck(&state).chars().rev().take(6_000).collect::<String>().chars().rev().collect::<String>()
+    ))
+}
+
+/// How many moves a way may have: far more than any program needs.
+const MOVES_MAX: usize = 500;
+
+/// What a way led to.
+pub(super) struct Walked {
+    pub is_closed: bool,
+    pub abandonments: usize,
+}
+
+impl Walked {
+    fn of(state: &State) -> Walked {
+        let logs = state.world.past_logs().iter().chain([state.world.log()]);
+        Walked { is_closed: state.world.status().is_closed(), abandonments: logs.map(judge::abandonments).sum() }
+    }
+}

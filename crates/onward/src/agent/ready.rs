@@ -1,0 +1,256 @@
+//! The ready-made loop: a model, its tools, and whoever it talks with.
+//!
+//! Written with nothing but what every agent has ([`AgentCtx::turns`], [`AgentCtx::llm`], [`Tools::call`]); a turn is one answer of the
+//! model, with the tools it asks for. An agent that needs more than this is a function of its own.
+
+use onward_core::Failure;
+use onward_core::conversation::MESSAGE;
+use onward_llm::{ModelReply, StopReason};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::tool::Tool;
+use super::tools::Tools;
+use super::{AgentCtx, EntryId, Turn};
+use crate::{Result, join_all};
+
+/// How many turns an agent takes for one message that nobody has limited.
+const TURNS_MAX: u32 = 50;
+
+/// How often in a row a model may ask for the very same before it is taken for stuck.
+const SAME_CALLS_MAX: u32 = 5;
+
+/// How many of the last entries a summary leaves as they are.
+const KEEP: usize = 8;
+
+const SUMMARIZE: &str = "Summarize the conversation so far for yourself: what was asked, what is known, what was decided and done, and \
+    what is still open. Keep names, numbers and exact wordings that may be needed later. Answer with the summary alone.";
+
+/// An agent made of a model, instructions and tools.
+///
+/// ```no_run
+/// # use onward::agent::Agent;
+/// let agent = Agent::new("support").model("gpt-4o").system("You help customers of a bicycle shop.");
+/// ```
+#[derive(Clone)]
+pub struct Agent {
+    name: String,
+    model: String,
+    system: Option<String>,
+    tools: Tools,
+    turns_max: u32,
+    converses: bool,
+    context_tokens: Option<u64>,
+}
+
+/// Why an agent has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// The model has said what it wanted to say.
+    Done,
+    /// The model would not answer.
+    Refused,
+    /// So many turns were not enough.
+    MaxTurns,
+    /// The answer had to end before the model was done.
+    MaxTokens,
+    /// The model asked for the same again and again.
+    RepeatedCall,
+}
+
+/// What an agent ends with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentOutcome {
+    pub stop: Stop,
+    /// The last thing that the model said.
+    pub text: String,
+    pub turns: u32,
+}
+
+/// What goes from turn to turn.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Progress {
+    /// Since the last message.
+    turns: u32,
+    turns_in_all: u32,
+    /// What the model asked for last, and how often in a row.
+    same_calls: Option<(String, u32)>,
+    /// How much the model read last time.
+    context_tokens: u64,
+}
+
+impl Agent {
+    pub fn new(name: &str) -> Agent {
+        Agent {
+            name: name.to_owned(),
+            model: String::new(),
+            system: None,
+            tools: Tools::new().scoped(name),
+            turns_max: TURNS_MAX,
+            converses: false,
+            context_tokens: None,
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Which model answers, by the name that the builder knows.
+    pub fn model(self, model: &str) -> Agent {
+        Agent { model: model.to_owned(), ..self }
+    }
+
+    pub fn system(self, system: impl Into<String>) -> Agent {
+        Agent { system: Some(system.into()), ..self }
+    }
+
+    pub fn tool(self, tool: Tool) -> Agent {
+        Agent { tools: self.tools.with(tool), ..self }
+    }
+
+    pub fn tools(self, tools: &Tools) -> Agent {
+        let tools = tools.iter().cloned().fold(self.tools.clone(), Tools::with);
+        Agent { tools, ..self }
+    }
+
+    /// How many turns it takes for one message at most; 50 otherwise.
+    pub fn max_turns(self, max: u32) -> Agent {
+        Agent { turns_max: max.max(1), ..self }
+    }
+
+    /// Waits for the next message when it has answered, for as long as that takes, instead of ending.
+    pub fn converse(self) -> Agent {
+        Agent { converses: true, ..self }
+    }
+
+    /// Puts a summary in the place of old entries when the model has read this many tokens.
+    pub fn compact_at(self, tokens: u64) -> Agent {
+        Agent { context_tokens: Some(tokens), ..self }
+    }
+
+    pub(crate) fn own_tools(&self) -> &Tools {
+        &self.tools
+    }
+
+    pub(crate) async fn run(self, ctx: AgentCtx, input: Box<RawValue>) -> Result<AgentOutcome> {
+        begin(&ctx, input).await?;
+        ctx.turns(Progress::default(), |progress| self.turn(ctx.clone(), progress)).await
+    }
+
+    async fn turn(self, ctx: AgentCtx, mut progress: Progress) -> Result<Turn<Progress, AgentOutcome>> {
+        for message in ctx.signal(MESSAGE).drain::<Box<RawValue>>()? {
+            ctx.append("user", &message).await?;
+            progress.turns = 0;
+        }
+        if ctx.entry_count() == 0 {
+            return Ok(Turn::Await(progress, MESSAGE));
+        }
+        if self.context_tokens.is_some_and(|max| progress.context_tokens > max) {
+            self.compact(&ctx).await?;
+            progress.context_tokens = 0;
+        }
+        let reply = self.answer(&ctx).await?;
+        progress.turns += 1;
+        progress.turns_in_all += 1;
+        progress.context_tokens = reply.usage.map_or(0, |usage| usage.input + usage.cached_read + usage.cached_write);
+        ctx.append("assistant", &reply).await?;
+        let stop = match reply.stop {
+            _ if reply.refusal().is_some() => Stop::Refused,
+            Some(StopReason::Refusal) => Stop::Refused,
+            // The provider wants to go on with what it has said.
+            Some(StopReason::Paused) if progress.turns < self.turns_max => return Ok(Turn::Next(progress)),
+            _ if reply.wants_tools() => {
+                if progress.asks_again(&reply) > SAME_CALLS_MAX {
+                    Stop::RepeatedCall
+                } else {
+                    let calls = reply.calls().map(|call| self.tools.call(&ctx, call));
+                    for outcome in join_all(calls).await? {
+                        ctx.append("tool", &outcome).await?;
+                    }
+                    if progress.turns < self.turns_max {
+                        return Ok(Turn::Next(progress));
+                    }
+                    Stop::MaxTurns
+                }
+            }
+            Some(StopReason::MaxTokens | StopReason::ContextFull) => Stop::MaxTokens,
+            _ => Stop::Done,
+        };
+        // What was said meanwhile is answered first.
+        if ctx.signal(MESSAGE).has() {
+            return Ok(Turn::Next(progress));
+        }
+        if self.converses {
+            return Ok(Turn::Await(progress, MESSAGE));
+        }
+        Ok(Turn::Done(AgentOutcome { stop, text: reply.text(), turns: progress.turns_in_all }))
+    }
+
+    /// Asks the model; a conversation that is too long for it is made shorter first.
+    async fn answer(&self, ctx: &AgentCtx) -> Result<ModelReply> {
+        match self.ask(ctx).await {
+            Err(failure) if failure.code == "context_too_long" => {
+                self.compact(ctx).await?;
+                self.ask(ctx).await
+            }
+            other => other,
+        }
+    }
+
+    async fn ask(&self, ctx: &AgentCtx) -> Result<ModelReply> {
+        let call = ctx.llm(&self.model).tools(&self.tools);
+        self.system.iter().fold(call, |call, system| call.system(system)).await
+    }
+
+    /// Puts a summary in the place of everything but the last entries.
+    async fn compact(&self, ctx: &AgentCtx) -> Result<()> {
+        let entries = ctx.messages().await?;
+        let mut kept_from = entries.len().saturating_sub(KEEP);
+        // Results stay with their calls.
+        while entries.get(kept_from).is_some_and(|entry| entry.role.as_str() == "tool") {
+            kept_from += 1;
+        }
+        let Some(covered) = kept_from.checked_sub(1).and_then(|last| entries.get(last)) else {
+            let message = "the conversation is too long for the model, and too short to be summarized";
+            return Err(Failure::fatal(message).with_code("context_too_long"));
+        };
+        let covers = EntryId::from(covered);
+        let summary = ctx.llm(&self.model).at(covers).ask(SUMMARIZE).await?;
+        ctx.compact(&summary.text(), covers).await?;
+        Ok(())
+    }
+}
+
+impl Progress {
+    /// How often in a row the model has asked for just this.
+    fn asks_again(&mut self, reply: &ModelReply) -> u32 {
+        let asked: Vec<String> = reply.calls().map(|call| format!("{} {}", call.name, call.arguments)).collect();
+        let asked = asked.join("\n");
+        let times = self.same_calls.take().filter(|(before, _)| *before == asked).map_or(1, |(_, times)| times + 1);
+        self.same_calls = Some((asked, times));
+        times
+    }
+}
+
+/// Puts down what the run was started with: one thing that a user says, or a conversation so far.
+async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Conversation {
+        messages: Vec<Said>,
+    }
+    #[derive(Deserialize)]
+    struct Said {
+        role: String,
+        content: Box<RawValue>,
+    }
+    if let Ok(Conversation { messages }) = serde_json::from_str(input.get()) {
+        for Said { role, content } in messages {
+            ctx.append(&role, &content).await?;
+        }
+    } else if input.get() != "null" {
+        ctx.append("user", &input).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! One tool: what a model is told about it, what doing it twice would do, and who does it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_core::task::{EffectClass, RetryPolicy};
+use onward_core::{BoxError, Failure, Payload};
+use onward_llm::{Block, JsonText, ToolSchema};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::AgentCtx;
+use crate::Result;
+use crate::registry::TaskHandler;
+use crate::task::TaskCtx;
+
+/// How long an attempt may take that nobody has said anything about.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// How large a result may be that nobody has said anything about: a model reads it.
+const RESULT_BYTES_MAX: usize = 1024 * 1024;
+
+pub(super) type InlineFuture = Pin<Box<dyn Future<Output = Result<Output>> + Send>>;
+pub(super) type Inline = Arc<dyn Fn(AgentCtx, Payload) -> InlineFuture + Send + Sync>;
+type NeedsApproval = Arc<dyn Fn(&RawValue) -> bool + Send + Sync>;
+
+/// What a model may ask for.
+#[derive(Clone)]
+pub struct Tool {
+    pub(super) schema: ToolSchema,
+    pub(super) class: EffectClass,
+    pub(super) retry: RetryPolicy,
+    pub(super) timeout: Duration,
+    pub(super) result_bytes_max: usize,
+    pub(super) needs_approval: Option<NeedsApproval>,
+    pub(super) work: Work,
+}
+
+#[derive(Clone)]
+pub(super) enum Work {
+    /// A task, done by any worker that has it.
+    Task(TaskHandler),
+    /// Code of the agent itself, which may wait for people, for weeks.
+    Inline(Inline),
+}
+
+/// What a tool brings, as it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Output {
+    pub blocks: Vec<Block>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
+}
+
+impl Output {
+    /// A text is told as it is, and everything else as JSON.
+    pub fn of(value: &impl Serialize, bytes_max: usize) -> Result<Output> {
+        let json = Payload::json(value)?;
+        let text = json.read::<String>().unwrap_or_else(|_| String::from_utf8_lossy(json.data()).into_owned());
+        Output { blocks: vec![Block::text(text)], is_error: false }.bounded(bytes_max)
+    }
+
+    pub fn bounded(self, bytes_max: usize) -> Result<Output> {
+        let bytes = Payload::json(&self)?.data().len();
+        if bytes > bytes_max {
+            let message = format!("the result has {bytes} bytes, and {bytes_max} are allowed: ask for less at a time");
+            return Err(Failure::fatal(message).with_code("tool_result_too_large"));
+        }
+        Ok(self)
+    }
+}
+
+impl Tool {
+    /// A function that any worker may run; its arguments are described to the model by their type.
+    pub fn new<A, O, E, F, Fut>(name: &str, description: &str, f: F) -> Tool
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        O: Serialize + 'static,
+        E: Into<BoxError> + 'static,
+        F: Fn(A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+    {
+        Tool::with(name, description, move |_, arguments| f(arguments))
+    }
+
+    /// Like [`Tool::new`], and the function also gets the attempt: its number, key, heartbeat and dependencies.
+    pub fn with<A, O, E, F, Fut>(name: &str, description: &str, f: F) -> Tool
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        O: Serialize + 'static,
+        E: Into<BoxError> + 'static,
+        F: Fn(TaskCtx, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+    {
+        let f = Arc::new(f);
+        let handler: TaskHandler = Arc::new(move |ctx, input| {
+            let f = f.clone();
+            Box::pin(async move {
+                let Asked { arguments, result_bytes_max, .. } = input.read()?;
+                let value = f(ctx, arguments_of(&arguments)?).await.map_err(|error| Failure::from_box(error.into()))?;
+                Ok(Payload::json(&Output::of(&value, result_bytes_max)?)?)
+            })
+        });
+        Tool::made(schema::<A>(name, description), Work::Task(handler))
+    }
+
+    /// A tool that is code of the agent: it gets the agent's context, and may ask people, wait for signals, or start other runs.
+    pub fn inline<A, O, F, Fut>(name: &str, description: &str, f: F) -> Tool
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(AgentCtx, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        let f = Arc::new(f);
+        let inline: Inline = Arc::new(move |ctx, input| {
+            let f = f.clone();
+            Box::pin(async move {
+                let Asked { arguments, result_bytes_max, .. } = input.read()?;
+                let value = f(ctx, arguments_of(&arguments)?).await?;
+                Output::of(&value, result_bytes_max)
+            })
+        });
+        Tool::made(schema::<A>(name, description), Work::Inline(inline))
+    }
+
+    pub(super) fn made(schema: ToolSchema, work: Work) -> Tool {
+        Tool {
+            schema,
+            class: EffectClass::AtLeastOnce,
+            retry: RetryPolicy::default(),
+            timeout: TIMEOUT,
+            result_bytes_max: RESULT_BYTES_MAX,
+            needs_approval: None,
+            work,
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.schema.name
+    }
+
+    /// Doing it twice does nothing: it only looks or computes.
+    pub fn pure(self) -> Tool {
+        Tool { class: EffectClass::Pure, ..self }
+    }
+
+    /// Doing it twice does nothing, because whoever does it knows [`TaskCtx::idempotency_key`].
+    pub fn keyed(self) -> Tool {
+        Tool { class: EffectClass::Keyed, ..self }
+    }
+
+    /// An attempt whose outcome nobody knows is not followed by another: the model is told that the outcome is unknown.
+    pub fn at_most_once(self) -> Tool {
+        Tool { class: EffectClass::AtMostOnce, ..self }
+    }
+
+    /// How often and when to try again; once otherwise.
+    pub fn retry(self, policy: impl Into<RetryPolicy>) -> Tool {
+        Tool { retry: policy.into(), ..self }
+    }
+
+    /// How long one attempt may take; ten minutes otherwise.
+    pub fn timeout(self, timeout: Duration) -> Tool {
+        Tool { timeout, ..self }
+    }
+
+    /// How large a result may be; 1 MiB otherwise. A larger one is told to the model as a failure.
+    pub fn result_bytes_max(self, bytes_max: usize) -> Tool {
+        Tool { result_bytes_max: bytes_max, ..self }
+    }
+
+    /// A person has to agree to every call, and is shown its exact arguments.
+    pub fn needs_approval(self) -> Tool {
+        self.needs_approval_if(|_| true)
+    }
+
+    /// A person has to agree to the calls for which `dangerous` says so. It must decide by the arguments alone.
+    pub fn needs_approval_if(self, dangerous: impl Fn(&RawValue) -> bool + Send + Sync + 'static) -> Tool {
+        Tool { needs_approval: Some(Arc::new(dangerous)), ..self }
+    }
+}
+
+/// What a tool is asked for; the name is that of its task.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Asked {
+    /// The exact text that the model wrote, if it is JSON.
+    pub arguments: Box<RawValue>,
+    pub result_bytes_max: usize,
+    /// Nobody may try again after an attempt that may have had its effect.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_once: bool,
+}
+
+fn arguments_of<A: DeserializeOwned>(arguments: &RawValue) -> Result<A> {
+    serde_json::from_str(arguments.get())
+        .map_err(|error| Failure::fatal(format!("the arguments do not fit: {error}")).with_code("tool_arguments_invalid"))
+}
+
+fn schema<A: JsonSchema>(name: &str, description: &str) -> ToolSchema {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().for_deserialize();
+    let mut input = settings.into_generator().into_root_schema_for::<A>();
+    // A model needs neither, and some providers refuse what they do not know.
+    input.remove("$schema");
+    input.remove("title");
+    let input = JsonText::of(&input).expect("a schema is JSON");
+    ToolSchema { name: name.to_owned(), description: description.to_owned(), input }
+}

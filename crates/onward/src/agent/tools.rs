@@ -1,0 +1,183 @@
+//! The tools that an agent has, and how a model's call of one is carried out.
+//!
+//! Invariants:
+//! - TO1: whatever a model asks for has an outcome that the model is told: a tool that is unknown, fails, times out, or is refused by a
+//!   person is an outcome too. Only the end of the run itself is a failure.
+//! - TO2: a person who agrees to a call has seen the exact bytes of its arguments, and agrees to this one call.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use onward_core::task::EffectClass;
+use onward_core::{Failure, Payload};
+use onward_llm::{Block, ToolCall, ToolResult, ToolSchema};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::AgentCtx;
+use super::tool::{Asked, Output, Tool, Work};
+use crate::Result;
+use crate::registry::TaskHandler;
+
+/// The kind of the tasks that do a tool's work.
+fn tool_kind(scope: Option<&str>, name: &str) -> String {
+    match scope {
+        Some(scope) => format!("tool.{scope}.{name}"),
+        None => format!("tool.{name}"),
+    }
+}
+
+/// A set of tools. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Tools {
+    tools: Arc<BTreeMap<String, Tool>>,
+    /// Whose tools they are, where several agents may have tools of the same name.
+    scope: Option<Arc<str>>,
+}
+
+/// What came of a call: the content of a `tool` entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolOutcome {
+    /// One result, which names its call.
+    pub blocks: Vec<Block>,
+}
+
+/// The future of [`AgentCtx::tool`].
+pub type ToolFuture = Pin<Box<dyn Future<Output = Result<ToolOutcome>> + Send>>;
+
+impl ToolOutcome {
+    fn new(call_id: String, output: Output) -> ToolOutcome {
+        let Output { blocks, is_error } = output;
+        ToolOutcome { blocks: vec![Block::ToolResult(ToolResult { call_id, blocks, is_error })] }
+    }
+
+    pub fn is_error(&self) -> bool {
+        self.blocks.iter().any(|block| matches!(block, Block::ToolResult(result) if result.is_error))
+    }
+
+    /// The text of the result.
+    pub fn text(&self) -> String {
+        let results = self.blocks.iter().filter_map(|block| match block {
+            Block::ToolResult(result) => Some(super::prompt::text_of(&result.blocks)),
+            _ => None,
+        });
+        results.collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Tools {
+    pub fn new() -> Tools {
+        Tools::default()
+    }
+
+    /// Adds a tool; one of the same name is replaced.
+    pub fn with(mut self, tool: Tool) -> Tools {
+        Arc::make_mut(&mut self.tools).insert(tool.name().to_owned(), tool);
+        self
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Tool> {
+        self.tools.values()
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().map(String::as_str)
+    }
+
+    pub(super) fn scoped(mut self, scope: &str) -> Tools {
+        self.scope = Some(scope.into());
+        self
+    }
+
+    /// As models get to know them, always in the same order.
+    pub(crate) fn schemas(&self) -> impl Iterator<Item = ToolSchema> {
+        self.tools.values().map(|tool| tool.schema.clone())
+    }
+
+    /// What a worker needs to do their work.
+    pub(crate) fn handlers(&self) -> impl Iterator<Item = (String, TaskHandler)> {
+        self.tools.iter().filter_map(|(name, tool)| match &tool.work {
+            Work::Task(handler) => Some((tool_kind(self.scope.as_deref(), name), handler.clone())),
+            Work::Inline(_) => None,
+        })
+    }
+
+    /// Does what a model asked for.
+    pub fn call(&self, ctx: &AgentCtx, call: &ToolCall) -> ToolFuture {
+        let (tool, scope) = (self.tools.get(&call.name).cloned(), self.scope.clone());
+        let known: Vec<&str> = self.names().collect();
+        let unknown = format!("there is no tool `{}`; there are: {}", call.name, known.join(", "));
+        let (ctx, call) = (ctx.clone(), call.clone());
+        Box::pin(async move {
+            let output = match tool {
+                None => Err(Failure::fatal(unknown).with_code("unknown_tool")),
+                Some(tool) => carry_out(&ctx, tool, scope.as_deref(), &call).await,
+            };
+            match output {
+                Ok(output) => Ok(ToolOutcome::new(call.id, output)),
+                Err(failure) if failure.is_canceled() => Err(failure),
+                Err(failure) => Ok(ToolOutcome::new(call.id, told(&failure))), // TO1
+            }
+        })
+    }
+}
+
+impl AgentCtx {
+    /// Calls one of the tools that the builder was given ([`crate::Builder::tools`]), as the model asked for it. What goes wrong is an
+    /// outcome too, for the model to read.
+    ///
+    /// # Errors
+    /// Only when the run is canceled.
+    pub fn tool(&self, call: &ToolCall) -> ToolFuture {
+        self.dep::<Tools>().call(self, call)
+    }
+}
+
+async fn carry_out(ctx: &AgentCtx, tool: Tool, scope: Option<&str>, call: &ToolCall) -> Result<Output> {
+    let arguments = call.json().map_err(|error| {
+        let message = format!("the arguments are no JSON: {error}");
+        Failure::fatal(message).with_code("tool_arguments_invalid")
+    })?;
+    if tool.needs_approval.as_ref().is_some_and(|needs| needs(arguments)) {
+        agreed(ctx, call, arguments).await?;
+    }
+    let asked = Asked {
+        arguments: arguments.to_owned(),
+        result_bytes_max: tool.result_bytes_max,
+        is_once: tool.class == EffectClass::AtMostOnce,
+    };
+    match tool.work {
+        Work::Task(_) => {
+            let task = ctx.task::<Output>(tool_kind(scope, &call.name).as_str(), &asked);
+            task.class(tool.class).retry(tool.retry).timeout(tool.timeout).await
+        }
+        Work::Inline(inline) => inline(ctx.clone(), Payload::json(&asked)?).await,
+    }
+}
+
+/// Asks a person (TO2).
+async fn agreed(ctx: &AgentCtx, call: &ToolCall, arguments: &RawValue) -> Result<()> {
+    #[derive(Serialize)]
+    struct Shown<'a> {
+        tool: &'a str,
+        arguments: &'a RawValue,
+    }
+    let shown = Shown { tool: &call.name, arguments };
+    let decision = ctx.approval(&format!("tool.{}", call.name), format!("Call the tool `{}`?", call.name)).show(&shown).await?;
+    if decision.approved {
+        return Ok(());
+    }
+    let words = decision.feedback.map(|feedback| format!(": {feedback}")).unwrap_or_default();
+    Err(Failure::fatal(format!("a person has declined this call{words}")).with_code("tool_declined"))
+}
+
+/// A failure in words for the model.
+fn told(failure: &Failure) -> Output {
+    Output { blocks: vec![Block::text(format!("{} ({})", failure.message, failure.code))], is_error: true }
+}

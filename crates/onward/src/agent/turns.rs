@@ -1,0 +1,126 @@
+//! Turns: a loop whose state is the checkpoint.
+
+use std::future::{Future, poll_fn};
+use std::task::Poll;
+
+use onward_core::engine::Pattern;
+use onward_core::{Name, Payload};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::AgentCtx;
+use crate::Result;
+use crate::ctx::{Recv, name_or_misuse, payload_or_misuse, small};
+use crate::wake::held_back;
+
+/// How a turn ends.
+pub enum Turn<S, O> {
+    /// The next one begins at once.
+    Next(S),
+    /// The next one begins when a signal of this name is there; the turn finds it in the mailbox. That may be weeks later.
+    Await(S, &'static str),
+    /// The agent is done.
+    Done(O),
+}
+
+impl<S, O> Turn<S, O> {
+    /// See [`Turn::Await`].
+    pub fn wait_for<T>(state: S, signal: &crate::Signal<T>) -> Turn<S, O> {
+        Turn::Await(state, signal.name())
+    }
+}
+
+impl AgentCtx {
+    /// Takes turns until one is done. Each ends in a checkpoint: what it did is final, and the next one begins with the state it returned.
+    ///
+    /// Every turn begins with the function from its start, as it does after a crash: what comes before the loop is found recorded, the loop
+    /// goes on with the last state. There is nothing that works only as long as the process lives.
+    ///
+    /// What others have appended to the conversation before the turn began, or before the signal that it waited for, is taken in first.
+    ///
+    /// # Errors
+    /// What the turn fails with, and a state that cannot be read or is too large.
+    pub async fn turns<S, O, F, Fut>(&self, first: S, turn: F) -> Result<O>
+    where
+        S: Serialize + DeserializeOwned,
+        F: FnOnce(S) -> Fut,
+        Fut: Future<Output = Result<Turn<S, O>>>,
+    {
+        let (state, awaits) = self.enter_turns(&first).await?;
+        drop(first);
+        let awaited = awaits.map(Pattern::Exactly);
+        if let Some(pattern) = &awaited {
+            self.wait_until_there(pattern.clone()).await?;
+        }
+        self.cell.call("turns").engine.take_in_entries(awaited.as_ref());
+        match turn(state.read()?).await? {
+            Turn::Done(output) => Ok(output),
+            Turn::Next(next) => self.close(&next, None).await,
+            Turn::Await(next, signal) => self.close(&next, Some(signal)).await,
+        }
+    }
+
+    /// Closes the segment with `state`. Never returns: the function begins again from its start, where [`AgentCtx::checkpointed`] has the
+    /// state. An agent that does not look there would do everything again.
+    ///
+    /// # Errors
+    /// If the state is too large.
+    pub async fn checkpoint<T>(&self, state: &(impl Serialize + ?Sized)) -> Result<T> {
+        self.end_segment(state, None, None).await
+    }
+
+    async fn close<T>(&self, state: &impl Serialize, awaits: Option<&str>) -> Result<T> {
+        let prelude = self.cell.lock().engine.checkpoint().and_then(|checkpoint| checkpoint.prelude);
+        self.end_segment(state, prelude, awaits).await
+    }
+
+    /// The state of this turn, and what it waits for. What came before the loop is closed first, as a segment of its own.
+    async fn enter_turns(&self, first: &impl Serialize) -> Result<(Payload, Option<Name>)> {
+        let first = payload_or_misuse(&self.cell, "turns", first);
+        let first = small(self.cell.payload_bytes_max, "the first state", first)?;
+        let cell = self.cell.clone();
+        let entered = poll_fn(move |cx| {
+            if held_back(cx, || None) {
+                return Poll::Pending;
+            }
+            let mut state = cell.call("turns");
+            match state.engine.checkpoint() {
+                Some(checkpoint) => Poll::Ready((checkpoint.state.clone(), checkpoint.awaits.clone())),
+                None => {
+                    let generation = state.engine.generation();
+                    state.engine.take_checkpoint(first.clone(), Some(generation), None);
+                    Poll::Pending
+                }
+            }
+        });
+        Ok(entered.await)
+    }
+
+    fn end_segment<T, S: Serialize + ?Sized>(
+        &self,
+        state: &S,
+        prelude: Option<u32>,
+        awaits: Option<&str>,
+    ) -> impl Future<Output = Result<T>> + Send + use<T, S> {
+        let state = payload_or_misuse(&self.cell, "checkpoint", state);
+        let state = small(self.cell.payload_bytes_max, "the state of a checkpoint", state);
+        let awaits = awaits.map(|name| name_or_misuse(&self.cell, "signal", name));
+        let cell = self.cell.clone();
+        poll_fn(move |cx| {
+            if held_back(cx, || None) {
+                return Poll::Pending;
+            }
+            match &state {
+                Ok(state) => cell.call("checkpoint").engine.take_checkpoint(state.clone(), prelude, awaits.clone()),
+                Err(failure) => return Poll::Ready(Err(failure.clone())),
+            }
+            Poll::Pending
+        })
+    }
+
+    /// Waits until such a signal is in the mailbox, and leaves it there.
+    async fn wait_until_there(&self, pattern: Pattern) -> Result<()> {
+        let mut waiting = Recv::<Payload>::new(self.cell.clone(), pattern);
+        poll_fn(|cx| waiting.poll_there(cx)).await
+    }
+}

@@ -1,0 +1,209 @@
+//! What an attempt has said and nobody has sent yet.
+//!
+//! Owns how much may wait, and which pieces become one while they do. Must never wait itself.
+//!
+//! Invariant OB1: put together, what is taken out says what was put in, in its order, but for what there was no room for; and that shows as
+//! a gap in the numbers.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use onward_core::Payload;
+use onward_core::stream::SpokenFrame;
+use serde_json::Value;
+use tokio::sync::Notify;
+
+/// How much may wait.
+const FRAMES_MAX: usize = 256;
+const BYTES_MAX: usize = 256 * 1024;
+
+/// The longest frame that is said at all, and up to where pieces are put together.
+const FRAME_BYTES_MAX: usize = 64 * 1024;
+const JOINED_BYTES_MAX: usize = 8 * 1024;
+
+#[derive(Default)]
+pub(crate) struct Outbox {
+    waiting: Mutex<Waiting>,
+    filled: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    frames: VecDeque<Frame>,
+    bytes: usize,
+    next_seq: u64,
+}
+
+struct Frame {
+    seq: u64,
+    bytes: usize,
+    is: Is,
+}
+
+enum Is {
+    Value(Value),
+    /// Was on its way, and came back.
+    Sealed(Payload),
+}
+
+impl Outbox {
+    pub fn put(&self, frame: Value) {
+        let mut waiting = self.lock();
+        if !waiting.join(&frame) {
+            waiting.put(frame);
+        }
+        drop(waiting);
+        self.filled.notify_one();
+    }
+
+    /// Waits until there is something to take.
+    pub async fn has_some(&self) {
+        loop {
+            if !self.lock().frames.is_empty() {
+                return;
+            }
+            self.filled.notified().await;
+        }
+    }
+
+    pub fn take(&self) -> Vec<SpokenFrame> {
+        let mut waiting = self.lock();
+        waiting.bytes = 0;
+        let spoken = |Frame { seq, is, .. }| {
+            let frame = match is {
+                Is::Value(value) => Payload::json(&value).ok()?,
+                Is::Sealed(payload) => payload,
+            };
+            Some(SpokenFrame { seq, frame })
+        };
+        waiting.frames.drain(..).filter_map(spoken).collect()
+    }
+
+    /// There was no room for these.
+    pub fn put_back(&self, frames: Vec<SpokenFrame>) {
+        let mut waiting = self.lock();
+        for SpokenFrame { seq, frame } in frames.into_iter().rev() {
+            let bytes = frame.data().len();
+            waiting.bytes += bytes;
+            waiting.frames.push_front(Frame { seq, bytes, is: Is::Sealed(frame) });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn put(&mut self, frame: Value) {
+        let (seq, bytes) = (self.next_seq, weigh(&frame));
+        self.next_seq += 1;
+        let has_room = self.frames.len() < FRAMES_MAX && self.bytes + bytes <= BYTES_MAX;
+        if bytes <= FRAME_BYTES_MAX && has_room {
+            self.bytes += bytes;
+            self.frames.push_back(Frame { seq, bytes, is: Is::Value(frame) });
+        }
+    }
+
+    /// Puts a piece of text to the one before it, where the two are of one sort.
+    fn join(&mut self, frame: &Value) -> bool {
+        let Some(Frame { seq, bytes, is: Is::Value(last) }) = self.frames.back_mut() else { return false };
+        // Behind something that was dropped nothing is put together: the gap has to show.
+        if *seq + 1 != self.next_seq || !are_of_one_sort(last, frame) {
+            return false;
+        }
+        if last["type"] == "usage" {
+            let more = weigh(frame);
+            (self.bytes, *bytes) = (self.bytes - *bytes + more, more);
+            *last = frame.clone();
+            return true;
+        }
+        let (Some(Value::String(text)), Some(more)) = (last.get_mut("text"), frame["text"].as_str()) else { return false };
+        if text.len() + more.len() > JOINED_BYTES_MAX || self.bytes + more.len() > BYTES_MAX {
+            return false;
+        }
+        text.push_str(more);
+        *bytes += more.len();
+        self.bytes += more.len();
+        true
+    }
+}
+
+fn are_of_one_sort(one: &Value, other: &Value) -> bool {
+    let is_joined = matches!(one["type"].as_str(), Some("text" | "reasoning" | "refusal" | "tool_call_arguments" | "usage"));
+    is_joined && one["type"] == other["type"] && one.get("call") == other.get("call") && keys(one).eq(keys(other))
+}
+
+fn keys(value: &Value) -> impl Iterator<Item = &String> {
+    value.as_object().into_iter().flat_map(|object| object.keys())
+}
+
+fn weigh(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(values) => values.iter().map(weigh).sum::<usize>() + 2,
+        Value::Object(object) => object.iter().map(|(key, value)| key.len() + weigh(value) + 4).sum::<usize>() + 2,
+        _ => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn text(text: &str) -> Value {
+        json!({"type": "text", "text": text})
+    }
+
+    fn said(outbox: &Outbox) -> Vec<(u64, Value)> {
+        outbox.take().into_iter().map(|frame| (frame.seq, frame.frame.read().unwrap())).collect()
+    }
+
+    #[test]
+    fn pieces_of_one_sort_become_one_while_they_wait() {
+        let outbox = Outbox::default();
+        let arguments = |call: u32, text: &str| json!({"type": "tool_call_arguments", "call": call, "text": text});
+        let usage = |tokens: u32| json!({"type": "usage", "input_tokens": tokens});
+        for frame in
+            [text("a"), text("b"), arguments(0, "{"), arguments(0, "}"), arguments(1, "[]"), usage(1), usage(2), text("c")]
+        {
+            outbox.put(frame);
+        }
+        let expected = [text("ab"), arguments(0, "{}"), arguments(1, "[]"), usage(2), text("c")];
+        assert_eq!(said(&outbox), (0..).zip(expected).collect::<Vec<_>>());
+        outbox.put(text("d"));
+        assert_eq!(said(&outbox), [(5, text("d"))]);
+        outbox.put(json!({"type": "log", "text": "one"}));
+        outbox.put(json!({"type": "log", "text": "two"}));
+        assert_eq!(said(&outbox).len(), 2, "what is no piece of an answer stays what it is");
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_shows_as_a_gap_and_the_rest_is_bounded() {
+        let outbox = Outbox::default();
+        let piece = "x".repeat(4 * 1024);
+        for _ in 0..1_000 {
+            outbox.put(text(&piece));
+        }
+        let first = said(&outbox);
+        let bytes: usize = first.iter().map(|(_, frame)| frame["text"].as_str().unwrap().len()).sum();
+        assert!((BYTES_MAX - 64 * 1024..=BYTES_MAX).contains(&bytes), "{bytes}");
+        outbox.put(text("on"));
+        let (last, next) = (first.last().unwrap().0, said(&outbox)[0].0);
+        assert!(next > last + 1, "{last} and then {next}");
+        outbox.put(text(&"x".repeat(FRAME_BYTES_MAX)));
+        assert!(said(&outbox).is_empty());
+    }
+
+    #[test]
+    fn what_comes_back_is_said_first() {
+        let outbox = Outbox::default();
+        outbox.put(text("a"));
+        let sent = outbox.take();
+        outbox.put(text("b"));
+        outbox.put_back(sent);
+        outbox.put(text("c"));
+        assert_eq!(said(&outbox), [(0, text("a")), (1, text("bc"))]);
+    }
+}

@@ -1,0 +1,201 @@
+//! Agents with a real worker and a real store: turns, crashes, and code that does not repeat itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use onward::agent::{AgentCtx, Turn};
+use onward::prelude::*;
+use onward::{Builder, Event, Record, Status};
+use onward_core::view::AwaitedKind;
+
+use crate::{embedded, in_memory};
+
+const MESSAGE: Signal<String> = Signal::new("message");
+
+/// Answers every message, and is done after two.
+async fn chat(ctx: AgentCtx, first: String) -> Result<u32> {
+    ctx.append("user", &first).await?;
+    ctx.query("began with", move |()| Ok(first.clone()));
+    ctx.turns(1u32, |answered| {
+        let ctx = ctx.clone();
+        async move {
+            for message in ctx.signal(&MESSAGE).drain()? {
+                ctx.append("user", &message).await?;
+            }
+            let leaf = ctx.leaf().map(|leaf| leaf.to_string());
+            let reply: String = ctx.task("model", &leaf).pure().await?;
+            ctx.append("assistant", &reply).await?;
+            if answered == 2 { Ok(Turn::Done(answered)) } else { Ok(Turn::wait_for(answered + 1, &MESSAGE)) }
+        }
+    })
+    .await
+}
+
+fn with_chat(builder: Builder, calls: &Arc<AtomicU32>) -> Builder {
+    let calls = calls.clone();
+    builder.agent("chat", chat).task("model", move |leaf: Option<String>| {
+        let call = calls.fetch_add(1, Ordering::SeqCst) + 1;
+        async move { Ok::<_, Failure>(format!("answer {call} to {}", leaf.is_some())) }
+    })
+}
+
+/// The records of all generations, oldest first.
+async fn logs(onward: &Onward, id: &str) -> Vec<Vec<Record>> {
+    let run = onward.run::<u32>(id).unwrap();
+    let last = run.view().await.unwrap().head.generation;
+    let mut logs = Vec::new();
+    for generation in 0..=last {
+        logs.push(run.log_of(generation).await.unwrap());
+    }
+    logs
+}
+
+/// Until the agent waits for a word.
+async fn until_silent(onward: &Onward, id: &str) {
+    let run = onward.run::<String>(id).unwrap();
+    run.until(|view| view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Signal)).await.unwrap();
+}
+
+fn count(logs: &[Vec<Record>], is_counted: impl Fn(&Event) -> bool) -> usize {
+    logs.iter().flatten().flat_map(|record| &record.events).filter(|event| is_counted(event)).count()
+}
+
+fn roles(logs: &[Vec<Record>]) -> Vec<String> {
+    let events = logs.iter().flatten().flat_map(|record| &record.events);
+    let role = |event: &Event| match event {
+        Event::EntryAppended(entry) => Some(entry.role.to_string()),
+        _ => None,
+    };
+    events.filter_map(role).collect()
+}
+
+async fn a_follow_up(builder: Builder) {
+    let calls = Arc::new(AtomicU32::new(0));
+    let onward = with_chat(builder, &calls).start().await.unwrap();
+    let run = onward.start::<u32, _>("chat", "hello").id("c").await.unwrap();
+    until_silent(&onward, "c").await;
+    run.signal(&MESSAGE, &"and now?".to_owned()).await.unwrap();
+    assert_eq!(run.result().await.unwrap(), 2);
+    assert_eq!(roles(&logs(&onward, "c").await), ["user", "assistant", "user", "assistant"]);
+    assert_eq!(calls.load(Ordering::SeqCst), 2, "one call of the model for each turn");
+    onward.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follow_up_by_signal_is_one_entry_and_one_answer_in_memory() {
+    a_follow_up(in_memory()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follow_up_by_signal_is_one_entry_and_one_answer_in_a_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    a_follow_up(embedded(directory.path())).await;
+}
+
+/// The process ends between the turns, and the next one finds everything.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_goes_on_in_another_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let calls = Arc::new(AtomicU32::new(0));
+    let onward = with_chat(embedded(directory.path()), &calls).start().await.unwrap();
+    let run = onward.start::<u32, _>("chat", "hello").id("c").await.unwrap();
+    until_silent(&onward, "c").await;
+    drop(run);
+    onward.shutdown().await;
+    let onward = with_chat(embedded(directory.path()), &calls).start().await.unwrap();
+    let run = onward.run::<u32>("c").unwrap();
+    run.signal(&MESSAGE, &"still there?".to_owned()).await.unwrap();
+    assert_eq!(run.result().await.unwrap(), 2);
+    assert_eq!(roles(&logs(&onward, "c").await), ["user", "assistant", "user", "assistant"]);
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
+    onward.shutdown().await;
+}
+
+/// Says one thing or another, pays, and waits for a word in the middle of its turn.
+async fn pay(ctx: AgentCtx, (): ()) -> Result<String> {
+    let is_other = ctx.dep::<Arc<AtomicBool>>();
+    ctx.turns((), |()| {
+        let ctx = ctx.clone();
+        async move {
+            let is_other = is_other.load(Ordering::SeqCst);
+            ctx.append("system", if is_other { "be polite" } else { "be brief" }).await?;
+            let receipt: String =
+                ctx.task("pay", &if is_other { ctx.dep::<Amounts>().then } else { ctx.dep::<Amounts>().first }).await?;
+            ctx.append("tool", &receipt).await?;
+            let word = ctx.signal(&MESSAGE).recv().await?;
+            ctx.append("user", &word).await?;
+            Ok(Turn::Done(receipt))
+        }
+    })
+    .await
+}
+
+/// What the agent pays as long as it says the first thing, and then.
+struct Amounts {
+    first: u32,
+    then: u32,
+}
+
+fn with_pay(directory: &std::path::Path, amounts: Amounts, is_other: bool, paid: &Arc<AtomicU32>) -> Builder {
+    let paid = paid.clone();
+    let builder = embedded(directory).dep(amounts).dep(Arc::new(AtomicBool::new(is_other))).agent("pay", pay);
+    builder.task("pay", move |amount: u32| {
+        let number = paid.fetch_add(1, Ordering::SeqCst) + 1;
+        async move { Ok::<_, Failure>(format!("receipt {number} for {amount}")) }
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_words_it_differently_finds_what_it_has_paid() {
+    let directory = tempfile::tempdir().unwrap();
+    let paid = Arc::new(AtomicU32::new(0));
+    let onward = with_pay(directory.path(), Amounts { first: 10, then: 10 }, false, &paid).start().await.unwrap();
+    onward.start::<String, _>("pay", &()).id("p").await.unwrap();
+    until_silent(&onward, "p").await;
+    onward.shutdown().await;
+    let onward = with_pay(directory.path(), Amounts { first: 10, then: 10 }, true, &paid).start().await.unwrap();
+    let run = onward.run::<String>("p").unwrap();
+    run.signal(&MESSAGE, &"go on".to_owned()).await.unwrap();
+    assert_eq!(run.result().await.unwrap(), "receipt 1 for 10");
+    assert_eq!(paid.load(Ordering::SeqCst), 1, "paid once");
+    let logs = logs(&onward, "p").await;
+    assert_eq!(count(&logs, |event| matches!(event, Event::SegmentAbandoned(_))), 1);
+    assert_eq!(count(&logs, |event| matches!(event, Event::TaskScheduled(_))), 1);
+    onward.shutdown().await;
+}
+
+/// What was paid and is not asked for any more is nobody's business to forget.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_would_pay_something_else_is_paused() {
+    let directory = tempfile::tempdir().unwrap();
+    let paid = Arc::new(AtomicU32::new(0));
+    let onward = with_pay(directory.path(), Amounts { first: 10, then: 12 }, false, &paid).start().await.unwrap();
+    onward.start::<String, _>("pay", &()).id("p").await.unwrap();
+    until_silent(&onward, "p").await;
+    onward.shutdown().await;
+    let onward = with_pay(directory.path(), Amounts { first: 10, then: 12 }, true, &paid).start().await.unwrap();
+    let run = onward.run::<String>("p").unwrap();
+    run.signal(&MESSAGE, &"go on".to_owned()).await.unwrap();
+    let view = run.until(|view| view.head.status == Status::Paused).await.unwrap();
+    let pause = view.pause.expect("it says why");
+    assert!(pause.message.contains("task `pay`") && pause.message.contains("10"), "{}", pause.message);
+    assert_eq!(paid.load(Ordering::SeqCst), 1, "nothing was paid in its place");
+    run.resume().await.unwrap();
+    assert_eq!(run.result().await.unwrap(), "receipt 2 for 12", "whoever resumes it accepts what is there");
+    onward.shutdown().await;
+}
+
+/// A run that is not in memory is replayed to be asked, also one whose code gets to its turn by an earlier log.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_not_in_memory_answers_in_its_second_turn() {
+    let directory = tempfile::tempdir().unwrap();
+    let calls = Arc::new(AtomicU32::new(0));
+    let onward = with_chat(embedded(directory.path()), &calls).start().await.unwrap();
+    onward.start::<u32, _>("chat", "hello").id("c").await.unwrap();
+    until_silent(&onward, "c").await;
+    onward.shutdown().await;
+    let onward = with_chat(embedded(directory.path()), &calls).start().await.unwrap();
+    let began_with: String = onward.run::<u32>("c").unwrap().query("began with", &()).await.unwrap();
+    assert_eq!(began_with, "hello");
+    onward.shutdown().await;
+}

@@ -1,0 +1,395 @@
+//! Agents that call models and tools, against a model server that answers by script.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use onward::agent::{Agent, AgentCtx, AgentOutcome, Provider, Role, Stop, Tool, Tools, Turn};
+use onward::prelude::*;
+use onward::{Builder, Decide, Event, Record, Status, join_all};
+use onward_core::conversation::{Entry, Walk, entries_of, leaf_of};
+use onward_core::view::AwaitedKind;
+use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{embedded, in_memory};
+
+fn with_model(builder: Builder, model: &ScriptedModel) -> Builder {
+    builder.model("m", &Provider::openai(&format!("{}/v1", model.url()), None).unwrap())
+}
+
+async fn all_logs(onward: &Onward, id: &str) -> Vec<Vec<Record>> {
+    let run = onward.run::<Value>(id).unwrap();
+    let last = run.view().await.unwrap().head.generation;
+    let mut logs = Vec::new();
+    for generation in 0..=last {
+        logs.push(run.log_of(generation).await.unwrap());
+    }
+    logs
+}
+
+/// The conversation on the active path, oldest first.
+async fn conversation(onward: &Onward, id: &str) -> Vec<Entry> {
+    let logs = all_logs(onward, id).await;
+    let leaf = logs.iter().rev().find_map(|log| leaf_of(log));
+    let mut walk = Walk::from(leaf, usize::MAX);
+    for (generation, log) in logs.iter().enumerate().rev() {
+        walk.read(&entries_of(generation as u32, log));
+    }
+    assert_eq!(walk.wants(), None, "every entry is in some log");
+    walk.into_entries()
+}
+
+async fn roles(onward: &Onward, id: &str) -> Vec<String> {
+    conversation(onward, id).await.iter().map(|entry| entry.role.to_string()).collect()
+}
+
+async fn until_it_waits(onward: &Onward, id: &str, kind: AwaitedKind) {
+    let run = onward.run::<Value>(id).unwrap();
+    run.until(|view| view.awaiting.iter().any(|awaited| awaited.kind == kind)).await.unwrap();
+}
+
+/// Until the agent waits for a word in this generation.
+async fn until_turn(onward: &Onward, id: &str, generation: u32) {
+    let run = onward.run::<Value>(id).unwrap();
+    let waits = |view: &onward::RunView| view.head.generation == generation && !view.awaiting.is_empty();
+    run.until(waits).await.unwrap();
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct City {
+    city: String,
+}
+
+fn weather(calls: &Arc<AtomicU32>) -> Tool {
+    let calls = calls.clone();
+    let look = move |City { city }| {
+        calls.fetch_add(1, Ordering::SeqCst);
+        async move { Ok::<_, Failure>(format!("sunny in {city}")) }
+    };
+    Tool::new("weather", "Tells the weather of a city", look).pure()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ready_made_agent_calls_its_tools_and_ends_with_a_reason() {
+    let model = ScriptedModel::start().await.unwrap();
+    let calls = Arc::new(AtomicU32::new(0));
+    let agent = Agent::new("helper").model("m").system("Be brief.").tool(weather(&calls));
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let run = onward.start::<AgentOutcome, _>("helper", r#"weather {"city":"Ulm"}"#).id("a").await.unwrap();
+    let outcome = run.result().await.unwrap();
+    assert_eq!((outcome.stop, outcome.turns), (Stop::Done, 2));
+    assert_eq!(outcome.text, "weather says: sunny in Ulm");
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    assert_eq!(roles(&onward, "a").await, ["user", "assistant", "tool", "assistant"]);
+    assert_eq!(model.request_count(), 2);
+    onward.shutdown().await;
+}
+
+/// Answers for as long as somebody asks, as the guide writes it.
+async fn chat(ctx: AgentCtx, first: String) -> Result<u32> {
+    ctx.append(Role::User, &first).await?;
+    ctx.turns(1u32, async |answered| {
+        for message in ctx.signal("message").drain::<String>()? {
+            ctx.append(Role::User, &message).await?;
+        }
+        let reply = ctx.llm("m").system("s".repeat(20_000)).await?;
+        ctx.append(Role::Assistant, &reply).await?;
+        Ok(if answered == 20 { Turn::Done(answered) } else { Turn::Await(answered + 1, "message") })
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_said_is_stored_once_and_models_are_told_all_of_it() {
+    let model = ScriptedModel::start().await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let onward = with_model(embedded(directory.path()), &model).agent("chat", chat).start().await.unwrap();
+    let long = |n: u32| format!("message {n} {}", "x".repeat(1_000));
+    let run = onward.start::<u32, _>("chat", &long(1)).id("c").await.unwrap();
+    for n in 2..=20 {
+        until_turn(&onward, "c", n).await;
+        run.signal("message", &long(n)).await.unwrap();
+    }
+    assert_eq!(run.result().await.unwrap(), 20);
+    let entries = conversation(&onward, "c").await;
+    assert_eq!(entries.len(), 40);
+    let said: usize = entries.iter().map(|entry| entry.content.data().len()).sum::<usize>() + 20_000;
+    let logs = all_logs(&onward, "c").await;
+    let mut stored = 0;
+    for record in logs.iter().flatten() {
+        let mut body = Vec::new();
+        record.encode_body(&mut body);
+        stored += body.len();
+    }
+    assert!(stored < said * 13 / 10, "{stored} bytes for {said}");
+    assert_eq!(run.view().await.unwrap().input.read::<String>().unwrap(), long(1), "the input is shown in every generation");
+    let last = model.requests().pop().unwrap();
+    assert_eq!(last.body["messages"].as_array().unwrap().len(), 40, "a system prompt and 39 messages");
+    onward.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn empty_answers_are_asked_for_again_and_the_last_one_is_told() {
+    let model = ScriptedModel::start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m")).start().await.unwrap();
+    model.next(Answer::fault(Fault::Empty));
+    let run = onward.start::<AgentOutcome, _>("a", "hello").id("once").await.unwrap();
+    assert_eq!(run.result().await.unwrap().text, "You said: hello");
+    assert_eq!(model.request_count(), 2);
+    model.rule(Rule::always(Answer::fault(Fault::Empty)));
+    let run = onward.start::<AgentOutcome, _>("a", "hello").id("never").await.unwrap();
+    let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
+    assert_eq!(failure.code, "empty_model_response");
+    let details: Value = failure.details.unwrap().read().unwrap();
+    assert_eq!(details["attempts"], 3);
+    assert_eq!(model.request_count(), 5);
+    assert_eq!(roles(&onward, "never").await, ["user"], "an answer that was none is no entry");
+    onward.shutdown().await;
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Payment {
+    cents: u64,
+}
+
+fn pay(paid: &Arc<AtomicU32>) -> Tool {
+    let paid = paid.clone();
+    let pay = move |Payment { cents }| {
+        paid.fetch_add(1, Ordering::SeqCst);
+        async move { Ok::<_, Failure>(json!({ "paid": cents })) }
+    };
+    Tool::new("pay", "Pays", pay).keyed().needs_approval_if(|arguments| arguments.get().contains("9000"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dangerous_call_waits_for_a_person_who_is_shown_its_exact_arguments() {
+    let model = ScriptedModel::start().await.unwrap();
+    let paid = Arc::new(AtomicU32::new(0));
+    let agent = Agent::new("payer").model("m").tool(pay(&paid));
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    for (id, approved, times) in [("yes", true, 1), ("no", false, 1)] {
+        let run = onward.start::<AgentOutcome, _>("payer", r#"pay { "cents" : 9000 }"#).id(id).await.unwrap();
+        until_it_waits(&onward, id, AwaitedKind::Approval).await;
+        let wait = run.view().await.unwrap().awaiting.remove(0);
+        let asked = all_logs(&onward, id)
+            .await
+            .into_iter()
+            .flatten()
+            .flat_map(|record| record.events)
+            .find_map(|event| if let Event::ApprovalRequested(event) = event { event.show } else { None });
+        assert_eq!(&asked.unwrap().data()[..], br#"{"tool":"pay","arguments":{ "cents" : 9000 }}"#);
+        assert_eq!(paid.load(Ordering::SeqCst), times - u32::from(approved));
+        let decide = Decide { approved, feedback: Some("as told".into()), decided_by: None, decision_id: "d".into() };
+        onward.decide_approval(&wait.id, decide).await.unwrap();
+        assert_eq!(run.result().await.unwrap().stop, Stop::Done);
+        assert_eq!(paid.load(Ordering::SeqCst), times);
+        let tool = conversation(&onward, id).await.into_iter().find(|entry| entry.role.as_str() == "tool").unwrap();
+        let tool = String::from_utf8(tool.content.data().to_vec()).unwrap();
+        assert_eq!(tool.contains("declined this call: as told"), !approved, "{tool}");
+    }
+    // A call for which the policy asks nobody.
+    let run = onward.start::<AgentOutcome, _>("payer", r#"pay {"cents":1}"#).id("small").await.unwrap();
+    run.result().await.unwrap();
+    assert_eq!(paid.load(Ordering::SeqCst), 2);
+    onward.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_a_model_asks_for_has_an_outcome_that_it_is_told() {
+    let model = ScriptedModel::start().await.unwrap();
+    let large = Tool::new("large", "Is too large", |_: City| async { Ok::<_, Failure>("x".repeat(50_000_000)) }).pure();
+    let fails = Tool::new("fails", "Fails", |_: City| async { Err::<String, _>(Failure::fatal("no such city")) }).pure();
+    let never = Tool::new("never", "Never returns", |_: City| std::future::pending::<Result<String>>())
+        .pure()
+        .timeout(std::time::Duration::from_millis(50));
+    let agent = Agent::new("a").model("m").tool(large).tool(fails).tool(never);
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let city = r#"{"city":"Ulm"}"#;
+    model.next(
+        Answer::call("large", city)
+            .and_call("fails", city)
+            .and_call("never", city)
+            .and_call("unknown", city)
+            .and_call("fails", "{not json")
+            .and_call("fails", r#"{"town":1}"#),
+    );
+    model.next(Answer::text("I see."));
+    let run = onward.start::<AgentOutcome, _>("a", "go").id("r").await.unwrap();
+    assert_eq!(run.result().await.unwrap().text, "I see.");
+    let told: Vec<String> = conversation(&onward, "r")
+        .await
+        .into_iter()
+        .filter(|entry| entry.role.as_str() == "tool")
+        .map(|entry| String::from_utf8(entry.content.data().to_vec()).unwrap())
+        .collect();
+    let expected = [
+        "tool_result_too_large",
+        "no such city",
+        "timed_out",
+        "unknown_tool",
+        "the arguments are no JSON",
+        "the arguments do not fit",
+    ];
+    for (told, expected) in told.iter().zip(expected) {
+        assert!(told.contains(expected) && told.contains(r#""is_error":true"#), "{told} says {expected}");
+    }
+    assert_eq!(told.len(), expected.len());
+    onward.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_repeats_one_call_for_ever_is_stopped() {
+    let model = ScriptedModel::start().await.unwrap();
+    let calls = Arc::new(AtomicU32::new(0));
+    let agent = |name: &str| Agent::new(name).model("m").tool(weather(&calls));
+    let builder = with_model(in_memory(), &model).register_agent(agent("a")).register_agent(agent("b").max_turns(3));
+    let onward = builder.start().await.unwrap();
+    model.rule(Rule::always(Answer::call("weather", r#"{"city":"Ulm"}"#)));
+    let run = onward.start::<AgentOutcome, _>("a", "go").id("a").await.unwrap();
+    assert_eq!(run.result().await.unwrap().stop, Stop::RepeatedCall);
+    assert_eq!((calls.load(Ordering::SeqCst), model.request_count()), (5, 6));
+    let run = onward.start::<AgentOutcome, _>("b", "go").id("b").await.unwrap();
+    let outcome = run.result().await.unwrap();
+    assert_eq!((outcome.stop, outcome.turns), (Stop::MaxTurns, 3));
+    onward.shutdown().await;
+}
+
+/// Steering: what is said while the model thinks is answered, too, and nothing is said twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_word_that_comes_while_the_model_thinks_is_answered_next() {
+    let model = ScriptedModel::start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m")).start().await.unwrap();
+    model.next(Answer { chunk_delay_ms: 150, ..Answer::text("One moment please, I am thinking about it.") });
+    let run = onward.start::<AgentOutcome, _>("a", "first").id("s").await.unwrap();
+    while model.request_count() == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    run.signal("message", "second").await.unwrap();
+    assert_eq!(run.result().await.unwrap().text, "You said: second");
+    assert_eq!(roles(&onward, "s").await, ["user", "assistant", "user", "assistant"]);
+    onward.shutdown().await;
+}
+
+/// A long conversation is summarized before it overflows; the raw entries stay.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_conversation_is_compacted_and_nothing_is_lost() {
+    let model = ScriptedModel::start().await.unwrap();
+    let agent = Agent::new("a").model("m").converse().compact_at(120);
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    model.rule(Rule::when_user_says("Summarize the conversation", Answer::text("THE SUMMARY")));
+    let run = onward.start::<Value, _>("a", "word 0 of a long conversation").id("c").await.unwrap();
+    for n in 1..20 {
+        until_turn(&onward, "c", n + 1).await;
+        run.signal("message", &format!("word {n} of a long conversation")).await.unwrap();
+    }
+    until_turn(&onward, "c", 21).await;
+    let entries = conversation(&onward, "c").await;
+    let summaries = entries.iter().filter(|entry| entry.role.as_str() == "summary").count();
+    assert!(summaries >= 1, "there is a summary");
+    assert_eq!(entries.len() - summaries, 40, "every word is still there");
+    let last = model.requests().pop().unwrap().body;
+    let messages = last["messages"].as_array().unwrap();
+    assert!(messages.len() < 30, "the model is told less: {}", messages.len());
+    assert!(messages[0]["content"].to_string().contains("THE SUMMARY"));
+    onward.shutdown().await;
+}
+
+/// An agent of one's own, whose tool waits for a person: no error entry, and the conversation goes on.
+async fn careful(ctx: AgentCtx, ask: String) -> Result<String> {
+    if ctx.messages().await?.is_empty() {
+        ctx.append(Role::User, &ask).await?;
+    }
+    ctx.turns((), async |()| {
+        let reply = ctx.llm("m").tools(&ctx.dep::<Tools>()).await?;
+        ctx.append(Role::Assistant, &reply).await?;
+        if reply.wants_tools() {
+            for outcome in join_all(reply.calls().map(|call| ctx.tool(call))).await? {
+                ctx.append(Role::Tool, &outcome).await?;
+            }
+            return Ok(Turn::Next(()));
+        }
+        Ok(Turn::Done(format!("{} after {}", reply.text(), ctx.messages().await?.len())))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_waits_for_a_person_leaves_no_error_and_survives_the_process() {
+    let model = ScriptedModel::start().await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let start = || async {
+        let ask = Tool::inline("weather", "Asks somebody", |ctx: AgentCtx, City { city }| async move {
+            let answer: String = ctx.signal("answer").recv().await?;
+            Ok(format!("{city}: {answer}"))
+        });
+        let builder = with_model(embedded(directory.path()), &model).tools(Tools::new().with(ask)).agent("careful", careful);
+        builder.start().await.unwrap()
+    };
+    let onward = start().await;
+    onward.start::<String, _>("careful", r#"weather {"city":"Ulm"}"#).id("c").await.unwrap();
+    until_it_waits(&onward, "c", AwaitedKind::Signal).await;
+    onward.shutdown().await;
+    let onward = start().await;
+    let run = onward.run::<String>("c").unwrap();
+    assert_eq!(roles(&onward, "c").await, ["user", "assistant"]);
+    run.signal("answer", "rain").await.unwrap();
+    assert_eq!(run.result().await.unwrap(), "weather says: Ulm: rain after 4");
+    assert_eq!(roles(&onward, "c").await, ["user", "assistant", "tool", "assistant"]);
+    assert_eq!(model.request_count(), 2, "no call of the model was repeated");
+    assert_eq!(run.view().await.unwrap().head.status, Status::Completed);
+    onward.shutdown().await;
+}
+
+/// Says three things, goes back to the first, and says another one in the next turn.
+async fn think_again(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
+    ctx.turns(0u32, async |turn| {
+        if turn == 0 {
+            for word in ["one", "two", "three"] {
+                ctx.append(Role::User, word).await?;
+            }
+            return Ok(Turn::Next(1));
+        }
+        if turn == 1 {
+            let first = ctx.messages().await?.first().map(Into::into).ok_or_else(|| Failure::fatal("there are entries"))?;
+            ctx.branch(first).await?;
+            ctx.append(Role::User, "another").await?;
+            return Ok(Turn::Next(2));
+        }
+        assert_eq!(ctx.entry_count(), 2);
+        Ok(Turn::Done(ctx.messages().await?.iter().map(|entry| entry.content.read().unwrap()).collect()))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_goes_on_from_an_earlier_entry_and_the_other_one_stays() {
+    let onward = in_memory().agent("thinker", think_again).start().await.unwrap();
+    let run = onward.start::<Vec<String>, _>("thinker", &()).id("b").await.unwrap();
+    assert_eq!(run.result().await.unwrap(), ["one", "another"]);
+    let logs = all_logs(&onward, "b").await;
+    let left = leaf_of(&logs[1]).unwrap();
+    let page = run.entries().leaf(left).await.unwrap();
+    assert_eq!(page.entries.len(), 3, "what was said before can be read by its last entry");
+    onward.shutdown().await;
+}
+
+/// What is no prompt will never be one: nobody tries a hundred times.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_cannot_be_put_together_fails_at_once() {
+    let model = ScriptedModel::start().await.unwrap();
+    let odd = async |ctx: AgentCtx, (): ()| ctx.task::<Value>("llm.m", "nonsense").pure().retry(100).await;
+    let onward = with_model(in_memory(), &model).agent("odd", odd).start().await.unwrap();
+    let run = onward.start::<Value, _>("odd", &()).id("o").await.unwrap();
+    let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
+    assert!(failure.message.contains("no call of a model"), "{failure:?}");
+    let attempts = all_logs(&onward, "o")
+        .await
+        .into_iter()
+        .flatten()
+        .flat_map(|record| record.events)
+        .find_map(|event| if let Event::TaskFailed(event) = event { Some(event.attempts) } else { None });
+    assert_eq!((attempts, model.request_count()), (Some(1), 0));
+    onward.shutdown().await;
+}

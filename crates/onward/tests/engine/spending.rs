@@ -1,0 +1,143 @@
+//! What attempts cost, as their functions say it (LG1).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use onward::prelude::*;
+use onward::spend::{PicoDollars, Spend, SpendTotals, Tokens};
+use onward::{Builder, RunHandle, TaskCtx};
+
+use crate::site::{eventually, everywhere, until_logged};
+
+fn line(model: &str, tokens: u64) -> Spend {
+    let tokens = Tokens { input: tokens, ..Tokens::default() };
+    Spend::on(model).by("acme").tokens(tokens).cost(PicoDollars(tokens.input))
+}
+
+async fn totals<O>(run: &RunHandle<O>) -> SpendTotals {
+    run.view().await.unwrap().head.spend.map_or(SpendTotals::default(), |totals| *totals)
+}
+
+/// Attempts, unknown ones, tokens.
+async fn counted<O>(run: &RunHandle<O>) -> (u64, u64, u64) {
+    let totals = totals(run).await;
+    (totals.attempts, totals.unknown, totals.tokens.total())
+}
+
+/// Says 3 as it goes, and 5 at the end; fails the first time.
+async fn answers(ctx: TaskCtx, (): ()) -> Result<u32> {
+    ctx.spend(line("small", 3));
+    ctx.spend(line("small", 5));
+    if ctx.attempt() == 1 { Err(Failure::retryable("busy")) } else { Ok(7) }
+}
+
+/// Costs 3, and never ends.
+async fn hangs(ctx: TaskCtx, (): ()) -> Result<u32> {
+    ctx.spend(line("small", 3));
+    ctx.dep::<Arc<AtomicU32>>().fetch_add(1, Ordering::SeqCst);
+    std::future::pending().await
+}
+
+async fn asks(ctx: Ctx, (): ()) -> Result<u32> {
+    ctx.task("llm.small", &()).retry(2).await
+}
+
+async fn gives_up(ctx: Ctx, (): ()) -> Result<()> {
+    let asked = ctx.task::<u32>("llm.hangs", &());
+    ctx.signal("enough").recv::<()>().await?;
+    asked.cancel();
+    ctx.signal("end").recv::<()>().await
+}
+
+async fn waits_too_short(ctx: Ctx, (): ()) -> Result<()> {
+    let asked = ctx.task::<u32>("llm.hangs", &()).timeout(secs(5)).await;
+    assert_eq!(asked.unwrap_err().code, "timed_out");
+    ctx.signal("end").recv::<()>().await
+}
+
+fn with_code(builder: Builder, begun: &Arc<AtomicU32>) -> Builder {
+    builder
+        .workflow("asks", asks)
+        .workflow("gives-up", gives_up)
+        .workflow("waits-too-short", waits_too_short)
+        .task_with("llm.small", answers)
+        .task_with("llm.hangs", hangs)
+        .dep(begun.clone())
+}
+
+everywhere! {
+    async fn a_failed_attempt_and_the_next_one_are_counted(site) {
+        let onward = with_code(site.builder().await, &Arc::default()).start().await.unwrap();
+        let run = onward.start::<u32, _>("asks", &()).await.unwrap();
+        until_logged(&run, "task_attempt_ended", 1).await;
+        assert_eq!(counted(&run).await, (1, 0, 5), "the later word counts");
+        let end = eventually("the next attempt", async || {
+            site.pass(&onward, secs(1)).await;
+            (counted(&run).await.0 == 2).then_some(())
+        });
+        end.await;
+        assert_eq!(run.result().await.unwrap(), 7);
+        assert_eq!((counted(&run).await, totals(&run).await.cost), ((2, 0, 10), PicoDollars(10)));
+        onward.shutdown().await;
+    }
+
+    async fn a_standalone_task_is_counted(site) {
+        let onward = with_code(site.builder().await, &Arc::default()).start().await.unwrap();
+        let task = onward.task::<u32, _>("llm.small", &()).id("t").retry(2).await.unwrap();
+        eventually("it has ended", async || {
+            site.pass(&onward, secs(1)).await;
+            task.view().await.unwrap().outcome
+        })
+        .await
+        .unwrap();
+        assert_eq!(counted(&onward.run::<u32>("t").unwrap()).await, (2, 0, 10));
+        onward.shutdown().await;
+    }
+
+    async fn a_canceled_attempt_says_what_it_cost(site) {
+        let begun = Arc::default();
+        let onward = with_code(site.builder().await, &begun).start().await.unwrap();
+        let run = onward.start::<(), _>("gives-up", &()).await.unwrap();
+        eventually("it begins", async || (begun.load(Ordering::SeqCst) == 1).then_some(())).await;
+        assert_eq!(counted(&run).await, (1, 1, 0));
+        run.signal("enough", &()).await.unwrap();
+        until_logged(&run, "task_attempt_ended", 1).await;
+        assert_eq!(counted(&run).await, (1, 0, 3));
+        run.signal("end", &()).await.unwrap();
+        run.result().await.unwrap();
+        onward.shutdown().await;
+    }
+
+    async fn an_attempt_that_timed_out_says_what_it_cost(site) {
+        site.lease.set(secs(30)).unwrap();
+        let begun = Arc::default();
+        let onward = with_code(site.builder().await, &begun).start().await.unwrap();
+        let run = onward.start::<(), _>("waits-too-short", &()).await.unwrap();
+        eventually("it begins", async || (begun.load(Ordering::SeqCst) == 1).then_some(())).await;
+        site.pass(&onward, secs(5)).await;
+        eventually("it is told", async || {
+            site.pass(&onward, secs(1)).await;
+            (counted(&run).await == (1, 0, 3)).then_some(())
+        })
+        .await;
+        run.signal("end", &()).await.unwrap();
+        run.result().await.unwrap();
+        onward.shutdown().await;
+    }
+
+    async fn an_attempt_that_a_stopping_worker_gives_back_says_what_it_cost(site) {
+        let begun = Arc::default();
+        let onward = with_code(site.builder().await, &begun).start().await.unwrap();
+        let run = onward.start::<(), _>("gives-up", &()).id("r").await.unwrap();
+        eventually("it begins", async || (begun.load(Ordering::SeqCst) == 1).then_some(())).await;
+        drop(run);
+        onward.shutdown().await;
+        let onward = with_code(site.builder().await, &begun).start().await.unwrap();
+        let run = onward.run::<()>("r").unwrap();
+        eventually("it begins again", async || (begun.load(Ordering::SeqCst) == 2).then_some(())).await;
+        assert_eq!(counted(&run).await, (2, 1, 3), "the first is known, the second is under way");
+        run.signal("enough", &()).await.unwrap();
+        eventually("both are known", async || (counted(&run).await == (2, 0, 6)).then_some(())).await;
+        onward.shutdown().await;
+    }
+}

@@ -1,0 +1,89 @@
+//! What tasks say, heard at another server than that of their worker, and over a network that cuts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward::prelude::*;
+use onward::stream::{StreamFrame, StreamSaid};
+use onward::{Onward, RetryPolicy, RunHandle, TaskCtx};
+use onward_pg_cluster::Cluster;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::site::Site;
+
+const WORDS: u32 = 60;
+
+async fn ask(ctx: Ctx, (): ()) -> Result<u32> {
+    ctx.task("answer", &()).retry(RetryPolicy::attempts(3)).await
+}
+
+/// Says words until it was told how many, and then waits for the gate.
+fn answer(gate: watch::Receiver<u32>) -> impl Fn(TaskCtx, ()) -> std::pin::Pin<Box<dyn Future<Output = Result<u32>> + Send>> {
+    move |ctx, ()| {
+        let mut gate = gate.clone();
+        Box::pin(async move {
+            for n in 0..WORDS {
+                drop(gate.wait_for(|open| *open > n).await);
+                ctx.stream(&json!({"type": "text", "text": format!("{n} ")}));
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            Ok(WORDS)
+        })
+    }
+}
+
+/// What stands on a screen when the run is closed.
+async fn shown(run: Arc<RunHandle<u32>>) -> (String, Vec<&'static str>) {
+    let (mut text, mut seen, mut stream) = (String::new(), Vec::new(), run.stream(None));
+    while let Some(StreamFrame { said, .. }) = stream.next().await.unwrap() {
+        match said {
+            StreamSaid::Spoken(spoken) => {
+                text.push_str(spoken.frame.read::<Value>().unwrap()["text"].as_str().unwrap());
+                seen.push("spoken");
+            }
+            StreamSaid::AttemptReset(_) | StreamSaid::StreamReset(_) => {
+                text.clear();
+                seen.push("reset");
+            }
+            StreamSaid::TaskEnd(_) => seen.push("task_end"),
+            StreamSaid::End(_) => seen.push("end"),
+            _ => seen.push("other"),
+        }
+    }
+    (text, seen)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_reads_at_another_server_hears_the_answer_from_its_first_word() {
+    let database = Cluster::shared().database(None).unwrap();
+    let (here, there) = (Site::on(vec![database.url()]).await, Site::on(vec![database.url()]).await);
+    let third = Site::on(vec![database.url()]).await;
+    let (gate, open) = watch::channel(0);
+    let worker = Onward::connect(there.url()).workflow("ask", ask).task_with("answer", answer(open));
+    let _worker = worker.start().await.unwrap();
+    let client = Onward::connect(here.url()).start().await.unwrap();
+    let run: Arc<RunHandle<u32>> = Arc::new(client.start("ask", &()).id("r").await.unwrap());
+    // Half of it was said when somebody begins to read, and once more when others do, elsewhere and at the worker's own server.
+    gate.send_replace(WORDS / 2);
+    let first = tokio::spawn(shown(run.clone()));
+    crate::site::eventually("somebody reads", async || (here.runtime().streams_read() > 0).then_some(())).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    gate.send_replace(WORDS / 4 * 3);
+    let mut others = Vec::new();
+    for url in [there.url(), third.url()] {
+        let client = Onward::connect(&url).start().await.unwrap();
+        let run = Arc::new(client.run::<u32>("r").unwrap());
+        others.push((client, tokio::spawn(shown(run))));
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    gate.send_replace(WORDS);
+    assert_eq!(run.result().await.unwrap(), WORDS);
+    let whole: String = (0..WORDS).map(|n| format!("{n} ")).collect();
+    for reader in [first].into_iter().chain(others.into_iter().map(|(_, reader)| reader)) {
+        let (text, seen) = tokio::time::timeout(Duration::from_secs(20), reader).await.unwrap().unwrap();
+        assert_eq!(text, whole, "{seen:?}");
+        assert_eq!(seen.iter().filter(|seen| **seen == "reset").count(), 1, "{seen:?}");
+        assert_eq!(seen[seen.len() - 2..], ["task_end", "end"], "{seen:?}");
+    }
+}

@@ -1,0 +1,74 @@
+//! Agents: what a worker may not get wrong about their logs.
+
+use onward::agent::{AgentCtx, Turn};
+use onward::prelude::*;
+use onward::testing::{Replay, World};
+use onward_core::event::TaskCompleted;
+use onward_core::{Event, Payload, Place, Status};
+
+/// Says one thing or another, looks something up, hears what there is, and is done.
+async fn wordy(ctx: AgentCtx, _: ()) -> Result<Vec<u32>> {
+    ctx.append("system", if *ctx.dep::<bool>() { "be polite" } else { "be brief" }).await?;
+    let _: String = ctx.task("look", &1).pure().await?;
+    ctx.signal("s").drain()
+}
+
+fn look_done(world: &mut World) {
+    let scheduled = |event: &Event| matches!(event, Event::TaskScheduled(_));
+    assert_eq!(world.log().events().filter(|(_, event)| scheduled(event)).count(), 1);
+    let output = Payload::json("found").unwrap();
+    world.input(TaskCompleted { place: Place::root(1), output, attempts: 1 }).unwrap();
+}
+
+/// R11: whoever leaves a log is refused until it has seen everything. That says nothing about how often it has tried to end (R5).
+#[test]
+fn a_log_that_was_hard_to_leave_does_not_end_over_unread_signals() {
+    let mut world = World::new_agent(wordy, &()).dep(false);
+    world.pump().unwrap();
+    look_done(&mut world);
+    world.crash();
+    let mut world = world.dep(true);
+    for n in 0..4u32 {
+        let leaving = world.activate().unwrap().unwrap();
+        assert!(matches!(leaving.events[0], Event::SegmentAbandoned(_)), "{:?}", leaving.events);
+        world.signal("s", &n);
+        assert!(!world.commit(leaving), "what came meanwhile is not seen");
+    }
+    loop {
+        let draft = world.activate().unwrap().expect("it goes on to its end");
+        let ends = draft.events.last().is_some_and(Event::ends_log);
+        if ends {
+            world.signal("s", &4u32);
+            assert!(!world.commit(draft), "the first try to end does not end over a signal");
+            break;
+        }
+        assert!(world.commit(draft));
+    }
+    world.pump().unwrap();
+    assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "[0,1,2,3,4]"));
+}
+
+async fn two_turns(ctx: AgentCtx, name: String) -> Result<String> {
+    ctx.append("user", &name).await?;
+    ctx.turns(0u32, |turn| {
+        let ctx = ctx.clone();
+        async move {
+            ctx.append("assistant", &turn).await?;
+            if turn == 1 { Ok(Turn::Done("bye".to_owned())) } else { Ok(Turn::Next(turn + 1)) }
+        }
+    })
+    .await
+}
+
+#[test]
+fn the_log_of_a_turn_replays_behind_its_prelude_and_says_so_without() {
+    let mut world = World::new_agent(two_turns, "Ada");
+    world.pump().unwrap();
+    assert_eq!(world.output(), "\"bye\"");
+    let [prelude, first] = world.past_logs() else { panic!("a prelude and a turn") };
+    for turn in [first, world.log()] {
+        Replay::new("test", turn).prelude(prelude).against_agent(two_turns).unwrap();
+        let missing = Replay::new("test", turn).against_agent(two_turns).unwrap_err();
+        assert!(missing.message.contains("generation 0"), "{}", missing.message);
+    }
+}

@@ -1,0 +1,59 @@
+//! An agent inside a workflow, and a workflow as an agent's tool.
+//!
+//! `cargo run --example agent-workflow`
+
+mod model;
+
+use onward::agent::{Agent, AgentCtx, AgentOutcome, Tool};
+use onward::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct Order {
+    item: String,
+}
+
+/// Strict, for money: an order is charged once, whatever the agent says.
+async fn order(ctx: Ctx, order: Order) -> Result<String> {
+    let receipt = ctx.step("charge", async || charge(&order.item).await).await?;
+    Ok(format!("ordered {}: {receipt}", order.item))
+}
+
+async fn charge(item: &str) -> Result<String> {
+    println!("  (charging for {item})");
+    Ok("paid 12.50".to_owned())
+}
+
+/// The tool is code of the agent: it starts a run of its own and waits for it, however long that takes.
+async fn place_order(ctx: AgentCtx, order: Order) -> Result<String> {
+    ctx.child("order", &order).await
+}
+
+/// The workflow that has the agent inside: it hears a wish, has it fulfilled, and files what came of it.
+async fn wish(ctx: Ctx, wish: String) -> Result<String> {
+    let outcome: AgentOutcome = ctx.child("shopper", &wish).await?;
+    ctx.step("file", async || file(&outcome).await).await
+}
+
+async fn file(outcome: &AgentOutcome) -> Result<String> {
+    Ok(format!("filed as {:?}: {}", outcome.stop, outcome.text))
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let model = model::talker().await?;
+    let directory = tempfile::tempdir()?;
+    let buy = Tool::inline("place_order", "Orders something", place_order);
+    let onward = Onward::embedded(directory.path())
+        .model(model.name, &model.provider)
+        .workflow("order", order)
+        .register_agent(Agent::new("shopper").model(model.name).tool(buy))
+        .workflow("wish", wish)
+        .start()
+        .await?;
+    let run = onward.start::<String, _>("wish", r#"Please place_order {"item": "a teapot"}"#).id("wish").await?;
+    println!("{}", run.result().await?);
+    onward.shutdown().await;
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! A server of ours that a test of somebody else's talks to. It ends when dropped.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+pub struct Server {
+    process: Child,
+    pub url: String,
+}
+
+impl Server {
+    /// Starts a program that tells its address in the first line of its output, as JSON.
+    pub fn start(command: &mut Command) -> Result<Server> {
+        let mut process = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))?;
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().context("it has an output")?).read_line(&mut line)?;
+        let Some(url) = line.split('"').find(|word| word.starts_with("http://")).map(str::to_owned) else {
+            bail!("the server said {line:?}");
+        };
+        Ok(Server { process, url })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}

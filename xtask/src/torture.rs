@@ -1,0 +1,31 @@
+//! `cargo xtask torture`: the crash tests for longer than anybody waits, each round with a seed that it prints.
+
+use anyhow::{Context, Result, bail};
+
+use crate::repository::{Repository, cargo, run};
+use crate::setup;
+
+const WANTED: &str = "torture takes --minutes N, and may take --store embedded or --store postgres, and --seed S";
+
+pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
+    let (mut minutes, mut store, mut seed) = (None, "embedded", None);
+    for option in options.chunks(2) {
+        match option {
+            ["--minutes", given] => minutes = Some(given.parse::<u32>().context("--minutes takes a whole number")?),
+            ["--store", given @ ("embedded" | "postgres")] => store = given,
+            ["--seed", given] => seed = Some(given.parse::<u64>().context("--seed takes a number")?),
+            _ => bail!(WANTED),
+        }
+    }
+    let minutes = minutes.context(WANTED)?;
+    let mut tests = cargo(repository);
+    tests.env("ONWARD_TORTURE_MINUTES", minutes.to_string());
+    if let Some(seed) = seed {
+        tests.env("ONWARD_TORTURE_SEED", seed.to_string());
+    }
+    let which = if store == "postgres" { "servers::" } else { "crash::" };
+    if store == "postgres" {
+        setup::check_postgres()?;
+    }
+    run(tests.args(["test", "--package", "onward-cli", "--test", "cli", which, "--", "--nocapture"]))
+}
