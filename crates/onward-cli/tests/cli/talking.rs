@@ -1,6 +1,7 @@
 //! The conversation of an agent at the command line.
 
 use onward::agent::{AgentCtx, Turn};
+use onward::Status;
 use onward::prelude::*;
 
 use crate::kit::{run, with_code};
@@ -20,12 +21,14 @@ async fn chat(ctx: AgentCtx, first: String) -> Result<String> {
     .await
 }
 
-/// Lets a worker go on until the conversation has so many entries.
+/// Lets a worker go on until the conversation has so many entries and the agent waits: what is appended while a turn is under way stands
+/// behind what that turn finds by itself.
 fn until_depth(directory: &std::path::Path, depth: u64) {
     with_code(Onward::embedded(directory).agent("chat", chat), async |onward| {
         let run = onward.start::<String, _>("chat", "be brief").id("c").await.unwrap();
         let deadline = tokio::time::Instant::now() + secs(10);
-        while run.entries().await.unwrap().depth != Some(depth) {
+        let waits = async || run.view().await.unwrap().head.status == Status::Waiting;
+        while run.entries().await.unwrap().depth != Some(depth) || !waits().await {
             assert!(tokio::time::Instant::now() < deadline, "{:?}", run.entries().await.unwrap());
             tokio::task::yield_now().await;
         }
