@@ -24,6 +24,7 @@ impl Scene<'_> {
             Effect::Send(delivery) => self.send(key, *delivery),
             Effect::Freeze { at } => self.freeze(key, at).await?,
             Effect::Thaw { shift } => self.thaw(key, shift).await?,
+            Effect::Charge { row, sum } => self.charge(key, *row, &sum).await?,
             Effect::EndRun => self.end_run(key).await?,
         }
         Ok(())
