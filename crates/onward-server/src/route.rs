@@ -12,8 +12,8 @@ use crate::auth::Scope;
 use crate::problem::Problem;
 use crate::request::Request;
 use crate::{
-    ag_ui, agents, approvals, bulk, drive, entries, external, hooks, kinds, operations, promises, roster, runs, servers, spend, tasks,
-    transfer, workers,
+    ag_ui, agents, approvals, bulk, drive, entries, external, hooks, kinds, operations, promises, roster, runs, servers, spend,
+    tasks, transfer, workers,
 };
 
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;

@@ -17,6 +17,9 @@ use crate::schema;
 const COLUMNS: &str = "ns, id, generation, life, day, model, sum,
   crc IS row_crc(ns, id, tree, generation, life, day, model, sum) AS is_sound";
 
+/// A run, and which of its logs.
+pub(crate) type LogName = (RunKey, u32);
+
 /// Lets a row grow.
 pub(crate) fn charge(db: &Connection, row: &LedgerKey, sum: &LedgerSum) -> Outcome<()> {
     let mut statement = db.prepare_cached(&format!(
@@ -73,7 +76,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<Option<(LedgerKey, LedgerSum)>> {
 }
 
 /// Of which log it says that it is.
-fn read_log_of(row: &Row<'_>) -> rusqlite::Result<Option<(RunKey, u32)>> {
+fn read_log_of(row: &Row<'_>) -> rusqlite::Result<Option<LogName>> {
     let text = |name: &str| Ok::<_, rusqlite::Error>(row.get_ref(name)?.as_str().ok().map(str::to_owned));
     let (namespace, id) = (text("ns")?, text("id")?);
     let generation = row.get_ref("generation")?.as_i64().ok().and_then(|generation| u32::try_from(generation).ok());
@@ -82,7 +85,7 @@ fn read_log_of(row: &Row<'_>) -> rusqlite::Result<Option<(RunKey, u32)>> {
 }
 
 /// The rows that are not as they were written, each with the log that it says it is of.
-pub(crate) fn damaged_rows(db: &Connection) -> rusqlite::Result<Vec<(i64, Option<(RunKey, u32)>)>> {
+pub(crate) fn damaged_rows(db: &Connection) -> rusqlite::Result<Vec<(i64, Option<LogName>)>> {
     let mut statement = db.prepare(&format!("SELECT seq, {COLUMNS} FROM ledger NOT INDEXED"))?;
     let rows = statement.query_map([], |row| match read_row(row)? {
         Some(_) => Ok(None),
@@ -97,7 +100,11 @@ pub(crate) fn spend(db: &Connection, query: &SpendQuery) -> Result<Vec<SpendRow>
     if !schema::has_table(db, "ledger").map_err(read_error)? {
         return Ok(Vec::new());
     }
-    let tree = if query.tree.is_some() { " AND +day BETWEEN ?2 AND ?3 AND tree = ?4" } else { " AND day BETWEEN ?2 AND ?3 AND ?4 IS NULL" };
+    let tree = if query.tree.is_some() {
+        " AND +day BETWEEN ?2 AND ?3 AND tree = ?4"
+    } else {
+        " AND day BETWEEN ?2 AND ?3 AND ?4 IS NULL"
+    };
     let sql = format!("SELECT {COLUMNS} FROM ledger WHERE ns = ?1{tree}");
     let mut statement = db.prepare_cached(&sql).map_err(read_error)?;
     let params = params![query.namespace.as_str(), first, last, query.tree_name()];
@@ -111,7 +118,7 @@ pub(crate) fn spend(db: &Connection, query: &SpendQuery) -> Result<Vec<SpendRow>
     Ok(tally.finish(if query.limit == 0 { PAGE_DEFAULT } else { query.limit }))
 }
 
-fn damaged_ledger(log: Option<(RunKey, u32)>) -> StoreError {
+fn damaged_ledger(log: Option<LogName>) -> StoreError {
     match log {
         Some((key, _)) => damaged_row(&key, "what it has cost"),
         None => damaged("a row of the ledger", "wrong checksum"),

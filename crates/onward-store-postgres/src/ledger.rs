@@ -119,7 +119,8 @@ pub(crate) async fn spend(db: &Db, query: &SpendQuery) -> Outcome<Vec<SpendRow>>
 }
 
 fn select(query: &SpendQuery, (first, last): (u32, u32), after: Option<&LedgerKey>) -> Sql {
-    let mut sql = Sql::new(format!("SELECT {COLUMNS} FROM onward.ledger l")).also(" WHERE l.ns = ?").text(query.namespace.as_str());
+    let mut sql =
+        Sql::new(format!("SELECT {COLUMNS} FROM onward.ledger l")).also(" WHERE l.ns = ?").text(query.namespace.as_str());
     sql = sql.also(" AND l.day >= ?").number(i64::from(first)).also(" AND l.day <= ?").number(i64::from(last));
     if let Some(tree) = query.tree_name() {
         sql = sql.also(" AND l.tree = ?").text(tree);

@@ -70,7 +70,8 @@ pub async fn execute(args: SpendArgs, global: &Global) -> Result<ExitCode> {
 
 fn tell(by: SpendBy, rows: &[SpendRow]) -> String {
     let name = by.as_str().to_uppercase();
-    let mut table = Table::new(&[name.as_str(), "DOLLARS", "TOKENS", "INPUT", "CACHED", "OUTPUT", "ATTEMPTS", "UNKNOWN", "UNPRICED"]);
+    let mut table =
+        Table::new(&[name.as_str(), "DOLLARS", "TOKENS", "INPUT", "CACHED", "OUTPUT", "ATTEMPTS", "UNKNOWN", "UNPRICED"]);
     let mut add = |name: &str, totals: &SpendTotals| {
         let SpendTotals { attempts, unknown, tokens, cost, unpriced } = totals;
         let cached = tokens.cached_read.saturating_add(tokens.cached_write);
@@ -87,7 +88,8 @@ fn tell(by: SpendBy, rows: &[SpendRow]) -> String {
 
 /// What a run has cost, in one line.
 pub fn line(totals: &SpendTotals) -> String {
-    let mut parts = vec![format!("{} dollars", totals.cost), count(totals.tokens.total(), "token"), count(totals.attempts, "attempt")];
+    let mut parts =
+        vec![format!("{} dollars", totals.cost), count(totals.tokens.total(), "token"), count(totals.attempts, "attempt")];
     for (number, what) in [(totals.unknown, "of unknown cost"), (totals.unpriced, "without a price")] {
         if number > 0 {
             parts.push(format!("{number} {what}"));

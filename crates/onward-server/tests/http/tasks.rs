@@ -124,10 +124,10 @@ async fn what_was_spent_is_told_by_model_day_run_and_tree() {
     for id in ["a", "a/0", "b"] {
         onward.task::<(), _>("llm.small", &()).id(id).await.unwrap().result().await.unwrap();
     }
-    let tokens = |times: u64| json!({"input": 7 * times, "cached_read": 0, "cached_write": 0, "output": 3 * times, "reasoning": 0});
-    let totals = |times: u64, cost: &str| {
-        json!({"attempts": times, "unknown": 0, "tokens": tokens(times), "cost": cost, "unpriced": 0})
-    };
+    let tokens =
+        |times: u64| json!({"input": 7 * times, "cached_read": 0, "cached_write": 0, "output": 3 * times, "reasoning": 0});
+    let totals =
+        |times: u64, cost: &str| json!({"attempts": times, "unknown": 0, "tokens": tokens(times), "cost": cost, "unpriced": 0});
     let row = |name: &str, totals: Value| json!({"name": name, "totals": totals});
     let spend = site.get("/v1/spend").await.expect(200);
     assert_eq!(spend, json!({"by": "model", "rows": [row("small", totals(3, "0.00243"))]}));

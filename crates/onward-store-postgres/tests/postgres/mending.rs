@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use onward_core::event::{
-    ApprovalDecided, PauseReason, RunCompleted, RunPaused, TaskAttemptEnded, TaskScheduled, TimerStarted,
-};
+use onward_core::event::{ApprovalDecided, PauseReason, RunCompleted, RunPaused, TaskAttemptEnded, TaskScheduled, TimerStarted};
 use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_core::run::Input;
 use onward_core::spend::{Spend, Tokens};
