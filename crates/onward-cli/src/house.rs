@@ -248,7 +248,8 @@ mod tests {
 
     #[test]
     fn a_server_of_tools_is_one_thing() {
-        let hint = "a program has `command`, `arguments`, `environment` and `folder`; a server elsewhere `url`, `headers` and `key_env`";
+        let hint =
+            "a program has `command`, `arguments`, `environment` and `folder`; a server elsewhere `url`, `headers` and `key_env`";
         let message = "`mcp.files` is neither a program nor a URL, or both";
         refused("command = \"files-server\"", "url = \"http://x\"\ncommand = \"y\"", message, hint);
         refused("command = \"files-server\"", "", message, hint);

@@ -55,7 +55,8 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let keys = args.keys.open(&place, &trace, config)?;
     let hooks = args.hooks.open(&place, &trace)?;
     let protection = Protection { keys, hooks, tls: None };
-    let serving = Serving::start(address, place.clone(), protection, limits(config)?, lease(config)?, House::open(config)?, trace).await?;
+    let serving =
+        Serving::start(address, place.clone(), protection, limits(config)?, lease(config)?, House::open(config)?, trace).await?;
     let url = serving.url.clone();
     let told = told_to_stop();
     if global.json {

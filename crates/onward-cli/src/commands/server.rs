@@ -65,7 +65,9 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
         }
     }
     let protection = Protection { keys, hooks, tls };
-    let serving = Serving::start(listen, place.clone(), protection, limits(config)?, lease(config)?, House::open(config)?, trace.clone()).await?;
+    let serving =
+        Serving::start(listen, place.clone(), protection, limits(config)?, lease(config)?, House::open(config)?, trace.clone())
+            .await?;
     let told = told_to_stop();
     trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &place)]);
     if global.json {

@@ -32,7 +32,8 @@ impl Workers {
             let worker = house.equip_plain(within()).start().await?;
             lock(&workers.started).push(worker);
             for name in house.agents.iter().filter(|(_, settings)| !settings.mcp.is_empty()).map(|(name, _)| name.clone()) {
-                let start = bring(house.clone(), name, runtime.clone(), namespace.clone(), trace.clone(), workers.started.clone());
+                let start =
+                    bring(house.clone(), name, runtime.clone(), namespace.clone(), trace.clone(), workers.started.clone());
                 workers.starting.push(tokio::spawn(start));
             }
         }
