@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use onward::ledger::{SpendBy, SpendQuery};
 use onward::prelude::*;
 use onward::spend::{PicoDollars, Spend, Tokens};
 use onward::{Onward, TaskWord};
@@ -136,6 +137,8 @@ async fn what_was_spent_is_told_by_model_day_run_and_tree() {
     let spend = site.get("/v1/spend?by=run&tree=a").await.expect(200);
     assert_eq!(spend["rows"], json!([row("a", totals(1, "0.00081")), row("a/0", totals(1, "0.00081"))]));
     assert_eq!(site.get("/v1/spend?by=day&to=2020-01-01T00:00:00Z").await.expect(200)["rows"], json!([]));
+    let rows = onward.read_spend(SpendQuery::by(SpendBy::Tree)).await.unwrap();
+    assert_eq!(rows.iter().map(|row| (row.name.as_str(), row.totals.attempts)).collect::<Vec<_>>(), [("a", 2), ("b", 1)]);
     assert_eq!(site.get("/v1/runs/b").await.expect(200)["spend"], totals(1, "0.00081"));
     assert_eq!(site.get("/v1/spend?by=week").await.expect(400)["code"], "query_invalid");
     assert_eq!(site.get("/v1/spend?until=2020-01-01T00:00:00Z").await.expect(400)["code"], "query_invalid");
