@@ -17,9 +17,6 @@ use crate::schema;
 const COLUMNS: &str = "ns, id, generation, life, day, model, sum,
   crc IS row_crc(ns, id, tree, generation, life, day, model, sum) AS is_sound";
 
-/// A run, and which of its logs.
-pub(crate) type LogName = (RunKey, u32);
-
 /// Lets a row grow.
 pub(crate) fn charge(db: &Connection, row: &LedgerKey, sum: &LedgerSum) -> Outcome<()> {
     let mut statement = db.prepare_cached(&format!(
@@ -69,27 +66,26 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<Option<(LedgerKey, LedgerSum)>> {
     if !row.get::<_, bool>("is_sound")? {
         return Ok(None);
     }
-    let Some((run, generation)) = read_log_of(row)? else { return Ok(None) };
+    let Some(run) = read_run_of(row)? else { return Ok(None) };
     let Ok(sum) = unseal::<LedgerSum>("a row of the ledger", row.get_ref("sum")?.as_blob()?) else { return Ok(None) };
-    let life = row.get::<_, i64>("life")?.cast_unsigned();
+    let (generation, life) = (row.get("generation")?, row.get::<_, i64>("life")?.cast_unsigned());
     Ok(Some((LedgerKey { run, generation, life, day: row.get("day")?, model: row.get("model")? }, sum)))
 }
 
-/// Of which log it says that it is.
-fn read_log_of(row: &Row<'_>) -> rusqlite::Result<Option<LogName>> {
+/// Of which run it says that it is.
+fn read_run_of(row: &Row<'_>) -> rusqlite::Result<Option<RunKey>> {
     let text = |name: &str| Ok::<_, rusqlite::Error>(row.get_ref(name)?.as_str().ok().map(str::to_owned));
     let (namespace, id) = (text("ns")?, text("id")?);
-    let generation = row.get_ref("generation")?.as_i64().ok().and_then(|generation| u32::try_from(generation).ok());
     let names = namespace.and_then(|name| Namespace::new(name).ok()).zip(id.and_then(|id| RunId::new(id).ok()));
-    Ok(names.zip(generation).map(|((namespace, id), generation)| (RunKey::new(namespace, id), generation)))
+    Ok(names.map(|(namespace, id)| RunKey::new(namespace, id)))
 }
 
-/// The rows that are not as they were written, each with the log that it says it is of.
-pub(crate) fn damaged_rows(db: &Connection) -> rusqlite::Result<Vec<(i64, Option<LogName>)>> {
+/// The rows that are not as they were written, each with the run that it says it is of.
+pub(crate) fn damaged_rows(db: &Connection) -> rusqlite::Result<Vec<(i64, Option<RunKey>)>> {
     let mut statement = db.prepare(&format!("SELECT seq, {COLUMNS} FROM ledger NOT INDEXED"))?;
     let rows = statement.query_map([], |row| match read_row(row)? {
         Some(_) => Ok(None),
-        None => Ok(Some((row.get(0)?, read_log_of(row)?))),
+        None => Ok(Some((row.get(0)?, read_run_of(row)?))),
     })?;
     rows.filter_map(Result::transpose).collect()
 }
@@ -112,15 +108,15 @@ pub(crate) fn spend(db: &Connection, query: &SpendQuery) -> Result<Vec<SpendRow>
     while let Some(row) = rows.next().map_err(read_error)? {
         match read_row(row).map_err(read_error)? {
             Some((key, sum)) => tally.add(&key, &sum),
-            None => return Err(damaged_ledger(read_log_of(row).map_err(read_error)?)),
+            None => return Err(damaged_ledger(read_run_of(row).map_err(read_error)?)),
         }
     }
     Ok(tally.finish(if query.limit == 0 { PAGE_DEFAULT } else { query.limit }))
 }
 
-fn damaged_ledger(log: Option<LogName>) -> StoreError {
-    match log {
-        Some((key, _)) => damaged_row(&key, "what it has cost"),
+fn damaged_ledger(run: Option<RunKey>) -> StoreError {
+    match run {
+        Some(key) => damaged_row(&key, "what it has cost"),
         None => damaged("a row of the ledger", "wrong checksum"),
     }
 }

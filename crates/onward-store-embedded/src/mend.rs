@@ -240,12 +240,6 @@ fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec
     for row in attributes.query_map([], |row| row.get(0))? {
         note("attributes", row?);
     }
-    for (row, log) in ledger::damaged_rows(db)? {
-        // A row that no log stands for cannot be made again: whoever asks is told.
-        if log.is_some_and(|(key, generation)| matches!(heads::load(db, &key, Some(generation)), Ok(Some(_)))) {
-            note("ledger", row);
-        }
-    }
     let mut statement = db.prepare(&format!("SELECT {} FROM tasks NOT INDEXED", tasks::COLUMNS))?;
     for row in statement.query_map([], tasks::read_row)? {
         let row = row?;
@@ -260,6 +254,11 @@ fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec
         if !is_sound {
             note("waits", wk);
         }
+    }
+    for (row, run) in ledger::damaged_rows(db)? {
+        // Every log writes its rows again; a row of a run that is gone cannot be made again and stays, so that whoever asks is told.
+        let rows = damaged.entry("ledger").or_default();
+        rows.extend(run.is_some_and(|run| matches!(heads::load(db, &run, None), Ok(Some(_)))).then_some(row));
     }
     Ok(damaged)
 }
