@@ -9,8 +9,9 @@ use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Known, Listener,
-    RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Since, Started, Store, StoreFuture, TaskQuery, VersionCount, WaitQuery,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Known,
+    Listener, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Since, Started, Store, StoreFuture, TaskQuery, VersionCount,
+    WaitQuery,
 };
 use tokio::sync::Notify;
 
