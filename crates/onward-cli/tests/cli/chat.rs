@@ -262,7 +262,8 @@ fn a_script_waits_between_its_lines_and_reads_json() {
     let roles: Vec<&str> = entries.map(|entry| entry["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "user", "assistant"]);
     assert_eq!(documents[0]["type"], "run");
-    let said: String = documents.iter().filter(|document| document["type"] == "text").map(|d| d["text"].as_str().unwrap()).collect();
+    let said: String =
+        documents.iter().filter(|document| document["type"] == "text").map(|d| d["text"].as_str().unwrap()).collect();
     assert_eq!(said, "You said: oneYou said: two");
     assert_eq!(documents.last().unwrap()["spend"]["attempts"], 2);
     assert_eq!(code, Some(0));

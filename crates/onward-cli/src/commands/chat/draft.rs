@@ -60,14 +60,7 @@ impl Drafts {
     }
 
     fn add(&mut self, task: TaskAt) -> usize {
-        self.drafts.push(Draft {
-            task,
-            said: String::new(),
-            shown: String::new(),
-            seq: 0,
-            is_followed: true,
-            has_ended: false,
-        });
+        self.drafts.push(Draft { task, said: String::new(), shown: String::new(), seq: 0, is_followed: true, has_ended: false });
         self.drafts.len() - 1
     }
 

@@ -81,11 +81,11 @@ impl Editor {
                 self.cursor -= 1;
                 self.line.remove(self.cursor);
             }
-            0x01 => self.cursor = 0,                  // Ctrl-A
-            0x05 => self.cursor = self.line.len(),    // Ctrl-E
-            0x0b => self.line.truncate(self.cursor),  // Ctrl-K
-            0x15 => self.cut(0),                      // Ctrl-U
-            0x17 => self.cut(self.word_before()),     // Ctrl-W
+            0x01 => self.cursor = 0,                 // Ctrl-A
+            0x05 => self.cursor = self.line.len(),   // Ctrl-E
+            0x0b => self.line.truncate(self.cursor), // Ctrl-K
+            0x15 => self.cut(0),                     // Ctrl-U
+            0x17 => self.cut(self.word_before()),    // Ctrl-W
             _ => {}
         }
         None

@@ -67,7 +67,16 @@ pub struct Chat {
 pub async fn execute(args: ChatArgs, global: &Global) -> Result<ExitCode> {
     let agent = args.agent.as_deref().map(Name::new).transpose().map_err(RuntimeError::from)?;
     let (site, worker, again) = open(agent.as_ref(), global).await?;
-    let chat = Chat { site, agent, run: args.run, entries: args.entries as usize, by: args.by, again, is_named: true, is_alone: worker.is_some() };
+    let chat = Chat {
+        site,
+        agent,
+        run: args.run,
+        entries: args.entries as usize,
+        by: args.by,
+        again,
+        is_named: true,
+        is_alone: worker.is_some(),
+    };
     let code = chat.hold(Screen::new(global.json)).await;
     if let Some(worker) = worker {
         leave(worker).await;

@@ -127,7 +127,8 @@ impl Talk {
         if page.before.is_some() {
             let all = page.depth.unwrap_or_default();
             let id = crate::directory::shell_word(self.key.id.as_str());
-            self.screen.note(&format!("the last {} of {all} entries; `onward run entries {id}` has the others", page.entries.len()))?;
+            self.screen
+                .note(&format!("the last {} of {all} entries; `onward run entries {id}` has the others", page.entries.len()))?;
         }
         self.show_page(&page)?;
         self.look_for_questions().await?;
@@ -471,7 +472,8 @@ impl Talk {
     /// Questions that are open now; of those that were, some may be decided by others.
     async fn look_for_questions(&mut self) -> Result<()> {
         let query = WaitQuery { namespace: self.site.namespace.clone(), run: Some(self.key.clone()), ..WaitQuery::default() };
-        let open: Vec<Question> = patiently(|| self.site.list_approvals(query.clone())).await?.iter().map(Question::from).collect();
+        let open: Vec<Question> =
+            patiently(|| self.site.list_approvals(query.clone())).await?.iter().map(Question::from).collect();
         let first = self.questions.front().map(|question| question.call.clone());
         self.questions.retain(|known| open.iter().any(|question| question.call == known.call));
         if first.is_some() && self.questions.front().map(|question| &question.call) != first.as_ref() {

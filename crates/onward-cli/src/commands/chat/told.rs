@@ -84,7 +84,8 @@ mod tests {
             {"type":"tool_call","id":"1","name":"add","arguments":"{\"a\":\n 1}"}],"model":"m"}"#;
         let call = Part::Call { id: "1".to_owned(), name: "add".to_owned(), arguments: "{\"a\": 1}".to_owned() };
         assert_eq!(of("assistant", reply), [Part::Text("Let me see.".to_owned()), call]);
-        let result = r#"{"blocks":[{"type":"tool_result","call_id":"1","blocks":[{"type":"text","text":"no"}],"is_error":true}]}"#;
+        let result =
+            r#"{"blocks":[{"type":"tool_result","call_id":"1","blocks":[{"type":"text","text":"no"}],"is_error":true}]}"#;
         let result = &of("tool", result)[1];
         assert_eq!(*result, Part::Result { call_id: "1".to_owned(), text: "no".to_owned(), is_error: true });
     }
