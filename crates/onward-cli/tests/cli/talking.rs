@@ -1,7 +1,7 @@
 //! The conversation of an agent at the command line.
 
-use onward::agent::{AgentCtx, Turn};
 use onward::Status;
+use onward::agent::{AgentCtx, Turn};
 use onward::prelude::*;
 
 use crate::kit::{run, with_code};
