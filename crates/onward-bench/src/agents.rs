@@ -153,6 +153,8 @@ async fn stored(plan: &Plan, provider: &Provider) -> Result<()> {
         }
         run.result().await?;
         onward.shutdown().await;
+        // Whoever lets go of a store last copies its write-ahead log into the database.
+        drop(run);
         let stored = disk_bytes(directory.path())? - before;
         // What was said, and the reply's own words around it; the system prompt once.
         let entries = turns as usize * 2 * SAID_BYTES + SYSTEM_BYTES;

@@ -1,14 +1,15 @@
 //! The `onward` command.
 //!
 //! Data goes to stdout, everything else to stderr. Every verb goes through one door, to a server or to a directory: there, reading
-//! verbs open it read-only and work beside a running worker, writing verbs take its lock. No verb starts a worker. `dev` and `server`
-//! open the doors of `onward-server` over a store.
+//! verbs open it read-only and work beside a running worker, writing verbs take its lock. No verb starts a worker; `dev` and `server`,
+//! which open the doors of `onward-server` over a store, do for the models and agents of the settings.
 
 mod args;
 mod commands;
 mod config;
 mod directory;
 mod error;
+mod house;
 mod interrupt;
 mod new_id;
 mod output;

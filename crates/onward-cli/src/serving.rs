@@ -29,6 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::error::{FAILURE, Mistake};
+use crate::house::{House, Workers};
 
 use mark::Mark;
 pub use opened::{Opened, Place};
@@ -184,6 +185,8 @@ pub struct Serving {
     listener: TcpListener,
     server: Server,
     background: Background,
+    /// Those of this process, with the models and agents of the settings.
+    workers: Workers,
     opened: Opened,
     /// Last, so that the note goes when the directory is free.
     mark: Option<Mark>,
@@ -197,6 +200,7 @@ impl Serving {
         protection: Protection,
         limits: Limits,
         lease: Duration,
+        house: Option<House>,
         trace: Trace,
     ) -> Result<Serving> {
         raise_file_limit();
@@ -208,6 +212,10 @@ impl Serving {
         let kept = onward_runtime::Options { lease, ..Default::default() };
         let runtime = Runtime::new(opened.store.clone(), opened.clock.clone(), kept);
         let background = runtime.spawn();
+        let workers = match house {
+            Some(house) => Workers::start(house, &runtime, &trace).await?,
+            None => Workers::default(),
+        };
         // A foreign page that calls us by a name of its own has no key; without keys the name must tell it from us.
         let hosts = if keys.as_ref().is_some_and(|keys| keys.has_usable()) { Hosts::Any } else { Hosts::Loopback };
         let mut options =
@@ -216,14 +224,15 @@ impl Serving {
             options.auth = keys;
         }
         let server = Server::new(runtime, options);
-        Ok(Serving { url, listener, server, background, opened, mark })
+        Ok(Serving { url, listener, server, background, workers, opened, mark })
     }
 
     /// Serves until `shutdown` returns, then lets requests end and closes the store.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Serving { listener, server, background, opened, mark, url: _ } = self;
+        let Serving { listener, server, background, workers, opened, mark, url: _ } = self;
         let doors = router_with(server.clone(), grpc(&server));
         serve(&server, listener, doors, shutdown).await;
+        workers.stop().await;
         background.stop().await;
         drop(server);
         opened.close(CLOSE_MAX).await;

@@ -38,6 +38,7 @@ const LEASE_MIN: Duration = Duration::from_millis(100);
 enum Place {
     Directory(PathBuf),
     Store(Arc<dyn Store>),
+    Runtime(Runtime),
     #[cfg(feature = "remote")]
     Server(String),
 }
@@ -92,6 +93,14 @@ impl Onward {
     /// Keeps runs in a store of your own, judged by `clock`.
     pub fn with_store(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Builder {
         Builder::new(Place::Store(store), clock)
+    }
+
+    /// Works for a runtime that is in this process already, that of a server for example, as one worker among others.
+    ///
+    /// Whoever made the runtime keeps it going: lease and retention are its own, and [`Onward::shutdown`] ends the worker alone.
+    pub fn within(runtime: Runtime) -> Builder {
+        let clock = runtime.clock().clone();
+        Builder::new(Place::Runtime(runtime), clock)
     }
 }
 
@@ -408,6 +417,12 @@ impl Builder {
         };
         let (store, opened) = match self.place {
             Place::Store(store) => (store, None),
+            Place::Runtime(runtime) => {
+                runtime.register_kinds(&self.namespace, self.registry.kind_schemas()).await?;
+                let (door, link) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
+                let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
+                return Ok(Onward::new(door, runtime, self.namespace, worker, None, loops, None));
+            }
             Place::Directory(directory) => {
                 let store = open_embedded(directory, self.clock.clone()).await?;
                 (store.clone(), Some(store))
@@ -432,7 +447,7 @@ impl Builder {
         let background = runtime.spawn();
         let (door, link) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
         let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
-        Ok(Onward::new(door, runtime, self.namespace, worker, background, loops, opened))
+        Ok(Onward::new(door, runtime, self.namespace, worker, Some(background), loops, opened))
     }
 }
 

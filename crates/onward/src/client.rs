@@ -83,11 +83,11 @@ impl Onward {
         runtime: Runtime,
         namespace: Namespace,
         worker: Arc<Worker>,
-        background: Background,
+        background: Option<Background>,
         loops: Vec<JoinHandle<()>>,
         opened: Option<Arc<dyn Store>>,
     ) -> Onward {
-        let (background, open) = (Mutex::new(Some(background)), Arc::new(Open::new()));
+        let (background, open) = (Mutex::new(background), Arc::new(Open::new()));
         Onward { inner: Arc::new(Inner { door, runtime: Some(runtime), namespace, worker, open, background, loops, opened }) }
     }
 

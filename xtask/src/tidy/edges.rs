@@ -47,6 +47,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "onward-runtime",
             "onward-server",
             "onward",
+            "onward-llm-scripted",
         ],
     ),
     (

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::{dev, server};
 use crate::args::Global;
 use crate::config::{KEYS, Key, Value};
+use crate::house::House;
 use crate::output::{Cell, Style, Table, print, print_json, say};
 use crate::serving::limits::{lease, limits};
 use crate::serving::{Place, TraceArgs};
@@ -67,6 +68,7 @@ fn check(global: &Global) -> Result<()> {
     TraceArgs::default().trace(config)?;
     limits(config)?;
     lease(config)?;
+    House::open(config)?;
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use crate::args::Global;
 use crate::config::Config;
 use crate::directory::own_command;
 use crate::error::Mistake;
+use crate::house::House;
 use crate::output::{Style, escape, print_json, say};
 use crate::serving::limits::{lease, limits};
 use crate::serving::{HooksArgs, KeysArgs, PORT, Place, Protection, Serving, TraceArgs, told_to_stop};
@@ -54,7 +55,8 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let keys = args.keys.open(&place, &trace, config)?;
     let hooks = args.hooks.open(&place, &trace)?;
     let protection = Protection { keys, hooks, tls: None };
-    let serving = Serving::start(address, place.clone(), protection, limits(config)?, lease(config)?, trace).await?;
+    let serving =
+        Serving::start(address, place.clone(), protection, limits(config)?, lease(config)?, House::open(config)?, trace).await?;
     let url = serving.url.clone();
     let told = told_to_stop();
     if global.json {

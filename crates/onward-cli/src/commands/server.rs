@@ -13,6 +13,7 @@ use onward_server::trace::Level;
 use crate::args::Global;
 use crate::config::Config;
 use crate::error::Mistake;
+use crate::house::House;
 use crate::output::print_json;
 use crate::serving::limits::{lease, limits};
 use crate::serving::{HooksArgs, KeysArgs, PORT, Place, Protection, Serving, TlsArgs, TraceArgs, told_to_stop};
@@ -64,7 +65,9 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
         }
     }
     let protection = Protection { keys, hooks, tls };
-    let serving = Serving::start(listen, place.clone(), protection, limits(config)?, lease(config)?, trace.clone()).await?;
+    let serving =
+        Serving::start(listen, place.clone(), protection, limits(config)?, lease(config)?, House::open(config)?, trace.clone())
+            .await?;
     let told = told_to_stop();
     trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &place)]);
     if global.json {

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::tables::{self, TABLES, Tables, Wrong};
 use super::{KEYS, Key};
 use crate::error::Mistake;
 
@@ -18,18 +19,21 @@ pub struct File {
     pub path: PathBuf,
     /// By name, with the line.
     values: BTreeMap<String, (String, usize)>,
+    pub tables: Tables,
 }
 
 impl File {
     pub fn read(path: &Path) -> Result<File> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the settings in {}", path.display()))?;
-        let values = parse(&text).map_err(|(at, why, hint)| {
+        let wrong = |(at, why, hint): Wrong| {
             let line = line_of(&text, at);
             let hint = hint.unwrap_or_else(|| "`onward config show` lists what can be set".to_owned());
             Mistake::usage("config_invalid", format!("{}:{line}: {why}", path.display()), &hint)
-        })?;
+        };
+        let values = parse(&text).map_err(wrong)?;
+        let tables = tables::read(&text).map_err(wrong)?;
         let values = values.into_iter().map(|(name, (value, at))| (name, (value, line_of(&text, at)))).collect();
-        Ok(File { path: path.to_owned(), values })
+        Ok(File { path: path.to_owned(), values, tables })
     }
 
     /// The value and its line; a path counts from where the file is.
@@ -40,14 +44,13 @@ impl File {
     }
 }
 
-type Wrong = (usize, String, Option<String>);
-
 fn parse(text: &str) -> Result<BTreeMap<String, (String, usize)>, Wrong> {
     let table =
         DeTable::parse(text).map_err(|error| (error.span().map_or(0, |span| span.start), error.message().to_owned(), None))?;
     let mut values = BTreeMap::new();
     for (name, value) in table.get_ref() {
         match value.get_ref() {
+            DeValue::Table(_) if TABLES.contains(&name.get_ref().as_ref()) => {}
             DeValue::Table(table) => {
                 for (key, value) in table {
                     let full = format!("{}.{}", name.get_ref(), key.get_ref());
@@ -67,7 +70,8 @@ fn take(
     value: &Spanned<DeValue<'_>>,
 ) -> Result<(), Wrong> {
     let Some(key) = Key::of(&name) else {
-        return Err((at, format!("there is no setting `{name}`"), nearest(&name).map(|near| format!("did you mean `{near}`?"))));
+        let near = nearest_table(&name).or_else(|| nearest(&name).map(str::to_owned));
+        return Err((at, format!("there is no setting `{name}`"), near.map(|near| format!("did you mean `{near}`?"))));
     };
     if key.is_secret {
         let hint = format!("put it into a file of its own and name that with `key_file`, or set {}", key.variable());
@@ -88,6 +92,12 @@ pub(super) fn nearest(name: &str) -> Option<&'static str> {
     let far = |known: &'static str| distance(name, known).min(distance(name, last(known)));
     let best = KEYS.iter().filter(|key| !key.is_secret).map(|key| (far(key.name), key.name)).min()?;
     (best.0 <= TYPO_MAX).then_some(best.1)
+}
+
+/// `model.fast` is meant to be a table of its own, `models.fast`.
+fn nearest_table(name: &str) -> Option<String> {
+    let (table, rest) = name.split_once('.')?;
+    TABLES.iter().find(|known| distance(table, known) == 1).map(|known| format!("[{known}.{rest}]"))
 }
 
 /// How many letters must be added, left out or changed to make one word of the other.
@@ -136,6 +146,7 @@ mod tests {
         assert_eq!(said("[limits]\nstreams_max = [1]").1, "`limits.streams_max` must be a text or a whole number");
         assert!(said("key = \"onw_secret\"").1.contains("secret"));
         assert_eq!(said("url = \n").0, 1);
+        assert_eq!(said("[model.fast]\nprovider = \"x\"").2, hint("[models.fast]"));
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub static KEYS: &[Key] = &[
     key("server.store", "the store of `onward server`: `postgres://…`, `embedded:DIR` or `memory:`"),
     key("server.lease", "how long a worker may be silent before its runs and tasks go to others")
         .default(|| format!("{}s", onward_runtime::Options::default().lease.as_secs())),
+    key("server.namespaces", "the namespaces, apart by commas, for which the models and agents of the file work")
+        .default(|| "default".to_owned()),
     key("server.keys", "the file with the keys that a server lets in").path(),
     key("tls_cert", "the certificate of `onward server` with its chain, PEM").path(),
     key("tls_key", "the certificate's private key, PEM").path(),

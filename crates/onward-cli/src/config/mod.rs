@@ -6,6 +6,7 @@
 mod environment;
 mod file;
 mod keys;
+mod tables;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +17,7 @@ use anyhow::Result;
 use crate::error::Mistake;
 use file::File;
 pub use keys::{KEYS, Key};
+pub use tables::{AgentSettings, McpSettings, Tables};
 
 /// Where a value comes from; a later one beats an earlier one.
 #[derive(Debug, Clone)]
@@ -115,6 +117,11 @@ impl Config {
             let message = format!("`{name}` is `{}`, from {}: {why}", value.text, value.origin);
             Mistake::usage("config_invalid", message, "`onward config show --origin` shows every setting and its source")
         })
+    }
+
+    /// Models and agents, as the file has them.
+    pub fn tables(&self) -> Option<&Tables> {
+        self.file.as_ref().map(|file| &file.tables)
     }
 
     /// The file that was read.

@@ -16,6 +16,7 @@ mod json;
 mod keys;
 mod kit;
 mod mistakes;
+mod models;
 mod moving;
 mod over;
 mod pressure;

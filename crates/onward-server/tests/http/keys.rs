@@ -45,6 +45,16 @@ impl Said {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
+
+    /// What was said once so many lines have this: a thread of its own writes them.
+    async fn once(&self, part: &str, lines: usize) -> String {
+        let begun = Instant::now();
+        while self.text().lines().filter(|line| line.contains(part)).count() < lines {
+            assert!(begun.elapsed() < DEADLINE, "{part}: {}", self.text());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.text()
+    }
 }
 
 fn now() -> Timestamp {
@@ -362,7 +372,7 @@ async fn a_broken_key_file_lets_nobody_in() {
         locked.until(&root, 200).await;
         assert_eq!(locked.site.get("/readyz").await.status, 200);
     }
-    let said = locked.said.text();
+    let said = locked.said.once("nobody is let in", 3).await;
     let lines: Vec<&str> = said.lines().filter(|line| line.contains("nobody is let in")).collect();
     assert_eq!(lines.len(), 3, "once per reason: {lines:?}");
 }
@@ -402,8 +412,7 @@ async fn a_secret_is_written_nowhere() {
     }
     let used = locked.file.last_used()[root.id()];
     assert_eq!(used.0 % 60_000, 0);
-    let said = locked.said.text();
-    assert!(said.contains(r#""by":"root""#), "{said}");
+    let said = locked.said.once(r#""by":"root""#, 1).await;
     let mut texts = vec![said, metrics];
     for entry in std::fs::read_dir(locked.file.path().parent().unwrap()).unwrap() {
         texts.push(String::from_utf8_lossy(&std::fs::read(entry.unwrap().path()).unwrap()).into_owned());
@@ -543,8 +552,7 @@ async fn the_log_has_the_id_of_a_run_that_was_started() {
     let (locked, root) = Locked::open().await;
     locked.send(&root, "POST", "/v1/runs", &json!({"kind": "far", "id": "a b/c+d%"}).to_string()).await.expect(201);
     let made = locked.send(&root, "POST", "/v1/runs", &json!({"kind": "far"}).to_string()).await.expect(201);
-    let said = locked.said.text();
     for id in ["a b/c+d%", made["id"].as_str().unwrap()] {
-        assert!(said.contains(&format!(r#""id":"{id}""#)), "{id}: {said}");
+        locked.said.once(&format!(r#""id":"{id}""#), 1).await;
     }
 }

@@ -52,8 +52,8 @@ pub use messages::Messages;
 pub use onward_core::conversation::{Entry, MESSAGE, Summary};
 #[cfg(feature = "agents")]
 pub use onward_llm::{
-    Block, Delta, JsonText, Key, Message, Model, ModelReply, ModelTable, Models, Provider, StopReason, ToolCall, ToolChoice,
-    Usage,
+    Block, Delta, Dialect, Http, JsonText, Key, Message, Model, ModelReply, ModelSettings, ModelTable, Models, Provider,
+    ProviderSettings, StopReason, TableError, ToolCall, ToolChoice, Usage,
 };
 #[cfg(feature = "mcp")]
 pub use onward_mcp::{Place as ToolPlace, SourceSettings, ToolError};

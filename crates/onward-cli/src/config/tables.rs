@@ -1,0 +1,143 @@
+//! The tables of the file that name things of the operator's own: models, agents, and where their tools are.
+//!
+//! Owns their shape: what is not understood is refused when the file is read. What it takes to use them, keys for example, is known where
+//! they are used. Must never repeat what may be a key.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use onward::agent::{ModelSettings, ProviderSettings};
+use serde::Deserialize;
+
+/// The tables that are no settings.
+pub const TABLES: [&str; 4] = ["providers", "models", "agents", "mcp"];
+
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Tables {
+    #[serde(default)]
+    pub providers: BTreeMap<String, ProviderSettings>,
+    #[serde(default)]
+    pub models: BTreeMap<String, ModelSettings>,
+    #[serde(default)]
+    pub agents: BTreeMap<String, AgentSettings>,
+    #[serde(default)]
+    pub mcp: BTreeMap<String, McpSettings>,
+}
+
+/// A ready-made agent.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentSettings {
+    pub model: String,
+    pub system: Option<String>,
+    pub max_turns: Option<u32>,
+    /// Waits for the next message instead of ending.
+    #[serde(default)]
+    pub converse: bool,
+    /// Tokens, read by the model, from which on old entries are summarized.
+    pub compact_at: Option<u64>,
+    /// Tables of `mcp` whose tools it has.
+    #[serde(default)]
+    pub mcp: Vec<String>,
+}
+
+/// A server of tools: a program, or a URL.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpSettings {
+    pub command: Option<String>,
+    #[serde(default)]
+    pub arguments: Vec<String>,
+    /// Added to the environment that the program inherits.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    pub folder: Option<PathBuf>,
+    pub url: Option<String>,
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// The environment variable with the key that is shown to the URL.
+    pub key_env: Option<String>,
+    /// The tools that the agent gets; all otherwise.
+    pub tools: Option<Vec<String>>,
+    #[serde(default)]
+    pub needs_approval: NeedsApproval,
+    pub call_timeout_seconds: Option<u64>,
+}
+
+/// Neither variables nor headers are shown: keys are among them.
+impl std::fmt::Debug for McpSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpSettings").field("command", &self.command).field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// Which tools a person has to agree to.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged, expecting = "`needs_approval` is true, false or a list of tools")]
+pub enum NeedsApproval {
+    All(bool),
+    These(Vec<String>),
+}
+
+impl Default for NeedsApproval {
+    fn default() -> NeedsApproval {
+        NeedsApproval::All(false)
+    }
+}
+
+impl NeedsApproval {
+    pub fn of(&self, tool: &str) -> bool {
+        match self {
+            NeedsApproval::All(all) => *all,
+            NeedsApproval::These(names) => names.iter().any(|name| name == tool),
+        }
+    }
+}
+
+/// What is wrong, where in the text, and what to do about it.
+pub type Wrong = (usize, String, Option<String>);
+
+pub fn read(text: &str) -> Result<Tables, Wrong> {
+    toml::from_str(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        let message = error.message().to_owned();
+        let hint = if message.starts_with("unknown field `key`") {
+            "keys are not read from here: `key_env` names the variable of the environment that has it"
+        } else {
+            "docs/operations.md has these tables"
+        };
+        (at, without_values(&message), Some(hint.to_owned()))
+    })
+}
+
+/// `invalid type: string "sk-…", expected …` tells what nobody should read: what was written where.
+fn without_values(message: &str) -> String {
+    match (message.find(": string \""), message.rfind("\", expected ")) {
+        (Some(from), Some(to)) => format!("{}: a text, {}", &message[..from], &message[to + 3..]),
+        _ => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_understood_is_told_without_what_was_written() {
+        let said = |text: &str| read(text).unwrap_err();
+        let (at, why, hint) = said("\n[providers.p]\ndialect = \"openai\"\nbase_url = \"http://x\"\nkey = \"sk-1\"\n");
+        assert!(why.starts_with("unknown field `key`") && hint.unwrap().contains("`key_env`"), "{why}");
+        assert_eq!(at, 58);
+        let (_, why, _) = said("[providers.p]\ndialect = \"openai\"\nbase_url = \"http://x\"\nheaders = \"sk-1\"\n");
+        assert_eq!(why, "invalid type: a text, expected a map");
+        assert!(said("[agents.a]\nmodel = \"m\"\nmodell = 1\n").1.starts_with("unknown field `modell`"));
+        assert_eq!(said("[agents.a]\nsystem = \"s\"\n").1, "missing field `model`");
+        assert_eq!(said("[mcp.x]\nneeds_approval = 7\n").1, "`needs_approval` is true, false or a list of tools");
+    }
+
+    #[test]
+    fn a_person_agrees_to_all_tools_or_to_some() {
+        let of = |text: &str| read(&format!("[mcp.x]\nneeds_approval = {text}\n")).unwrap().mcp["x"].needs_approval.of("pay");
+        assert_eq!(["true", "false", "[\"pay\"]", "[\"look\"]"].map(of), [true, false, true, false]);
+    }
+}

@@ -1,0 +1,178 @@
+//! Models and agents in the settings of a server: they work without any code, and what is wrong is refused at the start.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use onward::agent::AgentCtx;
+use onward::prelude::*;
+use onward_llm_scripted::{Answer, Rule, ScriptedModel};
+use serde_json::{Value, json};
+
+use crate::dev::{Served, serve};
+use crate::kit::{onward, ran, with_code};
+
+/// A scripted model with a thread of its own, for tests that have none.
+pub struct Model {
+    pub scripted: ScriptedModel,
+    _runtime: tokio::runtime::Runtime,
+}
+
+pub fn model() -> Model {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let scripted = runtime.block_on(ScriptedModel::start()).unwrap();
+    Model { scripted, _runtime: runtime }
+}
+
+/// Settings with the model `small` and whatever else is wanted.
+pub fn settings(folder: &Path, model: &Model, more: &str) -> std::path::PathBuf {
+    let file = folder.join("onward.toml");
+    let url = model.scripted.url();
+    let text = format!(
+        "[providers.local]\ndialect = \"openai\"\nbase_url = \"{url}/v1\"\nkey_env = \"LOCAL_KEY\"\n\
+         [models.small]\nprovider = \"local\"\nprice = {{ input = \"1\", output = \"2\" }}\n{more}"
+    );
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+pub fn dev_with(folder: &Path, file: &Path) -> Served {
+    let mut command = onward();
+    command.args(["dev", "--port", "0", "--config"]).arg(file).arg("--data").arg(folder.join("data"));
+    serve(command.env("LOCAL_KEY", "sk-secret"))
+}
+
+impl Served {
+    /// The result of a run, once it has one.
+    fn result(&self, id: &str) -> Value {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let (_, run) = self.ask("GET", &format!("/v1/runs/{id}"), "");
+            if run["status"] != "pending" && run["status"] != "running" && run["status"] != "waiting" {
+                return run;
+            }
+            assert!(Instant::now() < deadline, "{run}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn an_agent_of_the_settings_works_without_any_code() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    model.scripted.rule(Rule::when_user_says("hello", Answer::text("Hi there.")));
+    let file = settings(folder.path(), &model, "[agents.support]\nmodel = \"small\"\nsystem = \"Be brief.\"\n");
+    let served = dev_with(folder.path(), &file);
+    let started = served.ask("POST", "/v1/runs", r#"{"kind": "support", "id": "s", "input": "hello"}"#);
+    assert_eq!(started.0, 201, "{}", started.1);
+    let run = served.result("s");
+    assert_eq!((&run["status"], &run["outcome"]["output"]["json"]["text"]), (&json!("completed"), &json!("Hi there.")), "{run}");
+    assert_ne!(run["spend"]["cost"], json!("0"), "{run}");
+    let asked = &model.scripted.requests()[0];
+    assert_eq!(asked.body["messages"][0]["content"], "Be brief.");
+    assert_eq!(asked.key.as_deref(), Some("sk-secret"));
+}
+
+#[test]
+fn a_worker_without_keys_calls_the_models_of_the_server() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    model.scripted.next(Answer::text("Seven."));
+    let served = dev_with(folder.path(), &settings(folder.path(), &model, ""));
+    async fn ask(ctx: AgentCtx, question: String) -> Result<String> {
+        ctx.append("user", &question).await?;
+        Ok(ctx.llm("small").await?.text())
+    }
+    let said = with_code(Onward::connect(&*served.url).agent("own", ask), async |onward| {
+        onward.start::<String, _>("own", "How many?").await.unwrap().result().await.unwrap()
+    });
+    assert_eq!(said, "Seven.");
+}
+
+/// One tool, over pipes; as small as they come.
+const TOOLS: &str = r#"
+    require('readline').createInterface({ input: process.stdin }).on('line', (line) => {
+        const { id, method, params } = JSON.parse(line);
+        if (id === undefined) return;
+        const schema = { type: 'object', properties: { word: { type: 'string' } }, required: ['word'] };
+        const result = {
+            'initialize': { protocolVersion: '2025-06-18', capabilities: { tools: {} }, serverInfo: { name: 't', version: '1' } },
+            'tools/list': { tools: [{ name: 'shout', description: 'Shouts', inputSchema: schema }, { name: 'hide', inputSchema: schema }] },
+            'tools/call': { content: [{ type: 'text', text: String(params?.arguments?.word).toUpperCase() }] },
+        }[method];
+        console.log(JSON.stringify(result ? { jsonrpc: '2.0', id, result } : { jsonrpc: '2.0', id, error: { code: -32601, message: 'no' } }));
+    });
+"#;
+
+#[test]
+fn an_agent_has_the_tools_of_a_program_that_the_settings_name() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    std::fs::write(folder.path().join("tools.js"), TOOLS).unwrap();
+    let more = "[mcp.loud]\ncommand = \"node\"\narguments = [\"tools.js\"]\nfolder = \".\"\ntools = [\"shout\"]\n\
+                [agents.caller]\nmodel = \"small\"\nmcp = [\"loud\"]\n";
+    let served = dev_with(folder.path(), &settings(folder.path(), &model, more));
+    let asked = json!({"kind": "caller", "id": "c", "input": "Please shout {\"word\": \"fish\"}"});
+    assert_eq!(served.ask("POST", "/v1/runs", &asked.to_string()).0, 201);
+    let run = served.result("c");
+    assert_eq!(run["outcome"]["output"]["json"]["text"], "shout says: FISH", "{run}");
+    let tools = &model.scripted.requests()[0].body["tools"];
+    assert_eq!((tools.as_array().unwrap().len(), &tools[0]["function"]["name"]), (1, &json!("shout")), "one was not wanted");
+}
+
+#[test]
+fn the_key_is_told_nowhere() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let file = settings(folder.path(), &model, "");
+    let shown = ran(onward().args(["config", "show", "--origin", "--config"]).arg(&file).env("LOCAL_KEY", "sk-secret"));
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    assert!(!shown.out.contains("sk-secret") && !shown.err.contains("sk-secret"));
+}
+
+/// Every command reads the file; those that start something also need what it names.
+#[test]
+fn what_is_wrong_is_refused_at_the_start_with_a_hint() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let refused = |more: &str, set: &[(&str, &str)], said: &str| {
+        let file = settings(folder.path(), &model, more);
+        let mut command = onward();
+        command.args(["dev", "--ephemeral", "--port", "0", "--config"]).arg(&file).envs(set.iter().copied());
+        let shown = file.display().to_string();
+        let ran = ran(&mut command);
+        assert_eq!(ran.err.replace(&shown, "FILE").trim_end(), said);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    };
+    let set = &[("LOCAL_KEY", "sk-secret")];
+    refused(
+        "",
+        &[],
+        "error[model_key_missing]: the model `small` needs a key, and the environment variable LOCAL_KEY is not set\n\
+         hint: set it for the process that calls models, and start that process again",
+    );
+    refused(
+        "[models.large]\nprovider = \"lokal\"\n",
+        set,
+        "error[config_invalid]: `models.large`: there is no provider `lokal`\n\
+         hint: it is `openai`, `anthropic`, or a table of its own [providers.…]; there are: local",
+    );
+    refused(
+        "[agents.a]\nmodel = \"huge\"\n",
+        set,
+        "error[config_invalid]: `agents.a`: there is no model `huge`\nhint: models have tables [models.…]; there are: small",
+    );
+    refused(
+        "[agents.a]\nmodel = \"small\"\nsistem = \"x\"\n",
+        set,
+        "error[config_invalid]: FILE:10: unknown field `sistem`, expected one of `model`, `system`, `max_turns`, `converse`, \
+         `compact_at`, `mcp`\nhint: docs/operations.md has these tables",
+    );
+    refused(
+        "[providers.p]\ndialect = \"openai\"\nbase_url = \"http://x\"\nkey = \"sk-secret\"\n",
+        set,
+        "error[config_invalid]: FILE:11: unknown field `key`, expected one of `dialect`, `base_url`, `key_env`, `headers`, \
+         `max_tokens_name`, `call_timeout_seconds`, `idle_timeout_seconds`, `answer_bytes_max`\n\
+         hint: keys are not read from here: `key_env` names the variable of the environment that has it",
+    );
+    refused(
+        "[agent.a]\nmodel = \"small\"\n",
+        set,
+        "error[config_invalid]: FILE:8: there is no setting `agent.a`\nhint: did you mean `[agents.a]`?",
+    );
+}
