@@ -36,8 +36,11 @@ struct Crew {
     turns: u32,
 }
 
+/// What was heard, with who said it, and what each of them ended with.
+type Report = (Vec<(String, String)>, Vec<Vec<String>>);
+
 /// Spawns two, says three things to each in turns of their own, and waits for what they say.
-async fn boss(ctx: AgentCtx, (): ()) -> Result<(Vec<(String, String)>, Vec<Vec<String>>)> {
+async fn boss(ctx: AgentCtx, (): ()) -> Result<Report> {
     ctx.turns(Crew::default(), |mut crew| {
         let ctx = ctx.clone();
         async move {
@@ -106,7 +109,7 @@ async fn child_of(onward: &Onward, parent: &str) -> RunHandle<()> {
 everywhere! {
     async fn what_is_said_between_a_run_and_what_it_spawned_arrives_once_and_in_order_turn_by_turn(site) {
         let onward = site.builder().await.agent("boss", boss).agent("echo", echo).start().await.unwrap();
-        let run: RunHandle<(Vec<(String, String)>, Vec<Vec<String>>)> = onward.start("boss", &()).id("boss").await.unwrap();
+        let run: RunHandle<Report> = onward.start("boss", &()).id("boss").await.unwrap();
         let (heard, results) = run.result().await.unwrap();
         assert_eq!(results, [["0", "1", "2"], ["0", "1", "2"]]);
         for name in ["a", "b"] {
