@@ -180,6 +180,8 @@ impl Projection {
 
     fn track_child(&mut self, event: &Event) {
         match event {
+            // The run does not wait for what it has spawned: a copy of its log asks for nothing there.
+            Event::ChildStarted(event) if event.is_spawned => {}
             Event::ChildStarted(event) => {
                 let child = ProjectedChild { started: event.clone(), id: event.child.clone() };
                 self.children.insert(event.place.clone(), child);
@@ -224,7 +226,7 @@ impl Projection {
                 *known = known.plus(&sum);
             }
             Effect::Charge { .. } => {}
-            Effect::EndRun => {
+            Effect::EndRun { .. } => {
                 self.timers.clear();
                 self.tasks.clear();
                 self.waits.clear();
