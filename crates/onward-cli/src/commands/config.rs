@@ -54,7 +54,8 @@ pub fn execute(command: ConfigCommand, global: &Global) -> Result<ExitCode> {
         None => say("there is no file with settings; `onward.toml` would be one"),
     }
     if let Some(house) = check(global)? {
-        let list = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { escape::text(&names.join(", ")).into_owned() };
+        let list =
+            |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { escape::text(&names.join(", ")).into_owned() };
         say(&format!("models: {}; agents: {}", list(house.models().collect()), list(house.agents().collect())));
     }
     Ok(ExitCode::SUCCESS)
