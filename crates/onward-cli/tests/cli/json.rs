@@ -7,6 +7,9 @@ use crate::kit::{one_order, onward, ran, run};
 /// Every verb with something it refuses, and the code of the refusal.
 const REFUSED: &[(&str, &str)] = &[
     ("demo --nonsense", "usage"),
+    ("demo agent --nonsense", "usage"),
+    ("chat --agent x", "usage"),
+    ("chat --run nope --server http://127.0.0.1:1", "server_unreachable"),
     ("dev --server http://x", "usage"),
     ("server --listen 0.0.0.0:0", "listen_refused"),
     ("run start order --input nonsense", "payload_invalid"),

@@ -166,7 +166,9 @@ impl Talk {
                             return Ok(Over::Left);
                         }
                     }
-                    if silent_since.elapsed() > SILENCE && !self.has_told_alone && self.heard.is_some() {
+                    // Only whoever has said something waits for somebody to hear it.
+                    let is_unheard = !self.sent.is_empty() && self.heard.is_some();
+                    if silent_since.elapsed() > SILENCE && is_unheard && !self.has_told_alone {
                         silent_since = tokio::time::Instant::now();
                         self.tell_alone().await?;
                     }
