@@ -81,7 +81,7 @@ pub fn quotable(event: &Event) -> Vec<Cow<'_, Payload>> {
 }
 
 /// What a signal says: of an entry that came from outside, its content.
-fn said_by<'a>(name: &Name, payload: &'a Payload) -> Cow<'a, Payload> {
+pub(crate) fn said_by<'a>(name: &Name, payload: &'a Payload) -> Cow<'a, Payload> {
     match OutsideEntry::of_signal(name, payload) {
         Some(entry) => Cow::Owned(entry.content),
         None => Cow::Borrowed(payload),
@@ -106,7 +106,7 @@ pub fn entries_of(generation: u32, records: &[Record]) -> Vec<Entry> {
 }
 
 /// Tells of an event whether the code has left it.
-fn left_behind(records: &[Record]) -> impl Fn(Index) -> bool + use<> {
+pub(crate) fn left_behind(records: &[Record]) -> impl Fn(Index) -> bool + use<> {
     let range = |record: &Record| match record.events.first() {
         Some(Event::SegmentAbandoned(event)) => Some(event.from..=event.to),
         _ => None,

@@ -21,6 +21,7 @@
 
 mod approval;
 mod attribute;
+mod branching;
 mod call;
 mod cancel;
 mod child;
@@ -112,6 +113,8 @@ pub enum Fault {
     Departed(Cut),
     /// It did so too often.
     Unstable(Box<Divergence>),
+    /// Somebody has asked for a branch: go on with another pass, which shows the code nothing (see [`branching`]).
+    Branched,
     /// It goes on without something that has had an effect.
     EffectAbandoned(String),
     /// The code has forgotten a version that is recorded.
@@ -142,6 +145,7 @@ impl Fault {
             Fault::VersionTooOld(report) => paused(PauseReason::VersionTooOld, *report),
             Fault::Misuse(message) | Fault::Stuck(message) | Fault::LogBroken(message) => plain(message),
             Fault::Panicked(message) => plain(format!("the workflow code panicked: {message}")),
+            Fault::Branched => plain("somebody goes on from an earlier entry of the conversation".to_owned()),
             Fault::LeaseLost => return None,
         })
     }
@@ -242,6 +246,8 @@ pub struct Engine {
     agent: entry::Conversation,
     /// The run that this one is a child of.
     parent: Option<RunKey>,
+    /// Where the last request to branch stands, and what it says.
+    branching: Option<(Index, Box<crate::event::BranchRequested>)>,
 }
 
 impl Engine {
@@ -293,6 +299,7 @@ impl Engine {
             segment: segment::Segment::default(),
             agent: entry::Conversation::default(),
             parent: None,
+            branching: None,
         }
     }
 
@@ -319,6 +326,7 @@ impl Engine {
         self.next_feed = record.next_index();
         self.standing.hear(&record);
         self.segment.hear(&record);
+        self.hear_branch(&record);
         let is_abandoned = self.mark_abandoned(&record);
         let own = record.commit.is_some() && self.in_flight.take().is_some_and(|events| events == record.events);
         let matched = own || record.commit.is_none();
@@ -359,6 +367,9 @@ impl Engine {
         loop {
             if let Some(fault) = self.fault.take() {
                 return Err(fault);
+            }
+            if self.branching.is_some() {
+                return self.advance_branch(); // BR1
             }
             if let Some(wake) = self.wakes.pop_front() {
                 return Ok(Advance::Poll(wake));

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 pub use crate::attribute::{Attribute, AttributeValue};
 use crate::codec::{DecodeError, Field, Message, Raw, Reader, put_nested};
+use crate::conversation::OutsideEntry;
 use crate::external::ExternalAppended;
 pub use crate::lineage::Origin;
 use crate::schema::{FieldLine, Proto, Schema};
@@ -105,6 +106,7 @@ events! {
     17 => ResultRequested | "result_requested",
     18 => TaskAttempted | "task_attempted",
     19 => TaskAttemptEnded | "task_attempt_ended",
+    21 => BranchRequested in Box<BranchRequested> | "branch_requested",
     24 => ExternalAppended | "external_appended",
     32 => StepCompleted | "step_completed",
     33 => StepFailed | "step_failed",
@@ -170,6 +172,7 @@ impl Event {
                 | RetryRequested(_)
                 | RunForked(_)
                 | ResultRequested(_)
+                | BranchRequested(_)
                 | TaskAttempted(_)
                 | TaskAttemptEnded(_)
                 | ExternalAppended(_)
@@ -542,6 +545,27 @@ message! {
     /// Another run goes on from a copy of the parent's log and wants to hear how this child ends, too.
     pub struct ResultRequested {
         1 => by: ParentLink,
+    }
+}
+
+message! {
+    /// Somebody goes on from an earlier entry of an agent's conversation: the open segment is left, and the agent resumes from a checkpoint
+    /// before it.
+    pub struct BranchRequested {
+        /// The entry behind which the conversation goes on; `None` is its beginning.
+        1 => from: Option<Hash>,
+        /// How many entries the conversation has up to there.
+        2 => depth: u64,
+        /// What is said there at once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        3 => entry: Option<OutsideEntry>,
+        /// The last one whose leaf is on the way to `from`.
+        4 => checkpoint: Box<Checkpoint>,
+        /// What the generation that began with the checkpoint was given.
+        5 => input: Payload,
+        /// The same id again is the same request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        6 => request_id: Option<String>,
     }
 }
 

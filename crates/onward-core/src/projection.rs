@@ -136,6 +136,7 @@ impl Projection {
         match event {
             Event::SignalReceived(event) => Once::signal(event),
             Event::UpdateReceived(event) => Some(Once::update(event)),
+            Event::BranchRequested(event) => Some(Once::branch(event, event.request_id.as_deref()?)),
             Event::ApprovalDecided(event) => answer(&event.place, &event.decision_id),
             Event::PromiseResolved(event) => answer(&event.place, &event.resolution_id),
             Event::ChildCompleted(event) => child(&event.place),

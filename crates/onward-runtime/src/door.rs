@@ -24,8 +24,8 @@ use crate::appending::known_entry;
 use crate::entries::read_page;
 use crate::watch::{OutcomeWatch, RunWatch};
 use crate::{
-    AppendEntry, AppendedEntry, Bulk, BulkDone, CallId, Decide, Emitted, EntryPage, EntryQuery, ForkRun, QueueInfo, Runtime,
-    RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, WhyPending, WorkerInfo,
+    AppendEntry, AppendedEntry, BranchRun, Bulk, BulkDone, CallId, Decide, Emitted, EntryPage, EntryQuery, ForkRun, QueueInfo,
+    Runtime, RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, WhyPending, WorkerInfo,
 };
 
 /// How many records are read at a time.
@@ -100,6 +100,9 @@ pub trait Door: Send + Sync {
 
     /// Like that, for whoever has looked for the key in the conversation.
     fn put_entry(&self, key: RunKey, append: AppendEntry) -> DoorFuture<'_, AppendedEntry>;
+
+    /// Goes on from an earlier entry of the conversation of an agent.
+    fn branch_run(&self, key: RunKey, branch: BranchRun) -> DoorFuture<'_, Appended>;
 
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage>;
     fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>>;
@@ -213,6 +216,10 @@ impl Door for Runtime {
 
     fn put_entry(&self, key: RunKey, append: AppendEntry) -> DoorFuture<'_, AppendedEntry> {
         Box::pin(async move { Runtime::put_entry(self, &key, append).await })
+    }
+
+    fn branch_run(&self, key: RunKey, branch: BranchRun) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::branch_run(self, &key, branch).await })
     }
 
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage> {

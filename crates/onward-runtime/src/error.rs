@@ -44,6 +44,8 @@ pub enum RuntimeError {
     EntryKeyTaken { key: RunKey, idempotency_key: String },
     #[error("run {key} has no entry {entry}")]
     EntryNotFound { key: RunKey, entry: Hash },
+    #[error("the conversation of run {key} cannot go on from {}: {why}", entry.map_or_else(|| "its beginning".to_owned(), |entry| format!("entry {entry}")))]
+    NoCheckpoint { key: RunKey, entry: Option<Hash>, why: &'static str },
     #[error("there is no standalone task {key}")]
     TaskNotFound { key: RunKey },
     #[error("`{kind}` is a name for standalone tasks")]
@@ -75,6 +77,7 @@ impl RuntimeError {
             RuntimeError::SchemaInvalid { .. } => "schema_invalid",
             RuntimeError::EntryKeyTaken { .. } => "entry_key_taken",
             RuntimeError::EntryNotFound { .. } => "entry_not_found",
+            RuntimeError::NoCheckpoint { .. } => "no_checkpoint",
             RuntimeError::TaskNotFound { .. } => "task_not_found",
             RuntimeError::KindReserved { .. } => "kind_reserved",
             RuntimeError::Unanswered { .. } => "query_unanswered",
@@ -111,6 +114,7 @@ impl RuntimeError {
             RuntimeError::EntryNotFound { .. } => {
                 "`onward run entries RUN` shows the ids; what a fork has from a run that was deleted is gone with it"
             }
+            RuntimeError::NoCheckpoint { .. } => "name a later entry, or start another run",
             RuntimeError::TaskNotFound { .. } => "a task of a workflow is seen in its run",
             RuntimeError::KindReserved { .. } => "POST /v1/tasks starts them; kinds of workflows do not begin with `task:`",
             RuntimeError::PayloadUnreadable { .. } => "keys that sealed something have to stay until nobody reads it any more",

@@ -10,6 +10,7 @@ mod alarm;
 mod appending;
 mod attempts;
 mod background;
+mod branching;
 mod bulk;
 mod by_run;
 mod call_id;
@@ -56,6 +57,7 @@ use onward_store::{Clock, Retention, Store};
 
 pub use appending::{AppendEntry, AppendedEntry};
 pub use background::Background;
+pub use branching::{BranchEntry, BranchRun};
 pub use bulk::{BULK_MAX, Bulk, BulkDone, BulkVerb};
 pub use call_id::CallId;
 pub use depth::{JSON_DEPTH_MAX, too_deep};

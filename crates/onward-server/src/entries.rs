@@ -1,10 +1,10 @@
-//! The conversation of an agent: `/v1/runs/{id}/entries` and `/v1/runs/{id}/messages`.
+//! The conversation of an agent: `/v1/runs/{id}/entries`, `/v1/runs/{id}/branch` and `/v1/runs/{id}/messages`.
 
 use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::conversation::{EntryCursor, MESSAGE};
 use onward_core::{Name, Payload};
-use onward_runtime::{AppendEntry, ENTRIES_DEFAULT, ENTRIES_MAX, EntryQuery, RuntimeError, SendSignal};
+use onward_runtime::{AppendEntry, BranchEntry, BranchRun, ENTRIES_DEFAULT, ENTRIES_MAX, EntryQuery, RuntimeError, SendSignal};
 use onward_store::StoreError;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -20,6 +20,21 @@ struct EntryBody {
     role: String,
     content: Option<Box<RawValue>>,
     idempotency_key: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BranchBody {
+    from: Option<String>,
+    entry: Option<BranchedEntry>,
+    idempotency_key: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BranchedEntry {
+    role: String,
+    content: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -55,6 +70,28 @@ pub(crate) async fn append(mut request: Request) -> Result<Response, Problem> {
     let appended = request.server.runtime().append_entry(&key, append).await?;
     let status = if appended.already_existed { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok(json(status, &EntryAnswer::new(&key.id, &appended)))
+}
+
+/// `POST /v1/runs/{id}/branch`.
+pub(crate) async fn branch(mut request: Request) -> Result<Response, Problem> {
+    let key = request.key()?;
+    let BranchBody { from, entry, idempotency_key } = request.json().await?;
+    let from = from.as_deref().map(cursor).transpose()?;
+    let entry = entry.map(|BranchedEntry { role, content }| {
+        Ok::<_, Problem>(BranchEntry { role: Name::new(role)?, content: payload(content) })
+    });
+    let branch = BranchRun { from, entry: entry.transpose()?, idempotency_key };
+    let appended = request.server.runtime().branch_run(&key, branch).await?;
+    Ok(json(StatusCode::ACCEPTED, &Answer::new(&key.id, &appended)))
+}
+
+/// What is said at the beginning of a branch, as gRPC has it.
+pub(crate) fn branch_entry(role: Option<Name>, content: Option<Payload>) -> Result<Option<BranchEntry>, Problem> {
+    match (role, content) {
+        (None, None) => Ok(None),
+        (Some(role), content) => Ok(Some(BranchEntry { role, content: content.unwrap_or_else(Payload::null) })),
+        (None, Some(_)) => Err(RequestError::JsonInvalid { why: "a content needs a role".to_owned() }.into()),
+    }
 }
 
 /// `POST /v1/runs/{id}/messages`.

@@ -76,6 +76,7 @@ pub static METHODS: &[Method] = &[
     unary!(ReadLog, Read, read_log),
     unary!(ReadEntries, Read, entries::read_entries),
     unary!(AppendEntry, Signal, entries::append_entry),
+    unary!(BranchRun, Signal, entries::branch_run),
     unary!(SendMessage, Signal, entries::send_message),
     unary!(ResumeAgent, Work, drive::resume_agent),
     unary!(WatchRun, Read, watch_run),

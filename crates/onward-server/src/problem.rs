@@ -196,6 +196,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "signal_lost"
         | "id_taken"
         | "entry_key_taken"
+        | "no_checkpoint"
         | "update_unanswered"
         | "query_unanswered"
         | "no_compatible_worker" // of its workers, not of the server

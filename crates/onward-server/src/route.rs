@@ -249,6 +249,15 @@ pub static ROUTES: &[Route] = &[
         answer(202, "Recorded; the agent takes it in when its next turn begins", &[(JSON, "AppendedEntry")]),
         answer(200, "The same entry was appended under this key before", &[(JSON, "AppendedEntry")]),
     ]),
+    route(
+        Verb::Post,
+        "/v1/runs/{id}/branch",
+        Some(Scope::Signal),
+        "Go on from an earlier entry of the conversation of an agent",
+        |request| Box::pin(entries::branch(request)),
+    )
+    .body("BranchRun")
+    .answers(APPENDED),
     route(Verb::Post, "/v1/runs/{id}/messages", Some(Scope::Signal), "Say something to an agent", |request| {
         Box::pin(entries::message(request))
     })

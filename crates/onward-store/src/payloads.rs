@@ -36,6 +36,11 @@ pub fn walk<'a>(event: &'a Event, visit: &mut dyn FnMut(&'a Payload)) {
             event.checkpoint.iter().for_each(|checkpoint| visit(&checkpoint.state));
         }
         Event::EntryAppended(event) => visit(&event.content),
+        Event::BranchRequested(event) => {
+            event.entry.iter().for_each(|entry| visit(&entry.content));
+            visit(&event.checkpoint.state);
+            visit(&event.input);
+        }
         Event::ExternalAppended(event) => {
             event.events.iter().chain(event.state.iter().map(|state| &state.data)).for_each(visit);
         }

@@ -31,6 +31,8 @@ service! {
         ReadEntries: EntriesRequest => EntriesReply,
         /// Appends an entry to the conversation of an agent, which takes it in when its next turn begins.
         AppendEntry: AppendEntryRequest => AppendEntryReply,
+        /// Goes on from an earlier entry of the conversation of an agent: what follows it is left, and stays readable.
+        BranchRun: BranchRunRequest => AppendReply,
         /// Puts a message into the mailbox of an agent: a signal, `message` unless it is named otherwise.
         SendMessage: MessageRequest => AppendReply,
         /// Goes on with an agent that nobody works on, by a worker that has a connection. Of all who want to, one succeeds.
@@ -267,6 +269,20 @@ message! {
         /// Where it stands as an input.
         4 => index: Option<Index>,
         5 => at: Option<Timestamp>,
+    }
+}
+
+message! {
+    pub struct BranchRunRequest {
+        1 => run: RunKey,
+        /// The entry behind which the conversation goes on; without one it is the beginning.
+        2 => from: Option<String>,
+        /// Who says something there at once.
+        3 => role: Option<Name>,
+        /// What is said; needs a role.
+        4 => content: Option<Payload>,
+        /// The same key again is the same branch.
+        5 => idempotency_key: Option<String>,
     }
 }
 

@@ -36,7 +36,7 @@ use crate::{Error, Result};
 use open::Open;
 
 pub use drive::{Bring, Driven};
-pub use entries::{Entries, EntryPages};
+pub use entries::{Branch, Entries, EntryPages};
 pub use stream::RunStream;
 pub use task::{StartTask, TaskHandle};
 

@@ -31,7 +31,9 @@ mod wake;
 mod worker;
 
 pub use builder::Builder;
-pub use client::{Attached, Bring, Driven, Entries, EntryPages, Onward, RunHandle, RunStream, Start, StartTask, TaskHandle};
+pub use client::{
+    Attached, Branch, Bring, Driven, Entries, EntryPages, Onward, RunHandle, RunStream, Start, StartTask, TaskHandle,
+};
 #[cfg(feature = "encryption")]
 pub use codec::{Encryption, EncryptionKey};
 pub use combine::{join_all, join_all_settled, race};

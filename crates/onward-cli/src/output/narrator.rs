@@ -61,6 +61,9 @@ impl Narrator {
             Event::TimerFired(event) => self.call(&event.place),
             Event::ChildCompleted(event) => format!("{} -> {}", self.call(&event.place), preview(&event.output)),
             Event::ChildFailed(event) => format!("{}: {}", self.call(&event.place), tell_failure(&event.failure)),
+            Event::BranchRequested(event) => {
+                event.from.map_or_else(|| "from the beginning".to_owned(), |from| format!("from {from}"))
+            }
             Event::CancelRequested(event) => shown(&event.reason),
             Event::TerminateRequested(event) => shown(&event.reason),
             Event::RunPaused(event) => tell_pause(event),

@@ -115,6 +115,11 @@ impl Engine {
         self.agent.depth = depth;
     }
 
+    /// Goes on behind any entry, or from the beginning.
+    pub(super) fn go_on_behind(&mut self, from: Option<Hash>, depth: u64) {
+        (self.agent.leaf, self.agent.depth) = (from, depth);
+    }
+
     /// Takes note of what the code may say again.
     pub(super) fn hear_quotable(&mut self, index: Index, event: &Event) {
         if !self.is_agent() {

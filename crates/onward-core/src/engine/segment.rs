@@ -239,6 +239,16 @@ impl Engine {
         self.switch(from, self.last_fed(), attempt, horizon);
     }
 
+    /// Leaves everything that is recorded; says in which attempt, and which tasks are taken back.
+    pub(super) fn leave_all(&mut self, from: Index, to: Index) -> (u32, Vec<Place>) {
+        let attempt = self.segment.attempts + 1;
+        self.switch(from, to, attempt, self.horizon);
+        let withdrawn = self.segment.book.unbegun();
+        self.segment.book.withdraw(&withdrawn);
+        self.segment.counts = true;
+        (attempt, withdrawn)
+    }
+
     /// The event that leaves the log, in front of what the code asked for instead.
     pub(super) fn mark_cut(&mut self) {
         let Some(cut) = self.segment.cut.take() else { return };

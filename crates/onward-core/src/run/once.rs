@@ -8,7 +8,7 @@
 
 use crate::codec::Message;
 use crate::conversation::OutsideEntry;
-use crate::event::{ApprovalDecided, PromiseResolved, SignalReceived, UpdateReceived};
+use crate::event::{ApprovalDecided, BranchRequested, PromiseResolved, SignalReceived, UpdateReceived};
 use crate::external::{ExternalAppended, ExternalState};
 use crate::{Event, Hash, Payload, Place, message};
 
@@ -55,6 +55,15 @@ impl Once {
     fn entry(entry: &OutsideEntry, key: &str) -> Once {
         let said = [entry.role.as_str().as_bytes(), Hash::of(&entry.content).to_string().as_bytes()].map(<[u8]>::to_vec);
         Once { key: format!("entry:{key}"), token: token("", &said) }
+    }
+
+    /// A request to go on from an earlier entry.
+    pub fn branch(request: &BranchRequested, id: &str) -> Once {
+        let from = request.from.map_or(vec![0], |from| from.to_string().into_bytes());
+        let entry = request.entry.as_ref();
+        let role = entry.map_or(vec![0], |entry| entry.role.as_str().as_bytes().to_vec());
+        let content = entry.map_or(vec![0], |entry| Hash::of(&entry.content).to_string().into_bytes());
+        Once { key: format!("branch:{id}"), token: token("", &[from, role, content]) }
     }
 
     pub fn update(update: &UpdateReceived) -> Once {
@@ -114,7 +123,7 @@ impl Once {
     /// The act in words: what it is, and under which id.
     pub fn describe(&self) -> String {
         match self.key.split_once(':') {
-            Some((what @ ("signal" | "entry" | "update" | "append"), id)) => format!("{what} `{id}`"),
+            Some((what @ ("signal" | "entry" | "update" | "append" | "branch"), id)) => format!("{what} `{id}`"),
             _ => format!("answer `{}`", parts(&self.token).0),
         }
     }

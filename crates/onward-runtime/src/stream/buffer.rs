@@ -75,6 +75,8 @@ struct Known {
     /// The end of the conversation before this log, as far as anybody has said.
     base: Option<Hash>,
     entries: Vec<(Index, Hash)>,
+    /// Somebody has gone on from an earlier entry, and readers know.
+    is_branched: bool,
 }
 
 pub(crate) struct Buffer {
@@ -238,11 +240,19 @@ impl Buffer {
     fn begin_log(&mut self, generation: u32, record: &Record) {
         if self.known.as_ref().is_none_or(|known| known.generation != generation) {
             let base = record.started().and_then(|started| started.checkpoint.as_ref()?.leaf);
-            self.known = Some(Known { generation, from: record.index, next: record.index, base, entries: Vec::new() });
+            self.known =
+                Some(Known { generation, from: record.index, next: record.index, base, entries: Vec::new(), is_branched: false });
             self.speakers.retain(|(of, _), _| *of >= generation);
+        }
+        if let Some(Event::BranchRequested(event)) = record.events.first()
+            && let Some(known) = &mut self.known
+        {
+            (known.entries, known.base, known.is_branched) = (Vec::new(), event.from, true);
+            self.push(StreamSaid::BranchReset(BranchReset { generation, leaf: event.from }), record.at);
         }
         if let Some(Event::SegmentAbandoned(event)) = record.events.first()
             && let Some(known) = &mut self.known
+            && !known.is_branched
         {
             known.entries.retain(|(index, _)| *index < event.from);
             let leaf = known.entries.last().map(|(_, id)| *id).or(known.base);
@@ -286,7 +296,8 @@ impl Buffer {
         match &mut self.known {
             None => {
                 let entries = on_path.collect();
-                self.known = Some(Known { generation, from: Index(0), next: behind, base, entries });
+                let is_branched = records.iter().any(|record| matches!(record.events.first(), Some(Event::BranchRequested(_))));
+                self.known = Some(Known { generation, from: Index(0), next: behind, base, entries, is_branched });
             }
             Some(known) if known.generation == generation && known.from > Index(0) && known.from <= behind => {
                 let before = on_path.filter(|(index, _)| *index < known.from);

@@ -2,14 +2,14 @@
 
 use onward_core::Name;
 use onward_core::conversation::MESSAGE;
-use onward_runtime::{AppendEntry, AppendedEntry, Door, EntryPage, EntryQuery, RuntimeError, SendSignal};
+use onward_runtime::{AppendEntry, AppendedEntry, BranchRun, Door, EntryPage, EntryQuery, RuntimeError, SendSignal};
 use onward_wire::api;
 
 use super::Asker;
 use super::calls::{Answer, appended, own, told};
 use super::problem::status_of;
 use crate::Server;
-use crate::entries::cursor;
+use crate::entries::{branch_entry, cursor};
 
 pub(super) async fn read_entries(server: Server, asker: Asker, request: api::EntriesRequest) -> Answer<api::EntriesReply> {
     let api::EntriesRequest { run, leaf, before, limit } = request;
@@ -34,6 +34,14 @@ pub(super) async fn append_entry(
     };
     let AppendedEntry { already_existed, woke, entry, index, at } = appended.map_err(told)?;
     Ok(api::AppendEntryReply { already_existed, woke, entry, index, at })
+}
+
+pub(super) async fn branch_run(server: Server, asker: Asker, request: api::BranchRunRequest) -> Answer<api::AppendReply> {
+    let api::BranchRunRequest { run, from, role, content, idempotency_key } = request;
+    let from = from.as_deref().map(cursor).transpose().map_err(|problem| status_of(&problem))?;
+    let entry = branch_entry(role, content).map_err(|problem| status_of(&problem))?;
+    let branch = BranchRun { from, entry, idempotency_key };
+    server.runtime().branch_run(&own(&asker, run)?, branch).await.map(appended).map_err(told)
 }
 
 pub(super) async fn send_message(server: Server, asker: Asker, request: api::MessageRequest) -> Answer<api::AppendReply> {

@@ -121,6 +121,41 @@ async fn an_entry_from_outside_waits_until_the_agent_takes_it_in() {
 }
 
 #[tokio::test]
+async fn a_conversation_goes_on_from_an_earlier_entry() {
+    let site = Site::open().await;
+    site.start("chat", "c", json!("be brief")).await;
+    for (number, message) in ["one", "two"].into_iter().enumerate() {
+        site.signal("c", "message", json!(message)).await;
+        until_depth(&site, "c", 3 + 2 * number as u64).await;
+    }
+    let before = site.get("/v1/runs/c/entries").await.expect(200);
+    let path = "/v1/runs/c/branch";
+    let body = json!({"from": before["entries"][2]["id"], "entry": {"role": "user", "content": "2"}, "idempotency_key": "b"});
+    let first = site.post_json(path, body.clone()).await.expect(202);
+    assert_eq!(first["repeated"], false);
+    let deadline = tokio::time::Instant::now() + DEADLINE;
+    loop {
+        let page = site.get("/v1/runs/c/entries").await.expect(200);
+        if said(&page) == ["be brief", "one", "you said: one", "2"] {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{page}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let again = site.post_json(path, body).await.expect(202);
+    assert_eq!((&again["repeated"], &again["index"]), (&json!(true), &first["index"]));
+    let leaf = before["leaf"].as_str().unwrap();
+    let left = site.get(&format!("/v1/runs/c/entries?leaf={leaf}")).await.expect(200);
+    assert_eq!(said(&left), said(&before));
+    let other = json!({"from": before["entries"][2]["id"], "idempotency_key": "b"});
+    site.post_json(path, other).await.problem(409, "id_taken");
+    site.post_json(path, json!({})).await.problem(409, "no_checkpoint");
+    site.post_json(path, json!({"from": "00112233445566778899aabbccddeeff"})).await.problem(404, "entry_not_found");
+    site.post_json(path, json!({"from": "what"})).await.problem(400, "cursor_invalid");
+    site.post_json(path, json!({"from": leaf, "entry": {"content": 1}})).await.problem(400, "json_invalid");
+}
+
+#[tokio::test]
 async fn what_is_no_entry_and_no_message_is_refused_and_nothing_is_written() {
     let site = Site::open().await;
     site.start("chat", "c", json!("be brief")).await;

@@ -126,6 +126,11 @@ impl Carrier for Event {
                 event.checkpoint.iter_mut().try_for_each(|checkpoint| visit(&mut checkpoint.state))
             }
             Event::EntryAppended(event) => visit(&mut event.content),
+            Event::BranchRequested(event) => {
+                event.entry.iter_mut().try_for_each(|entry| visit(&mut entry.content))?;
+                visit(&mut event.checkpoint.state)?;
+                visit(&mut event.input)
+            }
             Event::ExternalAppended(event) => {
                 event.events.iter_mut().chain(event.state.iter_mut().map(|state| &mut state.data)).try_for_each(visit)
             }

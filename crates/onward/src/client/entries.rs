@@ -4,8 +4,8 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 
 use onward_core::conversation::{EntryCursor, MESSAGE};
-use onward_core::{Name, Payload};
-use onward_runtime::{AppendEntry, AppendedEntry, EntryPage, EntryQuery};
+use onward_core::{Hash, Name, Payload};
+use onward_runtime::{AppendEntry, AppendedEntry, BranchEntry, BranchRun, EntryPage, EntryQuery};
 use onward_store::Appended;
 use serde::Serialize;
 
@@ -43,6 +43,14 @@ impl<O> RunHandle<O> {
         self.ask(self.door().append_entry(self.key().clone(), append)).await
     }
 
+    /// Goes on from an earlier entry of the conversation, or from its beginning: what follows it is left, and stays readable by its leaf.
+    /// Awaiting the builder asks for it. An edit is a branch from the entry's parent that says something else:
+    /// `run.branch(entry.parent).say("user", "another question")`.
+    pub fn branch(&self, from: Option<Hash>) -> Branch {
+        let branch = BranchRun { from: from.map(EntryCursor::from), entry: None, idempotency_key: None };
+        Branch { run: self.untyped(), branch: Ok(branch) }
+    }
+
     /// Says something to an agent: the signal `message`. A text, or anything else that the agent reads.
     pub async fn message(&self, content: &(impl Serialize + ?Sized)) -> Result<Appended, Error> {
         self.signal(MESSAGE, content).await
@@ -51,6 +59,40 @@ impl<O> RunHandle<O> {
     /// Like [`RunHandle::message`], once: the same id again is the same message.
     pub async fn message_once(&self, content: &(impl Serialize + ?Sized), id: &str) -> Result<Appended, Error> {
         self.signal_once(MESSAGE, content, id).await
+    }
+}
+
+/// See [`RunHandle::branch`].
+#[must_use = "await it to ask for the branch"]
+pub struct Branch {
+    run: RunHandle<()>,
+    branch: Result<BranchRun, Error>,
+}
+
+impl Branch {
+    /// What is said there at once; the agent's turn begins with it.
+    pub fn say(self, role: &str, content: &(impl Serialize + ?Sized)) -> Branch {
+        let entry = Name::new(role).map_err(Error::from).and_then(|role| {
+            let content = Payload::json(content).map_err(|why| Error::Convert { what: "the entry", why })?;
+            Ok(BranchEntry { role, content })
+        });
+        let branch = self.branch.and_then(|branch| Ok(BranchRun { entry: Some(entry?), ..branch }));
+        Branch { branch, ..self }
+    }
+
+    /// The same key again is the same branch; with something else it is `id_taken`.
+    pub fn once(self, key: &str) -> Branch {
+        let branch = self.branch.map(|branch| BranchRun { idempotency_key: Some(key.to_owned()), ..branch });
+        Branch { branch, ..self }
+    }
+}
+
+impl IntoFuture for Branch {
+    type Output = Result<Appended, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.run.ask(self.run.door().branch_run(self.run.key().clone(), self.branch?)).await })
     }
 }
 

@@ -11,8 +11,8 @@ use onward_core::task::Task;
 use onward_core::view::RunView;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
-    AppendEntry, AppendedEntry, Bulk, BulkDone, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome, QueueInfo,
-    RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, WhyPending, WorkerInfo,
+    AppendEntry, AppendedEntry, BranchRun, Bulk, BulkDone, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome,
+    QueueInfo, RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, WhyPending, WorkerInfo,
 };
 use onward_store::{
     Appended, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
@@ -193,6 +193,15 @@ impl Door for CodedDoor {
         Box::pin(async move {
             self.border.payload(Way::Out, &mut append.content, &[Home::of(&key, "signal")]).map_err(told)?;
             self.inner.put_entry(key, append).await
+        })
+    }
+
+    fn branch_run(&self, key: RunKey, mut branch: BranchRun) -> DoorFuture<'_, Appended> {
+        Box::pin(async move {
+            if let Some(entry) = &mut branch.entry {
+                self.border.payload(Way::Out, &mut entry.content, &[Home::of(&key, "entry")]).map_err(told)?;
+            }
+            self.inner.branch_run(key, branch).await
         })
     }
 

@@ -80,6 +80,11 @@ impl Border {
                 self.payload(way, &mut event.input, &home("input"))?;
                 self.checkpoint(way, &mut event.checkpoint, &home("checkpoint"))
             }
+            Event::BranchRequested(event) => {
+                event.entry.iter_mut().try_for_each(|entry| self.payload(way, &mut entry.content, &home("entry")))?;
+                self.payload(way, &mut event.checkpoint.state, &home("checkpoint"))?;
+                self.payload(way, &mut event.input, &home("input"))
+            }
             Event::EntryAppended(event) if event.quote.is_some() => Ok(()),
             Event::EntryAppended(event) => self.payload(way, &mut event.content, &home("entry")),
             Event::RunCompleted(event) => self.payload(way, &mut event.output, &outcome_homes(run, parent)),

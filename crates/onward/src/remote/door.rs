@@ -10,9 +10,9 @@ use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
-    AppendEntry, AppendedEntry, Bulk, BulkDone, BulkVerb, CallId, Changes, Decide, Door, DoorFuture, Emitted, EntryPage,
-    EntryQuery, ForkRun, Outcome, QueueInfo, RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, TaskWord,
-    WhyPending, WorkerInfo,
+    AppendEntry, AppendedEntry, BranchRun, Bulk, BulkDone, BulkVerb, CallId, Changes, Decide, Door, DoorFuture, Emitted,
+    EntryPage, EntryQuery, ForkRun, Outcome, QueueInfo, RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView,
+    TaskWord, WhyPending, WorkerInfo,
 };
 use onward_store::{
     Appended, Consequence, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
@@ -257,6 +257,16 @@ impl Door for RemoteDoor {
             let api::EntriesReply { entries, before, leaf, depth, pending } = reply;
             let before = before.and_then(|before| before.parse().ok());
             Ok(EntryPage { entries, before, leaf, depth, pending })
+        })
+    }
+
+    fn branch_run(&self, key: RunKey, branch: BranchRun) -> DoorFuture<'_, Appended> {
+        Box::pin(async move {
+            let BranchRun { from, entry, idempotency_key } = branch;
+            let (role, content) = entry.map(|entry| (entry.role, entry.content)).unzip();
+            let from = from.map(|from| from.to_string());
+            let request = api::BranchRunRequest { run: key, from, role, content, idempotency_key };
+            self.channel.call::<api::BranchRun>(request).await.map(appended)
         })
     }
 

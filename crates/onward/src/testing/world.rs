@@ -266,6 +266,10 @@ impl World {
                 cut = Some(found);
                 continue;
             }
+            if let Err(Fault::Branched) = need {
+                cut = None;
+                continue;
+            }
             self.code = Some(code);
             return match need? {
                 Need::Commit(draft) => Ok(Some(draft)),

@@ -244,6 +244,11 @@ impl Driver {
                 self.start_over();
                 Turn::Again
             }
+            Err(Fault::Branched) => {
+                self.cut = None;
+                self.start_over();
+                Turn::Again
+            }
             Err(fault) => self.pause(fault),
         }
     }

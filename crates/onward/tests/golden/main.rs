@@ -31,6 +31,10 @@ macro_rules! golden {
             name: "handed",
             record: recording::handed,
             replay: |log| Replay::new("test", log).against_agent(workflows::handed),
+        }, Golden {
+            name: "branched",
+            record: recording::branched,
+            replay: |log| Replay::new("test", log).against_agent(workflows::branched),
         }, $(Golden {
             name: stringify!($recorded),
             record: recording::$recorded,
@@ -130,7 +134,9 @@ fn a_recorded_log_replays_against_its_code() {
 
 #[test]
 fn a_recorded_log_does_not_replay_against_other_code() {
-    for stored in STORED.iter().filter(|stored| !["open", "terminated", "external"].contains(&stored.golden.name)) {
+    // No code takes part in a branch from outside.
+    let of_no_code = ["open", "terminated", "external", "branched"];
+    for stored in STORED.iter().filter(|stored| !of_no_code.contains(&stored.golden.name)) {
         assert!(Replay::new("test", &stored.log()).against(workflows::waiting).is_err(), "{}", stored.golden.name);
     }
 }
@@ -166,7 +172,7 @@ every_event! {
     TimerStarted SignalAwaited SignalConsumed ApprovalRequested PromiseCreated WaitCanceled StateSet StateCleared ChildStarted
     ChildCanceled SignalSent VersionChosen UpdateAnswered RunSuspended RunCompleted RunFailed RunCanceled RunContinued
     RetryRequested RunForked ResultRequested AttributeSet
-    ExternalAppended TaskAttempted TaskAttemptEnded EntryAppended SegmentAbandoned CallAdopted ChildAwaited
+    ExternalAppended TaskAttempted TaskAttemptEnded EntryAppended SegmentAbandoned CallAdopted ChildAwaited BranchRequested
 }
 
 #[test]

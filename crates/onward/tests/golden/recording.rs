@@ -2,10 +2,11 @@
 
 use onward::prelude::*;
 use onward::testing::World;
+use onward_core::conversation::OutsideEntry;
 use onward_core::event::{
-    ApprovalDecided, CancelRequested, ChildCompleted, ChildFailed, Divergence, OnParentClose, ParentLink, PauseReason,
-    PromiseResolved, ResultRequested, RunPaused, RunResumed, SignalReceived, TaskAttemptEnded, TaskAttempted, TaskCompleted,
-    TaskFailed, TerminateRequested, UpdateReceived,
+    ApprovalDecided, BranchRequested, CancelRequested, ChildCompleted, ChildFailed, Divergence, OnParentClose, ParentLink,
+    PauseReason, PromiseResolved, ResultRequested, RunPaused, RunResumed, SignalReceived, TaskAttemptEnded, TaskAttempted,
+    TaskCompleted, TaskFailed, TerminateRequested, UpdateReceived,
 };
 use onward_core::external::{ExternalAppended, ExternalState};
 use onward_core::log::CommitHeader;
@@ -71,6 +72,20 @@ pub fn agent() -> Log {
     let mut world = world.dep(true);
     complete(&mut world, place, "\"receipt\"");
     world.past_logs()[0].clone()
+}
+
+/// While it thinks about one message, somebody says another one in its place.
+pub fn branched() -> Log {
+    let mut world = World::new_agent(workflows::branched, &());
+    pump(&mut world);
+    signal(&mut world, "message", "\"where is it?\"");
+    let started = world.log().records()[0].started().expect("a log begins with its start").clone();
+    let checkpoint = started.checkpoint.expect("it has taken one");
+    let (role, content) = (Name::new("user").expect("a name"), json("\"where is the other one?\""));
+    let entry = Some(OutsideEntry { role, content, idempotency_key: None });
+    let (from, depth, request_id) = (checkpoint.leaf, checkpoint.depth, Some("branch-1".to_owned()));
+    input(&mut world, BranchRequested { from, depth, entry, checkpoint, input: started.input, request_id });
+    world.past_logs()[1].clone()
 }
 
 /// Two researchers: one says something and ends, the other is stopped.

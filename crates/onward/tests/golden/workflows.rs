@@ -14,6 +14,19 @@ pub async fn agent(ctx: AgentCtx, _: ()) -> Result<String> {
     ctx.checkpoint(&receipt).await
 }
 
+/// Answers one message, behind a checkpoint.
+pub async fn branched(ctx: AgentCtx, _: ()) -> Result<String> {
+    if ctx.checkpointed::<u32>()?.is_none() {
+        ctx.append("system", "be brief").await?;
+        return ctx.checkpoint(&1).await;
+    }
+    let word: String = ctx.signal("message").recv().await?;
+    ctx.append("user", &word).await?;
+    let answer: String = ctx.task("think", &word).pure().await?;
+    ctx.append("assistant", &answer).await?;
+    Ok(answer)
+}
+
 /// Spawns two, waits for one, stops the other, and hands the conversation over.
 pub async fn handed(ctx: AgentCtx, _: ()) -> Result<String> {
     let first = ctx.spawn::<String>("researcher", "rivers")?;

@@ -3,6 +3,7 @@
 mod act;
 mod append;
 mod ask;
+mod branch;
 mod bulk;
 mod delete;
 mod deleted;
@@ -55,6 +56,8 @@ pub enum RunCommand {
     Message(message::MessageArgs),
     /// Append an entry to the conversation of an agent
     Append(append::AppendArgs),
+    /// Go on from an earlier entry of the conversation of an agent
+    Branch(branch::BranchArgs),
     /// Ask a run for a change and print its recorded answer
     Update(ask::UpdateArgs),
     /// Ask a run's code something; nothing is recorded
@@ -94,6 +97,7 @@ pub async fn execute(command: RunCommand, global: &Global) -> Result<ExitCode> {
         RunCommand::Signal(args) => signal::execute(args, global).await,
         RunCommand::Message(args) => message::execute(args, global).await,
         RunCommand::Append(args) => append::execute(args, global).await,
+        RunCommand::Branch(args) => branch::execute(args, global).await,
         RunCommand::Update(args) => ask::update(args, global).await,
         RunCommand::Query(args) => ask::query(args, global).await,
         RunCommand::Cancel(args) => act::cancel(args, global).await,

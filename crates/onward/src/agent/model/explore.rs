@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use onward_core::conversation::{ENTRY_SIGNAL, OutsideEntry};
 use onward_core::engine::Fault;
-use onward_core::event::{ApprovalDecided, ChildCompleted, PromiseResolved, RunResumed, TaskAttempted, TaskCompleted};
+use onward_core::event::{
+    ApprovalDecided, BranchRequested, ChildCompleted, PromiseResolved, RunResumed, RunStarted, TaskAttempted, TaskCompleted,
+};
 use onward_core::run::{Delivery, Input, WaitKind};
 use onward_core::task::EffectClass;
 use onward_core::{Event, Name, Payload, Place, Status};
@@ -24,13 +26,19 @@ pub(super) struct Limits {
     pub entries: u32,
     pub flips: u32,
     pub crashes: u32,
+    /// How often somebody outside goes on from an earlier entry.
+    pub branches: u32,
     /// The bit is a clock: it never comes back to what it was.
     pub clock: bool,
 }
 
 impl Limits {
     pub const fn new(signals: u32, flips: u32, crashes: u32) -> Limits {
-        Limits { signals, entries: 0, flips, crashes, clock: false }
+        Limits { signals, entries: 0, flips, crashes, branches: 0, clock: false }
+    }
+
+    pub const fn branches(self, branches: u32) -> Limits {
+        Limits { branches, ..self }
     }
 
     pub const fn entries(self, entries: u32) -> Limits {
@@ -58,6 +66,7 @@ pub(super) struct State {
     pub flips: u32,
     pub crashes: u32,
     pub resumes: u32,
+    pub branches: u32,
     /// Tasks that somebody has begun: their generation, place and kind.
     pub begun: BTreeSet<(u32, Place, String)>,
     /// Children that have ended.
@@ -83,6 +92,7 @@ impl State {
             flips: 0,
             crashes: 0,
             resumes: 0,
+            branches: 0,
             begun: BTreeSet::new(),
             ended: BTreeSet::new(),
             flying: None,
@@ -116,7 +126,8 @@ impl State {
             logs(world);
             bit.hash(&mut hasher);
         }
-        (self.bit, self.signals, self.entries, self.flips, self.crashes, self.resumes, self.flying.is_some()).hash(&mut hasher);
+        (self.bit, self.signals, self.entries, self.flips, self.crashes, self.resumes, self.branches).hash(&mut hasher);
+        self.flying.is_some().hash(&mut hasher);
         (&self.begun, &self.ended, self.world.tasks.keys().collect::<Vec<_>>()).hash(&mut hasher);
         (self.world.waits.keys().collect::<Vec<_>>(), self.world.timers.keys().collect::<Vec<_>>()).hash(&mut hasher);
         hasher.finish()
@@ -175,6 +186,8 @@ type Next = Result<State, String>;
 enum Move {
     Message,
     Append,
+    /// Somebody goes on from where the turn so many checkpoints before the open one began.
+    Branch(usize),
     Begin(Place),
     Finish(Place),
     Answer(Place),
@@ -213,6 +226,9 @@ fn moves(state: &State, limits: Limits) -> Vec<Move> {
 fn inputs(state: &State, limits: Limits, moves: &mut Vec<Move>) {
     moves.extend((state.signals < limits.signals).then_some(Move::Message));
     moves.extend((state.entries < limits.entries).then_some(Move::Append));
+    if state.branches < limits.branches {
+        moves.extend((0..checkpoints(&state.world).len().min(2)).map(Move::Branch));
+    }
     let generation = state.world.generation();
     for (place, task) in &state.world.tasks {
         // Nobody minds how often something pure begins.
@@ -245,6 +261,12 @@ fn make(mut state: State, made: Move, limits: Limits, bit: &Bit) -> Next {
         Move::Append => {
             state.entries += 1;
             state.world.signal(ENTRY_SIGNAL, &guest(state.entries));
+        }
+        Move::Branch(back) => {
+            state.branches += 1;
+            let request = checkpoints(&state.world).swap_remove(back);
+            let input = Input { generation: Some(generation), ..Input::new(request) };
+            state.world.append(input).expect("an open run takes branches");
         }
         Move::Begin(place) => {
             if !judge::claimed(state.world.log()).contains(&place) {
@@ -297,6 +319,18 @@ fn make(mut state: State, made: Move, limits: Limits, bit: &Bit) -> Next {
         }
     }
     Ok(state)
+}
+
+/// The checkpoints that somebody may go back to, the latest first.
+fn checkpoints(world: &World) -> Vec<BranchRequested> {
+    let logs = [world.log()].into_iter().chain(world.past_logs().iter().rev());
+    let started = logs.filter_map(|log| log.records().first()?.started().cloned());
+    let request = |started: RunStarted| {
+        let checkpoint = started.checkpoint?;
+        let (from, depth, input) = (checkpoint.leaf, checkpoint.depth, started.input);
+        Some(BranchRequested { from, depth, entry: None, checkpoint, input, request_id: None })
+    };
+    started.filter_map(request).collect()
 }
 
 /// Every second one has a key.

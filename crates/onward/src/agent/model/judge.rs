@@ -1,10 +1,11 @@
 //! What must hold in every state.
 //!
-//! - MA1: every message is an entry once, in the order in which they came, or still unread.
+//! - MA1: every message is an entry once, in the order in which they came, or still unread. An entry of a branch that somebody outside has
+//!   left counts.
 //! - MA2: a call is given the result of its own kind (the program looks), and no result is used twice.
 //! - MA3: nothing begins that the code has left; and while something is left that has had an effect, nothing new with one is recorded, and
 //!   no segment closes, unless somebody accepted it.
-//! - MA4: there are never more abandonments than flips.
+//! - MA4: there are never more abandonments than flips and branches.
 //! - MA5: nothing is stuck.
 //! - MA6: every entry from outside is in the conversation once, in the order in which they came, or still to be taken in.
 
@@ -31,8 +32,11 @@ fn way(log: &Log) -> Vec<(Index, &Event)> {
     commits.flat_map(|record| record.events.iter().map(|event| (record.index, event))).collect()
 }
 
+/// The entries of a log that the code has not left; those that somebody outside has are among them.
 fn entries(log: &Log) -> Vec<Entry> {
-    entries_of(0, log.records()).into_iter().filter(|entry| !entry.is_abandoned).collect()
+    let is_branched = log.events().any(|(_, event)| matches!(event, Event::BranchRequested(_)));
+    let until = log.records().iter().position(|record| is_branched && record.ends_log()).unwrap_or(log.records().len());
+    entries_of(0, &log.records()[..until]).into_iter().filter(|entry| !entry.is_abandoned).collect()
 }
 
 pub(super) fn abandonments(log: &Log) -> usize {
@@ -173,5 +177,6 @@ fn place_of(event: &Event) -> Option<&Place> {
 fn flips(state: &State) -> Option<String> {
     let logs = state.world.past_logs().iter().chain([state.world.log()]);
     let abandonments: usize = logs.map(abandonments).sum();
-    (abandonments > state.flips as usize).then(|| format!("MA4 {abandonments} abandonments after {} flips", state.flips))
+    let allowed = (state.flips + state.branches) as usize;
+    (abandonments > allowed).then(|| format!("MA4 {abandonments} abandonments after {allowed} flips and branches"))
 }

@@ -49,6 +49,13 @@ const PICKED: &[(&str, Limits)] = &[
     ("I/- L > N; I L > F", Limits::new(0, 1, 1).entries(1)),
     ("G/- L > W; D G L > F", Limits::new(1, 1, 0).entries(1)),
     ("-/G I G L > F", Limits::new(0, 2, 1).entries(2)),
+    ("D > W; D > F", Limits::new(2, 0, 0).branches(1)),
+    ("D > W; D > F", Limits::new(1, 0, 1).branches(2)),
+    ("R/- > N; L > F", Limits::new(1, 1, 0).branches(1)),
+    ("D N > F", Limits::new(1, 0, 0).branches(1)),
+    ("I > N; X > F", Limits::new(0, 0, 1).branches(1)),
+    ("C > N; O > F", Limits::new(0, 0, 0).branches(1)),
+    ("A > N; Z > F", Limits::new(0, 0, 0).branches(1).entries(1)),
 ];
 
 #[test]
@@ -104,7 +111,7 @@ fn no_random_program_breaks_a_rule() {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let text = random_program(&mut dice);
         let limits = Limits::new(dice.below(4) as u32, dice.below(10) as u32, dice.below(4) as u32);
-        let limits = limits.entries(dice.below(4) as u32);
+        let limits = limits.entries(dice.below(4) as u32).branches(dice.below(3) as u32);
         match walk(&Program::parse(&text), limits, |count| dice.below(count)) {
             Ok(walked) => {
                 closed += usize::from(walked.is_closed);

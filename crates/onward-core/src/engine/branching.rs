@@ -1,0 +1,173 @@
+//! Branches from outside: somebody goes on from an earlier entry, and the open segment is left.
+//!
+//! The request is an input, and it names the checkpoint to go on from. Once it is heard, the code is shown nothing more: whatever the segment
+//! has recorded is abandoned, whole, and the commit that says so closes the segment with that checkpoint, its conversation going on behind
+//! the entry. No code takes part, so a run whose code is stuck can be branched, too.
+//!
+//! Invariants:
+//! - BR1: between a request and the commit that carries it out there are results of steps that were running, and nothing else. Of several
+//!   requests the last one counts.
+//! - BR2: a signal that the segment has consumed stays consumed if what it says is an entry of the branch that is left. Every other signal,
+//!   update and request to cancel goes along.
+//! - BR3 (SG3): while something that has had an effect is left behind and nobody has accepted it, the segment does not close.
+
+use super::mailbox::Signal;
+use super::{Advance, Engine, Fault};
+use crate::conversation::{OutsideEntry, entries_of, left_behind, said_by};
+use crate::event::{BranchRequested, CarriedSignal, Divergence, RunContinued, SegmentAbandoned, SignalReceived};
+use crate::{Event, Hash, Index, Name, Record};
+
+impl Engine {
+    /// Takes note of a request as soon as it is fed.
+    pub(super) fn hear_branch(&mut self, record: &Record) {
+        for event in &record.events {
+            if let Event::BranchRequested(event) = event {
+                self.branching = Some((record.index, event.clone()));
+            }
+        }
+    }
+
+    /// What is left to do when somebody has asked for a branch (BR1).
+    pub(super) fn advance_branch(&mut self) -> Result<Advance, Fault> {
+        if self.in_flight.is_some() {
+            return Ok(Advance::Idle); // N3
+        }
+        if self.delivered.is_some() || self.ended {
+            return self.leave_code();
+        }
+        if self.queue.back().is_some_and(|queued| queued.record.ends_log()) {
+            // Carried out: none of it was the code's doing.
+            self.queue.clear();
+            self.ended = true;
+            return Ok(Advance::Idle);
+        }
+        if self.standing.is_paused {
+            return Ok(Advance::Idle);
+        }
+        self.branch_off()
+    }
+
+    /// The code has seen something already, so this pass is over; but steps that run cannot be called back, and what they bring is recorded.
+    fn leave_code(&mut self) -> Result<Advance, Fault> {
+        self.batch.clear();
+        self.wakes.clear();
+        match self.stand_still() {
+            Advance::Idle if self.running_steps == 0 => Err(Fault::Branched),
+            advance => Ok(advance),
+        }
+    }
+
+    fn branch_off(&mut self) -> Result<Advance, Fault> {
+        let records: Vec<Record> = self.queue.iter().map(|queued| queued.record.clone()).collect();
+        let (Some((index, request)), Some(started)) = (self.branching.clone(), records.first().and_then(Record::started)) else {
+            return Ok(Advance::Idle);
+        };
+        self.next_commit = records.iter().rev().find_map(|record| record.commit).map_or(0, |commit| commit.n + 1);
+        self.begin_identity(started);
+        self.agent.begin_left(started);
+        self.begin_conversation(started);
+        self.horizon = self.last_fed();
+        self.delivered = Some(self.horizon);
+        self.abandon_all(&records, index, &request);
+        self.take_along(&records);
+        let BranchRequested { from, depth, entry, checkpoint, input, .. } = *request;
+        self.go_on_behind(from, depth);
+        let is_said = entry.is_some();
+        if let Some(OutsideEntry { role, content, .. }) = entry {
+            self.append_entry(role, content);
+        }
+        self.cancel_left_children();
+        // Whoever says something wants it answered: nobody waits for another word first.
+        let awaits = checkpoint.awaits.filter(|_| !is_said);
+        let mut next = self.close_conversation(checkpoint.state, checkpoint.prelude, awaits);
+        (next.keys, next.handoff) = (checkpoint.keys, checkpoint.handoff);
+        self.out.push(RunContinued { input, checkpoint: Some(Box::new(next)) }.into());
+        self.ended = true;
+        match self.check_effects(&self.out) {
+            Some(fault) => Err(fault), // BR3
+            None => Ok(self.draft(false)),
+        }
+    }
+
+    /// Everything that the segment has recorded is left behind.
+    fn abandon_all(&mut self, records: &[Record], index: Index, request: &BranchRequested) {
+        let Some(first) = records.iter().find(|record| record.commit.is_some()) else { return };
+        let (from, to) = (first.index, self.last_fed());
+        self.queue.iter_mut().filter(|queued| queued.record.commit.is_some()).for_each(|queued| queued.is_abandoned = true);
+        let (attempt, withdrawn) = self.leave_all(from, to);
+        let entry = request.from.map_or_else(|| "the beginning".to_owned(), |from| format!("entry {from}"));
+        let divergence = Divergence {
+            index,
+            recorded: super::matching::describe(first.events.first().unwrap_or(&request.clone().into())),
+            asked: format!("a branch from {entry}"),
+            nearest: None,
+            hint: String::new(),
+        };
+        self.out.push(SegmentAbandoned { from, to, attempt, withdrawn, divergence }.into());
+    }
+
+    /// What the next generation has to know of what was sent to this one (BR2).
+    fn take_along(&mut self, records: &[Record]) {
+        let mut reasons = Vec::new();
+        for event in records.iter().flat_map(|record| &record.events) {
+            match event {
+                Event::RunStarted(started) => {
+                    reasons.extend(started.cancel_reason.clone());
+                    self.updates = started.updates.clone().into();
+                }
+                Event::CancelRequested(event) => reasons.push(event.reason.clone()),
+                Event::UpdateReceived(event) => self.updates.push_back(event.clone()),
+                Event::UpdateAnswered(event) => self.updates.retain(|update| update.update_id != event.update_id),
+                _ => {}
+            }
+        }
+        self.cancel.begin(reasons.into_iter().next());
+        for signal in unsaid(records) {
+            self.signal_arrives(signal);
+        }
+    }
+}
+
+/// The signals that the segment has not consumed, or has consumed without making an entry of them, oldest first.
+fn unsaid(records: &[Record]) -> Vec<Signal> {
+    let is_left = left_behind(records);
+    let entries = entries_of(0, records).into_iter().filter(|entry| !entry.is_abandoned && !entry.is_aside);
+    let mut entries: Vec<(Name, Hash)> = entries.map(|entry| (entry.role, Hash::of(&entry.content))).collect();
+    let mut signals: Vec<(Signal, bool)> = Vec::new();
+    for record in records {
+        for (index, event) in record.indexed() {
+            let carried =
+                |CarriedSignal { name, payload, sender, .. }: CarriedSignal| (Signal { index, name, payload, sender }, false);
+            match event {
+                Event::RunStarted(started) => signals.extend(started.mailbox.iter().cloned().map(carried)),
+                Event::SignalReceived(SignalReceived { name, payload, signal_id, sender }) => {
+                    let (name, payload) = (name.clone(), payload.clone());
+                    let (signal_id, sender) = (signal_id.clone(), sender.clone());
+                    signals.push(carried(CarriedSignal { name, payload, signal_id, sender }));
+                }
+                Event::SignalConsumed(event) if !is_left(index) => {
+                    // Signals of one name are consumed in their order.
+                    let is_it = |(signal, is_consumed): &&mut (Signal, bool)| {
+                        !*is_consumed && signal.index == event.index && signal.name == event.name
+                    };
+                    signals.iter_mut().find(is_it).into_iter().for_each(|(_, is_consumed)| *is_consumed = true);
+                }
+                _ => {}
+            }
+        }
+    }
+    // An entry from outside is an entry of its role, so those are found first.
+    for is_outside in [true, false] {
+        signals.retain(|(signal, is_consumed)| {
+            let role = OutsideEntry::of_signal(&signal.name, &signal.payload).map(|entry| entry.role);
+            if !is_consumed || role.is_some() != is_outside {
+                return true;
+            }
+            let said = Hash::of(&said_by(&signal.name, &signal.payload));
+            let is_it = |(by, text): &(Name, Hash)| *text == said && role.as_ref().is_none_or(|role| role == by);
+            let entry = entries.iter().position(is_it);
+            entry.map(|position| entries.swap_remove(position)).is_none()
+        });
+    }
+    signals.into_iter().map(|(signal, _)| signal).collect()
+}
