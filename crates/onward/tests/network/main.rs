@@ -8,6 +8,7 @@ mod cluster;
 mod cuts;
 mod large;
 mod leaving;
+mod limited;
 mod many;
 mod partitions;
 mod poison;
