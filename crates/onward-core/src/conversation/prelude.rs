@@ -76,7 +76,8 @@ mod tests {
     fn first(generation: u32, prelude: Option<u32>, origin: Option<(&str, u32)>) -> Record {
         let checkpoint = prelude.map(|prelude| {
             let (state, kept, keys) = (Payload::null(), Vec::new(), Vec::new());
-            Box::new(Checkpoint { state, prelude: Some(prelude), awaits: None, leaf: None, depth: 0, kept, keys })
+            let (handoff, left) = Default::default();
+            Box::new(Checkpoint { state, prelude: Some(prelude), awaits: None, leaf: None, depth: 0, kept, keys, handoff, left })
         });
         let origins = origin.map(|(run, generation)| Origin { generation, ..Origin::of_start(key(run)) }).into_iter().collect();
         let started = RunStarted::new(Name::new("a").unwrap(), Payload::null(), 1);
