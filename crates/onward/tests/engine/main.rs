@@ -5,6 +5,7 @@ mod agents;
 mod branching;
 mod changes;
 mod children;
+mod claims;
 mod closing;
 mod conversation;
 mod counterexamples;
