@@ -205,6 +205,7 @@ suite! { $
         a_closed_run_is_told_nothing_more,
         a_standalone_task_has_its_cost_with_its_end,
         quiet_inputs_keep_no_run_from_waiting,
+        an_attempt_is_recorded_by_whoever_hands_it_out,
     }
     standalone {
         a_standalone_task_is_queued_by_its_start,
