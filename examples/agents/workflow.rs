@@ -4,7 +4,7 @@
 
 mod model;
 
-use onward::agent::{Agent, AgentCtx, AgentOutcome, Tool};
+use onward::agent::{Agent, AgentOutcome, Tool};
 use onward::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,11 +25,6 @@ async fn charge(item: &str) -> Result<String> {
     Ok("paid 12.50".to_owned())
 }
 
-/// The tool is code of the agent: it starts a run of its own and waits for it, however long that takes.
-async fn place_order(ctx: AgentCtx, order: Order) -> Result<String> {
-    ctx.child("order", &order).await
-}
-
 /// The workflow that has the agent inside: it hears a wish, has it fulfilled, and files what came of it.
 async fn wish(ctx: Ctx, wish: String) -> Result<String> {
     let outcome: AgentOutcome = ctx.child("shopper", &wish).await?;
@@ -44,7 +39,8 @@ async fn file(outcome: &AgentOutcome) -> Result<String> {
 async fn main() -> anyhow::Result<()> {
     let model = model::talker().await?;
     let directory = tempfile::tempdir()?;
-    let buy = Tool::inline("place_order", "Orders something", place_order);
+    // Each call is a run of its own, however long that takes.
+    let buy = Tool::workflow::<Order>("place_order", "Orders something", "order");
     let onward = Onward::embedded(directory.path())
         .model(model.name, &model.provider)
         .workflow("order", order)

@@ -72,6 +72,20 @@ impl House {
         Ok(House { models, agents: tables.agents.clone(), mcp: tables.mcp.clone(), namespaces: vec![Namespace::default()] })
     }
 
+    /// Names of the agents.
+    pub fn agents(&self) -> impl Iterator<Item = &str> {
+        self.agents.keys().map(String::as_str)
+    }
+
+    /// Gives everything to one worker, whose servers of tools must answer.
+    pub async fn equip(&self, builder: Builder) -> Result<Builder> {
+        let mut builder = self.equip_plain(builder);
+        for (name, settings) in self.agents.iter().filter(|(_, settings)| !settings.mcp.is_empty()) {
+            builder = builder.register_agent(agent(name, settings).tools(&self.tools_of(settings).await?));
+        }
+        Ok(builder)
+    }
+
     /// Gives a worker the models, and the agents whose tools need nobody else.
     fn equip_plain(&self, builder: Builder) -> Builder {
         let plain = self.agents.iter().filter(|(_, settings)| settings.mcp.is_empty());

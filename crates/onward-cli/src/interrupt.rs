@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
 
 pub async fn or(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     tokio::select! {

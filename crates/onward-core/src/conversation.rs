@@ -289,6 +289,8 @@ mod tests {
             depth: 0,
             kept: Vec::new(),
             keys: Vec::new(),
+            left: Vec::new(),
+            handoff: None,
         };
         let started = RunStarted { checkpoint: Some(Box::new(checkpoint)), ..RunStarted::new(name("a"), Payload::null(), 1) };
         Record::input(Index(0), Timestamp(0), started.into())

@@ -52,12 +52,12 @@ pub use segment::{ABANDONMENTS_MAX, Cut};
 pub use signal::Pattern;
 pub use step::StepPoll;
 
-use crate::event::{Divergence, PauseReason, RunPaused, SuspendReason};
+use crate::event::{CarriedSignal, Divergence, PauseReason, RunPaused, SignalReceived, SuspendReason};
 use crate::failure::{FAILURE_BYTES_MAX, cut};
 use crate::run::{Carries, Commit};
 use crate::{Branch, CommitId, Epoch, Event, Index, Name, Payload, Place, Record, RunKey, Timestamp};
 use call::{Call, StepIdentity};
-use mailbox::{Looks, Mailbox};
+use mailbox::{Looks, Mailbox, Signal};
 
 /// How many looks into the mailbox one poll of the code may have before it is taken for spinning.
 const POLLS_MAX: u32 = 100_000;
@@ -240,6 +240,8 @@ pub struct Engine {
     segment: segment::Segment,
     /// The code of an agent: what it began with, and the last entry of its conversation.
     agent: entry::Conversation,
+    /// The run that this one is a child of.
+    parent: Option<RunKey>,
 }
 
 impl Engine {
@@ -290,6 +292,7 @@ impl Engine {
             standing: standing::Standing::default(),
             segment: segment::Segment::default(),
             agent: entry::Conversation::default(),
+            parent: None,
         }
     }
 
@@ -457,10 +460,14 @@ impl Engine {
     /// Makes a signal of the batch visible to polls, and sets it aside for whoever waits for it already (rule 2).
     fn announce(&mut self, index: Index, event: &Event) {
         match event {
-            Event::SignalReceived(signal) => self.signal_arrives(index, &signal.name, &signal.payload),
+            Event::SignalReceived(SignalReceived { name, payload, sender, .. }) => {
+                let (name, payload, sender) = (name.clone(), payload.clone(), sender.clone());
+                self.signal_arrives(Signal { index, name, payload, sender });
+            }
             Event::RunStarted(started) => {
-                for signal in &started.mailbox {
-                    self.signal_arrives(index, &signal.name, &signal.payload);
+                self.agent.begin_left(started);
+                for CarriedSignal { name, payload, sender, .. } in started.mailbox.iter().cloned() {
+                    self.signal_arrives(Signal { index, name, payload, sender });
                 }
             }
             _ => {}
@@ -488,6 +495,7 @@ impl Engine {
             Event::RunStarted(started) => {
                 self.begin_identity(&started);
                 self.begin_conversation(&started);
+                self.parent = started.parent.as_ref().map(|link| link.run.clone());
                 self.attributes = started.attributes.iter().map(|attribute| attribute.name.clone()).collect();
                 self.cancel.begin(started.cancel_reason);
                 self.updates = started.updates.into();

@@ -132,6 +132,7 @@ events! {
     55 => EntryAppended | "entry_appended",
     56 => SegmentAbandoned in Box<SegmentAbandoned> | "segment_abandoned",
     57 => CallAdopted | "call_adopted",
+    58 => ChildAwaited | "child_awaited",
 }
 
 impl Field for Event {
@@ -207,6 +208,9 @@ message! {
         /// Which life of the parent made the call (see [`crate::RunHead::life`]); unknown in older logs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         5 => life: Option<u64>,
+        /// The child belongs to the run and not to one of its generations; whoever wants its result asks for it ([`ChildAwaited`]).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        9 => is_spawned: bool,
     }
 }
 
@@ -284,6 +288,9 @@ message! {
         /// What the generations before have cost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         16 => spend: Option<Box<SpendTotals>>,
+        /// What the run was started as, where it was handed over to another kind since.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        24 => first_kind: Option<Name>,
     }
 }
 
@@ -307,6 +314,7 @@ impl RunStarted {
             updates: Vec::new(),
             checkpoint: None,
             spend: None,
+            first_kind: None,
         }
     }
 }
@@ -330,6 +338,12 @@ message! {
         /// The entries that were appended under a key, latest use last.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         9 => keys: Vec<EntryKey>,
+        /// Children that the code has left behind: what they say is heard by nobody.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        10 => left: Vec<RunId>,
+        /// The kind that takes the conversation over: its code begins from its start, and there is no state for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        11 => handoff: Option<Name>,
     }
 }
 
@@ -457,6 +471,9 @@ message! {
     pub struct ChildCompleted {
         1 => place: Place,
         2 => output: Payload,
+        /// Which child, where the call only asked for the result of one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        3 => child: Option<RunId>,
     }
 }
 
@@ -464,6 +481,9 @@ message! {
     pub struct ChildFailed {
         1 => place: Place,
         2 => failure: Failure,
+        /// Which child, where the call only asked for the result of one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        3 => child: Option<RunId>,
     }
 }
 
@@ -685,6 +705,17 @@ message! {
         5 => input_hash: Hash,
         6 => input: Payload,
         7 => on_parent_close: OnParentClose,
+        /// The child belongs to the run and not to this generation of it; nothing waits for it here.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        9 => is_spawned: bool,
+    }
+}
+
+message! {
+    /// The code wants to know how a child ends that was spawned here or in an earlier generation.
+    pub struct ChildAwaited {
+        1 => place: Place,
+        2 => child: RunId,
     }
 }
 

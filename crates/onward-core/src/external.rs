@@ -135,8 +135,13 @@ impl RunHead {
             (true, true) => Ok(true),
             (true, false) => Ok(false),
             (false, true) => Err(Refusal::NotExternal { key: self.key.clone() }), // X3
-            (false, false) => Ok(self.kind == started.kind && same_input()),
+            (false, false) => Ok(*self.first_kind() == started.kind && same_input()),
         }
+    }
+
+    /// What the run was started as; it may have been handed over since.
+    pub fn first_kind(&self) -> &Name {
+        self.first_kind.as_ref().unwrap_or(&self.kind)
     }
 
     /// Whether the run may go: it is over, or its engine is not ours to ask.

@@ -171,6 +171,8 @@ impl Projection {
 
     fn track_child(&mut self, event: &Event) {
         match event {
+            // The run does not wait for what it has spawned: a copy of its log asks for nothing there.
+            Event::ChildStarted(event) if event.is_spawned => {}
             Event::ChildStarted(event) => {
                 let child = ProjectedChild { started: event.clone(), id: event.child.clone() };
                 self.children.insert(event.place.clone(), child);
@@ -210,7 +212,7 @@ impl Projection {
                 }
                 self.tasks.values_mut().for_each(|task| task.thaw(shift));
             }
-            Effect::EndRun => {
+            Effect::EndRun { .. } => {
                 self.timers.clear();
                 self.tasks.clear();
                 self.waits.clear();

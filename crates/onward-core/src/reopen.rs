@@ -163,6 +163,7 @@ fn done_at(event: &Event) -> Option<&Place> {
         Event::ApprovalRequested(event) => Some(&event.place),
         Event::PromiseCreated(event) => Some(&event.place),
         Event::ChildStarted(event) => Some(&event.place),
+        Event::ChildAwaited(event) => Some(&event.place),
         Event::SignalSent(event) => Some(&event.place),
         Event::StateSet(event) => Some(&event.place),
         Event::StateCleared(event) => Some(&event.place),
@@ -288,6 +289,12 @@ pub fn derived_id(run: &RunId, generation: u32, what: &str) -> RunId {
     })
 }
 
+/// The id of a child that goes on when the generation ends. No other run ever had it: the result of a namesake would be taken for its own.
+pub fn spawned_id(run: &RunId, generation: u32, place: &Place, seed: u64) -> RunId {
+    let short = seed ^ (seed >> 32);
+    derived_id(run, generation, &format!("{place}-{:08x}", short & 0xffff_ffff))
+}
+
 /// The id that a child got before there were families, where it differs: logs of then have it.
 pub fn old_child_id(run: &RunId, generation: u32, place: &Place) -> Option<RunId> {
     let readable = readable_id(run, generation, &place.to_string());
@@ -329,7 +336,8 @@ fn finish(
 pub fn await_child(head: &RunHead, asked: &ChildStarted, id: &RunId) -> Delivery {
     let ChildStarted { place, on_parent_close, .. } = asked.clone();
     let once = Once { key: format!("listener:{}:{place}", head.key.id), token: String::new() };
-    let by = ParentLink { run: head.key.clone(), generation: head.generation, place, on_parent_close, life: head.life };
+    let (run, generation) = (head.key.clone(), head.generation);
+    let by = ParentLink { run, generation, place, on_parent_close, life: head.life, is_spawned: false };
     let to = RunKey::new(head.key.namespace.clone(), id.clone());
     Delivery::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
 }

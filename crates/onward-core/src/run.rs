@@ -142,6 +142,9 @@ message! {
         /// The quiet inputs that the log ends with, if it does: a run need not be woken to read them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         23 => quiet: Option<QuietTail>,
+        /// What the run was started as, where it was handed over to another kind since.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        30 => first_kind: Option<Name>,
     }
 }
 
@@ -293,6 +296,7 @@ impl RunHead {
             life: Some(started.seed),
             spend: started.spend.clone(),
             quiet: None,
+            first_kind: started.first_kind.clone(),
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -323,7 +327,12 @@ impl RunHead {
 
     fn take_input_status(&mut self, event: &Event, at: Timestamp) {
         match event {
-            Event::ResultRequested(event) => self.listeners.push(event.by.clone()),
+            Event::ResultRequested(event) => {
+                // An earlier generation of who asks cannot be answered any more.
+                let is_past = |link: &ParentLink| link.run == event.by.run && link.generation < event.by.generation;
+                self.listeners.retain(|link| !(event.by.is_spawned && is_past(link)));
+                self.listeners.push(event.by.clone());
+            }
             // A copy is a run of its own from here on, and what it is a copy of has paid for that.
             Event::RunForked(_) => (self.created_at, self.spend) = (at, None),
             Event::RetryRequested(event) => self.spend = event.spend.clone(),

@@ -313,7 +313,16 @@ impl Fold {
             Event::PromiseCreated(event) => self.open(Promise, &event.place, Some(&event.name), at, event.deadline),
             Event::ChildStarted(event) => {
                 counts.children_started += 1;
+                if event.is_spawned {
+                    return;
+                }
                 self.open(Child, &event.place, Some(&event.kind), at, None);
+                if let Some(awaited) = self.open.get_mut(&event.place) {
+                    awaited.child = Some(event.child.clone());
+                }
+            }
+            Event::ChildAwaited(event) => {
+                self.open(Child, &event.place, None, at, None);
                 if let Some(awaited) = self.open.get_mut(&event.place) {
                     awaited.child = Some(event.child.clone());
                 }
@@ -603,8 +612,14 @@ mod tests {
         for reason in ["", "too slow"] {
             let mut script = script(vec![]);
             let (run, place) = (script.head.key.clone(), at(3));
-            script.head.parent =
-                Some(ParentLink { run, generation: 0, place, on_parent_close: OnParentClose::Cancel, life: None });
+            script.head.parent = Some(ParentLink {
+                run,
+                generation: 0,
+                place,
+                on_parent_close: OnParentClose::Cancel,
+                life: None,
+                is_spawned: false,
+            });
             let asked = TerminateRequested { reason: reason.to_owned(), reset_to: None };
             let admitted = script.head.admit_input(Input::new(asked), Timestamp(2_000)).unwrap();
             script.records.push(admitted.record);

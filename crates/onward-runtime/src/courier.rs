@@ -136,8 +136,8 @@ impl Runtime {
             Err(_) => None,
         };
         let answer = match outcome {
-            Some(outcome) => answer_to(&by, outcome),
-            None => answer_to(&by, Err(Failure { retryable: false, ..Failure::new(error.code(), error.to_string()) })),
+            Some(outcome) => answer_to(&by, &child.id, outcome),
+            None => answer_to(&by, &child.id, Err(Failure { retryable: false, ..Failure::new(error.code(), error.to_string()) })),
         };
         Box::pin(self.carry(answer)).await
     }
@@ -155,7 +155,7 @@ impl Runtime {
         };
         if let Some(parent) = parent {
             let failure = Failure { retryable: false, ..Failure::new(code, message) };
-            Box::pin(self.carry(answer_to(&parent, Err(failure)))).await?; // D1
+            Box::pin(self.carry(answer_to(&parent, &key.id, Err(failure)))).await?; // D1
         }
         Ok(false)
     }

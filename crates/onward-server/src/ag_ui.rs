@@ -73,7 +73,8 @@ impl Asked {
 
     async fn is_there(&self, kind: &Name) -> Result<bool, Problem> {
         match self.runtime().read_head(&self.key).await {
-            Ok(head) if head.kind == *kind => Ok(true),
+            // Whoever a conversation was handed over to answers for the one it began with.
+            Ok(head) if head.kind == *kind || head.first_kind() == kind => Ok(true),
             Ok(head) => {
                 let why = format!("run {} is of the kind `{}`", self.key.id, head.kind);
                 Err(RequestError::JsonInvalid { why }.into())

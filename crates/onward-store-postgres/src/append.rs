@@ -118,8 +118,7 @@ impl Scene<'_> {
         let child = self.seat(key).head.clone();
         let Some(link) = &child.parent else { return };
         let Some(parent) = self.find(&link.run) else { return };
-        let over = parent.head.status.is_closed() || parent.head.generation != link.generation;
-        if let Some(delivery) = child.parent_closed().filter(|_| over) {
+        if let Some(delivery) = child.parent_is_closed(&parent.head) {
             let from = link.run.clone();
             self.send(&from, delivery);
         }

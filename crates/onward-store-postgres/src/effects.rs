@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onward_core::run::{Effect, wait_key};
-use onward_core::{Place, Record, RunHead, RunKey, Timestamp};
+use onward_core::{Place, Record, RunKey, Timestamp};
 use onward_store::judged::TakenSlot;
 
 use crate::error::Outcome;
@@ -24,7 +24,7 @@ impl Scene<'_> {
             Effect::Send(delivery) => self.send(key, *delivery),
             Effect::Freeze { at } => self.freeze(key, at).await?,
             Effect::Thaw { shift } => self.thaw(key, shift).await?,
-            Effect::EndRun => self.end_run(key).await?,
+            Effect::EndRun { goes_on } => self.end_run(key, goes_on).await?,
         }
         Ok(())
     }
@@ -76,11 +76,10 @@ impl Scene<'_> {
         Ok(())
     }
 
-    async fn end_run(&mut self, key: &RunKey) -> Outcome<()> {
+    async fn end_run(&mut self, key: &RunKey, goes_on: bool) -> Outcome<()> {
         let generation = self.seat(key).head.generation;
         let children = self.open_children(key).await?;
-        let own = children.iter().filter(|child| child.parent.as_ref().is_some_and(|link| link.generation == generation));
-        let news: Vec<_> = own.filter_map(RunHead::parent_closed).collect();
+        let news: Vec<_> = children.iter().filter_map(|child| child.parent_closed(generation, goes_on)).collect();
         news.into_iter().for_each(|delivery| self.send(key, delivery));
         let seat = self.seat(key);
         seat.timers.clear();

@@ -252,6 +252,8 @@ suite! { $
         an_ended_run_leaves_no_tasks_and_no_questions,
     }
     continuing {
+        a_spawned_child_outlives_a_generation_and_ends_with_the_run,
+        a_run_that_is_handed_over_is_of_the_other_kind,
         a_continued_run_begins_a_new_log_under_its_old_name,
         the_successor_is_free_and_the_old_lease_does_not_fit_it,
         a_repeat_of_the_commit_that_continued_gets_its_first_answer,

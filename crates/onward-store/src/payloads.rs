@@ -58,6 +58,7 @@ pub fn walk<'a>(event: &'a Event, visit: &mut dyn FnMut(&'a Payload)) {
         | Event::WaitCanceled(_)
         | Event::StateCleared(_)
         | Event::ChildCanceled(_)
+        | Event::ChildAwaited(_)
         | Event::VersionChosen(_)
         | Event::TaskAttempted(_)
         | Event::TaskAttemptEnded(_)

@@ -2,6 +2,7 @@
 
 mod api;
 mod approval;
+mod chat;
 mod check;
 mod completions;
 mod config;
@@ -28,12 +29,14 @@ use crate::args::Cli;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Watch an order survive kill -9, twice
+    /// Watch an order survive kill -9, twice; or talk with an agent that does, `demo agent`
     Demo(demo::DemoArgs),
     /// Serve a directory on this machine, for trying out and developing
     Dev(dev::DevArgs),
     /// Serve a store
     Server(server::ServerArgs),
+    /// Talk with an agent
+    Chat(chat::ChatArgs),
     /// Look at runs and act on them
     #[command(subcommand)]
     Run(run::RunCommand),
@@ -83,7 +86,8 @@ pub enum Command {
 impl Command {
     /// Whether the command ends in its own way when it is interrupted.
     pub fn ends_by_itself(&self) -> bool {
-        matches!(self, Command::Dev(_) | Command::Server(_))
+        matches!(self, Command::Dev(_) | Command::Server(_) | Command::Chat(_))
+            || matches!(self, Command::Demo(args) if args.is_agent())
     }
 }
 
@@ -94,6 +98,7 @@ pub async fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Demo(args) => demo::execute(args, &global).await,
         Command::Dev(args) => dev::execute(args, &global).await,
         Command::Server(args) => server::execute(args, &global).await,
+        Command::Chat(args) => chat::execute(args, &global).await,
         Command::Run(command) => run::execute(command, &global).await,
         Command::Export(args) => transfer::export(args, &global).await,
         Command::Import(args) => transfer::import(args, &global).await,

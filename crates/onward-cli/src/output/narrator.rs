@@ -29,6 +29,7 @@ impl Narrator {
         let (place, name) = match event {
             Event::TaskScheduled(event) => (&event.place, event.kind.as_str()),
             Event::ChildStarted(event) => (&event.place, event.child.as_str()),
+            Event::ChildAwaited(event) => (&event.place, event.child.as_str()),
             Event::ApprovalRequested(event) => (&event.place, event.name.as_str()),
             Event::PromiseCreated(event) => (&event.place, event.name.as_str()),
             Event::SignalAwaited(event) => (&event.place, event.name.as_str()),
@@ -89,6 +90,7 @@ impl Narrator {
                 format!("{} of kind {} {}", shown(event.child.as_str()), shown(event.kind.as_str()), preview(&event.input))
             }
             Event::ChildCanceled(event) => shown(event.child.as_str()),
+            Event::ChildAwaited(event) => shown(event.child.as_str()),
             Event::SignalSent(event) => {
                 format!("{} to {} {}", shown(event.name.as_str()), shown(event.to.as_str()), preview(&event.payload))
             }

@@ -7,12 +7,11 @@ use super::escape;
 
 /// The lines of an entry, each behind two blanks, so that nothing somebody said can look like a line of ours.
 pub fn indented(content: &Payload) -> String {
-    let lines = lines_of(content);
-    lines.lines().map(|line| format!("  {}\n", escape::text(line))).collect()
+    words(content).lines().map(|line| format!("  {}\n", escape::text(line))).collect()
 }
 
 /// A text, the text of an object, the blocks of a message, or whatever JSON there is.
-fn lines_of(content: &Payload) -> String {
+pub fn words(content: &Payload) -> String {
     match content.read::<Value>() {
         Ok(value) => said(&value).unwrap_or_else(|| format!("{content:?}")),
         Err(_) => format!("{content:?}"),

@@ -88,7 +88,7 @@ fn a_worker_without_keys_calls_the_models_of_the_server() {
 }
 
 /// One tool, over pipes; as small as they come.
-const TOOLS: &str = r#"
+pub const TOOLS: &str = r#"
     require('readline').createInterface({ input: process.stdin }).on('line', (line) => {
         const { id, method, params } = JSON.parse(line);
         if (id === undefined) return;

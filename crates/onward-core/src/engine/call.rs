@@ -37,6 +37,7 @@ pub(super) enum What {
     Approval { name: Name },
     Promise { name: Name },
     Child { child: RunId, kind: Name },
+    ChildResult { child: RunId },
     Canceled,
 }
 
@@ -50,6 +51,7 @@ impl What {
             What::Approval { name } => format!("approval `{name}`"),
             What::Promise { name } => format!("promise `{name}`"),
             What::Child { child, kind } => format!("child `{kind}` ({child})"),
+            What::ChildResult { child } => format!("the result of child {child}"),
             What::Canceled => "cancellation".to_owned(),
         }
     }
@@ -182,7 +184,7 @@ impl Engine {
             (What::Task { .. } | What::Child { .. } | What::Canceled, _) | (_, Answer::Ready { .. }) => {
                 self.calls.remove(place);
             }
-            (What::Timer | What::Approval { .. } | What::Promise { .. }, _) => {
+            (What::Timer | What::Approval { .. } | What::Promise { .. } | What::ChildResult { .. }, _) => {
                 self.calls.remove(place);
                 self.out.push(WaitCanceled { place: self.origin_of(place) }.into());
             }
@@ -239,7 +241,7 @@ impl Call {
         match &self.what {
             What::Task { .. } => Some(TaskCanceled { place }.into()),
             What::Child { child, .. } => Some(ChildCanceled { place, child: child.clone() }.into()),
-            What::Timer | What::Signal { .. } | What::Approval { .. } | What::Promise { .. } => {
+            What::Timer | What::Signal { .. } | What::Approval { .. } | What::Promise { .. } | What::ChildResult { .. } => {
                 Some(WaitCanceled { place }.into())
             }
             What::Step { phase: StepPhase::Backoff, .. } => Some(WaitCanceled { place }.into()),

@@ -2,8 +2,8 @@
 
 use super::Engine;
 use super::call::What;
-use crate::event::{ChildStarted, OnParentClose};
-use crate::{Event, Failure, Hash, Name, Payload, Place, RunId};
+use crate::event::{ChildAwaited, ChildCanceled, ChildStarted, OnParentClose};
+use crate::{Event, Failure, Hash, Name, Payload, Place, RunId, RunKey};
 
 impl Engine {
     /// Starts a child. Without an id of its own it gets one from the parent's id and the call's place, so that
@@ -19,6 +19,7 @@ impl Engine {
             input_hash: Hash::of(&input),
             input,
             on_parent_close: OnParentClose::Cancel,
+            is_spawned: false,
         };
         // Here and not with the commit: the code may ask for its child's id at once.
         if let Some((child, adopted)) = self.adopt_child(&event) {
@@ -27,6 +28,60 @@ impl Engine {
         }
         self.open(place.clone(), What::Child { child, kind }, Some(event.into()));
         place
+    }
+
+    /// Starts a child that belongs to the run and not to this generation of it: it goes on when the generation ends, and is asked to stop
+    /// when the run does. Nobody waits for it here; [`Engine::await_child`] does, in whatever generation.
+    pub fn spawn_child(&mut self, kind: Name, input: Payload) -> RunId {
+        let place = self.next_place();
+        let child = crate::reopen::spawned_id(&self.key().id, self.generation(), &place, self.seed());
+        let event = ChildStarted {
+            place,
+            child: child.clone(),
+            kind,
+            version: None,
+            input_hash: Hash::of(&input),
+            input,
+            on_parent_close: OnParentClose::Cancel,
+            is_spawned: true,
+        };
+        if let Some((child, adopted)) = self.adopt_child(&event) {
+            self.out.push(adopted.into());
+            return child;
+        }
+        self.out.push(event.into());
+        child
+    }
+
+    /// Waits for the end of a child that was spawned here or in an earlier generation, or has ended already.
+    pub fn await_child(&mut self, child: RunId) -> Place {
+        let place = self.next_place();
+        let event = ChildAwaited { place: place.clone(), child: child.clone() };
+        self.open(place.clone(), What::ChildResult { child }, Some(event.into()));
+        place
+    }
+
+    /// Asks a spawned child to stop.
+    pub fn cancel_child(&mut self, child: RunId) {
+        let place = self.next_place();
+        self.out.push(ChildCanceled { place, child }.into());
+    }
+
+    /// Whom this run is a child of.
+    pub fn parent(&self) -> Option<&RunKey> {
+        self.parent.as_ref()
+    }
+
+    /// Whether the run is a child that the code has left behind, in this segment or an earlier one.
+    pub(super) fn has_left(&self, run: &RunKey) -> bool {
+        run.namespace == self.key.namespace && (self.agent.has_left(&run.id) || self.segment.has_left(&run.id))
+    }
+
+    /// What was spawned on a way that the code has left, and that nobody has taken over, ends with the segment.
+    pub(super) fn cancel_left_children(&mut self) {
+        for child in self.segment.left_spawned() {
+            self.cancel_child(child);
+        }
     }
 
     /// A child that cannot be asked for: its call is answered with `failure`, and nothing is recorded.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::{Engine, Pattern};
 use crate::conversation::{OutsideEntry, entry_id, quotable};
 use crate::event::{Checkpoint, EntryAppended, EntryKey, Kept, Quote, RunStarted};
-use crate::{Event, Hash, Index, Name, Payload};
+use crate::{Event, Hash, Index, Name, Payload, RunId};
 
 /// A quote is not worth it for less.
 const QUOTED_BYTES_MIN: usize = 32;
@@ -19,6 +19,9 @@ const KEPT_MAX: usize = 32;
 
 /// How many keys of entries a run remembers; an entry under one that has been forgotten is appended once more.
 pub const ENTRY_KEYS_MAX: usize = 128;
+
+/// How many children that were left behind a run remembers.
+const LEFT_MAX: usize = 128;
 
 /// The key belongs to an entry that says something else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +41,20 @@ pub(super) struct Conversation {
     /// Latest use last.
     keys: Vec<EntryKey>,
     heard: BTreeMap<Hash, (Quote, Payload)>,
+    /// Children that earlier segments have left behind.
+    left: Vec<RunId>,
 }
 
 impl Conversation {
+    /// Which children were left behind: known before what they said arrives.
+    pub fn begin_left(&mut self, started: &RunStarted) {
+        self.left = started.checkpoint.as_ref().map(|checkpoint| checkpoint.left.clone()).unwrap_or_default();
+    }
+
+    pub fn has_left(&self, child: &RunId) -> bool {
+        self.left.contains(child)
+    }
+
     /// What the run was started with.
     pub fn input(&self) -> Payload {
         self.input.clone().unwrap_or_else(Payload::null)
@@ -61,18 +75,23 @@ impl Engine {
             keys: checkpoint.map(|checkpoint| checkpoint.keys.clone()).unwrap_or_default(),
             checkpoint: started.checkpoint.clone(),
             heard: std::mem::take(&mut self.agent.heard),
+            left: std::mem::take(&mut self.agent.left),
         };
     }
 
     pub(super) fn close_conversation(&self, state: Payload, prelude: Option<u32>, awaits: Option<Name>) -> Checkpoint {
         let kept = self.agent.kept[self.agent.kept.len().saturating_sub(KEPT_MAX)..].to_vec();
         let keys = self.agent.keys[self.agent.keys.len().saturating_sub(ENTRY_KEYS_MAX)..].to_vec();
-        Checkpoint { state, prelude, awaits, leaf: self.leaf(), depth: self.depth(), kept, keys }
+        let mut left = self.agent.left.clone();
+        left.extend(self.segment.left_children());
+        let left = left.split_off(left.len().saturating_sub(LEFT_MAX));
+        Checkpoint { state, prelude, awaits, leaf: self.leaf(), depth: self.depth(), kept, keys, left, handoff: None }
     }
 
     /// What the segment began with, if it is not the first.
     pub fn checkpoint(&self) -> Option<&Checkpoint> {
-        self.agent.checkpoint.as_deref()
+        // Whoever took the conversation over has none of its own yet.
+        self.agent.checkpoint.as_deref().filter(|checkpoint| checkpoint.handoff.is_none())
     }
 
     /// The last entry of the conversation, as of what the code has done so far.

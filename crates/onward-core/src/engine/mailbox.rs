@@ -4,18 +4,20 @@
 //! - M1: signals of one name are consumed in index order.
 //! - M2: a signal is in the mailbox, set aside for one call, or consumed; never two of these.
 //! - M3: a signal set aside goes to the call that began to wait first.
+//! - M4: what a child says that the code has left behind is kept and heard by nobody, unless the code takes the child over again.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::Pattern;
 use crate::conversation::ENTRY_SIGNAL;
-use crate::{Index, Name, Payload, Place};
+use crate::{Index, Name, Payload, Place, RunKey};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Signal {
     pub index: Index,
     pub name: Name,
     pub payload: Payload,
+    pub sender: Option<RunKey>,
 }
 
 #[derive(Debug, Default)]
@@ -26,6 +28,8 @@ pub(super) struct Mailbox {
     next_waiter: u64,
     /// Which call a signal is set aside for.
     pub reserved: BTreeMap<Index, Vec<Place>>,
+    /// From children that the code has left behind (M4).
+    held: Vec<Signal>,
 }
 
 /// What the code knows of the mailbox from looking into it.
@@ -67,6 +71,16 @@ impl Mailbox {
         let queue = self.unread.entry(signal.name.clone()).or_default();
         let position = queue.partition_point(|other| other.index <= signal.index);
         queue.insert(position, signal);
+    }
+
+    /// Keeps a signal that nobody may hear.
+    pub fn hold(&mut self, signal: Signal) {
+        self.held.push(signal);
+    }
+
+    /// What was kept of this run's signals, oldest first.
+    pub fn release(&mut self, sender: &RunKey) -> Vec<Signal> {
+        self.held.extract_if(.., |signal| signal.sender.as_ref() == Some(sender)).collect()
     }
 
     pub fn count(&self, pattern: &Pattern) -> usize {
@@ -123,11 +137,11 @@ impl Mailbox {
 
     /// Signals and calls in here, in whatever way.
     pub fn entries(&self) -> usize {
-        self.unread.values().map(VecDeque::len).sum::<usize>() + self.waiters.len() + self.reserved.len()
+        self.unread.values().map(VecDeque::len).sum::<usize>() + self.waiters.len() + self.reserved.len() + self.held.len()
     }
 
     /// Everything unread.
     pub fn drain_all(&self) -> Vec<Signal> {
-        self.unread.values().flatten().cloned().collect()
+        self.unread.values().flatten().chain(&self.held).cloned().collect()
     }
 }

@@ -156,7 +156,9 @@ fn agrees(recorded: &Event, asked: &Event) -> bool {
         (Event::AttributeSet(a), Event::AttributeSet(b)) => a == b,
         (Event::RunCompleted(a), Event::RunCompleted(b)) => same(Some(&a.output), Some(&b.output)),
         (Event::RunContinued(a), Event::RunContinued(b)) => {
-            let state = |checkpoint: &Option<Box<Checkpoint>>| checkpoint.as_ref().map(|checkpoint| Hash::of(&checkpoint.state));
+            let state = |checkpoint: &Option<Box<Checkpoint>>| {
+                checkpoint.as_ref().map(|checkpoint| (Hash::of(&checkpoint.state), checkpoint.handoff.clone()))
+            };
             same(Some(&a.input), Some(&b.input)) && state(&a.checkpoint) == state(&b.checkpoint)
         }
         (Event::EntryAppended(a), Event::EntryAppended(b)) => (&a.place, a.id, a.is_aside) == (&b.place, b.id, b.is_aside),
@@ -248,6 +250,7 @@ pub fn describe(event: &Event) -> String {
         },
         Event::ChildStarted(e) => format!("child `{}` ({}) at {} with input {}", e.kind, e.child, e.place, value(&e.input)),
         Event::ChildCanceled(e) => format!("canceling child {} at {}", e.child, e.place),
+        Event::ChildAwaited(e) => format!("the result of child {} at {}", e.child, e.place),
         Event::SignalSent(e) => format!("signal `{}` to {} at {}", e.name, e.to, e.place),
         Event::VersionChosen(e) => format!("version {} of `{}`", e.version, e.change),
         Event::UpdateAnswered(e) => format!("the answer to update {}", e.update_id),
@@ -255,6 +258,9 @@ pub fn describe(event: &Event) -> String {
         Event::RunFailed(e) => format!("the failure of the run: {}", e.failure),
         Event::RunCanceled(_) => "the run's end as canceled".to_owned(),
         Event::RunContinued(e) => match &e.checkpoint {
+            Some(checkpoint) if checkpoint.handoff.is_some() => {
+                format!("handing over to `{}`", checkpoint.handoff.as_ref().map_or("", |kind| kind.as_str()))
+            }
             Some(checkpoint) => format!("the checkpoint {}", value(&checkpoint.state)),
             None => format!("going on as new with {}", value(&e.input)),
         },

@@ -34,21 +34,41 @@ impl Engine {
     /// The code of an agent has come to the end of a turn: everything in its segment is final, and the next one begins with `state`. It is
     /// not polled again.
     pub fn take_checkpoint(&mut self, state: Payload, prelude: Option<u32>, awaits: Option<Name>) {
-        if self.ended {
+        if !self.end_segment() {
             return;
         }
-        let open = self.open_calls();
-        if !open.is_empty() {
-            return self.misuse(format!(
-                "a turn ended while something is still open: {}; await it, cancel it, or drop it before the turn ends",
-                open.join(", ")
-            ));
-        }
-        self.ended = true;
         let checkpoint = self.close_conversation(state, prelude, awaits);
         // The log of the prelude has it, and the code gets it from there.
         let input = if prelude.is_some() { Payload::null() } else { self.agent.input() };
         self.out.push(RunContinued { input, checkpoint: Some(Box::new(checkpoint)) }.into());
+    }
+
+    /// Another kind of agent takes the conversation over, as the same run: everything in the segment is final, and its code begins from its
+    /// start with `input`. This code is not polled again.
+    pub fn hand_over(&mut self, kind: Name, input: Payload) {
+        if self.end_segment() {
+            let mut checkpoint = self.close_conversation(Payload::null(), None, None);
+            checkpoint.handoff = Some(kind);
+            self.out.push(RunContinued { input, checkpoint: Some(Box::new(checkpoint)) }.into());
+        }
+    }
+
+    /// Whether the segment may end here.
+    fn end_segment(&mut self) -> bool {
+        if self.ended {
+            return false;
+        }
+        let open = self.open_calls();
+        if !open.is_empty() {
+            self.misuse(format!(
+                "a turn ended while something is still open: {}; await it, cancel it, or drop it before the turn ends",
+                open.join(", ")
+            ));
+            return false;
+        }
+        self.ended = true;
+        self.cancel_left_children();
+        true
     }
 
     /// The store refused an ending commit because inputs came in between, and they cannot matter to code that has asked
@@ -87,7 +107,7 @@ impl Engine {
             name: signal.name,
             payload: signal.payload,
             signal_id: None,
-            sender: None,
+            sender: signal.sender,
         };
         let mut signals = self.mailbox.drain_all();
         signals.extend(self.calls.values().filter_map(|call| call.answer.signal().cloned()));

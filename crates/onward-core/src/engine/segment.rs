@@ -29,7 +29,7 @@ use content::{EffectOf, Way, effect_of, place_of, step_identity};
 use super::call::{StepPhase, What};
 use super::{Engine, Fault, Queued};
 use crate::event::{CallAdopted, ChildStarted, Divergence, PauseReason, SegmentAbandoned};
-use crate::{Event, Failure, Hash, Index, Name, Place, Record, RunId};
+use crate::{Event, Failure, Hash, Index, Name, Place, Record, RunId, RunKey};
 
 /// How often a segment may be abandoned before somebody has to look at it.
 pub const ABANDONMENTS_MAX: u32 = 3;
@@ -101,6 +101,20 @@ impl Segment {
     /// The takeover is durable: what answered the call before.
     pub fn take_answer(&mut self, adopted: &CallAdopted) -> Option<Event> {
         self.book.take_answer(adopted)
+    }
+
+    /// Whether the child was asked for on a way that the code has left, and nobody has taken it over.
+    pub fn has_left(&self, child: &RunId) -> bool {
+        self.book.left_children().any(|(left, _)| left == child)
+    }
+
+    pub fn left_children(&self) -> impl Iterator<Item = RunId> {
+        self.book.left_children().map(|(child, _)| child.clone())
+    }
+
+    /// Those of them that go on when the generation ends.
+    pub fn left_spawned(&self) -> Vec<RunId> {
+        self.book.left_children().filter(|(_, is_spawned)| *is_spawned).map(|(child, _)| child.clone()).collect()
     }
 
     /// The conversation that the segment begins with.
@@ -275,6 +289,10 @@ impl Engine {
         let call = self.segment.way.pass(&asked.clone().into())?;
         let child = self.segment.book.child(&call)?;
         let from = self.segment.book.adopt(call, &place)?;
+        let sender = RunKey::new(self.key.namespace.clone(), child.clone());
+        for signal in self.mailbox.release(&sender) {
+            self.put_back(signal); // M4
+        }
         Some((child, CallAdopted { place, from }))
     }
 

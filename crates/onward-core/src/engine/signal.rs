@@ -7,7 +7,7 @@ use super::mailbox::{Looks, Signal};
 use super::{Engine, POLLS_MAX, Wake};
 use crate::conversation::ENTRY_SIGNAL;
 use crate::event::{SignalAwaited, SignalConsumed, SignalSent, WaitCanceled};
-use crate::{Index, Name, Payload, Place, RunId, Timestamp};
+use crate::{Index, Name, Payload, Place, RunId, RunKey, Timestamp};
 
 /// Which signals a call is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,9 +57,11 @@ fn fits(pattern: &str, text: &str) -> bool {
 
 impl Engine {
     /// A signal of the batch: set aside for who waits for it, else into the mailbox.
-    pub(super) fn signal_arrives(&mut self, index: Index, name: &Name, payload: &Payload) {
-        let signal = Signal { index, name: name.clone(), payload: payload.clone() };
-        match self.mailbox.longest_waiting(name) {
+    pub(super) fn signal_arrives(&mut self, signal: Signal) {
+        if signal.sender.as_ref().is_some_and(|sender| self.has_left(sender)) {
+            return self.mailbox.hold(signal); // M4
+        }
+        match self.mailbox.longest_waiting(&signal.name) {
             Some(place) => self.reserve(place, signal),
             None => self.mailbox.put(signal),
         }
@@ -142,12 +144,17 @@ impl Engine {
 
     /// Takes the next such signal, if one is there as of the horizon.
     pub fn try_signal(&mut self, pattern: &Pattern) -> Option<(Name, Payload)> {
+        self.try_heard(pattern).map(|(name, payload, _)| (name, payload))
+    }
+
+    /// Like [`Engine::try_signal`], with the run that sent it.
+    pub fn try_heard(&mut self, pattern: &Pattern) -> Option<(Name, Payload, Option<RunKey>)> {
         self.look();
         let place = self.next_place();
         let signal = self.mailbox.pop(pattern)?;
         self.polls = 0; // a mailbox has an end
         self.consumed(&place, &signal);
-        Some((signal.name, signal.payload))
+        Some((signal.name, signal.payload, signal.sender))
     }
 
     /// Whether the code looks for signals without end. It will not come back by itself: the shell has to stop it.

@@ -247,9 +247,13 @@ impl RunHead {
         let generation = self.generation + 1;
         let mut attributes = self.attributes.clone();
         set_attributes(&mut attributes, &commit.events);
+        // Whoever takes the conversation over is another kind, with versions of its own.
+        let taken_over = continued.checkpoint.as_ref().and_then(|checkpoint| checkpoint.handoff.clone());
+        let first_kind = taken_over.as_ref().map(|_| self.first_kind().clone()).or_else(|| self.first_kind.clone());
         let started = RunStarted {
-            kind: self.kind.clone(),
-            version: self.version.clone(),
+            version: if taken_over.is_some() { None } else { self.version.clone() },
+            kind: taken_over.unwrap_or_else(|| self.kind.clone()),
+            first_kind,
             input: continued.input.clone(),
             // Any number does that differs between generations and is the same on every store.
             seed: commit.commit_id.0,

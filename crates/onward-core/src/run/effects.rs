@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::{Input, NewRun, Once, RunHead, Wait, WaitKind};
 use crate::codec::{DecodeError, Field, Reader};
 use crate::event::{
-    CancelRequested, ChildCompleted, ChildFailed, ChildStarted, OnParentClose, ParentLink, RunStarted, SignalReceived,
-    TerminateRequested,
+    CancelRequested, ChildAwaited, ChildCompleted, ChildFailed, ChildStarted, OnParentClose, ParentLink, ResultRequested,
+    RunStarted, SignalReceived, TerminateRequested,
 };
 use crate::lineage::Origin;
 use crate::task::{Task, TaskId};
@@ -44,8 +44,11 @@ pub enum Effect {
     Thaw {
         shift: Duration,
     },
-    /// Every timer, task and wait of the run goes, and each open child gets what its `on_parent_close` says.
-    EndRun,
+    /// Every timer, task and wait of the run goes, and each open child gets what [`RunHead::parent_closed`] says.
+    EndRun {
+        /// The run goes on as its next generation.
+        goes_on: bool,
+    },
 }
 
 /// News for another run.
@@ -197,6 +200,7 @@ impl RunHead {
                 let to = RunKey::new(self.key.namespace.clone(), event.child.clone());
                 effects.push(Effect::Send(Box::new(Delivery::Input { to, input: cancel_by_parent(&self.key) })));
             }
+            Event::ChildAwaited(event) => effects.push(Effect::Send(Box::new(self.ask_child(event)))),
             Event::SignalSent(event) => {
                 let to = RunKey::new(self.key.namespace.clone(), event.to.clone());
                 let life = self.life.map(|life| format!("~{life:016x}")).unwrap_or_default(); // R10
@@ -212,8 +216,8 @@ impl RunHead {
             Event::RunCompleted(event) => effects.extend(self.end_effects(Ok(event.output.clone()))),
             Event::RunFailed(event) => effects.extend(self.end_effects(Err(event.failure.clone()))),
             Event::RunCanceled(event) => effects.extend(self.end_effects(Err(event.failure.clone()))),
-            // The parent goes on waiting: the successor answers it. Open children do not survive the old log.
-            Event::RunContinued(_) => effects.push(Effect::EndRun),
+            // The parent goes on waiting: the successor answers it. Open children do not survive the old log, but for spawned ones.
+            Event::RunContinued(_) => effects.push(Effect::EndRun { goes_on: true }),
             _ => {}
         }
     }
@@ -226,6 +230,7 @@ impl RunHead {
             place: event.place.clone(),
             on_parent_close: event.on_parent_close,
             life: self.life,
+            is_spawned: event.is_spawned,
         };
         // Started again, it has the start of the one before and nothing else of it.
         let first = RunKey::new(self.key.namespace.clone(), event.child.clone());
@@ -252,20 +257,25 @@ impl RunHead {
 
     /// The run is over: it cleans up and tells whoever waits for it.
     fn end_effects(&self, result: Result<Payload, Failure>) -> Vec<Effect> {
-        let mut effects = vec![Effect::EndRun];
-        effects.extend(self.awaited_by().map(|link| Effect::Send(Box::new(answer_to(link, result.clone())))));
+        let mut effects = vec![Effect::EndRun { goes_on: false }];
+        effects.extend(self.awaited_by().map(|link| Effect::Send(Box::new(answer_to(link, &self.key.id, result.clone())))));
         effects
     }
 
     /// Who wants to hear how the run ends: its parent and the copies of that. Nobody of another namespace is told (U3).
     pub fn awaited_by(&self) -> impl Iterator<Item = &ParentLink> {
-        let links = self.parent.iter().chain(&self.listeners);
+        let parent = self.parent.iter().filter(|link| !link.is_spawned);
+        let links = parent.chain(&self.listeners);
         links.filter(|link| link.run.namespace == self.key.namespace)
     }
 
-    /// What this open child gets when its parent has ended; `None` lets it go on.
-    pub fn parent_closed(&self) -> Option<Delivery> {
+    /// What this open child gets when its parent's `generation` has ended, or the parent with it; `None` lets it go on.
+    pub fn parent_closed(&self, generation: u32, goes_on: bool) -> Option<Delivery> {
         let parent = self.parent.as_ref()?;
+        let is_over = if parent.is_spawned { !goes_on } else { parent.generation == generation };
+        if !is_over {
+            return None;
+        }
         let input = match parent.on_parent_close {
             OnParentClose::Abandon => return None,
             OnParentClose::Cancel => cancel_by_parent(&parent.run),
@@ -276,14 +286,33 @@ impl RunHead {
         };
         Some(Delivery::Input { to: self.key.clone(), input })
     }
+
+    /// What this child gets that begins when its parent is over already.
+    pub fn parent_is_closed(&self, parent: &RunHead) -> Option<Delivery> {
+        let link = self.parent.as_ref()?;
+        let is_open = !parent.status.is_closed() && (link.is_spawned || parent.generation == link.generation);
+        if is_open { None } else { self.parent_closed(link.generation, false) }
+    }
+
+    /// Asks a spawned child to tell this generation how it ends.
+    fn ask_child(&self, event: &ChildAwaited) -> Delivery {
+        let (run, generation, place) = (self.key.clone(), self.generation, event.place.clone());
+        let once = Once::new(format!("listener:{}:{generation}:{place}", run.id));
+        let by =
+            ParentLink { run, generation, place, on_parent_close: OnParentClose::Abandon, life: self.life, is_spawned: true };
+        let to = RunKey::new(self.key.namespace.clone(), event.child.clone());
+        Delivery::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
+    }
 }
 
 /// How a child's end is told to who waits for it.
-pub fn answer_to(parent: &ParentLink, result: Result<Payload, Failure>) -> Delivery {
+pub fn answer_to(parent: &ParentLink, child: &RunId, result: Result<Payload, Failure>) -> Delivery {
     let place = parent.place.clone();
+    // The call of one that is no spawned child names it.
+    let child = parent.is_spawned.then(|| child.clone());
     let event = match result {
-        Ok(output) => ChildCompleted { place, output }.into(),
-        Err(failure) => ChildFailed { place, failure }.into(),
+        Ok(output) => ChildCompleted { place, output, child }.into(),
+        Err(failure) => ChildFailed { place, failure, child }.into(),
     };
     let input = Input { life: parent.life, ..Input::result(event, parent.generation, "child", &parent.place) };
     Delivery::Input { to: parent.run.clone(), input }

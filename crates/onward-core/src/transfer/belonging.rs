@@ -74,7 +74,14 @@ mod tests {
     }
 
     fn link(run: RunKey) -> ParentLink {
-        ParentLink { run, generation: 0, place: Place::root(0), on_parent_close: OnParentClose::Cancel, life: None }
+        ParentLink {
+            run,
+            generation: 0,
+            place: Place::root(0),
+            on_parent_close: OnParentClose::Cancel,
+            life: None,
+            is_spawned: false,
+        }
     }
 
     #[test]
@@ -121,6 +128,7 @@ mod tests {
             input_hash: crate::Hash::of(&Payload::null()),
             input: Payload::null(),
             on_parent_close: OnParentClose::Cancel,
+            is_spawned: false,
         };
         let commit = crate::log::CommitHeader {
             n: 0,

@@ -26,6 +26,8 @@ async fn conversation(kit: &Kit, generations: u32) -> Vec<Hash> {
             depth: u64::from(number) + 1,
             kept: Vec::new(),
             keys: Vec::new(),
+            left: Vec::new(),
+            handoff: None,
         };
         let end = RunContinued { input: text("next"), checkpoint: Some(Box::new(checkpoint)) };
         kit.commit(&mut held, vec![entry.into(), end.into()]).await;

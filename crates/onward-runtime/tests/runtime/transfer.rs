@@ -25,8 +25,14 @@ async fn made_elsewhere(key: RunKey, parent: &RunKey, is_closed: bool) -> Export
     }
     let mut run = export_run(&kit.runtime, &crate::kit::key(key.id.as_str())).await.unwrap();
     let Event::RunStarted(started) = &mut run.logs[0][0].events[0] else { panic!("{run:?}") };
-    let link =
-        ParentLink { run: parent.clone(), generation: 0, place: at(0), on_parent_close: OnParentClose::Cancel, life: None };
+    let link = ParentLink {
+        run: parent.clone(),
+        generation: 0,
+        place: at(0),
+        on_parent_close: OnParentClose::Cancel,
+        life: None,
+        is_spawned: false,
+    };
     started.parent = Some(link);
     ExportedRun { key, ..run }
 }

@@ -74,7 +74,8 @@ impl Writer<'_> {
             self.batch.news.push(News::Appended { head: head.clone(), record: first });
         }
         let seat = self.heads.insert(rk, root, head);
-        self.heads[seat].is_bare = effects.is_empty();
+        // An earlier generation may have spawned children.
+        self.heads[seat].is_bare = effects.is_empty() && owner.generation == 0;
         effects.into_iter().try_for_each(|effect| self.carry_out(owner, effect))?;
         self.settle_run(seat, false)
     }
@@ -138,8 +139,7 @@ impl Writer<'_> {
         let child = self.heads[seat].head.clone();
         let Some(link) = &child.parent else { return Ok(()) };
         let Some(parent) = heads::load(self.db, &link.run, None)? else { return Ok(()) };
-        let over = parent.head.status.is_closed() || parent.head.generation != link.generation;
-        match child.parent_closed().filter(|_| over) {
+        match child.parent_is_closed(&parent.head) {
             Some(delivery) => self.send(parent.root, delivery),
             None => Ok(()),
         }

@@ -60,9 +60,9 @@ impl Writer<'_> {
         if !effects.is_empty() {
             let key = hot.head.key.clone();
             let owner = Owner { rk: hot.rk, root: hot.root, key: &key, generation: hot.head.generation, index };
-            let is_bare = hot.is_bare && effects.iter().all(|effect| matches!(effect, Effect::EndRun));
+            let is_bare = hot.is_bare && effects.iter().all(|effect| matches!(effect, Effect::EndRun { .. }));
             self.heads[seat].is_bare = is_bare;
-            let needed = effects.into_iter().filter(|effect| !(is_bare && matches!(effect, Effect::EndRun)));
+            let needed = effects.into_iter().filter(|effect| !(is_bare && matches!(effect, Effect::EndRun { .. })));
             for effect in needed {
                 self.carry_out(owner, effect)?;
             }
@@ -136,7 +136,7 @@ impl Writer<'_> {
                 self.thaw_timers(owner.rk, shift)?;
                 self.change_tasks(owner.rk, |task| task.thaw(shift))?;
             }
-            Effect::EndRun => self.end_run(owner)?,
+            Effect::EndRun { goes_on } => self.end_run(owner, goes_on)?,
         }
         Ok(())
     }
@@ -224,12 +224,12 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn end_run(&mut self, owner: Owner<'_>) -> Outcome<()> {
+    fn end_run(&mut self, owner: Owner<'_>, goes_on: bool) -> Outcome<()> {
         self.db.prepare_cached("DELETE FROM timers WHERE rk = ?1")?.execute(params![owner.rk])?;
         self.remove_rows("DELETE FROM tasks WHERE rk = ?1 RETURNING blobs", params![owner.rk])?;
         self.remove_rows("DELETE FROM waits WHERE rk = ?1 RETURNING blobs", params![owner.rk])?;
-        for child in self.open_children(owner.key, Some(owner.generation))? {
-            if let Some(delivery) = child.parent_closed() {
+        for child in self.open_children(owner.key, goes_on.then_some(owner.generation))? {
+            if let Some(delivery) = child.parent_closed(owner.generation, goes_on) {
                 self.send(owner.root, delivery)?;
             }
         }

@@ -16,7 +16,14 @@ pub fn new_run(id: &str) -> NewRun {
 fn child_of(parent: &str, id: &str) -> NewRun {
     let mut run = new_run(id);
     let on_parent_close = OnParentClose::Cancel;
-    run.started.parent = Some(ParentLink { run: key(parent), generation: 0, place: Place::root(0), on_parent_close, life: None });
+    run.started.parent = Some(ParentLink {
+        run: key(parent),
+        generation: 0,
+        place: Place::root(0),
+        on_parent_close,
+        life: None,
+        is_spawned: false,
+    });
     run
 }
 

@@ -108,7 +108,7 @@ pub async fn a_namesake_of_a_deleted_run_is_not_taken_for_it(mut kit: Kit) {
     let kept = kit.head("p/c").await.parent.unwrap();
     assert!(kept.is_same_call(first) && !kept.is_same_call(second), "who finds the child knows whose it is");
     for (link, is_for_it) in [(first, false), (second, true)] {
-        let Delivery::Input { to, input } = answer_to(link, Ok(json("1"))) else { panic!("an answer is an input") };
+        let Delivery::Input { to, input } = answer_to(link, &key("p/c").id, Ok(json("1"))) else { panic!("an answer is an input") };
         let answer = kit.store().append_input(to, input).await;
         assert_eq!(answer.err().map(|error| error.code()), (!is_for_it).then_some("run_continued"));
     }

@@ -1,11 +1,17 @@
 //! A run that continues as new closes its log and begins another under the same name, in one write.
 
-use onward_core::event::{CarriedSignal, OnParentClose, RunContinued, UpdateReceived};
+use onward_core::event::{
+    CarriedSignal, Checkpoint, ChildAwaited, ChildStarted, OnParentClose, RunContinued, UpdateReceived,
+};
 use onward_core::run::{Carries, Commit, Input};
 use onward_core::task::{TaskOptions, TaskReport};
-use onward_core::{Event, Index, Place, Status};
+use onward_core::{Event, Index, Place, RunId, Status};
 
-use super::kit::{Held, Kit, approval, child, completed, decision, json, key, name, refused, seconds, signal, task, terminate, timer};
+use super::kit::{
+    Held, Kit, approval, child, completed, decision, json, key, name, new_run, place, refused, seconds, signal, task, terminate,
+    timer,
+};
+use crate::RunQuery;
 
 pub async fn a_continued_run_begins_a_new_log_under_its_old_name(mut kit: Kit) {
     let held = kit.start_held("r").await;
@@ -120,6 +126,65 @@ pub async fn a_child_of_the_old_generation_hears_once_of_its_end(kit: Kit) {
     kit.append("r", terminate()).await.unwrap();
     assert_eq!(kit.store().deliveries(10).await.unwrap(), []);
     assert_eq!(kit.log("r/c").await, ["run_started", "cancel_requested"]);
+}
+
+/// A spawned child goes on with the run's next generation, answers whichever of them asks, and ends with the run.
+pub async fn a_spawned_child_outlives_a_generation_and_ends_with_the_run(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![spawned("r/a", 0), spawned("r/b", 1)]).await;
+    kit.deliver().await;
+    kit.store().commit(continued(&held)).await.unwrap();
+    kit.reopen();
+    assert_eq!(kit.deliver().await, 0, "nobody is told");
+    // One that begins late is told nothing either.
+    let claimed = kit.claim("v").await;
+    let mut second = Held::new(claimed.iter().find(|run| run.head.key == key("r")).expect("it is pending"));
+    let asked = ChildAwaited { place: place(0), child: RunId::new("r/a").unwrap() };
+    kit.commit(&mut second, vec![asked.into(), spawned("r/c", 1)]).await;
+    kit.store().commit(continued(&second)).await.unwrap();
+    kit.deliver().await;
+    assert_eq!(kit.log("r/a").await, ["run_started", "result_requested"]);
+    assert_eq!(kit.log("r/c").await, ["run_started"]);
+    kit.append("r/a", terminate()).await.unwrap();
+    kit.deliver().await;
+    assert_eq!(kit.log("r").await, ["run_started"], "whoever asked is over");
+    kit.append("r", terminate()).await.unwrap();
+    kit.reopen();
+    assert_eq!(kit.deliver().await, 2);
+    assert_eq!(kit.log("r/b").await, ["run_started", "cancel_requested"]);
+    assert_eq!(kit.log("r/c").await, ["run_started", "cancel_requested"]);
+}
+
+fn spawned(id: &str, ordinal: u32) -> Event {
+    match child(id, ordinal, OnParentClose::Cancel) {
+        Event::ChildStarted(event) => ChildStarted { is_spawned: true, ..event }.into(),
+        event => event,
+    }
+}
+
+/// Another kind goes on with the run: it is claimed and found as that, and the start that began it finds it.
+pub async fn a_run_that_is_handed_over_is_of_the_other_kind(mut kit: Kit) {
+    let held = kit.start_held("r").await;
+    let checkpoint = Checkpoint {
+        state: json("null"),
+        prelude: None,
+        awaits: None,
+        leaf: None,
+        depth: 0,
+        kept: Vec::new(),
+        keys: Vec::new(),
+        left: Vec::new(),
+        handoff: Some(name("other")),
+    };
+    let over = RunContinued { input: json("2"), checkpoint: Some(Box::new(checkpoint)) };
+    kit.store().commit(held.commit(vec![over.into()])).await.unwrap();
+    kit.reopen();
+    let head = kit.head("r").await;
+    assert_eq!((head.kind.as_str(), head.generation, head.first_kind()), ("other", 1, &new_run("r").started.kind));
+    let again = kit.store().start_run(new_run("r"), None).await.unwrap();
+    assert!(!again.created, "the same start is the same run");
+    let query = RunQuery { kind: Some(name("other")), ..RunQuery::default() };
+    assert_eq!(kit.store().list_runs(query).await.unwrap().runs.len(), 1);
 }
 
 fn continued(held: &Held) -> Commit {

@@ -394,6 +394,7 @@ pub fn child(id: &str, ordinal: u32, on_parent_close: onward_core::event::OnPare
         input_hash: Hash::of(&input),
         input,
         on_parent_close,
+        is_spawned: false,
     }
     .into()
 }

@@ -132,8 +132,7 @@ impl State {
         let child = self.run(key).head();
         let Some(link) = &child.parent else { return };
         let Some(parent) = self.runs.get(&link.run) else { return };
-        let over = parent.head().status.is_closed() || parent.head().generation != link.generation;
-        if let Some(delivery) = child.parent_closed().filter(|_| over) {
+        if let Some(delivery) = child.parent_is_closed(parent.head()) {
             let from = link.run.clone();
             self.send(from, delivery);
         }
@@ -236,7 +235,7 @@ impl State {
             Effect::Send(delivery) => self.send(key.clone(), *delivery),
             Effect::Freeze { at } => self.freeze(key, at),
             Effect::Thaw { shift } => self.thaw(key, shift, record.at),
-            Effect::EndRun => self.end_run(key),
+            Effect::EndRun { goes_on } => self.end_run(key, goes_on),
         }
     }
 
@@ -255,7 +254,7 @@ impl State {
         self.news.push(News::DeliveryAdded);
     }
 
-    fn end_run(&mut self, key: &RunKey) {
+    fn end_run(&mut self, key: &RunKey, goes_on: bool) {
         let run = self.run_mut(key);
         run.timers.clear();
         run.tasks.clear();
@@ -263,8 +262,8 @@ impl State {
         let generation = run.head().generation;
         let news: Vec<Delivery> = self
             .open_heads()
-            .filter(|child| child.parent.as_ref().is_some_and(|parent| parent.run == *key && parent.generation == generation))
-            .filter_map(RunHead::parent_closed)
+            .filter(|child| child.parent.as_ref().is_some_and(|parent| parent.run == *key))
+            .filter_map(|child| child.parent_closed(generation, goes_on))
             .collect();
         news.into_iter().for_each(|delivery| self.send(key.clone(), delivery));
     }

@@ -242,7 +242,7 @@ impl Tx {
             match effect {
                 Effect::StartTimer { due_at, .. } => self.timer = Some(Some(*due_at)),
                 Effect::AddTask(task) => self.task = Some(Some((**task).clone())),
-                Effect::EndRun => (self.timer, self.task) = (Some(None), Some(None)),
+                Effect::EndRun { .. } => (self.timer, self.task) = (Some(None), Some(None)),
                 Effect::CloseWait { .. } => {}
                 other => unreachable!("nothing in the story has the effect {other:?}"),
             }

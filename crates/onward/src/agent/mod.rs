@@ -9,6 +9,7 @@
 
 #[cfg(feature = "agents")]
 mod answer;
+mod handoff;
 pub(crate) mod library;
 #[cfg(feature = "agents")]
 mod llm;
@@ -40,6 +41,7 @@ use crate::Result;
 use crate::ctx::{Ctx, TaskCall, name_or_misuse, payload_or_failure, small};
 use crate::names::TaskName;
 
+pub use crate::ctx::{Heard, Parent, Spawned};
 #[cfg(feature = "agents")]
 pub(crate) use answer::{ClosedKeys, handler as model_handler};
 #[cfg(feature = "agents")]

@@ -3,15 +3,16 @@
 //! Written with nothing but what every agent has ([`AgentCtx::turns`], [`AgentCtx::llm`], [`Tools::call`]); a turn is one answer of the
 //! model, with the tools it asks for. An agent that needs more than this is a function of its own.
 
-use onward_core::Failure;
 use onward_core::conversation::MESSAGE;
+use onward_core::{Failure, Payload};
 use onward_llm::{ModelReply, StopReason};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::prompt::{blocks, text_of};
 use super::tool::Tool;
 use super::tools::Tools;
-use super::{AgentCtx, EntryId, Turn};
+use super::{AgentCtx, EntryId, Heard, Turn};
 use crate::{Result, join_all};
 
 /// How many turns an agent takes for one message that nobody has limited.
@@ -57,6 +58,18 @@ pub enum Stop {
     MaxTokens,
     /// The model asked for the same again and again.
     RepeatedCall,
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Stop::Done => "done",
+            Stop::Refused => "refused",
+            Stop::MaxTurns => "max_turns",
+            Stop::MaxTokens => "max_tokens",
+            Stop::RepeatedCall => "repeated_call",
+        })
+    }
 }
 
 /// What an agent ends with.
@@ -115,6 +128,12 @@ impl Agent {
         Agent { tools, ..self }
     }
 
+    /// The model may hand the conversation over to another kind of agent, which goes on with it as the same run. It is a tool of the name
+    /// `handoff_to_<kind>`.
+    pub fn handoff_to(self, kind: &str) -> Agent {
+        self.tool(Tool::handoff(kind))
+    }
+
     /// How many turns it takes for one message at most; 50 otherwise.
     pub fn max_turns(self, max: u32) -> Agent {
         Agent { turns_max: max.max(1), ..self }
@@ -140,8 +159,8 @@ impl Agent {
     }
 
     async fn turn(self, ctx: AgentCtx, mut progress: Progress) -> Result<Turn<Progress, AgentOutcome>> {
-        for message in ctx.signal(MESSAGE).drain::<Box<RawValue>>()? {
-            ctx.append("user", &message).await?;
+        for message in ctx.signal(MESSAGE).drain_heard::<Box<RawValue>>()? {
+            hear(&ctx, message).await?;
             progress.turns = 0;
         }
         if ctx.entry_count() == 0 {
@@ -166,8 +185,13 @@ impl Agent {
                     Stop::RepeatedCall
                 } else {
                     let calls = reply.calls().map(|call| self.tools.call(&ctx, call));
-                    for outcome in join_all(calls).await? {
+                    let mut takes_over = None;
+                    for (call, outcome) in reply.calls().zip(join_all(calls).await?) {
                         ctx.append("tool", &outcome).await?;
+                        takes_over = takes_over.or(self.tools.takes_over(call).filter(|_| !outcome.is_error()));
+                    }
+                    if let Some(kind) = takes_over {
+                        return ctx.handoff(kind, &()).await;
                     }
                     if progress.turns < self.turns_max {
                         return Ok(Turn::Next(progress));
@@ -232,6 +256,18 @@ impl Progress {
         self.same_calls = Some((asked, times));
         times
     }
+}
+
+/// Puts down what somebody has said: a user as it is, another run with its name.
+async fn hear(ctx: &AgentCtx, message: Heard<Box<RawValue>>) -> Result<EntryId> {
+    #[derive(Serialize)]
+    struct Said {
+        from: String,
+        text: String,
+    }
+    let Heard { from: Some(from), value } = message else { return ctx.append("user", &message.value).await };
+    let text = text_of(&blocks(&Payload::json(&value)?));
+    ctx.append("user", &Said { text: format!("Message from {from}:\n{text}"), from: from.to_string() }).await
 }
 
 /// Puts down what the run was started with: one thing that a user says, or a conversation so far.

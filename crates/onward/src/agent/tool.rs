@@ -46,6 +46,33 @@ pub(super) enum Work {
     Task(TaskHandler),
     /// Code of the agent itself, which may wait for people, for weeks.
     Inline(Inline),
+    /// A run of its own, whose result is the tool's.
+    Child(Child),
+    /// Another kind of agent takes the conversation over.
+    Handoff(String),
+}
+
+/// The run that does a tool's work.
+#[derive(Clone)]
+pub(super) struct Child {
+    pub kind: String,
+    /// It is given what the model wants done, as one text, and not the arguments.
+    pub is_agent: bool,
+}
+
+/// What a model says when it hands a conversation over.
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it stays in the conversation, where whoever takes over reads it")]
+struct Reason {
+    /// Why, in a sentence.
+    reason: Option<String>,
+}
+
+/// What a model tells an agent that it calls as a tool.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Brief {
+    /// What to do, with everything that is needed to do it: nothing else of this conversation is known there.
+    pub task: String,
 }
 
 /// What a tool brings, as it is recorded.
@@ -128,6 +155,27 @@ impl Tool {
         Tool::made(schema::<A>(name, description), Work::Inline(inline))
     }
 
+    /// Another agent: a call starts a run of this kind with what the model wants done, and what that ends with is told to the model.
+    /// The run is a child, with a conversation of its own; it ends with this one.
+    pub fn agent(name: &str, description: &str, kind: &str) -> Tool {
+        let child = Child { kind: kind.to_owned(), is_agent: true };
+        Tool::made(schema::<Brief>(name, description), Work::Child(child))
+    }
+
+    /// A workflow, or an agent with an input of its own: a call starts a run of this kind with the arguments.
+    pub fn workflow<A: JsonSchema>(name: &str, description: &str, kind: &str) -> Tool {
+        let child = Child { kind: kind.to_owned(), is_agent: false };
+        Tool::made(schema::<A>(name, description), Work::Child(child))
+    }
+
+    /// Another kind of agent takes the conversation over; the one that calls this says nothing more.
+    pub(super) fn handoff(kind: &str) -> Tool {
+        let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+        let name: String = "handoff_to_".chars().chain(kind.chars().map(plain)).collect();
+        let description = format!("Hands this conversation over to `{kind}`, who answers from here on");
+        Tool::made(schema::<Reason>(&name, &description), Work::Handoff(kind.to_owned()))
+    }
+
     pub(super) fn made(schema: ToolSchema, work: Work) -> Tool {
         Tool {
             schema,
@@ -196,7 +244,7 @@ pub(super) struct Asked {
     pub is_once: bool,
 }
 
-fn arguments_of<A: DeserializeOwned>(arguments: &RawValue) -> Result<A> {
+pub(super) fn arguments_of<A: DeserializeOwned>(arguments: &RawValue) -> Result<A> {
     serde_json::from_str(arguments.get())
         .map_err(|error| Failure::fatal(format!("the arguments do not fit: {error}")).with_code("tool_arguments_invalid"))
 }

@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::AgentCtx;
-use super::tool::{Asked, Output, Tool, Work};
+use super::ready::{AgentOutcome, Stop};
+use super::tool::{Asked, Brief, Child, Output, Tool, Work, arguments_of};
 use crate::Result;
 use crate::registry::TaskHandler;
 
@@ -104,8 +105,16 @@ impl Tools {
     pub(crate) fn handlers(&self) -> impl Iterator<Item = (String, TaskHandler)> {
         self.tools.iter().filter_map(|(name, tool)| match &tool.work {
             Work::Task(handler) => Some((tool_kind(self.scope.as_deref(), name), handler.clone())),
-            Work::Inline(_) => None,
+            Work::Inline(_) | Work::Child(_) | Work::Handoff(_) => None,
         })
+    }
+
+    /// Who is to take the conversation over, if the call asks for that.
+    pub(super) fn takes_over(&self, call: &ToolCall) -> Option<&str> {
+        match &self.tools.get(&call.name)?.work {
+            Work::Handoff(kind) => Some(kind),
+            _ => None,
+        }
     }
 
     /// Does what a model asked for.
@@ -158,6 +167,24 @@ async fn carry_out(ctx: &AgentCtx, tool: Tool, scope: Option<&str>, call: &ToolC
             task.class(tool.class).retry(tool.retry).timeout(tool.timeout).await
         }
         Work::Inline(inline) => inline(ctx.clone(), Payload::json(&asked)?).await,
+        Work::Child(child) => call_child(ctx, &child, &asked).await,
+        Work::Handoff(kind) => Output::of(&format!("{kind} takes over"), asked.result_bytes_max),
+    }
+}
+
+/// Lets a run of its own do the work. How long that takes is the run's business.
+async fn call_child(ctx: &AgentCtx, child: &Child, asked: &Asked) -> Result<Output> {
+    let kind = child.kind.as_str();
+    let result: Box<RawValue> = if child.is_agent {
+        let Brief { task } = arguments_of(&asked.arguments)?;
+        ctx.child(kind, &task).await?
+    } else {
+        ctx.child(kind, &asked.arguments).await?
+    };
+    match serde_json::from_str::<AgentOutcome>(result.get()) {
+        Ok(AgentOutcome { stop: Stop::Done, text, .. }) => Output::of(&text, asked.result_bytes_max),
+        Ok(AgentOutcome { stop, text, .. }) => Output::of(&format!("{text}\n(stopped: {stop})"), asked.result_bytes_max),
+        Err(_) => Output::of(&result, asked.result_bytes_max),
     }
 }
 

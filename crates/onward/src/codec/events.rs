@@ -3,7 +3,7 @@
 //! Payloads that go from one run to another are made for where they are read: a child's input for the child, a signal for its receiver,
 //! an outcome for the run and for the call of its parent.
 
-use onward_core::event::{CarriedSignal, Checkpoint, ParentLink, UpdateReceived};
+use onward_core::event::{CarriedSignal, Checkpoint, ChildCompleted, ChildFailed, ParentLink, UpdateReceived};
 use onward_core::run::Commit;
 use onward_core::task::TaskReport;
 use onward_core::{Event, Failure, Hash, Payload, Place, Record, RunKey};
@@ -63,6 +63,12 @@ impl Border {
             Event::TaskCompleted(event) => self.payload(way, &mut event.output, &home("report")),
             Event::TaskFailed(event) => self.failure(way, &mut event.failure, &home("report")),
             Event::ChildStarted(event) => self.payload(way, &mut event.input, &[Home::of(&sibling(run, &event.child), "input")]),
+            Event::ChildCompleted(ChildCompleted { child: Some(child), output, .. }) => {
+                self.payload(way, output, &[Home::of(&sibling(run, child), "outcome")])
+            }
+            Event::ChildFailed(ChildFailed { child: Some(child), failure, .. }) => {
+                self.failure(way, failure, &[Home::of(&sibling(run, child), "outcome")])
+            }
             Event::ChildCompleted(event) => self.payload(way, &mut event.output, &call(&event.place)),
             Event::ChildFailed(event) => self.failure(way, &mut event.failure, &call(&event.place)),
             Event::SignalSent(event) => self.payload(way, &mut event.payload, &[Home::of(&sibling(run, &event.to), "signal")]),
@@ -99,6 +105,7 @@ impl Border {
             | Event::WaitCanceled(_)
             | Event::StateCleared(_)
             | Event::ChildCanceled(_)
+            | Event::ChildAwaited(_)
             | Event::VersionChosen(_)
             | Event::TaskAttempted(_)
             | Event::TaskAttemptEnded(_)

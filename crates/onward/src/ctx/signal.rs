@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use onward_core::conversation::ENTRY_SIGNAL;
 use onward_core::engine::Pattern;
-use onward_core::{Failure, Index, Name, Payload, Place, RunId};
+use onward_core::{Failure, Index, Name, Payload, Place, RunId, RunKey};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -84,7 +84,12 @@ impl<C> SignalSource<C> {
     }
 
     fn take_all<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
-        drain(&self.ctx.cell, &self.pattern, |_, value| value)
+        drain(&self.ctx.cell, &self.pattern, |_, _, value| value)
+    }
+
+    fn take_all_heard<T: DeserializeOwned>(&self) -> Result<Vec<Heard<T>>> {
+        let heard = |_, sender: Option<RunKey>, value| Heard { from: sender.map(|sender| sender.id), value };
+        drain(&self.ctx.cell, &self.pattern, heard)
     }
 }
 
@@ -108,6 +113,11 @@ impl SignalSource<AnyType> {
     pub fn drain<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
         self.take_all()
     }
+
+    /// Like [`SignalSource::drain`], and says of each who sent it.
+    pub fn drain_heard<T: DeserializeOwned>(&self) -> Result<Vec<Heard<T>>> {
+        self.take_all_heard()
+    }
 }
 
 impl<T: DeserializeOwned> SignalSource<Typed<T>> {
@@ -130,6 +140,19 @@ impl<T: DeserializeOwned> SignalSource<Typed<T>> {
     pub fn drain(&self) -> Result<Vec<T>> {
         self.take_all()
     }
+
+    /// Like [`SignalSource::drain`], and says of each who sent it.
+    pub fn drain_heard(&self) -> Result<Vec<Heard<T>>> {
+        self.take_all_heard()
+    }
+}
+
+/// What a signal carries, and who sent it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard<T> {
+    /// The run that sent it; `None` for what came from outside.
+    pub from: Option<RunId>,
+    pub value: T,
 }
 
 /// The mailbox for all names that fit a pattern.
@@ -159,22 +182,26 @@ impl Signals {
 
     /// Takes all that are there, up to the first that cannot be read; see [`SignalSource::drain`].
     pub fn drain<T: DeserializeOwned>(&self) -> Result<Vec<(Name, T)>> {
-        drain(&self.cell, &self.pattern, |name, value| (name, value))
+        drain(&self.cell, &self.pattern, |name, _, value| (name, value))
     }
 }
 
 /// Takes signals up to the first that is not a `T`: that one stays, so that what was taken before it is not lost with its error. When it
 /// is the first, it is taken and the error returned: it would stand in the way for ever.
-fn drain<T: DeserializeOwned, V>(cell: &RunCell, pattern: &Pattern, make: impl Fn(Name, T) -> V) -> Result<Vec<V>> {
+fn drain<T: DeserializeOwned, V>(
+    cell: &RunCell,
+    pattern: &Pattern,
+    make: impl Fn(Name, Option<RunKey>, T) -> V,
+) -> Result<Vec<V>> {
     let mut taken = Vec::new();
     loop {
         let next = cell.look("drain", |engine| engine.peek_signal(pattern)).map(|payload| payload.read::<T>());
         if !taken.is_empty() && matches!(next, Some(Err(_))) {
             return Ok(taken);
         }
-        let signal = cell.look("drain", |engine| engine.try_signal(pattern));
-        let (Some((name, _)), Some(value)) = (signal, next) else { return Ok(taken) };
-        taken.push(make(name, value?));
+        let signal = cell.look("drain", |engine| engine.try_heard(pattern));
+        let (Some((name, _, sender)), Some(value)) = (signal, next) else { return Ok(taken) };
+        taken.push(make(name, sender, value?));
     }
 }
 

@@ -7,7 +7,8 @@
 //! - Y1 (V3): a request is answered by the server, or sent again on the next connection; it is never dropped.
 //! - Y2: `hello` names every run and task the worker holds, so that the server can tell which of them are lost.
 //! - Y3 (V2): what the worker asked for and did not get is asked for again after a lost connection, and no more.
-//! - Y4 (V6): a worker that cannot know that the server heard it for two thirds of its lease has lost everything it holds, and stops.
+//! - Y4 (V6): a worker that cannot know that the server heard it for two thirds of its lease has lost everything it holds, and stops;
+//!   it greets the server anew, which otherwise would keep for it what it has let go.
 //! - Y5: what is not awaited by anybody (emitted values, what tasks say, answers to questions) goes to the connection it belongs to or nowhere; it
 //!   never piles up.
 

@@ -14,7 +14,7 @@ use onward_core::event::{RunStarted, SignalReceived};
 use onward_core::log::prelude_of;
 use onward_core::projection::Projection;
 use onward_core::reopen;
-use onward_core::run::{Admitted, Again, CommitRefusal, END_REFUSALS_MAX, Effect, Input, Refusal, Wait};
+use onward_core::run::{Admitted, Again, CommitRefusal, Delivery, END_REFUSALS_MAX, Effect, Input, NewRun, Refusal, Wait};
 use onward_core::task::Task;
 use onward_core::{CommitId, Epoch, Event, Log, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp};
 use serde::Serialize;
@@ -398,7 +398,7 @@ impl World {
                 self.frozen = false;
                 self.timers.values_mut().for_each(|due| *due = due.after(shift));
             }
-            Effect::EndRun => {
+            Effect::EndRun { .. } => {
                 self.timers.clear();
                 self.tasks.clear();
                 self.waits.clear();
@@ -415,7 +415,8 @@ impl World {
         self.code = None;
         self.refusals = 0;
         // A child of the old log has nobody to answer.
-        self.sent.retain(|delivery| !matches!(delivery, onward_core::run::Delivery::Start(_)));
+        let is_spawned = |run: &NewRun| run.started.parent.as_ref().is_some_and(|link| link.is_spawned);
+        self.sent.retain(|delivery| !matches!(delivery, Delivery::Start(run) if !is_spawned(run)));
         if self.shadow {
             self.shadow_replay(&past);
         }

@@ -27,6 +27,10 @@ macro_rules! golden {
             name: "agent",
             record: recording::agent,
             replay: |log| Replay::new("test", log).dep(true).against_agent(workflows::agent),
+        }, Golden {
+            name: "handed",
+            record: recording::handed,
+            replay: |log| Replay::new("test", log).against_agent(workflows::handed),
         }, $(Golden {
             name: stringify!($recorded),
             record: recording::$recorded,
@@ -162,7 +166,7 @@ every_event! {
     TimerStarted SignalAwaited SignalConsumed ApprovalRequested PromiseCreated WaitCanceled StateSet StateCleared ChildStarted
     ChildCanceled SignalSent VersionChosen UpdateAnswered RunSuspended RunCompleted RunFailed RunCanceled RunContinued
     RetryRequested RunForked ResultRequested AttributeSet
-    ExternalAppended TaskAttempted TaskAttemptEnded EntryAppended SegmentAbandoned CallAdopted
+    ExternalAppended TaskAttempted TaskAttemptEnded EntryAppended SegmentAbandoned CallAdopted ChildAwaited
 }
 
 #[test]

@@ -73,6 +73,23 @@ pub fn agent() -> Log {
     world.past_logs()[0].clone()
 }
 
+/// Two researchers: one says something and ends, the other is stopped.
+pub fn handed() -> Log {
+    let mut world = World::new_agent(workflows::handed, &());
+    pump(&mut world);
+    let asked = places(&world, |event| if let Event::ChildAwaited(event) = event { Some(&event.place) } else { None });
+    let started = world.log().events().find_map(|(_, event)| match event {
+        Event::ChildStarted(event) => Some(event.child.clone()),
+        _ => None,
+    });
+    let child = started.expect("it has spawned");
+    let sender = Some(RunKey::new(Default::default(), child.clone()));
+    let (name, payload) = (Name::new("message").expect("a name"), json("\"halfway\""));
+    world.input(SignalReceived { name, payload, signal_id: None, sender }).expect("an open run takes signals");
+    input(&mut world, ChildCompleted { place: asked[0].clone(), output: json("\"the Danube\""), child: Some(child) });
+    world.past_logs()[0].clone()
+}
+
 fn finished(world: World) -> Log {
     assert_ne!(world.output(), "open", "a recorded run has ended");
     world.log().clone()
@@ -183,8 +200,8 @@ pub fn children() -> Log {
     let mut world = World::new(workflows::children, &());
     pump(&mut world);
     let places = places(&world, |event| if let Event::ChildStarted(event) = event { Some(&event.place) } else { None });
-    input(&mut world, ChildCompleted { place: places[1].clone(), output: json("\"grown up\"") });
-    input(&mut world, ChildFailed { place: places[0].clone(), failure: Failure::fatal("lost") });
+    input(&mut world, ChildCompleted { place: places[1].clone(), output: json("\"grown up\""), child: None });
+    input(&mut world, ChildFailed { place: places[0].clone(), failure: Failure::fatal("lost"), child: None });
     finished(world)
 }
 
@@ -330,13 +347,14 @@ pub fn retried() -> Log {
         place: Place::root(3),
         on_parent_close: OnParentClose::Abandon,
         life: None,
+        is_spawned: false,
     };
     input(&mut world, ResultRequested { by });
     complete(&mut world, task, "2");
-    input(&mut world, ChildFailed { place: child.clone(), failure: Failure::fatal("lost") });
+    input(&mut world, ChildFailed { place: child.clone(), failure: Failure::fatal("lost"), child: None });
     world.retry().expect("a failed run can be retried");
     pump(&mut world);
-    input(&mut world, ChildCompleted { place: child, output: json("3") });
+    input(&mut world, ChildCompleted { place: child, output: json("3"), child: None });
     finished(world)
 }
 
@@ -350,7 +368,7 @@ pub fn forked() -> Log {
     let child = places(&fork, |event| if let Event::ChildStarted(event) = event { Some(&event.place) } else { None })[0].clone();
     let task = task_places(&fork)[0].clone();
     complete(&mut fork, task, "2");
-    input(&mut fork, ChildCompleted { place: child, output: json("3") });
+    input(&mut fork, ChildCompleted { place: child, output: json("3"), child: None });
     finished(fork)
 }
 

@@ -14,6 +14,20 @@ pub async fn agent(ctx: AgentCtx, _: ()) -> Result<String> {
     ctx.checkpoint(&receipt).await
 }
 
+/// Spawns two, waits for one, stops the other, and hands the conversation over.
+pub async fn handed(ctx: AgentCtx, _: ()) -> Result<String> {
+    let first = ctx.spawn::<String>("researcher", "rivers")?;
+    let second = ctx.spawn::<String>("researcher", "bridges")?;
+    first.message(&ctx, "be quick")?;
+    let found = first.result(&ctx).await?;
+    second.cancel(&ctx);
+    for heard in ctx.signal("message").drain_heard::<String>()? {
+        ctx.append("user", &format!("{}: {}", heard.from.map_or_else(String::new, |from| from.to_string()), heard.value)).await?;
+    }
+    ctx.append("tool", &found).await?;
+    ctx.handoff("billing", &found).await
+}
+
 pub async fn steps(ctx: Ctx, order: String) -> Result<(u32, String)> {
     let charged = ctx.step("charge", async || Ok::<_, Failure>(100)).input(&order).await?;
     let flaky = ctx.step_with("flaky", async |attempt: Attempt| {

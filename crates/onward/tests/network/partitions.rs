@@ -7,7 +7,7 @@ use onward::Onward;
 use onward::prelude::*;
 
 use crate::proxy::{Faults, Proxy};
-use crate::site::{Site, eventually};
+use crate::site::{LEASE, Site, eventually};
 
 /// A worker process: its name is the result of the step that began there, and whether that step was stopped.
 struct Process {
@@ -85,4 +85,34 @@ async fn a_worker_that_is_cut_off_both_ways_stops_before_another_has_its_run() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_hears_nothing_stops_before_another_has_its_run() {
     another_worker_finishes(Faults { hold_down: true, refuse: true, ..Faults::default() }).await;
+}
+
+/// The first attempt does not end; it says so when it is stopped.
+async fn stuck(ctx: TaskCtx, (): ()) -> Result<u32> {
+    let process = ctx.dep::<Arc<Process>>();
+    if process.began.fetch_add(1, Ordering::SeqCst) > 0 {
+        return Ok(ctx.attempt());
+    }
+    let _tell = TellStopped(Arc::clone(&process));
+    std::future::pending().await
+}
+
+/// Y4: for the server nothing has happened: it hears its worker all the time, and the connection is there. Only the worker knows that it
+/// has let its task go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_a_worker_has_let_go_in_a_short_silence_is_given_out_again() {
+    let site = Site::memory().await;
+    let (proxy, process) = (Proxy::new(site.address, 0).await, Process::new("a", false));
+    let _worker = Onward::connect(&proxy.url).task_with("llm.stuck", stuck).dep(process.clone()).start().await.unwrap();
+    let client = Onward::connect(site.url()).start().await.unwrap();
+    let task = client.task::<u32, _>("llm.stuck", &()).id("t").await.unwrap();
+    eventually("it has begun", async || (process.began.load(Ordering::SeqCst) == 1).then_some(())).await;
+    proxy.set(Faults { hold_down: true, ..Faults::default() });
+    eventually("the worker lets it go", async || process.stopped.load(Ordering::SeqCst).then_some(())).await;
+    proxy.heal();
+    let result = tokio::time::timeout(LEASE * 20, task.result()).await;
+    result.expect("somebody gets it again").unwrap();
+    assert_eq!(process.began.load(Ordering::SeqCst), 2);
+    let spend = site.head("t").await.unwrap().spend.unwrap();
+    assert_eq!(spend.attempts, 2, "LG1: nobody says that the first was never begun");
 }

@@ -4,6 +4,7 @@
 //! beside the worker, sends real SIGKILLs, starts new workers, and counts what was really done. While the run waits for a person no
 //! worker exists at all; this process then decides the approval the way `onward approval decide` does.
 
+mod agent;
 mod order;
 mod question;
 mod stage;
@@ -17,7 +18,7 @@ use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, Subcommand};
 use onward_core::{Event, RunKey};
 use tokio::process::{Child, ChildStdin, Command};
 
@@ -33,13 +34,28 @@ pub use worker::{WorkerArgs, work};
 const SOURCE: &str = include_str!("order.rs");
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct DemoArgs {
+    #[command(subcommand)]
+    what: Option<What>,
     /// Work faster and pause less
     #[arg(long)]
     fast: bool,
     /// Print the workflow's code and do nothing
     #[arg(long)]
     source: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Talk with an agent that survives kill -9; its model answers by script, so it needs no key
+    Agent,
+}
+
+impl DemoArgs {
+    pub fn is_agent(&self) -> bool {
+        self.what.is_some()
+    }
 }
 
 /// How long things take.
@@ -65,6 +81,9 @@ impl Pace {
 }
 
 pub async fn execute(args: DemoArgs, global: &Global) -> Result<ExitCode> {
+    if let Some(What::Agent) = args.what {
+        return agent::execute(global).await;
+    }
     if args.source {
         print(SOURCE)?;
         return Ok(ExitCode::SUCCESS);

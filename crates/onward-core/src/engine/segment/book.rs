@@ -36,6 +36,8 @@ struct Abandoned {
     /// A task whose attempts are recorded.
     is_task: bool,
     child: Option<RunId>,
+    /// A child that goes on when the generation ends.
+    is_spawned: bool,
     /// Where it was asked for.
     index: Index,
     effect: EffectOf,
@@ -69,6 +71,12 @@ impl Book {
     /// The child that the call has started.
     pub fn child(&self, call: &Call) -> Option<RunId> {
         self.calls.get(call)?.child.clone()
+    }
+
+    /// Children that nobody has taken over, and whether each goes on when the generation ends.
+    pub fn left_children(&self) -> impl Iterator<Item = (&RunId, bool)> {
+        let left = self.calls.values().chain(&self.over).filter(|found| !found.adopted);
+        left.filter_map(|found| Some((found.child.as_ref()?, found.is_spawned)))
     }
 
     /// As whom the world knows the call at `place`.
@@ -181,6 +189,7 @@ impl Book {
             what,
             is_task,
             child,
+            is_spawned: matches!(event, Event::ChildStarted(event) if event.is_spawned),
             index,
             effect,
             adopted: false,

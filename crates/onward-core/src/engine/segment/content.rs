@@ -62,7 +62,9 @@ fn identity(event: &Event, leaf: Option<Hash>) -> Option<Identity> {
         Event::StepFailed(event) if event.retry_at.is_none() => {
             (b"step", event.name.as_str(), event.input_hash.unwrap_or_default())
         }
+        Event::ChildStarted(event) if event.is_spawned => (b"spawn", event.kind.as_str(), event.input_hash),
         Event::ChildStarted(event) => (b"child", event.kind.as_str(), event.input_hash),
+        Event::ChildAwaited(event) => (b"result", event.child.as_str(), Hash::default()),
         Event::SignalSent(event) => {
             let payload = Hash::of(&event.payload);
             (b"send", event.name.as_str(), Hash::of_parts(&[event.to.as_str().as_bytes(), &payload.0]))
@@ -90,6 +92,7 @@ pub(super) fn place_of(event: &Event) -> Option<&Place> {
         Event::StepCompleted(event) => &event.place,
         Event::StepFailed(event) => &event.place,
         Event::ChildStarted(event) => &event.place,
+        Event::ChildAwaited(event) => &event.place,
         Event::SignalSent(event) => &event.place,
         Event::ApprovalRequested(event) => &event.place,
         Event::PromiseCreated(event) => &event.place,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use onward_core::task::TaskId;
+use onward_core::task::{TaskId, TaskReport};
 use onward_core::{Epoch, RunKey};
 use onward_store::{StoreError, payloads};
 use onward_wire::worker as wire;
@@ -87,7 +87,8 @@ impl Session {
         }
         for (task, claim) in compared.unheard_tasks {
             self.forget_task(&task, claim);
-            drop(self.port.give_back_task(task, claim).await);
+            // It may have got lost on the way, or the worker began it and let it go in silence: the ledger keeps it as unknown (LG1).
+            drop(self.port.report_task(task, claim, TaskReport::Released).await);
         }
     }
 

@@ -273,7 +273,7 @@ fn make(mut state: State, made: Move, limits: Limits, bit: &Bit) -> Next {
         Move::ChildEnds(place, id) => {
             state.ended.insert(id);
             let output = Payload::json("helped").expect("text");
-            state.world.input(ChildCompleted { place, output }).expect("an open run takes its children's ends");
+            state.world.input(ChildCompleted { place, output, child: None }).expect("an open run takes its children's ends");
         }
         Move::TakeOff(flip) => {
             state.bit = if limits.clock { state.bit + flip } else { (state.bit + flip) % 2 };

@@ -36,6 +36,8 @@ pub(super) struct Shared {
     pub tasks_came: Notify,
     pub questions_came: Notify,
     pub greeted: Notify,
+    /// Counts how often everything was lost: the server learns it from the next hello, so the connection ends with it.
+    pub losses: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -125,6 +127,7 @@ impl Shared {
             tasks_came: Notify::new(),
             questions_came: Notify::new(),
             greeted: Notify::new(),
+            losses: watch::Sender::new(0),
         }
     }
 

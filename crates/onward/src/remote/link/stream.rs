@@ -76,6 +76,7 @@ async fn converse(channel: &Channel, shared: &Arc<Shared>) -> bool {
     // A network that swallows everything is noticed by our own lease, sooner than by the connection: each stream has its own.
     let channel = channel.fresh();
     let (messages, receiver) = mpsc::channel::<WorkerFrames>(MESSAGES_MAX);
+    let mut losses = shared.losses.subscribe(); // before the hello: what is lost behind it is not in it
     let hello = WorkerFrames { frames: vec![WorkerFrame::Hello(shared.begin())] };
     if messages.send(hello).await.is_err() {
         return false;
@@ -109,6 +110,7 @@ async fn converse(channel: &Channel, shared: &Arc<Shared>) -> bool {
         () = receiving => {}
         () = send(shared, messages) => {}
         () = silence(shared, began) => {}
+        _ = losses.changed() => {} // otherwise the server would keep for us what we have let go
     }
     true
 }

@@ -137,6 +137,9 @@ impl Shared {
         state.tasks.clear();
         let void = state.take_requests_about(|_, _| true);
         drop(state);
+        if !(held.is_empty() && held_tasks.is_empty()) {
+            self.losses.send_modify(|losses| *losses += 1);
+        }
         for held in held.into_values() {
             if let To::Inbox(inbox) = held.to {
                 inbox.lost();

@@ -9,8 +9,9 @@ use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Listener,
-    RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreFuture, TaskQuery, VersionCount, WaitQuery,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Known,
+    Listener, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Since, Started, Store, StoreFuture, TaskQuery, VersionCount,
+    WaitQuery,
 };
 use tokio::sync::Notify;
 
@@ -46,11 +47,6 @@ impl DyingStore {
         self.0.calls.load(Ordering::SeqCst)
     }
 
-    /// Waits until the store knows the process.
-    pub async fn known(&self) {
-        self.0.known().await;
-    }
-
     /// Waits for its end.
     pub async fn died(&self) {
         self.0.died.notified().await;
@@ -65,7 +61,9 @@ impl DyingStore {
         let process = self.0.clone();
         Box::pin(async move {
             process.alive().await;
-            process.known().await;
+            if process.death.is_some() {
+                process.known().await;
+            }
             // To die before a call is to have died after the one before it, but for the work in between.
             if process.death == Some(Death { at: process.calls.load(Ordering::SeqCst), is_done: false }) {
                 return process.die().await;
@@ -177,5 +175,9 @@ impl Store for DyingStore {
         count_tasks(namespace: Namespace) -> Vec<TaskCount>;
         delete_runs(delete: Delete) -> u64;
         list_deleted(query: DeletedQuery) -> Vec<DeletedRun>;
+        read_since(known: Vec<Known>) -> Vec<Since>;
+        tell_others(message: Vec<u8>) -> ();
+        announce_server(server: ServerInfo, lease: Option<Duration>) -> ();
+        list_servers() -> Vec<ServerInfo>;
     }
 }

@@ -1,0 +1,194 @@
+//! One line that is being typed: bytes of a keyboard in, lines out. Pure: knows of no terminal.
+
+/// What came of some bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Typed {
+    Line(String),
+    /// Nobody will type any more.
+    End,
+}
+
+#[derive(Debug, Default)]
+pub struct Editor {
+    line: Vec<char>,
+    cursor: usize,
+    /// The beginning of a character or a sequence whose rest has not come yet.
+    rest: Vec<u8>,
+    /// Lines from before, and which of them is shown.
+    earlier: Vec<String>,
+    shown: Option<usize>,
+}
+
+impl Editor {
+    /// Takes bytes in.
+    pub fn press(&mut self, bytes: &[u8]) -> Vec<Typed> {
+        let mut all = std::mem::take(&mut self.rest);
+        all.extend_from_slice(bytes);
+        let (mut typed, mut rest) = (Vec::new(), all.as_slice());
+        while let Some((&first, behind)) = rest.split_first() {
+            let taken = match first {
+                0x1b => match sequence(rest) {
+                    Some((sequence, taken)) => {
+                        self.move_by(sequence);
+                        taken
+                    }
+                    None => break,
+                },
+                0x20..=0x7e => {
+                    self.insert(char::from(first));
+                    1
+                }
+                0x80.. => match character(rest) {
+                    Some((c, taken)) => {
+                        c.into_iter().for_each(|c| self.insert(c));
+                        taken
+                    }
+                    None => break,
+                },
+                _ => {
+                    typed.extend(self.control(first));
+                    1
+                }
+            };
+            rest = if taken == 1 { behind } else { &rest[taken..] };
+        }
+        self.rest = rest.to_vec();
+        typed
+    }
+
+    /// The line and where in it the cursor is.
+    pub fn line(&self) -> (&[char], usize) {
+        (&self.line, self.cursor)
+    }
+
+    fn insert(&mut self, c: char) {
+        self.line.insert(self.cursor, c);
+        self.cursor += 1;
+    }
+
+    fn control(&mut self, byte: u8) -> Option<Typed> {
+        match byte {
+            b'\r' | b'\n' => {
+                let line: String = std::mem::take(&mut self.line).into_iter().collect();
+                (self.cursor, self.shown) = (0, None);
+                if !line.is_empty() && self.earlier.last() != Some(&line) {
+                    self.earlier.push(line.clone());
+                }
+                return Some(Typed::Line(line));
+            }
+            0x04 if self.line.is_empty() => return Some(Typed::End), // Ctrl-D
+            0x7f | 0x08 if self.cursor > 0 => {
+                self.cursor -= 1;
+                self.line.remove(self.cursor);
+            }
+            0x01 => self.cursor = 0,                 // Ctrl-A
+            0x05 => self.cursor = self.line.len(),   // Ctrl-E
+            0x0b => self.line.truncate(self.cursor), // Ctrl-K
+            0x15 => self.cut(0),                     // Ctrl-U
+            0x17 => self.cut(self.word_before()),    // Ctrl-W
+            _ => {}
+        }
+        None
+    }
+
+    /// Takes away what is between `from` and the cursor.
+    fn cut(&mut self, from: usize) {
+        self.line.drain(from..self.cursor);
+        self.cursor = from;
+    }
+
+    fn word_before(&self) -> usize {
+        let before = &self.line[..self.cursor];
+        let end = before.iter().rposition(|c| *c != ' ').map_or(0, |at| at + 1);
+        before[..end].iter().rposition(|c| *c == ' ').map_or(0, |at| at + 1)
+    }
+
+    fn move_by(&mut self, sequence: &[u8]) {
+        match sequence {
+            b"[C" | b"OC" => self.cursor = (self.cursor + 1).min(self.line.len()),
+            b"[D" | b"OD" => self.cursor = self.cursor.saturating_sub(1),
+            b"[H" | b"OH" | b"[1~" | b"[7~" => self.cursor = 0,
+            b"[F" | b"OF" | b"[4~" | b"[8~" => self.cursor = self.line.len(),
+            b"[3~" if self.cursor < self.line.len() => drop(self.line.remove(self.cursor)),
+            b"[A" | b"OA" => self.show(self.shown.unwrap_or(self.earlier.len()).checked_sub(1)),
+            b"[B" | b"OB" => self.show(self.shown.map(|at| at + 1)),
+            _ => {}
+        }
+    }
+
+    /// Shows a line from before; behind the last one there is an empty one.
+    fn show(&mut self, at: Option<usize>) {
+        let Some(at) = at else { return };
+        self.line = self.earlier.get(at).map(|line| line.chars().collect()).unwrap_or_default();
+        self.cursor = self.line.len();
+        self.shown = Some(at).filter(|at| *at < self.earlier.len());
+    }
+}
+
+/// What follows an escape, and how many bytes that takes; `None` if its end has not come yet. An escape alone means nothing.
+fn sequence(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    match bytes.get(1) {
+        None => Some((&[], 1)),
+        Some(b'[') => {
+            let end = bytes.iter().skip(2).position(|byte| (0x40..=0x7e).contains(byte))? + 3;
+            Some((&bytes[1..end], end))
+        }
+        Some(b'O') => bytes.get(2).map(|_| (&bytes[1..3], 3)),
+        Some(_) => Some((&[], 2)),
+    }
+}
+
+/// The first character, and how many bytes it takes; what is none is left out. `None` if its end has not come yet.
+fn character(bytes: &[u8]) -> Option<(Option<char>, usize)> {
+    let head = &bytes[..bytes.len().min(4)];
+    match std::str::from_utf8(head) {
+        Ok(text) => text.chars().next().map(|c| (Some(c), c.len_utf8())),
+        Err(error) if error.valid_up_to() > 0 => {
+            let c = String::from_utf8_lossy(&head[..error.valid_up_to()]).chars().next()?;
+            Some((Some(c), c.len_utf8()))
+        }
+        Err(error) => error.error_len().map(|length| (None, length)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(bytes: &[u8]) -> (String, usize) {
+        let mut editor = Editor::default();
+        editor.press(bytes);
+        (editor.line.iter().collect(), editor.cursor)
+    }
+
+    #[test]
+    fn keys_change_the_line_where_the_cursor_is() {
+        assert_eq!(after(b"abc\x1b[D\x1b[DX"), ("aXbc".to_owned(), 2));
+        assert_eq!(after(b"one two\x17"), ("one ".to_owned(), 4));
+        assert_eq!(after(b"abc\x01\x1b[3~Y\x05Z\x7f"), ("Ybc".to_owned(), 3));
+        assert_eq!(after(b"abc\x1b[D\x0b\x1b"), ("ab".to_owned(), 2));
+        assert_eq!(after(b"abc\x15\x1b[200~d"), ("d".to_owned(), 1));
+    }
+
+    #[test]
+    fn characters_and_sequences_may_come_in_pieces() {
+        let mut editor = Editor::default();
+        for byte in "żß\u{1f600}".bytes().chain(*b"\x1b[D!") {
+            assert_eq!(editor.press(&[byte]), []);
+        }
+        // An escape that comes alone is not waited for, so its rest is typed.
+        assert_eq!(editor.line.iter().collect::<String>(), "żß\u{1f600}[D!");
+        assert_eq!(editor.press(b"\xff\r"), [Typed::Line("żß\u{1f600}[D!".to_owned())]);
+    }
+
+    #[test]
+    fn lines_from_before_come_back() {
+        let mut editor = Editor::default();
+        assert_eq!(editor.press(b"one\rtwo\n"), [Typed::Line("one".to_owned()), Typed::Line("two".to_owned())]);
+        editor.press(b"\x1b[A\x1b[A\x1b[A");
+        assert_eq!(editor.line().0.iter().collect::<String>(), "one");
+        editor.press(b"\x1b[B\x1b[B");
+        assert_eq!(editor.line().0.len(), 0);
+        assert_eq!(editor.press(b"\x04"), [Typed::End]);
+    }
+}

@@ -1,0 +1,182 @@
+//! `onward chat`: a conversation with an agent, in a terminal or through pipes.
+//!
+//! Everything durable is in the run: whoever leaves, however that happens, comes back with `--run` and finds the conversation as it is. In
+//! a directory without a server the agents of the settings work in this process, for as long as the chat lasts.
+
+mod acts;
+mod draft;
+mod editor;
+mod hearing;
+mod question;
+mod screen;
+mod talk;
+mod told;
+mod typing;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use onward::Onward;
+use onward_core::{Name, Namespace, Status};
+use onward_runtime::RuntimeError;
+
+use crate::args::Global;
+use crate::directory::{own_command, shell_path, shell_word};
+use crate::error::{Mistake, RUN_FAILED};
+use crate::house::House;
+use crate::interrupt::INTERRUPTED;
+use crate::new_id;
+use crate::output::say;
+use crate::serving::{mark, told_to_stop};
+use crate::site::{Place, Site};
+pub use screen::Screen;
+use talk::{Over, Talk};
+
+#[derive(Debug, Args)]
+pub struct ChatArgs {
+    /// The agent to talk to; the run begins with the first thing that is said
+    #[arg(long, value_name = "KIND", required_unless_present = "run")]
+    agent: Option<String>,
+    /// The run to take up; with --agent it is begun if it is not there
+    #[arg(long, value_name = "ID")]
+    run: Option<String>,
+    /// How many of the last entries to show of a run that is taken up
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    entries: u32,
+    /// Who decides, where a question names who may
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+}
+
+/// What a chat is about, and where.
+pub struct Chat {
+    pub site: Site,
+    pub agent: Option<Name>,
+    pub run: Option<String>,
+    pub entries: usize,
+    pub by: Option<String>,
+    /// How to come back.
+    pub again: String,
+    /// The run has to be named for that.
+    pub is_named: bool,
+    /// The worker is in this process, and leaves with it.
+    pub is_alone: bool,
+}
+
+pub async fn execute(args: ChatArgs, global: &Global) -> Result<ExitCode> {
+    let agent = args.agent.as_deref().map(Name::new).transpose().map_err(RuntimeError::from)?;
+    let (site, worker, again) = open(agent.as_ref(), global).await?;
+    let chat = Chat {
+        site,
+        agent,
+        run: args.run,
+        entries: args.entries as usize,
+        by: args.by,
+        again,
+        is_named: true,
+        is_alone: worker.is_some(),
+    };
+    let code = chat.hold(Screen::new(global.json)).await;
+    if let Some(worker) = worker {
+        leave(worker).await;
+    }
+    code
+}
+
+/// Lets a worker of this process end what it does; whoever interrupts again does not wait for that.
+pub async fn leave(worker: Onward) {
+    tokio::select! {
+        () = worker.shutdown() => {}
+        () = told_to_stop() => {}
+    }
+}
+
+/// A server; or a directory, with a worker of this process that has the agents of the settings.
+async fn open(agent: Option<&Name>, global: &Global) -> Result<(Site, Option<Onward>, String)> {
+    let path = match Place::of(global)? {
+        Place::Server { url, .. } => {
+            let again = format!("{} chat --server {}{}", own_command(), shell_word(&url), namespace_option(global)?);
+            return Ok((Site::to_write(global)?, None, again));
+        }
+        Place::Directory(path) => path,
+    };
+    if let Some(url) = mark::server_of(&path) {
+        let message = format!("{} is held by the server at {url}", path.display());
+        let hint = Some(format!("go through it with `--server {url}`, or ONWARD_URL"));
+        return Err(Mistake { code: "directory_locked", message, hint, exit: crate::error::CONFLICT }.into());
+    }
+    let Some(house) = House::open(&global.config)? else {
+        let hint = "talk through a server with `--server URL`, or name models and agents in `onward.toml`: docs/operations.md";
+        return Err(Mistake::usage("usage", "there is no agent here: the settings name none, nor a server", hint).into());
+    };
+    if let Some(agent) = agent.filter(|agent| house.agents().all(|name| name != agent.as_str())) {
+        let message = format!("the settings name no agent `{agent}`");
+        let hint = format!("there are: {}", house.agents().collect::<Vec<_>>().join(", "));
+        return Err(Mistake::usage("usage", message, &hint).into());
+    }
+    let namespace = global.namespace()?;
+    let builder = Onward::embedded(&path).namespace(namespace.as_str());
+    let worker = house.equip(builder).await?.start().await?;
+    let runtime = worker.runtime().cloned().expect("its directory is here");
+    let again = format!("{} chat --data {}{}", own_command(), shell_path(&path), namespace_option(global)?);
+    Ok((Site::of(runtime, global)?, Some(worker), again))
+}
+
+fn namespace_option(global: &Global) -> Result<String> {
+    let namespace = global.namespace()?;
+    let is_usual = namespace == Namespace::default();
+    Ok(if is_usual { String::new() } else { format!(" --namespace {}", shell_word(namespace.as_str())) })
+}
+
+impl Chat {
+    /// Talks until somebody leaves, and says how to come back.
+    pub async fn hold(self, screen: Screen) -> Result<ExitCode> {
+        let told = told_to_stop();
+        let key = self.site.key(&self.run.clone().unwrap_or_else(new_id::run))?;
+        let is_there = match self.site.read_head(key.clone()).await {
+            Ok(_) => true,
+            Err(error) if error.code() == "run_not_found" && self.agent.is_some() => false,
+            Err(error) => return Err(error.into()),
+        };
+        let kind = self.agent.filter(|_| !is_there);
+        let raw = typing::Raw::enter(&screen)?;
+        let mut talk = Talk::new(self.site, key, kind, self.by, screen);
+        if talk.screen.is_terminal() {
+            talk.screen.note("Enter says it, /help lists the rest, Ctrl-C leaves and cancels nothing")?;
+        }
+        let input = typing::begin(&talk.screen);
+        let held = async {
+            if is_there {
+                talk.take_up(self.entries).await?;
+            }
+            talk.talk(input).await
+        };
+        let (over, code) = tokio::select! {
+            biased;
+            () = told => (Ok(Over::Left), INTERRUPTED),
+            over = held => (over, 0),
+        };
+        if let Screen::Terminal(terminal) = &mut talk.screen {
+            terminal.close()?;
+        } else {
+            talk.screen.end_words()?;
+        }
+        drop(raw);
+        match over? {
+            Over::Closed(Status::Failed) => Ok(ExitCode::from(RUN_FAILED)),
+            Over::Closed(_) => Ok(ExitCode::from(code)),
+            Over::Left => {
+                if talk.acts.open() > 0 {
+                    say(&format!("{} of what you said or decided may not have arrived", talk.acts.open()));
+                }
+                if talk.has_begun() {
+                    let run = if self.is_named { format!(" --run {}", shell_word(talk.key.id.as_str())) } else { String::new() };
+                    let kept = if self.is_alone { "the run is kept as it is" } else { "the run goes on" };
+                    say(&format!("{kept}; come back with: {}{run}", self.again));
+                }
+                Ok(ExitCode::from(code))
+            }
+        }
+    }
+}

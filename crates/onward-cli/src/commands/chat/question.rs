@@ -1,0 +1,79 @@
+//! Questions of the run that a person has to answer, in line.
+
+use onward_core::run::Wait;
+use onward_core::stream::ApprovalSaid;
+use onward_core::{Payload, RunKey};
+use onward_runtime::{CallId, Decide};
+use serde_json::{Value, json};
+
+use crate::new_id;
+
+#[derive(Debug, Clone)]
+pub struct Question {
+    pub call: CallId,
+    pub title: String,
+    pub description: Option<String>,
+    show: Option<Payload>,
+}
+
+impl Question {
+    pub fn asked(key: &RunKey, said: &ApprovalSaid) -> Question {
+        let asked = &said.requested;
+        let call = CallId { run: key.clone(), generation: said.generation, place: asked.place.clone() };
+        let (title, description, show) = (asked.title.clone(), asked.description.clone(), asked.show.clone());
+        Question { call, title, description, show }
+    }
+
+    /// The exact bytes that are to be agreed to.
+    pub fn bytes(&self) -> Option<String> {
+        self.show.as_ref().map(|show| match std::str::from_utf8(show.data()) {
+            Ok(text) => text.to_owned(),
+            Err(_) => format!("{show:?}"),
+        })
+    }
+
+    pub fn document(&self) -> Value {
+        json!({
+            "type": "approval_requested", "id": self.call.to_string(), "title": self.title,
+            "description": self.description, "show": self.show,
+        })
+    }
+}
+
+impl From<&Wait> for Question {
+    fn from(wait: &Wait) -> Question {
+        let (title, description, show) = (wait.title.clone(), wait.description.clone(), wait.show.clone());
+        Question { call: CallId::from(wait), title, description, show }
+    }
+}
+
+/// Reads an answer: yes or no, and what is said with it. Everything else is none.
+pub fn answer(line: &str, decided_by: Option<&str>) -> Option<Decide> {
+    let line = line.trim();
+    let (word, rest) = line.split_once([' ', ',', ':']).unwrap_or((line, ""));
+    let approved = match word.to_lowercase().as_str() {
+        "y" | "yes" => true,
+        "n" | "no" => false,
+        _ => return None,
+    };
+    let feedback = Some(rest.trim_start_matches([' ', ',', ':']).to_owned()).filter(|rest| !rest.is_empty());
+    Some(Decide { approved, feedback, decided_by: decided_by.map(str::to_owned), decision_id: new_id::unique() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_yes_or_no_and_a_reason() {
+        let read = |line: &str| answer(line, None).map(|decide| (decide.approved, decide.feedback));
+        assert_eq!(read("y"), Some((true, None)));
+        assert_eq!(read(" Yes "), Some((true, None)));
+        assert_eq!(read("n"), Some((false, None)));
+        assert_eq!(read("no, use the other account"), Some((false, Some("use the other account".to_owned()))));
+        assert_eq!(read("n: too much"), Some((false, Some("too much".to_owned()))));
+        for none in ["", "yesterday", "not now", "hello", "/help"] {
+            assert_eq!(read(none), None, "{none}");
+        }
+    }
+}

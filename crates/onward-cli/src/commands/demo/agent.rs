@@ -1,0 +1,126 @@
+//! `onward demo agent`: a chat with an agent whose model answers by script, all in this process.
+//!
+//! Kill it whenever you like and start it again: the conversation is in the directory, and goes on where it was.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use onward::agent::{Agent, Provider, Tool};
+use onward::{Failure, Onward, TaskCtx};
+use onward_core::Name;
+use onward_llm_scripted::{Answer, Rule, ScriptedModel, When};
+use onward_runtime::RuntimeError;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::args::Global;
+use crate::commands::chat::{Chat, Screen, leave};
+use crate::directory::{own_command, shell_path};
+use crate::output::say;
+use crate::site::Site;
+
+const DIRECTORY: &str = "onward-demo-agent";
+const KIND: &str = "shop";
+const MODEL: &str = "scripted";
+
+/// How fast the model writes: slow enough to be killed in the middle of a word.
+const CHUNK_DELAY_MS: u64 = 80;
+
+/// How long it takes to walk to the shelf.
+const WALK: Duration = Duration::from_millis(1_500);
+
+/// How many entries are shown when it is started again.
+const ENTRIES: usize = 10;
+
+const STORY: &str = "Once upon a time there was a bicycle shop whose only clerk was killed in the middle of every sentence. \
+    The customers did not mind. Whenever a new clerk came in, he read the book on the counter, in which everything stood that was \
+    ever said and done, and went on with the very next word. Nothing was sold twice, and nothing was forgotten.";
+
+pub async fn execute(global: &Global) -> Result<ExitCode> {
+    let directory = global.named_directory().unwrap_or_else(|| PathBuf::from(DIRECTORY));
+    let model = ScriptedModel::start().await.context("cannot start the scripted model")?;
+    script(&model);
+    let provider = Provider::openai(&format!("{}/v1", model.url()), None)?;
+    let worker = Onward::embedded(&directory).model(MODEL, &provider).register_agent(shop()).start().await?;
+    let runtime = worker.runtime().cloned().context("the directory is not here")?;
+    let site = Site::of(runtime, global)?;
+    let run = open_run(&site).await?;
+    introduce(&directory);
+    let again = format!("{} demo agent --data {}", own_command(), shell_path(&directory));
+    let (agent, run) = (Some(Name::new(KIND).map_err(RuntimeError::from)?), Some(run));
+    let chat = Chat { site, agent, run, entries: ENTRIES, by: None, again, is_named: false, is_alone: true };
+    let code = chat.hold(Screen::new(global.json)).await;
+    leave(worker).await;
+    code
+}
+
+fn introduce(directory: &std::path::Path) {
+    say("A bicycle shop. Its model answers by script and needs no key. It has two tools:");
+    say("`stock` looks at the shelf, and `order` asks you first.");
+    say(&format!("Everything that is said is kept in {}. Try:", shell_path(directory)));
+    say("  I need a bell");
+    say("  tell me a story");
+    say(&format!("and in the middle of that, elsewhere: kill -9 {}; then start it again.", std::process::id()));
+    say("");
+}
+
+/// The conversation that is open, or the next one.
+async fn open_run(site: &Site) -> Result<String> {
+    let mut number = 1;
+    loop {
+        let id = format!("demo-{number}");
+        match site.read_head(site.key(&id)?).await {
+            Ok(head) if head.status.is_closed() => number += 1,
+            Err(error) if error.code() != "run_not_found" => return Err(error.into()),
+            Ok(_) | Err(_) => return Ok(id),
+        }
+    }
+}
+
+fn script(model: &ScriptedModel) {
+    let slowly = |answer: Answer| Answer { chunk_delay_ms: CHUNK_DELAY_MS, ..answer };
+    let rule = |words: Option<&str>, after_tools: bool, answer: Answer| {
+        let when = When { user_says: words.map(str::to_owned), after_tools: Some(after_tools), ..When::default() };
+        model.rule(Rule { when, answer: slowly(answer), times: None });
+    };
+    let sells = |item: &str| {
+        let arguments = format!("{{\"item\": \"{item}\", \"count\": 1}}");
+        let text = format!("Let me look at the shelf, and write the order for a {item}.");
+        Answer::text(&text).and_call("stock", &format!("{{\"item\": \"{item}\"}}")).and_call("order", &arguments)
+    };
+    for item in ["bell", "lamp", "saddle"] {
+        rule(Some(item), false, sells(item));
+    }
+    rule(Some("story"), false, Answer::text(STORY));
+    rule(None, false, Answer::text("I sell bells, lamps and saddles. Ask for one, or for a story."));
+}
+
+fn shop() -> Agent {
+    let stock = Tool::new("stock", "Looks how many of something are on the shelf", stock).pure();
+    let order = Tool::with("order", "Orders something, which costs money", order).keyed().needs_approval();
+    Agent::new(KIND).model(MODEL).system("You sell parts of bicycles.").tool(stock).tool(order).converse()
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Item {
+    item: String,
+}
+
+async fn stock(Item { item }: Item) -> Result<String, Failure> {
+    tokio::time::sleep(WALK).await;
+    Ok(format!("{} of {item}, shelf 7", item.len() + 3))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Ordered {
+    item: String,
+    count: u32,
+}
+
+async fn order(ctx: TaskCtx, Ordered { item, count }: Ordered) -> Result<String, Failure> {
+    // Whoever orders twice with the same key has ordered once.
+    let number: String = ctx.idempotency_key().chars().take(6).collect();
+    Ok(format!("{count} of {item} ordered, number {number}"))
+}

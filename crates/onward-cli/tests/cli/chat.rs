@@ -1,0 +1,357 @@
+//! `onward chat` through pipes: a real process, a real server, a model that answers by script.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use onward_llm_scripted::{Answer, Fault, Rule};
+use serde_json::Value;
+
+use crate::dev::{Served, serve};
+use crate::kit::{onward, ran, run_over};
+use crate::models::{Model, TOOLS, dev_with, model, settings};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const AGENT: &str = "[agents.support]\nmodel = \"small\"\nconverse = true\n";
+
+#[derive(Default)]
+struct Said {
+    out: String,
+    err: String,
+}
+
+/// A chat in a process of its own; killed if a test leaves it.
+struct Chat {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    said: Arc<(Mutex<Said>, Condvar)>,
+    readers: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Chat {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn begin(command: &mut Command) -> Chat {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let said = Arc::new((Mutex::new(Said::default()), Condvar::new()));
+    let out = hear(child.stdout.take().unwrap(), said.clone(), |said, text| said.out.push_str(text));
+    let err = hear(child.stderr.take().unwrap(), said.clone(), |said, text| said.err.push_str(text));
+    Chat { stdin: child.stdin.take(), child, said, readers: vec![out, err] }
+}
+
+fn hear(
+    mut from: impl Read + Send + 'static,
+    said: Arc<(Mutex<Said>, Condvar)>,
+    add: impl Fn(&mut Said, &str) + Send + 'static,
+) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let (mut bytes, mut rest) = ([0; 4096], Vec::new());
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            rest.extend_from_slice(&bytes[..count]);
+            let whole = std::str::from_utf8(&rest).map_or_else(|error| error.valid_up_to(), str::len);
+            let text = String::from_utf8(rest.drain(..whole).collect()).unwrap();
+            add(&mut said.0.lock().unwrap(), &text);
+            said.1.notify_all();
+        }
+    })
+}
+
+impl Chat {
+    fn say(&mut self, line: &str) {
+        writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// Waits until both have said this.
+    #[track_caller]
+    fn until(&self, out: &str, err: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut said = self.said.0.lock().unwrap();
+        while !said.out.contains(out) || !said.err.contains(err) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "no `{out}` with `{err}`:\n{}---\n{}", said.out, said.err);
+            said = self.said.1.wait_timeout(said, left).unwrap().0;
+        }
+    }
+
+    fn signal(&self, signal: &str) {
+        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
+    }
+
+    /// Everything that was said to the end, and the exit code. Nothing more is typed.
+    fn end(mut self) -> (String, String, Option<i32>) {
+        drop(self.stdin.take());
+        let code = self.child.wait().unwrap().code();
+        self.readers.drain(..).for_each(|reader| reader.join().unwrap());
+        let said = self.said.0.lock().unwrap();
+        (said.out.clone(), said.err.clone(), code)
+    }
+}
+
+fn chat(url: &str, args: &[&str]) -> Chat {
+    begin(onward().arg("chat").args(args).args(["--server", url]))
+}
+
+fn served(more: &str) -> (tempfile::TempDir, Model, Served) {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let file = settings(folder.path(), &model, &format!("{AGENT}{more}"));
+    let served = dev_with(folder.path(), &file);
+    (folder, model, served)
+}
+
+/// What was said behind the blanks, whatever stood between.
+fn words(out: &str) -> String {
+    out.lines().filter_map(|line| line.strip_prefix("  ")).collect()
+}
+
+#[test]
+fn words_come_as_they_are_said_and_an_attempt_that_breaks_shows_none_twice() {
+    const TEXT: &str = "It is seven o'clock, and all is well in the town.";
+    let (_folder, model, served) = served("");
+    model.scripted.next(Answer::text(TEXT).with_fault(Fault::BreakAfter { chunks: 4 }));
+    model.scripted.next(Answer::text(TEXT));
+    let mut chat = chat(&served.url, &["--agent", "support"]);
+    chat.say("What time is it?");
+    chat.until("  It is", "· attempt 1 failed: ");
+    chat.until("in the town.", "; again in ");
+    let (out, err, code) = chat.end();
+    assert_eq!((words(&out).as_str(), code), (TEXT, Some(0)), "{out}---\n{err}");
+    assert!(!out.contains("What time is it?"), "what was typed stands there already: {out}");
+    assert!(err.contains("the run goes on; come back with: "), "{err}");
+}
+
+#[test]
+fn an_attempt_that_says_something_else_is_told_to_begin_anew() {
+    let (_folder, model, served) = served("");
+    model.scripted.next(Answer::text("Once upon a time").with_fault(Fault::BreakAfter { chunks: 3 }));
+    model.scripted.next(Answer::text("There was a king."));
+    let mut chat = chat(&served.url, &["--agent", "support"]);
+    chat.say("A story!");
+    let (out, err, _) = chat.end();
+    assert!(err.contains("· begins anew; what it said above does not count"), "{err}");
+    assert!(out.ends_with("  There was a king.\n") && out.starts_with("  Once"), "{out}");
+}
+
+#[test]
+fn a_question_shows_the_exact_bytes_and_is_answered_in_line() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    std::fs::write(folder.path().join("tools.js"), TOOLS).unwrap();
+    let more = "[mcp.loud]\ncommand = \"node\"\narguments = [\"tools.js\"]\nfolder = \".\"\nneeds_approval = [\"shout\"]\n\
+                [agents.caller]\nmodel = \"small\"\nmcp = [\"loud\"]\nconverse = true\n";
+    let served = dev_with(folder.path(), &settings(folder.path(), &model, more));
+    let mut chat = chat(&served.url, &["--agent", "caller"]);
+    chat.say(r#"Please shout {"word":  "fish"}"#);
+    chat.until("? y or n, and why if you like\n", "");
+    chat.say("y");
+    chat.until("  shout says: FISH\n", "");
+    chat.say(r#"Please shout {"word": "ham"} again"#);
+    chat.until("{\"word\": \"ham\"}}\n? y or n, and why if you like\n", "");
+    chat.say("what is that?");
+    chat.until("", "· said to the agent; the question is still open: y or n");
+    chat.say("n, too loud");
+    chat.until("← shout failed: a person has declined this call: too loud (tool_declined)\n", "");
+    let (out, err, code) = chat.end();
+    let expected = "  Let me see.\n→ shout {\"word\": \"fish\"}\n? Call the tool `shout`?\n  \
+                    {\"tool\":\"shout\",\"arguments\":{\"word\":  \"fish\"}}\n? y or n, and why if you like\n← shout: FISH\n  \
+                    shout says: FISH\n";
+    assert!(out.starts_with(expected), "{out}---\n{err}");
+    assert!(out.contains("  You said: what is that?\n"), "what was said meanwhile is answered: {out}");
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn what_is_said_while_the_agent_works_is_answered_next() {
+    let (_folder, model, served) = served("");
+    let slow = Answer { chunk_delay_ms: 40, ..Answer::text("A long answer that takes its time, word by word by word.") };
+    model.scripted.rule(Rule { times: Some(1), ..Rule::when_user_says("first", slow) });
+    let mut chat = chat(&served.url, &["--agent", "support"]);
+    chat.say("first");
+    chat.until("  A long", "");
+    assert_eq!(model.scripted.request_count(), 1);
+    chat.say("second");
+    chat.until("  You said: second\n", "");
+    let (out, _, code) = chat.end();
+    assert_eq!(out, "  A long answer that takes its time, word by word by word.\n  You said: second\n");
+    assert_eq!(code, Some(0));
+}
+
+/// The command that the chat has named.
+fn named(err: &str) -> Vec<String> {
+    let command = err.split("come back with: ").nth(1).unwrap().lines().next().unwrap();
+    command.split(' ').skip(1).map(str::to_owned).collect()
+}
+
+#[test]
+fn whoever_interrupts_leaves_and_comes_back_to_the_same_conversation() {
+    let (_folder, model, served) = served("");
+    model.scripted.next(Answer::text("I was about to say").with_fault(Fault::StallAfter { chunks: 3 }));
+    let mut first = chat(&served.url, &["--agent", "support", "--run", "talk"]);
+    first.say("hello");
+    first.until("  I was", "");
+    first.signal("-INT");
+    let (_, err, code) = first.end();
+    assert_eq!(code, Some(130));
+    let status = run_over(&served.url, ["run", "show", "talk", "--json"]).json()["status"].clone();
+    assert!(status == "waiting" || status == "running", "nothing was canceled: {status}");
+    let args = named(&err);
+    assert_eq!(args, ["chat", "--server", &served.url, "--run", "talk"]);
+    let mut second = begin(onward().args(&args));
+    second.until("> hello\n  I was", "");
+    second.say("/cancel");
+    second.until("", "· the run was canceled");
+    assert_eq!(second.end().2, Some(0));
+}
+
+#[test]
+fn a_server_that_is_killed_in_the_middle_is_waited_for_and_nothing_is_shown_twice() {
+    const TEXT: &str = "Everything that was said stands in the log, and goes on from there.";
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let file = settings(folder.path(), &model, &format!("{AGENT}[server]\nlease = \"1s\"\n"));
+    let first = dev_with(folder.path(), &file);
+    model.scripted.next(Answer::text(TEXT).with_fault(Fault::StallAfter { chunks: 4 }));
+    model.scripted.rule(Rule { times: Some(1), ..Rule::when_user_says("go", Answer::text(TEXT)) });
+    let mut chat = chat(&first.url, &["--agent", "support"]);
+    chat.say("go");
+    chat.until("  Every", "");
+    let port = first.address.rsplit(':').next().unwrap().to_owned();
+    first.signal("-KILL");
+    chat.until("", "· the server is away; waiting for it\n");
+    drop(first);
+    let mut again = onward();
+    again.args(["dev", "--port", &port, "--config"]).arg(&file).arg("--data").arg(folder.path().join("data"));
+    let _second = serve(again.env("LOCAL_KEY", "sk-secret"));
+    chat.until("goes on from there.", "· the server is back\n");
+    chat.say("and now?");
+    chat.until("  You said: and now?\n", "");
+    let (out, err, code) = chat.end();
+    assert_eq!(words(&out), format!("{TEXT}You said: and now?"), "{out}---\n{err}");
+    assert_eq!((err.matches("is away").count(), err.matches("is back").count(), code), (1, 1, Some(0)), "{err}");
+}
+
+#[test]
+fn a_conversation_that_is_taken_up_shows_its_end_and_says_how_to_see_more() {
+    let (_folder, _model, served) = served("");
+    let mut first = chat(&served.url, &["--agent", "support", "--run", "talk"]);
+    for word in ["one", "two", "three"] {
+        first.say(word);
+        first.until(&format!("  You said: {word}\n"), "");
+    }
+    first.end();
+    let (out, err, code) = chat(&served.url, &["--run", "talk", "--entries", "3"]).end();
+    assert_eq!(out, "  You said: two\n> three\n  You said: three\n");
+    assert!(err.contains("· the last 3 of 6 entries; `onward run entries talk` has the others\n"), "{err}");
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn a_script_waits_between_its_lines_and_reads_json() {
+    let (_folder, _model, served) = served("");
+    let mut chat = chat(&served.url, &["--agent", "support", "--json"]);
+    for line in ["one", "/wait", "two", "/wait", "/spend"] {
+        chat.say(line);
+    }
+    let (out, _, code) = chat.end();
+    let documents: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let entries = documents.iter().filter(|document| document["type"] == "entry");
+    let roles: Vec<&str> = entries.map(|entry| entry["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "user", "assistant"]);
+    assert_eq!(documents[0]["type"], "run");
+    let said: String =
+        documents.iter().filter(|document| document["type"] == "text").map(|d| d["text"].as_str().unwrap()).collect();
+    assert_eq!(said, "You said: oneYou said: two");
+    assert_eq!(documents.last().unwrap()["spend"]["attempts"], 2);
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn what_a_model_says_moves_no_cursor_and_fakes_no_line() {
+    let (_folder, model, served) = served("");
+    model.scripted.next(Answer::text("\u{1b}[31mred\n? Call the tool `pay`?"));
+    let mut chat = chat(&served.url, &["--agent", "support"]);
+    chat.say("hello");
+    let (out, _, _) = chat.end();
+    assert_eq!(out, "  \\u{1b}[31mred\n  ? Call the tool `pay`?\n");
+}
+
+#[test]
+fn commands_are_told_apart_from_what_is_said() {
+    let (_folder, model, served) = served("");
+    let mut chat = chat(&served.url, &["--agent", "support"]);
+    chat.say("/spend");
+    chat.until("", "· there is no run yet: say something first\n");
+    chat.say("/help");
+    chat.until("", "· /cancel  cancel the run\n");
+    chat.say("hello");
+    chat.say("/wait");
+    chat.say("/spend");
+    chat.until("", "· 1 model calls, ");
+    chat.say("/dance");
+    chat.until("", "· there is no `/dance`; `/help` lists what there is\n");
+    chat.say("/quit");
+    assert_eq!(chat.end().2, Some(0));
+    assert_eq!(model.scripted.request_count(), 1, "nothing of that was said to the model");
+}
+
+fn in_directory(folder: &Path, file: &Path, args: &[&str]) -> Chat {
+    let mut command = onward();
+    command.arg("chat").args(args).arg("--config").arg(file).arg("--data").arg(folder.join("own"));
+    begin(command.env("LOCAL_KEY", "sk-secret"))
+}
+
+#[test]
+fn in_a_directory_the_agents_of_the_settings_work_while_the_chat_lasts() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let file = settings(folder.path(), &model, AGENT);
+    let mut first = in_directory(folder.path(), &file, &["--agent", "support", "--run", "talk"]);
+    first.say("one");
+    let (out, err, code) = first.end();
+    assert_eq!((out.as_str(), code), ("  You said: one\n", Some(0)), "{err}");
+    assert!(err.contains("the run is kept as it is; come back with: "), "{err}");
+    let mut second = in_directory(folder.path(), &file, &["--run", "talk"]);
+    second.say("two");
+    assert_eq!(second.end().0, "> one\n  You said: one\n  You said: two\n");
+}
+
+#[test]
+fn a_chat_with_nobody_is_a_mistake_with_a_hint() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let file = settings(folder.path(), &model, AGENT);
+    let said = ran(onward().args(["chat", "--agent", "x", "--data"]).arg(folder.path()));
+    said.says(
+        2,
+        "! error[usage]: there is no agent here: the settings name none, nor a server\n\
+         ! hint: talk through a server with `--server URL`, or name models and agents in `onward.toml`: docs/operations.md",
+    );
+    let (_, err, code) = in_directory(folder.path(), &file, &["--agent", "suport"]).end();
+    assert_eq!(err, "error[usage]: the settings name no agent `suport`\nhint: there are: support\n");
+    assert_eq!(code, Some(2));
+    let (_, err, code) = in_directory(folder.path(), &file, &["--run", "nope"]).end();
+    assert!(err.starts_with("error[run_not_found]: ") && code == Some(4), "{err}");
+    assert_eq!(ran(onward().arg("chat")).code, 2);
+}
+
+#[test]
+fn the_demo_is_killed_in_the_middle_of_a_word_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = || begin(onward().args(["demo", "agent", "--data"]).arg(folder.path()));
+    let mut first = demo();
+    first.say("tell me a story");
+    first.until("  Once upon a time", "kill -9");
+    first.signal("-KILL");
+    first.end();
+    let mut second = demo();
+    second.until("> tell me a story\n  Once upon a time", "");
+    second.until("nothing was forgotten.\n", "");
+    second.say("I need a bell");
+    second.until("{\"item\": \"bell\", \"count\": 1}}\n? y or n, and why if you like\n", "");
+    second.say("y");
+    second.until("  stock says: 7 of bell, shelf 7\n  order says: 1 of bell ordered, number ", "");
+    let (out, _, code) = second.end();
+    assert_eq!((out.matches("Once upon a time").count(), code), (1, Some(0)), "{out}");
+}

@@ -1,0 +1,38 @@
+//! Handing a conversation over: another kind of agent goes on with it, as the same run.
+
+use std::future::{Future, poll_fn};
+use std::task::Poll;
+
+use serde::Serialize;
+
+use super::AgentCtx;
+use crate::Result;
+use crate::ctx::{name_or_misuse, payload_or_misuse, small};
+use crate::wake::held_back;
+
+impl AgentCtx {
+    /// Lets another kind of agent take the conversation over. The run and its id stay, and so do the conversation, what was spawned, and
+    /// messages that nobody has heard; the turn ends here. The other agent's code begins from its start with `input`, and its turns with
+    /// their first state.
+    ///
+    /// Never returns: `return ctx.handoff("billing", &()).await`. Only an input that is too large makes it fail.
+    pub fn handoff<T, I>(&self, kind: &str, input: &I) -> impl Future<Output = Result<T>> + Send + use<T, I>
+    where
+        I: Serialize + ?Sized,
+    {
+        let kind = name_or_misuse(&self.cell, "handoff", kind);
+        let input = payload_or_misuse(&self.cell, "handoff", input);
+        let input = small(self.cell.payload_bytes_max, "the input of who takes over", input);
+        let cell = self.cell.clone();
+        poll_fn(move |cx| {
+            if held_back(cx, || None) {
+                return Poll::Pending;
+            }
+            match &input {
+                Ok(input) => cell.call("handoff").engine.hand_over(kind.clone(), input.clone()),
+                Err(failure) => return Poll::Ready(Err(failure.clone())),
+            }
+            Poll::Pending
+        })
+    }
+}

@@ -1,0 +1,254 @@
+//! Where the processes of a conversation live: on a store that all of them open, or behind a server that has it. Each dies as planned, and
+//! is followed by another of its kind.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use onward::{Builder, Onward};
+use onward_core::{Namespace, RunId, RunKey};
+use onward_pg_cluster::{Cluster, Database};
+use onward_runtime::{Options, Runtime};
+use onward_server::{Server, grpc, router_with, serve};
+use onward_store::{Clock, MemoryStore, Store, StoreError, SystemClock, TaskQuery};
+use onward_store_embedded::EmbeddedStore;
+use onward_store_postgres::PostgresStore;
+use tokio::sync::watch;
+
+use super::dying::{Death, DyingStore};
+use crate::site::eventually;
+
+/// How long somebody is waited for who may have died.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What outlives every process.
+pub enum Place {
+    /// One store that is shared, as if each process had opened it.
+    Kept(Arc<dyn Store>),
+    /// A directory that each life of the only process opens anew.
+    Directory(tempfile::TempDir),
+    /// A database that each process connects to by itself.
+    Database(Arc<Database<'static>>),
+}
+
+impl Place {
+    pub fn memory() -> Place {
+        Place::Kept(Arc::new(MemoryStore::new(Arc::new(SystemClock))))
+    }
+
+    pub fn directory() -> Place {
+        Place::Directory(tempfile::tempdir().unwrap())
+    }
+
+    pub fn database() -> Place {
+        Place::Database(Arc::new(Cluster::shared().database(None).unwrap()))
+    }
+
+    /// How long a process may be silent: long enough for a busy machine, short enough to wait for.
+    fn lease(&self) -> Duration {
+        Duration::from_millis(if matches!(self, Place::Database(_)) { 1_000 } else { 400 })
+    }
+
+    /// The store as a new process has it, and the clock that judges it.
+    async fn open(&self) -> (Arc<dyn Store>, Arc<dyn Clock>) {
+        let system: Arc<dyn Clock> = Arc::new(SystemClock);
+        match self {
+            Place::Kept(store) => (store.clone(), system),
+            Place::Directory(directory) => {
+                let open = async || match EmbeddedStore::open(directory.path(), Default::default()) {
+                    Ok(store) => Some(Arc::new(store)),
+                    Err(StoreError::DirectoryLocked { .. }) => None,
+                    Err(error) => panic!("the directory cannot be opened: {error}"),
+                };
+                (eventually("the directory is free", open).await, system)
+            }
+            Place::Database(database) => {
+                let store = PostgresStore::connect(&database.url(), Default::default()).await.unwrap();
+                let clock = store.clock();
+                (Arc::new(store), clock)
+            }
+        }
+    }
+}
+
+/// A place, and whether there is a server in between.
+#[derive(Clone)]
+pub struct Stage {
+    place: Arc<Place>,
+    server: Option<SocketAddr>,
+    /// Conversations that are played at the same time in one place do not see each other.
+    namespace: Namespace,
+}
+
+impl Stage {
+    /// Every process opens the store.
+    pub fn apart(place: Place) -> Stage {
+        Stage { place: Arc::new(place), server: None, namespace: Namespace::default() }
+    }
+
+    /// Every process is connected to a server, which alone opens the store.
+    pub fn served(place: Place) -> Stage {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        Stage { place: Arc::new(place), server: Some(free.local_addr().unwrap()), namespace: Namespace::default() }
+    }
+
+    /// The same place, where nobody has been.
+    pub fn elsewhere(&self) -> Stage {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let namespace = Namespace::new(format!("stage-{}", COUNT.fetch_add(1, Ordering::SeqCst))).unwrap();
+        Stage { namespace, ..self.clone() }
+    }
+
+    /// Where the conversation stands, for somebody who wonders.
+    pub async fn show(&self) -> String {
+        let (store, _) = self.place.open().await;
+        let run = RunKey::new(self.namespace.clone(), RunId::new("c").unwrap());
+        let head = store.read_run(run.clone(), None).await.unwrap();
+        let tasks = store.list_tasks(TaskQuery { namespace: self.namespace.clone(), ..TaskQuery::default() }).await.unwrap();
+        let log = store.read_log(run, None, onward_core::Index(0), 1_000).await.unwrap();
+        let log: String = log.iter().map(|record| serde_json::to_string(record).unwrap() + "\n").collect();
+        format!("{head:?}\n{tasks:?}\n{log}")
+    }
+
+    /// What a process builds its engine with, and its view of the store if it has one.
+    pub async fn builder(&self, death: Option<Death>) -> (Builder, Option<DyingStore>) {
+        if let Some(address) = self.server {
+            return (Onward::connect(format!("http://{address}")), None);
+        }
+        let (store, clock) = self.place.open().await;
+        let dying = DyingStore::new(store, death);
+        let builder = Onward::with_store(Arc::new(dying.clone()), clock).lease(self.place.lease()).threads(1);
+        (builder.namespace(self.namespace.as_str()), Some(dying))
+    }
+
+    /// The server, where there is one.
+    pub fn server(&self, deaths: Vec<Death>) -> Option<Actor> {
+        let address = self.server?;
+        let place = self.place.clone();
+        let begin = move |death| -> Begun {
+            let place = place.clone();
+            Box::pin(async move {
+                let (store, clock) = place.open().await;
+                let dying = DyingStore::new(store, death);
+                let threads = Threads::serve(Arc::new(dying.clone()), clock, place.lease(), address).await;
+                Life { engine: None, store: Some(dying), threads: Some(threads) }
+            })
+        };
+        Some(Actor::new(deaths, begin))
+    }
+}
+
+/// The threads of a server, which end with it.
+pub struct Threads(Option<(Runtime, tokio::runtime::Runtime)>);
+
+impl Threads {
+    async fn serve(store: Arc<dyn Store>, clock: Arc<dyn Clock>, lease: Duration, address: SocketAddr) -> Threads {
+        let listener = eventually("the port is free", async || std::net::TcpListener::bind(address).ok()).await;
+        listener.set_nonblocking(true).unwrap();
+        let options = Options { lease, fallback: Duration::from_millis(100), ..Options::default() };
+        let runtime = Runtime::new(store, clock, options);
+        let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let served = runtime.clone();
+        threads.spawn(async move {
+            let _background = served.spawn();
+            let server = Server::new(served, onward_server::Options::default());
+            let doors = router_with(server.clone(), grpc(&server));
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            serve(&server, listener, doors, std::future::pending()).await;
+        });
+        Threads(Some((runtime, threads)))
+    }
+
+    /// Ends everything that they are at, wherever that is.
+    async fn end(mut self) {
+        let (runtime, threads) = self.0.take().expect("they live");
+        drop(runtime);
+        tokio::task::spawn_blocking(move || threads.shutdown_timeout(crate::site::DEADLINE)).await.unwrap();
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some((runtime, threads)) = self.0.take() {
+            drop(runtime);
+            threads.shutdown_background();
+        }
+    }
+}
+
+/// One life of a process.
+pub struct Life {
+    pub engine: Option<Onward>,
+    pub store: Option<DyingStore>,
+    pub threads: Option<Threads>,
+}
+
+pub type Begun = Pin<Box<dyn Future<Output = Life>>>;
+
+/// What it is at now, for the others to see.
+#[derive(Clone, Default)]
+struct Now {
+    engine: Option<Onward>,
+    store: Option<DyingStore>,
+}
+
+/// A process that dies as planned and is followed by another.
+pub struct Actor {
+    begin: Box<dyn Fn(Option<Death>) -> Begun>,
+    planned: Vec<Death>,
+    now: watch::Sender<Now>,
+    deaths: AtomicU32,
+}
+
+impl Actor {
+    pub fn new(planned: Vec<Death>, begin: impl Fn(Option<Death>) -> Begun + 'static) -> Actor {
+        Actor { begin: Box::new(begin), planned, now: watch::Sender::default(), deaths: AtomicU32::new(0) }
+    }
+
+    /// One life after the other, without an end.
+    pub async fn live(&self) {
+        let mut planned = self.planned.iter().copied();
+        loop {
+            let Life { engine, store, threads } = (self.begin)(planned.next()).await;
+            self.now.send_replace(Now { engine: engine.clone(), store: store.clone() });
+            match &store {
+                Some(store) => store.died().await,
+                None => std::future::pending().await,
+            }
+            self.deaths.fetch_add(1, Ordering::SeqCst);
+            self.now.send_replace(Now::default());
+            drop((engine, store));
+            if let Some(threads) = threads {
+                threads.end().await;
+            }
+        }
+    }
+
+    pub fn deaths(&self) -> u32 {
+        self.deaths.load(Ordering::SeqCst)
+    }
+
+    /// How many calls that can matter its present life has made.
+    pub fn calls(&self) -> u64 {
+        self.now.borrow().store.as_ref().map_or(0, DyingStore::calls)
+    }
+
+    /// The engine of its present life.
+    pub async fn engine(&self) -> Onward {
+        let mut now = self.now.subscribe();
+        let now = now.wait_for(|now| now.engine.is_some()).await.expect("it lives on");
+        now.engine.clone().expect("it was looked for")
+    }
+}
+
+/// Asks until there is an answer: whoever was asked may have died meanwhile. Only what may be asked twice is asked like this.
+pub async fn insist<T, E, F: Future<Output = Result<T, E>>>(ask: impl Fn() -> F) -> T {
+    loop {
+        match tokio::time::timeout(PATIENCE, ask()).await {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(_)) | Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Agents that let others work: runs as tools, and conversations that are handed over.
+
+use onward::agent::{Agent, AgentCtx, AgentOutcome, MESSAGE, Provider, Stop, Tool, Turn};
+use onward::prelude::*;
+use onward::{Builder, Event, RunHandle};
+use onward_core::conversation::Entry;
+use onward_llm_scripted::{Answer, Rule, ScriptedModel};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::in_memory;
+use crate::site::{events, everywhere};
+
+fn with_model(builder: Builder, model: &ScriptedModel) -> Builder {
+    builder.model("m", &Provider::openai(&format!("{}/v1", model.url()), None).unwrap())
+}
+
+async fn said<O>(run: &RunHandle<O>) -> Vec<(String, String)> {
+    let entries: Vec<Entry> = run.entries().limit(100).await.unwrap().entries;
+    let text =
+        |entry: &Entry| entry.content.read::<String>().unwrap_or_else(|_| String::from_utf8_lossy(entry.content.data()).into());
+    entries.iter().map(|entry| (entry.role.to_string(), text(entry))).collect()
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct Sum {
+    a: u32,
+    b: u32,
+}
+
+async fn add(ctx: Ctx, Sum { a, b }: Sum) -> Result<u32> {
+    if a == 13 {
+        return Err(Failure::fatal("an unlucky number").with_code("unlucky"));
+    }
+    ctx.step("add", async || Ok::<_, Failure>(a + b)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_and_workflows_are_tools_whose_runs_are_children_also_several_at_once() {
+    let model = ScriptedModel::start().await.unwrap();
+    let calls = Answer::call("researcher", r#"{"task": "find rivers"}"#)
+        .and_call("add", r#"{"a": 1, "b": 2}"#)
+        .and_call("add", r#"{"a": 13, "b": 2}"#);
+    model.rule(Rule::when_user_says("find rivers", Answer::text("the Danube")));
+    model.next(calls);
+    let boss = Agent::new("boss")
+        .model("m")
+        .tool(Tool::agent("researcher", "Looks things up", "scholar"))
+        .tool(Tool::workflow::<Sum>("add", "Adds two numbers", "add"));
+    let builder = with_model(in_memory(), &model).register_agent(boss).register_agent(Agent::new("scholar").model("m"));
+    let onward = builder.workflow("add", add).start().await.unwrap();
+    let run: RunHandle<AgentOutcome> = onward.start("boss", "do all of it").id("b").await.unwrap();
+    assert_eq!(run.result().await.unwrap().stop, Stop::Done);
+    let told: Vec<String> = said(&run).await.into_iter().filter(|(role, _)| role == "tool").map(|(_, text)| text).collect();
+    assert!(told[0].contains("the Danube"), "{told:?}");
+    assert!(told[1].contains("\"3\""), "{told:?}");
+    assert!(told[2].contains("an unlucky number (unlucky)") && told[2].contains("\"is_error\":true"), "{told:?}");
+    let children: Vec<String> = run
+        .log_of(1)
+        .await
+        .unwrap()
+        .into_iter()
+        .flat_map(|record| record.events)
+        .filter_map(|event| match event {
+            Event::ChildStarted(child) => Some(child.child.to_string()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(children.len(), 3);
+    let scholar: RunHandle<AgentOutcome> = onward.run(&children[0]).unwrap();
+    assert_eq!(scholar.view().await.unwrap().head.parent.unwrap().run.id.as_str(), "b");
+    assert_eq!(said(&scholar).await[0], ("user".to_owned(), "find rivers".to_owned()));
+    onward.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_hands_the_conversation_over_and_the_other_agent_answers_in_it() {
+    let model = ScriptedModel::start().await.unwrap();
+    model.next(Answer::call("handoff_to_billing", r#"{"reason": "it is about money"}"#));
+    let front = Agent::new("front").model("m").system("You are the front desk.").handoff_to("billing");
+    let billing = Agent::new("billing").model("m").system("You know the bills.").converse();
+    let onward = with_model(in_memory(), &model).register_agent(front).register_agent(billing).start().await.unwrap();
+    let run: RunHandle<AgentOutcome> = onward.start("front", "where is my bill?").id("c").await.unwrap();
+    crate::site::eventually("it answers", async || (said(&run).await.len() == 4).then_some(())).await;
+    let roles = |said: Vec<(String, String)>| said.into_iter().map(|(role, _)| role).collect::<Vec<_>>();
+    assert_eq!(roles(said(&run).await), ["user", "assistant", "tool", "assistant"]);
+    let last = model.requests().pop().unwrap().body.to_string();
+    assert!(last.contains("You know the bills.") && last.contains("where is my bill?"), "{last}");
+    run.message("thanks").await.unwrap();
+    crate::site::eventually("it answers", async || (said(&run).await.len() == 6).then_some(())).await;
+    assert_eq!(run.view().await.unwrap().head.kind.as_str(), "billing");
+    onward.shutdown().await;
+}
+
+/// Hears one thing and hands over, before its turns or in the second of them.
+async fn first(ctx: AgentCtx, (input, is_early): (String, bool)) -> Result<String> {
+    ctx.append("user", &input).await?;
+    if is_early {
+        return ctx.handoff("second", "from the first").await;
+    }
+    ctx.turns(0u32, |turn| {
+        let ctx = ctx.clone();
+        async move {
+            ctx.append("assistant", &format!("first {turn}")).await?;
+            if turn == 1 {
+                return ctx.handoff("second", "from the first").await;
+            }
+            Ok(Turn::Next(turn + 1))
+        }
+    })
+    .await
+}
+
+async fn second(ctx: AgentCtx, input: String) -> Result<String> {
+    assert_eq!(ctx.checkpointed::<String>()?.filter(|_| ctx.entry_count() == 0), None);
+    ctx.append("system", &input).await?;
+    ctx.turns(Vec::new(), |mut heard: Vec<String>| {
+        let ctx = ctx.clone();
+        async move {
+            for word in ctx.signal(MESSAGE).drain::<String>()? {
+                ctx.append("user", &word).await?;
+                heard.push(word);
+            }
+            ctx.append("assistant", &format!("second {}", heard.len())).await?;
+            if heard.len() == 2 { Ok(Turn::Done(heard.join(" "))) } else { Ok(Turn::Await(heard, MESSAGE)) }
+        }
+    })
+    .await
+}
+
+everywhere! {
+    async fn a_conversation_that_is_handed_over_goes_on_as_the_same_run(site) {
+        for is_early in [false, true] {
+            let id = format!("h-{is_early}");
+            let onward = site.builder().await.agent("first", first).start().await.unwrap();
+            let input = ("hello".to_owned(), is_early);
+            let run: RunHandle<String> = onward.start("first", &input).id(&id).await.unwrap();
+            crate::site::eventually("it is handed over", async || {
+                (run.view().await.unwrap().head.kind.as_str() == "second").then_some(())
+            })
+            .await;
+            run.message("one").await.unwrap();
+            drop(run);
+            onward.shutdown().await;
+            // Somebody else has the other kind.
+            let onward = site.builder().await.agent("second", second).start().await.unwrap();
+            let run: RunHandle<String> = onward.run(&id).unwrap();
+            crate::site::eventually("it has heard", async || said(&run).await.iter().any(|(_, text)| text == "one").then_some(())).await;
+            drop(run);
+            onward.shutdown().await;
+            let onward = site.builder().await.agent("first", first).agent("second", second).start().await.unwrap();
+            let again: RunHandle<String> = onward.start("first", &input).id(&id).await.unwrap();
+            again.message("two").await.unwrap();
+            assert_eq!(again.result().await.unwrap(), "one two", "the same start is the same run");
+            let texts: Vec<String> = said(&again).await.into_iter().map(|(_, text)| text).collect();
+            let before: &[&str] = if is_early { &["hello"] } else { &["hello", "first 0", "first 1"] };
+            assert_eq!(&texts[..before.len()], before);
+            assert_eq!(texts[before.len()], "from the first");
+            assert_eq!(texts.last().unwrap(), "second 2");
+            assert!(events(&again).await.iter().any(|event| matches!(event, Event::RunCompleted(_))));
+            drop(again);
+            onward.shutdown().await;
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Children that outlive the turn in which they were spawned, and what they and their parents say to each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use onward::agent::{AgentCtx, Heard, MESSAGE, Spawned, Turn};
+use onward::prelude::*;
+use onward::{Event, RunHandle, Status};
+use serde::{Deserialize, Serialize};
+
+use crate::site::{events, eventually, everywhere, paused, until_status};
+
+/// Repeats to its parent what it hears, over checkpoints of its own, and ends with all of it.
+async fn echo(ctx: AgentCtx, name: String) -> Result<Vec<String>> {
+    ctx.turns(Vec::new(), |mut heard: Vec<String>| {
+        let (ctx, name) = (ctx.clone(), name.clone());
+        async move {
+            for Heard { from, value } in ctx.signal(MESSAGE).drain_heard::<String>()? {
+                assert_eq!(from.as_ref(), ctx.parent().map(|parent| parent.run_id().clone()).as_ref());
+                if value == "end" {
+                    return Ok(Turn::Done(heard));
+                }
+                ctx.parent().expect("it has one").message(&format!("{name}: {value}"))?;
+                heard.push(value);
+            }
+            Ok(Turn::Await(heard, MESSAGE))
+        }
+    })
+    .await
+}
+
+#[derive(Serialize, Deserialize, Default)]
+struct Crew {
+    echoes: Vec<Spawned<Vec<String>>>,
+    heard: Vec<(String, String)>,
+    turns: u32,
+}
+
+/// What was heard, with who said it, and what each of them ended with.
+type Report = (Vec<(String, String)>, Vec<Vec<String>>);
+
+/// Spawns two, says three things to each in turns of their own, and waits for what they say.
+async fn boss(ctx: AgentCtx, (): ()) -> Result<Report> {
+    ctx.turns(Crew::default(), |mut crew| {
+        let ctx = ctx.clone();
+        async move {
+            if crew.echoes.is_empty() {
+                for name in ["a", "b"] {
+                    crew.echoes.push(ctx.spawn("echo", name)?);
+                }
+            }
+            let heard = ctx.signal(MESSAGE).drain_heard::<String>()?;
+            crew.heard.extend(heard.into_iter().map(|heard| (heard.from.expect("it is a run").to_string(), heard.value)));
+            if crew.turns < 3 {
+                for echo in &crew.echoes {
+                    echo.message(&ctx, &crew.turns.to_string())?;
+                }
+                crew.turns += 1;
+                return Ok(Turn::Next(crew));
+            }
+            if crew.heard.len() < 6 {
+                return Ok(Turn::Await(crew, MESSAGE));
+            }
+            crew.echoes.iter().try_for_each(|echo| echo.message(&ctx, "end"))?;
+            let results = join_all(crew.echoes.iter().map(|echo| echo.result(&ctx))).await?;
+            // Whoever asks again is told again.
+            assert_eq!(crew.echoes[0].result(&ctx).await?, results[0]);
+            Ok(Turn::Done((crew.heard, results)))
+        }
+    })
+    .await
+}
+
+/// Spawns a child that waits for ever, and waits in another turn.
+async fn keeper(ctx: AgentCtx, cancels: bool) -> Result<String> {
+    ctx.turns(None, |kept: Option<Spawned<()>>| {
+        let ctx = ctx.clone();
+        async move {
+            let Some(kept) = kept else {
+                let child = ctx.spawn("sleeper", &())?;
+                return Ok(Turn::Await(Some(child), MESSAGE));
+            };
+            if cancels {
+                kept.cancel(&ctx);
+                let failure = kept.result(&ctx).await.expect_err("it was canceled");
+                return Ok(Turn::Done(failure.code));
+            }
+            Ok(Turn::Done("left".to_owned()))
+        }
+    })
+    .await
+}
+
+async fn sleeper(ctx: Ctx, (): ()) -> Result<()> {
+    ctx.signal("never").recv().await
+}
+
+/// The one child of the run, once it is there.
+async fn child_of(onward: &Onward, parent: &str) -> RunHandle<()> {
+    let id = eventually("there is a child", async || {
+        let runs = onward.list_runs(onward::RunQuery::default()).await.unwrap().runs;
+        let is_child = |link: &onward_core::event::ParentLink| link.run.id.as_str() == parent;
+        runs.into_iter().find(|head| head.parent.as_ref().is_some_and(is_child)).map(|head| head.key.id.to_string())
+    })
+    .await;
+    onward.run(&id).unwrap()
+}
+
+everywhere! {
+    async fn what_is_said_between_a_run_and_what_it_spawned_arrives_once_and_in_order_turn_by_turn(site) {
+        let onward = site.builder().await.agent("boss", boss).agent("echo", echo).start().await.unwrap();
+        let run: RunHandle<Report> = onward.start("boss", &()).id("boss").await.unwrap();
+        let (heard, results) = run.result().await.unwrap();
+        assert_eq!(results, [["0", "1", "2"], ["0", "1", "2"]]);
+        for name in ["a", "b"] {
+            let said: Vec<_> = heard.iter().filter(|(_, text)| text.starts_with(name)).collect();
+            let words: Vec<_> = said.iter().map(|(_, text)| &text[3..]).collect();
+            assert_eq!(words, ["0", "1", "2"]);
+            assert!(said.iter().all(|(from, _)| *from == said[0].0 && from.starts_with("boss/")), "each knows its sender");
+        }
+        assert!(run.view().await.unwrap().head.generation >= 4, "over several generations");
+    }
+
+    async fn what_was_spawned_outlives_the_turn_and_ends_with_the_run(site) {
+        let onward = site.builder().await.agent("keeper", keeper).workflow("sleeper", sleeper).start().await.unwrap();
+        let run: RunHandle<String> = onward.start("keeper", &false).id("k").await.unwrap();
+        let child = child_of(&onward, "k").await;
+        until_status(&run, Status::Waiting).await;
+        until_status(&child, Status::Waiting).await;
+        run.message("go on").await.unwrap();
+        assert_eq!(run.result().await.unwrap(), "left");
+        until_status(&child, Status::Canceled).await;
+    }
+
+    async fn canceling_a_run_cancels_what_an_earlier_turn_has_spawned(site) {
+        let onward = site.builder().await.agent("keeper", keeper).workflow("sleeper", sleeper).start().await.unwrap();
+        let run: RunHandle<String> = onward.start("keeper", &false).id("k").await.unwrap();
+        let child = child_of(&onward, "k").await;
+        until_status(&child, Status::Waiting).await;
+        run.cancel("enough").await.unwrap();
+        until_status(&run, Status::Canceled).await;
+        until_status(&child, Status::Canceled).await;
+    }
+
+    async fn a_child_that_is_canceled_by_its_handle_says_so_as_its_result(site) {
+        let onward = site.builder().await.agent("keeper", keeper).workflow("sleeper", sleeper).start().await.unwrap();
+        let run: RunHandle<String> = onward.start("keeper", &true).id("k").await.unwrap();
+        run.message("now").await.unwrap();
+        assert_eq!(run.result().await.unwrap(), "canceled");
+    }
+
+    /// Rule 4: what a child says that is not on the path ends as undelivered; the child itself ends with the segment.
+    async fn a_child_that_the_code_has_left_is_heard_by_nobody_and_ends(site) {
+        async fn teller(ctx: Ctx, number: u32) -> Result<()> {
+            ctx.parent().expect("it has one").message(&format!("I am {number}"))?;
+            ctx.signal("never").recv().await
+        }
+        async fn fickle(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
+            let is_other = ctx.dep::<Arc<AtomicBool>>();
+            ctx.turns(Vec::new(), |heard: Vec<String>| {
+                let (ctx, is_other) = (ctx.clone(), is_other.load(Ordering::SeqCst));
+                async move {
+                    if !heard.is_empty() {
+                        let more = ctx.signal(MESSAGE).drain::<String>()?;
+                        return Ok(Turn::Done([heard, more].concat()));
+                    }
+                    ctx.spawn::<()>("teller", &if is_other { 2 } else { 1 })?;
+                    ctx.signal("go").recv::<()>().await?;
+                    let first = ctx.signal(MESSAGE).recv().await?;
+                    Ok(Turn::Await(vec![first], "go"))
+                }
+            })
+            .await
+        }
+        let is_other = Arc::new(AtomicBool::new(false));
+        let builder = async || {
+            let builder = site.builder().await.dep(is_other.clone());
+            builder.agent("fickle", fickle).workflow("teller", teller).start().await.unwrap()
+        };
+        let onward = builder().await;
+        let run: RunHandle<Vec<String>> = onward.start("fickle", &()).id("f").await.unwrap();
+        let first = child_of(&onward, "f").await;
+        until_status(&first, Status::Waiting).await;
+        crate::site::until_logged(&run, "signal_received", 1).await;
+        let left = first.id().to_string();
+        drop((run, first));
+        onward.shutdown().await;
+
+        is_other.store(true, Ordering::SeqCst);
+        let onward = builder().await;
+        let run: RunHandle<Vec<String>> = onward.run("f").unwrap();
+        run.signal("go", &()).await.unwrap();
+        let pause = paused(&run).await;
+        assert!(pause.message.contains("child `teller`"), "{}", pause.message);
+        run.resume().await.unwrap();
+        let first: RunHandle<()> = onward.run(&left).unwrap();
+        until_status(&first, Status::Canceled).await;
+        run.signal("go", &()).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), ["I am 2"], "the child that it left is not heard");
+        let view = run.view().await.unwrap();
+        let undelivered: Vec<_> = view.undelivered.iter().filter(|signal| signal.name.as_str() == MESSAGE).collect();
+        let texts: Vec<String> = undelivered.iter().map(|signal| signal.payload.read().unwrap()).collect();
+        assert_eq!(texts, ["I am 1"], "and what it said is there to see");
+        assert_eq!(undelivered[0].sender.as_ref().unwrap().id.as_str(), left);
+    }
+
+    /// The code words something else differently and spawns the same: it is the same child, and what that said is heard.
+    async fn a_child_that_is_spawned_again_is_the_same_one(site) {
+        async fn teller(ctx: Ctx, (): ()) -> Result<String> {
+            ctx.parent().expect("it has one").message("ready")?;
+            ctx.signal(MESSAGE).recv().await
+        }
+        async fn fickle(ctx: AgentCtx, (): ()) -> Result<String> {
+            let is_other = ctx.dep::<Arc<AtomicBool>>();
+            ctx.turns((), |()| {
+                let (ctx, is_other) = (ctx.clone(), is_other.load(Ordering::SeqCst));
+                async move {
+                    ctx.append("system", if is_other { "be polite" } else { "be brief" }).await?;
+                    let child: Spawned<String> = ctx.spawn("teller", &())?;
+                    ctx.signal("go").recv::<()>().await?;
+                    let word: String = ctx.signal(MESSAGE).recv().await?;
+                    child.message(&ctx, &word)?;
+                    Ok(Turn::Done(child.result(&ctx).await?))
+                }
+            })
+            .await
+        }
+        let is_other = Arc::new(AtomicBool::new(false));
+        let builder = async || {
+            let builder = site.builder().await.dep(is_other.clone());
+            builder.agent("fickle", fickle).workflow("teller", teller).start().await.unwrap()
+        };
+        let onward = builder().await;
+        let run: RunHandle<String> = onward.start("fickle", &()).id("f").await.unwrap();
+        crate::site::until_logged(&run, "signal_received", 1).await;
+        drop(run);
+        onward.shutdown().await;
+        is_other.store(true, Ordering::SeqCst);
+        let onward = builder().await;
+        let run: RunHandle<String> = onward.run("f").unwrap();
+        run.signal("go", &()).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), "ready");
+        let log = run.log_of(1).await.unwrap();
+        let started = log.iter().flat_map(|record| &record.events).filter(|event| matches!(event, Event::ChildStarted(_)));
+        assert_eq!(started.count(), 1);
+        assert!(events(&run).await.iter().any(|event| matches!(event, Event::CallAdopted(_))));
+    }
+}
