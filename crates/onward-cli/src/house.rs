@@ -72,6 +72,11 @@ impl House {
         Ok(House { models, agents: tables.agents.clone(), mcp: tables.mcp.clone(), namespaces: vec![Namespace::default()] })
     }
 
+    /// Names of the models.
+    pub fn models(&self) -> impl Iterator<Item = &str> {
+        self.models.names()
+    }
+
     /// Names of the agents.
     pub fn agents(&self) -> impl Iterator<Item = &str> {
         self.agents.keys().map(String::as_str)

@@ -6,7 +6,8 @@
 //! Reading order: [`event`] (the facts), [`log`] (their order), [`run`] (what may be appended), [`task`] (work on
 //! queues), [`external`] (logs of outside engines), [`engine`] (how code meets its log), [`view`] (what a log says to people), [`conversation`] (what an agent's logs say of its
 //! conversation), [`stream`] (what is said while a run goes on),
-//! [`projection`] (what a store keeps beside it), [`reopen`] (logs that go on from a copy), [`spend`] (what attempts cost).
+//! [`projection`] (what a store keeps beside it), [`reopen`] (logs that go on from a copy), [`spend`] (what attempts cost),
+//! [`ledger`] (what that comes to).
 
 pub mod attribute;
 pub mod codec;
@@ -20,6 +21,7 @@ pub mod family;
 pub mod hash;
 pub mod id;
 mod kind;
+pub mod ledger;
 pub mod lineage;
 pub mod log;
 pub mod payload;

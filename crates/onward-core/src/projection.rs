@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use crate::event::ChildStarted;
+use crate::ledger::{LedgerKey, LedgerSum};
 use crate::lineage::Lineage;
 use crate::run::{Effect, Once, RunHead, Wait, wait_key};
 use crate::task::{Task, idempotency_key};
@@ -51,6 +52,8 @@ pub struct Projection {
     /// Of this generation alone; the copy of an earlier generation's log fills none.
     pub slots: BTreeMap<String, ProjectedSlot>,
     pub children: BTreeMap<Place, ProjectedChild>,
+    /// The rows of this log alone (LG3).
+    pub ledger: BTreeMap<LedgerKey, LedgerSum>,
     lineage: Lineage,
 }
 
@@ -68,6 +71,7 @@ impl Projection {
             waits: BTreeMap::new(),
             slots: BTreeMap::new(),
             children: BTreeMap::new(),
+            ledger: BTreeMap::new(),
             lineage,
         };
         effects.into_iter().for_each(|effect| projection.carry_out(effect, first, u64::MAX));
@@ -121,7 +125,7 @@ impl Projection {
             }
             _ => {}
         }
-        if let Some(once) = self.once_of(event) {
+        if let Some(once) = self.once_of(event).filter(|_| !self.stays_behind(event, record)) {
             self.fill(once.key, once.token, record);
         }
     }
@@ -140,6 +144,11 @@ impl Projection {
             Event::TaskAttemptEnded(event) => Some(event.once()),
             _ => None,
         }
+    }
+
+    /// Whether the slot is one that a copy leaves behind: attempts are known by numbers that begin anew in a fork (LG1).
+    fn stays_behind(&self, event: &Event, record: &Record) -> bool {
+        matches!(event, Event::TaskAttemptEnded(_)) && self.lineage.is_copied(record.index)
     }
 
     fn fill(&mut self, key: String, token: String, record: &Record) {
@@ -212,6 +221,11 @@ impl Projection {
                 }
                 self.tasks.values_mut().for_each(|task| task.thaw(shift));
             }
+            Effect::Charge { row, sum } if !self.lineage.is_copied(record.index) => {
+                let known = self.ledger.entry(*row).or_default();
+                *known = known.plus(&sum);
+            }
+            Effect::Charge { .. } => {}
             Effect::EndRun { .. } => {
                 self.timers.clear();
                 self.tasks.clear();

@@ -294,7 +294,9 @@ impl TaskAttemptEnded {
         if is_nothing || self.spend.len() > LINES_MAX {
             return Some("it spent on no model, or on too many");
         }
-        self.spend.iter().find_map(Spend::malformed)
+        // It becomes the name of a row, as a model's does.
+        let stands = self.stands_as.as_ref().map(|name| Spend::on(name.as_str()));
+        self.spend.iter().chain(&stands).find_map(Spend::malformed)
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::event::RunPaused;
+use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::log::prelude_of;
 use onward_core::run::Wait;
 use onward_core::task::Task;
@@ -102,6 +103,7 @@ pub trait Door: Send + Sync {
 
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage>;
     fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>>;
+    fn read_spend(&self, query: SpendQuery) -> DoorFuture<'_, Vec<SpendRow>>;
     fn signal_run(&self, key: RunKey, signal: SendSignal) -> DoorFuture<'_, Appended>;
     fn cancel_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
     fn terminate_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
@@ -219,6 +221,10 @@ impl Door for Runtime {
 
     fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>> {
         Box::pin(Runtime::list_versions(self, namespace))
+    }
+
+    fn read_spend(&self, query: SpendQuery) -> DoorFuture<'_, Vec<SpendRow>> {
+        Box::pin(Runtime::read_spend(self, query))
     }
 
     fn signal_run(&self, key: RunKey, signal: SendSignal) -> DoorFuture<'_, Appended> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use onward_core::conversation::ENTRY_SIGNAL;
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
+use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Input, NewRun, Refusal, Wait, WaitKind};
 use onward_core::task::{Task, TaskId, TaskState};
 use onward_core::trace::TraceContext;
@@ -174,6 +175,11 @@ impl Runtime {
     /// How many open runs need which version of which kind.
     pub async fn list_versions(&self, namespace: Namespace) -> Result<Vec<VersionCount>, RuntimeError> {
         Ok(self.store().count_versions(namespace).await?)
+    }
+
+    /// What was spent, by model, day, run or tree; runs that were deleted are in it.
+    pub async fn read_spend(&self, query: SpendQuery) -> Result<Vec<SpendRow>, RuntimeError> {
+        Ok(self.store().spend(query).await?)
     }
 
     /// Open approvals, oldest first, whatever kind the query names.

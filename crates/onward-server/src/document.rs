@@ -8,7 +8,9 @@ mod entries;
 use std::collections::BTreeMap;
 
 use onward_core::event::{ParentLink, RunPaused};
+use onward_core::ledger::{SpendBy, SpendRow};
 use onward_core::run::Wait;
+use onward_core::spend::SpendTotals;
 use onward_core::task::{Task, TaskState};
 use onward_core::view::{Awaited, Counts, ForkedFrom, RunView, Undelivered};
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp, WorkerId};
@@ -39,6 +41,8 @@ pub struct Run<'a> {
     paused_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
     attributes: BTreeMap<&'a Name, ShownValue<'a>>,
+    /// What its own attempts have cost, in all its generations.
+    spend: Option<&'a SpendTotals>,
 }
 
 impl<'a> From<&'a RunHead> for Run<'a> {
@@ -58,6 +62,7 @@ impl<'a> From<&'a RunHead> for Run<'a> {
             paused_at: head.paused_at,
             ended_at: head.ended_at,
             attributes: head.attributes.iter().map(|attribute| (&attribute.name, (&attribute.value).into())).collect(),
+            spend: head.spend.as_deref(),
         }
     }
 }
@@ -88,6 +93,19 @@ impl<'a> From<&'a [VersionCount]> for Versions<'a> {
         let shown =
             |count: &'a VersionCount| VersionDocument { kind: &count.kind, version: count.version.as_ref(), open: count.open };
         Versions { versions: counts.iter().map(shown).collect() }
+    }
+}
+
+/// What was spent.
+#[derive(Serialize)]
+pub struct Spend<'a> {
+    by: &'static str,
+    rows: &'a [SpendRow],
+}
+
+impl<'a> Spend<'a> {
+    pub fn new(by: SpendBy, rows: &'a [SpendRow]) -> Spend<'a> {
+        Spend { by: by.as_str(), rows }
     }
 }
 

@@ -82,6 +82,7 @@ pub static METHODS: &[Method] = &[
     unary!(ReadStream, Read, read_stream),
     unary!(ListRuns, Read, list_runs),
     unary!(ListVersions, Read, list_versions),
+    unary!(ReadSpend, Read, read_spend),
     unary!(SignalRun, Signal, signal_run),
     unary!(CancelRun, Operate, cancel_run),
     unary!(TerminateRun, Operate, terminate_run),

@@ -54,6 +54,7 @@ mod runs;
 mod serve;
 mod server;
 mod servers;
+mod spend;
 mod sse;
 mod tasks;
 pub mod tls;

@@ -12,8 +12,8 @@ use crate::auth::Scope;
 use crate::problem::Problem;
 use crate::request::Request;
 use crate::{
-    ag_ui, agents, approvals, bulk, drive, entries, external, hooks, kinds, operations, promises, roster, runs, servers, tasks,
-    transfer, workers,
+    ag_ui, agents, approvals, bulk, drive, entries, external, hooks, kinds, operations, promises, roster, runs, servers, spend,
+    tasks, transfer, workers,
 };
 
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
@@ -430,6 +430,17 @@ pub static ROUTES: &[Route] = &[
         Box::pin(runs::versions(request))
     })
     .answers(&[answer(200, "The counts, by kind and version", &[(JSON, "Versions")])]),
+    route(Verb::Get, "/v1/spend", Some(Scope::Read), "What was spent, by model, day, run or tree", |request| {
+        Box::pin(spend::read(request))
+    })
+    .query(&[
+        Parameter::new("by", "SpendBy", "`model` (the default), `day`, `run`, or `tree`: a run with its children and forks"),
+        Parameter::new("from", "Time", "Only attempts that began on this day, in UTC, or later"),
+        Parameter::new("to", "Time", "Only attempts that began before this moment, or later on its day"),
+        Parameter::new("tree", "Name", "Only the tree that this run is of"),
+        Parameter::new("limit", "Limit", "How many, from 1 to 1000; 100 otherwise"),
+    ])
+    .answers(&[answer(200, "The sums: the newest day first, or else what cost most", &[(JSON, "Spend")])]),
     route(Verb::Get, "/v1/approvals", Some(Scope::Read), "List open approvals, oldest first", |request| {
         Box::pin(approvals::list(request))
     })

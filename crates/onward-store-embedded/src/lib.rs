@@ -15,6 +15,7 @@ mod failpoint;
 mod heads;
 mod kinds;
 mod leases;
+mod ledger;
 mod list;
 mod mend;
 mod migrate;

@@ -1,7 +1,7 @@
 //! Making again what is damaged and can be: indexes from their tables, rows from their seals or from the log.
 //!
 //! Owns the look at all small tables after damage was met. The log is the truth (L16): the row of a run has a sealed head and a log, so
-//! that either of the two brings it back; timers, tasks and waits come from the logs of the open runs. Slots and news are nowhere else
+//! that either of the two brings it back; timers, tasks and waits come from the logs of the open runs, rows of the ledger from all logs. Slots and news are nowhere else
 //! and stay as they are: whoever needs them is told. Must never touch an event, nor free a page of what is damaged: its neighbors in the
 //! file may be somebody else's.
 //!
@@ -17,6 +17,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::is_malformed;
 use crate::heads::{self, RunRow};
+use crate::ledger;
 use crate::reader::read_records;
 use crate::row::{place_key, run_crc, unseal};
 use crate::schema::INDEXES;
@@ -79,6 +80,9 @@ fn mend_all(
     others.iter().try_for_each(|index| db.execute_batch(&index.create()))?;
     if views.contains_key("attributes") {
         restore_attributes(db)?;
+    }
+    if views.contains_key("ledger") {
+        restore_ledger(db)?;
     }
     if views.is_empty() { Ok(()) } else { restore_views(db, now) }
 }
@@ -251,6 +255,11 @@ fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec
             note("waits", wk);
         }
     }
+    for (row, run) in ledger::damaged_rows(db)? {
+        // Every log writes its rows again; a row of a run that is gone cannot be made again and stays, so that whoever asks is told.
+        let rows = damaged.entry("ledger").or_default();
+        rows.extend(run.is_some_and(|run| matches!(heads::load(db, &run, None), Ok(Some(_)))).then_some(row));
+    }
     Ok(damaged)
 }
 
@@ -275,6 +284,23 @@ fn restore_attributes(db: &Connection) -> rusqlite::Result<()> {
         let row = row?;
         if let Some(head) = &row.head {
             put_attributes(db, row.rk, &head.attributes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every log that is there has its rows again.
+fn restore_ledger(db: &Connection) -> rusqlite::Result<()> {
+    let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED", heads::COLUMNS))?;
+    let rows = statement.query_map([], heads::read_row)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    for row in rows {
+        let Some(key) = row.key().cloned() else { continue };
+        if row.head.as_ref().is_some_and(|head| head.spend.is_none()) {
+            continue;
+        }
+        let Ok(records) = read_records(db, &key, row.rk, Index(0), usize::MAX) else { continue };
+        if let Some(projection) = Projection::of(key, &records) {
+            ledger::restore(db, &projection.ledger)?;
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
@@ -25,7 +26,7 @@ use crate::schema::{self, Found};
 use crate::shared::{Shared, Stats};
 use crate::upkeep::LogLength;
 use crate::writer::{self, Beginning};
-use crate::{failpoint, kinds, list, mend, takeover};
+use crate::{failpoint, kinds, ledger, list, mend, takeover};
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -283,6 +284,10 @@ impl Store for EmbeddedStore {
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
         self.readers.read(move |db| list::count_tasks(db, &namespace))
+    }
+
+    fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>> {
+        self.readers.read(move |db| ledger::spend(db, &query))
     }
 
     fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {

@@ -24,6 +24,7 @@ impl Scene<'_> {
             Effect::Send(delivery) => self.send(key, *delivery),
             Effect::Freeze { at } => self.freeze(key, at).await?,
             Effect::Thaw { shift } => self.thaw(key, shift).await?,
+            Effect::Charge { row, sum } => self.charge(key, *row, &sum).await?,
             Effect::EndRun { goes_on } => self.end_run(key, goes_on).await?,
         }
         Ok(())

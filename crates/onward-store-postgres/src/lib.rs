@@ -20,6 +20,7 @@ mod error;
 mod expire;
 mod hints;
 mod judge;
+mod ledger;
 mod lineage;
 mod list;
 mod load;

@@ -1,6 +1,6 @@
 //! Rows that were damaged are made again from the log.
 //!
-//! Owns what follows from a run's log: its head, timers, tasks, questions, attributes and what was taken once. Must never touch a log, and
+//! Owns what follows from a run's log: its head, timers, tasks, questions, attributes, what was taken once and what it has cost. Must never touch a log, and
 //! never make up what no log says: a run whose log is damaged too stays as it is, and is named.
 //!
 //! Invariants:
@@ -17,6 +17,7 @@ use onward_store::kept::reply::Slot;
 use onward_store::{Restore, RestoreRun, StoreError, check_restore};
 
 use crate::error::Outcome;
+use crate::ledger;
 use crate::pool::Job;
 use crate::reader::read_records;
 use crate::scene::{Scene, Seat, Stored};
@@ -97,7 +98,9 @@ impl Scene<'_> {
         let tasks = std::mem::replace(&mut self.seat(key).tasks, Table::empty());
         let derived = DERIVED.iter().filter(|table| !keeps_tasks || **table != "tasks");
         let remove = |table: &&str| Sql::new(format!("DELETE FROM onward.{table} WHERE rk = $1")).number(rk);
-        self.db.pipeline(None, &derived.map(remove).collect::<Vec<_>>(), None).await?;
+        let lives = projections.iter().map(|projection| (projection.head.generation, projection.head.life.unwrap_or_default()));
+        let ledger = ledger::remove(key, lives);
+        self.db.pipeline(None, &derived.map(remove).chain([ledger]).collect::<Vec<_>>(), None).await?;
         for mut projection in projections {
             if keeps_tasks {
                 projection.tasks.clear();

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Delivery, Wait};
 use onward_core::task::{Task, TaskCount};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
@@ -20,7 +21,7 @@ use crate::scene::Scene;
 use crate::shared::Shared;
 use crate::sql::Db;
 use crate::transaction::{Fate, Line, Wants, transact};
-use crate::{list, reader};
+use crate::{ledger, list, reader};
 
 type To<T> = Arc<Slot<T>>;
 
@@ -48,6 +49,7 @@ pub(crate) enum Job {
     ListWaits(WaitQuery, To<Vec<Wait>>),
     ListTasks(TaskQuery, To<Vec<Task>>),
     CountTasks(Namespace, To<Vec<TaskCount>>),
+    Spend(SpendQuery, To<Vec<SpendRow>>),
     ListDeleted(DeletedQuery, To<Vec<DeletedRun>>),
     ListKinds(Namespace, To<Vec<KindSchemas>>),
 }
@@ -169,6 +171,7 @@ async fn serve_read(line: &mut Line, job: Job) {
         Job::ListWaits(query, to) => read(line, &to, async |db| list::list_waits(db, &query).await).await,
         Job::ListTasks(query, to) => read(line, &to, async |db| list::list_tasks(db, &query).await).await,
         Job::CountTasks(namespace, to) => read_plainly(line, &to, async |db| list::count_tasks(db, &namespace).await).await,
+        Job::Spend(query, to) => read(line, &to, async |db| ledger::spend(db, &query).await).await,
         Job::ListDeleted(query, to) => read_plainly(line, &to, async |db| list::list_deleted(db, &query).await).await,
         Job::ListKinds(namespace, to) => read_plainly(line, &to, async |db| list::list_kinds(db, &namespace).await).await,
         _ => {}

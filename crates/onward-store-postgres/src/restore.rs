@@ -85,11 +85,13 @@ impl Scene<'_> {
 
     /// The rows that follow from one log, in the place of those of the generation before. Slots are kept over generations.
     pub fn put_rows(&mut self, key: &RunKey, projection: Projection) {
-        let Projection { timers, tasks, waits, slots, .. } = projection;
+        let Projection { timers, tasks, waits, slots, ledger, .. } = projection;
         let seat = self.seat(key);
         seat.timers.clear();
         seat.tasks.clear();
         seat.waits.clear();
+        // In the place of rows of the same log: it may have been here before (LG4).
+        ledger.into_iter().for_each(|(row, sum)| seat.ledger.put(row, sum));
         for (slot, taken) in slots {
             if seat.slots.get(&slot).is_none() {
                 seat.slots.put(slot, TakenSlot { token: taken.token, index: taken.index, at: taken.at });

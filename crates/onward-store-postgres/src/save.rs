@@ -7,6 +7,7 @@ use onward_store::kept::Stash;
 use onward_store::kept::seal::{due_number, place_key, seal};
 
 use crate::claim::text_of;
+use crate::ledger;
 use crate::row::{crc, event_crc, seal_head};
 use crate::scene::{NewEvent, Queued, Scene, Seat};
 use crate::sql::Sql;
@@ -26,6 +27,7 @@ impl Scene<'_> {
         save_timers(&seats, &mut calls);
         self.save_tasks(&seats, &mut calls);
         save_attributes(&seats, &mut calls);
+        ledger::save(&seats, &mut calls);
         self.save_outbox(&mut calls);
         self.save_blobs(&mut calls);
         self.save_sessions(&mut calls);

@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use onward_core::ledger::{LedgerKey, LedgerSum};
 use onward_core::run::{Delivery, Wait};
 use onward_core::task::Task;
 use onward_core::{Attribute, Epoch, Hash, Index, Name, Place, RunHead, RunKey, Status, Timestamp, WorkerId};
@@ -69,6 +70,7 @@ pub(crate) struct Seat {
     pub waits: Table<Place, Wait>,
     pub timers: Table<Place, Timer>,
     pub tasks: Table<Place, Queued>,
+    pub ledger: Table<LedgerKey, LedgerSum>,
     /// The open children as they are stored, once somebody has asked.
     pub children: Option<Vec<RunHead>>,
 }
@@ -135,6 +137,7 @@ impl Seat {
             waits: Table::default(),
             timers: Table::default(),
             tasks: Table::default(),
+            ledger: Table::default(),
             children: None,
         })
     }

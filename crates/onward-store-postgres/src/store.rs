@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
@@ -326,6 +327,10 @@ impl Store for PostgresStore {
 
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
         self.ask(|to| Job::ListRuns(query, to))
+    }
+
+    fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>> {
+        self.ask(|to| Job::Spend(query, to))
     }
 
     fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use onward_core::ledger::{self, SpendBy, SpendQuery, SpendRow};
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
 use onward_core::{KindSchemas, Name, Namespace};
@@ -39,6 +40,17 @@ impl SpreadStore {
     pub(crate) async fn list_deleted_of_all(&self, query: DeletedQuery) -> Result<Vec<DeletedRun>, StoreError> {
         let lists = all_answers(self.ask_all(|store| store.list_deleted(query.clone())).await)?;
         Ok(merge(lists, page(query.limit), |deleted| Reverse(deleted.deleted_at)))
+    }
+
+    /// A tree is in one database, as its family is; what a model or a day has cost may be in all of them.
+    pub(crate) async fn spend_of_all(&self, query: SpendQuery) -> Result<Vec<SpendRow>, StoreError> {
+        let limit = match query.by {
+            SpendBy::Run | SpendBy::Tree => page(query.limit),
+            SpendBy::Model | SpendBy::Day => usize::MAX,
+        };
+        let asked = SpendQuery { limit, ..query.clone() };
+        let lists = all_answers(self.ask_all(|store| store.spend(asked.clone())).await)?;
+        Ok(ledger::merge(query.by, lists.into_iter().flatten(), page(query.limit)))
     }
 
     pub(crate) async fn count_versions_of_all(&self, namespace: Namespace) -> Result<Vec<VersionCount>, StoreError> {

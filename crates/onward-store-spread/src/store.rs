@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
@@ -151,6 +152,13 @@ impl Store for SpreadStore {
         match delete {
             Delete::Run { ref key, .. } => self.ask_one(&key.clone(), |store| store.delete_runs(delete)),
             Delete::Expired { retention, limit } => Box::pin(self.delete_expired(retention, limit)),
+        }
+    }
+
+    fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>> {
+        match query.tree.clone() {
+            Some(tree) => self.ask_one(&RunKey::new(query.namespace.clone(), tree), |store| store.spend(query)),
+            None => Box::pin(self.spend_of_all(query)),
         }
     }
 

@@ -194,6 +194,9 @@ suite! { $
         a_quarantined_task_is_listed_and_can_be_retried,
         tasks_are_listed_in_the_order_they_were_scheduled,
     }
+    bookkeeping {
+        every_way_of_asking_agrees_with_a_bookkeeper,
+    }
     spending {
         an_attempt_is_unknown_until_it_says_what_it_cost,
         a_failed_attempt_is_counted_and_wakes_nobody,
@@ -204,6 +207,10 @@ suite! { $
         what_comes_late_is_counted_in_the_generation_that_there_is,
         a_closed_run_is_told_nothing_more,
         a_standalone_task_has_its_cost_with_its_end,
+        an_attempt_of_a_fork_is_not_taken_for_one_of_the_original,
+        the_ledger_is_asked_by_model_day_run_and_tree,
+        what_a_deleted_run_has_cost_stays_in_the_ledger,
+        a_restored_run_has_the_rows_that_its_logs_say,
         quiet_inputs_keep_no_run_from_waiting,
         an_attempt_is_recorded_by_whoever_hands_it_out,
     }

@@ -24,6 +24,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait, WaitKind};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport, TaskState};
 use onward_core::{
@@ -213,8 +214,12 @@ pub trait Store: Send + Sync {
     /// How many open tasks of which kind stand in which queue; the default queue first, then by name.
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>>;
 
+    /// What was spent, by model, day, run or tree: the newest day first, or else what cost most. It is never apart from the logs: an event
+    /// that says what was spent and the row that counts it are one write (LG3). Runs that were deleted are in it (LG4).
+    fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>>;
+
     /// Deletes whole closed runs (all generations, with their blobs), and never one with an open child, unfinished news, or a reader
-    /// that would see half of it (L20). Returns how many went.
+    /// that would see half of it (L20). What they have cost stays in the ledger. Returns how many went.
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64>;
 
     /// Runs that were deleted one by one, with the reasons that were given, newest first. Each is remembered for as long as a closed run

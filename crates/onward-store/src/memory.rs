@@ -15,6 +15,7 @@ mod task;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
@@ -184,6 +185,10 @@ impl Store for MemoryStore {
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
         Box::pin(async move { Ok(self.read(|state| state.count_tasks(&namespace))) })
+    }
+
+    fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>> {
+        Box::pin(async move { Ok(self.read(|state| state.spend(&query))) })
     }
 
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {

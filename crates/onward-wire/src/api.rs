@@ -1,6 +1,7 @@
 //! What callers ask about runs, one message per verb.
 
 use onward_core::conversation::{Entry, PendingEntry};
+use onward_core::ledger::{SpendBy, SpendRow};
 use onward_core::run::Wait;
 use onward_core::stream::StreamFrame;
 use onward_core::task::{Task, TaskCount, TaskOptions};
@@ -41,6 +42,7 @@ service! {
         ListRuns: ListRequest => ListReply,
         /// How many open runs need which version of the code.
         ListVersions: VersionsRequest => VersionsReply,
+        ReadSpend: SpendRequest => SpendReply,
         SignalRun: SignalRequest => AppendReply,
         CancelRun: ReasonRequest => AppendReply,
         TerminateRun: ReasonRequest => AppendReply,
@@ -409,6 +411,28 @@ message! {
         1 => kind: Name,
         2 => version: Option<Name>,
         3 => open: u64,
+    }
+}
+
+message! {
+    pub struct SpendRequest {
+        1 => namespace: Namespace,
+        2 => by: SpendBy,
+        /// Attempts that began on the day of this moment or later, in UTC.
+        3 => from: Option<Timestamp>,
+        /// Attempts that began before this moment, or later on its day.
+        4 => until: Option<Timestamp>,
+        /// Only the tree that this run is of.
+        5 => tree: Option<RunId>,
+        /// 0 means the server's default.
+        6 => limit: u32,
+    }
+}
+
+message! {
+    pub struct SpendReply {
+        /// The newest day first, or else what cost most.
+        1 => rows: Vec<SpendRow>,
     }
 }
 

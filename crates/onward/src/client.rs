@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use onward_core::event::{PauseReason, RunPaused};
+use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::lineage::behind_copy;
 use onward_core::run::Wait;
 use onward_core::view::RunView;
@@ -143,6 +144,12 @@ impl Onward {
     /// How many open runs need which version of which kind.
     pub async fn list_versions(&self) -> Result<Vec<VersionCount>, Error> {
         self.ask(self.inner.door.list_versions(self.inner.namespace.clone())).await
+    }
+
+    /// What was spent in this namespace, by model, day, run or tree. The query's namespace does not count.
+    pub async fn read_spend(&self, query: SpendQuery) -> Result<Vec<SpendRow>, Error> {
+        let query = SpendQuery { namespace: self.inner.namespace.clone(), ..query };
+        self.ask(self.inner.door.read_spend(query)).await
     }
 
     /// The questions that wait for a person, oldest first.

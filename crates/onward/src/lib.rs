@@ -43,6 +43,7 @@ pub use onward_core::conversation::{Entry, EntryCursor, PendingEntry};
 pub use onward_core::engine::{CancelOutcome, Decision};
 pub use onward_core::event::Event;
 pub use onward_core::event::OnParentClose;
+pub use onward_core::ledger;
 pub use onward_core::spend;
 pub use onward_core::stream;
 pub use onward_core::task::RetryPolicy;

@@ -10,7 +10,7 @@ use super::{dev, server};
 use crate::args::Global;
 use crate::config::{KEYS, Key, Value};
 use crate::house::House;
-use crate::output::{Cell, Style, Table, print, print_json, say};
+use crate::output::{Cell, Style, Table, escape, print, print_json, say};
 use crate::serving::limits::{lease, limits};
 use crate::serving::{Place, TraceArgs};
 
@@ -42,19 +42,27 @@ pub fn execute(command: ConfigCommand, global: &Global) -> Result<ExitCode> {
     if global.json {
         let settings: Vec<Setting> = shown.iter().map(|(key, value)| setting(key, value.as_ref())).collect();
         let file = global.config.file().map(|path| path.to_string_lossy().into_owned());
-        print_json(&serde_json::json!({"file": file, "settings": settings}))?;
-        return check(global).map(|()| ExitCode::SUCCESS);
+        let tables = global.config.tables();
+        let models: Vec<&String> = tables.iter().flat_map(|tables| tables.models.keys()).collect();
+        let agents: Vec<&String> = tables.iter().flat_map(|tables| tables.agents.keys()).collect();
+        print_json(&serde_json::json!({"file": file, "settings": settings, "models": models, "agents": agents}))?;
+        return check(global).map(|_| ExitCode::SUCCESS);
     }
     print(&tell(&shown, args.origin))?;
     match global.config.file() {
         Some(path) => say(&format!("from {}", path.display())),
         None => say("there is no file with settings; `onward.toml` would be one"),
     }
-    check(global).map(|()| ExitCode::SUCCESS)
+    if let Some(house) = check(global)? {
+        let list =
+            |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { escape::text(&names.join(", ")).into_owned() };
+        say(&format!("models: {}; agents: {}", list(house.models().collect()), list(house.agents().collect())));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Reads every value as the command does that uses it: what that would refuse is told here with the same words.
-fn check(global: &Global) -> Result<()> {
+fn check(global: &Global) -> Result<Option<House>> {
     let config = &global.config;
     let namespace = global.namespace()?;
     if let Some(url) = config.text("url") {
@@ -68,8 +76,7 @@ fn check(global: &Global) -> Result<()> {
     TraceArgs::default().trace(config)?;
     limits(config)?;
     lease(config)?;
-    House::open(config)?;
-    Ok(())
+    Ok(House::open(config)?)
 }
 
 fn tell(shown: &[(&Key, Option<Value>)], origin: bool) -> String {

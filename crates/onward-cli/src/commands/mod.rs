@@ -16,6 +16,7 @@ mod queue;
 mod replay;
 mod run;
 mod server;
+mod spend;
 mod torture;
 mod transfer;
 mod worker;
@@ -54,6 +55,8 @@ pub enum Command {
     Check(check::CheckArgs),
     /// Step through what a run recorded, forward and back
     Replay(replay::ReplayArgs),
+    /// What was spent on models, and on what
+    Spend(spend::SpendArgs),
     /// What waits for workers
     #[command(subcommand)]
     Queue(queue::QueueCommand),
@@ -108,6 +111,7 @@ pub async fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Replay(args) => replay::execute(args, &global).await,
         Command::Worker(command) => worker::execute(command, &global).await,
         Command::Queue(command) => queue::execute(command, &global).await,
+        Command::Spend(args) => spend::execute(args, &global).await,
         Command::Api(args) => api::execute(args, &global).await,
         Command::Doctor(args) => doctor::execute(args, &global).await,
         Command::Key(command) => key::execute(command, &global),

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::dev::{Served, serve};
 use crate::kit::{onward, ran, run_over};
 use crate::models::{Model, TOOLS, dev_with, model, settings};
+use crate::replay::{in_terminal, until as until_shown};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -156,6 +157,12 @@ fn a_question_shows_the_exact_bytes_and_is_answered_in_line() {
     chat.until("", "· said to the agent; the question is still open: y or n");
     chat.say("n, too loud");
     chat.until("← shout failed: a person has declined this call: too loud (tool_declined)\n", "");
+    chat.say(r#"Please shout {"word": "egg"}"#);
+    chat.until("{\"word\": \"egg\"}}\n? y or n, and why if you like\n", "");
+    let open = run_over(&served.url, ["approval", "list", "--json"]).json();
+    let id = open["approvals"][0]["id"].as_str().unwrap();
+    assert_eq!(run_over(&served.url, ["approval", "decide", id, "--approve"]).code, 0);
+    chat.until("  shout says: EGG\n", "· somebody else has decided that\n");
     let (out, err, code) = chat.end();
     let expected = "  Let me see.\n→ shout {\"word\": \"fish\"}\n? Call the tool `shout`?\n  \
                     {\"tool\":\"shout\",\"arguments\":{\"word\":  \"fish\"}}\n? y or n, and why if you like\n← shout: FISH\n  \
@@ -222,15 +229,15 @@ fn a_server_that_is_killed_in_the_middle_is_waited_for_and_nothing_is_shown_twic
     let port = first.address.rsplit(':').next().unwrap().to_owned();
     first.signal("-KILL");
     chat.until("", "· the server is away; waiting for it\n");
+    chat.say("meanwhile");
     drop(first);
     let mut again = onward();
     again.args(["dev", "--port", &port, "--config"]).arg(&file).arg("--data").arg(folder.path().join("data"));
     let _second = serve(again.env("LOCAL_KEY", "sk-secret"));
     chat.until("goes on from there.", "· the server is back\n");
-    chat.say("and now?");
-    chat.until("  You said: and now?\n", "");
+    chat.until("  You said: meanwhile\n", "");
     let (out, err, code) = chat.end();
-    assert_eq!(words(&out), format!("{TEXT}You said: and now?"), "{out}---\n{err}");
+    assert_eq!(words(&out), format!("{TEXT}You said: meanwhile"), "{out}---\n{err}");
     assert_eq!((err.matches("is away").count(), err.matches("is back").count(), code), (1, 1, Some(0)), "{err}");
 }
 
@@ -296,6 +303,38 @@ fn commands_are_told_apart_from_what_is_said() {
     chat.say("/quit");
     assert_eq!(chat.end().2, Some(0));
     assert_eq!(model.scripted.request_count(), 1, "nothing of that was said to the model");
+}
+
+#[test]
+fn a_run_that_nobody_can_work_on_is_told() {
+    let (_folder, _model, served) = served("");
+    let mut chat = chat(&served.url, &["--agent", "nobody"]);
+    chat.say("hello");
+    chat.until("", "· no worker has `nobody` now; the run waits for one\n");
+    chat.say("/quit");
+    assert_eq!(chat.end().2, Some(0));
+}
+
+#[test]
+fn in_a_terminal_the_line_that_is_typed_stays_below_what_is_said() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let file = settings(folder.path(), &model, AGENT);
+    let slow = Answer { chunk_delay_ms: 40, ..Answer::text("Slowly but surely, word by word by word.") };
+    model.scripted.rule(Rule { times: Some(1), ..Rule::when_user_says("hello", slow) });
+    let mut command = onward();
+    command.args(["chat", "--agent", "support", "--config"]).arg(&file).arg("--data").arg(folder.path().join("own"));
+    let (mut child, mut keys, shown) = in_terminal(command.env("LOCAL_KEY", "sk-secret"));
+    until_shown(&shown, "> ");
+    keys.write_all(b"hallo\x7f\x7f\x7f\x7fello\r").unwrap();
+    until_shown(&shown, "\r\u{1b}[J> hello\r\n");
+    until_shown(&shown, "  Slowly");
+    keys.write_all(b"next").unwrap();
+    until_shown(&shown, "> next\r");
+    until_shown(&shown, "  Slowly but surely, word by word by word.\r\n> next\r");
+    keys.write_all(b"\r").unwrap();
+    until_shown(&shown, "  You said: next\r\n");
+    keys.write_all(b"\x04").unwrap();
+    assert!(child.wait().unwrap().success());
 }
 
 fn in_directory(folder: &Path, file: &Path, args: &[&str]) -> Chat {

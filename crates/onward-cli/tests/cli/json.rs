@@ -7,6 +7,9 @@ use crate::kit::{one_order, onward, ran, run};
 /// Every verb with something it refuses, and the code of the refusal.
 const REFUSED: &[(&str, &str)] = &[
     ("demo --nonsense", "usage"),
+    ("demo agent --nonsense", "usage"),
+    ("chat --agent x", "usage"),
+    ("chat --run nope --server http://127.0.0.1:1", "server_unreachable"),
     ("dev --server http://x", "usage"),
     ("server --listen 0.0.0.0:0", "listen_refused"),
     ("run start order --input nonsense", "payload_invalid"),
@@ -43,6 +46,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("promise reject order-1~0~9", "wait_not_found"),
     ("check --run nope --save /dev/null", "run_not_found"),
     ("replay nope", "run_not_found"),
+    ("spend --by what", "usage"),
     ("queue list --server http://127.0.0.1:1", "server_unreachable"),
     ("queue quarantined --server http://127.0.0.1:1", "server_unreachable"),
     ("queue retry order-1~0~9", "task_not_quarantined"),
@@ -79,6 +83,7 @@ const ANSWERED: &[(&str, &str)] = &[
     ("run bulk cancel --kind order --dry-run", "matched"),
     ("run delete order-1", "deleted"),
     ("run deleted", "deleted"),
+    ("spend --by tree --since 7d", "rows"),
     ("queue list", "queues"),
     ("queue quarantined", "tasks"),
     ("worker list", "workers"),

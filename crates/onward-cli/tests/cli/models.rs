@@ -61,7 +61,7 @@ fn an_agent_of_the_settings_works_without_any_code() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     model.scripted.rule(Rule::when_user_says("hello", Answer::text("Hi there.")));
     let file = settings(folder.path(), &model, "[agents.support]\nmodel = \"small\"\nsystem = \"Be brief.\"\n");
-    let served = dev_with(folder.path(), &file);
+    let mut served = dev_with(folder.path(), &file);
     let started = served.ask("POST", "/v1/runs", r#"{"kind": "support", "id": "s", "input": "hello"}"#);
     assert_eq!(started.0, 201, "{}", started.1);
     let run = served.result("s");
@@ -70,6 +70,9 @@ fn an_agent_of_the_settings_works_without_any_code() {
     let asked = &model.scripted.requests()[0];
     assert_eq!(asked.body["messages"][0]["content"], "Be brief.");
     assert_eq!(asked.key.as_deref(), Some("sk-secret"));
+    served.signal("-TERM");
+    assert_eq!(served.end(), Some(0));
+    assert!(!folder.path().join("data/onward.db-wal").exists(), "the worker has let the store go");
 }
 
 #[test]
@@ -124,6 +127,7 @@ fn the_key_is_told_nowhere() {
     let shown = ran(onward().args(["config", "show", "--origin", "--config"]).arg(&file).env("LOCAL_KEY", "sk-secret"));
     assert_eq!(shown.code, 0, "{}", shown.err);
     assert!(!shown.out.contains("sk-secret") && !shown.err.contains("sk-secret"));
+    assert!(shown.err.contains("models: small; agents: none"), "{}", shown.err);
 }
 
 /// Every command reads the file; those that start something also need what it names.

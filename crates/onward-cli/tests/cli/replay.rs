@@ -69,7 +69,7 @@ fn what_is_no_log_is_told() {
 }
 
 /// A terminal of our own: what the program shows comes out of it, and what is written to it are keys.
-fn in_terminal(command: &mut Command) -> (std::process::Child, File, mpsc::Receiver<String>) {
+pub fn in_terminal(command: &mut Command) -> (std::process::Child, File, mpsc::Receiver<String>) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
     unlockpt(&terminal).unwrap();
@@ -91,7 +91,7 @@ fn in_terminal(command: &mut Command) -> (std::process::Child, File, mpsc::Recei
 }
 
 /// Reads on until the screen has shown `text`.
-fn until(shown: &mpsc::Receiver<String>, text: &str) {
+pub fn until(shown: &mpsc::Receiver<String>, text: &str) {
     let mut all = String::new();
     while !all.contains(text) {
         match shown.recv_timeout(Duration::from_secs(10)) {

@@ -10,7 +10,9 @@ use crate::event::{
     CancelRequested, ChildAwaited, ChildCompleted, ChildFailed, ChildStarted, OnParentClose, ParentLink, ResultRequested,
     RunStarted, SignalReceived, TerminateRequested,
 };
+use crate::ledger::{LedgerKey, LedgerSum};
 use crate::lineage::Origin;
+use crate::spend::{self, Charge};
 use crate::task::{Task, TaskId};
 use crate::{Event, Failure, Payload, Place, Record, RunId, RunKey, Timestamp};
 
@@ -43,6 +45,11 @@ pub enum Effect {
     /// It goes on after it was paused for `shift`.
     Thaw {
         shift: Duration,
+    },
+    /// A row of the ledger grows by this (LG3).
+    Charge {
+        row: Box<LedgerKey>,
+        sum: Box<LedgerSum>,
     },
     /// Every timer, task and wait of the run goes, and each open child gets what [`RunHead::parent_closed`] says.
     EndRun {
@@ -132,8 +139,13 @@ impl RunHead {
             Event::RunCompleted(event) => self.end_effects(Ok(event.output.clone())),
             Event::RunFailed(event) => self.end_effects(Err(event.failure.clone())),
             Event::RunCanceled(event) => self.end_effects(Err(event.failure.clone())),
+            event if event.is_quiet() => spend::charges(event).iter().map(|charge| self.charge(charge)).collect(),
             _ => Vec::new(),
         }
+    }
+
+    fn charge(&self, charge: &Charge) -> Effect {
+        Effect::Charge { row: Box::new(LedgerKey::of(self, charge)), sum: Box::new(LedgerSum::of(charge)) }
     }
 
     pub(super) fn commit_effects(&self, events: &[Event], at: Timestamp) -> Vec<Effect> {

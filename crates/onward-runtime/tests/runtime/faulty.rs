@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
@@ -215,6 +216,9 @@ impl Store for FaultyStore {
     }
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {
         self.through("delete_runs", self.memory.delete_runs(delete))
+    }
+    fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>> {
+        self.through("spend", self.memory.spend(query))
     }
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
         self.through("list_deleted", self.memory.list_deleted(query))

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use onward_core::event::{PauseReason, RunPaused};
+use onward_core::ledger::SpendQuery;
 use onward_core::{Namespace, RunKey};
 use onward_runtime::{Bulk, BulkVerb, CallId, Decide, ForkRun, RuntimeError, SendSignal, StartRun, StreamPage, WorkerInfo};
 use onward_store::{Appended, DeletedQuery, Restored, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, payloads};
@@ -147,6 +148,12 @@ pub(super) async fn list_versions(server: Server, asker: Asker, _: api::Versions
     let counts = server.runtime().list_versions(asker.namespace).await.map_err(told)?;
     let open = |count: VersionCount| api::OpenRuns { kind: count.kind, version: count.version, open: count.open };
     Ok(api::VersionsReply { versions: counts.into_iter().map(open).collect() })
+}
+
+pub(super) async fn read_spend(server: Server, asker: Asker, request: api::SpendRequest) -> Answer<api::SpendReply> {
+    let api::SpendRequest { namespace: _, by, from, until, tree, limit } = request;
+    let query = SpendQuery { namespace: asker.namespace, by, from, until, tree, limit: page(limit) };
+    Ok(api::SpendReply { rows: server.runtime().read_spend(query).await.map_err(told)? })
 }
 
 pub(super) async fn signal_run(server: Server, asker: Asker, request: api::SignalRequest) -> Answer<api::AppendReply> {

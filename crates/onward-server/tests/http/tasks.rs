@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use onward::ledger::{SpendBy, SpendQuery};
 use onward::prelude::*;
+use onward::spend::{PicoDollars, Spend, Tokens};
 use onward::{Onward, TaskWord};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -48,6 +50,11 @@ async fn worker(site: &Site) -> (Onward, Arc<World>) {
                 world.begun.notify_one();
                 std::future::pending::<Result<()>>().await
             }
+        })
+        .task_with("llm.small", |ctx: TaskCtx, (): ()| async move {
+            let tokens = Tokens { input: 7, output: 3, ..Tokens::default() };
+            ctx.spend(Spend::on("small").by("acme").tokens(tokens).cost(PicoDollars(810_000_000)));
+            Ok::<_, Failure>(())
         })
         .queue("gpu")
         .start()
@@ -107,6 +114,34 @@ async fn attempts_are_retried_counted_and_given_up_by_the_engine() {
     assert_eq!(result(&site, "c").await["outcome"]["failure"]["code"], "timed_out");
     site.post_json("/v1/tasks", json!({"kind": "key", "id": "k", "idempotency_key": "mine"})).await.expect(201);
     assert_eq!(result(&site, "k").await["outcome"]["output"]["json"], "mine");
+    onward.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_was_spent_is_told_by_model_day_run_and_tree() {
+    let site = Site::open().await;
+    assert_eq!(site.get("/v1/spend").await.expect(200), json!({"by": "model", "rows": []}));
+    let (onward, _) = worker(&site).await;
+    for id in ["a", "a/0", "b"] {
+        onward.task::<(), _>("llm.small", &()).id(id).await.unwrap().result().await.unwrap();
+    }
+    let tokens =
+        |times: u64| json!({"input": 7 * times, "cached_read": 0, "cached_write": 0, "output": 3 * times, "reasoning": 0});
+    let totals =
+        |times: u64, cost: &str| json!({"attempts": times, "unknown": 0, "tokens": tokens(times), "cost": cost, "unpriced": 0});
+    let row = |name: &str, totals: Value| json!({"name": name, "totals": totals});
+    let spend = site.get("/v1/spend").await.expect(200);
+    assert_eq!(spend, json!({"by": "model", "rows": [row("small", totals(3, "0.00243"))]}));
+    let spend = site.get("/v1/spend?by=tree&from=2020-01-01T00:00:00Z&limit=1").await.expect(200);
+    assert_eq!(spend["rows"], json!([row("a", totals(2, "0.00162"))]));
+    let spend = site.get("/v1/spend?by=run&tree=a").await.expect(200);
+    assert_eq!(spend["rows"], json!([row("a", totals(1, "0.00081")), row("a/0", totals(1, "0.00081"))]));
+    assert_eq!(site.get("/v1/spend?by=day&to=2020-01-01T00:00:00Z").await.expect(200)["rows"], json!([]));
+    let rows = onward.read_spend(SpendQuery::by(SpendBy::Tree)).await.unwrap();
+    assert_eq!(rows.iter().map(|row| (row.name.as_str(), row.totals.attempts)).collect::<Vec<_>>(), [("a", 2), ("b", 1)]);
+    assert_eq!(site.get("/v1/runs/b").await.expect(200)["spend"], totals(1, "0.00081"));
+    assert_eq!(site.get("/v1/spend?by=week").await.expect(400)["code"], "query_invalid");
+    assert_eq!(site.get("/v1/spend?until=2020-01-01T00:00:00Z").await.expect(400)["code"], "query_invalid");
     onward.shutdown().await;
 }
 

@@ -13,6 +13,7 @@ use super::append::wait_generation;
 use crate::blobs;
 use crate::error::{Outcome, Trouble, damaged_row};
 use crate::heads::Seat;
+use crate::ledger;
 use crate::row::{NEVER, due_number, place_key, seal, seal_bytes, unseal};
 use crate::writer::{Undo, Writer};
 
@@ -136,6 +137,7 @@ impl Writer<'_> {
                 self.thaw_timers(owner.rk, shift)?;
                 self.change_tasks(owner.rk, |task| task.thaw(shift))?;
             }
+            Effect::Charge { row, sum } => ledger::charge(db, &row, &sum)?,
             Effect::EndRun { goes_on } => self.end_run(owner, goes_on)?,
         }
         Ok(())

@@ -95,10 +95,11 @@ impl Writer<'_> {
     ) -> Outcome<()> {
         let rk = self.next_rk;
         self.next_rk += 1;
-        let Projection { mut head, timers, tasks, waits, slots, .. } = projection;
+        let Projection { mut head, timers, tasks, waits, slots, ledger, .. } = projection;
         head.epoch = epoch;
         self.put_row(rk, root, input_hash, current, &head)?;
         self.put_records(rk, log, &head)?;
+        crate::ledger::restore(self.db, &ledger)?;
         for (key, slot) in slots {
             self.put_slot(root, &key, &slot.token, slot.index, slot.at)?;
         }

@@ -8,10 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_core::event::{ApprovalDecided, RunCompleted, SignalReceived};
+use onward_core::event::{ApprovalDecided, RunCompleted, SignalReceived, TaskAttemptEnded};
+use onward_core::ledger::{SpendBy, SpendQuery, SpendRow};
 use onward_core::run::{Commit, Delivery, Input};
+use onward_core::spend::{Spend, Tokens};
 use onward_core::task::TaskReport;
-use onward_core::{CommitId, Index, Record, RunKey, Timestamp};
+use onward_core::{CommitId, Index, Place, Record, RunKey, Timestamp};
 use onward_store::conformance::block_on;
 use onward_store::{ClaimRuns, ClaimTasks, Clock, ManualClock, RunQuery, Store, StoreError};
 use onward_store_embedded::{EmbeddedStore, Options};
@@ -37,6 +39,9 @@ fn prepare() -> (tempfile::TempDir, Timestamp) {
     }
     (0..3).for_each(|index| drop(block_on(store.start_run(outside(index), None)).unwrap()));
     let clock = teller.clock();
+    for run in ["r2", "r5"] {
+        block_on(store.append_input(key(run), attempt_ended())).unwrap();
+    }
     // One stands still, with whatever it waits for.
     block_on(store.append_input(key("r2"), pause())).unwrap();
     drop(store);
@@ -48,6 +53,8 @@ fn prepare() -> (tempfile::TempDir, Timestamp) {
 struct Outcome {
     logs: BTreeMap<RunKey, Result<Vec<Record>, StoreError>>,
     refusals: Vec<StoreError>,
+    /// What was spent; nothing if it was refused.
+    spend: Option<Vec<SpendRow>>,
     mended: u64,
 }
 
@@ -74,12 +81,13 @@ fn live_on(directory: &Path, left: Timestamp, keys: &BTreeSet<RunKey>, workers_i
         }
         life.end_runs();
     }
+    let spend = life.ask(spend);
     let Life { refusals, .. } = life;
     let listed = block_on(store.list_runs(RunQuery { limit: 1_000, ..RunQuery::default() }));
     let mut found: BTreeSet<RunKey> = keys.clone();
     found.extend(listed.into_iter().flat_map(|page| page.runs).map(|head| head.key));
     let logs = found.into_iter().map(|key| (key.clone(), read(&store, &key))).collect();
-    Ok(Outcome { logs, refusals, mended: store.stats().mended })
+    Ok(Outcome { logs, refusals, spend, mended: store.stats().mended })
 }
 
 /// The log of a run without what depends on when and by whom it was written.
@@ -98,6 +106,23 @@ fn read(store: &EmbeddedStore, key: &RunKey) -> Result<Vec<Record>, StoreError> 
 fn pause() -> Input {
     let (reason, message) = (onward_core::event::PauseReason::Requested, String::new());
     Input::new(onward_core::event::RunPaused { reason, message, divergence: None })
+}
+
+fn attempt_ended() -> Input {
+    Input::attempt_ended(TaskAttemptEnded {
+        place: Place::root(90),
+        generation: 0,
+        attempt: 1,
+        claim: 1,
+        began_at: Timestamp(5),
+        stands_as: None,
+        failure_code: None,
+        spend: vec![Spend::on("small").tokens(Tokens { input: 7, ..Tokens::default() })],
+    })
+}
+
+fn spend(store: &EmbeddedStore) -> Result<Vec<SpendRow>, StoreError> {
+    block_on(store.spend(SpendQuery::by(SpendBy::Run)))
 }
 
 fn signal(id: Option<&str>) -> Input {
@@ -214,6 +239,7 @@ fn compare(what: &str, found: &Outcome, expected: &Outcome) -> BTreeSet<RunKey> 
     for error in &found.refusals {
         assert!(is_named(error), "{what}: {error}");
     }
+    assert!(found.spend.is_none() || found.spend == expected.spend, "{what}: {:?}", found.spend);
     let mut damaged = BTreeSet::new();
     for (key, log) in &expected.logs {
         let log = log.as_ref().unwrap();
@@ -292,6 +318,7 @@ fn a_changed_cell_of_any_table_is_mended_or_named_and_other_runs_go_on_to_their_
     let untouched = copy(original.path());
     let expected = live_on(untouched.path(), left, &keys, false).unwrap();
     assert!(expected.refusals.is_empty(), "{:?}", expected.refusals);
+    assert_eq!(expected.spend.as_ref().map(Vec::len), Some(2));
     let ends = |log: &Vec<Record>| log.last().unwrap().events.last().unwrap().ends_log();
     let own = expected.logs.iter().filter(|(run, _)| **run != key("outside"));
     assert!(own.into_iter().all(|(_, log)| log.as_ref().is_ok_and(ends)));

@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use onward_core::event::{ApprovalDecided, PauseReason, RunPaused, TaskScheduled, TimerStarted};
+use onward_core::event::{ApprovalDecided, PauseReason, RunCompleted, RunPaused, TaskAttemptEnded, TaskScheduled, TimerStarted};
+use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_core::run::Input;
+use onward_core::spend::{Spend, Tokens};
 use onward_core::task::TaskOptions;
 use onward_core::{Hash, Index, Place, RunHead, Timestamp};
 use onward_pg_cluster::Database;
 use onward_store::conformance::{Held, block_on};
-use onward_store::{ClaimTasks, Store, StoreError, TaskQuery, WaitQuery};
+use onward_store::{ClaimTasks, Delete, Store, StoreError, TaskQuery, WaitQuery};
 use onward_store_postgres::{Options, PostgresStore};
 
 use crate::damage::flip;
@@ -130,6 +132,40 @@ fn damaged_slots_timers_questions_and_tasks_are_made_again_and_the_holder_keeps_
             held.horizon = Index(block_on(store.read_run(key("r"), None)).unwrap().unwrap().next_index.0 - 1);
             commit(&*store, &mut held, vec![step(9)]);
         }
+    }
+}
+
+/// What a run has cost is made again from its log; of a run that is gone, whoever asks is told.
+#[test]
+fn damaged_rows_of_the_ledger_are_made_again_as_long_as_their_log_is_there() {
+    for harm in [flip("data", "ledger"), "UPDATE onward.ledger SET day = day + 1".to_owned()] {
+        let database = database();
+        let store = connect(&database, Options::default());
+        let mut held = start_held(&*store, "r", "w");
+        let line = Spend::on("small").tokens(Tokens { input: 7, ..Tokens::default() });
+        let ended = TaskAttemptEnded {
+            place: Place::root(0),
+            generation: 0,
+            attempt: 1,
+            claim: 1,
+            began_at: Timestamp(5),
+            stands_as: None,
+            failure_code: None,
+            spend: vec![line],
+        };
+        block_on(store.append_input(key("r"), Input::attempt_ended(ended))).unwrap();
+        let spend = || block_on(store.spend(SpendQuery::by(SpendBy::Day)));
+        let before = spend().unwrap();
+        assert_eq!((before.len(), before[0].totals.tokens.total()), (1, 7));
+        database.psql(&harm).unwrap();
+        meet("the ledger", || spend().map(drop));
+        assert_eq!(spend().unwrap(), before);
+        held.horizon = Index(1);
+        commit(&*store, &mut held, vec![RunCompleted { output: json("1"), attempts: None }.into()]);
+        block_on(store.delete_runs(Delete::Run { key: key("r"), reason: String::new() })).unwrap();
+        assert_eq!(spend().unwrap(), before, "LG4");
+        database.psql(&harm).unwrap();
+        assert_eq!(spend().unwrap_err().code(), "log_corrupt");
     }
 }
 

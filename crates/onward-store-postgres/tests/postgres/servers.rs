@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onward_core::event::TimerStarted;
+use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Place, Record, RunHead, RunKey, Timestamp, WorkerId};
@@ -70,6 +71,7 @@ in_turn! {
     fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>>;
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>>;
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64>;
+    fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>>;
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>>;
     fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()>;
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>>;

@@ -249,7 +249,7 @@ pub async fn of_a_retry_and_a_deletion_one_happens(kit: Kit) {
     }
 }
 
-fn fork(id: &str, index: u64, is_reset: bool) -> Fork {
+pub(super) fn fork(id: &str, index: u64, is_reset: bool) -> Fork {
     Fork {
         key: key(id),
         index: Some(Index(index)),

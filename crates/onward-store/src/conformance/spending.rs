@@ -1,15 +1,24 @@
 //! LG1, R12: what attempts cost is recorded with their outcome, and every attempt is in the totals once.
 
+use std::time::Duration;
+
 use onward_core::event::{RunContinued, StandaloneTask, TaskAttempted};
+use onward_core::ledger::{SpendBy, SpendQuery};
+use onward_core::reopen;
 use onward_core::run::Input;
 use onward_core::spend::{PicoDollars, Spend, SpendTotals, Tokens};
 use onward_core::task::{EffectClass, RetryPolicy, Task, TaskOptions, TaskReport};
-use onward_core::{Event, Failure, Place, Status};
+use onward_core::{Event, Failure, Index, Namespace, Place, Status, Timestamp};
 
-use super::kit::{Held, Kit, json, name, new_run_of, place, refused, seconds, signal, task, task_of, terminate};
-use crate::StoreError;
+use super::kit::{
+    Held, Kit, completed, json, key, name, new_run, new_run_of, place, refused, seconds, settled, signal, task, task_of, terminate,
+};
+use super::restoring::fork;
+use crate::{Delete, Restore, RestoreRun, StoreError};
 
-/// What a run has cost.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a run, or a row of the ledger, has cost.
 #[derive(Debug, PartialEq, Eq)]
 struct Cost {
     attempts: u64,
@@ -24,7 +33,24 @@ fn cost(attempts: u64, unknown: u64, tokens: u64, pico: u64) -> Cost {
 
 async fn cost_of(kit: &Kit, id: &str) -> Cost {
     let totals = kit.head(id).await.spend.map_or(SpendTotals::default(), |totals| *totals);
+    let told = cost_in(&totals);
+    let rows = ledger(kit, SpendBy::Run).await;
+    let row = rows.into_iter().find_map(|(name, cost)| (name == id).then_some(cost)).unwrap_or(cost(0, 0, 0, 0));
+    assert_eq!(row, told, "LG3: the ledger says of {id} what its head says");
+    told
+}
+
+fn cost_in(totals: &SpendTotals) -> Cost {
     cost(totals.attempts, totals.unknown, totals.tokens.total(), totals.cost.0)
+}
+
+async fn asked(kit: &Kit, query: SpendQuery) -> Vec<(String, Cost)> {
+    let rows = kit.store().spend(query).await.unwrap();
+    rows.iter().map(|row| (row.name.clone(), cost_in(&row.totals))).collect()
+}
+
+async fn ledger(kit: &Kit, by: SpendBy) -> Vec<(String, Cost)> {
+    asked(kit, SpendQuery::by(by)).await
 }
 
 fn options() -> TaskOptions {
@@ -176,6 +202,112 @@ pub async fn a_standalone_task_has_its_cost_with_its_end(mut kit: Kit) {
     report(&kit, &again, spent(&again, done(), 4)).await.unwrap();
     kit.reopen();
     assert_eq!((kit.head("t").await.status, cost_of(&kit, "t").await), (Status::Completed, cost(2, 0, 7, 70)));
+}
+
+/// A run that has spent on a task and has ended.
+async fn spender(kit: &Kit, id: &str, tokens: u64) {
+    let mut held = kit.start_held(id).await;
+    kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
+    let task = begin(kit).await;
+    report(kit, &task, spent(&task, done(), tokens)).await.unwrap();
+    kit.read_on(&mut held).await;
+    kit.commit(&mut held, vec![completed()]).await;
+}
+
+pub async fn the_ledger_is_asked_by_model_day_run_and_tree(mut kit: Kit) {
+    spender(&kit, "a", 1).await;
+    spender(&kit, "a/0", 2).await;
+    kit.pass(DAY);
+    spender(&kit, "b", 4).await;
+    let mut held = kit.start_held("c").await;
+    kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
+    begin(&kit).await;
+    kit.reopen();
+    let row = |name: &str, attempts, unknown, tokens| (name.to_owned(), cost(attempts, unknown, tokens, tokens * 10));
+    assert_eq!(ledger(&kit, SpendBy::Model).await, [row("small", 3, 0, 7), row("mail", 1, 1, 0)], "nobody knows of which model");
+    assert_eq!(
+        ledger(&kit, SpendBy::Run).await,
+        [row("b", 1, 0, 4), row("a/0", 1, 0, 2), row("a", 1, 0, 1), row("c", 1, 1, 0)]
+    );
+    assert_eq!(ledger(&kit, SpendBy::Tree).await, [row("b", 1, 0, 4), row("a", 2, 0, 3), row("c", 1, 1, 0)]);
+    let days = ledger(&kit, SpendBy::Day).await;
+    assert_eq!(days.iter().map(|(_, cost)| cost.tokens).collect::<Vec<_>>(), [4, 3], "the newest first");
+    let query = || SpendQuery::by(SpendBy::Run);
+    assert_eq!(asked(&kit, SpendQuery { limit: 1, ..query() }).await, [row("b", 1, 0, 4)]);
+    let tree = SpendQuery { tree: Some(key("a/7").id), ..query() };
+    assert_eq!(asked(&kit, tree.clone()).await, [row("a/0", 1, 0, 2), row("a", 1, 0, 1)]);
+    assert_eq!(asked(&kit, SpendQuery { from: Some(kit.now()), ..tree }).await, []);
+    assert_eq!(asked(&kit, SpendQuery { from: Some(kit.now()), ..query() }).await.len(), 2);
+    let midnight = Timestamp(kit.now().0 - kit.now().0 % DAY.as_millis() as u64);
+    assert_eq!(asked(&kit, SpendQuery { until: Some(midnight), ..query() }).await.len(), 2);
+    let elsewhere = Namespace::new("elsewhere").unwrap();
+    assert_eq!(asked(&kit, SpendQuery { namespace: elsewhere, ..query() }).await, []);
+}
+
+/// LG4: money that was spent stays spent.
+pub async fn what_a_deleted_run_has_cost_stays_in_the_ledger(mut kit: Kit) {
+    spender(&kit, "r", 3).await;
+    let logs = vec![kit.records("r").await];
+    let delete = || Delete::Run { key: key("r"), reason: String::new() };
+    kit.store().delete_runs(delete()).await.unwrap();
+    kit.reopen();
+    let row = |tokens| vec![("r".to_owned(), cost(1, 0, tokens, tokens * 10))];
+    assert_eq!(ledger(&kit, SpendBy::Run).await, row(3));
+    // The very same run comes back: it has spent nothing anew.
+    let what = Restore::Run { logs };
+    kit.store().restore_run(RestoreRun { key: key("r"), what, news: Vec::new() }).await.unwrap();
+    assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 3, 30));
+    kit.store().delete_runs(delete()).await.unwrap();
+    // Another one of its name has.
+    let mut namesake = new_run("r");
+    namesake.started.seed += 1;
+    kit.store().start_run(namesake, None).await.unwrap();
+    let mut held = kit.claim_one("w").await;
+    kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
+    let task = begin(&kit).await;
+    report(&kit, &task, spent(&task, TaskReport::Released, 4)).await.unwrap();
+    kit.reopen();
+    assert_eq!(ledger(&kit, SpendBy::Run).await, [("r".to_owned(), cost(2, 0, 7, 70))]);
+    assert_eq!(kit.head("r").await.spend.unwrap().tokens.total(), 4);
+}
+
+/// LG3 over what is written as a whole: a run of several generations, in one of which an attempt says what it cost in another began.
+pub async fn a_restored_run_has_the_rows_that_its_logs_say(mut kit: Kit) {
+    let mut held = asking(&kit).await;
+    let task = begin(&kit).await;
+    held.horizon = held.horizon.plus(1);
+    kit.store().commit(held.commit(vec![RunContinued { input: json("2"), checkpoint: None }.into()])).await.unwrap();
+    assert!(!tell_late(&kit, &task, spent(&task, TaskReport::Released, 9)).await.unwrap());
+    let first = kit.store().read_log(key("r"), Some(0), Index(0), usize::MAX).await.unwrap();
+    let logs = vec![first, kit.records("r").await];
+    let what = Restore::Run { logs };
+    kit.store().restore_run(RestoreRun { key: key("copy"), what, news: Vec::new() }).await.unwrap();
+    kit.reopen();
+    for id in ["r", "copy"] {
+        assert_eq!(cost_of(&kit, id).await, cost(1, 0, 9, 90));
+    }
+}
+
+/// The first claim of the fork's task has the number and, while the clock stands, the time of the original's.
+pub async fn an_attempt_of_a_fork_is_not_taken_for_one_of_the_original(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
+    let task = begin(&kit).await;
+    report(&kit, &task, spent(&task, TaskReport::Failed(Failure::retryable("busy")), 7)).await.unwrap();
+    kit.read_on(&mut held).await;
+    kit.commit(&mut held, vec![settled()]).await;
+    let log = kit.records("r").await;
+    let last = log.last().unwrap().last_index();
+    let forked = reopen::fork(&kit.head("r").await, &log, &fork("f", last.0, false), kit.now()).unwrap();
+    let what = Restore::Run { logs: vec![forked.records] };
+    kit.store().restore_run(RestoreRun { key: key("f"), what, news: forked.news }).await.unwrap();
+    kit.reopen();
+    assert_eq!(cost_of(&kit, "f").await, cost(0, 0, 0, 0), "a copy counts nothing (R12)");
+    let own = begin(&kit).await;
+    assert_eq!((&own.id.run, own.claim, own.started_at), (&key("f"), task.claim, task.started_at));
+    report(&kit, &own, spent(&own, done(), 4)).await.unwrap();
+    assert_eq!(cost_of(&kit, "f").await, cost(1, 0, 4, 40));
+    assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 7, 70));
 }
 
 /// A run whose worker has not read a quiet input waits all the same (R3); one that has not read another input behind it does not.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use onward_core::ledger::{SpendQuery, SpendRow, SpendTally};
 use onward_core::run::{Delivery, Wait};
 use onward_core::{Index, Name, Namespace, Record, RunHead, RunKey, Timestamp};
 
@@ -113,6 +114,12 @@ impl State {
     fn remove_run(&mut self, key: &RunKey) {
         self.runs.remove(key);
         self.open.remove(key);
+    }
+
+    pub fn spend(&self, query: &SpendQuery) -> Vec<SpendRow> {
+        let mut tally = SpendTally::new(query.by);
+        self.ledger.iter().filter(|(row, _)| query.matches(row)).for_each(|(row, sum)| tally.add(row, sum));
+        tally.finish(page(query.limit))
     }
 
     pub fn list_deleted(&self, query: &DeletedQuery) -> Vec<DeletedRun> {

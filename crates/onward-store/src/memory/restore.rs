@@ -42,7 +42,7 @@ impl State {
     }
 
     fn put_generation(&mut self, key: &RunKey, records: Vec<Record>, projection: Projection, now: Timestamp) {
-        let Projection { mut head, timers, tasks, waits, slots, .. } = projection;
+        let Projection { mut head, timers, tasks, waits, slots, ledger, .. } = projection;
         let last = records.last().expect("a log has records").clone();
         let run = self.run_mut(key);
         // A run that comes as a whole brings its own; one that is retried keeps what it has.
@@ -63,6 +63,8 @@ impl State {
         for task in tasks.into_values() {
             self.add_task_at(task, now);
         }
+        // In the place of rows of the same log: it may have been here before (LG4).
+        self.ledger.extend(ledger);
         self.news.push(News::Appended { head, record: last });
     }
 }

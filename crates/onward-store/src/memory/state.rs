@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onward_core::ledger::{LedgerKey, LedgerSum};
 use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Delivery, Effect, Input, NewRun, Refusal, Wait, wait_key};
 use onward_core::{Hash, KindSchemas, Place, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
@@ -28,6 +29,7 @@ pub struct State {
     pub deleted: Vec<DeletedRun>,
     /// In the order of lists.
     pub kinds: Vec<KindSchemas>,
+    pub ledger: BTreeMap<LedgerKey, LedgerSum>,
     /// What the listeners have not heard yet.
     pub news: Vec<News>,
     /// The earliest moment that listeners know of.
@@ -235,6 +237,10 @@ impl State {
             Effect::Send(delivery) => self.send(key.clone(), *delivery),
             Effect::Freeze { at } => self.freeze(key, at),
             Effect::Thaw { shift } => self.thaw(key, shift, record.at),
+            Effect::Charge { row, sum } => {
+                let known = self.ledger.entry(*row).or_default();
+                *known = known.plus(&sum);
+            }
             Effect::EndRun { goes_on } => self.end_run(key, goes_on),
         }
     }

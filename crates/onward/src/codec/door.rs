@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::event::RunPaused;
+use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::Wait;
 use onward_core::stream::StreamSaid;
 use onward_core::task::Task;
@@ -224,6 +225,10 @@ impl Door for CodedDoor {
 
     fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>> {
         self.inner.list_versions(namespace)
+    }
+
+    fn read_spend(&self, query: SpendQuery) -> DoorFuture<'_, Vec<SpendRow>> {
+        self.inner.read_spend(query)
     }
 
     fn retry_run(&self, key: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored> {

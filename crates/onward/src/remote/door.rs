@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use onward_core::conversation::EntryCursor;
 use onward_core::event::RunPaused;
+use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
@@ -272,6 +273,15 @@ impl Door for RemoteDoor {
             let reply = self.channel.call::<api::ListVersions>(api::VersionsRequest { namespace }).await?;
             let count = |api::OpenRuns { kind, version, open }| VersionCount { kind, version, open };
             Ok(reply.versions.into_iter().map(count).collect())
+        })
+    }
+
+    fn read_spend(&self, query: SpendQuery) -> DoorFuture<'_, Vec<SpendRow>> {
+        Box::pin(async move {
+            let SpendQuery { namespace, by, from, until, tree, limit } = query;
+            let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+            let request = api::SpendRequest { namespace, by, from, until, tree, limit };
+            Ok(self.channel.call::<api::ReadSpend>(request).await?.rows)
         })
     }
 

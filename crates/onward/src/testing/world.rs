@@ -398,6 +398,8 @@ impl World {
                 self.frozen = false;
                 self.timers.values_mut().for_each(|due| *due = due.after(shift));
             }
+            // The head has the totals; nobody asks a world for more.
+            Effect::Charge { .. } => {}
             Effect::EndRun { .. } => {
                 self.timers.clear();
                 self.tasks.clear();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use onward::ledger::{SpendBy, SpendQuery};
 use onward::prelude::*;
 use onward::spend::{PicoDollars, Spend, SpendTotals, Tokens};
 use onward::{Builder, RunHandle, TaskCtx};
@@ -78,6 +79,8 @@ everywhere! {
         end.await;
         assert_eq!(run.result().await.unwrap(), 7);
         assert_eq!((counted(&run).await, totals(&run).await.cost), ((2, 0, 10), PicoDollars(10)));
+        let rows = onward.read_spend(SpendQuery::by(SpendBy::Model)).await.unwrap();
+        assert_eq!((rows.len(), rows[0].name.as_str(), rows[0].totals), (1, "small", totals(&run).await));
         onward.shutdown().await;
     }
 

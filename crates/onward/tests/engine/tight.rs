@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
@@ -69,6 +70,7 @@ impl Store for TightStore {
         list_tasks(query: TaskQuery) -> Vec<Task>;
         count_tasks(namespace: Namespace) -> Vec<TaskCount>;
         delete_runs(delete: Delete) -> u64;
+        spend(query: SpendQuery) -> Vec<SpendRow>;
         list_deleted(query: DeletedQuery) -> Vec<DeletedRun>;
     }
 }

@@ -14,6 +14,7 @@ mod told;
 mod typing;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
@@ -32,6 +33,9 @@ use crate::serving::{mark, told_to_stop};
 use crate::site::{Place, Site};
 pub use screen::Screen;
 use talk::{Over, Talk};
+
+/// How long somebody who leaves waits without being told for what.
+const AT_ONCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Args)]
 pub struct ChatArgs {
@@ -86,9 +90,13 @@ pub async fn execute(args: ChatArgs, global: &Global) -> Result<ExitCode> {
 
 /// Lets a worker of this process end what it does; whoever interrupts again does not wait for that.
 pub async fn leave(worker: Onward) {
-    tokio::select! {
-        () = worker.shutdown() => {}
-        () = told_to_stop() => {}
+    let (told, mut shutdown) = (told_to_stop(), std::pin::pin!(worker.shutdown()));
+    if tokio::time::timeout(AT_ONCE, &mut shutdown).await.is_err() {
+        say("what is under way may come to its end; Ctrl-C leaves at once");
+        tokio::select! {
+            () = shutdown => {}
+            () = told => {}
+        }
     }
 }
 

@@ -5,12 +5,15 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use onward_core::event::RunPaused;
+use onward_core::ledger::{SpendBy, SpendQuery};
+use onward_core::spend::SpendTotals;
 use onward_core::view::{Awaited, AwaitedKind, RunView};
 use onward_core::{Failure, Status, Timestamp};
 use onward_runtime::WhyPending;
 
 use super::list::status_cell;
 use crate::args::Global;
+use crate::commands::spend;
 use crate::directory::shell_word;
 use crate::output::document::View;
 use crate::output::{Cell, Style, Table, count, escape, preview, print, print_json, time};
@@ -33,12 +36,19 @@ pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
     // Which workers there are, only the process that has them knows.
     let pending = view.head.status == Status::Pending && !site.is_directory;
     let why = if pending { site.why_pending(key).await? } else { None };
-    print(&tell(&view, why, time::now()))?;
+    print(&tell(&view, tree_of(&site, &view).await?.as_ref(), why, time::now()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(view: &RunView, why: Option<WhyPending>, now: Timestamp) -> String {
-    let mut out = tell_head(view, why, now);
+/// What the tree of a run has cost.
+async fn tree_of(site: &Site, view: &RunView) -> Result<Option<SpendTotals>> {
+    let tree = Some(view.head.key.id.clone());
+    let query = SpendQuery { namespace: site.namespace.clone(), tree, limit: 1, ..SpendQuery::by(SpendBy::Tree) };
+    Ok(site.read_spend(query).await?.pop().map(|row| row.totals))
+}
+
+fn tell(view: &RunView, tree: Option<&SpendTotals>, why: Option<WhyPending>, now: Timestamp) -> String {
+    let mut out = tell_head(view, tree, why, now);
     if let Some(pause) = &view.pause {
         section(&mut out, "paused", &tell_pause(pause));
     }
@@ -61,7 +71,7 @@ fn section(out: &mut String, title: &str, text: &str) {
     out.push_str(&format!("\n{}\n{text}", Style::stdout().bold(title)));
 }
 
-fn tell_head(view: &RunView, why: Option<WhyPending>, now: Timestamp) -> String {
+fn tell_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<WhyPending>, now: Timestamp) -> String {
     let head = &view.head;
     let mut table = Table::bare(2).wraps();
     let mut add = |name: &str, value: Cell| table.row(vec![Cell::new(name).paint(Style::dim), value]);
@@ -92,6 +102,12 @@ fn tell_head(view: &RunView, why: Option<WhyPending>, now: Timestamp) -> String 
     }
     if head.external.is_none() {
         add("input", preview(&view.input).into());
+    }
+    if let Some(own) = &head.spend {
+        add("spent", spend::line(own).into());
+    }
+    if let Some(tree) = tree.filter(|tree| Some(*tree) != head.spend.as_deref()) {
+        add("its tree", format!("has spent {}", spend::line(tree)).into());
     }
     add("log", tell_counts(view).into());
     table.take()

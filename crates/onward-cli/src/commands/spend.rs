@@ -1,0 +1,99 @@
+//! `onward spend`: what was spent, by model, day, run or tree.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use clap::builder::PossibleValue;
+use onward_core::RunId;
+use onward_core::ledger::{SpendBy, SpendQuery, SpendRow};
+use onward_core::spend::SpendTotals;
+
+use crate::args::Global;
+use crate::output::document::Spend;
+use crate::output::{Table, count, print, print_json, say, time};
+use crate::site::Site;
+use crate::span;
+
+#[derive(Debug, Args)]
+pub struct SpendArgs {
+    /// What to sum up by; a tree is a run with its children and forks
+    #[arg(long, value_name = "WHAT", default_value = "model")]
+    by: By,
+    /// Only what was spent in this time, in whole days of UTC
+    #[arg(long, value_name = "SPAN", value_parser = span::parse)]
+    since: Option<Duration>,
+    /// Only the tree that this run is of
+    #[arg(long, value_name = "RUN")]
+    tree: Option<String>,
+    /// How many rows
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    limit: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct By(SpendBy);
+
+impl clap::ValueEnum for By {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[By(SpendBy::Model), By(SpendBy::Day), By(SpendBy::Run), By(SpendBy::Tree)]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.as_str()))
+    }
+}
+
+pub async fn execute(args: SpendArgs, global: &Global) -> Result<ExitCode> {
+    let site = Site::to_read(global)?;
+    let query = SpendQuery {
+        namespace: site.namespace.clone(),
+        from: args.since.map(|since| time::now().before(since)),
+        tree: args.tree.as_deref().map(RunId::new).transpose()?,
+        limit: args.limit,
+        ..SpendQuery::by(args.by.0)
+    };
+    let rows = site.read_spend(query).await?;
+    if global.json {
+        print_json(&Spend::new(args.by.0, &rows))?;
+    } else if rows.is_empty() {
+        say("nothing was spent");
+    } else {
+        print(&tell(args.by.0, &rows))?;
+        if rows.len() == args.limit {
+            say(&format!("there may be more than {}: see `--limit`", count(rows.len() as u64, "row")));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(by: SpendBy, rows: &[SpendRow]) -> String {
+    let name = by.as_str().to_uppercase();
+    let mut table =
+        Table::new(&[name.as_str(), "DOLLARS", "TOKENS", "INPUT", "CACHED", "OUTPUT", "ATTEMPTS", "UNKNOWN", "UNPRICED"]);
+    let mut add = |name: &str, totals: &SpendTotals| {
+        let SpendTotals { attempts, unknown, tokens, cost, unpriced } = totals;
+        let cached = tokens.cached_read.saturating_add(tokens.cached_write);
+        let numbers = [tokens.total(), tokens.input, cached, tokens.output, *attempts, *unknown, *unpriced];
+        let first = [name.into(), cost.to_string().into()];
+        table.row(first.into_iter().chain(numbers.map(|number| number.to_string().into())).collect());
+    };
+    rows.iter().for_each(|row| add(&row.name, &row.totals));
+    if rows.len() > 1 {
+        add("all of these", &rows.iter().fold(SpendTotals::default(), |sum, row| sum.plus(&row.totals)));
+    }
+    table.take()
+}
+
+/// What a run has cost, in one line.
+pub fn line(totals: &SpendTotals) -> String {
+    let mut parts =
+        vec![format!("{} dollars", totals.cost), count(totals.tokens.total(), "token"), count(totals.attempts, "attempt")];
+    for (number, what) in [(totals.unknown, "of unknown cost"), (totals.unpriced, "without a price")] {
+        if number > 0 {
+            parts.push(format!("{number} {what}"));
+        }
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,267 @@
+//! LG1 to LG4 over random stories: whichever way the ledger is asked, it says what somebody says who saw every attempt once.
+
+use std::collections::BTreeMap;
+
+use onward_core::event::{RunContinued, RunFailed, TaskCanceled};
+use onward_core::family::family;
+use onward_core::ledger::{SpendBy, SpendQuery, SpendRow};
+use onward_core::reopen;
+use onward_core::run::Input;
+use onward_core::spend::{PicoDollars, Spend, SpendTotals, Tokens, day_of};
+use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
+use onward_core::{Event, Failure, RunId, Status, Timestamp};
+
+use super::kit::{Held, Kit, completed, json, key, seconds, settled, signal, task_of, terminate, worker};
+use super::restoring::fork;
+use crate::{Delete, Restore, RestoreRun, StoreError};
+
+/// How many things happen in a story, and how many stories are told.
+const STEPS: u64 = 120;
+const STORIES: u64 = 4;
+
+/// An attempt as the bookkeeper saw it: as unknown, until it was heard what it cost.
+struct Attempt {
+    run: RunId,
+    began_at: Timestamp,
+    lines: Vec<Spend>,
+}
+
+/// The story, and the books.
+struct Story {
+    kit: Kit,
+    random: u64,
+    /// Open ones.
+    runs: Vec<String>,
+    next: u32,
+    /// Attempts that somebody works on, or believes to, by their number in the books.
+    hands: Vec<(usize, Task)>,
+    /// What was said of an attempt, to be said again.
+    said: Vec<(Task, TaskReport)>,
+    books: Vec<Attempt>,
+}
+
+pub async fn every_way_of_asking_agrees_with_a_bookkeeper(kit: Kit) {
+    let mut story = Story { kit, random: 0, runs: Vec::new(), next: 0, hands: Vec::new(), said: Vec::new(), books: Vec::new() };
+    for seed in 0..STORIES {
+        eprintln!("seed {seed}");
+        story.random = seed;
+        for _ in 0..STEPS {
+            story.step().await;
+        }
+        story.check().await;
+    }
+    story.kit.reopen();
+    story.check().await;
+    let counted: u64 = story.sums(|_, _| String::new()).values().map(|totals| totals.attempts).sum();
+    assert!(counted > 100, "{counted} attempts are too few to say anything");
+}
+
+impl Story {
+    fn below(&mut self, bound: u64) -> u64 {
+        // SplitMix64.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+
+    fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+
+    fn some_run(&mut self) -> Option<String> {
+        let count = self.runs.len() as u64;
+        (count > 0).then(|| self.below(count) as usize).map(|at| self.runs[at].clone())
+    }
+
+    async fn step(&mut self) {
+        let span = if self.below(12) == 0 { seconds(40_000) } else { seconds(1) };
+        self.kit.pass(span);
+        match self.below(16) {
+            0 => self.start().await,
+            1 | 2 => self.ask().await,
+            3..=6 => self.hand_out().await,
+            7..=9 => self.say().await,
+            10 => self.say_again().await,
+            11 => drop(self.kit.expire().await),
+            12 => self.fork().await,
+            13 => self.go_on().await,
+            14 => self.withdraw().await,
+            _ => self.end().await,
+        }
+    }
+
+    async fn start(&mut self) {
+        // Some of them are children, by their ids.
+        let parent = self.some_run().filter(|_| self.next.is_multiple_of(2));
+        let number = self.number();
+        let id = parent.map_or(format!("r{number}"), |parent| format!("{parent}/{number}"));
+        self.kit.start_held(&id).await;
+        self.runs.push(id);
+    }
+
+    /// The run in the hands of a worker, whoever had it.
+    async fn take(&self, id: &str) -> Held {
+        let (store, head) = (self.kit.store(), self.kit.head(id).await);
+        store.release_run(key(id), head.epoch).await.unwrap();
+        let taken = store.claim_run(key(id), worker("w"), Some(signal(None))).await.unwrap();
+        Held::new(&taken.claimed.expect("it has a signal to read"))
+    }
+
+    async fn commit(&self, id: &str, events: Vec<Event>) {
+        let held = self.take(id).await;
+        self.kit.store().commit(held.commit(events)).await.unwrap();
+    }
+
+    async fn ask(&mut self) {
+        let Some(id) = self.some_run() else { return };
+        let (number, costs) = (self.number(), self.below(4) > 0);
+        let options = TaskOptions { costs, retry: RetryPolicy::attempts(3).delay(seconds(1)), ..TaskOptions::default() };
+        self.commit(&id, vec![task_of("mail", number, options)]).await;
+    }
+
+    async fn hand_out(&mut self) {
+        for task in self.kit.claim_tasks("t", 2).await {
+            let (stands_as, began_at) = (task.stands_as(), task.started_at);
+            let lines = stands_as.map(Spend::unknown).into_iter().collect();
+            self.books.push(Attempt { run: task.id.run.id.clone(), began_at: began_at.unwrap(), lines });
+            self.hands.push((self.books.len() - 1, task));
+        }
+    }
+
+    /// Somebody says how an attempt went, perhaps long after others have taken it over.
+    async fn say(&mut self) {
+        if self.hands.is_empty() {
+            return;
+        }
+        let at = self.below(self.hands.len() as u64) as usize;
+        let (book, task) = self.hands.swap_remove(at);
+        let models = self.below(3);
+        let line = |number: u64, tokens: u64| {
+            let tokens = Tokens { input: tokens, output: number, ..Tokens::default() };
+            Spend::on(format!("m{number}")).tokens(tokens).cost(PicoDollars(tokens.total() * 3))
+        };
+        let lines: Vec<Spend> = (0..models).map(|number| line(number, self.below(1_000))).collect();
+        let report = match self.below(3) {
+            0 => TaskReport::Completed(json("1")),
+            1 => TaskReport::Failed(Failure::retryable("busy")),
+            _ => TaskReport::Released,
+        };
+        let report = if lines.is_empty() { task.unbegun(report) } else { report.with_spend(task.attempt_spend(lines.clone())) };
+        if self.tell(&task, &report).await {
+            self.books[book].lines = lines;
+            self.said.push((task, report));
+        }
+    }
+
+    /// Whether it was heard: who is told nothing more counts nothing more.
+    async fn tell(&self, task: &Task, report: &TaskReport) -> bool {
+        let told = self.kit.store().report_task(task.id.clone(), task.claim, report.clone(), seconds(30)).await;
+        let Err(error) = told else { return true };
+        assert_eq!(error.code(), "task_attempt_over", "{error}");
+        let Some(ended) = report.attempt_ended(&task.id, task.claim) else { return true };
+        match self.kit.append(task.id.run.id.as_str(), Input::attempt_ended(ended)).await {
+            Ok(_) => true,
+            Err(StoreError::RunNotFound { .. }) => false,
+            Err(error) => {
+                assert_eq!(error.code(), "run_closed", "{error}");
+                false
+            }
+        }
+    }
+
+    /// The answer was lost.
+    async fn say_again(&mut self) {
+        if let Some((task, report)) = self.said.pop() {
+            self.tell(&task, &report).await;
+        }
+    }
+
+    async fn fork(&mut self) {
+        let Some(id) = self.some_run() else { return };
+        let held = self.take(&id).await;
+        self.kit.store().commit(held.commit(vec![settled()])).await.unwrap();
+        let (head, log) = (self.kit.head(&id).await, self.kit.records(&id).await);
+        let fork_id = format!("{id}/fork-{}", self.number());
+        let wanted = fork(&fork_id, log.last().unwrap().last_index().0, false);
+        let forked = reopen::fork(&head, &log, &wanted, self.kit.now()).unwrap();
+        let what = Restore::Run { logs: vec![forked.records] };
+        self.kit.store().restore_run(RestoreRun { key: key(&fork_id), what, news: forked.news }).await.unwrap();
+        self.runs.push(fork_id);
+    }
+
+    /// Continues as new, or fails and is retried.
+    async fn go_on(&mut self) {
+        let Some(id) = self.some_run() else { return };
+        if self.below(2) == 0 {
+            self.commit(&id, vec![RunContinued { input: json("2"), checkpoint: None }.into()]).await;
+            return;
+        }
+        let failure = Failure::fatal("no paper");
+        self.commit(&id, vec![RunFailed { failure, attempts: None }.into()]).await;
+        let (head, log) = (self.kit.head(&id).await, self.kit.records(&id).await);
+        let request_id = format!("again-{}", self.number());
+        let again = reopen::retry(&head, &log, &request_id, "", self.kit.now()).unwrap();
+        let what = Restore::Retry { after: head.generation, log: again.records, request_id };
+        self.kit.store().restore_run(RestoreRun { key: key(&id), what, news: again.news }).await.unwrap();
+    }
+
+    /// A task that somebody may be working on is canceled.
+    async fn withdraw(&mut self) {
+        let Some((_, task)) = self.hands.last() else { return };
+        let (id, number) = (task.id.run.id.as_str().to_owned(), task.id.place.clone());
+        if self.runs.contains(&id) && self.kit.head(&id).await.generation == task.id.generation {
+            self.commit(&id, vec![TaskCanceled { place: number }.into()]).await;
+        }
+    }
+
+    async fn end(&mut self) {
+        let Some(id) = self.some_run().filter(|_| self.runs.len() > 3) else { return };
+        self.runs.retain(|other| *other != id);
+        match self.below(3) {
+            0 => drop(self.kit.append(&id, terminate()).await.unwrap()),
+            _ => self.commit(&id, vec![completed()]).await,
+        }
+        assert!(self.kit.head(&id).await.status != Status::Pending);
+        if self.below(2) == 0 {
+            self.kit.store().delete_runs(Delete::Run { key: key(&id), reason: String::new() }).await.unwrap();
+        }
+    }
+
+    fn sums(&self, by: impl Fn(&Attempt, &Spend) -> String) -> BTreeMap<String, SpendTotals> {
+        let mut sums: BTreeMap<String, SpendTotals> = BTreeMap::new();
+        for attempt in &self.books {
+            for line in &attempt.lines {
+                let known = sums.entry(by(attempt, line)).or_default();
+                *known = known.plus(&SpendTotals::of(line));
+            }
+        }
+        sums
+    }
+
+    async fn check(&self) {
+        let day = |attempt: &Attempt, _: &Spend| {
+            let midnight = Timestamp(u64::from(day_of(attempt.began_at)) * 86_400_000).to_string();
+            midnight[..10].to_owned()
+        };
+        for by in SpendBy::ALL.iter().copied() {
+            let expected = match by {
+                SpendBy::Model => self.sums(|_, line| line.model.clone()),
+                SpendBy::Day => self.sums(day),
+                SpendBy::Run => self.sums(|attempt, _| attempt.run.as_str().to_owned()),
+                SpendBy::Tree => self.sums(|attempt, _| family(&attempt.run).to_owned()),
+            };
+            let query = SpendQuery { limit: usize::MAX, ..SpendQuery::by(by) };
+            let rows = self.kit.store().spend(query).await.unwrap();
+            let told: BTreeMap<String, SpendTotals> = rows.into_iter().map(|SpendRow { name, totals }| (name, totals)).collect();
+            assert_eq!(told, expected, "by {}", by.as_str());
+        }
+        let by_run = self.sums(|attempt, _| attempt.run.as_str().to_owned());
+        for id in &self.runs {
+            let own = self.kit.head(id).await.spend.map(|totals| *totals).unwrap_or_default();
+            assert_eq!(own, by_run.get(id).copied().unwrap_or_default(), "LG3 of {id}");
+        }
+    }
+}
