@@ -9,6 +9,7 @@
 
 mod cursor;
 mod outside;
+mod prelude;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use crate::{Event, Hash, Index, Name, Payload, Record, RunKey, Timestamp, messag
 
 pub use cursor::EntryCursor;
 pub use outside::{ENTRY_SIGNAL, OutsideEntry, PendingEntry, pending_of};
+pub use prelude::{PreludeSearch, Search, original_of};
 
 /// The signal that says something to an agent, unless its code names another one.
 pub const MESSAGE: &str = "message";

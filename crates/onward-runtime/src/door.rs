@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_core::conversation::{PreludeSearch, Search};
 use onward_core::event::RunPaused;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::log::prelude_of;
@@ -71,9 +72,9 @@ pub trait Door: Send + Sync {
                 let same = created_at(&records) == Some(head.created_at);
                 if covered && same {
                     let mut view = RunView::fold(head, &records);
-                    if let Some(generation) = prelude_of(&records) {
-                        // An agent is given its input there, and not again with every turn.
-                        let first = self.read_log(key, Some(generation), Index(0), 1).await?;
+                    // An agent is given its input before its turns, and not again with every one.
+                    if let Some((run, generation)) = find_prelude(self, &view.head, &records).await? {
+                        let first = self.read_log(run, Some(generation), Index(0), 1).await?;
                         view.input = first.first().and_then(Record::started).map_or(view.input, |started| started.input.clone());
                     }
                     return Ok(view);
@@ -130,6 +131,28 @@ pub trait Door: Send + Sync {
     fn list_queues(&self, namespace: Namespace) -> DoorFuture<'_, Vec<QueueInfo>>;
     fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>>;
     fn retry_task(&self, call: CallId) -> DoorFuture<'_, ()>;
+}
+
+/// Where the log is of what an agent did before the turn whose log `records` are; `None` if they need none, or if its original is gone.
+pub async fn find_prelude(
+    door: &(impl Door + ?Sized),
+    head: &RunHead,
+    records: &[Record],
+) -> Result<Option<(RunKey, u32)>, RuntimeError> {
+    let Some(wanted) = prelude_of(records) else { return Ok(None) };
+    let mut search = PreludeSearch::new(head.key.clone(), head.generation, wanted);
+    loop {
+        let (run, generation) = search.wants();
+        let first = match door.read_log(run.clone(), Some(generation), Index(0), 1).await {
+            Err(error) if error.code() == "run_not_found" && run != head.key => Vec::new(),
+            read => read?,
+        };
+        match search.take(first.first()) {
+            Search::Found(run, generation) => return Ok(Some((run, generation))),
+            Search::GoesOn => {}
+            Search::Nowhere => return Ok(None),
+        }
+    }
 }
 
 /// The log of one generation, at least up to where its head says it ends.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use onward_core::spend::AttemptSpend;
 use onward_core::task::{RetryPolicy, Task, TaskId};
-use onward_core::{Event, Record, RunHead};
+use onward_core::{Event, Name, Record, RunHead};
 use tokio::sync::Notify;
 
 use crate::by_run::lock;
@@ -22,6 +22,7 @@ pub(crate) struct HeldTasks {
 
 struct Held {
     claim: u32,
+    kind: Name,
     attempt: u32,
     retry: RetryPolicy,
     heartbeat_timeout: Option<Duration>,
@@ -43,6 +44,7 @@ impl HeldTasks {
         let about = task.attempt_spend(Vec::new());
         let held = Held {
             claim: task.claim,
+            kind: task.kind.clone(),
             attempt: task.attempt,
             retry: task.options.retry.clone(),
             heartbeat_timeout,
@@ -69,6 +71,11 @@ impl HeldTasks {
     pub fn lease(&self, id: &TaskId, lease: Duration) -> Duration {
         let timeout = lock(&self.tasks).get(id).and_then(|held| held.heartbeat_timeout);
         timeout.map_or(lease, |timeout| timeout.max(lease))
+    }
+
+    /// What sort of task it is.
+    pub fn kind(&self, id: &TaskId, claim: u32) -> Option<Name> {
+        lock(&self.tasks).get(id).filter(|held| held.claim == claim).map(|held| held.kind.clone())
     }
 
     /// How an attempt stands in the ledger.

@@ -5,6 +5,7 @@
 use onward_store::{Change, Listener};
 
 use crate::alarm::Alarm;
+use crate::closed::ClosedKinds;
 use crate::elsewhere::Elsewhere;
 use crate::emits::Emits;
 use crate::inbox::Inboxes;
@@ -25,6 +26,7 @@ pub(crate) struct Hub {
     pub elsewhere: Elsewhere,
     pub post: Post,
     pub streams: Streams,
+    pub closed: ClosedKinds,
 }
 
 impl Listener for Hub {

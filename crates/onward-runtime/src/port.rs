@@ -14,6 +14,7 @@ use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Consequence, Sto
 
 use crate::Runtime;
 use crate::by_run::lock;
+use crate::closed::closes_for;
 use crate::inbox::Inbox;
 use crate::link::Question;
 use crate::supply::Looking;
@@ -164,6 +165,10 @@ impl WorkerPort {
         if ends {
             self.runtime().send_spoken().await; // what it said is heard before what became of it
         }
+        let closed = closes_for(&report).and_then(|span| Some((held.kind(&id, claim)?, span)));
+        if let Some((kind, span)) = closed {
+            self.runtime().close_kind(&id.run.namespace, kind, span).await; // before anybody gets the next one
+        }
         let answer = self.runtime().store().report_task(id.clone(), claim, report, lease).await;
         if let (Err(StoreError::TaskAttemptOver(_)), Some(ended)) = (&answer, ended) {
             self.record_late(&id, ended).await?;
@@ -297,7 +302,11 @@ async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, loo
 async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, looking: Looking<Task>) {
     let (profile, lease) = (&worker.profile, runtime.options().lease);
     let (id, namespace) = (profile.id.clone(), profile.namespace.clone());
-    let (queues, kinds) = (profile.queues.clone(), profile.task_kinds.clone());
+    let queues = profile.queues.clone();
+    let kinds = runtime.hub().closed.open_of(&namespace, &profile.task_kinds);
+    if kinds.is_empty() {
+        return looking.found(Vec::new(), false); // the next look comes with the fallback
+    }
     let request = ClaimTasks { worker: id, namespace, queues, kinds, limit, lease };
     let Ok(tasks) = runtime.store().claim_tasks(request).await else { return };
     let more = tasks.len() == limit;

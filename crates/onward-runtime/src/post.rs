@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use onward_core::codec::Message;
 use onward_core::stream::{AttemptFailed, Speech};
-use onward_core::{Failure, Name, Payload, RunKey, message};
+use onward_core::{Failure, Name, Namespace, Payload, RunKey, message};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
@@ -48,6 +48,16 @@ message! {
         /// Runs whose stream somebody reads there.
         6 => reading: Vec<RunKey>,
         7 => spoken: Vec<SpokenElsewhere>,
+        8 => closed: Vec<ClosedElsewhere>,
+    }
+}
+
+message! {
+    /// A kind of which nobody should begin a task for so long.
+    struct ClosedElsewhere {
+        1 => namespace: Namespace,
+        2 => kind: Name,
+        3 => span_ms: u64,
     }
 }
 
@@ -140,6 +150,9 @@ impl Hub {
         for spoken in letter.spoken {
             self.heard(spoken);
         }
+        for ClosedElsewhere { namespace, kind, span_ms } in letter.closed {
+            self.closed.close(namespace, kind, Duration::from_millis(span_ms));
+        }
         if let Some(asked) = letter.asked {
             lock(&self.post.incoming).push((letter.from, asked));
             self.post.rung.notify_one();
@@ -179,8 +192,8 @@ impl Post {
     }
 
     fn letter(&self) -> Letter {
-        let (listening, emitted, reading, spoken) = Default::default();
-        Letter { from: self.id, asked: None, answered: None, listening, emitted, reading, spoken }
+        let (listening, emitted, reading, spoken, closed) = Default::default();
+        Letter { from: self.id, asked: None, answered: None, listening, emitted, reading, spoken, closed }
     }
 }
 
@@ -202,6 +215,14 @@ impl Runtime {
         if let Err(error) = self.store().tell_others(letter.to_bytes()).await {
             tracing::debug!(code = error.code(), "the other servers could not be told: {error}");
         }
+    }
+
+    /// Gives no more tasks of this kind to workers for so long, here and elsewhere.
+    pub(crate) async fn close_kind(&self, namespace: &Namespace, kind: Name, span: Duration) {
+        self.hub().closed.close(namespace.clone(), kind.clone(), span);
+        let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let closed = vec![ClosedElsewhere { namespace: namespace.clone(), kind, span_ms }];
+        self.tell_others(Letter { closed, ..self.hub().post.letter() }).await;
     }
 
     /// Asks the code of a run that no worker here has; `None` if nobody elsewhere takes the question up.

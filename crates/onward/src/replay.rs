@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use onward_core::conversation::Entry;
+use onward_core::conversation::{Entry, entries_of};
 use onward_core::engine::Fault;
 use onward_core::{Failure, Name, Payload, Record, RunKey};
 
@@ -36,6 +36,25 @@ pub(crate) struct Logs<'a> {
 /// For code that does not read its conversation.
 pub(crate) fn no_earlier(_: &Wish) -> Option<Arc<[Entry]>> {
     None
+}
+
+/// What an agent's code may read of its conversation: the entries of the logs before, latest log first.
+#[derive(Default)]
+pub(crate) struct Earlier {
+    logs: Vec<Vec<Entry>>,
+}
+
+impl Earlier {
+    /// The next log backwards.
+    pub fn push(&mut self, generation: u32, records: &[Record]) {
+        self.logs.push(entries_of(generation, records));
+    }
+
+    pub fn read(&self, wish: &Wish) -> Option<Arc<[Entry]>> {
+        let mut walk = wish.walk();
+        self.logs.iter().for_each(|entries| walk.read(entries));
+        walk.wants().is_none().then(|| walk.into_entries().into())
+    }
 }
 
 /// Replays the logs against the code; nothing is run and nothing is asked for beyond them.

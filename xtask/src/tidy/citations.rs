@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Sources;
 
-/// Where L, CE, F and rule numbers are explained.
+/// Where L, CE, F, A and rule numbers are explained.
 const PAGE: &str = "docs/guide/guarantees.md";
 
 pub fn check(sources: &Sources, problems: &mut Vec<String>) {
@@ -35,7 +35,7 @@ fn cited(comment: &str) -> Vec<String> {
 }
 
 fn is_number(text: &str) -> bool {
-    ["L", "CE", "F", "rule "].iter().any(|prefix| {
+    ["L", "CE", "F", "A", "rule "].iter().any(|prefix| {
         let digits = text.strip_prefix(prefix);
         digits.is_some_and(|digits| !digits.is_empty() && digits.len() <= 2 && digits.bytes().all(|byte| byte.is_ascii_digit()))
     })

@@ -352,6 +352,7 @@ fn in_a_directory_the_agents_of_the_settings_work_while_the_chat_lasts() {
     let (out, err, code) = first.end();
     assert_eq!((out.as_str(), code), ("  You said: one\n", Some(0)), "{err}");
     assert!(err.contains("the run is kept as it is; come back with: "), "{err}");
+    assert!(!folder.path().join("own/onward.db-wal").exists(), "the store was closed, not left");
     let mut second = in_directory(folder.path(), &file, &["--run", "talk"]);
     second.say("two");
     assert_eq!(second.end().0, "> one\n  You said: one\n  You said: two\n");

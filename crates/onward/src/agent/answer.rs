@@ -18,8 +18,8 @@ use crate::Result;
 use crate::registry::TaskHandler;
 use crate::task::TaskCtx;
 
-/// A key that opens again soon is waited for; otherwise the attempt is given back to the engine.
-const WAIT_MAX: Duration = Duration::from_secs(2);
+/// For so long the attempt waits for a key to open; then it is given back, and has not counted.
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// For how long a key is closed whose provider does not say it.
 const CLOSED_FOR: Duration = Duration::from_secs(20);
@@ -34,6 +34,22 @@ impl ClosedKeys {
         let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let closed = keys.entry(provider.to_owned()).or_insert(until);
         *closed = (*closed).max(until);
+    }
+
+    /// Waits until the key is open, for a while; says whether it is.
+    async fn wait(&self, provider: &str) -> bool {
+        let until = Instant::now() + WAIT_MAX;
+        loop {
+            let closed = self.opens_in(provider);
+            if closed.is_zero() {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            tokio::time::sleep(closed.min(left)).await;
+        }
     }
 
     fn opens_in(&self, provider: &str) -> Duration {
@@ -54,12 +70,10 @@ async fn attempt(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, input: Payload
     let prompt = input.read().map_err(|error| Failure::fatal(format!("this is no call of a model: {error}")))?;
     let request = request(ctx, prompt).await?;
     let provider = model.provider.name();
-    let closed = keys.opens_in(provider);
-    if closed > WAIT_MAX {
-        let message = format!("the key of provider `{provider}` is closed: the provider limits its rate");
-        return Err(Failure::new("model_rate_limited", message).with_retry_after(closed));
+    if !keys.wait(provider).await {
+        ctx.give_back();
+        return Err(Failure::new("model_rate_limited", format!("provider `{provider}` limits the rate of its key")));
     }
-    tokio::time::sleep(closed).await;
     // Whatever becomes of the attempt, the ledger knows of it.
     ctx.spend(line(model, None, true));
     let mut heard = |delta: Delta| {

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use onward_core::conversation::{Entry, Walk, entries_of};
+use onward_core::conversation::{Entry, PreludeSearch, Search, Walk, entries_of, log_before, original_of};
 use onward_core::event::Kept;
-use onward_core::{Hash, Index, RunKey};
+use onward_core::{Hash, Index, Record, RunKey};
 use onward_runtime::Link;
 use onward_store::StoreError;
 
@@ -53,9 +53,16 @@ struct Shelf {
 }
 
 struct Read {
-    entries: Arc<[Entry]>,
+    log: Arc<ReadLog>,
     bytes: usize,
     used: u64,
+}
+
+/// What a log has of the conversation.
+struct ReadLog {
+    entries: Vec<Entry>,
+    /// The log in which it goes on backwards; that of another run, if this one was forked.
+    before: Option<(RunKey, u32)>,
 }
 
 impl Library {
@@ -76,43 +83,68 @@ impl Library {
         }
     }
 
-    /// Something that was kept beside the conversation.
+    /// Something that was kept beside the conversation, in this run or in the one that it was forked from.
     pub async fn kept(&self, run: &RunKey, generation: u32, kept: Kept) -> Result<Entry, StoreError> {
-        for trusts in [true, false] {
-            let is_closed = kept.generation < generation;
-            let entries = self.entries(run, kept.generation, is_closed, trusts).await?;
-            if let Some(entry) = entries.iter().find(|entry| entry.id == kept.id) {
-                return Ok(entry.clone());
+        let (mut run, mut within) = (run.clone(), generation);
+        loop {
+            for trusts in [true, false] {
+                if kept.generation > within {
+                    break;
+                }
+                let log = self.log(&run, kept.generation, kept.generation < within, trusts).await?;
+                if let Some(entry) = log.entries.iter().find(|entry| entry.id == kept.id) {
+                    return Ok(entry.clone());
+                }
+            }
+            let first = self.link.read_log(run.clone(), Some(0), Index(0), 1).await?;
+            let Some(original) = first.first().and_then(|first| original_of(&run, first)) else {
+                return Err(StoreError::Corrupt { why: format!("what was kept as {} is in no log of the run", kept.id) });
+            };
+            (run, within) = original;
+        }
+    }
+
+    /// The log of what an agent did before the turn whose log is that of `within`, which names generation `wanted`.
+    pub async fn prelude(&self, run: &RunKey, within: u32, wanted: u32) -> Result<Vec<Record>, StoreError> {
+        let mut search = PreludeSearch::new(run.clone(), within, wanted);
+        loop {
+            let (run, generation) = search.wants();
+            let first = self.link.read_log(run, Some(generation), Index(0), 1).await?;
+            match search.take(first.first()) {
+                Search::Found(run, generation) => return read_all(&*self.link, &run, Some(generation), Index(0)).await,
+                Search::GoesOn => {}
+                Search::Nowhere => {
+                    return Err(StoreError::Corrupt { why: "what the agent did before its turns is in no log".to_owned() });
+                }
             }
         }
-        Err(StoreError::Corrupt { why: format!("what was kept as {} is in no log of the run", kept.id) })
     }
 
     async fn walk(&self, run: &RunKey, generation: u32, mut walk: Walk, trusts: bool) -> Result<Walk, StoreError> {
-        for earlier in (0..=generation).rev() {
-            if walk.wants().is_none() {
-                break;
-            }
-            let entries = self.entries(run, earlier, earlier < generation, trusts).await?;
-            walk.read(&entries);
+        let (mut next, mut is_closed) = (Some((run.clone(), generation)), false);
+        while let Some((run, generation)) = next.filter(|_| walk.wants().is_some()) {
+            let log = self.log(&run, generation, is_closed, trusts).await?;
+            walk.read(&log.entries);
+            (next, is_closed) = (log.before.clone(), true);
         }
         Ok(walk)
     }
 
-    async fn entries(&self, run: &RunKey, generation: u32, is_closed: bool, trusts: bool) -> Result<Arc<[Entry]>, StoreError> {
+    async fn log(&self, run: &RunKey, generation: u32, is_closed: bool, trusts: bool) -> Result<Arc<ReadLog>, StoreError> {
         let key = (run.clone(), generation);
         if is_closed
             && trusts
-            && let Some(entries) = self.lock().find(&key)
+            && let Some(log) = self.lock().find(&key)
         {
-            return Ok(entries);
+            return Ok(log);
         }
         let records = read_all(&*self.link, run, Some(generation), Index(0)).await?;
-        let entries: Arc<[Entry]> = entries_of(generation, &records).into();
+        let before = records.first().and_then(|first| log_before(run, first));
+        let log = Arc::new(ReadLog { entries: entries_of(generation, &records), before });
         if is_closed {
-            self.lock().keep(key, entries.clone());
+            self.lock().keep(key, log.clone());
         }
-        Ok(entries)
+        Ok(log)
     }
 
     fn lock(&self) -> MutexGuard<'_, Shelf> {
@@ -121,17 +153,17 @@ impl Library {
 }
 
 impl Shelf {
-    fn find(&mut self, key: &(RunKey, u32)) -> Option<Arc<[Entry]>> {
+    fn find(&mut self, key: &(RunKey, u32)) -> Option<Arc<ReadLog>> {
         self.clock += 1;
         let read = self.logs.get_mut(key)?;
         read.used = self.clock;
-        Some(read.entries.clone())
+        Some(read.log.clone())
     }
 
-    fn keep(&mut self, key: (RunKey, u32), entries: Arc<[Entry]>) {
+    fn keep(&mut self, key: (RunKey, u32), log: Arc<ReadLog>) {
         self.clock += 1;
-        let bytes = ENTRY_BYTES + entries.iter().map(|entry| entry.content.data().len() + ENTRY_BYTES).sum::<usize>();
-        let read = Read { entries, bytes, used: self.clock };
+        let bytes = ENTRY_BYTES + log.entries.iter().map(|entry| entry.content.data().len() + ENTRY_BYTES).sum::<usize>();
+        let read = Read { log, bytes, used: self.clock };
         self.bytes += bytes;
         if let Some(replaced) = self.logs.insert(key, read) {
             self.bytes -= replaced.bytes;

@@ -24,6 +24,12 @@ const SAME_CALLS_MAX: u32 = 5;
 /// How many of the last entries a summary leaves as they are.
 const KEEP: usize = 8;
 
+/// The attribute that says why a conversation waits.
+const STOP: &str = "agent_stop";
+
+/// What is emitted when it waits for another reason than that the model was done.
+const STOPPED: &str = "agent_stopped";
+
 const SUMMARIZE: &str = "Summarize the conversation so far for yourself: what was asked, what is known, what was decided and done, and \
     what is still open. Keep names, numbers and exact wordings that may be needed later. Answer with the summary alone.";
 
@@ -81,6 +87,11 @@ pub struct AgentOutcome {
     pub turns: u32,
 }
 
+#[derive(Serialize)]
+struct Stopped {
+    stop: Stop,
+}
+
 /// What goes from turn to turn.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Progress {
@@ -91,6 +102,9 @@ struct Progress {
     same_calls: Option<(String, u32)>,
     /// How much the model read last time.
     context_tokens: u64,
+    /// Why it waits for a message; nothing as long as it has only waited because the model was done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stop: Option<Stop>,
 }
 
 impl Agent {
@@ -207,6 +221,7 @@ impl Agent {
             return Ok(Turn::Next(progress));
         }
         if self.converses {
+            progress.tell(&ctx, stop)?;
             return Ok(Turn::Await(progress, MESSAGE));
         }
         Ok(Turn::Done(AgentOutcome { stop, text: reply.text(), turns: progress.turns_in_all }))
@@ -247,7 +262,29 @@ impl Agent {
     }
 }
 
+impl Stop {
+    /// As it is written in outcomes and attributes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stop::Done => "done",
+            Stop::Refused => "refused",
+            Stop::MaxTurns => "max_turns",
+            Stop::MaxTokens => "max_tokens",
+            Stop::RepeatedCall => "repeated_call",
+        }
+    }
+}
+
 impl Progress {
+    /// Whoever reads a conversation that waits is told when there is another reason for it than that the model was done.
+    fn tell(&mut self, ctx: &AgentCtx, stop: Stop) -> Result<()> {
+        if stop != self.stop.unwrap_or(Stop::Done) {
+            ctx.attributes().set(STOP, stop.name());
+            self.stop = Some(stop);
+        }
+        if stop == Stop::Done { Ok(()) } else { ctx.emit(STOPPED, &Stopped { stop }) }
+    }
+
     /// How often in a row the model has asked for just this.
     fn asks_again(&mut self, reply: &ModelReply) -> u32 {
         let asked: Vec<String> = reply.calls().map(|call| format!("{} {}", call.name, call.arguments)).collect();

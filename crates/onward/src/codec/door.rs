@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_core::conversation::original_of;
 use onward_core::event::RunPaused;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::Wait;
@@ -44,8 +45,23 @@ impl CodedDoor {
     ) -> Result<(), RuntimeError> {
         let Err(error) = decode(&Makers::of(run, None)) else { return Ok(()) };
         let first = self.inner.read_log(run.clone(), Some(generation), Index(0), 1).await?;
-        let makers = Makers::of(run, first.first());
+        let mut makers = Makers::of(run, first.first());
+        self.add_originals(run, &mut makers).await?;
         if makers.is_alone() { Err(told(error)) } else { decode(&makers).map_err(told) }
+    }
+
+    /// A turn of an agent that was forked may show what its original was given, or the original of that one.
+    async fn add_originals(&self, run: &RunKey, makers: &mut Makers) -> Result<(), RuntimeError> {
+        let mut run = run.clone();
+        loop {
+            let first = match self.inner.read_log(run.clone(), Some(0), Index(0), 1).await {
+                Err(error) if error.code() == "run_not_found" => return Ok(()), // it was deleted
+                read => read?,
+            };
+            let Some((original, _)) = first.first().and_then(|first| original_of(&run, first)) else { return Ok(()) };
+            makers.add(original.clone());
+            run = original;
+        }
     }
 }
 

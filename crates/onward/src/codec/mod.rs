@@ -218,6 +218,13 @@ impl Makers {
         Makers { runs: lineage.runs(), lineage }
     }
 
+    /// Another run that may have made what is shown.
+    fn add(&mut self, run: RunKey) {
+        if !self.runs.contains(&run) {
+            self.runs.push(run);
+        }
+    }
+
     fn is_alone(&self) -> bool {
         self.runs.len() == 1
     }

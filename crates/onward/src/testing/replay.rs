@@ -12,7 +12,7 @@ use crate::agent::AgentCtx;
 use crate::code::{Handler, Shared};
 use crate::ctx::Ctx;
 use crate::registry::{Registry, erase_agent, erase_workflow};
-use crate::replay::{Logs, no_earlier, replay_log};
+use crate::replay::{Earlier, Logs, replay_log};
 
 /// A log that was recorded, to be held against today's code. Nothing is run.
 ///
@@ -23,6 +23,7 @@ pub struct Replay<'a> {
     key: RunKey,
     log: &'a Log,
     prelude: Option<&'a Log>,
+    earlier: &'a [Log],
     registry: Registry,
 }
 
@@ -34,7 +35,7 @@ impl<'a> Replay<'a> {
     #[track_caller]
     pub fn new(run: &str, log: &'a Log) -> Replay<'a> {
         let id = RunId::new(run).unwrap_or_else(|error| panic!("`{run}` is no run id: {error}"));
-        Replay { key: RunKey::new(Namespace::default(), id), log, prelude: None, registry: Registry::default() }
+        Replay { key: RunKey::new(Namespace::default(), id), log, prelude: None, earlier: &[], registry: Registry::default() }
     }
 
     /// The namespace of the run; `default` otherwise.
@@ -50,6 +51,12 @@ impl<'a> Replay<'a> {
     /// The log of what an agent did before its turns, where `log` is that of a turn.
     pub fn prelude(mut self, prelude: &'a Log) -> Self {
         self.prelude = Some(prelude);
+        self
+    }
+
+    /// The logs of the generations before, oldest first: for an agent whose code reads its conversation.
+    pub fn earlier(mut self, logs: &'a [Log]) -> Self {
+        self.earlier = logs;
         self
     }
 
@@ -73,7 +80,8 @@ impl<'a> Replay<'a> {
         self.hold(&erase_workflow(workflow))
     }
 
-    /// Holds the log of an open or closed segment against `agent`; that of a turn needs its [`Replay::prelude`].
+    /// Holds the log of an open or closed segment against `agent`; that of a turn needs its [`Replay::prelude`], and code that reads its
+    /// conversation what was said [before](Replay::earlier).
     ///
     /// # Errors
     /// With the report of the first thing on which log and code disagree: where a worker would leave the log, this stops.
@@ -89,7 +97,12 @@ impl<'a> Replay<'a> {
 
     fn hold(self, handler: &Handler) -> Result<(), Box<RunPaused>> {
         let shared = Shared { deps: Arc::new(self.registry.deps), ..Shared::default() };
-        let logs = Logs { prelude: self.prelude.map_or(&[], Log::records), records: self.log.records(), earlier: &no_earlier };
+        let mut earlier = Earlier::default();
+        for (generation, log) in self.earlier.iter().enumerate().rev() {
+            earlier.push(u32::try_from(generation).unwrap_or(u32::MAX), log.records());
+        }
+        let prelude = self.prelude.map_or(&[][..], Log::records);
+        let logs = Logs { prelude, records: self.log.records(), earlier: &|wish| earlier.read(wish) };
         match replay_log(&self.key, handler, logs, &shared, false) {
             Ok(_) => Ok(()),
             Err(fault) => Err(Box::new(fault.into_pause().expect("nobody else has a log that is only replayed"))),

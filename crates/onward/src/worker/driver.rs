@@ -131,7 +131,8 @@ impl Driver {
     fn poll_prelude(&mut self, cx: &mut Context<'_>) -> Option<Turn> {
         let generation = self.code.wants_prelude()?;
         if self.reading_prelude.is_none() {
-            self.reading_prelude = Some(self.read_generation(generation, Index(0)));
+            let (library, key, within) = (self.worker.library.clone(), self.key.clone(), self.generation);
+            self.reading_prelude = Some(Box::pin(async move { library.prelude(&key, within, generation).await }));
         }
         match self.reading_prelude.as_mut()?.as_mut().poll(cx) {
             Poll::Pending => Some(Turn::Wait),

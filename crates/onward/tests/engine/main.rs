@@ -4,6 +4,7 @@
 mod agents;
 mod changes;
 mod children;
+mod claims;
 mod closing;
 mod conversation;
 mod counterexamples;

@@ -145,6 +145,8 @@ async fn empty_answers_are_asked_for_again_and_the_last_one_is_told() {
     let details: Value = failure.details.unwrap().read().unwrap();
     assert_eq!(details["attempts"], 3);
     assert_eq!(model.request_count(), 5);
+    let spend = run.view().await.unwrap().head.spend.unwrap();
+    assert_eq!(spend.attempts, 3, "every one of them is in the totals");
     assert_eq!(roles(&onward, "never").await, ["user"], "an answer that was none is no entry");
     onward.shutdown().await;
 }
@@ -253,6 +255,44 @@ async fn a_model_that_repeats_one_call_for_ever_is_stopped() {
     let run = onward.start::<AgentOutcome, _>("b", "go").id("b").await.unwrap();
     let outcome = run.result().await.unwrap();
     assert_eq!((outcome.stop, outcome.turns), (Stop::MaxTurns, 3));
+    onward.shutdown().await;
+}
+
+/// A conversation waits after whatever it was stopped by; it does not look as if the model had been done.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
+    let model = ScriptedModel::start().await.unwrap();
+    let calls = Arc::new(AtomicU32::new(0));
+    let agent = Agent::new("a").model("m").tool(weather(&calls)).max_turns(2).converse();
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let stop = async |run: &onward::RunHandle<Value>| {
+        let attributes = run.view().await.unwrap().head.attributes;
+        attributes.into_iter().find(|attribute| attribute.name.as_str() == "agent_stop").map(|attribute| attribute.value)
+    };
+    let run = onward.start::<Value, _>("a", "hello").id("c").await.unwrap();
+    until_turn(&onward, "c", 2).await;
+    assert_eq!(stop(&run).await, None, "nothing has happened yet that anybody must be told");
+    let mut heard = run.emitted();
+    let mut generation = 2;
+    for (answers, turns, reason) in [
+        (vec![Answer { cut: true, ..Answer::text("I could say much more") }], 1, "max_tokens"),
+        (vec![Answer::refusal("No.")], 1, "refused"),
+        (vec![Answer::call("weather", r#"{"city":"Ulm"}"#), Answer::call("weather", r#"{"city":"Bonn"}"#)], 2, "max_turns"),
+        (vec![Answer::text("That is all.")], 1, "done"),
+    ] {
+        answers.into_iter().for_each(|answer| model.next(answer));
+        run.message("go on").await.unwrap();
+        generation += turns;
+        until_turn(&onward, "c", generation).await;
+        assert_eq!(stop(&run).await, Some(reason.into()), "{reason}");
+        if reason != "done" {
+            let emitted = heard.recv().await.unwrap();
+            assert_eq!(
+                (emitted.name.as_str(), emitted.value.read::<Value>().unwrap()),
+                ("agent_stopped", json!({ "stop": reason }))
+            );
+        }
+    }
     onward.shutdown().await;
 }
 

@@ -3,10 +3,12 @@
 //! Each random case prints its seed; `ONWARD_SEED` runs that one alone.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod ag_ui;
 mod cluster;
 mod cuts;
 mod large;
 mod leaving;
+mod limited;
 mod many;
 mod partitions;
 mod poison;

@@ -60,6 +60,29 @@ async fn two_turns(ctx: AgentCtx, name: String) -> Result<String> {
     .await
 }
 
+/// Says how much was said before.
+async fn counts(ctx: AgentCtx, name: String) -> Result<String> {
+    ctx.append("user", &name).await?;
+    ctx.turns(0u32, async |turn| {
+        let said = ctx.messages().await?.len();
+        ctx.append("assistant", &said).await?;
+        if turn == 1 { Ok(Turn::Done("bye".to_owned())) } else { Ok(Turn::Next(turn + 1)) }
+    })
+    .await
+}
+
+#[test]
+fn the_log_of_a_turn_that_reads_the_conversation_replays_with_the_logs_before_and_says_so_without() {
+    let mut world = World::new_agent(counts, "Ada");
+    world.pump().unwrap();
+    let past = world.past_logs();
+    Replay::new("test", world.log()).prelude(&past[0]).earlier(past).against_agent(counts).unwrap();
+    let missing = Replay::new("test", world.log()).prelude(&past[0]).against_agent(counts).unwrap_err();
+    assert!(missing.message.contains("earlier logs of the run are not at hand"), "{}", missing.message);
+    let lied = Replay::new("test", world.log()).prelude(&past[0]).earlier(&past[..1]).against_agent(counts);
+    assert!(lied.is_err(), "a log is missing in between");
+}
+
 #[test]
 fn the_log_of_a_turn_replays_behind_its_prelude_and_says_so_without() {
     let mut world = World::new_agent(two_turns, "Ada");

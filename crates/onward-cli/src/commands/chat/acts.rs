@@ -7,6 +7,7 @@ use onward_core::{Name, Payload, RunKey};
 use onward_runtime::{CallId, Decide, RuntimeError, SendSignal, StartRun};
 use onward_store::Consequence;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use super::hearing::ASK_AGAIN;
 use crate::new_id;
@@ -49,13 +50,20 @@ pub struct Acts {
     queue: mpsc::UnboundedSender<Act>,
     pub done: mpsc::UnboundedReceiver<(Act, Result<(), RuntimeError>)>,
     open: usize,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Acts {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 impl Acts {
     pub fn begin(site: Site, key: RunKey) -> Acts {
         let (queue, mut acts) = mpsc::unbounded_channel::<Act>();
         let (tell, done) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             while let Some(act) = acts.recv().await {
                 let outcome = loop {
                     match act.perform(&site, &key).await {
@@ -68,7 +76,7 @@ impl Acts {
                 }
             }
         });
-        Acts { queue, done, open: 0 }
+        Acts { queue, done, open: 0, task }
     }
 
     pub fn add(&mut self, act: Act) {

@@ -7,6 +7,7 @@ use onward_core::stream::{StreamFrame, StreamSaid};
 use onward_runtime::{RuntimeError, StreamPage};
 use onward_store::Consequence;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::site::Site;
 
@@ -28,10 +29,28 @@ pub enum Heard {
     Failed(RuntimeError),
 }
 
-/// Listens until the run is closed or nobody wants to hear it any more.
-pub fn listen(site: Site, key: RunKey) -> mpsc::Receiver<Heard> {
+/// Listens until it is dropped, or the run is closed.
+pub struct Listener {
+    heard: mpsc::Receiver<Heard>,
+    /// It has the door; whoever leaves must not wait for its last question.
+    task: JoinHandle<()>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Listener {
+    pub async fn next(&mut self) -> Option<Heard> {
+        self.heard.recv().await
+    }
+}
+
+pub fn listen(site: Site, key: RunKey) -> Listener {
     let (tell, heard) = mpsc::channel(PAGES_MAX);
-    tokio::spawn(async move {
+    let task = tokio::spawn(async move {
         let (mut next, mut is_away) = (None, false);
         loop {
             let said = match site.read_stream(key.clone(), next.clone(), WAIT).await {
@@ -61,5 +80,5 @@ pub fn listen(site: Site, key: RunKey) -> mpsc::Receiver<Heard> {
             }
         }
     });
-    heard
+    Listener { heard, task }
 }

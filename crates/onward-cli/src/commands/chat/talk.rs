@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::acts::{Act, Acts};
 use super::draft::{Drafts, Words};
 use super::editor::Typed;
-use super::hearing::{ASK_AGAIN, Heard, listen};
+use super::hearing::{ASK_AGAIN, Heard, Listener, listen};
 use super::question::{Question, answer};
 use super::screen::Screen;
 use super::told::{Part, parts};
@@ -74,7 +74,7 @@ pub struct Talk {
     by: Option<String>,
     pub screen: Screen,
     pub acts: Acts,
-    heard: Option<mpsc::Receiver<Heard>>,
+    heard: Option<Listener>,
     drafts: Drafts,
     /// The last entry that was shown, and all of them.
     leaf: Option<Hash>,
@@ -541,9 +541,9 @@ impl Talk {
 }
 
 /// The next thing that is heard; for ever where nobody listens.
-async fn next(heard: &mut Option<mpsc::Receiver<Heard>>) -> Option<Heard> {
+async fn next(heard: &mut Option<Listener>) -> Option<Heard> {
     match heard {
-        Some(heard) => heard.recv().await,
+        Some(listener) => listener.next().await,
         None => std::future::pending().await,
     }
 }

@@ -1,0 +1,62 @@
+//! A provider that limits a key is left alone by the workers of all processes.
+
+use std::time::{Duration, Instant};
+
+use onward::agent::{Agent, AgentOutcome, Provider};
+use onward::{Builder, Event, Onward};
+use onward_llm_scripted::{Answer, Fault, ScriptedModel};
+use onward_pg_cluster::Cluster;
+
+use crate::site::{Site, eventually};
+
+/// How long the provider wants to be left alone.
+const CLOSED: Duration = Duration::from_secs(3);
+
+const RUNS: u32 = 4;
+
+fn worker(url: &str, model: &ScriptedModel) -> Builder {
+    // A provider of its own, as in a process of its own: what one knows of the key the other does not.
+    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
+    Onward::connect(url).model("m", &provider).register_agent(Agent::new("a").model("m"))
+}
+
+/// The first call is refused; whatever is started then waits until the key opens, wherever its worker is, and begins with its first attempt.
+async fn all_wait(here: &str, there: &str) {
+    let model = ScriptedModel::start().await.unwrap();
+    let first = worker(here, &model).start().await.unwrap();
+    model.next(Answer::fault(Fault::RateLimited { retry_after_seconds: Some(CLOSED.as_secs()) }));
+    let refused = first.start::<AgentOutcome, _>("a", "hello").id("refused").await.unwrap();
+    let begun = Instant::now();
+    eventually("the provider refuses", async || (model.request_count() == 1).then_some(())).await;
+    eventually("that is recorded", async || {
+        let log = refused.log().await.unwrap();
+        log.iter().flat_map(|record| &record.events).any(|event| matches!(event, Event::TaskAttemptEnded(_))).then_some(())
+    })
+    .await;
+    let second = worker(there, &model).start().await.unwrap();
+    let mut runs = Vec::new();
+    for number in 0..RUNS {
+        runs.push(second.start::<AgentOutcome, _>("a", "hello").id(format!("r{number}")).await.unwrap());
+    }
+    for run in &runs {
+        assert_eq!(run.result().await.unwrap().text, "You said: hello");
+        let spend = run.view().await.unwrap().head.spend.unwrap();
+        assert_eq!(spend.attempts, 1, "no attempt was used up by waiting");
+    }
+    assert!(begun.elapsed() >= CLOSED - Duration::from_millis(200), "{:?}", begun.elapsed());
+    assert_eq!(refused.result().await.unwrap().text, "You said: hello");
+    assert_eq!(model.request_count(), u64::from(RUNS) + 2, "the provider refused once, and was left alone");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_limited_is_left_alone_by_workers_of_another_process() {
+    let site = Site::memory().await;
+    all_wait(&site.url(), &site.url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_limited_is_left_alone_by_workers_of_another_server() {
+    let database = Cluster::shared().database(None).unwrap();
+    let (here, there) = (Site::on(vec![database.url()]).await, Site::on(vec![database.url()]).await);
+    all_wait(&here.url(), &there.url()).await;
+}

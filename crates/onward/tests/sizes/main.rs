@@ -1,0 +1,135 @@
+//! What agents take: memory and seats while they wait, time and memory to go on with a long conversation.
+//!
+//! The memory of the whole process is measured, so one test runs at a time.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use onward::agent::{AgentCtx, Role, Turn};
+use onward::prelude::*;
+use onward::{Builder, RunView};
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// What is asked for as long as it is not so.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A line of `/proc/self/status`, in bytes.
+fn status(name: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
+}
+
+/// The most that was in memory since [`forget_peak`].
+fn peak() -> u64 {
+    status("VmHWM")
+}
+
+fn forget_peak() {
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+}
+
+fn mb(bytes: u64) -> u64 {
+    bytes / 1_000_000
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Keeps something that would be noticed, and waits for a word.
+async fn patient(ctx: AgentCtx, number: u32) -> Result<u32> {
+    let large = vec![u8::try_from(number % 251).unwrap_or(0); 200_000];
+    ctx.append(Role::User, &number).await?;
+    let word: u32 = ctx.signal("message").recv().await?;
+    Ok(word + u32::from(large[7] == 255))
+}
+
+fn waits(view: &RunView) -> bool {
+    !view.awaiting.is_empty()
+}
+
+fn with_few_seats(directory: &Path) -> Builder {
+    Onward::embedded(directory).agent("patient", patient).runs_max(16).cached_runs_max(8).threads(1)
+}
+
+/// A9: three hundred agents wait at a worker that has room for sixteen. Each would take 200 kB, if it were in memory.
+#[test]
+fn agents_that_wait_take_no_seat_and_no_memory() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let (tokio, directory) = (runtime(), tempfile::tempdir().unwrap());
+    tokio.block_on(async {
+        let onward = with_few_seats(directory.path()).start().await.unwrap();
+        let start = async |numbers: std::ops::Range<u32>| {
+            for number in numbers.clone() {
+                onward.start::<u32, _>("patient", &number).id(format!("a{number}")).await.unwrap();
+            }
+            for number in numbers {
+                let run = onward.run::<u32>(&format!("a{number}")).unwrap();
+                tokio::time::timeout(DEADLINE, run.until(waits)).await.expect("each gets its turn").unwrap();
+            }
+        };
+        start(0..30).await;
+        let before = status("VmRSS");
+        start(30..300).await;
+        let taken = status("VmRSS").saturating_sub(before);
+        println!("{} kB for 270 agents more, {} in memory", taken / 1_000, onward.hot_runs());
+        assert!(onward.hot_runs() <= 16, "{} are in memory", onward.hot_runs());
+        assert!(mb(taken) < 20, "{} MB for agents that wait", mb(taken));
+        // Whoever waits is there as soon as there is a word.
+        for number in [0, 150, 299] {
+            let run = onward.run::<u32>(&format!("a{number}")).unwrap();
+            run.signal("message", &number).await.unwrap();
+            assert_eq!(run.result().await.unwrap(), number);
+        }
+        onward.shutdown().await;
+    });
+}
+
+/// Says much, and then answers with how much was said.
+async fn talker(ctx: AgentCtx, (turns, entries): (u32, u32)) -> Result<usize> {
+    ctx.turns(0u32, async |turn| {
+        if turn < turns {
+            for number in turn * entries / turns..(turn + 1) * entries / turns {
+                let words =
+                    format!("entry {number}, which has as many words as people need for a question: {}", "word ".repeat(40));
+                ctx.append(if number % 2 == 0 { "user" } else { "assistant" }, &words).await?;
+            }
+            return Ok(if turn + 1 == turns { Turn::Await(turns, "message") } else { Turn::Next(turn + 1) });
+        }
+        let word: String = ctx.signal("message").recv().await?;
+        ctx.append(Role::User, &word).await?;
+        Ok(Turn::Done(ctx.messages().await?.len()))
+    })
+    .await
+}
+
+/// A10: another process goes on with a conversation of ten thousand entries, and reads all of it.
+#[test]
+fn ten_thousand_entries_are_taken_up_in_a_second_and_fifty_megabytes() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    runtime().block_on(async {
+        let onward = Onward::embedded(directory.path()).agent("talker", talker).start().await.unwrap();
+        let run = onward.start::<usize, _>("talker", &(200u32, 10_000u32)).id("r").await.unwrap();
+        tokio::time::timeout(DEADLINE, run.until(waits)).await.expect("all is said").unwrap();
+        drop(run);
+        onward.shutdown().await;
+    });
+    runtime().block_on(async {
+        let onward = Onward::embedded(directory.path()).agent("talker", talker).start().await.unwrap();
+        let run = onward.run::<usize>("r").unwrap();
+        forget_peak();
+        let (before, begun) = (status("VmRSS"), Instant::now());
+        run.message("and now?").await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 10_001);
+        let (taken, time) = (peak().saturating_sub(before), begun.elapsed());
+        println!("{} kB and {time:?}", taken / 1_000);
+        assert!(mb(taken) < 50, "{} MB", mb(taken));
+        assert!(time < Duration::from_secs(1), "{time:?}");
+        onward.shutdown().await;
+    });
+}
