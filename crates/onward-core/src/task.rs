@@ -12,6 +12,9 @@
 //! - K5 (F22): tasks that lost a worker twice are handed out apart from each other: one that kills its worker does not take the
 //!   others along into quarantine.
 //! - K6: a task that must not be done twice ends as `outcome_unknown` when an attempt of it ends without a word.
+//! - K7 (R11): an attempt of a task whose class is known, or that costs something, is recorded in the write that hands it out; where its
+//!   run does not take the record, it is not handed out. So whoever leaves a part of a log behind knows what has begun in it, and what a
+//!   model call costs is counted from its beginning.
 
 mod report;
 
@@ -19,7 +22,8 @@ use std::time::Duration;
 
 pub use report::TaskReport;
 
-use crate::event::{Event, RunCompleted, RunFailed, TaskCompleted, TaskFailed};
+use crate::event::{Event, RunCompleted, RunFailed, TaskAttempted, TaskCompleted, TaskFailed};
+use crate::run::Input;
 use crate::spend::{AttemptSpend, Spend};
 use crate::time::millis;
 use crate::{Failure, Hash, Name, Payload, Place, RunKey, Timestamp, WorkerId, message, numbered};
@@ -277,6 +281,19 @@ impl Task {
     pub fn stands_as(&self) -> Option<String> {
         costs(&self.kind, &self.options)
             .then(|| self.kind.as_str().strip_prefix(MODEL_CALL).unwrap_or(self.kind.as_str()).to_owned())
+    }
+
+    /// Whether its run is told of every attempt (K7).
+    pub fn is_recorded(&self) -> bool {
+        self.options.class.is_some() || self.stands_as().is_some()
+    }
+
+    /// What its run is told of the attempt that was just handed out, if it is told (K7).
+    pub fn attempted(&self) -> Option<Input> {
+        let stands_as = self.stands_as();
+        let began_at = stands_as.as_ref().and(self.started_at);
+        let attempted = TaskAttempted { place: self.id.place.clone(), attempt: self.attempt, stands_as, began_at };
+        self.is_recorded().then(|| Input { generation: Some(self.id.generation), ..Input::new(attempted) })
     }
 
     /// What the attempt that is under way has cost, as its worker tells it.

@@ -8,7 +8,6 @@
 
 mod alarm;
 mod appending;
-mod attempts;
 mod background;
 mod branching;
 mod bulk;

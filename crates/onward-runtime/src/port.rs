@@ -12,13 +12,13 @@ use onward_core::task::{Task, TaskId, TaskReport, TaskState};
 use onward_core::{Epoch, RunKey, WorkerId};
 use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Consequence, StoreError, StoreFuture, TaskQuery};
 
+use crate::Runtime;
 use crate::by_run::lock;
 use crate::closed::closes_for;
 use crate::inbox::Inbox;
 use crate::link::Question;
 use crate::supply::Looking;
 use crate::worker::{Seat, Worker, WorkerProfile};
-use crate::{Runtime, attempts};
 
 /// A worker's connection to the runtime. Cheap to clone; when the last clone is dropped, the worker has left.
 #[derive(Clone)]
@@ -308,9 +308,8 @@ async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, lookin
         return looking.found(Vec::new(), false); // the next look comes with the fallback
     }
     let request = ClaimTasks { worker: id, namespace, queues, kinds, limit, lease };
-    let Ok(claimed) = runtime.store().claim_tasks(request).await else { return };
-    let more = claimed.len() == limit;
-    let tasks = attempts::record(&runtime, claimed).await;
+    let Ok(tasks) = runtime.store().claim_tasks(request).await else { return };
+    let more = tasks.len() == limit;
     for task in &tasks {
         worker.held.add(task);
         let long = worker.held.lease(&task.id, lease);

@@ -152,11 +152,12 @@ impl Scene<'_> {
         self.take(key, *head, admitted, body).await
     }
 
-    /// What became of a timer or task. A run that has ended since does not want it.
-    pub async fn append_outcome(&mut self, key: &RunKey, input: Input) -> Outcome<()> {
+    /// What became of a timer or task. A run that has ended since does not want it, and says so.
+    pub async fn append_outcome(&mut self, key: &RunKey, input: Input) -> Outcome<bool> {
         let body = Body::of_input(&input);
         match self.append_input(key, input, &body).await {
-            Ok(_) | Err(Trouble::Refused(StoreError::RunNotFound { .. } | StoreError::Refused(_))) => Ok(()),
+            Ok(_) => Ok(true),
+            Err(Trouble::Refused(StoreError::RunNotFound { .. } | StoreError::Refused(_))) => Ok(false),
             Err(trouble) => Err(trouble),
         }
     }

@@ -7,13 +7,14 @@
 
 use std::collections::HashMap;
 
+use onward_core::run::Input;
 use onward_core::task::Task;
 use onward_core::{Epoch, Index, Name, Record, RunKey, Status, Timestamp, WorkerId};
 use onward_store::kept::ClaimRun;
 use onward_store::kept::{News, large};
 use onward_store::{ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, StoreError};
 
-use crate::error::Outcome;
+use crate::error::{Outcome, Trouble};
 use crate::load::{TASK_COLUMNS, read_task};
 use crate::row::EventRow;
 use crate::save::{Gone, put_tasks};
@@ -173,7 +174,7 @@ impl Scene<'_> {
              ORDER BY t.priority DESC, t.visible, t.ord FOR UPDATE OF t SKIP LOCKED"
         );
         let rows = self.db.query(&Sql::new(text).numbers(numbers).byteses(places)).await?;
-        let (mut claimed, mut changed) = (Vec::new(), Vec::new());
+        let mut found = Vec::new();
         for row in rows {
             let rk: i64 = row.get(0);
             // A task that is damaged is not in the way of the others; whoever asks for its run is told.
@@ -181,16 +182,46 @@ impl Scene<'_> {
             let Ok(mut task) = self.whole(rk, task).await else { continue };
             if task.may_be_claimed(self.now) {
                 task.claim = task.claim.max(self.claims_given()); // DB9
-                task.claim(&request.worker, request.lease, self.now);
-                if let Some(due) = task.due_at() {
-                    self.announce_due(due);
-                }
-                claimed.push(task.clone());
-                changed.push((rk, Queued { task, order: row.get(2) }));
+                found.push((rk, Queued { task, order: row.get(2) }));
             }
+        }
+        let recorded: Vec<i64> = found.iter().filter(|(_, queued)| queued.task.is_recorded()).map(|(rk, _)| *rk).collect();
+        if !recorded.is_empty() {
+            self.lock_free(recorded).await?;
+        }
+        let (mut claimed, mut changed) = (Vec::new(), Vec::new());
+        for (rk, mut queued) in found {
+            let waiting = queued.task.clone();
+            queued.task.claim(&request.worker, request.lease, self.now);
+            if let Some(attempted) = queued.task.attempted()
+                && !self.begin_attempt(rk, &waiting, attempted).await?
+            {
+                continue;
+            }
+            if let Some(due) = queued.task.due_at() {
+                self.announce_due(due);
+            }
+            claimed.push(queued.task.clone());
+            changed.push((rk, queued));
         }
         self.write_tasks(changed).await?;
         Ok(claimed)
+    }
+
+    /// Records an attempt under the lock of its run (K7). Whoever holds a task must not wait for its run, because others wait for the task
+    /// when they have the run: where somebody else has it, the task is offered once more.
+    async fn begin_attempt(&mut self, rk: i64, waiting: &Task, attempted: Input) -> Outcome<bool> {
+        if self.damaged.contains_key(&waiting.id.run) {
+            return Ok(false); // whoever asks for the run is told
+        }
+        if !self.keys.contains_key(&rk) {
+            self.news.push(News::TaskQueued { task: Box::new(waiting.clone()) });
+            return Ok(false);
+        }
+        match self.append_outcome(&waiting.id.run, attempted).await {
+            Err(Trouble::Refused(_)) => Ok(false),
+            other => other,
+        }
     }
 
     /// A number of claims that no task can have had when the database went back: one for each second until then.

@@ -212,6 +212,7 @@ suite! { $
         what_a_deleted_run_has_cost_stays_in_the_ledger,
         a_restored_run_has_the_rows_that_its_logs_say,
         quiet_inputs_keep_no_run_from_waiting,
+        an_attempt_is_recorded_by_whoever_hands_it_out,
     }
     standalone {
         a_standalone_task_is_queued_by_its_start,

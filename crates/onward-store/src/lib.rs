@@ -104,7 +104,7 @@ pub trait Store: Send + Sync {
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()>;
 
     /// Leases up to `limit` visible tasks of one namespace and the given kinds, by priority, then oldest first (L9, S6); of several
-    /// databases, as for runs.
+    /// databases, as for runs. Where attempts are recorded, they are in the same write (K7).
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>>;
 
     /// Takes a worker's word about the task it holds; the outcome becomes an input of the task's run in the same write.

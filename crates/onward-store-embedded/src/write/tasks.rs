@@ -148,6 +148,14 @@ impl Writer<'_> {
             return Ok(None);
         }
         task.claim(&request.worker, request.lease, self.batch.now);
+        if let Some(attempted) = task.attempted() {
+            match self.append_outcome(&task.id.run, attempted) {
+                Ok(true) => {}
+                Ok(false) => return Ok(None), // K7
+                Err(Trouble::Refused(error)) => return self.pass_over(&row, &error).map(|()| None),
+                Err(trouble) => return Err(trouble),
+            }
+        }
         self.put_task(row.rk, task.clone())?;
         Ok(Some(task))
     }
@@ -205,16 +213,17 @@ impl Writer<'_> {
             TaskFate::Open => self.put_task(rk, task),
             TaskFate::Ended(event) => {
                 self.remove_task(rk, &task.id.place)?;
-                self.append_outcome(&task.id.run, Input::outcome(*event, task.id.generation))
+                self.append_outcome(&task.id.run, Input::outcome(*event, task.id.generation)).map(drop)
             }
         }
     }
 
     /// What became of a timer or task. A run that has ended since does not want it.
-    pub(crate) fn append_outcome(&mut self, key: &RunKey, input: Input) -> Outcome<()> {
+    pub(crate) fn append_outcome(&mut self, key: &RunKey, input: Input) -> Outcome<bool> {
         let body = Body::of_input(&input);
         match self.append_input(key, input, body) {
-            Ok(_) | Err(Trouble::Refused(StoreError::RunNotFound { .. } | StoreError::Refused(_))) => Ok(()),
+            Ok(_) => Ok(true),
+            Err(Trouble::Refused(StoreError::RunNotFound { .. } | StoreError::Refused(_))) => Ok(false),
             Err(trouble) => Err(trouble),
         }
     }

@@ -3,12 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_core::event::TaskScheduled;
+use onward_core::task::TaskOptions;
+use onward_core::{Hash, Namespace, Place};
 use onward_pg_cluster::{Cluster, OWNER, Proxy};
 use onward_store::conformance::{self, block_on};
-use onward_store::{ManualClock, MemoryStore, Store};
+use onward_store::{ClaimTasks, ManualClock, MemoryStore, Store};
 use onward_store_postgres::{Options, PostgresStore};
 
-use crate::kit::{commit, connect, connect_at, database, key, log, new_run, signal, start_held, step};
+use crate::kit::{
+    commit, connect, connect_at, database, json, key, log, name, new_run, seconds, signal, start_held, step, worker,
+};
 
 /// Every third insert of records fails as if somebody else had been faster; a sequence counts, because it counts on after a rollback.
 fn fail_often(code: &str) -> String {
@@ -109,6 +114,34 @@ fn a_run_that_somebody_has_locked_for_long_delays_only_its_batch() {
         block_on(sent).unwrap();
         outsider.join().unwrap();
     });
+}
+
+/// K7: an attempt that is recorded needs its run; nobody waits for it, and the task is offered once more.
+#[test]
+fn a_task_whose_run_is_locked_is_handed_out_a_little_later() {
+    let database = database();
+    let store = connect(&database, Options::default());
+    let mut held = start_held(&*store, "a", "w");
+    let options = TaskOptions { costs: true, ..TaskOptions::default() };
+    let input = json("[]");
+    let task = TaskScheduled { place: Place::root(0), kind: name("mail"), input_hash: Hash::of(&input), input, options };
+    commit(&*store, &mut held, vec![task.into()]);
+    let claim = || {
+        let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));
+        let (worker, namespace) = (worker("t"), Namespace::default());
+        block_on(store.claim_tasks(ClaimTasks { worker, namespace, queues, kinds, limit: 10, lease: seconds(30) })).unwrap()
+    };
+    std::thread::scope(|scope| {
+        let outsider = scope.spawn(|| {
+            database.psql("BEGIN; SELECT 1 FROM onward.runs WHERE id = 'a' FOR UPDATE; SELECT pg_sleep(0.5); COMMIT").unwrap()
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(claim().len(), 0);
+        outsider.join().unwrap();
+    });
+    // No look is spared: the store knows that there is something.
+    assert_eq!(claim().len(), 1);
+    assert_eq!(log(&*store, "a").last(), Some(&"task_attempted"));
 }
 
 /// Fewer connections than the store would like to have: what finds none waits for its turn (F21).

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::event::{RunContinued, RunFailed, TaskAttempted, TaskCanceled};
+use onward_core::event::{RunContinued, RunFailed, TaskCanceled};
 use onward_core::family::family;
 use onward_core::ledger::{SpendBy, SpendQuery, SpendRow};
 use onward_core::reopen;
@@ -125,12 +125,6 @@ impl Story {
     async fn hand_out(&mut self) {
         for task in self.kit.claim_tasks("t", 2).await {
             let (stands_as, began_at) = (task.stands_as(), task.started_at);
-            let (place, attempt) = (task.id.place.clone(), task.attempt);
-            if stands_as.is_some() {
-                let event = TaskAttempted { place, attempt, stands_as: stands_as.clone(), began_at };
-                let input = Input { generation: Some(task.id.generation), ..Input::new(event) };
-                self.kit.append(task.id.run.id.as_str(), input).await.unwrap();
-            }
             let lines = stands_as.map(Spend::unknown).into_iter().collect();
             self.books.push(Attempt { run: task.id.run.id.clone(), began_at: began_at.unwrap(), lines });
             self.hands.push((self.books.len() - 1, task));

@@ -7,10 +7,12 @@ use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_core::reopen;
 use onward_core::run::Input;
 use onward_core::spend::{PicoDollars, Spend, SpendTotals, Tokens};
-use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
-use onward_core::{Event, Failure, Index, Namespace, Status, Timestamp};
+use onward_core::task::{EffectClass, RetryPolicy, Task, TaskOptions, TaskReport};
+use onward_core::{Event, Failure, Index, Namespace, Place, Status, Timestamp};
 
-use super::kit::{Held, Kit, completed, json, key, name, new_run, new_run_of, refused, seconds, settled, signal, task_of, terminate};
+use super::kit::{
+    Held, Kit, completed, json, key, name, new_run, new_run_of, place, refused, seconds, settled, signal, task, task_of, terminate,
+};
 use super::restoring::fork;
 use crate::{Delete, Restore, RestoreRun, StoreError};
 
@@ -62,16 +64,19 @@ async fn asking(kit: &Kit) -> Held {
     held
 }
 
-/// Takes the only task, as a runtime does: the attempt stands in the log before anybody works on it.
+/// Takes the only task; the attempt stands in the log before anybody works on it (K7).
 async fn begin(kit: &Kit) -> Task {
     let mut tasks = kit.claim_tasks("t", 10).await;
     assert_eq!(tasks.len(), 1);
     let task = tasks.remove(0);
-    let (stands_as, began_at) = (task.stands_as(), task.started_at);
-    assert_eq!(stands_as.as_deref(), Some("mail"));
-    let event = TaskAttempted { place: task.id.place.clone(), attempt: task.attempt, stands_as, began_at };
-    let input = Input { generation: Some(task.id.generation), ..Input::new(event) };
-    kit.append(task.id.run.id.as_str(), input).await.unwrap();
+    assert_eq!(task.stands_as().as_deref(), Some("mail"));
+    let recorded = kit.records(task.id.run.id.as_str()).await.into_iter().flat_map(|record| record.events);
+    let last = recorded.filter_map(|event| if let Event::TaskAttempted(event) = event { Some(event) } else { None }).last();
+    let place = task.id.place.clone();
+    assert_eq!(
+        last,
+        Some(TaskAttempted { place, attempt: task.attempt, stands_as: task.stands_as(), began_at: task.started_at })
+    );
     task
 }
 
@@ -319,4 +324,19 @@ pub async fn quiet_inputs_keep_no_run_from_waiting(mut kit: Kit) {
     kit.commit(&mut again, vec![task_of("mail", 2, options())]).await;
     let head = kit.head("r").await;
     assert!(!matches!(head.status, Status::Waiting), "the signal is unread");
+}
+
+/// K7: what has begun is known to whoever reads the log; a task that may be done twice and costs nothing is not written about.
+pub async fn an_attempt_is_recorded_by_whoever_hands_it_out(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    let class = |class| TaskOptions { class: Some(class), ..TaskOptions::default() };
+    let tasks = vec![task(0, class(EffectClass::AtMostOnce)), task(1, TaskOptions::default()), task(2, class(EffectClass::Pure))];
+    kit.commit(&mut held, tasks).await;
+    assert_eq!(kit.claim_tasks("t", 10).await.len(), 3);
+    kit.reopen();
+    let events = kit.records("r").await.into_iter().flat_map(|record| record.events);
+    let begun: Vec<Place> =
+        events.filter_map(|event| if let Event::TaskAttempted(event) = event { Some(event.place) } else { None }).collect();
+    assert_eq!(begun, [place(0), place(2)]);
+    assert_eq!(cost_of(&kit, "r").await, cost(0, 0, 0, 0));
 }

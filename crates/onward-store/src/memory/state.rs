@@ -159,10 +159,11 @@ impl State {
         self.take(key, *head, admitted);
     }
 
-    /// What became of a timer or task. A run that has ended since does not want it.
-    pub fn append_outcome(&mut self, key: &RunKey, input: Input, now: Timestamp) {
+    /// What became of a timer or task. A run that has ended since does not want it, and says so.
+    pub fn append_outcome(&mut self, key: &RunKey, input: Input, now: Timestamp) -> bool {
         match self.append_input(key, input, now) {
-            Ok(_) | Err(StoreError::RunNotFound { .. } | StoreError::Refused(_)) => {}
+            Ok(_) => true,
+            Err(StoreError::RunNotFound { .. } | StoreError::Refused(_)) => false,
             Err(error) => unreachable!("an outcome answers no wait, and its slot is filled by nothing else: {error}"),
         }
     }

@@ -64,14 +64,19 @@ impl State {
             .collect();
         found.sort_by_key(|queued| (Reverse(queued.task.options.priority), queued.task.visible_at, queued.order)); // L21
         let found: Vec<QueuedTask> = found.into_iter().take(request.limit).cloned().collect();
-        found.into_iter().map(|queued| self.claim_task(queued, request, now)).collect()
+        found.into_iter().filter_map(|queued| self.claim_task(queued, request, now)).collect()
     }
 
-    fn claim_task(&mut self, mut queued: QueuedTask, request: &ClaimTasks, now: Timestamp) -> Task {
+    fn claim_task(&mut self, mut queued: QueuedTask, request: &ClaimTasks, now: Timestamp) -> Option<Task> {
         queued.task.claim(&request.worker, request.lease, now);
         let task = queued.task.clone();
+        if let Some(attempted) = task.attempted()
+            && !self.append_outcome(&task.id.run, attempted, now)
+        {
+            return None; // K7
+        }
         self.put_task(queued, now);
-        task
+        Some(task)
     }
 
     /// The task of that id, if it is open.

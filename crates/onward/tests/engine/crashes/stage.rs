@@ -1,7 +1,7 @@
 //! Where the processes of a conversation live: on a store that all of them open, or behind a server that has it. Each dies as planned, and
 //! is followed by another of its kind.
 
-use std::net::SocketAddr;
+use std::net::TcpListener;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -77,7 +77,8 @@ impl Place {
 #[derive(Clone)]
 pub struct Stage {
     place: Arc<Place>,
-    server: Option<SocketAddr>,
+    /// The door of the server, which outlives it: nobody else gets its port while the server is dead.
+    server: Option<Arc<TcpListener>>,
     /// Conversations that are played at the same time in one place do not see each other.
     namespace: Namespace,
 }
@@ -90,8 +91,9 @@ impl Stage {
 
     /// Every process is connected to a server, which alone opens the store.
     pub fn served(place: Place) -> Stage {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        Stage { place: Arc::new(place), server: Some(free.local_addr().unwrap()), namespace: Namespace::default() }
+        let door = TcpListener::bind("127.0.0.1:0").unwrap();
+        door.set_nonblocking(true).unwrap();
+        Stage { place: Arc::new(place), server: Some(Arc::new(door)), namespace: Namespace::default() }
     }
 
     /// The same place, where nobody has been.
@@ -114,8 +116,8 @@ impl Stage {
 
     /// What a process builds its engine with, and its view of the store if it has one.
     pub async fn builder(&self, death: Option<Death>) -> (Builder, Option<DyingStore>) {
-        if let Some(address) = self.server {
-            return (Onward::connect(format!("http://{address}")), None);
+        if let Some(door) = &self.server {
+            return (Onward::connect(format!("http://{}", door.local_addr().unwrap())), None);
         }
         let (store, clock) = self.place.open().await;
         let dying = DyingStore::new(store, death);
@@ -125,14 +127,14 @@ impl Stage {
 
     /// The server, where there is one.
     pub fn server(&self, deaths: Vec<Death>) -> Option<Actor> {
-        let address = self.server?;
+        let door = self.server.clone()?;
         let place = self.place.clone();
         let begin = move |death| -> Begun {
-            let place = place.clone();
+            let (place, door) = (place.clone(), door.clone());
             Box::pin(async move {
                 let (store, clock) = place.open().await;
                 let dying = DyingStore::new(store, death);
-                let threads = Threads::serve(Arc::new(dying.clone()), clock, place.lease(), address).await;
+                let threads = Threads::serve(Arc::new(dying.clone()), clock, place.lease(), &door);
                 Life { engine: None, store: Some(dying), threads: Some(threads) }
             })
         };
@@ -144,9 +146,8 @@ impl Stage {
 pub struct Threads(Option<(Runtime, tokio::runtime::Runtime)>);
 
 impl Threads {
-    async fn serve(store: Arc<dyn Store>, clock: Arc<dyn Clock>, lease: Duration, address: SocketAddr) -> Threads {
-        let listener = eventually("the port is free", async || std::net::TcpListener::bind(address).ok()).await;
-        listener.set_nonblocking(true).unwrap();
+    fn serve(store: Arc<dyn Store>, clock: Arc<dyn Clock>, lease: Duration, door: &TcpListener) -> Threads {
+        let listener = door.try_clone().unwrap();
         let options = Options { lease, fallback: Duration::from_millis(100), ..Options::default() };
         let runtime = Runtime::new(store, clock, options);
         let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
