@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 pub use crate::attribute::{Attribute, AttributeValue};
+use crate::budget::{Budget, BudgetHead, BudgetUse};
 use crate::codec::{DecodeError, Field, Message, Raw, Reader, put_nested};
 use crate::external::ExternalAppended;
 pub use crate::lineage::Origin;
@@ -188,7 +189,12 @@ impl Event {
 
     /// Whether the head of a run remembers what the event says, and not only that it came.
     pub fn is_kept_in_head(&self) -> bool {
-        matches!(self, Event::AttributeSet(_) | Event::ResultRequested(_)) || self.is_quiet()
+        match self {
+            Event::AttributeSet(_) | Event::ResultRequested(_) | Event::ChildFailed(_) => true,
+            Event::ChildStarted(event) => event.budget.is_some(),
+            Event::ChildCompleted(event) => event.spent.is_some(),
+            _ => self.is_quiet(),
+        }
     }
 
     /// Whether nothing may follow this event in its log.
@@ -288,6 +294,9 @@ message! {
         /// What the generations before have cost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         16 => spend: Option<Box<SpendTotals>>,
+        /// What the run may spend; from the second generation on, with what is gone of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        17 => budget: Option<Box<BudgetHead>>,
         /// What the run was started as, where it was handed over to another kind since.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         24 => first_kind: Option<Name>,
@@ -314,6 +323,7 @@ impl RunStarted {
             updates: Vec::new(),
             checkpoint: None,
             spend: None,
+            budget: None,
             first_kind: None,
         }
     }
@@ -474,6 +484,9 @@ message! {
         /// Which child, where the call only asked for the result of one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         3 => child: Option<RunId>,
+        /// What it has spent, with its children, if it had a budget.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        4 => spent: Option<BudgetUse>,
     }
 }
 
@@ -484,6 +497,9 @@ message! {
         /// Which child, where the call only asked for the result of one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         3 => child: Option<RunId>,
+        /// What it has spent, with its children, if it had a budget.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        4 => spent: Option<BudgetUse>,
     }
 }
 
@@ -560,6 +576,8 @@ numbered! {
         4 => UnstableSegment,
         /// An agent's code has left something behind that has had an effect, and wants to go on without it.
         5 => EffectAbandoned,
+        /// What the run may spend is spent, and it wanted to spend more.
+        6 => BudgetExhausted,
     }
 }
 
@@ -585,7 +603,12 @@ message! {
 }
 
 message! {
-    pub struct RunResumed {}
+    #[derive(Default)]
+    pub struct RunResumed {
+        /// Limits in the place of those that there were.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        1 => budget: Option<Budget>,
+    }
 }
 
 message! {
@@ -705,6 +728,9 @@ message! {
         5 => input_hash: Hash,
         6 => input: Payload,
         7 => on_parent_close: OnParentClose,
+        /// What the child may spend of what its parent may: no more than there is when it is started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        8 => budget: Option<Budget>,
         /// The child belongs to the run and not to this generation of it; nothing waits for it here.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         9 => is_spawned: bool,

@@ -16,6 +16,7 @@
 //!   children, which are started again or, in a fork, awaited together with the original.
 //! - Z5: a run that has ended because it was reset names its one successor, and is not reset to another one.
 
+use crate::budget::BudgetHead;
 use crate::event::{
     ChildAgain, ChildStarted, ParentLink, ResultRequested, RetryRequested, RunForked, RunStarted, TerminateRequested,
 };
@@ -188,6 +189,7 @@ pub fn fork(head: &RunHead, records: &[Record], fork: &Fork, at: Timestamp) -> R
         parent: None,
         version: fork.version.clone().or(started.version),
         spend: None, // R12
+        budget: started.budget.map(|budget| Box::new(BudgetHead { since: None, ..*budget })),
         ..started
     });
     let children = match fork.children {

@@ -23,6 +23,7 @@
 //! - R11: a commit that leaves a part of its log behind is taken only if its worker has seen every input: what has begun meanwhile must not
 //!   be taken for something that has not.
 //! - R12 (LG1): what a run has cost is what its own attempts have, in all its generations: a copy of a log counts nothing of what it copied.
+//! - R13 (BG1): an attempt that costs something is not recorded, and so not handed out, when a limit of the run's budget is reached.
 
 mod admit;
 mod effects;
@@ -36,6 +37,7 @@ pub use effects::{Delivery, Effect, answer_to};
 pub use input::wait_key;
 pub use once::{Again, Once};
 
+use crate::budget::BudgetHead;
 use crate::event::{Attribute, CarriedSignal, ParentLink, RunStarted, UpdateReceived};
 use crate::external::ExternalHead;
 use crate::log::{CommitHeader, CommitId};
@@ -142,6 +144,9 @@ message! {
         /// The quiet inputs that the log ends with, if it does: a run need not be woken to read them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         23 => quiet: Option<QuietTail>,
+        /// What the run may spend, and what of it is gone beside what its own attempts have cost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        24 => budget: Option<Box<BudgetHead>>,
         /// What the run was started as, where it was handed over to another kind since.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         30 => first_kind: Option<Name>,
@@ -296,6 +301,10 @@ impl RunHead {
             life: Some(started.seed),
             spend: started.spend.clone(),
             quiet: None,
+            budget: started.budget.clone().map(|budget| {
+                let since = budget.since.or(Some(at));
+                Box::new(BudgetHead { since, ..*budget })
+            }),
             first_kind: started.first_kind.clone(),
         };
         (head, Record::input(Index(0), at, started.into()))
@@ -334,8 +343,14 @@ impl RunHead {
                 self.listeners.push(event.by.clone());
             }
             // A copy is a run of its own from here on, and what it is a copy of has paid for that.
-            Event::RunForked(_) => (self.created_at, self.spend) = (at, None),
-            Event::RetryRequested(event) => self.spend = event.spend.clone(),
+            Event::RunForked(_) => {
+                (self.created_at, self.spend) = (at, None);
+                self.budget.iter_mut().for_each(|budget| budget.forked(at));
+            }
+            Event::RetryRequested(event) => {
+                self.spend = event.spend.clone();
+                self.budget.iter_mut().for_each(|budget| budget.retried());
+            }
             event if event.is_quiet() => {
                 for charge in spend::charges(event) {
                     let totals = self.spend.get_or_insert_default();
@@ -349,7 +364,12 @@ impl RunHead {
                 self.status = Status::Paused;
                 self.paused_at.get_or_insert(at);
             }
-            Event::RunResumed(_) => {
+            Event::RunResumed(event) => {
+                if let Some(change) = event.budget {
+                    let since = Some(self.created_at);
+                    let budget = self.budget.get_or_insert_with(|| Box::new(BudgetHead { since, ..BudgetHead::default() }));
+                    budget.limit = budget.limit.changed_by(change);
+                }
                 self.status = Status::Pending;
                 self.paused_at = None;
             }

@@ -1,15 +1,17 @@
 //! Attempts that stand in the log before anybody works on them.
 //!
 //! Whoever leaves a part of a log behind must know what has begun in it (R11), and what a model call costs is counted from its beginning.
-//! So an attempt of a task whose class is known, or that costs something, is recorded first, and only then handed out. Must never hand out what is not recorded.
+//! So an attempt of a task whose class is known, or that costs something, is recorded first, and only then handed out. A run whose budget is
+//! spent is paused instead (BG1). Must never hand out what is not recorded.
 //!
 //! Invariant B5: an attempt that is recorded before the task is taken back is known to whoever takes it back; one that is recorded after
 //! that is not handed out, because the task is looked at once more behind the record.
 
-use onward_core::event::TaskAttempted;
-use onward_core::run::Input;
+use onward_core::RunKey;
+use onward_core::event::{PauseReason, RunPaused, TaskAttempted};
+use onward_core::run::{Input, Refusal};
 use onward_core::task::{Task, TaskReport};
-use onward_store::StoreFuture;
+use onward_store::{StoreError, StoreFuture};
 
 use crate::Runtime;
 
@@ -27,10 +29,20 @@ pub(crate) async fn record(runtime: &Runtime, tasks: Vec<Task>) -> Vec<Task> {
         appends.push((task, append));
     }
     let mut looks = Vec::with_capacity(appends.len());
+    let mut exhausted: Vec<RunKey> = Vec::new();
     for (task, append) in appends {
         let look = match append {
             None => None,
-            Some(append) => Some(look_again(runtime, &task, append.await.is_ok())),
+            Some(append) => {
+                let recorded = append.await;
+                if let Err(StoreError::Refused(refusal @ Refusal::BudgetExhausted { .. })) = &recorded
+                    && !exhausted.contains(&task.id.run)
+                {
+                    exhausted.push(task.id.run.clone());
+                    pause(runtime, &task, refusal).await;
+                }
+                Some(look_again(runtime, &task, recorded.is_ok()))
+            }
         };
         looks.push((task, look));
     }
@@ -48,6 +60,14 @@ pub(crate) async fn record(runtime: &Runtime, tasks: Vec<Task>) -> Vec<Task> {
         }
     }
     begun
+}
+
+/// The run stands still until somebody lets it spend more. Before its task is given back, so that nobody takes that again; where this
+/// fails, whoever takes it is refused like us.
+async fn pause(runtime: &Runtime, task: &Task, refusal: &Refusal) {
+    let pause = RunPaused { reason: PauseReason::BudgetExhausted, message: refusal.to_string(), divergence: None };
+    let input = Input { generation: Some(task.id.generation), ..Input::new(pause) };
+    drop(runtime.store().append_input(task.id.run.clone(), input).await);
 }
 
 /// Says that the task is still ours, behind the record of its attempt. Without one its run has gone on without it, or the store is not

@@ -136,7 +136,10 @@ impl Runtime {
             Err(_) => None,
         };
         let answer = match outcome {
-            Some(outcome) => answer_to(&by, &child.id, outcome),
+            Some(outcome) => {
+                let spent = self.read_head(&child).await.ok().and_then(|head| head.budget_used());
+                answer_to(&by, &child.id, outcome).with_spent(spent)
+            }
             None => answer_to(&by, &child.id, Err(Failure { retryable: false, ..Failure::new(error.code(), error.to_string()) })),
         };
         Box::pin(self.carry(answer)).await

@@ -20,6 +20,7 @@ impl Engine {
             input,
             on_parent_close: OnParentClose::Cancel,
             is_spawned: false,
+            budget: None,
         };
         // Here and not with the commit: the code may ask for its child's id at once.
         if let Some((child, adopted)) = self.adopt_child(&event) {
@@ -44,6 +45,7 @@ impl Engine {
             input,
             on_parent_close: OnParentClose::Cancel,
             is_spawned: true,
+            budget: None,
         };
         if let Some((child, adopted)) = self.adopt_child(&event) {
             self.out.push(adopted.into());

@@ -3,7 +3,7 @@
 use super::{Commit, Committed, Effect, Input, LastCommit, NewRun, QuietTail, RunHead, Status};
 use crate::attribute;
 use crate::conversation::ENTRY_SIGNAL;
-use crate::event::{Attribute, RunStarted, is_same_life};
+use crate::event::{Attribute, RunStarted, TaskAttempted, is_same_life};
 use crate::{Epoch, Event, Index, Record, RunId, RunKey, Timestamp};
 
 /// Why an append was not taken. Nothing was written.
@@ -19,6 +19,8 @@ pub enum Refusal {
     Paused { key: RunKey },
     #[error("run {key} has continued as new since, or was deleted and started again")]
     OtherGeneration { key: RunKey },
+    #[error("run {key} has spent what it may: its {what}")]
+    BudgetExhausted { key: RunKey, what: &'static str },
     #[error("run {key} is not paused")]
     NotPaused { key: RunKey },
     #[error("run {key} is a standalone task, which only runs to its end or is canceled")]
@@ -100,6 +102,11 @@ impl RunHead {
         }
         if matches!(event, Event::RunResumed(_)) && self.status != Status::Paused {
             return Err(Refusal::NotPaused { key: self.key.clone() });
+        }
+        if let Event::TaskAttempted(TaskAttempted { stands_as: Some(_), .. }) = &event
+            && let Some(what) = self.budget.as_ref().and_then(|budget| budget.exhausted(self.spend.as_deref(), at))
+        {
+            return Err(Refusal::BudgetExhausted { key: self.key.clone(), what }); // R13
         }
         let effects = self.input_effects(&event, at);
         self.take_input_status(&event, at);
@@ -233,6 +240,9 @@ impl RunHead {
 
     pub(super) fn advance(&mut self, record: &Record) {
         set_attributes(&mut self.attributes, &record.events);
+        if let Some(budget) = &mut self.budget {
+            budget.follow(record, self.spend.as_deref());
+        }
         let is_quiet = record.commit.is_none() && record.events.iter().all(Event::is_quiet);
         self.quiet = is_quiet.then(|| QuietTail { from: self.quiet_from(), to: record.next_index() });
         self.next_index = record.next_index();
@@ -269,6 +279,7 @@ impl RunHead {
             trace: None,
             checkpoint: continued.checkpoint.clone(),
             spend: self.spend.clone(), // R12
+            budget: self.budget.as_ref().map(|budget| Box::new(budget.carried(continued.checkpoint.is_some()))),
         };
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }

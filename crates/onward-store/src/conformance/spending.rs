@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use onward_core::event::{RunContinued, StandaloneTask, TaskAttempted};
+use onward_core::budget::{Budget, BudgetHead};
+use onward_core::event::{OnParentClose, RunContinued, RunResumed, StandaloneTask, TaskAttempted};
 use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_core::reopen;
-use onward_core::run::Input;
+use onward_core::run::{Input, NewRun};
 use onward_core::spend::{PicoDollars, Spend, SpendTotals, Tokens};
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, Namespace, Status, Timestamp};
 
-use super::kit::{Held, Kit, completed, json, key, name, new_run, new_run_of, refused, seconds, settled, signal, task_of, terminate};
+use super::kit::{Held, Kit, child, completed, json, key, name, new_run, new_run_of, pause, refused, seconds, settled, signal, task_of, terminate};
 use super::restoring::fork;
 use crate::{Delete, Restore, RestoreRun, StoreError};
 
@@ -303,6 +304,104 @@ pub async fn an_attempt_of_a_fork_is_not_taken_for_one_of_the_original(mut kit: 
     report(&kit, &own, spent(&own, done(), 4)).await.unwrap();
     assert_eq!(cost_of(&kit, "f").await, cost(1, 0, 4, 40));
     assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 7, 70));
+}
+
+/// What runtimes do before they hand a task out.
+async fn attempt(kit: &Kit, task: &Task) -> Result<(), StoreError> {
+    let (place, attempt, stands_as, began_at) = (task.id.place.clone(), task.attempt, task.stands_as(), task.started_at);
+    let event = TaskAttempted { place, attempt, stands_as, began_at };
+    let input = Input { generation: Some(task.id.generation), ..Input::new(event) };
+    kit.append(task.id.run.id.as_str(), input).await.map(drop)
+}
+
+fn budgeted(id: &str, budget: Budget) -> NewRun {
+    let mut run = new_run(id);
+    run.started.budget = Some(Box::new(BudgetHead::of(budget)));
+    run
+}
+
+async fn left(kit: &Kit, id: &str) -> Budget {
+    let head = kit.head(id).await;
+    head.budget.unwrap().left(head.spend.as_deref(), kit.now())
+}
+
+/// BG1, R13.
+pub async fn a_run_that_has_spent_its_budget_begins_no_attempt_until_it_may_spend_more(mut kit: Kit) {
+    let mut held = kit.start_held_as(budgeted("r", Budget::default().tokens(10).seconds(3_600))).await;
+    let tasks = (0..3).map(|ordinal| task_of("mail", ordinal, options())).collect();
+    kit.commit(&mut held, tasks).await;
+    let tasks = kit.claim_tasks("t", 10).await;
+    // What is under way when it runs out is the most by which it is exceeded.
+    for task in &tasks[..2] {
+        attempt(&kit, task).await.unwrap();
+    }
+    for task in &tasks[..2] {
+        report(&kit, task, spent(task, done(), 7)).await.unwrap();
+    }
+    kit.reopen();
+    refused(attempt(&kit, &tasks[2]).await, "budget_exhausted");
+    assert_eq!((left(&kit, "r").await.tokens, cost_of(&kit, "r").await.attempts), (Some(0), 2));
+    kit.append("r", pause()).await.unwrap();
+    let budget = Some(Budget::default().tokens(20));
+    kit.append("r", Input::new(RunResumed { budget })).await.unwrap();
+    kit.reopen();
+    assert_eq!((left(&kit, "r").await.tokens, left(&kit, "r").await.seconds), (Some(6), Some(3_600)), "the other limit stays");
+    attempt(&kit, &tasks[2]).await.unwrap();
+    kit.log("r").await;
+}
+
+pub async fn a_run_whose_time_is_over_begins_no_attempt(kit: Kit) {
+    let mut held = kit.start_held_as(budgeted("r", Budget::default().seconds(60))).await;
+    kit.commit(&mut held, vec![task_of("mail", 0, options()), task_of("mail", 1, TaskOptions::default())]).await;
+    kit.pass(seconds(60));
+    let tasks = kit.claim_tasks("t", 10).await;
+    refused(attempt(&kit, &tasks[0]).await, "budget_exhausted");
+    attempt(&kit, &tasks[1]).await.unwrap(); // it costs nothing
+}
+
+/// BG2.
+pub async fn what_a_child_may_spend_is_its_parents_no_more_until_it_has_ended(mut kit: Kit) {
+    let mut held = kit.start_held_as(budgeted("p", Budget::default().tokens(100))).await;
+    let asks = |id: &str, ordinal, tokens: Option<u64>| match child(id, ordinal, OnParentClose::Cancel) {
+        Event::ChildStarted(mut event) => {
+            event.budget = tokens.map(|tokens| Budget::default().tokens(tokens));
+            Event::ChildStarted(event)
+        }
+        other => other,
+    };
+    // One after the other: the second gets what the first has left, the third nothing.
+    kit.commit(&mut held, vec![asks("p/0", 0, Some(60)), asks("p/1", 1, Some(60)), asks("p/2", 2, None)]).await;
+    kit.deliver().await;
+    kit.reopen();
+    for (id, tokens) in [("p/0", 60), ("p/1", 40), ("p/2", 0)] {
+        assert_eq!(left(&kit, id).await.tokens, Some(tokens), "{id}");
+    }
+    assert_eq!(left(&kit, "p").await.tokens, Some(0));
+    let claimed = kit.claim("w").await;
+    let mut first = Held::new(claimed.iter().find(|run| run.head.key == key("p/0")).unwrap());
+    kit.commit(&mut first, vec![task_of("mail", 0, options())]).await;
+    let task = begin(&kit).await;
+    report(&kit, &task, spent(&task, done(), 25)).await.unwrap();
+    kit.read_on(&mut first).await;
+    kit.commit(&mut first, vec![completed()]).await;
+    assert_eq!(left(&kit, "p").await.tokens, Some(0), "nobody has heard of it");
+    kit.deliver().await;
+    kit.reopen();
+    assert_eq!(left(&kit, "p").await.tokens, Some(35));
+    kit.log("p").await;
+}
+
+/// BG3, and what goes along.
+pub async fn a_budget_goes_along_when_a_run_continues_as_new(mut kit: Kit) {
+    let mut held = kit.start_held_as(budgeted("r", Budget::default().tokens(100).turns(2))).await;
+    kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
+    let task = begin(&kit).await;
+    report(&kit, &task, spent(&task, done(), 30)).await.unwrap();
+    kit.read_on(&mut held).await;
+    kit.store().commit(held.commit(vec![RunContinued { input: json("2"), checkpoint: None }.into()])).await.unwrap();
+    kit.reopen();
+    assert_eq!((kit.head("r").await.generation, left(&kit, "r").await.tokens), (1, Some(70)));
+    kit.log("r").await;
 }
 
 /// A run whose worker has not read a quiet input waits all the same (R3); one that has not read another input behind it does not.

@@ -224,8 +224,8 @@ impl<'a> Play<'a> {
         let (Some(answer), Some(parent)) = (self.script.children.get(&run.started.kind), run.started.parent) else { return };
         let place = parent.place;
         self.input(match answer(&run.started.input, 1) {
-            Ok(output) => ChildCompleted { place, output, child: None }.into(),
-            Err(failure) => ChildFailed { place, failure, child: None }.into(),
+            Ok(output) => ChildCompleted { place, output, child: None, spent: None }.into(),
+            Err(failure) => ChildFailed { place, failure, child: None, spent: None }.into(),
         });
     }
 

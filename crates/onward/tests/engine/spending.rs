@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use onward::ledger::{SpendBy, SpendQuery};
 use onward::prelude::*;
 use onward::spend::{PicoDollars, Spend, SpendTotals, Tokens};
-use onward::{Builder, RunHandle, TaskCtx};
+use onward::{Budget, Builder, RunHandle, Status, TaskCtx};
+use onward_core::event::PauseReason;
 
 use crate::site::{eventually, everywhere, until_logged};
 
@@ -56,11 +57,36 @@ async fn waits_too_short(ctx: Ctx, (): ()) -> Result<()> {
     ctx.signal("end").recv::<()>().await
 }
 
+async fn cheap(ctx: TaskCtx, (): ()) -> Result<u32> {
+    ctx.spend(line("small", 4));
+    Ok(1)
+}
+
+/// Asks `times` times, for 4 tokens each.
+async fn asks_often(ctx: Ctx, times: u32) -> Result<u32> {
+    let mut sum = 0;
+    for _ in 0..times {
+        sum += ctx.task::<u32>("llm.cheap", &()).await?;
+    }
+    Ok(sum)
+}
+
+async fn delegates(ctx: Ctx, (): ()) -> Result<u32> {
+    let first = ctx.child::<u32>("asks-often", &2).budget(Budget::default().tokens(20));
+    let first = first.await?;
+    // What it has left is there again.
+    let second = ctx.child::<u32>("asks-often", &3).budget(Budget::default().tokens(12)).await?;
+    Ok(first + second)
+}
+
 fn with_code(builder: Builder, begun: &Arc<AtomicU32>) -> Builder {
     builder
         .workflow("asks", asks)
         .workflow("gives-up", gives_up)
         .workflow("waits-too-short", waits_too_short)
+        .workflow("asks-often", asks_often)
+        .workflow("delegates", delegates)
+        .task_with("llm.cheap", cheap)
         .task_with("llm.small", answers)
         .task_with("llm.hangs", hangs)
         .dep(begun.clone())
@@ -81,6 +107,31 @@ everywhere! {
         assert_eq!((counted(&run).await, totals(&run).await.cost), ((2, 0, 10), PicoDollars(10)));
         let rows = onward.read_spend(SpendQuery::by(SpendBy::Model)).await.unwrap();
         assert_eq!((rows.len(), rows[0].name.as_str(), rows[0].totals), (1, "small", totals(&run).await));
+        onward.shutdown().await;
+    }
+
+    async fn a_run_that_has_spent_its_budget_pauses_until_it_may_spend_more(site) {
+        let onward = with_code(site.builder().await, &Arc::default()).start().await.unwrap();
+        let run = onward.start::<u32, _>("asks-often", &3).budget(Budget::default().tokens(8)).await.unwrap();
+        let view = run.until(|view| view.pause.is_some()).await.unwrap();
+        assert_eq!(view.pause.unwrap().reason, PauseReason::BudgetExhausted);
+        assert_eq!((view.head.status, counted(&run).await), (Status::Paused, (2, 0, 8)));
+        // Without more it comes to the same.
+        run.resume().await.unwrap();
+        until_logged(&run, "run_paused", 2).await;
+        assert_eq!(counted(&run).await, (2, 0, 8));
+        run.resume_with(Budget::default().tokens(100)).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 3);
+        assert_eq!(counted(&run).await, (3, 0, 12));
+        onward.shutdown().await;
+    }
+
+    async fn children_spend_what_they_are_given_and_what_they_leave_comes_back(site) {
+        let onward = with_code(site.builder().await, &Arc::default()).start().await.unwrap();
+        let run = onward.start::<u32, _>("delegates", &()).budget(Budget::default().tokens(20)).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 5);
+        let head = run.view().await.unwrap().head;
+        assert_eq!((head.spend, head.budget.unwrap().children.tokens), (None, 20));
         onward.shutdown().await;
     }
 

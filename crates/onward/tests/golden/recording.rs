@@ -86,7 +86,10 @@ pub fn handed() -> Log {
     let sender = Some(RunKey::new(Default::default(), child.clone()));
     let (name, payload) = (Name::new("message").expect("a name"), json("\"halfway\""));
     world.input(SignalReceived { name, payload, signal_id: None, sender }).expect("an open run takes signals");
-    input(&mut world, ChildCompleted { place: asked[0].clone(), output: json("\"the Danube\""), child: Some(child) });
+    input(
+        &mut world,
+        ChildCompleted { place: asked[0].clone(), output: json("\"the Danube\""), child: Some(child), spent: None },
+    );
     world.past_logs()[0].clone()
 }
 
@@ -200,8 +203,8 @@ pub fn children() -> Log {
     let mut world = World::new(workflows::children, &());
     pump(&mut world);
     let places = places(&world, |event| if let Event::ChildStarted(event) = event { Some(&event.place) } else { None });
-    input(&mut world, ChildCompleted { place: places[1].clone(), output: json("\"grown up\""), child: None });
-    input(&mut world, ChildFailed { place: places[0].clone(), failure: Failure::fatal("lost"), child: None });
+    input(&mut world, ChildCompleted { place: places[1].clone(), output: json("\"grown up\""), child: None, spent: None });
+    input(&mut world, ChildFailed { place: places[0].clone(), failure: Failure::fatal("lost"), child: None, spent: None });
     finished(world)
 }
 
@@ -296,7 +299,7 @@ pub fn terminated() -> Log {
     world
         .input(RunPaused { reason: PauseReason::Diverged, message, divergence: Some(divergence) })
         .expect("an open run takes inputs");
-    world.input(RunResumed {}).expect("an open run takes inputs");
+    world.input(RunResumed::default()).expect("an open run takes inputs");
     pump(&mut world);
     world.input(TerminateRequested { reason: "out of patience".to_owned(), reset_to: None }).expect("an open run takes inputs");
     world.log().clone()
@@ -351,10 +354,10 @@ pub fn retried() -> Log {
     };
     input(&mut world, ResultRequested { by });
     complete(&mut world, task, "2");
-    input(&mut world, ChildFailed { place: child.clone(), failure: Failure::fatal("lost"), child: None });
+    input(&mut world, ChildFailed { place: child.clone(), failure: Failure::fatal("lost"), child: None, spent: None });
     world.retry().expect("a failed run can be retried");
     pump(&mut world);
-    input(&mut world, ChildCompleted { place: child, output: json("3"), child: None });
+    input(&mut world, ChildCompleted { place: child, output: json("3"), child: None, spent: None });
     finished(world)
 }
 
@@ -368,7 +371,7 @@ pub fn forked() -> Log {
     let child = places(&fork, |event| if let Event::ChildStarted(event) = event { Some(&event.place) } else { None })[0].clone();
     let task = task_places(&fork)[0].clone();
     complete(&mut fork, task, "2");
-    input(&mut fork, ChildCompleted { place: child, output: json("3"), child: None });
+    input(&mut fork, ChildCompleted { place: child, output: json("3"), child: None, spent: None });
     finished(fork)
 }
 

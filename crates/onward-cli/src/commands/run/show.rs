@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use onward_core::budget::Budget;
 use onward_core::event::RunPaused;
 use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_core::spend::SpendTotals;
@@ -109,8 +110,20 @@ fn tell_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<WhyPending>
     if let Some(tree) = tree.filter(|tree| Some(*tree) != head.spend.as_deref()) {
         add("its tree", format!("has spent {}", spend::line(tree)).into());
     }
+    if let Some(budget) = &head.budget {
+        let left = budget.left(head.spend.as_deref(), head.ended_at.unwrap_or(now));
+        add("budget", format!("{}; left: {}", tell_budget(&budget.limit), tell_budget(&left)).into());
+    }
     add("log", tell_counts(view).into());
     table.take()
+}
+
+fn tell_budget(budget: &Budget) -> String {
+    let Budget { tokens, cost, turns, seconds } = budget;
+    let number = |name: &str, number: &Option<u64>| number.map(|number| format!("{name}={number}"));
+    let cost = cost.map(|cost| format!("cost={cost}"));
+    let parts = [number("tokens", tokens), cost, number("turns", turns), number("seconds", seconds)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 fn tell_counts(view: &RunView) -> String {
@@ -230,6 +243,7 @@ fn reason(pause: &RunPaused) -> &'static str {
         PauseReason::ActivationFailed => "the code could not run",
         PauseReason::VersionTooOld => "the code no longer knows the run's version",
         PauseReason::UnstableSegment => "its code goes another way each time",
+        PauseReason::BudgetExhausted => "it has spent what it may",
         PauseReason::EffectAbandoned => "its code left something behind that may have had an effect",
     }
 }
