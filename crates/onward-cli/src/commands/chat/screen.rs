@@ -38,10 +38,7 @@ impl Screen {
     pub fn note(&mut self, text: &str) -> io::Result<()> {
         let text = format!("· {}", escape::text(text));
         match self {
-            Screen::Terminal(terminal) => {
-                let text = terminal.style.dim(&text);
-                terminal.line(&text)
-            }
+            Screen::Terminal(terminal) => terminal.line(&text, Style::dim),
             Screen::Plain { .. } => {
                 self.end_words()?;
                 say(&text);
@@ -53,8 +50,13 @@ impl Screen {
 
     /// A line of the chat itself; `text` is harmless.
     pub fn line(&mut self, text: &str) -> io::Result<()> {
+        self.painted(text, |_, row| row.to_owned())
+    }
+
+    /// The same in color.
+    pub fn painted(&mut self, text: &str, paint: fn(Style, &str) -> String) -> io::Result<()> {
         match self {
-            Screen::Terminal(terminal) => terminal.line(text),
+            Screen::Terminal(terminal) => terminal.line(text, paint),
             Screen::Plain { .. } => {
                 self.end_words()?;
                 put(&format!("{text}\n"))
@@ -105,6 +107,15 @@ impl Screen {
         self.end_words()
     }
 
+    /// Bytes that somebody agrees to: none is left out where a row ends.
+    pub fn exact(&mut self, text: &str) -> io::Result<()> {
+        self.end_words()?;
+        match self {
+            Screen::Terminal(terminal) => terminal.exact(text),
+            _ => self.said(text),
+        }
+    }
+
     /// A document for programs.
     pub fn document(&mut self, document: &Value) -> anyhow::Result<()> {
         if matches!(self, Screen::Json) {
@@ -121,10 +132,6 @@ impl Screen {
             }
             _ => Ok(()),
         }
-    }
-
-    pub fn style(&self) -> Style {
-        Style::stdout()
     }
 }
 
@@ -162,9 +169,23 @@ impl Terminal {
         crate::output::width().unwrap_or(80).max(20)
     }
 
-    fn line(&mut self, text: &str) -> io::Result<()> {
-        let rows = self.take_row();
-        self.draw(&format!("{rows}{text}\n"))
+    /// A line of ours. Where it is too long it goes on behind two blanks: the rest of it must not look like another one.
+    fn line(&mut self, text: &str, paint: fn(Style, &str) -> String) -> io::Result<()> {
+        let mut rows = self.take_row();
+        let (mut rest, mut indent) = (text.to_owned(), "");
+        while let Some(row) = full_row(&mut rest, Terminal::width() - indent.len() - 1, Cut::BetweenWords) {
+            rows.push_str(&format!("{indent}{}\n", paint(self.style, &row)));
+            indent = INDENT;
+        }
+        self.draw(&format!("{rows}{indent}{}\n", paint(self.style, &rest)))
+    }
+
+    fn exact(&mut self, text: &str) -> io::Result<()> {
+        let (mut rows, mut rest) = (String::new(), escape::text(text).into_owned());
+        while let Some(row) = full_row(&mut rest, Terminal::width() - INDENT.len() - 1, Cut::Anywhere) {
+            rows.push_str(&format!("{INDENT}{row}\n"));
+        }
+        self.draw(&format!("{rows}{INDENT}{rest}\n"))
     }
 
     fn words(&mut self, words: &str) -> io::Result<()> {
@@ -175,7 +196,7 @@ impl Terminal {
             }
             self.is_in_words = true;
             self.row.push_str(&escape::text(line));
-            while let Some(full) = full_row(&mut self.row, Terminal::width() - INDENT.len() - 1) {
+            while let Some(full) = full_row(&mut self.row, Terminal::width() - INDENT.len() - 1, Cut::BetweenWords) {
                 rows.push_str(&format!("{INDENT}{full}\n"));
             }
         }
@@ -233,8 +254,16 @@ impl Terminal {
     }
 }
 
-/// Takes a row from the beginning of `row` if it is wider than `width`, cut between words where that is possible.
-fn full_row(row: &mut String, width: usize) -> Option<String> {
+/// Where a row may end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// If that is possible; the blanks there are left out.
+    BetweenWords,
+    Anywhere,
+}
+
+/// Takes a row from the beginning of `row` if it is wider than `width`.
+fn full_row(row: &mut String, width: usize, cut: Cut) -> Option<String> {
     if row.width() <= width {
         return None;
     }
@@ -249,9 +278,13 @@ fn full_row(row: &mut String, width: usize) -> Option<String> {
             blank = Some(at);
         }
     }
+    if cut == Cut::Anywhere {
+        let rest = row.split_off(end);
+        return Some(std::mem::replace(row, rest));
+    }
     let is_between = row[end..].starts_with(' ');
-    let cut = if is_between { end } else { blank.filter(|at| *at > 0).unwrap_or(end) };
-    let rest = row.split_off(cut);
+    let at = if is_between { end } else { blank.filter(|at| *at > 0).unwrap_or(end) };
+    let rest = row.split_off(at);
     let full = std::mem::replace(row, rest.trim_start_matches(' ').to_owned());
     Some(full)
 }
@@ -276,14 +309,16 @@ mod tests {
 
     #[test]
     fn rows_are_cut_between_words_where_that_is_possible() {
-        let rows = |text: &str, width: usize| {
+        let cut = |text: &str, width: usize, cut: Cut| {
             let (mut row, mut rows) = (text.to_owned(), Vec::new());
-            while let Some(full) = full_row(&mut row, width) {
+            while let Some(full) = full_row(&mut row, width, cut) {
                 rows.push(full);
             }
             rows.push(row);
             rows
         };
+        let rows = |text: &str, width: usize| cut(text, width, Cut::BetweenWords);
+        assert_eq!(cut("a  b   c", 3, Cut::Anywhere), ["a  ", "b  ", " c"], "to the byte");
         assert_eq!(rows("one two three", 7), ["one two", "three"]);
         assert_eq!(rows("abcdefghij", 4), ["abcd", "efgh", "ij"]);
         assert_eq!(rows("漢字漢字", 5), ["漢字", "漢字"], "each is two columns wide");

@@ -24,7 +24,7 @@ use super::screen::Screen;
 use super::told::{Part, parts};
 use super::typing::Input;
 use crate::new_id;
-use crate::output::{escape, time};
+use crate::output::{Style, escape, time};
 use crate::site::Site;
 
 /// How often it is looked whether the run has come to rest, while somebody waits for that.
@@ -205,9 +205,7 @@ impl Talk {
             return Ok(None);
         }
         if self.screen.is_terminal() {
-            let typed = format!("> {}", escape::text(line));
-            let typed = self.screen.style().bold(&typed);
-            self.screen.line(&typed)?;
+            self.screen.painted(&format!("> {}", escape::text(line)), Style::bold)?;
         }
         if let Some(command) = line.strip_prefix('/') {
             return self.command(command).await;
@@ -418,9 +416,7 @@ impl Talk {
                     if let Some(at) = self.sent.iter().position(|sent| *sent == text) {
                         self.sent.remove(at); // it stands there since it was typed
                     } else {
-                        let line = format!("> {}", escape::text(&text));
-                        let line = self.screen.style().bold(&line);
-                        self.screen.line(&line)?;
+                        self.screen.painted(&format!("> {}", escape::text(&text)), Style::bold)?;
                     }
                 }
                 Part::Text(text) if role == "summary" => {
@@ -461,11 +457,12 @@ impl Talk {
     fn ask_next(&mut self) -> Result<()> {
         let Some(question) = self.questions.front().cloned() else { return Ok(self.screen.prompt("> ")?) };
         self.screen.document(&question.document())?;
-        let title = format!("? {}", escape::text(&question.title));
-        let title = self.screen.style().yellow(&title);
-        self.screen.line(&title)?;
-        for text in question.description.iter().cloned().chain(question.bytes()) {
-            self.screen.said(&text)?;
+        self.screen.painted(&format!("? {}", escape::text(&question.title)), Style::yellow)?;
+        if let Some(description) = &question.description {
+            self.screen.said(description)?;
+        }
+        if let Some(bytes) = question.bytes() {
+            self.screen.exact(&bytes)?;
         }
         self.screen.line("? y or n, and why if you like")?;
         Ok(self.screen.prompt("y/n> ")?)
