@@ -31,6 +31,7 @@ pub(crate) async fn record(runtime: &Runtime, tasks: Vec<Task>) -> Vec<Task> {
     let mut looks = Vec::with_capacity(appends.len());
     let mut exhausted: Vec<RunKey> = Vec::new();
     for (task, append) in appends {
+        let mut may_stand = true;
         let look = match append {
             None => None,
             Some(append) => {
@@ -41,21 +42,25 @@ pub(crate) async fn record(runtime: &Runtime, tasks: Vec<Task>) -> Vec<Task> {
                     exhausted.push(task.id.run.clone());
                     pause(runtime, &task, refusal).await;
                 }
+                may_stand = !matches!(recorded, Err(StoreError::Refused(_) | StoreError::RunNotFound { .. }));
                 Some(look_again(runtime, &task, recorded.is_ok()))
             }
         };
-        looks.push((task, look));
+        looks.push((task, look, may_stand));
     }
     let mut begun = Vec::with_capacity(looks.len());
-    for (task, look) in looks {
+    for (task, look, may_stand) in looks {
         let may_begin = match look {
             None => true,
             Some((is_recorded, said)) => said.await.is_ok() && is_recorded,
         };
         if may_begin {
             begun.push(task);
-        } else if let Some(ended) = task.unbegun(TaskReport::Released).attempt_ended(&task.id, task.claim) {
-            // It stands in the log and is nobody's: it costs nothing (LG1). Where this fails, it stays unknown.
+        } else if let Some(ended) = task.unbegun(TaskReport::Released).attempt_ended(&task.id, task.claim)
+            && may_stand
+        {
+            // It stands in the log, or may, and is nobody's: it costs nothing (LG1). Where this fails, it stays unknown. One that was refused
+            // does not stand there, and must not be taken for another one that does.
             drop(runtime.store().append_input(task.id.run.clone(), Input::attempt_ended(ended)).await);
         }
     }
