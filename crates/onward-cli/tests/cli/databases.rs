@@ -153,13 +153,13 @@ fn a_database_that_comes_late_and_is_another_one_is_not_used() {
     let first = server(&[&here, &there]);
     start_runs(&first);
     drop(first);
+    // A new machine in the place of the old one, empty, and not there yet.
+    there.psql("postgres", "DROP SCHEMA onward CASCADE").unwrap();
     there.stop(FAST).unwrap();
     let served = server(&[&here, &there]);
     let before = reachable(&served).0;
     until_ready(&served, "degraded");
-    // A new machine in the place of the old one, empty.
     there.go_on().unwrap();
-    there.psql("postgres", "DROP SCHEMA onward CASCADE").unwrap();
     let said = until_ready(&served, "does not know which one it is");
     assert!(said.starts_with("ready\n"), "{said}");
     assert_eq!(reachable(&served).0, before);

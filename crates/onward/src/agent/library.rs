@@ -84,6 +84,7 @@ impl Library {
     }
 
     /// Something that was kept beside the conversation, in this run or in the one that it was forked from.
+    #[cfg_attr(not(feature = "agents"), expect(dead_code, reason = "only calls of models are about it"))]
     pub async fn kept(&self, run: &RunKey, generation: u32, kept: Kept) -> Result<Entry, StoreError> {
         let (mut run, mut within) = (run.clone(), generation);
         loop {
