@@ -9,6 +9,7 @@ mod machine;
 mod old;
 mod postgres;
 mod raw;
+mod raw_postgres;
 mod replay;
 mod server;
 mod steps;

@@ -13,7 +13,7 @@ use onward_pg_cluster::{Cluster, Database, Settings};
 use onward_store::{ClaimRuns, Store};
 use onward_store_postgres::{Options, PostgresStore};
 
-use crate::{Plan, old, steps};
+use crate::{Plan, old, raw_postgres, steps};
 
 /// How long an idle engine is watched.
 const IDLE: Duration = Duration::from_secs(10);
@@ -24,6 +24,7 @@ const STARTS: usize = 2_000;
 
 pub async fn measure(plan: &Plan) -> Result<()> {
     let cluster = Cluster::start(Settings::default())?;
+    raw_postgres::measure(plan, &cluster, &cluster.database(None)?).await?;
     for concurrency in [64, 512] {
         let name = format!("postgres.steps_per_s.c{concurrency}");
         throughput(plan, &cluster, &cluster.database(None)?, concurrency, &name).await?;
