@@ -17,7 +17,7 @@ use crate::Error;
 use crate::code::Shared;
 use crate::codec::{Border, CodecError, Makers};
 use crate::registry::Registry;
-use crate::replay::{Logs, no_earlier, replay_log};
+use crate::replay::{Earlier, Logs, replay_log};
 
 /// The variable that names the folder.
 pub const FOLDER: &str = "ONWARD_CHECK";
@@ -37,6 +37,20 @@ pub struct RunToCheck {
     /// The log of what an agent did before its turns, if `records` are those of a turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prelude: Vec<Record>,
+    /// Whose log `prelude` is, if `run` was forked from another one at a later turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prelude_run: Option<RunKey>,
+    /// The logs before `records` in which an agent's conversation is, latest first: its code may read it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<EarlierLog>,
+}
+
+/// The log of an earlier generation, of the run itself or of one that it was forked from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EarlierLog {
+    pub run: RunKey,
+    pub generation: u32,
+    pub records: Vec<Record>,
 }
 
 /// What became of one run.
@@ -99,9 +113,12 @@ fn judge(mut checked: RunToCheck, registry: &Registry, codec: Option<&Border>, s
 
 fn decode(checked: &mut RunToCheck, codec: Option<&Border>) -> Result<(), CodecError> {
     let Some(border) = codec else { return Ok(()) };
-    for log in [&mut checked.prelude, &mut checked.records] {
-        let makers = Makers::of(&checked.run, log.first());
-        log.iter_mut().try_for_each(|record| border.record_in(record, &makers))?;
+    let prelude_run = checked.prelude_run.as_ref().unwrap_or(&checked.run);
+    let logs = [(&checked.run, &mut checked.records), (prelude_run, &mut checked.prelude)];
+    let earlier = checked.earlier.iter_mut().map(|log| (&log.run, &mut log.records));
+    for (run, records) in logs.into_iter().chain(earlier) {
+        let makers = Makers::of(run, records.first());
+        records.iter_mut().try_for_each(|record| border.record_in(record, &makers))?;
     }
     Ok(())
 }
@@ -111,7 +128,11 @@ fn replay(checked: &RunToCheck, registry: &Registry, shared: &Shared) -> Found {
         let is_known = registry.workflows.contains_key(&checked.kind);
         return if is_known { Found::NoVersion } else { Found::NoCode };
     };
-    let logs = Logs { prelude: &checked.prelude, records: &checked.records, earlier: &no_earlier };
+    let mut earlier = Earlier::default();
+    for EarlierLog { generation, records, .. } in &checked.earlier {
+        earlier.push(*generation, records);
+    }
+    let logs = Logs { prelude: &checked.prelude, records: &checked.records, earlier: &|wish| earlier.read(wish) };
     match replay_log(&checked.run, &handler, logs, shared, false) {
         Ok(_) => Found::Safe,
         // Without a pause the lease would have been lost, and nobody has one of a log that is only replayed.

@@ -7,6 +7,8 @@ use onward::{Builder, Encryption, EncryptionKey, Onward};
 
 use crate::kit::{self, Ran, one_order, one_order_with, run};
 
+const MESSAGE: &str = "message";
+
 /// Not a test but the program that the tests below check: this binary, started once more.
 #[tokio::test]
 async fn the_program_itself() {
@@ -21,6 +23,8 @@ async fn the_program_itself() {
         }
         "next" => builder.workflow("order", kit::changed_order).version("2"),
         "agent" => builder.agent("greeter", greeter),
+        "reader" => builder.agent("reader", reader),
+        "sealed reader" => sealed(builder.agent("reader", reader), 7),
         "other" => builder.workflow("other", kit::order),
         "sealed" => sealed(builder.workflow("order", kit::order), 7),
         "sealed with another key" => sealed(builder.workflow("order", kit::order), 8),
@@ -54,6 +58,63 @@ fn an_agent_in_a_turn_is_checked_with_what_it_did_before() {
         run.until(|view| view.head.generation == 1 && view.head.status == onward::Status::Waiting).await.unwrap();
     });
     check(directory.path(), &[], "agent").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\ngreeter 1 0 0 0 0");
+}
+
+/// Counts what was said so far, and waits for a word in every turn but the first.
+async fn reader(ctx: AgentCtx, first: String) -> onward::Result<()> {
+    ctx.append("user", &first).await?;
+    ctx.turns(0u32, |turn| {
+        let ctx = ctx.clone();
+        async move {
+            for message in ctx.signal(MESSAGE).drain::<String>()? {
+                ctx.append("user", &message).await?;
+            }
+            let said = ctx.messages().await?.len();
+            ctx.append("assistant", &format!("so much was said: {said}")).await?;
+            if turn > 0 {
+                let word: String = ctx.signal("word").recv().await?;
+                ctx.append("user", &word).await?;
+            }
+            Ok(Turn::Await(turn + 1, MESSAGE))
+        }
+    })
+    .await
+}
+
+/// The run `r` in its second turn, and the run `fork`, which goes on from there and is in its third.
+fn readers(with: impl FnOnce(Builder) -> Builder) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    kit::with_code(with(Onward::embedded(directory.path()).agent("reader", reader)), async |onward| {
+        let run = onward.start::<(), _>("reader", "one").id("r").await.unwrap();
+        kit::until_waiting(&run, MESSAGE).await;
+        run.message("two").await.unwrap();
+        kit::until_waiting(&run, "word").await;
+        let fork = run.fork().id("fork").await.unwrap();
+        fork.signal("word", "three").await.unwrap();
+        kit::until_waiting(&fork, MESSAGE).await;
+        fork.message("four").await.unwrap();
+        kit::until_waiting(&fork, "word").await;
+        run.fork().id("fork-of-second-turn").await.unwrap();
+    });
+    directory
+}
+
+/// What was said before lies in earlier logs, for a fork in those of its original.
+#[test]
+fn an_agent_that_reads_its_conversation_is_checked_with_what_was_said() {
+    let safe = "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\nreader 3 0 0 0 0";
+    check(readers(|builder| builder).path(), &[], "reader").says(0, safe);
+    check(readers(|builder| sealed(builder, 7)).path(), &[], "sealed reader").says(0, safe);
+}
+
+#[test]
+fn a_fork_whose_original_is_gone_is_not_safe_and_does_not_disturb_the_others() {
+    let directory = readers(|builder| builder);
+    assert_eq!(run(directory.path(), ["run", "terminate", "r"]).code, 0);
+    assert_eq!(run(directory.path(), ["run", "delete", "r"]).code, 0);
+    let ran = check(directory.path(), &[], "reader");
+    assert_eq!(ran.code, 1);
+    assert!(kit::steady(&ran.out).contains("reader 0 2 0 0 0") && ran.out.contains("is not there"), "{}", ran.out);
 }
 
 fn sealed(builder: Builder, byte: u8) -> Builder {

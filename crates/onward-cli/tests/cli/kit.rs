@@ -203,7 +203,7 @@ pub fn one_order_with(id: &str, more: impl FnOnce(Builder) -> Builder) -> tempfi
 }
 
 /// Waits until the run waits for something of this name.
-pub async fn until_waiting(run: &onward::RunHandle<String>, name: &str) {
+pub async fn until_waiting<O>(run: &onward::RunHandle<O>, name: &str) {
     let deadline = tokio::time::Instant::now() + secs(10);
     loop {
         let view = run.view().await.unwrap();
@@ -217,7 +217,7 @@ pub async fn until_waiting(run: &onward::RunHandle<String>, name: &str) {
 
 /// Lets a worker go on with every run until `id` waits for `name`.
 pub fn until(directory: &Path, id: &str, name: &str) {
-    with_worker(directory, async |onward| until_waiting(&onward.run(id).unwrap(), name).await);
+    with_worker(directory, async |onward| until_waiting(&onward.run::<String>(id).unwrap(), name).await);
 }
 
 /// Lets a worker go on until `id` has ended.

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::event::{RunContinued, RunFailed, TaskCanceled};
+use onward_core::event::{CallAdopted, Divergence, RunContinued, RunFailed, SegmentAbandoned, TaskCanceled};
 use onward_core::family::family;
-use onward_core::ledger::{SpendBy, SpendQuery, SpendRow};
+use onward_core::ledger::{LedgerSum, SpendBy, SpendQuery, SpendRow};
+use onward_core::projection::Projection;
 use onward_core::reopen;
-use onward_core::run::Input;
+use onward_core::run::{Commit, Input};
 use onward_core::spend::{PicoDollars, Spend, SpendTotals, Tokens, day_of};
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
-use onward_core::{Event, Failure, RunId, Status, Timestamp};
+use onward_core::{Event, Failure, Index, Place, Record, RunId, Status, Timestamp};
 
-use super::kit::{Held, Kit, completed, json, key, seconds, settled, signal, task_of, terminate, worker};
+use super::kit::{Held, Kit, completed, json, key, place, seconds, settled, signal, task_of, terminate, worker};
 use super::restoring::fork;
 use crate::{Delete, Restore, RestoreRun, StoreError};
 
@@ -38,10 +39,13 @@ struct Story {
     /// What was said of an attempt, to be said again.
     said: Vec<(Task, TaskReport)>,
     books: Vec<Attempt>,
+    /// How many attempts stand in what agents have left behind.
+    left: usize,
 }
 
 pub async fn every_way_of_asking_agrees_with_a_bookkeeper(kit: Kit) {
-    let mut story = Story { kit, random: 0, runs: Vec::new(), next: 0, hands: Vec::new(), said: Vec::new(), books: Vec::new() };
+    let (runs, hands, said, books) = Default::default();
+    let mut story = Story { kit, random: 0, runs, next: 0, hands, said, books, left: 0 };
     for seed in 0..STORIES {
         eprintln!("seed {seed}");
         story.random = seed;
@@ -54,6 +58,7 @@ pub async fn every_way_of_asking_agrees_with_a_bookkeeper(kit: Kit) {
     story.check().await;
     let counted: u64 = story.sums(|_, _| String::new()).values().map(|totals| totals.attempts).sum();
     assert!(counted > 100, "{counted} attempts are too few to say anything");
+    assert!(story.left > 20, "{} attempts that were left behind are too few to say anything", story.left);
 }
 
 impl Story {
@@ -79,7 +84,7 @@ impl Story {
     async fn step(&mut self) {
         let span = if self.below(12) == 0 { seconds(40_000) } else { seconds(1) };
         self.kit.pass(span);
-        match self.below(16) {
+        match self.below(18) {
             0 => self.start().await,
             1 | 2 => self.ask().await,
             3..=6 => self.hand_out().await,
@@ -89,6 +94,7 @@ impl Story {
             12 => self.fork().await,
             13 => self.go_on().await,
             14 => self.withdraw().await,
+            15 | 16 => self.leave().await,
             _ => self.end().await,
         }
     }
@@ -217,6 +223,49 @@ impl Story {
         }
     }
 
+    /// The code of an agent goes another way: some of its last commits are left behind, and what was begun in them goes on or is taken
+    /// over. Attempts have cost what they cost, wherever in the log they stand.
+    async fn leave(&mut self) {
+        let Some(id) = self.some_run() else { return };
+        let held = self.take(&id).await;
+        let log = self.kit.records(&id).await;
+        let commits: Vec<&Record> = log.iter().filter(|record| record.commit.is_some()).collect();
+        if commits.is_empty() {
+            return;
+        }
+        let first = commits[self.below(commits.len() as u64) as usize];
+        let range: Vec<&Event> = log.iter().filter(|record| record.index >= first.index).flat_map(|record| &record.events).collect();
+        let is_begun = |place: &Place| {
+            let is_it = |event: &Event| matches!(event, Event::TaskAttempted(event) if event.place == *place);
+            log.iter().flat_map(|record| &record.events).any(is_it)
+        };
+        let asked = range.iter().filter_map(|event| match event {
+            Event::TaskScheduled(event) => Some(event.place.clone()),
+            _ => None,
+        });
+        let (begun, withdrawn): (Vec<Place>, Vec<Place>) = asked.partition(is_begun);
+        self.left += range.iter().filter(|event| matches!(event, Event::TaskAttempted(_))).count();
+        let before = log.iter().filter(|record| matches!(record.events.first(), Some(Event::SegmentAbandoned(_)))).count();
+        let attempt = u32::try_from(before).unwrap_or(u32::MAX) + 1;
+        let (from, to, number) = (first.index, held.horizon, self.number());
+        let divergence = Divergence {
+            index: from,
+            recorded: String::new(),
+            asked: String::new(),
+            nearest: None,
+            hint: String::new(),
+        };
+        let mut events: Vec<Event> = vec![SegmentAbandoned { from, to, attempt, withdrawn, divergence }.into()];
+        let adopted = begun.first().filter(|_| number.is_multiple_of(2)).cloned();
+        events.push(match adopted {
+            Some(from) => CallAdopted { place: place(number), from }.into(),
+            None => task_of("mail", number, TaskOptions { costs: true, ..TaskOptions::default() }),
+        });
+        // It stands where the first of them stood.
+        let horizon = first.commit.map_or(Index(0), |commit| commit.horizon);
+        self.kit.store().commit(Commit { horizon, ..held.commit(events) }).await.unwrap();
+    }
+
     async fn end(&mut self) {
         let Some(id) = self.some_run().filter(|_| self.runs.len() > 3) else { return };
         self.runs.retain(|other| *other != id);
@@ -241,6 +290,17 @@ impl Story {
         sums
     }
 
+    /// What the logs of a run come to, by themselves.
+    async fn by_logs(&self, id: &str) -> SpendTotals {
+        let mut sum = LedgerSum::default();
+        for generation in 0..=self.kit.head(id).await.generation {
+            let records = self.kit.store().read_log(key(id), Some(generation), Index(0), usize::MAX).await.unwrap();
+            let rows = Projection::of(key(id), &records).expect("a log begins with its run").ledger;
+            sum = rows.values().fold(sum, |sum, row| sum.plus(row));
+        }
+        sum.totals()
+    }
+
     async fn check(&self) {
         let day = |attempt: &Attempt, _: &Spend| {
             let midnight = Timestamp(u64::from(day_of(attempt.began_at)) * 86_400_000).to_string();
@@ -261,7 +321,9 @@ impl Story {
         let by_run = self.sums(|attempt, _| attempt.run.as_str().to_owned());
         for id in &self.runs {
             let own = self.kit.head(id).await.spend.map(|totals| *totals).unwrap_or_default();
-            assert_eq!(own, by_run.get(id).copied().unwrap_or_default(), "LG3 of {id}");
+            let expected = by_run.get(id).copied().unwrap_or_default();
+            assert_eq!(own, expected, "LG3 of {id}");
+            assert_eq!(self.by_logs(id).await, expected, "LG3 of the logs of {id}");
         }
     }
 }

@@ -97,7 +97,7 @@ struct Progress {
     /// Since the last message.
     turns: u32,
     turns_in_all: u32,
-    /// What the model asked for last, and how often in a row.
+    /// What the model asked for last, and how often in a row; since the last message, for who says it again may want it again.
     same_calls: Option<(String, u32)>,
     /// How much the model read last time.
     context_tokens: u64,
@@ -189,7 +189,7 @@ impl Agent {
     async fn turn(self, ctx: AgentCtx, mut progress: Progress) -> Result<Turn<Progress, AgentOutcome>> {
         for message in ctx.signal(MESSAGE).drain_heard::<Box<RawValue>>()? {
             hear(&ctx, message).await?;
-            progress.turns = 0;
+            (progress.turns, progress.same_calls) = (0, None);
         }
         if ctx.entry_count() == 0 {
             return Ok(Turn::Await(progress, MESSAGE));

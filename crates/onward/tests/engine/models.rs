@@ -8,7 +8,7 @@ use onward::prelude::*;
 use onward::{Budget, Builder, Decide, Event, Record, Status, join_all};
 use onward_core::conversation::{Entry, Walk, entries_of, leaf_of};
 use onward_core::event::PauseReason;
-use onward_core::view::AwaitedKind;
+use onward_core::view::{Awaited, AwaitedKind};
 use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -297,7 +297,31 @@ async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
     onward.shutdown().await;
 }
 
-/// Steering: what is said while the model thinks is answered, too, and nothing is said twice.
+/// Who says something again may want the same again: a conversation that was stopped is not stuck for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_message_begins_to_count_anew_what_the_model_asks_for() {
+    let model = ScriptedModel::start().await.unwrap();
+    let calls = Arc::new(AtomicU32::new(0));
+    let agent = Agent::new("a").model("m").tool(weather(&calls)).converse();
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    model.rule(Rule::always(Answer::call("weather", r#"{"city":"Ulm"}"#)));
+    let mut heard = onward.run::<Value>("c").unwrap().emitted();
+    let run = onward.start::<Value, _>("a", "go").id("c").await.unwrap();
+    let mut rests_in = 0;
+    for said in 1..=3 {
+        let waits = |awaited: &Awaited| awaited.kind == AwaitedKind::Signal;
+        let view = run.until(|view| view.head.generation > rests_in && view.awaiting.iter().any(waits)).await.unwrap();
+        rests_in = view.head.generation;
+        assert_eq!((calls.load(Ordering::SeqCst), model.request_count()), (5 * said, u64::from(6 * said)), "message {said}");
+        let stop = view.head.attributes.iter().find(|attribute| attribute.name.as_str() == "agent_stop").unwrap();
+        assert_eq!(stop.value, "repeated_call".into());
+        let emitted = heard.recv().await.unwrap();
+        assert_eq!(emitted.value.read::<Value>().unwrap(), json!({ "stop": "repeated_call" }));
+        run.message("go on").await.unwrap();
+    }
+    onward.shutdown().await;
+}
+
 /// The model is asked as long as anything is left; then the run waits for whoever may say that it may go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_has_spent_its_own_budget_pauses_and_another_one_wins_over_it() {
@@ -347,6 +371,7 @@ async fn an_agent_that_stops_at_its_budget_says_so_and_ends_with_the_last_words(
     onward.shutdown().await;
 }
 
+/// Steering: what is said while the model thinks is answered, too, and nothing is said twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_word_that_comes_while_the_model_thinks_is_answered_next() {
     let model = ScriptedModel::start().await.unwrap();

@@ -1,11 +1,17 @@
-//! Scenario F25: long logs, deep trees and wide fans over a server, in time that grows with their size and no faster.
+//! Scenario F25: long logs, deep trees, wide fans and large payloads over a server, in time that grows with their size and no faster.
 
 use std::time::{Duration, Instant};
 
 use onward::Onward;
 use onward::prelude::*;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
-use crate::site::Site;
+use crate::site::{Site, eventually};
+
+/// How many bytes a large payload has; limits of libraries that nobody thought of are often at four megabytes.
+const LARGE: usize = 5_000_000;
 
 async fn long(ctx: Ctx, steps: u32) -> Result<u32> {
     let mut sum = 0;
@@ -65,4 +71,75 @@ async fn a_deep_tree_and_a_wide_fan_come_to_their_ends() {
     let patience = Duration::from_secs(120);
     assert_eq!(tokio::time::timeout(patience, deep.result()).await.expect("the tree ends").unwrap(), 300);
     assert_eq!(tokio::time::timeout(patience, wide.result()).await.expect("the fan ends").unwrap(), 2_999 * 1_500);
+}
+
+/// Something large that is not like anything else.
+fn load(name: &str) -> String {
+    name.repeat(LARGE / name.len() + 1)[..LARGE].to_owned()
+}
+
+/// Gets something large in every way there is, and ends with as much.
+async fn heavy(ctx: Ctx, input: String) -> Result<String> {
+    let made: String = ctx.step("make", async || Ok::<_, Failure>(load("made "))).await?;
+    let back: String = ctx.task("back", &input).await?;
+    let told: String = ctx.signal("tell").recv().await?;
+    let born: String = ctx.child("born", &told).await?;
+    let are_whole = [("made ", made), ("input ", back), ("told ", told), ("born ", born)].map(|(name, got)| got == load(name));
+    if are_whole == [true; 4] { Ok(load("done ")) } else { Err(Failure::fatal(format!("{are_whole:?}"))) }
+}
+
+async fn born(ctx: Ctx, told: String) -> Result<String> {
+    let word: String = ctx.signal("word").recv().await?;
+    if told == load("told ") && word == load("word ") { Ok(load("born ")) } else { Err(Failure::fatal("something is missing")) }
+}
+
+async fn porter(url: &str) -> Onward {
+    let back = async |input: String| Ok::<_, Failure>(input);
+    Onward::connect(url).workflow("heavy", heavy).workflow("born", born).task("back", back).start().await.unwrap()
+}
+
+/// One request over HTTP; the answer must be a success.
+async fn ask(site: &Site, method: &str, path: &str, body: &Value) -> Value {
+    let (address, body) = (site.address, if body.is_null() { String::new() } else { body.to_string() });
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.split(' ').nth(1).is_some_and(|status| status.starts_with('2')), "{head}\n{}", &body[..body.len().min(500)]);
+    serde_json::from_str(body).unwrap_or_default()
+}
+
+/// Every payload is larger than four megabytes, and comes in by another door; the worker that goes on is not the one that began.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn payloads_of_five_megabytes_pass_every_door_and_are_replayed() {
+    let site = Site::directory().await;
+    let worker = porter(&site.url()).await;
+    ask(&site, "POST", "/v1/runs", &json!({ "kind": "heavy", "id": "h", "input": load("input ") })).await;
+    site.until_logged("h", "signal_awaited", 1).await;
+    worker.shutdown().await;
+    let worker = porter(&site.url()).await;
+    worker.run::<String>("h").unwrap().signal("tell", &load("told ")).await.unwrap();
+    site.until_logged("h", "child_started", 1).await;
+    let child = site.log("h").await.into_iter().flat_map(|record| record.events).find_map(|event| match event {
+        onward::Event::ChildStarted(event) => Some(event.child),
+        _ => None,
+    });
+    let child = child.unwrap().to_string();
+    eventually("the child is there", async || site.head(&child).await).await;
+    site.until_logged(&child, "signal_awaited", 1).await;
+    worker.shutdown().await;
+    let path = format!("/v1/runs/{}/signals", child.replace('/', "%2F"));
+    ask(&site, "POST", &path, &json!({ "name": "word", "payload": load("word ") })).await;
+    let worker = porter(&site.url()).await;
+    let run = worker.run::<String>("h").unwrap();
+    let result = tokio::time::timeout(Duration::from_secs(60), run.result()).await.expect("it ends").unwrap();
+    assert!(result == load("done "));
+    let told = ask(&site, "GET", "/v1/runs/h/result", &Value::Null).await;
+    assert!(told.to_string().contains(&result), "the other door tells the same");
+    worker.shutdown().await;
 }

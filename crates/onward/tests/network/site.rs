@@ -86,7 +86,16 @@ impl Site {
 
     /// The run's log, read past any network.
     pub async fn log(&self, run: &str) -> Vec<Record> {
-        self.runtime().store().read_log(key(run), None, onward_core::Index(0), 10_000).await.unwrap()
+        let mut records: Vec<Record> = Vec::new();
+        loop {
+            // A page ends early where its records are large.
+            let from = records.last().map_or(onward_core::Index(0), Record::next_index);
+            let page = self.runtime().store().read_log(key(run), None, from, 10_000).await.unwrap();
+            if page.is_empty() {
+                return records;
+            }
+            records.extend(page);
+        }
     }
 
     pub async fn count(&self, run: &str, event: &str) -> usize {

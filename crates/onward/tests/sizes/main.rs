@@ -1,15 +1,19 @@
-//! What agents take: memory and seats while they wait, time and memory to go on with a long conversation.
+//! What runs take: memory and seats while agents wait, time and memory to go on with a long conversation, memory to replay large payloads.
 //!
 //! The memory of the whole process is measured, so one test runs at a time.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use onward::agent::{AgentCtx, Role, Turn};
 use onward::prelude::*;
 use onward::{Builder, RunView};
+use onward_runtime::Runtime;
+use onward_server::{Server, grpc, router_with, serve};
+use onward_store::SystemClock;
+use onward_store_embedded::EmbeddedStore;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -132,4 +136,77 @@ fn ten_thousand_entries_are_taken_up_in_a_second_and_fifty_megabytes() {
         assert!(time < Duration::from_secs(1), "{time:?}");
         onward.shutdown().await;
     });
+}
+
+/// How many payloads the log has, and how many bytes each.
+const LOADS: u32 = 12;
+const LOAD: usize = 5_000_000;
+
+/// Fetches much, one after the other, and keeps nothing of it.
+async fn hauler(ctx: Ctx, loads: u32) -> Result<usize> {
+    let mut bytes = 0;
+    for number in 0..loads {
+        bytes += ctx.task::<String>("load", &number).await?.len();
+    }
+    ctx.signal("end").recv::<()>().await?;
+    Ok(bytes)
+}
+
+fn with_loads(url: &str) -> Builder {
+    let load = |number: u32| std::future::ready(Ok::<_, Failure>(number.to_string().repeat(LOAD)[..LOAD].to_owned()));
+    Onward::connect(url).workflow("hauler", hauler).task("load", load).threads(1)
+}
+
+/// A server over a directory, in this process.
+async fn server(directory: &Path) -> String {
+    let store = Arc::new(EmbeddedStore::open(directory, Default::default()).unwrap());
+    let runtime = Runtime::new(store, Arc::new(SystemClock), Default::default());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let _background = runtime.spawn();
+        let server = Server::new(runtime, onward_server::Options::default());
+        let doors = router_with(server.clone(), grpc(&server));
+        serve(&server, listener, doors, std::future::pending()).await;
+    });
+    url
+}
+
+/// What the test below does, in processes of its own, so that nothing of what they take is there before or stays: the first makes the
+/// log, the second replays it.
+#[test]
+fn the_hauler_itself() {
+    let (Ok(part), Ok(directory)) = (std::env::var("HAULER_PART"), std::env::var("HAULER_DIRECTORY")) else { return };
+    runtime().block_on(async {
+        let worker = with_loads(&server(Path::new(&directory)).await).start().await.unwrap();
+        if part == "first" {
+            let run = worker.start::<usize, _>("hauler", &LOADS).id("r").await.unwrap();
+            let is_there = |view: &RunView| view.awaiting.iter().any(|awaited| awaited.kind == onward::AwaitedKind::Signal);
+            tokio::time::timeout(DEADLINE, run.until(is_there)).await.expect("all is there").unwrap();
+        } else {
+            let before = status("VmRSS");
+            let run = worker.run::<usize>("r").unwrap();
+            run.signal("end", &()).await.unwrap();
+            assert_eq!(run.result().await.unwrap(), LOAD * LOADS as usize);
+            let taken = peak().saturating_sub(before);
+            println!("{} kB for a log of {} MB", taken / 1_000, mb(LOAD as u64 * u64::from(LOADS)));
+            assert!(taken < 3 * LOAD as u64 * u64::from(LOADS), "{} MB", mb(taken));
+        }
+    });
+}
+
+/// Another worker replays a log with payloads of five megabytes. It reads the log a few records at a time: worker and server
+/// together take less than three times as much.
+#[test]
+fn large_payloads_are_replayed_over_a_server_in_less_than_three_times_their_memory() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    for part in ["first", "second"] {
+        let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+        process
+            .args(["the_hauler_itself", "--exact", "--nocapture"])
+            .env("HAULER_PART", part)
+            .env("HAULER_DIRECTORY", directory.path());
+        assert!(process.status().unwrap().success(), "the {part} part");
+    }
 }

@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use onward::check::RunToCheck;
-use onward_core::log::prelude_of;
-use onward_core::{Index, Name, Record, RunHead, Status};
-use onward_runtime::{RuntimeError, read_records};
+use onward::check::{EarlierLog, RunToCheck};
+use onward_core::conversation::{Walk, entries_of, log_before};
+use onward_core::{Index, Name, Record, RunHead, RunKey, Status};
+use onward_runtime::{RuntimeError, find_prelude, read_records};
 use onward_store::RunQuery;
 
 use super::CheckArgs;
@@ -63,26 +63,56 @@ async fn write(site: &Site, head: RunHead, file: &mut impl Write) -> Result<u64>
     if head.external.is_some() || head.is_task {
         return Ok(0);
     }
-    let (records, prelude) = match read(site, &head).await {
-        Ok(logs) => logs,
+    let run = match read(site, &head).await {
+        Ok(run) => run,
         Err(error) if error.code() == "run_not_found" => return Ok(0),
         Err(error) => return Err(error).with_context(|| format!("cannot read the log of run {}", head.key.id)),
     };
-    let RunHead { key: run, kind, version, generation, .. } = head;
-    serde_json::to_writer(&mut *file, &RunToCheck { run, kind, version, generation, records, prelude })?;
+    serde_json::to_writer(&mut *file, &run)?;
     writeln!(file)?;
     Ok(1)
 }
 
-/// The run's log, and what the code of an agent replays before it.
-async fn read(site: &Site, head: &RunHead) -> Result<(Vec<Record>, Vec<Record>), RuntimeError> {
+/// The run's log, what the code of an agent replays before it, and what was said before. What is gone with the original of a fork is
+/// missing here, as it is for a worker.
+async fn read(site: &Site, head: &RunHead) -> Result<RunToCheck, RuntimeError> {
     let records = read_records(&**site, head).await?;
-    let prelude = match prelude_of(&records) {
-        // An earlier log has an end of its own: everything that is there is read.
-        Some(generation) => read_records(&**site, &RunHead { generation, next_index: Index(u64::MAX), ..head.clone() }).await?,
-        None => Vec::new(),
+    let (prelude, prelude_run) = match find_prelude(&**site, head, &records).await? {
+        Some((run, generation)) => {
+            let prelude = read_earlier(site, head, &run, generation).await?;
+            (prelude, Some(run).filter(|run| *run != head.key))
+        }
+        None => (Vec::new(), None),
     };
-    Ok((records, prelude))
+    let earlier = read_conversation(site, head, &records).await?;
+    let RunHead { key: run, kind, version, generation, .. } = head.clone();
+    Ok(RunToCheck { run, kind, version, generation, records, prelude, prelude_run, earlier })
+}
+
+/// The logs in which the conversation is that `records` go on with, latest first.
+async fn read_conversation(site: &Site, head: &RunHead, records: &[Record]) -> Result<Vec<EarlierLog>, RuntimeError> {
+    let checkpoint = records.first().and_then(Record::started).and_then(|started| started.checkpoint.as_ref());
+    let mut walk = Walk::from(checkpoint.and_then(|checkpoint| checkpoint.leaf), usize::MAX);
+    let mut next = records.first().and_then(|first| log_before(&head.key, first));
+    let mut logs = Vec::new();
+    while let Some((run, generation)) = next.filter(|_| walk.wants().is_some()) {
+        let records = match read_earlier(site, head, &run, generation).await {
+            Err(error) if error.code() == "run_not_found" && run != head.key => break,
+            read => read?,
+        };
+        next = records.first().and_then(|first| log_before(&run, first));
+        let wanted = walk.wants();
+        walk.read(&entries_of(generation, &records));
+        if walk.wants() != wanted {
+            logs.push(EarlierLog { run, generation, records });
+        }
+    }
+    Ok(logs)
+}
+
+/// A log that is not the open one has an end of its own: everything that is there is read.
+async fn read_earlier(site: &Site, head: &RunHead, run: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
+    read_records(&**site, &RunHead { key: run.clone(), generation, next_index: Index(u64::MAX), ..head.clone() }).await
 }
 
 /// Takes the runs of a file that was saved before; returns how many.

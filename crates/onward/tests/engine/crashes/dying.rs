@@ -149,6 +149,8 @@ impl Store for DyingStore {
     }
 
     steps! {
+        start_run(run: NewRun, claim: Option<WorkerId>) -> Started, |_| true;
+        finish_deliveries(done: Vec<DeliveryId>) -> (), |()| true;
         append_input(run: RunKey, input: Input) -> Appended, |_| true;
         claim_runs(request: ClaimRuns) -> Vec<ClaimedRun>, |claimed| !claimed.is_empty();
         claim_tasks(request: ClaimTasks) -> Vec<Task>, |claimed| !claimed.is_empty();
@@ -156,7 +158,6 @@ impl Store for DyingStore {
     }
 
     through! {
-        start_run(run: NewRun, claim: Option<WorkerId>) -> Started;
         restore_run(restore: RestoreRun) -> Restored;
         claim_run(run: RunKey, worker: WorkerId, input: Option<Input>) -> ClaimedOne;
         release_run(run: RunKey, epoch: Epoch) -> ();
@@ -166,7 +167,6 @@ impl Store for DyingStore {
         list_leases(worker: WorkerId) -> Vec<(RunKey, Epoch)>;
         expire(limit: usize) -> Expired;
         deliveries(limit: usize) -> Vec<(DeliveryId, Delivery)>;
-        finish_deliveries(done: Vec<DeliveryId>) -> ();
         read_run(run: RunKey, generation: Option<u32>) -> Option<RunHead>;
         read_log(run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> Vec<Record>;
         list_runs(query: RunQuery) -> RunPage;

@@ -1,106 +1,78 @@
-//! The crash matrix of agents: a conversation of three turns with tools and steering, in which the process of the agent, the process that
-//! works on its tasks, or the server between them dies before or after every store call that can matter. The conversation, the tasks with
-//! their results and what the tools did equal those of a run in which nobody dies. Models are called once for each answer, but for attempts
-//! whose worker died before anybody had recorded what came of them; those are in the totals of the run.
+//! The crash matrix of agents: stories in which one of two processes, or the server between them, dies before or after every store call
+//! that can matter. The conversations, the tasks with their results, what runs said to each other and what the tools did equal those of a
+//! story in which nobody dies. Models are called once for each answer, but for attempts whose worker died before anybody had recorded what
+//! came of them; those are in the totals of the run.
 
+mod conversation;
+mod delegation;
 mod dying;
+mod errand;
 mod stage;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use conversation::Conversation;
+use delegation::Delegation;
 use dying::Death;
-use onward::agent::{AgentCtx, Provider, Role, Tool, Tools, Turn};
+use errand::Errand;
 use onward::prelude::*;
-use onward::{Event, TaskCtx, join_all};
+use onward::{Builder, Event, RunQuery, Status};
 use onward_core::conversation::{entries_of, leaf_of};
 use onward_core::spend::SpendTotals;
-use onward_llm_scripted::{Answer, Rule, ScriptedModel, When};
 use onward_store_embedded::EmbeddedStore;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use stage::{Actor, Begun, Life, Place, Stage, insist};
 
-/// How many conversations are played at a time.
+/// How many stories are played at a time.
 const AT_ONCE: usize = 6;
 
-/// How long a conversation may take on a machine that has other things to do.
+/// How long a story may take on a machine that has other things to do.
 const ENDS_IN: Duration = Duration::from_secs(60);
 
-/// How often the model answers when nobody dies.
-const ANSWERS: u64 = 3;
+/// What is played: by two processes, and by somebody outside.
+trait Story: Clone + 'static {
+    /// How often models answer when nobody dies.
+    const ANSWERS: u64;
 
-/// Three answers: the first asks for tools, and whoever works on them has something to say meanwhile.
-async fn conversation(ctx: AgentCtx, first: String) -> Result<u32> {
-    ctx.append(Role::User, &first).await?;
-    ctx.turns(0u32, async |turn| {
-        for message in ctx.signal("message").drain::<String>()? {
-            ctx.append(Role::User, &message).await?;
-        }
-        let tools = ctx.dep::<Tools>();
-        let reply = ctx.llm("m").system("Be brief.").tools(&tools).await?;
-        ctx.append(Role::Assistant, &reply).await?;
-        if reply.wants_tools() {
-            for outcome in join_all(reply.calls().map(|call| ctx.tool(call))).await? {
-                ctx.append(Role::Tool, &outcome).await?;
-            }
-            return Ok(Turn::Next(turn + 1));
-        }
-        Ok(if turn == 2 { Turn::Done(turn) } else { Turn::Await(turn + 1, "message") })
-    })
-    .await
-}
+    async fn new() -> Self;
 
-#[derive(Deserialize, JsonSchema)]
-struct Amount {
-    cents: u64,
-}
+    /// What the first process has code for; the run of the story is its own.
+    fn first(&self, builder: Builder) -> Builder;
 
-/// The world outside: what was paid, by the key of the payment.
-#[derive(Clone, Default)]
-struct World {
-    paid: Arc<Mutex<BTreeSet<String>>>,
-    client: Arc<Mutex<Option<Onward>>>,
-}
+    /// What the second process has code for.
+    fn second(&self, builder: Builder) -> Builder;
 
-impl World {
-    fn tools(&self) -> Tools {
-        let world = self.clone();
-        let pay = move |ctx: TaskCtx, Amount { cents }| {
-            let world = world.clone();
-            async move {
-                world.paid.lock().unwrap().insert(format!("{} {cents}", ctx.idempotency_key()));
-                Ok::<_, Failure>(format!("paid {cents}"))
-            }
-        };
-        let world = self.clone();
-        let look = move |_: Amount| {
-            let client = world.client.lock().unwrap().clone().unwrap();
-            async move {
-                // Steering: said while the tools work, and always before this one has answered.
-                let run = client.run::<u32>("c").unwrap();
-                insist(|| run.signal_once("message", "and be quick", "steering")).await;
-                Ok::<_, Failure>("it is there")
-            }
-        };
-        Tools::new().with(Tool::with("pay", "Pays", pay).keyed().retry(9)).with(Tool::new("look", "Looks", look).pure().retry(9))
+    /// What a person does until all is over.
+    async fn talk(&self, client: &Onward, first: &Actor);
+
+    /// How often models were called.
+    fn asked(&self) -> u64 {
+        0
     }
+
+    /// How many payments there were in the world outside.
+    fn paid(&self) -> usize {
+        0
+    }
+
+    /// What must be left when nobody dies.
+    fn judge(left: &Left);
 }
 
 /// Who dies where: one after the other.
 #[derive(Debug, Clone, Default)]
 struct Plan {
-    agent: Vec<Death>,
-    tasks: Vec<Death>,
+    first: Vec<Death>,
+    second: Vec<Death>,
     server: Vec<Death>,
 }
 
-/// How a conversation was played.
+/// How a story was played.
 struct Played {
     left: Left,
-    /// How many calls the process of the agent, that of the tasks and the server made.
+    /// How many calls the two processes and the server made.
     calls: [u64; 3],
     deaths: u32,
 }
@@ -108,53 +80,45 @@ struct Played {
 /// What is left when all is over.
 #[derive(Debug, PartialEq)]
 struct Left {
+    /// All runs there are, by their kinds: what was spawned has another name each time.
+    runs: Vec<LeftRun>,
+    paid: usize,
+}
+
+#[derive(Debug, PartialEq)]
+struct LeftRun {
+    kind: String,
+    status: Status,
     /// Names the whole conversation.
-    leaf: String,
+    leaf: Option<String>,
     entries: usize,
     /// The tasks, each with its one result.
     tasks: Vec<(String, String)>,
-    paid: usize,
+    /// The signals, in the order in which they came.
+    heard: Vec<String>,
     abandoned: usize,
 }
 
-async fn script() -> ScriptedModel {
-    let model = ScriptedModel::start().await.unwrap();
-    let calls = Answer::text("Let me see.").and_call("pay", r#"{"cents":42}"#).and_call("look", r#"{"cents":1}"#);
-    let turn = |turn: usize, answer: Answer| Rule { when: When { turn: Some(turn), ..When::default() }, answer, times: None };
-    model.rule(turn(0, calls));
-    model.rule(turn(1, Answer::text("It is paid, and I was quick.")));
-    model.rule(turn(2, Answer::text("Goodbye.")));
-    model
-}
-
-/// A process that runs the agent, and one that works on its tasks.
-fn actors(stage: &Stage, plan: &Plan, world: &World, model: &ScriptedModel) -> [Actor; 2] {
-    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
-    let (place, tools) = (stage.clone(), world.tools());
-    let agent = move |death| -> Begun {
-        let (place, tools) = (place.clone(), tools.clone());
+/// One of the processes.
+fn actor(stage: &Stage, deaths: &[Death], code: impl Fn(Builder) -> Builder + Clone + 'static) -> Actor {
+    let place = stage.clone();
+    let begin = move |death| -> Begun {
+        let (place, code) = (place.clone(), code.clone());
         Box::pin(async move {
             let (builder, store) = place.builder(death).await;
-            let engine = builder.agent("conversation", conversation).dep(tools).start().await.unwrap();
+            let engine = code(builder).start().await.unwrap();
             Life { engine: Some(engine), store, threads: None }
         })
     };
-    let (place, tools) = (stage.clone(), world.tools());
-    let tasks = move |death| -> Begun {
-        let (place, tools, provider) = (place.clone(), tools.clone(), provider.clone());
-        Box::pin(async move {
-            let (builder, store) = place.builder(death).await;
-            let engine = builder.model("m", &provider).tools(tools).start().await.unwrap();
-            Life { engine: Some(engine), store, threads: None }
-        })
-    };
-    [Actor::new(plan.agent.clone(), agent), Actor::new(plan.tasks.clone(), tasks)]
+    Actor::new(deaths.to_vec(), begin)
 }
 
-/// Plays the conversation once.
-async fn play(stage: Stage, plan: Plan) -> Played {
-    let (model, world) = (script().await, World::default());
-    let [agent, tasks] = actors(&stage, &plan, &world, &model);
+/// Plays the story once.
+async fn play<S: Story>(stage: Stage, plan: Plan) -> Played {
+    let story = S::new().await;
+    let [one, other] = [story.clone(), story.clone()];
+    let first = actor(&stage, &plan.first, move |builder| one.first(builder));
+    let second = actor(&stage, &plan.second, move |builder| other.second(builder));
     let server = stage.server(plan.server.clone());
     let serving = async {
         match &server {
@@ -162,42 +126,42 @@ async fn play(stage: Stage, plan: Plan) -> Played {
             None => std::future::pending().await,
         }
     };
-    let (left, spend) = tokio::select! {
-        seen = talk(&stage, &world, &agent) => seen,
-        () = agent.live() => unreachable!(),
-        () = tasks.live() => unreachable!(),
+    let told = async {
+        let client = stage.builder(None).await.0.start().await.unwrap();
+        story.talk(&client, &first).await;
+        insist(|| look(&client)).await
+    };
+    let (runs, spend) = tokio::select! {
+        seen = told => seen,
+        () = first.live() => unreachable!(),
+        () = second.live() => unreachable!(),
         () = serving => unreachable!(),
     };
-    let actors = [Some(&agent), Some(&tasks), server.as_ref()];
+    let actors = [Some(&first), Some(&second), server.as_ref()];
     let deaths = actors.iter().flatten().map(|actor| actor.deaths()).sum();
-    let asked = model.request_count();
+    let asked = story.asked();
     assert!(asked <= spend.attempts, "every call of the model is in the totals: {asked} calls, {spend:?}");
-    assert!(spend.attempts - spend.unknown >= ANSWERS, "every answer is, with its cost: {spend:?}");
+    assert!(spend.attempts - spend.unknown >= S::ANSWERS, "every answer is, with its cost: {spend:?}");
+    let left = Left { runs, paid: story.paid() };
     Played { left, calls: actors.map(|actor| actor.map_or(0, Actor::calls)), deaths }
 }
 
-/// What a person does, and sees at the end.
-async fn talk(stage: &Stage, world: &World, agent: &Actor) -> (Left, SpendTotals) {
-    let client = stage.builder(None).await.0.start().await.unwrap();
-    *world.client.lock().unwrap() = Some(client.clone());
-    insist(|| async { agent.engine().await.start::<u32, _>("conversation", "pay and look").id("c").await }).await;
-    let run = client.run::<u32>("c").unwrap();
-    let waits = |view: &onward::RunView| {
-        view.awaiting.iter().any(|awaited| awaited.name.as_ref().is_some_and(|name| name.as_str() == "message"))
-    };
-    insist(|| run.until(waits)).await;
-    insist(|| run.signal_once("message", "thank you", "second")).await;
-    assert_eq!(insist(|| run.result()).await, 2);
-    let seen = insist(|| look(&client, world)).await;
-    world.client.lock().unwrap().take();
-    seen
+/// What is left of all runs, and what they have cost.
+async fn look(client: &Onward) -> Result<(Vec<LeftRun>, SpendTotals), onward::Error> {
+    let (mut runs, mut spend) = (Vec::new(), SpendTotals::default());
+    for head in client.list_runs(RunQuery::default()).await?.runs {
+        spend = head.spend.map_or(spend, |own| spend.plus(&own));
+        runs.push(look_at(client, head.key.id.as_str()).await?);
+    }
+    runs.sort_by(|a: &LeftRun, b: &LeftRun| a.kind.cmp(&b.kind));
+    Ok((runs, spend))
 }
 
-/// What is left, and what it has cost.
-async fn look(client: &Onward, world: &World) -> Result<(Left, SpendTotals), onward::Error> {
-    let run = client.run::<u32>("c")?;
+async fn look_at(client: &Onward, id: &str) -> Result<LeftRun, onward::Error> {
+    let run = client.run::<serde_json::Value>(id)?;
     let head = run.view().await?.head;
-    let (mut leaf, mut entries, mut tasks, mut abandoned) = (None, 0, Vec::new(), 0);
+    let (mut leaf, mut entries, mut tasks, mut heard, mut abandoned) = (None, 0, Vec::new(), Vec::new(), 0);
+    let text = |payload: &onward::Payload| String::from_utf8_lossy(payload.data()).into_owned();
     for generation in 0..=head.generation {
         let log = run.log_of(generation).await?;
         leaf = leaf_of(&log).or(leaf);
@@ -208,8 +172,9 @@ async fn look(client: &Onward, world: &World) -> Result<(Left, SpendTotals), onw
                 Event::TaskScheduled(event) => drop(open.insert(event.place.clone(), event.kind.to_string())),
                 Event::TaskCompleted(event) => {
                     let kind = open.remove(&event.place).expect("a task has one result");
-                    tasks.push((kind, String::from_utf8_lossy(event.output.data()).into_owned()));
+                    tasks.push((kind, text(&event.output)));
                 }
+                Event::SignalReceived(event) => heard.push(text(&event.payload)),
                 Event::SegmentAbandoned(_) => abandoned += 1,
                 _ => {}
             }
@@ -217,22 +182,21 @@ async fn look(client: &Onward, world: &World) -> Result<(Left, SpendTotals), onw
         assert!(open.is_empty(), "every task has a result: {open:?}");
     }
     tasks.sort();
-    let paid = world.paid.lock().unwrap().len();
-    let spend = *head.spend.expect("models were called");
-    Ok((Left { leaf: leaf.unwrap().to_string(), entries, tasks, paid, abandoned }, spend))
+    let (kind, leaf) = (head.kind.to_string(), leaf.map(|leaf| leaf.to_string()));
+    Ok(LeftRun { kind, status: head.status, leaf, entries, tasks, heard, abandoned })
 }
 
 /// Plays every plan on a stage of its own, several at a time, and compares.
-async fn matrix(at_once: usize, plans: Vec<Plan>, stage: impl Fn() -> Stage) {
-    let expected = play(stage(), Plan::default()).await.left;
-    let planned: usize = plans.iter().map(|plan| plan.agent.len() + plan.tasks.len() + plan.server.len()).sum();
+async fn matrix<S: Story>(at_once: usize, plans: Vec<Plan>, stage: impl Fn() -> Stage) {
+    let expected = play::<S>(stage(), Plan::default()).await.left;
+    let planned: usize = plans.iter().map(|plan| plan.first.len() + plan.second.len() + plan.server.len()).sum();
     let deaths = AtomicU32::new(0);
     let plans = Mutex::new(plans);
     let player = async |_| {
         loop {
             let Some(plan) = plans.lock().unwrap().pop() else { return };
             let stage = stage();
-            let Ok(played) = tokio::time::timeout(ENDS_IN, play(stage.clone(), plan.clone())).await else {
+            let Ok(played) = tokio::time::timeout(ENDS_IN, play::<S>(stage.clone(), plan.clone())).await else {
                 panic!("it does not end: {plan:?}\n{}", stage.show().await);
             };
             assert_eq!(played.left, expected, "{plan:?}");
@@ -241,19 +205,21 @@ async fn matrix(at_once: usize, plans: Vec<Plan>, stage: impl Fn() -> Stage) {
     };
     futures::future::join_all((0..at_once).map(player)).await;
     let deaths = deaths.load(Ordering::SeqCst) as usize;
+    println!("{deaths} of {planned} deaths");
     assert!(deaths * 10 >= planned * 7, "most of the {planned} deaths happen: {deaths}");
 }
 
 /// Every place at which a process can die once.
-async fn single_deaths(stage: Stage) -> Vec<Plan> {
-    let Played { left, calls: [agent, tasks, server], .. } = play(stage, Plan::default()).await;
-    assert_eq!((left.entries, left.paid, left.abandoned), (8, 1, 0), "{left:?}");
-    assert!((agent >= 8 && tasks >= 8) || server >= 16, "{agent}, {tasks} and {server} calls");
+async fn single_deaths<S: Story>(stage: Stage) -> Vec<Plan> {
+    let Played { left, calls: [first, second, server], .. } = play::<S>(stage, Plan::default()).await;
+    S::judge(&left);
+    assert!(left.runs.iter().all(|run| run.status == Status::Completed && run.abandoned == 0), "{left:?}");
+    assert!((first >= 8 && second >= 8) || server >= 16, "{first}, {second} and {server} calls");
     let deaths = |calls: u64| (0..calls).flat_map(|at| [false, true].map(|is_done| vec![Death { at, is_done }]));
-    let agents = deaths(agent).map(|agent| Plan { agent, ..Plan::default() });
-    let workers = deaths(tasks).map(|tasks| Plan { tasks, ..Plan::default() });
+    let firsts = deaths(first).map(|first| Plan { first, ..Plan::default() });
+    let seconds = deaths(second).map(|second| Plan { second, ..Plan::default() });
     let servers = deaths(server).map(|server| Plan { server, ..Plan::default() });
-    agents.chain(workers).chain(servers).collect()
+    firsts.chain(seconds).chain(servers).collect()
 }
 
 /// `ONWARD_SEED` plays other ones, `ONWARD_CASES` more of them.
@@ -299,9 +265,9 @@ fn double_deaths(usual: u64) -> Vec<Plan> {
     let plan = |case| {
         let [first, second] = [chance.death(10), chance.death(10)];
         match case % 3 {
-            0 => Plan { agent: vec![first, second], ..Plan::default() },
-            1 => Plan { tasks: vec![first, second], ..Plan::default() },
-            _ => Plan { agent: vec![first], tasks: vec![second], ..Plan::default() },
+            0 => Plan { first: vec![first, second], ..Plan::default() },
+            1 => Plan { second: vec![first, second], ..Plan::default() },
+            _ => Plan { first: vec![first], second: vec![second], ..Plan::default() },
         }
     };
     (0..cases).map(plan).collect()
@@ -324,13 +290,13 @@ fn served_in_memory() -> Stage {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn either_process_may_die_anywhere() {
-    let plans = single_deaths(in_memory()).await;
-    matrix(AT_ONCE, plans, in_memory).await;
+    let plans = single_deaths::<Conversation>(in_memory()).await;
+    matrix::<Conversation>(AT_ONCE, plans, in_memory).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_may_die_twice_anywhere() {
-    matrix(AT_ONCE, double_deaths(60), in_memory).await;
+    matrix::<Conversation>(AT_ONCE, double_deaths(60), in_memory).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -342,34 +308,74 @@ async fn processes_may_die_twice_over_a_directory() {
         let path = path.join(count.fetch_add(1, Ordering::SeqCst).to_string());
         Stage::apart(Place::Kept(Arc::new(EmbeddedStore::open(&path, Default::default()).unwrap())))
     };
-    matrix(AT_ONCE, double_deaths(16), stage).await;
+    matrix::<Conversation>(AT_ONCE, double_deaths(16), stage).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_between_them_may_die_anywhere() {
-    let plans = single_deaths(served_in_memory()).await;
-    matrix(AT_ONCE, plans, served_in_memory).await;
+    let plans = single_deaths::<Conversation>(served_in_memory()).await;
+    matrix::<Conversation>(AT_ONCE, plans, served_in_memory).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_between_them_may_die_twice_over_a_directory() {
-    matrix(AT_ONCE, double_deaths_of_the_server(16), || Stage::served(Place::directory())).await;
+    matrix::<Conversation>(AT_ONCE, double_deaths_of_the_server(16), || Stage::served(Place::directory())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn either_process_may_die_over_a_database() {
     let stage = Stage::apart(Place::database());
-    let plans = Chance::new(16).sample(single_deaths(stage.elsewhere()).await);
-    matrix(AT_ONCE, plans, || stage.elsewhere()).await;
+    let plans = Chance::new(16).sample(single_deaths::<Conversation>(stage.elsewhere()).await);
+    matrix::<Conversation>(AT_ONCE, plans, || stage.elsewhere()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_may_die_twice_over_a_database() {
     let stage = Stage::apart(Place::database());
-    matrix(AT_ONCE, double_deaths(6), || stage.elsewhere()).await;
+    matrix::<Conversation>(AT_ONCE, double_deaths(6), || stage.elsewhere()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_of_a_database_may_die_twice() {
-    matrix(4, double_deaths_of_the_server(4), || Stage::served(Place::database())).await;
+    matrix::<Conversation>(4, double_deaths_of_the_server(4), || Stage::served(Place::database())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_and_what_it_spawned_may_die_anywhere() {
+    let plans = single_deaths::<Errand>(in_memory()).await;
+    matrix::<Errand>(AT_ONCE, plans, in_memory).await;
+    matrix::<Errand>(AT_ONCE, double_deaths(16), in_memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_between_a_run_and_what_it_spawned_may_die_anywhere() {
+    let plans = single_deaths::<Errand>(served_in_memory()).await;
+    matrix::<Errand>(AT_ONCE, plans, served_in_memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_and_what_it_spawned_may_die_over_a_database() {
+    let stage = Stage::apart(Place::database());
+    let plans = Chance::new(8).sample(single_deaths::<Errand>(stage.elsewhere()).await);
+    matrix::<Errand>(AT_ONCE, plans, || stage.elsewhere()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_and_the_agent_that_is_its_tool_may_die_anywhere() {
+    let plans = single_deaths::<Delegation>(in_memory()).await;
+    matrix::<Delegation>(AT_ONCE, plans, in_memory).await;
+    matrix::<Delegation>(AT_ONCE, double_deaths(16), in_memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_between_an_agent_and_the_agent_that_is_its_tool_may_die_anywhere() {
+    let plans = single_deaths::<Delegation>(served_in_memory()).await;
+    matrix::<Delegation>(AT_ONCE, plans, served_in_memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_and_the_agent_that_is_its_tool_may_die_over_a_database() {
+    let stage = Stage::apart(Place::database());
+    let plans = Chance::new(8).sample(single_deaths::<Delegation>(stage.elsewhere()).await);
+    matrix::<Delegation>(AT_ONCE, plans, || stage.elsewhere()).await;
 }

@@ -1,4 +1,4 @@
-//! Where the processes of a conversation live: on a store that all of them open, or behind a server that has it. Each dies as planned, and
+//! Where the processes of a story live: on a store that all of them open, or behind a server that has it. Each dies as planned, and
 //! is followed by another of its kind.
 
 use std::net::TcpListener;
@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use onward::{Builder, Onward};
-use onward_core::{Namespace, RunId, RunKey};
+use onward_core::Namespace;
 use onward_pg_cluster::{Cluster, Database};
 use onward_runtime::{Options, Runtime};
 use onward_server::{Server, grpc, router_with, serve};
-use onward_store::{Clock, MemoryStore, Store, StoreError, SystemClock, TaskQuery};
+use onward_store::{Clock, MemoryStore, RunQuery, Store, StoreError, SystemClock, TaskQuery};
 use onward_store_embedded::EmbeddedStore;
 use onward_store_postgres::PostgresStore;
 use tokio::sync::watch;
@@ -79,7 +79,7 @@ pub struct Stage {
     place: Arc<Place>,
     /// The door of the server, which outlives it: nobody else gets its port while the server is dead.
     server: Option<Arc<TcpListener>>,
-    /// Conversations that are played at the same time in one place do not see each other.
+    /// Stories that are played at the same time in one place do not see each other.
     namespace: Namespace,
 }
 
@@ -103,15 +103,18 @@ impl Stage {
         Stage { namespace, ..self.clone() }
     }
 
-    /// Where the conversation stands, for somebody who wonders.
+    /// Where the runs stand, for somebody who wonders.
     pub async fn show(&self) -> String {
         let (store, _) = self.place.open().await;
-        let run = RunKey::new(self.namespace.clone(), RunId::new("c").unwrap());
-        let head = store.read_run(run.clone(), None).await.unwrap();
         let tasks = store.list_tasks(TaskQuery { namespace: self.namespace.clone(), ..TaskQuery::default() }).await.unwrap();
-        let log = store.read_log(run, None, onward_core::Index(0), 1_000).await.unwrap();
-        let log: String = log.iter().map(|record| serde_json::to_string(record).unwrap() + "\n").collect();
-        format!("{head:?}\n{tasks:?}\n{log}")
+        let runs = store.list_runs(RunQuery { namespace: self.namespace.clone(), ..RunQuery::default() }).await.unwrap().runs;
+        let mut shown = format!("{tasks:?}\n");
+        for head in runs {
+            let log = store.read_log(head.key.clone(), None, onward_core::Index(0), 1_000).await.unwrap();
+            let log: String = log.iter().map(|record| serde_json::to_string(record).unwrap() + "\n").collect();
+            shown += &format!("{head:?}\n{log}");
+        }
+        shown
     }
 
     /// What a process builds its engine with, and its view of the store if it has one.

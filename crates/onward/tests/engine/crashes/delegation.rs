@@ -1,0 +1,80 @@
+//! A ready-made agent whose model lets another agent work: the tool is a run of its own, with a model and a tool, in another process.
+
+use std::sync::Arc;
+
+use onward::agent::{Agent, AgentCtx, AgentOutcome, Provider, Role, Stop, Tool, Tools, Turn};
+use onward::prelude::*;
+use onward::{Builder, join_all};
+use onward_llm_scripted::{Answer, Rule, ScriptedModel, When};
+
+use super::conversation::Till;
+use super::stage::{Actor, insist};
+use super::{Left, Story};
+
+/// Does what it is given, with tools.
+async fn clerk(ctx: AgentCtx, task: String) -> Result<String> {
+    ctx.append(Role::User, &task).await?;
+    let tools = ctx.dep::<Tools>();
+    ctx.turns((), async |()| {
+        let reply = ctx.llm("m").system("Do as you are told.").tools(&tools).await?;
+        ctx.append(Role::Assistant, &reply).await?;
+        for outcome in join_all(reply.calls().map(|call| ctx.tool(call))).await? {
+            ctx.append(Role::Tool, &outcome).await?;
+        }
+        Ok(if reply.wants_tools() { Turn::Next(()) } else { Turn::Done(reply.text()) })
+    })
+    .await
+}
+
+#[derive(Clone)]
+pub struct Delegation {
+    model: Arc<ScriptedModel>,
+    till: Till,
+}
+
+impl Story for Delegation {
+    const ANSWERS: u64 = 4;
+
+    async fn new() -> Self {
+        let model = ScriptedModel::start().await.unwrap();
+        let rule = |says: &str, turn: usize, answer: Answer| {
+            let when = When { user_says: Some(says.to_owned()), turn: Some(turn), ..When::default() };
+            Rule { when, answer, times: None }
+        };
+        model.rule(rule("see to the bill", 0, Answer::call("clerk", r#"{"task":"pay 42 cents"}"#)));
+        model.rule(rule("see to the bill", 1, Answer::text("The clerk has paid.")));
+        model.rule(rule("pay 42 cents", 0, Answer::call("pay", r#"{"cents":42}"#)));
+        model.rule(rule("pay 42 cents", 1, Answer::text("It is paid.")));
+        Delegation { model: Arc::new(model), till: Till::default() }
+    }
+
+    fn first(&self, builder: Builder) -> Builder {
+        let boss = Agent::new("boss").model("m").system("Let others work.").tool(Tool::agent("clerk", "Does things", "clerk"));
+        builder.register_agent(boss)
+    }
+
+    fn second(&self, builder: Builder) -> Builder {
+        let provider = Provider::openai(&format!("{}/v1", self.model.url()), None).unwrap();
+        builder.agent("clerk", clerk).model("m", &provider).tools(Tools::new().with(self.till.pay()))
+    }
+
+    async fn talk(&self, client: &Onward, first: &Actor) {
+        insist(|| async { first.engine().await.start::<AgentOutcome, _>("boss", "see to the bill").id("c").await }).await;
+        let run = client.run::<AgentOutcome>("c").unwrap();
+        let outcome = insist(|| run.result()).await;
+        assert_eq!((outcome.stop, outcome.text.as_str()), (Stop::Done, "The clerk has paid."));
+    }
+
+    fn asked(&self) -> u64 {
+        self.model.request_count()
+    }
+
+    fn paid(&self) -> usize {
+        self.till.paid()
+    }
+
+    fn judge(left: &Left) {
+        let shape: Vec<(usize, usize)> = left.runs.iter().map(|run| (run.entries, run.tasks.len())).collect();
+        assert_eq!((shape, left.paid), (vec![(4, 2), (4, 3)], 1), "a run and the one child that it has: {left:?}");
+    }
+}
