@@ -57,8 +57,8 @@ export async function until(what, found) {
 }
 
 /** An agent as a front end has it, and what it was told. */
-export function agent(url, threadId, options = {}) {
-  const agent = new HttpAgent({ url: `${url}/v1/agents/support/ag-ui`, threadId, ...options })
+export function agent(url, threadId, { kind = 'support', ...options } = {}) {
+  const agent = new HttpAgent({ url: `${url}/v1/agents/${kind}/ag-ui`, threadId, ...options })
   const events = []
   agent.subscribe({ onEvent: ({ event }) => void events.push(event) })
   const types = () => events.map((event) => event.type)

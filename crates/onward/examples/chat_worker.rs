@@ -1,13 +1,17 @@
-//! A worker with an agent whose answers are scripted, for whoever tries out a front end: `chat_worker URL [PACE_MS]`.
+//! A worker with agents whose answers are scripted, for whoever tries out a front end: `chat_worker URL [PACE_MS]`.
 //!
-//! What it is told decides what it does: `tool` calls a tool, `refund` asks a person first, `think` thinks aloud, `flaky` fails once in
-//! the middle, `fail` ends the run, `note TEXT` keeps a note; everything else is answered word by word, with a pause between words.
+//! What `support` is told decides what it does: `tool` calls a tool, `refund` asks a person first, `think` thinks aloud, `flaky` fails once
+//! in the middle, `fail` ends the run, `note TEXT` keeps a note; everything else is answered word by word, with a pause between words.
+//! `ready` is the ready-made loop, with a model that calls the tools which it is told by name: `weather`, and `refund`, which a person
+//! decides about.
 
 use std::time::Duration;
 
-use onward::agent::{AgentCtx, Turn};
+use onward::agent::{Agent, AgentCtx, Provider, Tool, Turn};
 use onward::prelude::*;
 use onward::{RetryPolicy, TaskCtx};
+use onward_llm_scripted::ScriptedModel;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -93,6 +97,28 @@ async fn model(ctx: TaskCtx, question: String) -> Result<Value> {
     Ok(json!({ "blocks": blocks }))
 }
 
+#[derive(Deserialize, JsonSchema)]
+struct Refund {
+    cents: u64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct City {
+    city: String,
+}
+
+/// The ready-made loop.
+fn ready() -> Agent {
+    let weather = |City { city }| async move { Ok::<_, Failure>(format!("sunny in {city}")) };
+    let refund = |Refund { cents }| async move { Ok::<_, Failure>(format!("{cents} cents are paid back")) };
+    Agent::new("ready")
+        .model("scripted")
+        .system("Be brief.")
+        .tool(Tool::new("weather", "Tells the weather in a city", weather).pure())
+        .tool(Tool::new("refund", "Pays money back", refund).at_most_once().needs_approval())
+        .converse()
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -100,7 +126,9 @@ async fn main() -> anyhow::Result<()> {
     let pace = Duration::from_millis(arguments.next().map_or(Ok(0), |pace| pace.parse())?);
     let weather = |_: Value| async { Ok::<_, Failure>("sunny".to_owned()) };
     let builder = Onward::connect(&url).agent("support", support).task_with("model", model).task("weather", weather).dep(pace);
-    let onward = builder.start().await?;
+    let scripted = ScriptedModel::start().await?;
+    let provider = Provider::openai(&format!("{}/v1", scripted.url()), None)?;
+    let onward = builder.model("scripted", &provider).register_agent(ready()).start().await?;
     println!("ready");
     tokio::signal::ctrl_c().await?;
     onward.shutdown().await;

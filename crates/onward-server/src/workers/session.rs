@@ -8,7 +8,8 @@
 //! - Q4: a worker that was silent for its lease has lost everything, whether it is connected or not (F13).
 //! - Q5 (S6): a worker belongs to the namespace of its connection; for what it says about runs of others, there is no such run.
 //! - Q6: whatever ends the worker's hold of a run also ends the runtime's: its seat is free and its inbox is closed (W2).
-//! - Q7: a task that a server gave to a worker stays the worker's over a restart of the server, as long as the store says so.
+//! - Q7: a task that a server gave to a worker stays the worker's over a restart of the server, as long as the store says so. One that
+//!   the worker's next hello no longer has goes back, also while it is being taken up.
 //! - Q8: the store's leases on runs belong to the session and end with it, however long the worker lives.
 
 mod asked;
@@ -16,7 +17,7 @@ mod connection;
 mod given;
 mod hello;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -71,6 +72,8 @@ struct State {
     outgoing_bytes: usize,
     runs: HashMap<RunKey, Epoch>,
     tasks: BTreeMap<TaskId, u32>,
+    /// What the latest hello held and this session had not given: it may be taken up (Q7).
+    doubtful: BTreeSet<(TaskId, u32)>,
     run_credit: u32,
     task_credit: u32,
     questions: HashMap<u64, Question>,

@@ -1,13 +1,15 @@
-//! What one tenant's worker can say about another's runs (S6): it is a worker that lies, for ours says nothing of the kind.
+//! What one tenant's worker can say about another's runs (S6): it is a worker that lies, for ours says nothing of the kind. And hellos that
+//! come one behind the other.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use onward_core::event::{PauseReason, RunPaused, RunStarted};
+use onward_core::event::{PauseReason, RunPaused, RunStarted, TaskScheduled};
 use onward_core::run::{Commit, NewRun};
-use onward_core::task::{TaskId, TaskReport};
-use onward_core::{CommitId, Epoch, Index, Name, Namespace, Payload, Place, RunId, RunKey, WorkerId};
+use onward_core::task::{TaskId, TaskOptions, TaskReport};
+use onward_core::{CommitId, Epoch, Hash, Index, Name, Namespace, Payload, Place, RunId, RunKey, WorkerId};
 use onward_runtime::{Options, Runtime};
-use onward_store::{MemoryStore, Store, SystemClock};
+use onward_store::{ClaimTasks, MemoryStore, Store, SystemClock};
 use onward_wire::worker::*;
 
 use super::session::known_as;
@@ -15,6 +17,10 @@ use super::{Connection, Sessions};
 
 fn namespace(name: &str) -> Namespace {
     Namespace::new(name).expect("a constant name")
+}
+
+fn worker(id: &str) -> WorkerId {
+    WorkerId::new(id).expect("a constant name")
 }
 
 fn key(of: &str) -> RunKey {
@@ -26,7 +32,7 @@ fn hello(runs: Vec<HeldRun>) -> Hello {
     Hello {
         protocol: onward_wire::PROTOCOL,
         connection: 1,
-        worker: WorkerId::new("w").expect("a constant name"),
+        worker: worker("w"),
         kinds: vec![KindOffer {
             kind,
             versions: vec![String::new()],
@@ -162,10 +168,56 @@ async fn a_worker_that_says_it_holds_a_run_of_another_namespace_is_told_that_it_
     assert_eq!(lost.await, run);
 }
 
+/// Q7: the worker comes back to a server that was started anew, is silent for too long, and comes once more without what it had.
+#[tokio::test]
+async fn a_task_that_its_worker_has_let_go_meanwhile_is_not_taken_up_for_it() {
+    let site = Site::new();
+    let (run, kind) = (key("ours"), Name::new("mail").expect("a constant name"));
+    let started = RunStarted::new(Name::new("order").expect("a constant name"), Payload::null(), 0);
+    let new_run = NewRun { key: run.clone(), started, signal: None };
+    let claimed = site.store().start_run(new_run, Some(worker("before"))).await.expect("a run is started").claimed;
+    let scheduled = TaskScheduled {
+        place: Place::root(0),
+        kind: kind.clone(),
+        input_hash: Hash::of(&Payload::null()),
+        input: Payload::null(),
+        options: TaskOptions::default(),
+    };
+    let epoch = claimed.expect("it is new").head.epoch;
+    let asked = Commit { events: vec![scheduled.into()], ..commit(run.clone(), epoch) };
+    site.store().commit(asked).await.expect("a task is asked for");
+    let claim = |by: &str| ClaimTasks {
+        worker: worker(by),
+        namespace: namespace("ours"),
+        queues: vec![None],
+        kinds: Arc::new(vec![kind.clone()]),
+        limit: 1,
+        lease: Duration::from_secs(30),
+    };
+    let given = site.store().claim_tasks(claim("before")).await.expect("tasks can be claimed").remove(0);
+    let held = HeldTask { task: given.id, claim: given.claim };
+    let greet = |connection: u64, tasks: Vec<HeldTask>| {
+        let hello = Hello { connection, tasks, ..hello(Vec::new()) };
+        site.sessions.greet(&site.runtime, &namespace("ours"), hello).expect("a worker is taken in")
+    };
+    // Nothing runs between the two: what the first one held is taken up behind the second.
+    let _connections = [greet(1, vec![held]), greet(2, Vec::new())];
+    let again = async {
+        loop {
+            if let Some(task) = site.store().claim_tasks(claim("other")).await.expect("tasks can be claimed").pop() {
+                return task.claim;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let again = tokio::time::timeout(Duration::from_secs(5), again).await.expect("somebody else gets it");
+    assert_eq!(again, 2);
+}
+
 /// The store knows workers by their ids alone; of two namesakes, the lively one must not keep the silent one's leases.
 #[test]
 fn the_same_id_in_two_namespaces_is_two_workers() {
-    let known_as = |of: &str, id: &str| known_as(&namespace(of), &WorkerId::new(id).expect("a constant name"), 1);
+    let known_as = |of: &str, id: &str| known_as(&namespace(of), &worker(id), 1);
     assert_ne!(known_as("ours", "w"), known_as("theirs", "w"));
     assert_ne!(known_as("a:b", "c"), known_as("a", "b:c"), "wherever the border is drawn");
     assert_eq!(known_as("ours", "w"), known_as("ours", "w"));

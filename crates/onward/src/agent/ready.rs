@@ -338,7 +338,8 @@ async fn hear(ctx: &AgentCtx, message: Heard<Box<RawValue>>) -> Result<EntryId> 
     ctx.append("user", &Said { text: format!("Message from {from}:\n{text}"), from: from.to_string() }).await
 }
 
-/// Puts down what the run was started with: one thing that a user says, or a conversation so far.
+/// Puts down what the run was started with: one thing that a user says, or a conversation so far. A front end says the last message of it
+/// once more beside it, as later ones come: that is what it is then, and keeps its id.
 async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
     #[derive(Deserialize)]
     struct Conversation {
@@ -346,12 +347,25 @@ async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
     }
     #[derive(Deserialize)]
     struct Said {
+        id: Option<String>,
         role: String,
         content: Box<RawValue>,
     }
+    #[derive(Serialize, Deserialize)]
+    struct Last {
+        id: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        blocks: Option<serde_json::Value>,
+    }
     if let Ok(Conversation { messages }) = serde_json::from_str(input.get()) {
-        for Said { role, content } in messages {
-            ctx.append(&role, &content).await?;
+        let last = serde_json::from_str::<Last>(input.get()).ok().filter(|last| last.text.is_some() || last.blocks.is_some());
+        for Said { id, role, content } in messages {
+            match last.as_ref().filter(|last| id.as_ref() == Some(&last.id)) {
+                Some(last) => ctx.append(&role, last).await?,
+                None => ctx.append(&role, &content).await?,
+            };
         }
     } else if input.get() != "null" {
         ctx.append("user", &input).await?;

@@ -371,6 +371,28 @@ async fn an_agent_that_stops_at_its_budget_says_so_and_ends_with_the_last_words(
     onward.shutdown().await;
 }
 
+/// What front ends start a run with: the conversation so far in their words, and the last message as later ones come.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_message_of_a_front_end_is_heard_as_later_ones_are() {
+    let model = ScriptedModel::start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
+    let parts = json!([{"type": "text", "text": "hello"}, {"type": "text", "text": " there"}]);
+    let before = json!({"id": "u0", "role": "user", "content": "hm"});
+    let first = json!({"id": "u1", "role": "user", "content": parts});
+    let input = json!({"id": "u1", "text": "hello there", "messages": [before, first], "tools": [], "state": {"mood": "good"}});
+    let run = onward.start::<Value, _>("a", &input).id("c").await.unwrap();
+    until_turn(&onward, "c", 2).await;
+    run.message(&json!({"id": "u2", "text": "and now?"})).await.unwrap();
+    until_turn(&onward, "c", 3).await;
+    let entries = conversation(&onward, "c").await;
+    let said: Vec<Value> =
+        entries.iter().filter(|entry| entry.role.as_str() == "user").map(|entry| entry.content.read().unwrap()).collect();
+    assert_eq!(said, [json!("hm"), json!({"id": "u1", "text": "hello there"}), json!({"id": "u2", "text": "and now?"})]);
+    let told = model.requests().remove(0).body["messages"].to_string();
+    assert!(told.contains(r#""hello there""#) && !told.contains("type"), "{told}");
+    onward.shutdown().await;
+}
+
 /// Steering: what is said while the model thinks is answered, too, and nothing is said twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_word_that_comes_while_the_model_thinks_is_answered_next() {

@@ -1,4 +1,4 @@
-//! AG-UI in front of the ready-made loop. Its own client, with an agent that is written by hand, is in `tests/ag-ui`.
+//! AG-UI in front of the ready-made loop. Its own client, with approvals and with an agent that is written by hand, is in `tests/ag-ui`.
 
 use onward::Onward;
 use onward::agent::{Agent, Provider, Tool};

@@ -1,6 +1,6 @@
 //! A worker comes, or comes back.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use onward_core::task::{TaskId, TaskReport};
@@ -25,7 +25,7 @@ struct Compared {
     both: Vec<wire::HeldRun>,
     /// Sent to a connection that did not get them through.
     unheard_runs: HashMap<RunKey, Epoch>,
-    unheard_tasks: BTreeMap<TaskId, u32>,
+    unheard_tasks: BTreeSet<(TaskId, u32)>,
     /// Held by the worker alone: given to it by a server that is gone, or taken from it since.
     doubtful_runs: Vec<(RunKey, Epoch)>,
     doubtful_tasks: Vec<wire::HeldTask>,
@@ -133,7 +133,10 @@ impl Session {
 impl State {
     /// Compares what the worker says it holds with what it was given; what it has lost is put on its way to it.
     fn compare(&mut self, hello: &wire::Hello) -> Compared {
-        let (unheard_runs, unheard_tasks) = (self.runs.clone(), self.tasks.clone());
+        let given = self.tasks.iter().map(|(task, claim)| (task.clone(), *claim));
+        // What the hello before held may be taken up only in a moment: nobody would work on it, and everybody wait (Q7).
+        let unheard_tasks = given.chain(std::mem::take(&mut self.doubtful)).collect();
+        let unheard_runs = self.runs.clone();
         let (both, doubtful_runs, doubtful_tasks) = Default::default();
         let mut compared = Compared { both, unheard_runs, unheard_tasks, doubtful_runs, doubtful_tasks };
         for held in &hello.runs {
@@ -146,10 +149,11 @@ impl State {
             }
         }
         for held in &hello.tasks {
-            if self.tasks.get(&held.task) == Some(&held.claim) {
-                compared.unheard_tasks.remove(&held.task);
-            } else {
+            let one = (held.task.clone(), held.claim);
+            compared.unheard_tasks.remove(&one);
+            if self.tasks.get(&held.task) != Some(&held.claim) {
                 compared.doubtful_tasks.push(held.clone());
+                self.doubtful.insert(one);
             }
         }
         compared

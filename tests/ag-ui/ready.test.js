@@ -1,0 +1,137 @@
+// The same front end before the ready-made loop: a model that answers by script, its tools, and a person who decides.
+
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+
+import { agent, end, server, worker } from './kit.js'
+
+const KIND = { kind: 'ready' }
+const BOTH = 'refund and weather, please: {"cents": 20, "city": "Oslo"}'
+const REFUND = 'refund {"cents": 20}'
+
+const said = (messages) => messages.map(({ role, content }) => [role, content])
+const roles = (messages) => messages.map(({ role }) => role)
+
+describe('AG-UI before the ready-made loop', () => {
+  let url
+
+  const ends = []
+  const suite = { after: (end) => ends.push(end) }
+
+  before(async () => {
+    url = (await server(suite)).url
+    await worker(suite, url)
+  })
+
+  after(() => Promise.all(ends.map((end) => end())))
+
+  test('turns are streamed, and end when the agent waits', async () => {
+    const { say, events, last, agent: client } = agent(url, 'text', KIND)
+    for (const word of ['hello', 'goodbye']) {
+      await say(word)
+      const text = events.filter(({ type }) => type === 'TEXT_MESSAGE_CONTENT').map(({ delta }) => delta).join('')
+      assert.ok(text.startsWith(`You said: ${word}`), text)
+      assert.deepEqual(last().outcome, { type: 'success' })
+      assert.ok(last().usage[0].outputTokens > 0)
+      assert.equal(client.messages.at(-1).content, text)
+    }
+    assert.deepEqual(roles(client.messages), ['user', 'assistant', 'user', 'assistant'])
+    assert.deepEqual([client.messages[0].id, client.messages[2].id], ['text-u1', 'text-u2'], 'what a person said keeps its id')
+    const page = agent(url, 'text', KIND)
+    await page.agent.runAgent()
+    assert.deepEqual(said(page.agent.messages), said(client.messages))
+    assert.deepEqual(page.agent.messages.map(({ id }) => id).filter((id) => id.startsWith('text-u')), ['text-u1', 'text-u2'])
+  })
+
+  test('what is said in parts is told as what it says', async () => {
+    const { agent: client } = agent(url, 'parts', KIND)
+    const content = ['hello', ' there'].map((text) => ({ type: 'text', text }))
+    for (const id of ['p1', 'p2']) {
+      client.addMessage({ id, role: 'user', content })
+      await client.runAgent()
+      assert.ok(client.messages.at(-1).content.startsWith('You said: hello there\n'), client.messages.at(-1).content)
+    }
+  })
+
+  test('tool calls and their results are shown', async () => {
+    const { say, types, agent: client } = agent(url, 'tools', KIND)
+    await say('weather {"city": "Oslo"}')
+    for (const type of ['TOOL_CALL_START', 'TOOL_CALL_ARGS', 'TOOL_CALL_END', 'TOOL_CALL_RESULT']) {
+      assert.ok(types().includes(type), `${type} in ${types()}`)
+    }
+    assert.deepEqual(roles(client.messages), ['user', 'assistant', 'tool', 'assistant'])
+    assert.equal(client.messages[1].toolCalls[0].function.name, 'weather')
+    assert.equal(client.messages[2].content, 'sunny in Oslo')
+    assert.equal(client.messages[2].toolCallId, client.messages[1].toolCalls[0].id)
+  })
+
+  test('an approval is an interrupt, and resume decides it', async () => {
+    const decisions = [
+      [{ status: 'resolved', payload: { approved: true } }, /^refund says: 20 cents are paid back$/],
+      [{ status: 'resolved', payload: { approved: false, feedback: 'too much' } }, /^refund says: .*declined.*: too much/],
+      [{ status: 'cancelled' }, /^refund says: .*declined.*: canceled/],
+    ]
+    for (const [number, [decision, answer]] of decisions.entries()) {
+      const { say, last, agent: client } = agent(url, `refund-${number}`, KIND)
+      await say(REFUND)
+      assert.equal(last().outcome.type, 'interrupt')
+      const [interrupt, ...others] = last().outcome.interrupts
+      assert.equal(others.length, 0)
+      assert.equal(interrupt.message, 'Call the tool `refund`?')
+      assert.deepEqual(interrupt.metadata.show, { json: { tool: 'refund', arguments: { cents: 20 } } })
+      assert.equal(client.pendingInterrupts.length, 1)
+      assert.deepEqual(roles(client.messages), ['user', 'assistant'], 'nothing is done before somebody decides')
+      await client.runAgent({ resume: [{ interruptId: interrupt.id, ...decision }] })
+      assert.deepEqual(last().outcome, { type: 'success' })
+      assert.match(client.messages.at(-1).content, answer)
+      assert.deepEqual(roles(client.messages), ['user', 'assistant', 'tool', 'assistant'])
+      assert.equal(client.pendingInterrupts.length, 0)
+      // And the conversation goes on.
+      await say('thanks')
+      assert.ok(client.messages.at(-1).content.startsWith('You said: thanks'))
+    }
+  })
+
+  test('the other tool of the same answer does not wait, and the model hears of both at once', async () => {
+    const { say, last, types, agent: client } = agent(url, 'both', KIND)
+    await say(BOTH)
+    const [interrupt] = last().outcome.interrupts
+    assert.deepEqual(interrupt.metadata.show.json.tool, 'refund')
+    await client.runAgent({ resume: [{ interruptId: interrupt.id, status: 'resolved', payload: { approved: true } }] })
+    assert.equal(types().filter((type) => type === 'TOOL_CALL_RESULT').length, 2)
+    assert.deepEqual(roles(client.messages), ['user', 'assistant', 'tool', 'tool', 'assistant'])
+    assert.equal(client.messages.at(-1).content, 'refund says: 20 cents are paid back\nweather says: sunny in Oslo')
+  })
+
+  test('a page that is loaded anew finds the open question', async () => {
+    const first = agent(url, 'anew', KIND)
+    await first.say(REFUND)
+    const page = agent(url, 'anew', KIND)
+    await page.agent.runAgent()
+    assert.deepEqual(page.last().outcome, first.last().outcome)
+    assert.deepEqual(said(page.agent.messages), said(first.agent.messages))
+    const [interrupt] = page.last().outcome.interrupts
+    await page.agent.runAgent({ resume: [{ interruptId: interrupt.id, status: 'resolved', payload: { approved: true } }] })
+    assert.match(page.agent.messages.at(-1).content, /paid back$/)
+    // Who comes second is told what was decided, and changes nothing.
+    const no = { resume: [{ interruptId: interrupt.id, status: 'resolved', payload: { approved: false } }] }
+    await assert.rejects(first.agent.runAgent(no), /signal_lost/)
+    const again = agent(url, 'anew', KIND)
+    await again.agent.runAgent()
+    assert.deepEqual(said(again.agent.messages), said(page.agent.messages))
+  })
+})
+
+test('a question outlives the worker that asked it', async (context) => {
+  const { url } = await server(context)
+  const first = await worker(context, url)
+  const { say, last, agent: client } = agent(url, 'killed', KIND)
+  await say(REFUND)
+  const [interrupt] = last().outcome.interrupts
+  await end(first)
+  await worker(context, url)
+  await client.runAgent({ resume: [{ interruptId: interrupt.id, status: 'resolved', payload: { approved: true } }] })
+  assert.deepEqual(last().outcome, { type: 'success' })
+  assert.deepEqual(roles(client.messages), ['user', 'assistant', 'tool', 'assistant'])
+  assert.equal(client.messages.at(-1).content, 'refund says: 20 cents are paid back')
+})
