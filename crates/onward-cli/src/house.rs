@@ -108,10 +108,12 @@ impl House {
 }
 
 fn agent(name: &str, settings: &AgentSettings) -> Agent {
-    let AgentSettings { model, system, max_turns, converse, compact_at, mcp: _ } = settings;
+    let AgentSettings { model, system, max_turns, converse, compact_at, budget, stop_at_budget, mcp: _ } = settings;
     let agent = system.iter().fold(Agent::new(name).model(model), |agent, system| agent.system(system));
     let agent = max_turns.iter().fold(agent, |agent, max| agent.max_turns(*max));
     let agent = compact_at.iter().fold(agent, |agent, tokens| agent.compact_at(*tokens));
+    let agent = budget.iter().fold(agent, |agent, budget| agent.budget((*budget).into()));
+    let agent = if *stop_at_budget { agent.stop_at_budget() } else { agent };
     if *converse { agent.converse() } else { agent }
 }
 
@@ -195,6 +197,8 @@ mod tests {
         system = "Be brief."
         max_turns = 3
         converse = true
+        budget = { tokens = 200000, cost = "2.50" }
+        stop_at_budget = true
         mcp = ["files"]
     "#;
 
@@ -218,6 +222,17 @@ mod tests {
         let house = open(&text, &[("LOCAL_KEY", "sk-secret")]).unwrap_or_else(|mistake| panic!("{mistake:?}"));
         assert_eq!(house.agents.keys().collect::<Vec<_>>(), ["support"]);
         assert!(!format!("{:?}{:?}", house.models, house.mcp).contains("sk-"));
+    }
+
+    #[test]
+    fn a_limit_that_nobody_knows_is_refused() {
+        for (wrong, why) in
+            [("token = 1", "unknown field `token`"), ("cost = 2", "expected a string"), ("tokens = -1", "invalid value")]
+        {
+            let error =
+                toml::from_str::<Tables>(&GOOD.replace("tokens = 200000, cost = \"2.50\"", wrong)).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]

@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use onward::Budget;
 use onward::agent::{ModelSettings, ProviderSettings};
+use onward::spend::PicoDollars;
 use serde::Deserialize;
 
 /// The tables that are no settings.
@@ -36,9 +38,31 @@ pub struct AgentSettings {
     pub converse: bool,
     /// Tokens, read by the model, from which on old entries are summarized.
     pub compact_at: Option<u64>,
+    /// What a run of it may spend that is not given another budget.
+    pub budget: Option<BudgetSettings>,
+    /// Ends when that is spent, instead of pausing.
+    #[serde(default)]
+    pub stop_at_budget: bool,
     /// Tables of `mcp` whose tools it has.
     #[serde(default)]
     pub mcp: Vec<String>,
+}
+
+/// Limits of a budget; one that is misspelled is refused.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetSettings {
+    tokens: Option<u64>,
+    cost: Option<PicoDollars>,
+    turns: Option<u64>,
+    seconds: Option<u64>,
+}
+
+impl From<BudgetSettings> for Budget {
+    fn from(settings: BudgetSettings) -> Budget {
+        let BudgetSettings { tokens, cost, turns, seconds } = settings;
+        Budget { tokens, cost, turns, seconds }
+    }
 }
 
 /// A server of tools: a program, or a URL.
