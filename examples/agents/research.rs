@@ -1,12 +1,12 @@
-//! Several agents: one that asks, and others that look things up at the same time.
+//! Several agents: one that asks, and others that look things up at the same time, all of them within one budget.
 //!
 //! `cargo run --example agent-research`
 
 mod model;
 
 use onward::agent::{Agent, AgentCtx, AgentOutcome, Role, Tool, Turn};
-use onward::join_all_settled;
 use onward::prelude::*;
+use onward::{Budget, join_all_settled};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -25,7 +25,10 @@ struct Name(&'static str);
 async fn editor(ctx: AgentCtx, topics: Vec<String>) -> Result<String> {
     ctx.turns((), async |()| {
         let ask = |topic: &String| format!(r#"Ask the library {{"topic": "{topic}"}}"#);
-        let researchers = topics.iter().map(|topic| ctx.child::<AgentOutcome>("researcher", &ask(topic)));
+        // As much for each of them as for the report; what they leave comes back.
+        let share = ctx.budget_left().tokens.map(|left| left / (topics.len() as u64 + 1));
+        let slice = Budget { tokens: share, ..Budget::default() };
+        let researchers = topics.iter().map(|topic| ctx.child::<AgentOutcome>("researcher", &ask(topic)).budget(slice));
         for (topic, found) in topics.iter().zip(join_all_settled(researchers).await) {
             let note = found.map_or_else(|failure| format!("nothing ({})", failure.message), |outcome| outcome.text);
             ctx.append(Role::User, &format!("About {topic}: {note}")).await?;
@@ -50,9 +53,13 @@ async fn main() -> anyhow::Result<()> {
         .start()
         .await?;
     let topics = ["rivers", "bridges", "ferries"];
-    let run = onward.start::<String, _>("editor", &topics).id("report").await?;
+    let budget = Budget::default().tokens(20_000).seconds(600);
+    let run = onward.start::<String, _>("editor", &topics).id("report").budget(budget).await?;
     println!("{}", run.result().await?);
-    println!("the editor's own calls: {}", run.view().await?.head.spend.map_or(0, |spend| spend.attempts));
+    let head = run.view().await?.head;
+    println!("the editor's own calls: {}", head.spend.as_ref().map_or(0, |spend| spend.attempts));
+    let left = head.budget.map_or(budget, |budget| budget.left(head.spend.as_deref(), head.updated_at));
+    println!("of {budget} there are left: {left}");
     onward.shutdown().await;
     Ok(())
 }

@@ -149,6 +149,7 @@ pub fn exit_code(code: &str) -> u8 {
         "unauthenticated" | "not_allowed" | "key_invalid" => NOT_ALLOWED,
         "run_closed"
         | "run_paused"
+        | "budget_exhausted"
         | "run_not_paused"
         | "run_is_task"
         | "run_continued"

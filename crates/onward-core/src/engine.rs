@@ -22,6 +22,7 @@
 mod approval;
 mod attribute;
 mod branching;
+mod budget;
 mod call;
 mod cancel;
 mod child;
@@ -53,6 +54,7 @@ pub use segment::{ABANDONMENTS_MAX, Cut};
 pub use signal::Pattern;
 pub use step::StepPoll;
 
+use crate::budget::Purse;
 use crate::event::{CarriedSignal, Divergence, PauseReason, RunPaused, SignalReceived, SuspendReason};
 use crate::failure::{FAILURE_BYTES_MAX, cut};
 use crate::run::{Carries, Commit};
@@ -170,6 +172,8 @@ struct Delivery {
     record: Index,
     at: Timestamp,
     event: Event,
+    /// Nothing of it is for the code.
+    is_abandoned: bool,
 }
 
 /// One run's machine.
@@ -219,6 +223,7 @@ pub struct Engine {
     state: BTreeMap<Name, Payload>,
     /// The names of the run's attributes.
     attributes: BTreeSet<Name>,
+    purse: Purse,
     versions: BTreeMap<Name, u32>,
     updates: VecDeque<crate::event::UpdateReceived>,
     cancel: cancel::Cancel,
@@ -280,6 +285,7 @@ impl Engine {
             mailbox: Mailbox::default(),
             state: BTreeMap::new(),
             attributes: BTreeSet::new(),
+            purse: Purse::default(),
             versions: BTreeMap::new(),
             updates: VecDeque::new(),
             cancel: cancel::Cancel::default(),
@@ -451,18 +457,14 @@ impl Engine {
             self.horizon = horizon;
         }
         for queued in self.queue.drain(..bound).collect::<Vec<_>>() {
-            let (index, at) = (queued.record.index, queued.record.at);
-            if queued.is_abandoned {
-                // Nothing of it is delivered, but that it is past.
-                let event = crate::event::RunSuspended { reason: SuspendReason::Settled }.into();
-                self.batch.push_back(Delivery { index: queued.record.last_index(), record: index, at, event });
-                continue;
-            }
+            let (record, at, is_abandoned) = (queued.record.index, queued.record.at, queued.is_abandoned);
             for (offset, event) in queued.record.events.into_iter().enumerate() {
-                let at_index = index.plus(offset as u64);
-                self.announce(at_index, &event);
-                self.hear_quotable(at_index, &event);
-                self.batch.push_back(Delivery { index: at_index, record: index, at, event });
+                let index = record.plus(offset as u64);
+                if !is_abandoned {
+                    self.announce(index, &event);
+                    self.hear_quotable(index, &event);
+                }
+                self.batch.push_back(Delivery { index, record, at, event, is_abandoned });
             }
         }
         Ok(true)
@@ -486,9 +488,13 @@ impl Engine {
     }
 
     fn deliver(&mut self, delivery: Delivery) -> Result<Option<Advance>, Fault> {
-        let Delivery { index, record, at, event } = delivery;
+        let Delivery { index, record, at, event, is_abandoned } = delivery;
         self.delivered = Some(index);
         self.now = self.now.max(at);
+        self.purse.follow(&event, at); // BG5
+        if is_abandoned {
+            return Ok(None); // it is past, and has cost what it has
+        }
         if (event.is_input() && !event.is_quiet()) || event.is_step_result() {
             self.unsettled = true;
             self.looks.outdate();

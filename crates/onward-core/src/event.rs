@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 pub use crate::attribute::{Attribute, AttributeValue};
+use crate::budget::{Budget, BudgetHead, BudgetUse};
 use crate::codec::{DecodeError, Field, Message, Raw, Reader, put_nested};
 use crate::conversation::OutsideEntry;
 use crate::external::ExternalAppended;
@@ -135,6 +136,7 @@ events! {
     56 => SegmentAbandoned in Box<SegmentAbandoned> | "segment_abandoned",
     57 => CallAdopted | "call_adopted",
     58 => ChildAwaited | "child_awaited",
+    59 => BudgetSet | "budget_set",
 }
 
 impl Field for Event {
@@ -191,7 +193,12 @@ impl Event {
 
     /// Whether the head of a run remembers what the event says, and not only that it came.
     pub fn is_kept_in_head(&self) -> bool {
-        matches!(self, Event::AttributeSet(_) | Event::ResultRequested(_)) || self.is_quiet()
+        match self {
+            Event::AttributeSet(_) | Event::ResultRequested(_) | Event::BudgetSet(_) => true,
+            // A budget has slices out.
+            Event::ChildStarted(_) | Event::ChildCompleted(_) | Event::ChildFailed(_) => true,
+            _ => self.is_quiet(),
+        }
     }
 
     /// Whether nothing may follow this event in its log.
@@ -291,6 +298,9 @@ message! {
         /// What the generations before have cost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         16 => spend: Option<Box<SpendTotals>>,
+        /// What the run may spend; from the second generation on, with what is gone of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        17 => budget: Option<Box<BudgetHead>>,
         /// What the run was started as, where it was handed over to another kind since.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         24 => first_kind: Option<Name>,
@@ -317,6 +327,7 @@ impl RunStarted {
             updates: Vec::new(),
             checkpoint: None,
             spend: None,
+            budget: None,
             first_kind: None,
         }
     }
@@ -477,6 +488,9 @@ message! {
         /// Which child, where the call only asked for the result of one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         3 => child: Option<RunId>,
+        /// What it has spent, with its children, if it had a budget.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        4 => spent: Option<BudgetUse>,
     }
 }
 
@@ -487,6 +501,9 @@ message! {
         /// Which child, where the call only asked for the result of one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         3 => child: Option<RunId>,
+        /// What it has spent, with its children, if it had a budget.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        4 => spent: Option<BudgetUse>,
     }
 }
 
@@ -510,6 +527,9 @@ message! {
     pub struct ChildAgain {
         1 => place: Place,
         2 => child: RunId,
+        /// What it may spend of what its parent may.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        3 => budget: Option<Budget>,
     }
 }
 
@@ -584,6 +604,8 @@ numbered! {
         4 => UnstableSegment,
         /// An agent's code has left something behind that has had an effect, and wants to go on without it.
         5 => EffectAbandoned,
+        /// What the run may spend is spent, and it wanted to spend more.
+        6 => BudgetExhausted,
     }
 }
 
@@ -609,7 +631,12 @@ message! {
 }
 
 message! {
-    pub struct RunResumed {}
+    #[derive(Default)]
+    pub struct RunResumed {
+        /// Limits in the place of those that there were.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        1 => budget: Option<Budget>,
+    }
 }
 
 message! {
@@ -729,6 +756,9 @@ message! {
         5 => input_hash: Hash,
         6 => input: Payload,
         7 => on_parent_close: OnParentClose,
+        /// What the child may spend of what its parent may: no more than there is when it is started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        8 => budget: Option<Budget>,
         /// The child belongs to the run and not to this generation of it; nothing waits for it here.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         9 => is_spawned: bool,
@@ -880,6 +910,14 @@ message! {
     pub struct CallAdopted {
         1 => place: Place,
         2 => from: Place,
+    }
+}
+
+message! {
+    /// What the run may spend where nobody has said it: of no account for a run that has a budget.
+    pub struct BudgetSet {
+        1 => place: Place,
+        2 => budget: Budget,
     }
 }
 

@@ -7,9 +7,10 @@
 //! queues), [`external`] (logs of outside engines), [`engine`] (how code meets its log), [`view`] (what a log says to people), [`conversation`] (what an agent's logs say of its
 //! conversation), [`stream`] (what is said while a run goes on),
 //! [`projection`] (what a store keeps beside it), [`reopen`] (logs that go on from a copy), [`spend`] (what attempts cost),
-//! [`ledger`] (what that comes to).
+//! [`ledger`] (what that comes to), [`budget`] (what it may come to).
 
 pub mod attribute;
+pub mod budget;
 pub mod codec;
 pub mod conversation;
 pub mod engine;

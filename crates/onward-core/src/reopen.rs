@@ -16,6 +16,7 @@
 //!   children, which are started again or, in a fork, awaited together with the original.
 //! - Z5: a run that has ended because it was reset names its one successor, and is not reset to another one.
 
+use crate::budget::BudgetHead;
 use crate::event::{
     ChildAgain, ChildStarted, ParentLink, ResultRequested, RetryRequested, RunForked, RunStarted, TerminateRequested,
 };
@@ -23,6 +24,7 @@ use crate::family::family;
 use crate::lineage::{Lineage, follows, is_on_line_of};
 use crate::projection::Projection;
 use crate::run::{Delivery, Input, Once, Refusal, RunHead, Status};
+use crate::spend::SpendTotals;
 use crate::{Event, Index, Name, Place, Record, RunId, RunKey, Timestamp};
 
 /// A log that is written as a whole, and what it has to say to others.
@@ -74,7 +76,7 @@ pub fn retry(head: &RunHead, records: &[Record], request_id: &str, reason: &str,
     }
     let generation = head.generation + 1;
     begin_with(&mut copy, head, set_aside, |started| RunStarted { generation, ..started });
-    let children = again(&head.key, generation, &copy);
+    let children = again(&head.key, generation, &copy, |budget| budget.retried(head.spend.as_deref()), head.spend.as_deref(), at);
     let (request_id, reason, spend) = (request_id.to_owned(), reason.to_owned(), head.spend.clone()); // R12
     let event = RetryRequested { request_id, reason, children, spend };
     Ok(finish(head.key.clone(), copy, event.into(), Vec::new(), OpenChildren::Restart, at))
@@ -168,6 +170,7 @@ fn done_at(event: &Event) -> Option<&Place> {
         Event::StateSet(event) => Some(&event.place),
         Event::StateCleared(event) => Some(&event.place),
         Event::AttributeSet(event) => Some(&event.place),
+        Event::BudgetSet(event) => Some(&event.place),
         _ => None,
     }
 }
@@ -187,11 +190,10 @@ pub fn fork(head: &RunHead, records: &[Record], fork: &Fork, at: Timestamp) -> R
         // Its parent hears of the original alone.
         parent: None,
         version: fork.version.clone().or(started.version),
-        spend: None, // R12
         ..started
     });
     let children = match fork.children {
-        OpenChildren::Restart => again(&fork.key, 0, &copy),
+        OpenChildren::Restart => again(&fork.key, 0, &copy, |budget| budget.forked(at), None, at),
         OpenChildren::Await => Vec::new(),
     };
     let event = RunForked {
@@ -268,10 +270,24 @@ fn begin_with(copy: &mut [Record], head: &RunHead, set_aside: Vec<Index>, change
     }
 }
 
-/// New ids for the children that had not answered.
-fn again(key: &RunKey, generation: u32, copy: &[Record]) -> Vec<ChildAgain> {
-    let open = Projection::of(key.clone(), copy).expect("H2").children;
-    open.into_keys().map(|place| ChildAgain { child: child_id(&key.id, generation, &place), place }).collect()
+/// New ids for the children that had not answered, and what they get of a budget that is as `change` makes it.
+fn again(
+    key: &RunKey,
+    generation: u32,
+    copy: &[Record],
+    change: impl FnOnce(&mut BudgetHead),
+    spend: Option<&SpendTotals>,
+    at: Timestamp,
+) -> Vec<ChildAgain> {
+    let Projection { children, head, .. } = Projection::of(key.clone(), copy).expect("H2");
+    let open = children.iter().map(|(place, child)| (&child.started, child_id(&key.id, generation, place)));
+    match head.budget {
+        None => open.map(|(asked, child)| ChildAgain { place: asked.place.clone(), child, budget: None }).collect(),
+        Some(mut budget) => {
+            change(&mut budget);
+            budget.give_again(open, spend, at)
+        }
+    }
 }
 
 /// The id of a child whose code chose none: every child has its own, and a replay asks for the same.

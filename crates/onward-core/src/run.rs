@@ -23,6 +23,7 @@
 //! - R11: a commit that leaves a part of its log behind is taken only if its worker has seen every input: what has begun meanwhile must not
 //!   be taken for something that has not.
 //! - R12 (LG1): what a run has cost is what its own attempts have, in all its generations: a copy of a log counts nothing of what it copied.
+//! - R13 (BG1): an attempt that costs something is not recorded, and so not handed out, when a limit of the run's budget is reached.
 
 mod admit;
 mod effects;
@@ -36,10 +37,11 @@ pub use effects::{Delivery, Effect, answer_to};
 pub use input::wait_key;
 pub use once::{Again, Once};
 
+use crate::budget::{self, BudgetHead, Purse};
 use crate::event::{Attribute, CarriedSignal, ParentLink, RunStarted, UpdateReceived};
 use crate::external::ExternalHead;
 use crate::log::{CommitHeader, CommitId};
-use crate::spend::{self, SpendTotals};
+use crate::spend::SpendTotals;
 use crate::{Epoch, Event, Index, Name, Payload, Place, Record, RunKey, Timestamp, message, numbered};
 
 numbered! {
@@ -142,6 +144,9 @@ message! {
         /// The quiet inputs that the log ends with, if it does: a run need not be woken to read them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         23 => quiet: Option<QuietTail>,
+        /// What the run may spend, and what of it is gone beside what its own attempts have cost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        24 => budget: Option<Box<BudgetHead>>,
         /// What the run was started as, where it was handed over to another kind since.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         30 => first_kind: Option<Name>,
@@ -267,6 +272,7 @@ impl RunHead {
     /// A new run and the first record of its log.
     pub fn start(key: RunKey, started: RunStarted, at: Timestamp) -> (RunHead, Record) {
         let is_retried = started.origins.last().is_some_and(|origin| origin.run == key);
+        let Purse { spend, budget } = budget::begin(&started, at);
         let mut attributes = started.attributes.clone();
         attributes.sort_by(|a, b| a.name.cmp(&b.name));
         let head = RunHead {
@@ -294,8 +300,9 @@ impl RunHead {
             listeners: Vec::new(),
             external: started.is_external.then(ExternalHead::default),
             life: Some(started.seed),
-            spend: started.spend.clone(),
+            spend,
             quiet: None,
+            budget,
             first_kind: started.first_kind.clone(),
         };
         (head, Record::input(Index(0), at, started.into()))
@@ -333,15 +340,7 @@ impl RunHead {
                 self.listeners.retain(|link| !(event.by.is_spawned && is_past(link)));
                 self.listeners.push(event.by.clone());
             }
-            // A copy is a run of its own from here on, and what it is a copy of has paid for that.
-            Event::RunForked(_) => (self.created_at, self.spend) = (at, None),
-            Event::RetryRequested(event) => self.spend = event.spend.clone(),
-            event if event.is_quiet() => {
-                for charge in spend::charges(event) {
-                    let totals = self.spend.get_or_insert_default();
-                    **totals = totals.charged(&charge);
-                }
-            }
+            Event::RunForked(_) => self.created_at = at,
             _ => {}
         }
         match event {

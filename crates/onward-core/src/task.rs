@@ -124,7 +124,7 @@ message! {
         /// What happens if it is done twice. Where it is known, every attempt is recorded before it begins.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         9 => class: Option<EffectClass>,
-        /// What it does costs money: its attempts stand in the ledger.
+        /// What it does costs money: its attempts stand in the ledger, and the run's budget is looked at before each of them.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         10 => costs: bool,
     }

@@ -548,7 +548,7 @@ mod tests {
         let paused = RunPaused { reason: PauseReason::Requested, message: "lunch".into(), divergence: None };
         let script = script.input(paused.clone()).input(signal("x"));
         assert_eq!(script.view().pause, Some(paused));
-        let view = script.input(RunResumed {}).view();
+        let view = script.input(RunResumed::default()).view();
         assert_eq!((view.pause, view.awaiting[0].deadline), (None, Some(Timestamp(5_002))));
     }
 

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
+use onward_core::budget::BudgetUse;
 use onward_core::event::ParentLink;
 use onward_core::run::{Delivery, Input, NewRun, answer_to};
 use onward_core::{Event, Failure, Name, RunKey};
@@ -136,7 +137,10 @@ impl Runtime {
             Err(_) => None,
         };
         let answer = match outcome {
-            Some(outcome) => answer_to(&by, &child.id, outcome),
+            Some(outcome) => {
+                let head = self.store().read_run(child.clone(), None).await?;
+                answer_to(&by, &child.id, outcome).with_spent(head.and_then(|head| head.budget_used()))
+            }
             None => answer_to(&by, &child.id, Err(Failure { retryable: false, ..Failure::new(error.code(), error.to_string()) })),
         };
         Box::pin(self.carry(answer)).await
@@ -144,6 +148,7 @@ impl Runtime {
 
     async fn carry_start(&self, run: NewRun) -> Result<bool, StoreError> {
         let (key, parent) = (run.key.clone(), run.started.parent.clone());
+        let spent = run.started.budget.as_ref().map(|_| BudgetUse::default());
         let (code, message) = match self.begin_run(run).await {
             // Somebody else's run of the same kind and input is not this parent's child.
             Ok(started) if !started.created && !is_of(started.head.parent.as_ref(), parent.as_ref()) => {
@@ -155,7 +160,8 @@ impl Runtime {
         };
         if let Some(parent) = parent {
             let failure = Failure { retryable: false, ..Failure::new(code, message) };
-            Box::pin(self.carry(answer_to(&parent, &key.id, Err(failure)))).await?; // D1
+            let answer = answer_to(&parent, &key.id, Err(failure)).with_spent(spent);
+            Box::pin(self.carry(answer)).await?; // D1
         }
         Ok(false)
     }

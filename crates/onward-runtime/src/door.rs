@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_core::budget::Budget;
 use onward_core::conversation::{PreludeSearch, Search};
 use onward_core::event::RunPaused;
 use onward_core::ledger::{SpendQuery, SpendRow};
@@ -112,7 +113,7 @@ pub trait Door: Send + Sync {
     fn cancel_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
     fn terminate_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
     fn pause_run(&self, key: RunKey, pause: RunPaused) -> DoorFuture<'_, Appended>;
-    fn resume_run(&self, key: RunKey) -> DoorFuture<'_, Appended>;
+    fn resume_run(&self, key: RunKey, budget: Option<Budget>) -> DoorFuture<'_, Appended>;
     fn retry_run(&self, key: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored>;
     fn fork_run(&self, key: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored>;
     fn bulk_runs(&self, bulk: Bulk) -> DoorFuture<'_, BulkDone>;
@@ -273,8 +274,8 @@ impl Door for Runtime {
         Box::pin(async move { Runtime::pause_run(self, &key, pause).await })
     }
 
-    fn resume_run(&self, key: RunKey) -> DoorFuture<'_, Appended> {
-        Box::pin(async move { Runtime::resume_run(self, &key).await })
+    fn resume_run(&self, key: RunKey, budget: Option<Budget>) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::resume_run(self, &key, budget).await })
     }
 
     fn retry_run(&self, key: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored> {

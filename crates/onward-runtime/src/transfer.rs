@@ -190,7 +190,7 @@ impl Owed<'_> {
                 continue;
             }
             if let Some(outcome) = self.runtime.read_outcome(&head.key).await? {
-                self.runtime.carry(answer_to(link, &head.key.id, outcome)).await?;
+                self.runtime.carry(answer_to(link, &head.key.id, outcome).with_spent(head.budget_used())).await?;
             }
         }
         Ok(())

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use onward_core::budget::{Budget, BudgetHead};
 use onward_core::conversation::ENTRY_SIGNAL;
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
 use onward_core::ledger::{SpendQuery, SpendRow};
@@ -43,6 +44,8 @@ pub struct StartRun {
     pub attributes: Vec<Attribute>,
     /// The trace that the caller stands in, as a `traceparent`. What is none is ignored.
     pub trace: Option<String>,
+    /// What the run may spend, its children included; of no account when it exists already.
+    pub budget: Option<Budget>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +77,7 @@ impl Runtime {
     ///
     /// May be dropped at any time: the run is then started or not, and worked on if it is.
     pub async fn start_run(&self, start: StartRun) -> Result<Started, RuntimeError> {
-        let StartRun { key, kind, version, input, seed, signal, attributes, trace } = start;
+        let StartRun { key, kind, version, input, seed, signal, attributes, trace, budget } = start;
         if kind.as_str().starts_with(TASK_KIND_PREFIX) {
             return Err(RuntimeError::KindReserved { kind });
         }
@@ -85,7 +88,8 @@ impl Runtime {
         self.check_input(&key, (false, kind.clone(), version.clone()), &input).await?;
         let trace = trace.filter(|trace| TraceContext::parse(trace).is_some());
         let signal = signal.map(SendSignal::into_input).transpose()?.map(Box::new);
-        let started = RunStarted { version, attributes, trace, ..RunStarted::new(kind, input, seed) };
+        let budget = budget.filter(|budget| !budget.is_unlimited()).map(|limit| Box::new(BudgetHead::of(limit)));
+        let started = RunStarted { version, attributes, trace, budget, ..RunStarted::new(kind, input, seed) };
         Ok(self.begin_run(NewRun { key, started, signal }).await?)
     }
 
@@ -143,8 +147,9 @@ impl Runtime {
         self.append(key, Input::new(pause)).await
     }
 
-    pub async fn resume_run(&self, key: &RunKey) -> Result<Appended, RuntimeError> {
-        self.append(key, Input::new(Event::RunResumed(RunResumed {}))).await
+    /// Lets a paused run go on, and may spend more or less than before: limits that are given take the place of those that there were.
+    pub async fn resume_run(&self, key: &RunKey, budget: Option<Budget>) -> Result<Appended, RuntimeError> {
+        self.append(key, Input::new(Event::RunResumed(RunResumed { budget }))).await
     }
 
     /// Deletes a closed run with all its generations. An open run of an outside engine is its engine's alone to delete.

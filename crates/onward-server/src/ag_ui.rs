@@ -95,6 +95,7 @@ impl Asked {
             signal: None,
             attributes: Vec::new(),
             trace: self.trace.clone(),
+            budget: None,
         };
         self.runtime().start_run(start).await?;
         Ok(())

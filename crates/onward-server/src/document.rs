@@ -7,6 +7,7 @@ mod entries;
 
 use std::collections::BTreeMap;
 
+use onward_core::budget::Budget;
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::ledger::{SpendBy, SpendRow};
 use onward_core::run::Wait;
@@ -43,6 +44,8 @@ pub struct Run<'a> {
     attributes: BTreeMap<&'a Name, ShownValue<'a>>,
     /// What its own attempts have cost, in all its generations.
     spend: Option<&'a SpendTotals>,
+    /// What it may spend, its children included.
+    budget: Option<&'a Budget>,
 }
 
 impl<'a> From<&'a RunHead> for Run<'a> {
@@ -63,6 +66,7 @@ impl<'a> From<&'a RunHead> for Run<'a> {
             ended_at: head.ended_at,
             attributes: head.attributes.iter().map(|attribute| (&attribute.name, (&attribute.value).into())).collect(),
             spend: head.spend.as_deref(),
+            budget: head.budget.as_ref().map(|budget| &budget.limit),
         }
     }
 }

@@ -182,6 +182,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         "run_exists"
         | "run_closed"
         | "run_paused"
+        | "budget_exhausted"
         | "run_not_paused"
         | "run_is_task"
         | "run_not_failed"

@@ -295,7 +295,7 @@ pub static ROUTES: &[Route] = &[
     route(Verb::Post, "/v1/runs/{id}/resume", Some(Scope::Operate), "Let a paused run go on", |request| {
         Box::pin(runs::resume(request))
     })
-    .body_or_none("Nothing")
+    .body_or_none("Resume")
     .answers(APPENDED),
     route(
         Verb::Post,

@@ -11,7 +11,7 @@ use onward_core::run::Input;
 use onward_core::task::Task;
 use onward_core::{Epoch, Index, Name, Record, RunKey, Status, Timestamp, WorkerId};
 use onward_store::kept::ClaimRun;
-use onward_store::kept::{News, large};
+use onward_store::kept::{Body, News, large};
 use onward_store::{ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, StoreError};
 
 use crate::error::{Outcome, Trouble};
@@ -192,10 +192,18 @@ impl Scene<'_> {
         let (mut claimed, mut changed) = (Vec::new(), Vec::new());
         for (rk, mut queued) in found {
             let waiting = queued.task.clone();
+            if self.was_paused(&waiting.id.run) {
+                continue;
+            }
             queued.task.claim(&request.worker, request.lease, self.now);
             if let Some(attempted) = queued.task.attempted()
-                && !self.begin_attempt(rk, &waiting, attempted).await?
+                && let Err(pause) = self.begin_attempt(rk, &waiting, attempted).await?
             {
+                if let Some(pause) = pause {
+                    // What was claimed before of the same run is frozen as it is then.
+                    self.write_tasks(std::mem::take(&mut changed)).await?;
+                    self.append_outcome(&waiting.id.run, pause).await?;
+                }
                 continue;
             }
             if let Some(due) = queued.task.due_at() {
@@ -210,18 +218,27 @@ impl Scene<'_> {
 
     /// Records an attempt under the lock of its run (K7). Whoever holds a task must not wait for its run, because others wait for the task
     /// when they have the run: where somebody else has it, the task is offered once more.
-    async fn begin_attempt(&mut self, rk: i64, waiting: &Task, attempted: Input) -> Outcome<bool> {
+    /// Where the attempt does not begin, says with what the run pauses, if it does.
+    async fn begin_attempt(&mut self, rk: i64, waiting: &Task, attempted: Input) -> Outcome<Result<(), Option<Input>>> {
         if self.damaged.contains_key(&waiting.id.run) {
-            return Ok(false); // whoever asks for the run is told
+            return Ok(Err(None)); // whoever asks for the run is told
         }
         if !self.keys.contains_key(&rk) {
             self.news.push(News::TaskQueued { task: Box::new(waiting.clone()) });
-            return Ok(false);
+            return Ok(Err(None));
         }
-        match self.append_outcome(&waiting.id.run, attempted).await {
-            Err(Trouble::Refused(_)) => Ok(false),
-            other => other,
+        let body = Body::of_input(&attempted);
+        match self.append_input(&waiting.id.run, attempted, &body).await {
+            Ok(_) => Ok(Ok(())),
+            Err(Trouble::Refused(StoreError::Refused(refusal))) => Ok(Err(refusal.pause())),
+            Err(Trouble::Refused(_)) => Ok(Err(None)),
+            Err(trouble) => Err(trouble),
         }
+    }
+
+    /// Whether this transaction has paused the run.
+    fn was_paused(&self, key: &RunKey) -> bool {
+        self.seats.get(key).and_then(Option::as_deref).is_some_and(|seat| seat.head.status == Status::Paused)
     }
 
     /// A number of claims that no task can have had when the database went back: one for each second until then.

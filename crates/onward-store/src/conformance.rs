@@ -211,6 +211,10 @@ suite! { $
         the_ledger_is_asked_by_model_day_run_and_tree,
         what_a_deleted_run_has_cost_stays_in_the_ledger,
         a_restored_run_has_the_rows_that_its_logs_say,
+        a_run_that_has_spent_its_budget_begins_no_attempt_until_it_may_spend_more,
+        a_run_whose_time_is_over_begins_no_attempt,
+        what_a_child_may_spend_is_its_parents_no_more_until_it_has_ended,
+        a_budget_goes_along_when_a_run_continues_as_new,
         quiet_inputs_keep_no_run_from_waiting,
         an_attempt_is_recorded_by_whoever_hands_it_out,
     }

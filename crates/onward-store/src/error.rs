@@ -117,6 +117,7 @@ impl StoreError {
                 Refusal::Unread { .. } => "inputs_unread",
                 Refusal::Paused { .. } => "run_paused",
                 Refusal::NotPaused { .. } => "run_not_paused",
+                Refusal::BudgetExhausted { .. } => "budget_exhausted",
                 Refusal::IsTask { .. } => "run_is_task",
                 Refusal::OtherGeneration { .. } => "run_continued",
                 Refusal::Malformed { .. } => "commit_malformed",
@@ -189,6 +190,7 @@ impl StoreError {
             StoreError::Refused(Refusal::AlreadyReset { .. }) => {
                 "reset the run that goes on in its place, or fork this one, which keeps both"
             }
+            StoreError::Refused(Refusal::BudgetExhausted { .. }) => "`onward run resume ID --budget tokens=N` lets it spend more",
             StoreError::Refused(Refusal::NotFailed { .. }) => "`onward run fork` goes on from any point of any run",
             StoreError::Refused(Refusal::FailureHandled { .. }) => {
                 "what was undone is not done again by itself; `onward run reset` goes on from a point that you choose"

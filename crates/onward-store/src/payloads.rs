@@ -55,6 +55,7 @@ pub fn walk<'a>(event: &'a Event, visit: &mut dyn FnMut(&'a Payload)) {
         | Event::RunForked(_)
         | Event::ResultRequested(_)
         | Event::AttributeSet(_)
+        | Event::BudgetSet(_)
         | Event::TaskCanceled(_)
         | Event::TimerStarted(_)
         | Event::SignalAwaited(_)

@@ -1,5 +1,6 @@
 //! What callers ask about runs, one message per verb.
 
+use onward_core::budget::Budget;
 use onward_core::conversation::{Entry, PendingEntry};
 use onward_core::ledger::{SpendBy, SpendRow};
 use onward_core::run::Wait;
@@ -49,7 +50,7 @@ service! {
         CancelRun: ReasonRequest => AppendReply,
         TerminateRun: ReasonRequest => AppendReply,
         PauseRun: ReasonRequest => AppendReply,
-        ResumeRun: RunRequest => AppendReply,
+        ResumeRun: ResumeRequest => AppendReply,
         /// Lets a failed run go on: what it failed over is done again.
         RetryRun: RetryRequest => ReopenReply,
         /// Begins a run that goes on from a point of this one's log.
@@ -97,6 +98,16 @@ message! {
         7 => trace: Option<String>,
         /// What the run is found by.
         8 => attributes: Vec<Attribute>,
+        /// What the run may spend, its children included.
+        9 => budget: Option<Budget>,
+    }
+}
+
+message! {
+    pub struct ResumeRequest {
+        1 => run: RunKey,
+        /// Limits in the place of those that there were.
+        2 => budget: Option<Budget>,
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) type Answerer = Box<dyn FnMut(Payload) -> Result<Payload, Failure> + 
 pub(crate) type Emitter = Arc<dyn Fn(&RunKey, Emitted) + Send + Sync>;
 
 /// The calls that only read.
-const READS: &[&str] = &["state", "now", "is_canceled"];
+const READS: &[&str] = &["state", "now", "is_canceled", "spent", "budget_left"];
 
 pub(crate) struct RunCell {
     state: Mutex<State>,

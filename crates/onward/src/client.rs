@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use onward_core::budget::Budget;
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::lineage::behind_copy;
@@ -126,6 +127,7 @@ impl Onward {
             input: Payload::json(input),
             signal: None,
             trace: None,
+            budget: None,
             attributes: Vec::new(),
             output: PhantomData,
         }
@@ -269,6 +271,7 @@ pub struct Start<O> {
     input: Result<Payload, serde_json::Error>,
     signal: Option<Result<StartSignal, serde_json::Error>>,
     trace: Option<String>,
+    budget: Option<Budget>,
     attributes: Vec<(String, AttributeValue)>,
     output: PhantomData<fn() -> O>,
 }
@@ -296,6 +299,11 @@ impl<O> Start<O> {
     pub fn attribute(mut self, name: &str, value: impl Into<AttributeValue>) -> Self {
         self.attributes.push((name.to_owned(), value.into()));
         self
+    }
+
+    /// What the run may spend, its children included; where that is spent, it pauses as `budget_exhausted`.
+    pub fn budget(self, budget: Budget) -> Self {
+        Start { budget: Some(budget), ..self }
     }
 
     /// A signal to deliver with the start, in one write; also when the run exists already.
@@ -331,7 +339,8 @@ impl<O> Start<O> {
         let attribute = |(name, value): (String, AttributeValue)| Ok::<_, NameError>(Attribute { name: Name::new(name)?, value });
         let attributes = self.attributes.into_iter().map(attribute).collect::<Result<_, _>>()?;
         let (seed, trace) = (random_u64(), self.trace);
-        let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes, trace };
+        let budget = self.budget;
+        let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes, trace, budget };
         let (_, outcome) = self.onward.ask(inner.door.start_and_watch(start)).await?;
         Ok(RunHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })
     }
@@ -481,7 +490,12 @@ impl<O> RunHandle<O> {
     }
 
     pub async fn resume(&self) -> Result<Appended, Error> {
-        self.ask(self.door().resume_run(self.key.clone())).await
+        self.ask(self.door().resume_run(self.key.clone(), None)).await
+    }
+
+    /// The same; limits that are given take the place of those that there were.
+    pub async fn resume_with(&self, budget: Budget) -> Result<Appended, Error> {
+        self.ask(self.door().resume_run(self.key.clone(), Some(budget))).await
     }
 
     /// Lets a failed run go on: what it failed over is done again, everything else that is recorded stays.

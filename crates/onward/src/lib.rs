@@ -41,6 +41,7 @@ pub use ctx::Ctx;
 pub use error::{Error, RegisterError};
 pub use fork::Fork;
 pub use names::{Signal, Task, Workflow};
+pub use onward_core::budget::{self, Budget};
 pub use onward_core::conversation::{Entry, EntryCursor, PendingEntry};
 pub use onward_core::engine::{CancelOutcome, Decision};
 pub use onward_core::event::Event;

@@ -67,6 +67,7 @@ impl Narrator {
             Event::CancelRequested(event) => shown(&event.reason),
             Event::TerminateRequested(event) => shown(&event.reason),
             Event::RunPaused(event) => tell_pause(event),
+            Event::RunResumed(event) => event.budget.map(|budget| format!("with {budget}")).unwrap_or_default(),
             Event::ExternalAppended(event) => tell_external(event),
             _ => String::new(),
         }
@@ -88,6 +89,7 @@ impl Narrator {
             Event::WaitCanceled(event) => self.call(&event.place),
             Event::StateSet(event) => format!("{} = {}", shown(event.key.as_str()), preview(&event.value)),
             Event::AttributeSet(event) => tell_attribute(event),
+            Event::BudgetSet(event) => event.budget.to_string(),
             Event::StateCleared(event) => shown(event.key.as_str()),
             Event::ChildStarted(event) => {
                 format!("{} of kind {} {}", shown(event.child.as_str()), shown(event.kind.as_str()), preview(&event.input))

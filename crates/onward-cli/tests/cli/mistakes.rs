@@ -28,6 +28,23 @@ fn what_is_not_there_is_4() {
 }
 
 #[test]
+fn a_budget_that_is_none_is_named() {
+    let directory = one_order("order-1");
+    let hint = "! hint: like `--budget tokens=50000 --budget cost=2.50`";
+    for (limit, why) in [
+        ("dollars=2", "`dollars` is none of tokens, cost, turns, seconds"),
+        ("tokens=many", "`tokens` is a whole number, not `many`"),
+        ("tokens", "`tokens` is a whole number, not ``"),
+        ("turns=-1", "`turns` is a whole number, not `-1`"),
+        ("cost=$2", "`cost` is in dollars, like 2.50, and not `$2`"),
+    ] {
+        let expected = format!("! error[usage]: `--budget {limit}`: {why}\n{hint}");
+        run(directory.path(), ["run", "start", "tea", "--budget", limit]).says(2, &expected);
+        run(directory.path(), ["run", "resume", "order-1", "--budget", limit]).says(2, &expected);
+    }
+}
+
+#[test]
 fn what_came_too_late_is_6() {
     let directory = one_order("order-1");
     let data = directory.path();

@@ -53,6 +53,24 @@ fn a_log_is_told_in_words() {
 }
 
 #[test]
+fn a_budget_is_given_shown_and_changed() {
+    let directory = one_order("order-1");
+    let data = directory.path();
+    run(data, ["run", "start", "tea", "--id", "t", "--budget", "tokens=10", "--budget", "cost=2.50"]).says(0, "t: started");
+    let budget = || {
+        let shown = run(data, ["run", "show", "t"]);
+        shown.out.lines().find(|line| line.starts_with("budget")).map(|line| line.trim_start_matches("budget").trim().to_owned())
+    };
+    assert_eq!(budget().as_deref(), Some("tokens=10 cost=2.5; left: tokens=10 cost=2.5"));
+    assert_eq!(run(data, ["run", "pause", "t"]).code, 0);
+    assert_eq!(run(data, ["run", "resume", "t", "--budget", "tokens=20", "--budget", "turns=3"]).code, 0);
+    assert_eq!(budget().as_deref(), Some("tokens=20 cost=2.5 turns=3; left: tokens=20 cost=2.5 turns=3"));
+    let events = run(data, ["run", "events", "t"]).out;
+    assert!(events.contains("with tokens=20 turns=3"), "{events}");
+    assert_eq!(run(data, ["run", "show", "t", "--json"]).json()["budget"]["cost"], "2.5");
+}
+
+#[test]
 fn json_is_one_document_and_a_log_one_record_per_line() {
     let directory = one_order("order-1");
     let list = run(directory.path(), ["run", "list", "--json"]).json();

@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::call::What;
+use crate::budget::Budget;
 use crate::event::{ChildAwaited, ChildCanceled, ChildStarted, OnParentClose};
 use crate::{Event, Failure, Hash, Name, Payload, Place, RunId, RunKey};
 
@@ -20,6 +21,7 @@ impl Engine {
             input,
             on_parent_close: OnParentClose::Cancel,
             is_spawned: false,
+            budget: None,
         };
         // Here and not with the commit: the code may ask for its child's id at once.
         if let Some((child, adopted)) = self.adopt_child(&event) {
@@ -32,7 +34,7 @@ impl Engine {
 
     /// Starts a child that belongs to the run and not to this generation of it: it goes on when the generation ends, and is asked to stop
     /// when the run does. Nobody waits for it here; [`Engine::await_child`] does, in whatever generation.
-    pub fn spawn_child(&mut self, kind: Name, input: Payload) -> RunId {
+    pub fn spawn_child(&mut self, kind: Name, input: Payload, budget: Option<Budget>) -> RunId {
         let place = self.next_place();
         let child = crate::reopen::spawned_id(&self.key().id, self.generation(), &place, self.seed());
         let event = ChildStarted {
@@ -44,6 +46,7 @@ impl Engine {
             input,
             on_parent_close: OnParentClose::Cancel,
             is_spawned: true,
+            budget,
         };
         if let Some((child, adopted)) = self.adopt_child(&event) {
             self.out.push(adopted.into());

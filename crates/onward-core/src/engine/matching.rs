@@ -154,6 +154,8 @@ fn agrees(recorded: &Event, asked: &Event) -> bool {
                 && a.result.is_ok() == b.result.is_ok()
         }
         (Event::AttributeSet(a), Event::AttributeSet(b)) => a == b,
+        // What was set stands, whatever newer code would set.
+        (Event::BudgetSet(a), Event::BudgetSet(b)) => a.place == b.place,
         (Event::RunCompleted(a), Event::RunCompleted(b)) => same(Some(&a.output), Some(&b.output)),
         (Event::RunContinued(a), Event::RunContinued(b)) => {
             let state = |checkpoint: &Option<Box<Checkpoint>>| {
@@ -248,6 +250,7 @@ pub fn describe(event: &Event) -> String {
             Some(value) => format!("attribute `{}` = {value} at {}", e.name, e.place),
             None => format!("clearing attribute `{}` at {}", e.name, e.place),
         },
+        Event::BudgetSet(e) => format!("the budget {} at {}", e.budget, e.place),
         Event::ChildStarted(e) => format!("child `{}` ({}) at {} with input {}", e.kind, e.child, e.place, value(&e.input)),
         Event::ChildCanceled(e) => format!("canceling child {} at {}", e.child, e.place),
         Event::ChildAwaited(e) => format!("the result of child {} at {}", e.child, e.place),

@@ -81,7 +81,7 @@ impl Bench {
     }
 
     fn resume(&mut self) {
-        self.input(RunResumed {});
+        self.input(RunResumed::default());
     }
 
     /// A fresh engine that is fed the whole log.

@@ -2,8 +2,9 @@
 
 use super::{Commit, Committed, Effect, Input, LastCommit, NewRun, QuietTail, RunHead, Status};
 use crate::attribute;
+use crate::budget;
 use crate::conversation::ENTRY_SIGNAL;
-use crate::event::{Attribute, RunStarted, is_same_life};
+use crate::event::{Attribute, PauseReason, RunPaused, RunStarted, TaskAttempted, is_same_life};
 use crate::{Epoch, Event, Index, Record, RunId, RunKey, Timestamp};
 
 /// Why an append was not taken. Nothing was written.
@@ -19,6 +20,8 @@ pub enum Refusal {
     Paused { key: RunKey },
     #[error("run {key} has continued as new since, or was deleted and started again")]
     OtherGeneration { key: RunKey },
+    #[error("run {key} has spent what it may: its {what}")]
+    BudgetExhausted { key: RunKey, what: &'static str },
     #[error("run {key} is not paused")]
     NotPaused { key: RunKey },
     #[error("run {key} is a standalone task, which only runs to its end or is canceled")]
@@ -39,6 +42,15 @@ pub enum Refusal {
     LogConflict { key: RunKey, expected: Index, next: Index },
     #[error("what was to be appended to run {key} is malformed: {why}")]
     Malformed { key: RunKey, why: &'static str },
+}
+
+impl Refusal {
+    /// What is appended in the place of the attempt that was refused: a run that has spent its budget pauses (BG1).
+    pub fn pause(&self) -> Option<Input> {
+        let Refusal::BudgetExhausted { what, .. } = self else { return None };
+        let message = format!("the run has spent what it may: its {what}");
+        Some(Input::new(RunPaused { reason: PauseReason::BudgetExhausted, message, divergence: None }))
+    }
 }
 
 /// An append that was taken: write `record`, carry out `effects`, keep the changed head.
@@ -101,6 +113,11 @@ impl RunHead {
         if matches!(event, Event::RunResumed(_)) && self.status != Status::Paused {
             return Err(Refusal::NotPaused { key: self.key.clone() });
         }
+        if let Event::TaskAttempted(TaskAttempted { stands_as: Some(_), .. }) = &event
+            && let Some(what) = self.budget.as_ref().and_then(|budget| budget.exhausted(self.spend.as_deref(), at))
+        {
+            return Err(Refusal::BudgetExhausted { key: self.key.clone(), what }); // R13
+        }
         let effects = self.input_effects(&event, at);
         self.take_input_status(&event, at);
         let record = Record::input(self.next_index, at, event);
@@ -130,7 +147,7 @@ impl RunHead {
         }
         self.check_commit(&commit)?;
         let effects = self.commit_effects(&commit.events, at);
-        let successor = self.successor(&commit);
+        let successor = self.successor(&commit, at);
         self.status = self.status_after(commit.horizon, &commit.events, commit.waits);
         let index = self.next_index;
         let header = commit.header();
@@ -233,6 +250,7 @@ impl RunHead {
 
     pub(super) fn advance(&mut self, record: &Record) {
         set_attributes(&mut self.attributes, &record.events);
+        record.events.iter().for_each(|event| budget::follow(&mut self.spend, &mut self.budget, event, record.at));
         let is_quiet = record.commit.is_none() && record.events.iter().all(Event::is_quiet);
         self.quiet = is_quiet.then(|| QuietTail { from: self.quiet_from(), to: record.next_index() });
         self.next_index = record.next_index();
@@ -242,11 +260,12 @@ impl RunHead {
         }
     }
 
-    fn successor(&self, commit: &Commit) -> Option<Box<NewRun>> {
+    fn successor(&self, commit: &Commit, at: Timestamp) -> Option<Box<NewRun>> {
         let Some(Event::RunContinued(continued)) = commit.events.last() else { return None };
         let generation = self.generation + 1;
         let mut attributes = self.attributes.clone();
         set_attributes(&mut attributes, &commit.events);
+        let budget = budget::after(self, &commit.events, at);
         // Whoever takes the conversation over is another kind, with versions of its own.
         let taken_over = continued.checkpoint.as_ref().and_then(|checkpoint| checkpoint.handoff.clone());
         let first_kind = taken_over.as_ref().map(|_| self.first_kind().clone()).or_else(|| self.first_kind.clone());
@@ -269,6 +288,7 @@ impl RunHead {
             trace: None,
             checkpoint: continued.checkpoint.clone(),
             spend: self.spend.clone(), // R12
+            budget: budget.map(|budget| Box::new(budget.carried(continued.checkpoint.is_some()))),
         };
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }

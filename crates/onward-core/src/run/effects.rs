@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::{Input, NewRun, Once, RunHead, Wait, WaitKind};
+use crate::budget::{self, BudgetUse};
 use crate::codec::{DecodeError, Field, Reader};
 use crate::event::{
     CancelRequested, ChildAwaited, ChildCompleted, ChildFailed, ChildStarted, OnParentClose, ParentLink, ResultRequested,
@@ -72,6 +73,18 @@ impl Delivery {
             Delivery::Start(run) => &run.key,
             Delivery::Input { to, .. } => to,
         }
+    }
+
+    /// The end of a child, with what it has spent of what it was given (BG2).
+    pub fn with_spent(mut self, used: Option<BudgetUse>) -> Delivery {
+        if let Delivery::Input { input, .. } = &mut self {
+            match &mut input.event {
+                Event::ChildCompleted(event) => event.spent = used,
+                Event::ChildFailed(event) => event.spent = used,
+                _ => {}
+            }
+        }
+        self
     }
 
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -151,10 +164,27 @@ impl RunHead {
     pub(super) fn commit_effects(&self, events: &[Event], at: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         events.iter().for_each(|event| self.event_effects(event, at, &mut effects));
+        if events.iter().any(|event| matches!(event, Event::ChildStarted(_))) {
+            self.give_to_children(events, at, &mut effects);
+        }
         if let Some(paused_at) = self.paused_at {
             freeze_new_timers(&mut effects, paused_at, at);
         }
         effects
+    }
+
+    /// Children that start have their slices: of the budget as the commit leaves it, which may have set it (BG2).
+    fn give_to_children(&self, events: &[Event], at: Timestamp, effects: &mut [Effect]) {
+        let budget = budget::after(self, events, at);
+        let mut asked = events.iter().filter_map(|event| if let Event::ChildStarted(asked) = event { Some(asked) } else { None });
+        for effect in effects {
+            if let Effect::Send(delivery) = effect
+                && let Delivery::Start(run) = &mut **delivery
+                && let Some(asked) = asked.next()
+            {
+                run.started.budget = budget::of_child(budget.as_deref(), asked, &asked.child);
+            }
+        }
     }
 
     fn event_effects(&self, event: &Event, at: Timestamp, effects: &mut Vec<Effect>) {
@@ -251,6 +281,7 @@ impl RunHead {
             version: event.version.clone(),
             parent: Some(parent),
             origins,
+            budget: budget::of_child(self.budget.as_deref(), event, id),
             ..RunStarted::new(event.kind.clone(), event.input.clone(), self.child_seed(&event.place))
         };
         let key = RunKey::new(self.key.namespace.clone(), id.clone());
@@ -270,8 +301,14 @@ impl RunHead {
     /// The run is over: it cleans up and tells whoever waits for it.
     fn end_effects(&self, result: Result<Payload, Failure>) -> Vec<Effect> {
         let mut effects = vec![Effect::EndRun { goes_on: false }];
-        effects.extend(self.awaited_by().map(|link| Effect::Send(Box::new(answer_to(link, &self.key.id, result.clone())))));
+        let answer = |link| answer_to(link, &self.key.id, result.clone()).with_spent(self.budget_used());
+        effects.extend(self.awaited_by().map(|link| Effect::Send(Box::new(answer(link)))));
         effects
+    }
+
+    /// What the run has spent of its budget, its children included; nothing if it has none.
+    pub fn budget_used(&self) -> Option<BudgetUse> {
+        self.budget.as_ref().map(|budget| budget.used(self.spend.as_deref()))
     }
 
     /// Who wants to hear how the run ends: its parent and the copies of that. Nobody of another namespace is told (U3).
@@ -323,8 +360,8 @@ pub fn answer_to(parent: &ParentLink, child: &RunId, result: Result<Payload, Fai
     // The call of one that is no spawned child names it.
     let child = parent.is_spawned.then(|| child.clone());
     let event = match result {
-        Ok(output) => ChildCompleted { place, output, child }.into(),
-        Err(failure) => ChildFailed { place, failure, child }.into(),
+        Ok(output) => ChildCompleted { place, output, child, spent: None }.into(),
+        Err(failure) => ChildFailed { place, failure, child, spent: None }.into(),
     };
     let input = Input { life: parent.life, ..Input::result(event, parent.generation, "child", &parent.place) };
     Delivery::Input { to: parent.run.clone(), input }

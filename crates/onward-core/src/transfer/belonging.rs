@@ -129,6 +129,7 @@ mod tests {
             input: Payload::null(),
             on_parent_close: OnParentClose::Cancel,
             is_spawned: false,
+            budget: None,
         };
         let commit = crate::log::CommitHeader {
             n: 0,

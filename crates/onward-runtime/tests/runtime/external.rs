@@ -112,6 +112,7 @@ async fn a_payload_that_another_door_could_not_show_is_refused() {
         signal: None,
         attributes: Vec::new(),
         trace: None,
+        budget: None,
     };
     assert_eq!(kit.runtime.start_run(start).await.unwrap_err().code(), "json_too_deep");
 }

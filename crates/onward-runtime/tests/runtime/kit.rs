@@ -221,6 +221,7 @@ pub fn start(id: &str) -> StartRun {
         signal: None,
         attributes: Vec::new(),
         trace: None,
+        budget: None,
     }
 }
 
@@ -261,7 +262,18 @@ pub fn task(place: u32, options: TaskOptions) -> Event {
 pub fn child(place: u32, id: &str, on_parent_close: OnParentClose) -> Event {
     let (child, kind, input) = (RunId::new(id).unwrap(), name("order"), text("in"));
     let input_hash = Hash::of(&input);
-    ChildStarted { place: at(place), child, kind, version: None, input_hash, input, on_parent_close, is_spawned: false }.into()
+    ChildStarted {
+        place: at(place),
+        child,
+        kind,
+        version: None,
+        input_hash,
+        input,
+        on_parent_close,
+        is_spawned: false,
+        budget: None,
+    }
+    .into()
 }
 
 pub fn sent(place: u32, to: &str) -> Event {

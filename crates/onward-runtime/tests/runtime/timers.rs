@@ -61,7 +61,7 @@ async fn a_paused_runs_timer_keeps_its_remaining_time() {
     kit.runtime.pause_run(&key("r"), pause).await.unwrap();
     kit.advance(seconds(3_600));
     assert_eq!(kit.runtime.tick().await.did.timers_fired, 0);
-    kit.runtime.resume_run(&key("r")).await.unwrap();
+    kit.runtime.resume_run(&key("r"), None).await.unwrap();
     kit.advance(seconds(5));
     assert_eq!(kit.runtime.tick().await.did.timers_fired, 0);
     kit.advance(seconds(1));

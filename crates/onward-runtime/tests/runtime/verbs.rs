@@ -51,7 +51,7 @@ async fn an_unknown_run_is_not_found_by_any_verb() {
     refused(runtime.cancel_run(key, "").await, "run_not_found");
     refused(runtime.terminate_run(key, "").await, "run_not_found");
     refused(runtime.pause_run(key, paused()).await, "run_not_found");
-    refused(runtime.resume_run(key).await, "run_not_found");
+    refused(runtime.resume_run(key, None).await, "run_not_found");
     refused(runtime.read_run(key).await, "run_not_found");
     refused(runtime.read_outcome(key).await, "run_not_found");
     refused(runtime.read_log(key, None, onward_core::Index(0), 1).await, "run_not_found");
@@ -69,7 +69,7 @@ async fn a_closed_run_takes_nothing_more() {
     refused(runtime.cancel_run(key, "").await, "run_closed");
     refused(runtime.terminate_run(key, "").await, "run_closed");
     refused(runtime.pause_run(key, paused()).await, "run_closed");
-    refused(runtime.resume_run(key).await, "run_closed");
+    refused(runtime.resume_run(key, None).await, "run_closed");
     assert_eq!(kit.log("r").await, ["run_started", "terminate_requested"]);
 }
 
@@ -112,11 +112,11 @@ async fn a_request_to_cancel_is_left_to_the_code_and_terminate_is_not() {
 async fn a_paused_run_stands_still_until_it_is_resumed() {
     let kit = Kit::new();
     kit.start("r").await;
-    refused(kit.runtime.resume_run(&key("r")).await, "run_not_paused");
+    refused(kit.runtime.resume_run(&key("r"), None).await, "run_not_paused");
     kit.runtime.pause_run(&key("r"), paused()).await.unwrap();
     let view = kit.runtime.read_run(&key("r")).await.unwrap();
     assert_eq!((view.head.status, view.pause), (Status::Paused, Some(paused())));
-    kit.runtime.resume_run(&key("r")).await.unwrap();
+    kit.runtime.resume_run(&key("r"), None).await.unwrap();
     assert_eq!(kit.head("r").await.status, Status::Pending);
 }
 

@@ -51,13 +51,13 @@ pub(super) fn signal(signal: api::Signal) -> SendSignal {
 }
 
 pub(super) async fn start_run(server: Server, asker: Asker, request: api::StartRequest) -> Answer<api::StartReply> {
-    let api::StartRequest { run, kind, version, input, seed, signal: with, attributes, trace } = request;
+    let api::StartRequest { run, kind, version, input, seed, signal: with, attributes, trace, budget } = request;
     if with.is_some() {
         // The run may be there already.
         asker.pass.check_also(Scope::Signal, &server).await.map_err(|refusal| status_of(&refusal.into()))?;
     }
     let (signal, trace) = (with.map(signal), trace.or_else(|| request::trace(&asker.pass.headers)));
-    let start = StartRun { key: own(&asker, run)?, kind, version, input, seed, signal, attributes, trace };
+    let start = StartRun { key: own(&asker, run)?, kind, version, input, seed, signal, attributes, trace, budget };
     let started = server.runtime().start_run(start).await.map_err(told)?;
     Ok(api::StartReply { created: started.created, head: started.head, signal: started.signal.map(appended) })
 }
@@ -177,9 +177,9 @@ pub(super) async fn pause_run(server: Server, asker: Asker, request: api::Reason
     server.runtime().pause_run(&key, pause).await.map(appended).map_err(told)
 }
 
-pub(super) async fn resume_run(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::AppendReply> {
+pub(super) async fn resume_run(server: Server, asker: Asker, request: api::ResumeRequest) -> Answer<api::AppendReply> {
     let key = own(&asker, request.run)?;
-    server.runtime().resume_run(&key).await.map(appended).map_err(told)
+    server.runtime().resume_run(&key, request.budget).await.map(appended).map_err(told)
 }
 
 pub(super) async fn retry_run(server: Server, asker: Asker, request: api::RetryRequest) -> Answer<api::ReopenReply> {

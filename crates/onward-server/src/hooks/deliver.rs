@@ -46,6 +46,7 @@ pub(super) async fn deliver(runtime: &Runtime, hook: &HookEntry, id: &str, body:
                 seed: new_id::random_u64(),
                 signal: None,
                 attributes: Vec::new(),
+                budget: None,
                 trace: None, // the sender's traces are not ours
             };
             let started = runtime.start_run(start).await?;

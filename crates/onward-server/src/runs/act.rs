@@ -3,7 +3,9 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::RunKey;
+use onward_core::budget::Budget;
 use onward_core::event::{PauseReason, RunPaused};
+use onward_core::spend::PicoDollars;
 use onward_store::Appended;
 use serde::Deserialize;
 
@@ -20,7 +22,26 @@ pub(crate) struct ReasonBody {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-struct NothingBody {}
+struct ResumeBody {
+    budget: Option<BudgetBody>,
+}
+
+/// Limits of a budget; one that is misspelled is refused.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BudgetBody {
+    tokens: Option<u64>,
+    cost: Option<PicoDollars>,
+    turns: Option<u64>,
+    seconds: Option<u64>,
+}
+
+impl From<BudgetBody> for Budget {
+    fn from(body: BudgetBody) -> Budget {
+        let BudgetBody { tokens, cost, turns, seconds } = body;
+        Budget { tokens, cost, turns, seconds }
+    }
+}
 
 pub(crate) async fn cancel(mut request: Request) -> Result<Response, Problem> {
     let (key, reason) = reason(&mut request).await?;
@@ -40,8 +61,8 @@ pub(crate) async fn pause(mut request: Request) -> Result<Response, Problem> {
 
 pub(crate) async fn resume(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
-    let NothingBody {} = request.json_or_default().await?;
-    Ok(appended(&key, request.server.runtime().resume_run(&key).await?))
+    let body: ResumeBody = request.json_or_default().await?;
+    Ok(appended(&key, request.server.runtime().resume_run(&key, body.budget.map(Budget::from)).await?))
 }
 
 async fn reason(request: &mut Request) -> Result<(RunKey, String), Problem> {

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
+use onward_core::budget::Budget;
 use onward_core::{Name, RunId, RunKey};
 use onward_runtime::StartRun;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::act::BudgetBody;
 use super::signal::SignalBody;
 use crate::answer::json;
 use crate::attributes::{GivenValue, attributes};
@@ -29,6 +31,7 @@ struct StartBody {
     signal: Option<SignalBody>,
     #[serde(default)]
     attributes: BTreeMap<String, GivenValue>,
+    budget: Option<BudgetBody>,
 }
 
 pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
@@ -47,6 +50,7 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
         signal: body.signal.map(SignalBody::read).transpose()?,
         attributes: attributes(body.attributes)?,
         trace: request::trace(&request.headers),
+        budget: body.budget.map(Budget::from),
     };
     let started = runtime.start_run(start).await?;
     let id = &started.head.key.id;

@@ -146,6 +146,28 @@ async fn a_run_is_paused_resumed_canceled_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_run_has_the_budget_that_it_is_given() {
+    let site = Site::open().await;
+    let budget = json!({"tokens": 10, "cost": "2.50"});
+    site.post_json("/v1/runs", json!({"kind": "listener", "id": "a", "budget": budget})).await.expect(201);
+    assert_eq!(site.show("a").await["budget"], json!({"tokens": 10, "cost": "2.5"}));
+    site.post("/v1/runs/a/pause", "").await.expect(202);
+    site.post_json("/v1/runs/a/resume", json!({"budget": {"tokens": 20, "turns": 3}})).await.expect(202);
+    assert_eq!(site.show("a").await["budget"], json!({"tokens": 20, "cost": "2.5", "turns": 3}));
+    site.start("listener", "b", json!(null)).await;
+    assert_eq!(site.show("b").await["budget"], json!(null));
+    for wrong in
+        [json!({"token": 1}), json!({"tokens": -1}), json!({"tokens": "1"}), json!({"cost": "$2"}), json!({"cost": 2}), json!(7)]
+    {
+        let start = site.post_json("/v1/runs", json!({"kind": "listener", "id": "c", "budget": wrong})).await;
+        assert!(start.json()["hint"].is_string(), "{wrong}");
+        start.problem(400, "json_invalid");
+        site.post_json("/v1/runs/a/resume", json!({"budget": wrong})).await.problem(400, "json_invalid");
+    }
+    site.get("/v1/runs/c").await.problem(404, "run_not_found");
+}
+
+#[tokio::test]
 async fn an_update_is_answered_once_per_id() {
     let site = Site::open().await;
     site.start("dial", "a", json!(null)).await;

@@ -45,7 +45,8 @@ impl Site {
     pub async fn start(&self, run: &str, kind: &str) {
         let (kind, input) = (Name::new(kind).unwrap(), Payload::null());
         let attributes = Vec::new();
-        let start = StartRun { key: key(run), kind, version: None, input, seed: 7, signal: None, attributes, trace: None };
+        let start =
+            StartRun { key: key(run), kind, version: None, input, seed: 7, signal: None, attributes, trace: None, budget: None };
         self.runtime.start_run(start).await.unwrap();
     }
 

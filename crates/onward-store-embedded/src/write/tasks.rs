@@ -149,7 +149,7 @@ impl Writer<'_> {
         }
         task.claim(&request.worker, request.lease, self.batch.now);
         if let Some(attempted) = task.attempted() {
-            match self.append_outcome(&task.id.run, attempted) {
+            match self.begin_attempt(&task.id.run, attempted) {
                 Ok(true) => {}
                 Ok(false) => return Ok(None), // K7
                 Err(Trouble::Refused(error)) => return self.pass_over(&row, &error).map(|()| None),
@@ -158,6 +158,22 @@ impl Writer<'_> {
         }
         self.put_task(row.rk, task.clone())?;
         Ok(Some(task))
+    }
+
+    /// Records an attempt, or that the run pauses in its place.
+    fn begin_attempt(&mut self, key: &RunKey, attempted: Input) -> Outcome<bool> {
+        let body = Body::of_input(&attempted);
+        match self.append_input(key, attempted, body) {
+            Ok(_) => Ok(true),
+            Err(Trouble::Refused(StoreError::Refused(refusal))) => {
+                if let Some(pause) = refusal.pause() {
+                    self.append_outcome(key, pause)?;
+                }
+                Ok(false)
+            }
+            Err(Trouble::Refused(StoreError::RunNotFound { .. })) => Ok(false),
+            Err(trouble) => Err(trouble),
+        }
     }
 
     /// A task that is damaged is not in the way of the others: it is mended. One of a run whose log is damaged goes; whoever asks for the

@@ -72,7 +72,7 @@ fn live_on(directory: &Path, left: Timestamp, keys: &BTreeSet<RunKey>, workers_i
         life.work_on_tasks();
         life.decide();
         if round == 1 {
-            life.tell(&key("r2"), Input::new(onward_core::event::RunResumed {}));
+            life.tell(&key("r2"), Input::new(onward_core::event::RunResumed::default()));
         }
         if round == 2 {
             // The same id as in the story: whoever got it then has it once.

@@ -206,6 +206,7 @@ fn to_child(id: &str) -> Event {
         input_hash: Hash::of(&input),
         input,
         on_parent_close: OnParentClose::Cancel,
+        budget: None,
         is_spawned: false,
     }
     .into()

@@ -40,6 +40,7 @@ fn busy(ordinal: usize) -> Vec<onward_core::Event> {
             input_hash,
             input,
             on_parent_close: OnParentClose::Cancel,
+            budget: None,
             is_spawned: false,
         }
         .into(),

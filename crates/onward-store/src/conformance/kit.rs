@@ -136,7 +136,7 @@ pub fn pause() -> Input {
 }
 
 pub fn resume() -> Input {
-    Input::new(onward_core::event::RunResumed {})
+    Input::new(onward_core::event::RunResumed::default())
 }
 
 #[track_caller]
@@ -394,6 +394,7 @@ pub fn child(id: &str, ordinal: u32, on_parent_close: onward_core::event::OnPare
         input_hash: Hash::of(&input),
         input,
         on_parent_close,
+        budget: None,
         is_spawned: false,
     }
     .into()

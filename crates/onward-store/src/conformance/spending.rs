@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use onward_core::event::{RunContinued, StandaloneTask, TaskAttempted};
+use onward_core::budget::{Budget, BudgetHead};
+use onward_core::event::{OnParentClose, PauseReason, RunContinued, RunResumed, StandaloneTask, TaskAttempted};
 use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_core::reopen;
-use onward_core::run::Input;
+use onward_core::run::{Input, NewRun};
 use onward_core::spend::{PicoDollars, Spend, SpendTotals, Tokens};
 use onward_core::task::{EffectClass, RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, Namespace, Place, Status, Timestamp};
 
 use super::kit::{
-    Held, Kit, completed, json, key, name, new_run, new_run_of, place, refused, seconds, settled, signal, task, task_of, terminate,
+    Held, Kit, child, completed, json, key, name, new_run, new_run_of, place, refused, seconds, settled, signal, task, task_of,
+    terminate,
 };
 use super::restoring::fork;
 use crate::{Delete, Restore, RestoreRun, StoreError};
@@ -308,6 +310,116 @@ pub async fn an_attempt_of_a_fork_is_not_taken_for_one_of_the_original(mut kit: 
     report(&kit, &own, spent(&own, done(), 4)).await.unwrap();
     assert_eq!(cost_of(&kit, "f").await, cost(1, 0, 4, 40));
     assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 7, 70));
+}
+
+fn budgeted(id: &str, budget: Budget) -> NewRun {
+    let mut run = new_run(id);
+    run.started.budget = Some(Box::new(BudgetHead::of(budget)));
+    run
+}
+
+async fn left(kit: &Kit, id: &str) -> Budget {
+    let head = kit.head(id).await;
+    head.budget.unwrap().left(head.spend.as_deref(), kit.now())
+}
+
+/// BG1, R13: whoever hands tasks out pauses the run instead, in the same write.
+pub async fn a_run_that_has_spent_its_budget_begins_no_attempt_until_it_may_spend_more(mut kit: Kit) {
+    let mut held = kit.start_held_as(budgeted("r", Budget::default().tokens(10).seconds(3_600))).await;
+    let tasks = (0..3).map(|ordinal| task_of("mail", ordinal, options())).collect();
+    kit.commit(&mut held, tasks).await;
+    // What is under way when it runs out is the most by which it is exceeded.
+    for task in kit.claim_tasks("t", 2).await {
+        report(&kit, &task, spent(&task, done(), 7)).await.unwrap();
+    }
+    kit.reopen();
+    assert!(kit.claim_tasks("t", 10).await.is_empty());
+    kit.reopen();
+    assert_eq!((left(&kit, "r").await.tokens, cost_of(&kit, "r").await.attempts), (Some(0), 2));
+    let message = "the run has spent what it may: its tokens".to_owned();
+    assert_eq!(paused_because(&kit, "r").await, [(PauseReason::BudgetExhausted, message)]);
+    assert!(kit.claim_tasks("t", 10).await.is_empty(), "K4");
+    assert_eq!(paused_because(&kit, "r").await.len(), 1);
+    let budget = Some(Budget::default().tokens(20));
+    kit.append("r", Input::new(RunResumed { budget })).await.unwrap();
+    kit.reopen();
+    assert_eq!((left(&kit, "r").await.tokens, left(&kit, "r").await.seconds), (Some(6), Some(3_600)), "the other limit stays");
+    assert_eq!(kit.claim_tasks("t", 10).await.len(), 1);
+    kit.log("r").await;
+}
+
+/// Why a run was paused, each time that it was.
+async fn paused_because(kit: &Kit, id: &str) -> Vec<(PauseReason, String)> {
+    let events = kit.records(id).await.into_iter().flat_map(|record| record.events);
+    let paused = events.filter_map(|event| if let Event::RunPaused(event) = event { Some(event) } else { None });
+    paused.map(|event| (event.reason, event.message)).collect()
+}
+
+/// What costs nothing is handed out before, and with the others frozen behind what the run was paused by.
+pub async fn a_run_whose_time_is_over_begins_no_attempt(mut kit: Kit) {
+    let free = TaskOptions::default;
+    let mut held = kit.start_held_as(budgeted("r", Budget::default().seconds(60))).await;
+    let mut other = kit.start_held("other").await;
+    kit.commit(&mut held, vec![task_of("mail", 0, free()), task_of("mail", 1, options()), task_of("mail", 2, free())]).await;
+    kit.commit(&mut other, vec![task_of("mail", 0, options())]).await;
+    kit.pass(seconds(60));
+    let tasks = kit.claim_tasks("t", 10).await;
+    let claimed: Vec<_> = tasks.iter().map(|task| (task.id.run.id.as_str(), task.id.place.clone())).collect();
+    assert_eq!(claimed, [("r", place(0)), ("other", place(0))]);
+    kit.reopen();
+    assert_eq!((kit.head("r").await.status, paused_because(&kit, "r").await.len()), (Status::Paused, 1));
+    report(&kit, &tasks[0], done()).await.unwrap(); // it is under way
+    assert!(kit.claim_tasks("t", 10).await.is_empty());
+    let budget = Some(Budget::default().seconds(3_600));
+    kit.append("r", Input::new(RunResumed { budget })).await.unwrap();
+    assert_eq!(kit.claim_tasks("t", 10).await.len(), 2);
+    kit.log("r").await;
+}
+
+/// BG2.
+pub async fn what_a_child_may_spend_is_its_parents_no_more_until_it_has_ended(mut kit: Kit) {
+    let mut held = kit.start_held_as(budgeted("p", Budget::default().tokens(100))).await;
+    let asks = |id: &str, ordinal, tokens: Option<u64>| match child(id, ordinal, OnParentClose::Cancel) {
+        Event::ChildStarted(mut event) => {
+            event.budget = tokens.map(|tokens| Budget::default().tokens(tokens));
+            Event::ChildStarted(event)
+        }
+        other => other,
+    };
+    // One after the other: the second gets half of what the first has left, the third no more than there is, the fourth nothing.
+    let children = vec![asks("p/0", 0, Some(60)), asks("p/1", 1, None), asks("p/2", 2, Some(60)), asks("p/3", 3, None)];
+    kit.commit(&mut held, children).await;
+    kit.deliver().await;
+    kit.reopen();
+    for (id, tokens) in [("p/0", 60), ("p/1", 20), ("p/2", 20), ("p/3", 0)] {
+        assert_eq!(left(&kit, id).await.tokens, Some(tokens), "{id}");
+    }
+    assert_eq!(left(&kit, "p").await.tokens, Some(0));
+    let claimed = kit.claim("w").await;
+    let mut first = Held::new(claimed.iter().find(|run| run.head.key == key("p/0")).unwrap());
+    kit.commit(&mut first, vec![task_of("mail", 0, options())]).await;
+    let task = begin(&kit).await;
+    report(&kit, &task, spent(&task, done(), 25)).await.unwrap();
+    kit.read_on(&mut first).await;
+    kit.commit(&mut first, vec![completed()]).await;
+    assert_eq!(left(&kit, "p").await.tokens, Some(0), "nobody has heard of it");
+    kit.deliver().await;
+    kit.reopen();
+    assert_eq!(left(&kit, "p").await.tokens, Some(35));
+    kit.log("p").await;
+}
+
+/// BG3, and what goes along.
+pub async fn a_budget_goes_along_when_a_run_continues_as_new(mut kit: Kit) {
+    let mut held = kit.start_held_as(budgeted("r", Budget::default().tokens(100).turns(2))).await;
+    kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
+    let task = begin(&kit).await;
+    report(&kit, &task, spent(&task, done(), 30)).await.unwrap();
+    kit.read_on(&mut held).await;
+    kit.store().commit(held.commit(vec![RunContinued { input: json("2"), checkpoint: None }.into()])).await.unwrap();
+    kit.reopen();
+    assert_eq!((kit.head("r").await.generation, left(&kit, "r").await.tokens), (1, Some(70)));
+    kit.log("r").await;
 }
 
 /// A run whose worker has not read a quiet input waits all the same (R3); one that has not read another input behind it does not.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onward_core::run::Input;
 use onward_core::task::{StaleReport, Task, TaskCount, TaskFate, TaskId, TaskReport, TaskState};
-use onward_core::{Name, Namespace, Timestamp};
+use onward_core::{Name, Namespace, RunKey, Timestamp};
 
 use super::Answer;
 use super::query::page;
@@ -63,20 +63,38 @@ impl State {
             })
             .collect();
         found.sort_by_key(|queued| (Reverse(queued.task.options.priority), queued.task.visible_at, queued.order)); // L21
-        let found: Vec<QueuedTask> = found.into_iter().take(request.limit).cloned().collect();
-        found.into_iter().filter_map(|queued| self.claim_task(queued, request, now)).collect()
+        let found: Vec<TaskId> = found.into_iter().take(request.limit).map(|queued| queued.task.id.clone()).collect();
+        found.into_iter().filter_map(|id| self.claim_task(&id, request, now)).collect()
     }
 
-    fn claim_task(&mut self, mut queued: QueuedTask, request: &ClaimTasks, now: Timestamp) -> Option<Task> {
+    fn claim_task(&mut self, id: &TaskId, request: &ClaimTasks, now: Timestamp) -> Option<Task> {
+        let mut queued = self.held_task(id).ok()?;
+        if !queued.task.may_be_claimed(now) {
+            return None; // its run was paused by the one before
+        }
         queued.task.claim(&request.worker, request.lease, now);
         let task = queued.task.clone();
         if let Some(attempted) = task.attempted()
-            && !self.append_outcome(&task.id.run, attempted, now)
+            && !self.begin_attempt(&id.run, attempted, now)
         {
             return None; // K7
         }
         self.put_task(queued, now);
         Some(task)
+    }
+
+    /// Records an attempt, or that the run pauses in its place.
+    fn begin_attempt(&mut self, key: &RunKey, attempted: Input, now: Timestamp) -> bool {
+        match self.append_input(key, attempted, now) {
+            Ok(_) => true,
+            Err(StoreError::Refused(refusal)) => {
+                if let Some(pause) = refusal.pause() {
+                    self.append_outcome(key, pause, now);
+                }
+                false
+            }
+            Err(_) => false,
+        }
     }
 
     /// The task of that id, if it is open.

@@ -3,6 +3,7 @@
 //! Written with nothing but what every agent has ([`AgentCtx::turns`], [`AgentCtx::llm`], [`Tools::call`]); a turn is one answer of the
 //! model, with the tools it asks for. An agent that needs more than this is a function of its own.
 
+use onward_core::budget::Budget;
 use onward_core::conversation::MESSAGE;
 use onward_core::{Failure, Payload};
 use onward_llm::{ModelReply, StopReason};
@@ -48,6 +49,8 @@ pub struct Agent {
     turns_max: u32,
     converses: bool,
     context_tokens: Option<u64>,
+    budget: Budget,
+    stops_at_budget: bool,
 }
 
 /// Why an agent has stopped.
@@ -64,17 +67,13 @@ pub enum Stop {
     MaxTokens,
     /// The model asked for the same again and again.
     RepeatedCall,
+    /// The run has spent what it may ([`Agent::stop_at_budget`]).
+    BudgetExhausted,
 }
 
 impl std::fmt::Display for Stop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Stop::Done => "done",
-            Stop::Refused => "refused",
-            Stop::MaxTurns => "max_turns",
-            Stop::MaxTokens => "max_tokens",
-            Stop::RepeatedCall => "repeated_call",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -117,6 +116,8 @@ impl Agent {
             turns_max: TURNS_MAX,
             converses: false,
             context_tokens: None,
+            budget: Budget::default(),
+            stops_at_budget: false,
         }
     }
 
@@ -163,11 +164,24 @@ impl Agent {
         Agent { context_tokens: Some(tokens), ..self }
     }
 
+    /// What a run of this agent may spend that is not given another budget, its children included.
+    pub fn budget(self, budget: Budget) -> Agent {
+        Agent { budget, ..self }
+    }
+
+    /// Stops as `budget_exhausted` before a turn for which nothing is left, instead of pausing until somebody lets it spend more.
+    pub fn stop_at_budget(self) -> Agent {
+        Agent { stops_at_budget: true, ..self }
+    }
+
     pub(crate) fn own_tools(&self) -> &Tools {
         &self.tools
     }
 
     pub(crate) async fn run(self, ctx: AgentCtx, input: Box<RawValue>) -> Result<AgentOutcome> {
+        if !self.budget.is_unlimited() {
+            ctx.set_budget(self.budget);
+        }
         begin(&ctx, input).await?;
         ctx.turns(Progress::default(), |progress| self.turn(ctx.clone(), progress)).await
     }
@@ -179,6 +193,10 @@ impl Agent {
         }
         if ctx.entry_count() == 0 {
             return Ok(Turn::Await(progress, MESSAGE));
+        }
+        if self.stops_at_budget && ctx.budget_left().nothing_of().is_some() {
+            let text = last_answer(&ctx).await?;
+            return self.stop(&ctx, progress, Stop::BudgetExhausted, text);
         }
         if self.context_tokens.is_some_and(|max| progress.context_tokens > max) {
             self.compact(&ctx).await?;
@@ -220,11 +238,16 @@ impl Agent {
         if ctx.signal(MESSAGE).has() {
             return Ok(Turn::Next(progress));
         }
+        self.stop(&ctx, progress, stop, reply.text())
+    }
+
+    /// Ends, or waits for the next message.
+    fn stop(&self, ctx: &AgentCtx, mut progress: Progress, stop: Stop, text: String) -> Result<Turn<Progress, AgentOutcome>> {
         if self.converses {
-            progress.tell(&ctx, stop)?;
+            progress.tell(ctx, stop)?;
             return Ok(Turn::Await(progress, MESSAGE));
         }
-        Ok(Turn::Done(AgentOutcome { stop, text: reply.text(), turns: progress.turns_in_all }))
+        Ok(Turn::Done(AgentOutcome { stop, text, turns: progress.turns_in_all }))
     }
 
     /// Asks the model; a conversation that is too long for it is made shorter first.
@@ -271,6 +294,7 @@ impl Stop {
             Stop::MaxTurns => "max_turns",
             Stop::MaxTokens => "max_tokens",
             Stop::RepeatedCall => "repeated_call",
+            Stop::BudgetExhausted => "budget_exhausted",
         }
     }
 }
@@ -293,6 +317,13 @@ impl Progress {
         self.same_calls = Some((asked, times));
         times
     }
+}
+
+/// The last thing that the model said; nothing if it has not.
+async fn last_answer(ctx: &AgentCtx) -> Result<String> {
+    let entries = ctx.messages().await?;
+    let said = entries.iter().rev().find(|entry| entry.role.as_str() == "assistant");
+    Ok(said.map_or(String::new(), |entry| text_of(&blocks(&entry.content))))
 }
 
 /// Puts down what somebody has said: a user as it is, another run with its name.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_core::budget::Budget;
 use onward_core::conversation::original_of;
 use onward_core::event::RunPaused;
 use onward_core::ledger::{SpendQuery, SpendRow};
@@ -244,8 +245,8 @@ impl Door for CodedDoor {
         self.inner.pause_run(key, pause)
     }
 
-    fn resume_run(&self, key: RunKey) -> DoorFuture<'_, Appended> {
-        self.inner.resume_run(key)
+    fn resume_run(&self, key: RunKey, budget: Option<Budget>) -> DoorFuture<'_, Appended> {
+        self.inner.resume_run(key, budget)
     }
 
     fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>> {

@@ -102,6 +102,7 @@ impl Border {
             | Event::RunForked(_)
             | Event::ResultRequested(_)
             | Event::AttributeSet(_)
+            | Event::BudgetSet(_)
             | Event::TaskCanceled(_)
             | Event::TimerStarted(_)
             | Event::SignalAwaited(_)

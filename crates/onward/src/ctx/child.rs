@@ -1,5 +1,6 @@
 //! Children: runs that this run starts and waits for.
 
+use onward_core::budget::Budget;
 use onward_core::engine::CancelOutcome;
 use onward_core::event::{ChildStarted, OnParentClose};
 use onward_core::{Event, Name, RunId};
@@ -65,6 +66,12 @@ impl<T> Child<T> {
     /// What happens to the child when this run ends first; it is canceled otherwise.
     pub fn on_parent_close(self, what: OnParentClose) -> Self {
         self.option(|event| event.on_parent_close = what)
+    }
+
+    /// What the child may spend of what this run may; it gets no more than there is when it is started, and what it leaves comes back when
+    /// it has ended. Without, a child of a run whose tokens or money are limited may spend half of what is left of them.
+    pub fn budget(self, budget: Budget) -> Self {
+        self.option(|event| event.budget = Some(budget))
     }
 
     pub fn run_id(&self) -> Option<RunId> {

@@ -5,6 +5,7 @@
 
 mod approval;
 mod attributes;
+mod budget;
 mod call;
 mod child;
 mod compensation;

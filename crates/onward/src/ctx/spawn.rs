@@ -7,6 +7,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use onward_core::budget::Budget;
 use onward_core::conversation::MESSAGE;
 use onward_core::{RunId, RunKey};
 use serde::{Deserialize, Serialize};
@@ -22,10 +23,33 @@ impl Ctx {
     /// # Errors
     /// If the input is too large.
     pub fn spawn<T>(&self, kind: impl WorkflowName<T>, input: &(impl Serialize + ?Sized)) -> Result<Spawned<T>> {
+        self.spawn_with(kind, input, None)
+    }
+
+    /// The same, with what the child may spend of what this run may: no more than there is. What it leaves comes back when its result has
+    /// come.
+    ///
+    /// # Errors
+    /// If the input is too large.
+    pub fn spawn_within<T>(
+        &self,
+        kind: impl WorkflowName<T>,
+        input: &(impl Serialize + ?Sized),
+        budget: Budget,
+    ) -> Result<Spawned<T>> {
+        self.spawn_with(kind, input, Some(budget))
+    }
+
+    fn spawn_with<T>(
+        &self,
+        kind: impl WorkflowName<T>,
+        input: &(impl Serialize + ?Sized),
+        budget: Option<Budget>,
+    ) -> Result<Spawned<T>> {
         let kind = name_or_misuse(&self.cell, "spawn", kind.workflow_name());
         let input = payload_or_misuse(&self.cell, "spawn", input);
         let input = small(self.cell.payload_bytes_max, &format!("the input of child `{kind}`"), input)?;
-        let run = self.cell.call("spawn").engine.spawn_child(kind, input);
+        let run = self.cell.call("spawn").engine.spawn_child(kind, input, budget);
         Ok(Spawned { run, result: PhantomData })
     }
 

@@ -90,8 +90,8 @@ impl<T> TaskCall<T> {
         self.option(|options| options.idempotency_key = Some(key.to_owned()))
     }
 
-    /// What it does costs money: its attempts stand in the ledger. Tasks whose kind begins with `llm.` are so by themselves. See
-    /// [`crate::TaskCtx::spend`].
+    /// What it does costs money: its attempts stand in the ledger, and the run's budget is looked at before each of them. Tasks whose
+    /// kind begins with `llm.` are so by themselves. See [`crate::TaskCtx::spend`].
     pub fn costs(self) -> Self {
         self.option(|options| options.costs = true)
     }

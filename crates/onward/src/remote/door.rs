@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_core::budget::Budget;
 use onward_core::conversation::EntryCursor;
 use onward_core::event::RunPaused;
 use onward_core::ledger::{SpendQuery, SpendRow};
@@ -141,6 +142,7 @@ fn known_code(code: &str) -> &'static str {
         "run_closed",
         "run_not_paused",
         "run_paused",
+        "budget_exhausted",
         "run_not_failed",
         "run_reset",
         "failure_handled",
@@ -161,9 +163,9 @@ fn restored(reply: api::ReopenReply) -> Restored {
 impl Door for RemoteDoor {
     fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
         Box::pin(async move {
-            let StartRun { key, kind, version, input, seed, signal: with, attributes, trace } = start;
+            let StartRun { key, kind, version, input, seed, signal: with, attributes, trace, budget } = start;
             let (run, signal) = (key.clone(), with.map(signal));
-            let request = api::StartRequest { run, kind, version, input, seed, signal, attributes, trace };
+            let request = api::StartRequest { run, kind, version, input, seed, signal, attributes, trace, budget };
             let api::StartReply { created, head, signal } = self.channel.call::<api::StartRun>(request).await?;
             let started = Started { created, head, signal: signal.map(appended), claimed: None };
             Ok((started, Arc::new(RemoteOutcome { ends: self.ends.clone(), key }) as Arc<dyn Outcome>))
@@ -315,8 +317,8 @@ impl Door for RemoteDoor {
         Box::pin(async move { self.channel.call::<api::PauseRun>(api::ReasonRequest { run, reason }).await.map(appended) })
     }
 
-    fn resume_run(&self, run: RunKey) -> DoorFuture<'_, Appended> {
-        Box::pin(async move { self.channel.call::<api::ResumeRun>(api::RunRequest { run }).await.map(appended) })
+    fn resume_run(&self, run: RunKey, budget: Option<Budget>) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { self.channel.call::<api::ResumeRun>(api::ResumeRequest { run, budget }).await.map(appended) })
     }
 
     fn retry_run(&self, run: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored> {

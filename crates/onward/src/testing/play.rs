@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use onward_core::budget::BudgetUse;
 use onward_core::engine::Fault;
 use onward_core::event::{ApprovalDecided, ChildCompleted, ChildFailed, PromiseResolved};
 use onward_core::run::{Delivery, Input, Wait, WaitKind};
@@ -222,10 +223,10 @@ impl<'a> Play<'a> {
     fn finish_child(&mut self, position: usize) {
         let Delivery::Start(run) = self.world.sent.remove(position) else { return };
         let (Some(answer), Some(parent)) = (self.script.children.get(&run.started.kind), run.started.parent) else { return };
-        let place = parent.place;
+        let (place, spent) = (parent.place, run.started.budget.map(|_| BudgetUse::default()));
         self.input(match answer(&run.started.input, 1) {
-            Ok(output) => ChildCompleted { place, output, child: None }.into(),
-            Err(failure) => ChildFailed { place, failure, child: None }.into(),
+            Ok(output) => ChildCompleted { place, output, child: None, spent }.into(),
+            Err(failure) => ChildFailed { place, failure, child: None, spent }.into(),
         });
     }
 

@@ -36,5 +36,6 @@ fn code(reason: PauseReason) -> &'static str {
         PauseReason::VersionTooOld => "version_too_old",
         PauseReason::UnstableSegment => "unstable_segment",
         PauseReason::EffectAbandoned => "effect_abandoned",
+        PauseReason::BudgetExhausted => "budget_exhausted",
     }
 }

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use onward::agent::{Agent, AgentCtx, AgentOutcome, Provider, Role, Stop, Tool, Tools, Turn};
 use onward::prelude::*;
-use onward::{Builder, Decide, Event, Record, Status, join_all};
+use onward::{Budget, Builder, Decide, Event, Record, Status, join_all};
 use onward_core::conversation::{Entry, Walk, entries_of, leaf_of};
+use onward_core::event::PauseReason;
 use onward_core::view::{Awaited, AwaitedKind};
 use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
 use schemars::JsonSchema;
@@ -318,6 +319,55 @@ async fn a_new_message_begins_to_count_anew_what_the_model_asks_for() {
         assert_eq!(emitted.value.read::<Value>().unwrap(), json!({ "stop": "repeated_call" }));
         run.message("go on").await.unwrap();
     }
+    onward.shutdown().await;
+}
+
+/// The model is asked as long as anything is left; then the run waits for whoever may say that it may go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_has_spent_its_own_budget_pauses_and_another_one_wins_over_it() {
+    let model = ScriptedModel::start().await.unwrap();
+    let calls = Arc::new(AtomicU32::new(0));
+    let agent = Agent::new("a").model("m").tool(weather(&calls)).budget(Budget::default().tokens(1));
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let ask = r#"weather {"city":"Ulm"}"#;
+    let run = onward.start::<AgentOutcome, _>("a", ask).id("own").await.unwrap();
+    let view = run.until(|view| view.pause.is_some()).await.unwrap();
+    assert_eq!(view.pause.unwrap().reason, PauseReason::BudgetExhausted);
+    assert_eq!((model.request_count(), calls.load(Ordering::SeqCst)), (1, 1));
+    run.resume_with(Budget::default().tokens(100_000)).await.unwrap();
+    let outcome = run.result().await.unwrap();
+    assert_eq!((outcome.stop, outcome.turns, model.request_count()), (Stop::Done, 2, 2));
+    let more = Budget::default().tokens(50_000);
+    let run = onward.start::<AgentOutcome, _>("a", ask).id("given").budget(more).await.unwrap();
+    assert_eq!(run.result().await.unwrap().stop, Stop::Done);
+    assert_eq!(run.view().await.unwrap().head.budget.unwrap().limit, more);
+    onward.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_stops_at_its_budget_says_so_and_ends_with_the_last_words() {
+    let model = ScriptedModel::start().await.unwrap();
+    let agent = |name: &str| {
+        let agent = Agent::new(name).model("m").tool(weather(&Arc::default()));
+        agent.budget(Budget::default().tokens(1)).stop_at_budget()
+    };
+    let builder = with_model(in_memory(), &model).register_agent(agent("a")).register_agent(agent("c").converse());
+    let onward = builder.start().await.unwrap();
+    model.next(Answer::text("Let me see.").and_call("weather", r#"{"city":"Ulm"}"#));
+    let outcome = onward.start::<AgentOutcome, _>("a", "go").id("a").await.unwrap().result().await.unwrap();
+    assert_eq!((outcome.stop, outcome.text.as_str(), outcome.turns), (Stop::BudgetExhausted, "Let me see.", 1));
+    let run = onward.start::<Value, _>("c", "hello").id("c").await.unwrap();
+    until_it_waits(&onward, "c", AwaitedKind::Signal).await;
+    let asked = model.request_count();
+    run.message("go on").await.unwrap();
+    let stop = |view: &onward::RunView| {
+        let attributes = view.head.attributes.iter();
+        attributes
+            .filter(|attribute| attribute.name.as_str() == "agent_stop")
+            .any(|found| found.value == "budget_exhausted".into())
+    };
+    run.until(stop).await.unwrap();
+    assert_eq!((model.request_count(), run.view().await.unwrap().pause), (asked, None), "it waits for the next message");
     onward.shutdown().await;
 }
 

@@ -39,8 +39,17 @@ fn worker(store: &Arc<dyn Store>, clock: &Arc<ManualClock>, id: &str) -> (Runtim
 
 async fn start(runtime: &Runtime, id: &str) {
     let (input, attributes) = (Payload::null(), Vec::new());
-    let start =
-        StartRun { key: key(id), kind: name("agent"), version: None, input, seed: 1, signal: None, attributes, trace: None };
+    let start = StartRun {
+        key: key(id),
+        kind: name("agent"),
+        version: None,
+        input,
+        seed: 1,
+        signal: None,
+        attributes,
+        trace: None,
+        budget: None,
+    };
     runtime.start_run(start).await.unwrap();
 }
 

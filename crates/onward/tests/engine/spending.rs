@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use onward::agent::{AgentCtx, Spawned, Turn};
 use onward::ledger::{SpendBy, SpendQuery};
 use onward::prelude::*;
 use onward::spend::{PicoDollars, Spend, SpendTotals, Tokens};
-use onward::{Builder, RunHandle, TaskCtx};
+use onward::{Budget, Builder, RunHandle, RunQuery, Status, TaskCtx};
+use onward_core::event::PauseReason;
 
 use crate::site::{eventually, everywhere, until_logged};
 
@@ -56,11 +58,71 @@ async fn waits_too_short(ctx: Ctx, (): ()) -> Result<()> {
     ctx.signal("end").recv::<()>().await
 }
 
+async fn cheap(ctx: TaskCtx, (): ()) -> Result<u32> {
+    ctx.spend(line("small", 4));
+    Ok(1)
+}
+
+/// Asks `times` times, for 4 tokens each.
+async fn asks_often(ctx: Ctx, times: u32) -> Result<u32> {
+    let mut sum = 0;
+    for _ in 0..times {
+        sum += ctx.task::<u32>("llm.cheap", &()).await?;
+    }
+    Ok(sum)
+}
+
+async fn delegates(ctx: Ctx, (): ()) -> Result<u32> {
+    let first = ctx.child::<u32>("asks-often", &2).budget(Budget::default().tokens(20));
+    let first = first.await?;
+    // What it has left is there again.
+    let second = ctx.child::<u32>("asks-often", &3).budget(Budget::default().tokens(12)).await?;
+    Ok(first + second)
+}
+
+/// Fails the first time.
+async fn stumbles(ctx: TaskCtx, (): ()) -> Result<u32> {
+    if ctx.dep::<Arc<AtomicU32>>().fetch_add(1, Ordering::SeqCst) == 0 { Err(Failure::fatal("a stone")) } else { Ok(1) }
+}
+
+/// Asks twice, and then stumbles.
+async fn asks_and_stumbles(ctx: Ctx, (): ()) -> Result<u32> {
+    let sum = ctx.task::<u32>("llm.cheap", &()).await? + ctx.task::<u32>("llm.cheap", &()).await?;
+    Ok(sum + ctx.task::<u32>("stumbles", &()).await?)
+}
+
+async fn sends_out(ctx: Ctx, (): ()) -> Result<u32> {
+    ctx.child::<u32>("asks-and-stumbles", &()).budget(Budget::default().tokens(18)).await
+}
+
+/// Spawns somebody in one turn and hears of it in another; says what was left before and after.
+async fn keeps_a_helper(ctx: AgentCtx, (): ()) -> Result<(Option<u64>, Option<u64>)> {
+    ctx.turns(None, |helper: Option<Spawned<u32>>| {
+        let ctx = ctx.clone();
+        async move {
+            let Some(helper) = helper else {
+                return Ok(Turn::Next(Some(ctx.spawn_within("asks-often", &2, Budget::default().tokens(10))?)));
+            };
+            let before = ctx.budget_left().tokens;
+            helper.result(&ctx).await?;
+            Ok(Turn::Done((before, ctx.budget_left().tokens)))
+        }
+    })
+    .await
+}
+
 fn with_code(builder: Builder, begun: &Arc<AtomicU32>) -> Builder {
     builder
         .workflow("asks", asks)
         .workflow("gives-up", gives_up)
         .workflow("waits-too-short", waits_too_short)
+        .workflow("asks-often", asks_often)
+        .workflow("delegates", delegates)
+        .workflow("asks-and-stumbles", asks_and_stumbles)
+        .workflow("sends-out", sends_out)
+        .agent("keeps-a-helper", keeps_a_helper)
+        .task_with("stumbles", stumbles)
+        .task_with("llm.cheap", cheap)
         .task_with("llm.small", answers)
         .task_with("llm.hangs", hangs)
         .dep(begun.clone())
@@ -81,6 +143,55 @@ everywhere! {
         assert_eq!((counted(&run).await, totals(&run).await.cost), ((2, 0, 10), PicoDollars(10)));
         let rows = onward.read_spend(SpendQuery::by(SpendBy::Model)).await.unwrap();
         assert_eq!((rows.len(), rows[0].name.as_str(), rows[0].totals), (1, "small", totals(&run).await));
+        onward.shutdown().await;
+    }
+
+    async fn a_run_that_has_spent_its_budget_pauses_until_it_may_spend_more(site) {
+        let onward = with_code(site.builder().await, &Arc::default()).start().await.unwrap();
+        let run = onward.start::<u32, _>("asks-often", &3).budget(Budget::default().tokens(8)).await.unwrap();
+        let view = run.until(|view| view.pause.is_some()).await.unwrap();
+        assert_eq!(view.pause.unwrap().reason, PauseReason::BudgetExhausted);
+        assert_eq!((view.head.status, counted(&run).await), (Status::Paused, (2, 0, 8)));
+        // Without more it comes to the same.
+        run.resume().await.unwrap();
+        until_logged(&run, "run_paused", 2).await;
+        assert_eq!(counted(&run).await, (2, 0, 8));
+        run.resume_with(Budget::default().tokens(100)).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 3);
+        assert_eq!(counted(&run).await, (3, 0, 12));
+        onward.shutdown().await;
+    }
+
+    async fn children_spend_what_they_are_given_and_what_they_leave_comes_back(site) {
+        let onward = with_code(site.builder().await, &Arc::default()).start().await.unwrap();
+        let run = onward.start::<u32, _>("delegates", &()).budget(Budget::default().tokens(20)).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 5);
+        let head = run.view().await.unwrap().head;
+        assert_eq!((head.spend, head.budget.unwrap().children.tokens), (None, 20));
+        onward.shutdown().await;
+    }
+
+    async fn a_child_that_is_started_again_gets_what_its_parent_has_left(site) {
+        let onward = with_code(site.builder().await, &Arc::default()).start().await.unwrap();
+        let run = onward.start::<u32, _>("sends-out", &()).id("p").budget(Budget::default().tokens(20)).await.unwrap();
+        assert!(run.result().await.is_err());
+        run.retry("the stone is gone").await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 3);
+        let budget = run.view().await.unwrap().head.budget.unwrap();
+        assert_eq!((budget.children.tokens, budget.lent.len()), (16, 0));
+        let runs = onward.list_runs(RunQuery::default()).await.unwrap().runs;
+        let children = runs.iter().filter(|head| head.parent.is_some());
+        let mut given: Vec<_> = children.map(|head| head.budget.as_ref().unwrap().limit.tokens).collect();
+        given.sort();
+        assert_eq!(given, [Some(12), Some(18)], "8 of 20 are gone when it is started again");
+        onward.shutdown().await;
+    }
+
+    async fn a_slice_of_a_spawned_child_is_out_from_turn_to_turn(site) {
+        let onward = with_code(site.builder().await, &Arc::default()).start().await.unwrap();
+        let budget = Budget::default().tokens(30);
+        let run = onward.start::<(Option<u64>, Option<u64>), _>("keeps-a-helper", &()).budget(budget).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), (Some(20), Some(22)));
         onward.shutdown().await;
     }
 

@@ -47,6 +47,7 @@ const GOLDEN: &[Golden] = golden! {
     steps by steps,
     tasks by tasks,
     spending by tasks,
+    budgets by budgets,
     timers by timers,
     signals by signals,
     approvals by approvals,
@@ -172,7 +173,7 @@ every_event! {
     TimerStarted SignalAwaited SignalConsumed ApprovalRequested PromiseCreated WaitCanceled StateSet StateCleared ChildStarted
     ChildCanceled SignalSent VersionChosen UpdateAnswered RunSuspended RunCompleted RunFailed RunCanceled RunContinued
     RetryRequested RunForked ResultRequested AttributeSet
-    ExternalAppended TaskAttempted TaskAttemptEnded EntryAppended SegmentAbandoned CallAdopted ChildAwaited BranchRequested
+    ExternalAppended TaskAttempted TaskAttemptEnded EntryAppended SegmentAbandoned CallAdopted ChildAwaited BranchRequested BudgetSet
 }
 
 #[test]

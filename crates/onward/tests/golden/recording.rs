@@ -2,6 +2,7 @@
 
 use onward::prelude::*;
 use onward::testing::World;
+use onward_core::budget::{Budget, BudgetUse};
 use onward_core::conversation::OutsideEntry;
 use onward_core::event::{
     ApprovalDecided, BranchRequested, CancelRequested, ChildCompleted, ChildFailed, Divergence, OnParentClose, ParentLink,
@@ -101,7 +102,10 @@ pub fn handed() -> Log {
     let sender = Some(RunKey::new(Default::default(), child.clone()));
     let (name, payload) = (Name::new("message").expect("a name"), json("\"halfway\""));
     world.input(SignalReceived { name, payload, signal_id: None, sender }).expect("an open run takes signals");
-    input(&mut world, ChildCompleted { place: asked[0].clone(), output: json("\"the Danube\""), child: Some(child) });
+    input(
+        &mut world,
+        ChildCompleted { place: asked[0].clone(), output: json("\"the Danube\""), child: Some(child), spent: None },
+    );
     world.past_logs()[0].clone()
 }
 
@@ -160,6 +164,37 @@ pub fn spending() -> Log {
     finished(world)
 }
 
+pub fn budgets() -> Log {
+    let mut world = World::new(workflows::budgets, &());
+    pump(&mut world);
+    let (place, began_at, stands_as) = (task_places(&world)[0].clone(), world.now(), Some("ask".to_owned()));
+    input(&mut world, TaskAttempted { place: place.clone(), attempt: 1, stands_as: stands_as.clone(), began_at: Some(began_at) });
+    let spend = vec![Spend::on("small").tokens(Tokens { input: 30, output: 10, ..Tokens::default() })];
+    let ended = TaskAttemptEnded {
+        place: place.clone(),
+        generation: 0,
+        attempt: 1,
+        claim: 1,
+        began_at,
+        stands_as,
+        failure_code: None,
+        spend,
+    };
+    input(&mut world, ended);
+    complete(&mut world, place, "5");
+    let children =
+        |world: &World| places(world, |event| if let Event::ChildStarted(event) = event { Some(&event.place) } else { None });
+    let spent = Some(BudgetUse { tokens: 12, cost: PicoDollars(0) });
+    let place = children(&world)[0].clone();
+    input(&mut world, ChildCompleted { place, output: json("1"), child: None, spent });
+    let message = "the run has spent what it may: its tokens".to_owned();
+    input(&mut world, RunPaused { reason: PauseReason::BudgetExhausted, message, divergence: None });
+    input(&mut world, RunResumed { budget: Some(Budget::default().tokens(200)) });
+    let place = children(&world)[1].clone();
+    input(&mut world, ChildFailed { place, failure: Failure::fatal("lost"), child: None, spent });
+    finished(world)
+}
+
 pub fn timers() -> Log {
     let mut world = World::new(workflows::timers, &());
     pump(&mut world);
@@ -215,8 +250,8 @@ pub fn children() -> Log {
     let mut world = World::new(workflows::children, &());
     pump(&mut world);
     let places = places(&world, |event| if let Event::ChildStarted(event) = event { Some(&event.place) } else { None });
-    input(&mut world, ChildCompleted { place: places[1].clone(), output: json("\"grown up\""), child: None });
-    input(&mut world, ChildFailed { place: places[0].clone(), failure: Failure::fatal("lost"), child: None });
+    input(&mut world, ChildCompleted { place: places[1].clone(), output: json("\"grown up\""), child: None, spent: None });
+    input(&mut world, ChildFailed { place: places[0].clone(), failure: Failure::fatal("lost"), child: None, spent: None });
     finished(world)
 }
 
@@ -311,7 +346,7 @@ pub fn terminated() -> Log {
     world
         .input(RunPaused { reason: PauseReason::Diverged, message, divergence: Some(divergence) })
         .expect("an open run takes inputs");
-    world.input(RunResumed {}).expect("an open run takes inputs");
+    world.input(RunResumed::default()).expect("an open run takes inputs");
     pump(&mut world);
     world.input(TerminateRequested { reason: "out of patience".to_owned(), reset_to: None }).expect("an open run takes inputs");
     world.log().clone()
@@ -366,10 +401,10 @@ pub fn retried() -> Log {
     };
     input(&mut world, ResultRequested { by });
     complete(&mut world, task, "2");
-    input(&mut world, ChildFailed { place: child.clone(), failure: Failure::fatal("lost"), child: None });
+    input(&mut world, ChildFailed { place: child.clone(), failure: Failure::fatal("lost"), child: None, spent: None });
     world.retry().expect("a failed run can be retried");
     pump(&mut world);
-    input(&mut world, ChildCompleted { place: child, output: json("3"), child: None });
+    input(&mut world, ChildCompleted { place: child, output: json("3"), child: None, spent: None });
     finished(world)
 }
 
@@ -383,7 +418,7 @@ pub fn forked() -> Log {
     let child = places(&fork, |event| if let Event::ChildStarted(event) = event { Some(&event.place) } else { None })[0].clone();
     let task = task_places(&fork)[0].clone();
     complete(&mut fork, task, "2");
-    input(&mut fork, ChildCompleted { place: child, output: json("3"), child: None });
+    input(&mut fork, ChildCompleted { place: child, output: json("3"), child: None, spent: None });
     finished(fork)
 }
 

@@ -2,7 +2,7 @@
 
 use onward::agent::AgentCtx;
 use onward::prelude::*;
-use onward::{Decision, OnParentClose, join, select, try_join};
+use onward::{Budget, Decision, OnParentClose, join, select, try_join};
 use onward_core::Name;
 
 /// Words its first entry by what nobody records, pays, and ends with a checkpoint.
@@ -62,6 +62,23 @@ pub async fn tasks(ctx: Ctx, _: ()) -> Result<Vec<String>> {
     let canceled = canceled.await;
     let said = |answer: Result<u32>| answer.map_or_else(|failure| failure.message, |n| n.to_string());
     Ok(settled.into_iter().chain([canceled]).map(said).collect())
+}
+
+/// Spends what nobody has limited, and goes by what is left.
+pub async fn budgets(ctx: Ctx, _: ()) -> Result<Vec<u64>> {
+    ctx.set_budget(Budget::default().tokens(100).turns(9));
+    let mut seen = Vec::new();
+    ctx.task::<u32>("ask", &1).costs().await?;
+    let left = ctx.budget_left().tokens.unwrap_or_default();
+    seen.extend([left, ctx.spent().tokens]);
+    if left > 50 {
+        ctx.child::<u32>("helper", &left).budget(Budget::default().tokens(left / 2)).await?;
+        seen.extend(ctx.budget_left().tokens);
+    }
+    let second = ctx.child::<u32>("helper", &"half of what is left").await;
+    seen.extend(ctx.budget_left().tokens);
+    seen.push(u64::from(second.is_err()));
+    Ok(seen)
 }
 
 pub async fn timers(ctx: Ctx, _: ()) -> Result<(u64, bool)> {

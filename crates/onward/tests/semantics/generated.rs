@@ -372,7 +372,7 @@ impl Outside {
                 TaskFailed { place, failure: Failure::fatal(self.next_value.to_string()), attempts: 1 }.into()
             }
             Owed::Task | Owed::RiskyTask => TaskCompleted { place, output, attempts: 1 }.into(),
-            Owed::Child => ChildCompleted { place, output, child: None }.into(),
+            Owed::Child => ChildCompleted { place, output, child: None, spent: None }.into(),
             Owed::Decision => {
                 ApprovalDecided { place, approved, feedback: None, decided_by: None, decision_id: "d".to_owned() }.into()
             }

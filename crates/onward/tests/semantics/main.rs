@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod agents;
+mod budgets;
 mod cancellation;
 mod counterexamples;
 mod divergence;

@@ -106,7 +106,12 @@ fn a_failed_child_is_started_again_under_another_id() {
     let mut world = World::new(|ctx: Ctx, (): ()| async move { ctx.child::<u64>("parcel", &1).await }, &());
     world.pump().unwrap();
     assert_eq!(world.children_started(), ["test/0"]);
-    let failed = |place: &str| ChildFailed { place: Place::parse(place).unwrap(), failure: Failure::fatal("lost"), child: None };
+    let failed = |place: &str| ChildFailed {
+        place: Place::parse(place).unwrap(),
+        failure: Failure::fatal("lost"),
+        child: None,
+        spent: None,
+    };
     world.input(failed("0")).unwrap();
     world.pump().unwrap();
     world.retry().unwrap();
@@ -209,7 +214,7 @@ fn a_fork_has_names_of_its_own_behind_the_point_and_those_of_then_before_it() {
     for world in [&mut world, &mut fork] {
         let place = place(world);
         let output = onward_core::Payload::json(&5).unwrap();
-        world.input(onward_core::event::ChildCompleted { place, output, child: None }).unwrap();
+        world.input(onward_core::event::ChildCompleted { place, output, child: None, spent: None }).unwrap();
         world.pump().unwrap();
     }
     let read = |world: &World| world.outcome().unwrap().unwrap().read::<Vec<String>>().unwrap();
@@ -235,7 +240,7 @@ fn a_child_that_is_open_at_the_point_is_started_again_for_the_fork() {
     fork.pump().unwrap();
     complete(&mut fork, "1", "1");
     let output = onward_core::Payload::json(&5).unwrap();
-    fork.input(onward_core::event::ChildCompleted { place: Place::root(0), output, child: None }).unwrap();
+    fork.input(onward_core::event::ChildCompleted { place: Place::root(0), output, child: None, spent: None }).unwrap();
     fork.pump().unwrap();
     assert_eq!((fork.output().as_str(), world.status()), ("5", Status::Waiting));
 }

@@ -30,7 +30,17 @@ impl Act {
         match self.clone() {
             Act::Start { kind, input, seed } => {
                 let (version, signal, trace) = (None, None, None);
-                let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes: Vec::new(), trace };
+                let start = StartRun {
+                    key: key.clone(),
+                    kind,
+                    version,
+                    input,
+                    seed,
+                    signal,
+                    attributes: Vec::new(),
+                    trace,
+                    budget: None,
+                };
                 site.start_and_watch(start).await.map(drop)
             }
             Act::Message { text, id } => {

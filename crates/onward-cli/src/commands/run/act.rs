@@ -5,10 +5,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use onward_core::RunKey;
+use onward_core::budget::Budget;
 use onward_core::event::{PauseReason, RunPaused};
 use onward_store::Appended;
 
 use crate::args::Global;
+use crate::error::Mistake;
 use crate::output::document::Answer;
 use crate::output::{escape, print, print_json};
 use crate::site::Site;
@@ -23,9 +25,24 @@ pub struct ReasonArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct RunArgs {
+pub struct ResumeArgs {
     /// The run
     id: String,
+    /// What the run may spend from now on: tokens=N, cost=DOLLARS, turns=N or seconds=N, in all; may be given several times
+    #[arg(long, value_name = "LIMIT")]
+    budget: Vec<String>,
+}
+
+/// The limits that were typed; none if there are none.
+pub fn budget(limits: &[String]) -> Result<Option<Budget>, Mistake> {
+    let mut budget = Budget::default();
+    for limit in limits {
+        let wrong = |why: String| {
+            Mistake::usage("usage", format!("`--budget {limit}`: {why}"), "like `--budget tokens=50000 --budget cost=2.50`")
+        };
+        budget.set(limit).map_err(wrong)?;
+    }
+    Ok((!budget.is_unlimited()).then_some(budget))
 }
 
 pub async fn cancel(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
@@ -50,10 +67,11 @@ pub async fn pause(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
     answer(global, &key, "paused", &appended)
 }
 
-pub async fn resume(args: RunArgs, global: &Global) -> Result<ExitCode> {
+pub async fn resume(args: ResumeArgs, global: &Global) -> Result<ExitCode> {
+    let budget = budget(&args.budget)?;
     let site = Site::to_write(global)?;
     let key = site.key(&args.id)?;
-    let appended = site.resume_run(key.clone()).await?;
+    let appended = site.resume_run(key.clone(), budget).await?;
     answer(global, &key, "resumed", &appended)
 }
 

@@ -69,7 +69,7 @@ pub enum RunCommand {
     /// Let a run stand still, timers included
     Pause(act::ReasonArgs),
     /// Let a paused run go on
-    Resume(act::RunArgs),
+    Resume(act::ResumeArgs),
     /// Let a failed run go on: what it failed over is done again
     Retry(reopen::RetryArgs),
     /// Begin a run that goes on from a point of another one

@@ -109,6 +109,10 @@ fn tell_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<WhyPending>
     if let Some(tree) = tree.filter(|tree| Some(*tree) != head.spend.as_deref()) {
         add("its tree", format!("has spent {}", spend::line(tree)).into());
     }
+    if let Some(budget) = &head.budget {
+        let left = budget.left(head.spend.as_deref(), head.ended_at.unwrap_or(now));
+        add("budget", format!("{}; left: {left}", budget.limit).into());
+    }
     add("log", tell_counts(view).into());
     table.take()
 }
@@ -230,6 +234,7 @@ fn reason(pause: &RunPaused) -> &'static str {
         PauseReason::ActivationFailed => "the code could not run",
         PauseReason::VersionTooOld => "the code no longer knows the run's version",
         PauseReason::UnstableSegment => "its code goes another way each time",
+        PauseReason::BudgetExhausted => "it has spent what it may",
         PauseReason::EffectAbandoned => "its code left something behind that may have had an effect",
     }
 }

@@ -8,6 +8,7 @@ use onward_core::{Name, Payload, RunKey};
 use onward_runtime::{RuntimeError, SendSignal, StartRun};
 use onward_store::Started;
 
+use super::act::budget;
 use super::filter::attribute;
 use super::payload::read_payload;
 use super::wait::{Patience, wait};
@@ -34,6 +35,9 @@ pub struct StartArgs {
     /// What the run is found by; may be given several times. A text that looks like a number goes in quotes: 'order="42"'
     #[arg(long, value_name = "NAME=VALUE")]
     attr: Vec<String>,
+    /// What the run may spend: tokens=N, cost=DOLLARS, turns=N or seconds=N; may be given several times
+    #[arg(long, value_name = "LIMIT")]
+    budget: Vec<String>,
     /// A signal that is delivered with the start; @FILE works here too
     #[arg(long, value_name = "NAME=JSON")]
     signal: Option<String>,
@@ -50,13 +54,14 @@ pub async fn execute(args: StartArgs, global: &Global) -> Result<ExitCode> {
     let input = args.input.as_deref().map_or(Ok(Payload::null()), read_payload)?;
     let signal = args.signal.as_deref().map(read_signal).transpose()?;
     let attributes = args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>().map_err(RuntimeError::from)?;
+    let budget = budget(&args.budget)?;
     let site = Site::to_write(global)?;
     if args.wait && site.is_directory {
         return Err(nobody_works().into());
     }
     let key = site.key(&args.id.unwrap_or_else(new_id::run))?;
     let seed = new_id::random_u64();
-    let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes, trace: None };
+    let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes, trace: None, budget };
     let (started, _) = site.start_and_watch(start).await?;
     if !args.wait {
         tell(&started, &key, global)?;

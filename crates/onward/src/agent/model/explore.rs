@@ -295,7 +295,10 @@ fn make(mut state: State, made: Move, limits: Limits, bit: &Bit) -> Next {
         Move::ChildEnds(place, id) => {
             state.ended.insert(id);
             let output = Payload::json("helped").expect("text");
-            state.world.input(ChildCompleted { place, output, child: None }).expect("an open run takes its children's ends");
+            state
+                .world
+                .input(ChildCompleted { place, output, child: None, spent: None })
+                .expect("an open run takes its children's ends");
         }
         Move::TakeOff(flip) => {
             state.bit = if limits.clock { state.bit + flip } else { (state.bit + flip) % 2 };
@@ -315,7 +318,7 @@ fn make(mut state: State, made: Move, limits: Limits, bit: &Bit) -> Next {
         }
         Move::Resume => {
             state.resumes += 1;
-            state.world.input(RunResumed {}).expect("a paused run is resumed");
+            state.world.input(RunResumed::default()).expect("a paused run is resumed");
         }
     }
     Ok(state)

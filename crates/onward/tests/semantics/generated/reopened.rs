@@ -11,7 +11,7 @@ impl Outside {
         self.answered.insert((world.generation(), place.clone()));
         let failure = Failure::fatal("out of luck");
         let event: Event = match owed {
-            Owed::Child => ChildFailed { place, failure, child: None }.into(),
+            Owed::Child => ChildFailed { place, failure, child: None, spent: None }.into(),
             _ => TaskFailed { place, failure, attempts: 1 }.into(),
         };
         world.input(event).unwrap();

@@ -1,0 +1,25 @@
+//! Budgets: what the code is told of what it may spend, and what it sets where nobody else has.
+
+use super::Engine;
+use crate::budget::{Budget, BudgetUse};
+use crate::event::BudgetSet;
+
+impl Engine {
+    /// Limits a run that has no budget (BG4).
+    pub fn set_budget(&mut self, budget: Budget) {
+        let place = self.next_place();
+        if self.purse.budget.is_none() && !budget.is_unlimited() {
+            self.out.push(BudgetSet { place, budget }.into());
+        }
+    }
+
+    /// What the run has spent, with its children that have ended, as of what the code has seen (BG5).
+    pub fn spent(&self) -> BudgetUse {
+        self.purse.spent()
+    }
+
+    /// What is left of the run's budget, as of what the code has seen (BG5); what has no limit is not said.
+    pub fn budget_left(&self) -> Budget {
+        self.purse.left(self.now)
+    }
+}
