@@ -4,7 +4,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use onward::agent::{AgentCtx, Message, Provider, Role, Turn};
@@ -139,6 +139,22 @@ async fn until_waiting(run: &RunHandle<u32>, generation: u32) -> Result<()> {
     Ok(())
 }
 
+/// Whoever lets go of a store last copies its write-ahead log into the database and removes it.
+async fn until_closed(directory: &Path) -> Result<()> {
+    let is_open = || {
+        Ok::<_, std::io::Error>(
+            std::fs::read_dir(directory)?.flatten().any(|file| file.file_name().to_string_lossy().ends_with("-wal")),
+        )
+    };
+    for _ in 0..500 {
+        if !is_open()? {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    anyhow::bail!("the store was not closed within five seconds")
+}
+
 async fn stored(plan: &Plan, provider: &Provider) -> Result<()> {
     for turns in [100, 200] {
         let directory = plan.fresh()?;
@@ -152,13 +168,16 @@ async fn stored(plan: &Plan, provider: &Provider) -> Result<()> {
             run.signal("message", &said(turn)).await?;
         }
         run.result().await?;
-        onward.shutdown().await;
-        // Whoever lets go of a store last copies its write-ahead log into the database.
+        // The entries themselves, and the system prompt once.
+        let page = run.entries().limit(turns as usize * 2).await?;
+        ensure!(page.entries.len() == turns as usize * 2, "an entry is missing");
+        let entries = SYSTEM_BYTES + page.entries.iter().map(|entry| entry.content.data().len()).sum::<usize>();
         drop(run);
+        onward.shutdown().await;
+        until_closed(directory.path()).await?;
         let stored = disk_bytes(directory.path())? - before;
-        // What was said, and the reply's own words around it; the system prompt once.
-        let entries = turns as usize * 2 * SAID_BYTES + SYSTEM_BYTES;
         plan.report(&format!("agents.stored_ratio.{turns}_turns"), stored as f64 / entries as f64, "x");
+        plan.report(&format!("agents.stored_bytes_per_turn.{turns}_turns"), stored as f64 / f64::from(turns), "B");
     }
     Ok(())
 }

