@@ -300,6 +300,7 @@ fn catch_up(db: &Connection, rk: i64, head: &mut RunHead) -> Result<(), StoreErr
         None => None,
     };
     head.next_index = record.next_index();
+    head.quiet = head.quiet.filter(|quiet| quiet.to == head.next_index); // others followed, with which the row was not written
     head.updated_at = record.at;
     head.external.iter_mut().for_each(|external| external.catch_up(&record));
     head.next_commit = commit_count;

@@ -5,12 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use onward_core::budget::{Budget, BudgetHead};
 use onward_core::event::{
-    OnParentClose, RunContinued, RunFailed, SignalSent, StepCompleted, StepFailed, TaskCanceled, WaitCanceled,
+    ChildStarted, OnParentClose, RunContinued, RunFailed, SignalSent, StepCompleted, StepFailed, TaskCanceled, WaitCanceled,
 };
 use onward_core::external::{ExternalAppended, ExternalState};
 use onward_core::family::family;
 use onward_core::run::{Commit, Committed, Input, NewRun, Refusal};
+use onward_core::spend::{Spend, Tokens};
 use onward_core::task::{RetryPolicy, Task, TaskId, TaskOptions, TaskReport};
 use onward_core::{CommitId, Epoch, Event, Failure, Index, Namespace, Place, RunHead, RunKey, Status, Timestamp, WorkerId};
 
@@ -295,6 +297,7 @@ impl World {
         if self.below(3) == 0 {
             run.signal = Some(self.signal().into());
         }
+        run.started.budget = self.budget().map(|budget| Box::new(BudgetHead::of(budget)));
         let claim = (self.below(2) == 0).then(|| self.worker());
         Operation::Start(Box::new(run), claim)
     }
@@ -398,7 +401,9 @@ impl World {
             8 => {
                 let close = [OnParentClose::Abandon, OnParentClose::Cancel, OnParentClose::Terminate][self.below(3) as usize];
                 let ordinal = self.place();
-                child(&format!("{}/c{}", family(&run.id), self.below(4)), ordinal, close)
+                let started = child(&format!("{}/c{}", family(&run.id), self.below(4)), ordinal, close);
+                let Event::ChildStarted(started) = started else { unreachable!("it starts a child") };
+                ChildStarted { budget: self.budget(), ..started }.into()
             }
             9 => WaitCanceled { place: place(self.used_place()) }.into(),
             10 => TaskCanceled { place: place(self.used_place()) }.into(),
@@ -416,6 +421,12 @@ impl World {
         StepFailed { place, name, input_hash: None, failure, attempt: 1, took_ms: 1, retry_at }.into()
     }
 
+    /// So little that it is spent soon.
+    fn budget(&mut self) -> Option<Budget> {
+        let budget = (self.below(2) == 0).then(|| Budget::default().tokens(self.below(30)));
+        budget.map(|budget| if self.below(3) == 0 { budget.seconds(self.below(600)) } else { budget })
+    }
+
     fn task_options(&mut self, now: Timestamp) -> TaskOptions {
         let timeout = self.due(now).since(now).as_millis() as u64;
         TaskOptions {
@@ -423,6 +434,7 @@ impl World {
             priority: self.below(3) as i32,
             retry: RetryPolicy::attempts(self.below(3) as u32),
             queued_timeout_ms: (self.below(3) == 0).then_some(timeout),
+            costs: self.below(2) == 0,
             ..Default::default()
         }
     }
@@ -453,6 +465,9 @@ impl World {
             4 => (self.tasks[position].clone(), TaskReport::Heartbeat { progress: Some(json("6")) }),
             _ => (self.tasks[position].clone(), TaskReport::Released),
         };
+        let tokens = Tokens { input: self.below(12), ..Tokens::default() };
+        let lines = if task.options.costs { vec![Spend::on("m").tokens(tokens)] } else { Vec::new() };
+        let report = report.with_spend(task.attempt_spend(lines));
         Operation::Report(task.id, task.claim, report)
     }
 
