@@ -24,6 +24,7 @@ const TRIES_MAX: u32 = 20;
 
 /// Brings the database to this program's version, or refuses it.
 pub(crate) async fn migrate(db: &Db) -> Result<(), StoreError> {
+    check_encoding(db).await?;
     for attempt in 1.. {
         match try_migrate(db).await {
             Err(Halted::Sql(error)) if meaning(&error) == Meaning::Again && attempt < TRIES_MAX => {
@@ -42,6 +43,17 @@ pub(crate) async fn migrate(db: &Db) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// Names may have any character: a database that cannot keep some of them would refuse what all others take.
+async fn check_encoding(db: &Db) -> Result<(), StoreError> {
+    let rows = db.query(&Sql::new("SELECT current_setting('server_encoding')")).await.map_err(|error| refusal(&error))?;
+    let encoding: String = rows.first().map(|row| row.get(0)).unwrap_or_default();
+    if encoding == "UTF8" {
+        return Ok(());
+    }
+    let why = format!("its encoding is {encoding}: make one with `createdb --encoding UTF8 --template template0`");
+    Err(StoreError::DatabaseUnusable { why })
 }
 
 async fn rollback(db: &Db) {

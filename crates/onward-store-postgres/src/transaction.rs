@@ -39,7 +39,7 @@ pub(crate) struct Wants {
 pub(crate) enum Fate {
     /// Nothing was written, and this is what to say.
     Undone(StoreError),
-    /// Nothing was written, because one of several met something damaged.
+    /// Nothing was written, because one of several met something damaged, or asked for something that the database does not take.
     Damaged(StoreError),
     /// The code panicked.
     Panicked(String),
@@ -126,6 +126,9 @@ pub(crate) async fn transact<T>(
         line.hang_up();
         if is_unknown && meaning == Meaning::Lost {
             return Err(Fate::Unknown(describe(&error))); // DB7
+        }
+        if meaning == Meaning::Other {
+            return Err(Fate::Damaged(told(&error))); // DB8: its neighbors are not to blame
         }
         if attempt >= TRIES_MAX || !matches!(meaning, Meaning::Again | Meaning::Lost) {
             return Err(Fate::Undone(told(&error)));

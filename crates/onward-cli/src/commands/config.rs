@@ -109,10 +109,8 @@ fn setting(key: &Key, value: Option<&Value>) -> Setting {
 /// A secret is shown by its beginning, which tells one key from another and lets nobody in; a database without its password.
 fn mask(key: &'static Key) -> impl Fn(Value) -> Value {
     move |value| {
-        if key.name == "server.store"
-            && let Ok(place @ Place::Databases(_)) = server::parse_store(&value.text)
-        {
-            return Value { text: place.to_string(), ..value };
+        if key.name == "server.store" {
+            return Value { text: shown_store(&value.text), ..value };
         }
         if !key.is_secret {
             return value;
@@ -122,10 +120,28 @@ fn mask(key: &'static Key) -> impl Fn(Value) -> Value {
     }
 }
 
+/// What cannot be read may have a password anywhere: nothing of it is shown.
+fn shown_store(text: &str) -> String {
+    match server::parse_store(text) {
+        Ok(place @ Place::Databases(_)) => place.to_string(),
+        Ok(_) => text.to_owned(),
+        Err(_) => "********".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Origin;
+
+    #[test]
+    fn a_store_is_shown_without_its_password() {
+        for text in ["host=h password=s3cret dbname=x", "mysql://u:s3cret@h/db", "postgres://u:s3,cret@h/db", "s3cret"] {
+            assert_eq!(shown_store(text), "********", "{text}");
+        }
+        assert!(!shown_store("postgres://u:s3cret@h/db").contains("s3cret"));
+        assert_eq!(shown_store("embedded:/var/onward"), "embedded:/var/onward");
+    }
 
     #[test]
     fn a_secret_keeps_its_id_and_nothing_else() {

@@ -96,9 +96,20 @@ pub fn parse_store(url: &str) -> Result<Place, Mistake> {
             Ok(Place::Databases(url.split(',').map(str::to_owned).collect()))
         }
         _ => {
-            let scheme = url.split(':').next().unwrap_or_default();
-            let message = format!("there is no store of the kind `{scheme}`");
-            Err(Mistake::usage("store_unsupported", message, "it is `postgres://…`, `embedded:DIR` or `memory:`"))
+            // Whatever is no plain word may be a password, or have one in it.
+            let scheme = url
+                .split_once(':')
+                .map(|(scheme, _)| scheme)
+                .filter(|scheme| scheme.bytes().all(|byte| byte.is_ascii_lowercase()));
+            let message = match scheme {
+                Some("postgres" | "postgresql") => {
+                    "one of the addresses, which commas part, does not begin with `postgres://`".to_owned()
+                }
+                Some(scheme) => format!("there is no store of the kind `{scheme}`"),
+                None => "the store is not an address".to_owned(),
+            };
+            let hint = "it is `postgres://…`, `embedded:DIR` or `memory:`; a comma in a password is written as %2C";
+            Err(Mistake::usage("store_unsupported", message, hint))
         }
     }
 }
@@ -123,6 +134,10 @@ mod tests {
     fn a_store_that_is_not_there_is_told_without_its_secrets() {
         let mistake = parse_store("mysql://me:secret@host/db").unwrap_err();
         assert_eq!(mistake.message, "there is no store of the kind `mysql`");
+        for text in ["host=h password=s3cret", "s3cret", "s3:cret", "postgres://u:s3,cret@h/db"] {
+            let mistake = parse_store(text).unwrap_err();
+            assert!(!mistake.message.contains("s3"), "{}", mistake.message);
+        }
         assert!(matches!(parse_store("postgres://me:secret@host/db"), Ok(Place::Databases(_))));
         assert!(matches!(parse_store("postgres://a/x,postgres://b/y"), Ok(Place::Databases(urls)) if urls.len() == 2));
         assert_eq!(parse_store("postgres://a/x,y").unwrap_err().code, "store_unsupported");

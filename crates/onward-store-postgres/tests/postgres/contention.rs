@@ -38,6 +38,26 @@ fn serialization_failures_and_deadlocks_are_tried_again() {
     }
 }
 
+/// DB8: the database does not take what one of them wants, and will not; the others of its batch are not told so.
+#[test]
+fn what_the_database_refuses_for_good_fails_alone() {
+    let database = database();
+    database
+        .psql(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               IF NEW.id LIKE 'bad%' THEN RAISE EXCEPTION 'never' USING ERRCODE = '54000'; END IF; RETURN NEW; END $$;
+             CREATE TRIGGER refuse BEFORE INSERT ON onward.runs FOR EACH ROW EXECUTE FUNCTION refuse()",
+        )
+        .unwrap();
+    let store = connect(&database, Options { appenders: 1, ..Options::default() });
+    // While the first is under way, the others come together.
+    let ids: Vec<String> = (0..60).map(|n| if n % 20 == 7 { format!("bad-{n}") } else { format!("good-{n}") }).collect();
+    let starts: Vec<_> = ids.iter().map(|id| (id, store.start_run(new_run(id), None))).collect();
+    for (id, start) in starts {
+        assert_eq!(block_on(start).is_ok(), id.starts_with("good"), "{id}");
+    }
+}
+
 #[test]
 fn a_story_told_to_servers_that_are_refused_often_is_the_same() {
     let clock = Arc::new(ManualClock::default());

@@ -83,3 +83,13 @@ fn an_address_that_leads_nowhere_says_why() {
     assert_eq!(missing.code(), "database_unusable", "{missing}");
     assert!(missing.to_string().contains("no_such_database"), "{missing}");
 }
+
+#[test]
+fn a_database_that_cannot_keep_every_name_is_refused() {
+    let (cluster, name) = (Cluster::shared(), format!("latin_{}", std::process::id()));
+    let make = format!("CREATE DATABASE {name} ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'");
+    cluster.psql("postgres", &make).unwrap();
+    let refused = block_on(PostgresStore::connect(&cluster.socket_url(&name), Options::default())).err().unwrap();
+    assert!(matches!(&refused, StoreError::DatabaseUnusable { why } if why.contains("LATIN1")), "{refused:?}");
+    cluster.psql("postgres", &format!("DROP DATABASE {name}")).unwrap();
+}
