@@ -128,13 +128,14 @@ impl Asked {
         if !self.input.resume.is_empty() {
             self.also(Scope::Approve).await?;
         }
-        for resume in &self.input.resume {
+        // All of them are read before one is carried out.
+        let decisions = self.input.resume.iter().map(|resume| Ok((resume, resume.decision()?)));
+        for (resume, (approved, feedback)) in decisions.collect::<Result<Vec<_>, RequestError>>()? {
             let call = CallId::parse(&self.key.namespace, &resume.interrupt_id)?;
             if call.run != self.key {
                 let why = format!("the interrupt {} is of another thread", resume.interrupt_id);
                 return Err(RequestError::JsonInvalid { why }.into());
             }
-            let (approved, feedback) = resume.decision();
             let decision_id = format!("{}/{}", self.input.run_id, resume.interrupt_id);
             let decide = Decide { approved, feedback, decided_by: self.by.clone(), decision_id };
             self.runtime().decide_approval(&call, decide).await?;

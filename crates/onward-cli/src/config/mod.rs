@@ -17,7 +17,7 @@ use anyhow::Result;
 use crate::error::Mistake;
 use file::File;
 pub use keys::{KEYS, Key};
-pub use tables::{AgentSettings, McpSettings, Tables};
+pub use tables::{AgentSettings, McpSettings, NeedsApproval, Tables};
 
 /// Where a value comes from; a later one beats an earlier one.
 #[derive(Debug, Clone)]

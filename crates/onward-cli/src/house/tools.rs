@@ -1,12 +1,14 @@
 //! Servers of tools, as the settings name them.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use onward::agent::{SourceSettings, Tool, ToolPlace, Tools};
 
 use super::{check_variable, invalid};
-use crate::config::McpSettings;
+use crate::config::{McpSettings, NeedsApproval};
 use crate::error::Mistake;
 
 const HINT: &str =
@@ -29,15 +31,38 @@ pub fn check(name: &str, mcp: &McpSettings, env: impl Fn(&str) -> Option<String>
     }
 }
 
-/// Adds what the server offers now.
+/// Adds what the server offers now. A name that nobody offers, or that two do, is a mistake that would let something be done without a
+/// question.
 pub async fn add(tools: Tools, name: &str, mcp: &McpSettings) -> Result<Tools> {
     let settings = settings(mcp);
+    let before: BTreeSet<String> = tools.names().map(str::to_owned).collect();
+    let offered = Mutex::new(BTreeSet::new());
     let wanted = |tool: Tool| {
+        offered.lock().unwrap_or_else(PoisonError::into_inner).insert(tool.name().to_owned());
         let is_wanted = mcp.tools.as_ref().is_none_or(|names| names.iter().any(|name| name == tool.name()));
         let asks = mcp.needs_approval.of(tool.name());
         is_wanted.then(|| if asks { tool.needs_approval() } else { tool })
     };
-    tools.with_mcp(settings, wanted).await.map_err(|error| anyhow!("the server of tools `{name}`: {error}"))
+    let tools = tools.with_mcp(settings, wanted).await.map_err(|error| anyhow!("the server of tools `{name}`: {error}"))?;
+    check_names(name, mcp, &before, &offered.into_inner().unwrap_or_else(PoisonError::into_inner))?;
+    Ok(tools)
+}
+
+fn check_names(name: &str, mcp: &McpSettings, before: &BTreeSet<String>, offered: &BTreeSet<String>) -> Result<()> {
+    let asked_for = match &mcp.needs_approval {
+        NeedsApproval::These(names) => names.as_slice(),
+        NeedsApproval::All(_) => &[],
+    };
+    let named = mcp.tools.iter().flatten().chain(asked_for);
+    if let Some(unknown) = named.clone().find(|tool| !offered.contains(*tool)) {
+        let there = offered.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        bail!("`mcp.{name}` names the tool `{unknown}`, and its server has {there}");
+    }
+    let is_wanted = |tool: &&String| mcp.tools.as_ref().is_none_or(|names| names.contains(tool));
+    if let Some(taken) = offered.iter().filter(is_wanted).find(|tool| before.contains(*tool)) {
+        bail!("`mcp.{name}` offers the tool `{taken}`, and the agent has one of that name: say in `tools` which ones to take");
+    }
+    Ok(())
 }
 
 fn settings(mcp: &McpSettings) -> SourceSettings {
@@ -61,4 +86,25 @@ fn settings(mcp: &McpSettings) -> SourceSettings {
         settings.call_timeout = Duration::from_secs(seconds);
     }
     settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Tables;
+
+    #[test]
+    fn a_name_that_nobody_offers_or_that_two_do_is_refused() {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+        let said = |text: &str, before: &[&str]| {
+            let tables: Tables = toml::from_str(&format!("[mcp.x]\ncommand = \"c\"\n{text}\n")).unwrap();
+            check_names("x", &tables.mcp["x"], &set(before), &set(&["look", "pay"])).map_err(|error| error.to_string())
+        };
+        assert_eq!(said("tools = [\"look\"]\nneeds_approval = [\"pay\"]", &["pay"]), Ok(()));
+        assert!(
+            said("needs_approval = [\"payy\"]", &[]).unwrap_err().contains("names the tool `payy`, and its server has look, pay")
+        );
+        assert!(said("tools = [\"lok\"]", &[]).unwrap_err().contains("`lok`"));
+        assert!(said("", &["look"]).unwrap_err().contains("offers the tool `look`"));
+    }
 }

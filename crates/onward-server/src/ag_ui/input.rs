@@ -47,16 +47,17 @@ enum ResumeStatus {
 }
 
 impl Resume {
-    /// Whether it is approved, and what is said with it. What is canceled is not approved; what is resolved is, unless it says otherwise.
-    pub fn decision(&self) -> (bool, Option<String>) {
+    /// Whether it is approved, and what is said with it. What is canceled is not approved; what is resolved says so in so many words:
+    /// nothing is done because an answer could not be read.
+    pub fn decision(&self) -> Result<(bool, Option<String>), RequestError> {
         if self.status == ResumeStatus::Cancelled {
-            return (false, Some("canceled".to_owned()));
+            return Ok((false, Some("canceled".to_owned())));
         }
-        let approved = match &self.payload {
-            Value::Bool(approved) => *approved,
-            payload => payload["approved"].as_bool().unwrap_or(true),
-        };
-        (approved, self.payload["feedback"].as_str().map(str::to_owned))
+        let approved = self.payload.as_bool().or(self.payload["approved"].as_bool()).ok_or_else(|| {
+            let why = format!("`payload` of the answer to {} has no `approved`, which is true or false", self.interrupt_id);
+            RequestError::JsonInvalid { why }
+        })?;
+        Ok((approved, self.payload["feedback"].as_str().map(str::to_owned)))
     }
 }
 
@@ -196,15 +197,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_resolved_is_approved_unless_it_says_otherwise() {
+    fn what_is_resolved_is_approved_only_if_it_says_so() {
         let decision = |status: &str, payload: Value| {
             let resume: Resume =
                 serde_json::from_value(json!({"interruptId": "i", "status": status, "payload": payload})).unwrap();
             resume.decision()
         };
-        assert_eq!(decision("resolved", Value::Null), (true, None));
-        assert_eq!(decision("resolved", json!({"approved": false, "feedback": "no"})), (false, Some("no".to_owned())));
-        assert_eq!(decision("resolved", json!(false)), (false, None));
-        assert!(!decision("cancelled", json!({"approved": true})).0);
+        assert_eq!(decision("resolved", json!({"approved": true})).unwrap(), (true, None));
+        assert_eq!(decision("resolved", json!(true)).unwrap(), (true, None));
+        assert_eq!(decision("resolved", json!({"approved": false, "feedback": "no"})).unwrap(), (false, Some("no".to_owned())));
+        assert_eq!(decision("resolved", json!(false)).unwrap(), (false, None));
+        assert!(!decision("cancelled", json!({"approved": true})).unwrap().0);
+        for unreadable in
+            [json!(null), json!({}), json!({"approved": "no"}), json!({"approved": 0}), json!({"approve": false}), json!("false")]
+        {
+            assert!(decision("resolved", unreadable.clone()).is_err(), "{unreadable}");
+        }
     }
 }
