@@ -165,7 +165,7 @@ fn what_is_wrong_is_refused_at_the_start_with_a_hint() {
         "[agents.a]\nmodel = \"small\"\nsistem = \"x\"\n",
         set,
         "error[config_invalid]: FILE:10: unknown field `sistem`, expected one of `model`, `system`, `max_turns`, `converse`, \
-         `compact_at`, `mcp`\nhint: docs/operations.md has these tables",
+         `compact_at`, `budget`, `stop_at_budget`, `mcp`\nhint: docs/operations.md has these tables",
     );
     refused(
         "[providers.p]\ndialect = \"openai\"\nbase_url = \"http://x\"\nkey = \"sk-secret\"\n",
