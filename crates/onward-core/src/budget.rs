@@ -14,6 +14,8 @@
 //! - BG4: a budget that the code sets is one for runs that have none: it never takes the place of what somebody else has said.
 //! - BG5: what the code is told of its budget is as of its place in the log, so the same in every replay.
 
+use serde::Deserialize;
+
 use crate::event::{ChildAgain, ChildStarted, RunResumed, RunStarted};
 use crate::spend::{self, PicoDollars, SpendTotals};
 use crate::{Event, Place, RunHead, RunId, Timestamp, message};
@@ -100,6 +102,23 @@ impl Budget {
     }
 }
 
+/// A budget as people write it down, in a request or in settings: a limit that is misspelled would be none, so it is refused.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenBudget {
+    tokens: Option<u64>,
+    cost: Option<PicoDollars>,
+    turns: Option<u64>,
+    seconds: Option<u64>,
+}
+
+impl From<WrittenBudget> for Budget {
+    fn from(written: WrittenBudget) -> Budget {
+        let WrittenBudget { tokens, cost, turns, seconds } = written;
+        Budget { tokens, cost, turns, seconds }
+    }
+}
+
 impl std::fmt::Display for Budget {
     /// As [`Budget::set`] reads it, one limit after the other.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -165,7 +184,7 @@ impl BudgetHead {
     }
 
     fn lent(&self) -> BudgetUse {
-        self.lent.iter().fold(BudgetUse::default(), |sum, slice| sum.plus(slice.given.as_use()))
+        in_all(&self.lent)
     }
 
     /// What the run has spent and its children have or may: what its parent hears when it ends (BG3).
@@ -192,9 +211,8 @@ impl BudgetHead {
 
     /// What the next generation begins with.
     pub fn carried(&self, is_checkpoint: bool) -> BudgetHead {
-        let (lent, left) = self.lent.iter().cloned().partition(|slice| slice.is_spawned);
-        let left = BudgetHead { lent: left, ..BudgetHead::default() }.lent(); // BG3
-        let (turns, children) = (self.turns.saturating_add(u64::from(is_checkpoint)), self.children.plus(left));
+        let (lent, left): (Vec<Slice>, Vec<Slice>) = self.lent.iter().cloned().partition(|slice| slice.is_spawned);
+        let (turns, children) = (self.turns.saturating_add(u64::from(is_checkpoint)), self.children.plus(in_all(&left))); // BG3
         BudgetHead { turns, children, lent, ..self.clone() }
     }
 
@@ -286,9 +304,10 @@ pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<B
         // A copy is a run of its own from here on, and what it is a copy of has paid for that.
         Event::RunForked(_) => *spend = None,
         Event::RetryRequested(event) => *spend = event.spend.clone(),
+        // BG4
         Event::BudgetSet(event) if budget.is_none() => {
-            *budget = Some(Box::new(BudgetHead { since: Some(at), ..BudgetHead::of(event.budget) }))
-        } // BG4
+            *budget = Some(Box::new(BudgetHead { since: Some(at), ..BudgetHead::of(event.budget) }));
+        }
         Event::RunResumed(RunResumed { budget: Some(change) }) => {
             let budget = budget.get_or_insert_with(|| Box::new(BudgetHead { since: Some(at), ..BudgetHead::default() }));
             budget.limit = budget.limit.changed_by(*change);
@@ -342,6 +361,10 @@ impl Purse {
     pub fn left(&self, at: Timestamp) -> Budget {
         self.budget.as_ref().map_or(Budget::default(), |budget| budget.left(self.spend.as_deref(), at))
     }
+}
+
+fn in_all(slices: &[Slice]) -> BudgetUse {
+    slices.iter().fold(BudgetUse::default(), |sum, slice| sum.plus(slice.given.as_use()))
 }
 
 /// No more than is left, and half of it for who asks for nothing.

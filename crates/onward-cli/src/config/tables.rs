@@ -6,9 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use onward::Budget;
 use onward::agent::{ModelSettings, ProviderSettings};
-use onward::spend::PicoDollars;
+use onward::budget::WrittenBudget;
 use serde::Deserialize;
 
 /// The tables that are no settings.
@@ -39,30 +38,13 @@ pub struct AgentSettings {
     /// Tokens, read by the model, from which on old entries are summarized.
     pub compact_at: Option<u64>,
     /// What a run of it may spend that is not given another budget.
-    pub budget: Option<BudgetSettings>,
+    pub budget: Option<WrittenBudget>,
     /// Ends when that is spent, instead of pausing.
     #[serde(default)]
     pub stop_at_budget: bool,
     /// Tables of `mcp` whose tools it has.
     #[serde(default)]
     pub mcp: Vec<String>,
-}
-
-/// Limits of a budget; one that is misspelled is refused.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BudgetSettings {
-    tokens: Option<u64>,
-    cost: Option<PicoDollars>,
-    turns: Option<u64>,
-    seconds: Option<u64>,
-}
-
-impl From<BudgetSettings> for Budget {
-    fn from(settings: BudgetSettings) -> Budget {
-        let BudgetSettings { tokens, cost, turns, seconds } = settings;
-        Budget { tokens, cost, turns, seconds }
-    }
 }
 
 /// A server of tools: a program, or a URL.

@@ -3,9 +3,8 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::RunKey;
-use onward_core::budget::Budget;
+use onward_core::budget::{Budget, WrittenBudget};
 use onward_core::event::{PauseReason, RunPaused};
-use onward_core::spend::PicoDollars;
 use onward_store::Appended;
 use serde::Deserialize;
 
@@ -23,24 +22,7 @@ pub(crate) struct ReasonBody {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct ResumeBody {
-    budget: Option<BudgetBody>,
-}
-
-/// Limits of a budget; one that is misspelled is refused.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct BudgetBody {
-    tokens: Option<u64>,
-    cost: Option<PicoDollars>,
-    turns: Option<u64>,
-    seconds: Option<u64>,
-}
-
-impl From<BudgetBody> for Budget {
-    fn from(body: BudgetBody) -> Budget {
-        let BudgetBody { tokens, cost, turns, seconds } = body;
-        Budget { tokens, cost, turns, seconds }
-    }
+    budget: Option<WrittenBudget>,
 }
 
 pub(crate) async fn cancel(mut request: Request) -> Result<Response, Problem> {

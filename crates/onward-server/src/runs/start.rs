@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use onward_core::budget::Budget;
+use onward_core::budget::{Budget, WrittenBudget};
 use onward_core::{Name, RunId, RunKey};
 use onward_runtime::StartRun;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::act::BudgetBody;
 use super::signal::SignalBody;
 use crate::answer::json;
 use crate::attributes::{GivenValue, attributes};
@@ -31,7 +30,7 @@ struct StartBody {
     signal: Option<SignalBody>,
     #[serde(default)]
     attributes: BTreeMap<String, GivenValue>,
-    budget: Option<BudgetBody>,
+    budget: Option<WrittenBudget>,
 }
 
 pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
