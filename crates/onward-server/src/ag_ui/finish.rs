@@ -74,7 +74,12 @@ impl<'a> From<&'a Wait> for Interrupt<'a> {
                 "properties": {"approved": {"type": "boolean"}, "feedback": {"type": "string"}},
                 "required": ["approved"],
             }),
-            metadata: Asked { name: wait.name.as_str(), description: wait.description.as_deref(), show: wait.show.as_ref(), show_text }, // AG4
+            metadata: Asked {
+                name: wait.name.as_str(),
+                description: wait.description.as_deref(),
+                show: wait.show.as_ref(),
+                show_text,
+            }, // AG4
             expires_at: wait.deadline.map(|deadline| deadline.to_string()),
         }
     }

@@ -207,7 +207,8 @@ mod tests {
         assert_eq!(ids(input.new_messages()), ["2", "3"]);
         let started = input.start(&input.new_messages()[1]);
         let known = Started::read(&started);
-        let said = |id: &str, role: &str, text: &str| UserMessage::read(&json!({"id": id, "role": role, "content": text})).unwrap();
+        let said =
+            |id: &str, role: &str, text: &str| UserMessage::read(&json!({"id": id, "role": role, "content": text})).unwrap();
         assert_eq!(known.says(&said("1", "user", "1")), Again::Same);
         assert_eq!(known.says(&said("4", "user", "4")), Again::New);
         for other in [said("1", "user", "one"), said("a", "user", "well"), said("s", "user", "x")] {

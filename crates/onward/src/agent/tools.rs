@@ -175,7 +175,8 @@ async fn carry_out(ctx: &AgentCtx, tool: Tool, scope: Option<&str>, depth_max: u
         Failure::fatal(message).with_code("tool_arguments_invalid")
     })?;
     if matches!(tool.work, Work::Child(_)) && ctx.nesting() >= depth_max {
-        let message = format!("{} runs are above this one already, and no tool starts another one below it: do it here", ctx.nesting());
+        let message =
+            format!("{} runs are above this one already, and no tool starts another one below it: do it here", ctx.nesting());
         return Err(Failure::fatal(message).with_code("nested_too_deep"));
     }
     if tool.needs_approval.as_ref().is_some_and(|needs| needs(arguments)) {

@@ -151,7 +151,10 @@ async fn a_message_under_the_id_of_the_first_one_that_says_something_else_is_ref
     };
     assert_eq!(text(&front_end.post(&say("u", "hello")).await), "You said: hello");
     let refused = tokio::time::timeout(DEADLINE, front_end.post_raw(&say("u", "good bye"))).await.unwrap();
-    assert!(refused.starts_with("HTTP/1.0 409") && refused.contains("id_taken") && refused.contains("the message `u`"), "{refused}");
+    assert!(
+        refused.starts_with("HTTP/1.0 409") && refused.contains("id_taken") && refused.contains("the message `u`"),
+        "{refused}"
+    );
     front_end.post(&say("u", "hello")).await;
     assert!(has(&front_end.post(&say("v", "good bye")).await, "TEXT_MESSAGE_CONTENT"));
     let entries = client.run::<Value>("helper:t").unwrap().entries().await.unwrap().entries;
