@@ -338,8 +338,7 @@ fn restore_run(db: &Connection, rk: i64, open: Projection, now: Timestamp) -> ru
     }
     for (place, mut task) in open.tasks {
         if is_missing("tasks", &place)? {
-            // Above the number of every claim there was: whoever holds the task from before is refused (K1).
-            task.claim = (now.0 / 1000) as u32;
+            task.claim_after(now); // K8
             tasks::put_row(db, rk, task, now)?;
         }
     }

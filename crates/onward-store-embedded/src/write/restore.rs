@@ -109,7 +109,8 @@ impl Writer<'_> {
                 self.announce_due(timer.due_at);
             }
         }
-        for task in tasks.into_values() {
+        for mut task in tasks.into_values() {
+            task.claim_after(self.batch.now); // K8
             self.put_task(rk, task)?;
         }
         for wait in waits.into_values() {
