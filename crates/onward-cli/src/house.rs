@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use onward::Builder;
-use onward::agent::{Agent, Dialect, Http, ModelTable, Models, ProviderSettings, TableError, Tools};
+use onward::agent::{Agent, Attachments, Dialect, Http, ModelTable, Models, ProviderSettings, TableError, Tools};
 use onward_core::Namespace;
 
 use crate::config::{AgentSettings, Config, McpSettings, Tables};
@@ -23,6 +23,7 @@ pub struct House {
     agents: BTreeMap<String, AgentSettings>,
     mcp: BTreeMap<String, McpSettings>,
     namespaces: Vec<Namespace>,
+    attachments: Option<Attachments>,
 }
 
 impl House {
@@ -34,6 +35,7 @@ impl House {
         };
         let mut house = House::of(tables, &Http::new(), |name| std::env::var(name).ok())?;
         house.namespaces = namespaces;
+        house.attachments = config.get("server.attachments").map(Attachments::folder);
         // A path in a file counts from where the file is.
         if let Some(near) = config.file().and_then(|path| path.parent()).filter(|near| !near.as_os_str().is_empty()) {
             let folders = house.mcp.values_mut().filter_map(|mcp| mcp.folder.as_mut());
@@ -69,7 +71,13 @@ impl House {
         for (name, mcp) in &tables.mcp {
             tools::check(name, mcp, env)?;
         }
-        Ok(House { models, agents: tables.agents.clone(), mcp: tables.mcp.clone(), namespaces: vec![Namespace::default()] })
+        Ok(House {
+            models,
+            agents: tables.agents.clone(),
+            mcp: tables.mcp.clone(),
+            namespaces: vec![Namespace::default()],
+            attachments: None,
+        })
     }
 
     /// Names of the models.
@@ -93,6 +101,7 @@ impl House {
 
     /// Gives a worker the models, and the agents whose tools need nobody else.
     fn equip_plain(&self, builder: Builder) -> Builder {
+        let builder = self.attachments.iter().cloned().fold(builder, Builder::attachments);
         let plain = self.agents.iter().filter(|(_, settings)| settings.mcp.is_empty());
         plain.fold(builder.models(&self.models), |builder, (name, settings)| builder.register_agent(agent(name, settings)))
     }
