@@ -180,15 +180,20 @@ fn failed(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, so_far: SoFar, reques
         Next::Again { delay } => Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
         Next::GiveUp => None,
     };
+    // Not what the provider said: it may repeat what it was told. The run's failure has it.
     tracing::warn!(
         run = %ctx.task().run,
         model = model.name,
+        provider = model.provider.name(),
         attempt = ctx.attempt(),
         code = error.code(),
+        status = error.status,
+        request_id = error.request_id,
         blocks = error.arrived.blocks.len(),
         output_tokens = error.arrived.usage.map_or(0, |usage| usage.output),
         next_delay_ms,
-        "a model call failed: {error}"
+        "a model call failed: {}",
+        error.cause
     );
     if error.closes_key() {
         keys.close(model.provider.name(), error.retry_after().unwrap_or(CLOSED_FOR));
