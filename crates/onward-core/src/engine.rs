@@ -251,6 +251,7 @@ pub struct Engine {
     agent: entry::Conversation,
     /// The run that this one is a child of.
     parent: Option<RunKey>,
+    nesting: u32,
     /// Where the last request to branch stands, and what it says.
     branching: Option<(Index, Box<crate::event::BranchRequested>)>,
 }
@@ -305,6 +306,7 @@ impl Engine {
             segment: segment::Segment::default(),
             agent: entry::Conversation::default(),
             parent: None,
+            nesting: 0,
             branching: None,
         }
     }
@@ -513,6 +515,7 @@ impl Engine {
                 self.begin_identity(&started);
                 self.begin_conversation(&started);
                 self.parent = started.parent.as_ref().map(|link| link.run.clone());
+                self.nesting = started.nesting.unwrap_or(0);
                 self.attributes = started.attributes.iter().map(|attribute| attribute.name.clone()).collect();
                 self.cancel.begin(started.cancel_reason);
                 self.updates = started.updates.into();

@@ -304,6 +304,9 @@ message! {
         /// What the run was started as, where it was handed over to another kind since.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         24 => first_kind: Option<Name>,
+        /// How many runs are above this one: its parent, whose child that is, and so on. None if nobody's code has started it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        25 => nesting: Option<u32>,
     }
 }
 
@@ -329,6 +332,7 @@ impl RunStarted {
             spend: None,
             budget: None,
             first_kind: None,
+            nesting: None,
         }
     }
 }

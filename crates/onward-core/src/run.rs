@@ -150,6 +150,9 @@ message! {
         /// What the run was started as, where it was handed over to another kind since.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         30 => first_kind: Option<Name>,
+        /// How many runs are above this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        31 => nesting: Option<u32>,
     }
 }
 
@@ -313,6 +316,7 @@ impl RunHead {
             quiet: None,
             budget,
             first_kind: started.first_kind.clone(),
+            nesting: started.nesting,
         };
         (head, Record::input(Index(0), at, started.into()))
     }

@@ -6,6 +6,7 @@
 //! without it, and the same request again finds it where it is.
 
 mod client;
+mod finish;
 mod input;
 mod messages;
 mod translate;
@@ -23,7 +24,7 @@ use crate::problem::{Problem, RequestError};
 use crate::request::{self, Request};
 use crate::server::Server;
 use crate::sse;
-use input::{RunAgentInput, UserMessage, started_with};
+use input::{Again, RunAgentInput, Started, UserMessage};
 use turn::Turn;
 
 pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
@@ -36,8 +37,10 @@ pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
     let is_there = asked.is_there(&kind).await?;
     let mut told = Vec::new();
     if is_there {
+        let not_told = asked.not_told().await?;
         asked.decide().await?;
-        told = asked.tell().await?;
+        asked.tell(&not_told).await?;
+        told = asked.input.new_messages();
     } else if let Some(last) = asked.input.new_messages().last() {
         asked.start(kind, last).await?;
         told = asked.input.new_messages();
@@ -101,16 +104,28 @@ impl Asked {
         Ok(())
     }
 
-    /// Says to a run what it was not told yet. Returns what may not be in its conversation yet.
-    async fn tell(&self) -> Result<Vec<UserMessage>, Problem> {
-        let messages = self.input.new_messages();
+    /// What the run was not started with. A message under the id of one that says something else is refused before anything is done, as a
+    /// signal would be: the client would take it for said.
+    async fn not_told(&self) -> Result<Vec<UserMessage>, Problem> {
+        let mut messages = self.input.new_messages();
         if messages.is_empty() {
             return Ok(messages);
         }
         let first = self.runtime().read_log(&self.key, Some(0), Index(0), 1).await?;
-        let started = first.first().and_then(|record| record.started()).map(|started| started_with(&started.input));
+        let started = first.first().and_then(|record| record.started()).map(|started| Started::read(&started.input));
         let started = started.unwrap_or_default();
-        for message in messages.iter().filter(|message| !started.contains(&message.id)) {
+        let said = messages.iter().map(|message| started.says(message)).collect::<Vec<_>>();
+        if let Some((message, _)) = messages.iter().zip(&said).find(|(_, said)| **said == Again::Other) {
+            let what = format!("the message `{}`", message.id);
+            return Err(RuntimeError::from(StoreError::IdTaken { key: self.key.clone(), what, index: Index(0) }).into());
+        }
+        let mut said = said.into_iter();
+        messages.retain(|_| said.next() == Some(Again::New));
+        Ok(messages)
+    }
+
+    async fn tell(&self, messages: &[UserMessage]) -> Result<(), Problem> {
+        for message in messages {
             self.also(Scope::Signal).await?;
             let signal = SendSignal {
                 name: Name::new(MESSAGE)?,
@@ -120,7 +135,7 @@ impl Asked {
             };
             self.runtime().signal_run(&self.key, signal).await?;
         }
-        Ok(messages)
+        Ok(())
     }
 
     /// Decides the approvals that the client was told of as interrupts. The same answer again is the same decision.

@@ -75,6 +75,11 @@ impl Engine {
         self.parent.as_ref()
     }
 
+    /// How many runs are above this one; a fork keeps the number.
+    pub fn nesting(&self) -> u32 {
+        self.nesting
+    }
+
     /// Whether the run is a child that the code has left behind, in this segment or an earlier one.
     pub(super) fn has_left(&self, run: &RunKey) -> bool {
         run.namespace == self.key.namespace && (self.agent.has_left(&run.id) || self.segment.has_left(&run.id))

@@ -94,6 +94,11 @@ impl Engine {
         self.agent.checkpoint.as_deref().filter(|checkpoint| checkpoint.handoff.is_none())
     }
 
+    /// What whoever had the conversation before has left for who takes it over; nothing once that one has taken a checkpoint.
+    pub fn handed_over(&self) -> Option<&Payload> {
+        self.agent.checkpoint.as_deref().filter(|checkpoint| checkpoint.handoff.is_some()).map(|checkpoint| &checkpoint.state)
+    }
+
     /// The last entry of the conversation, as of what the code has done so far.
     pub fn leaf(&self) -> Option<Hash> {
         self.agent.leaf

@@ -273,6 +273,7 @@ impl RunHead {
             version: if taken_over.is_some() { None } else { self.version.clone() },
             kind: taken_over.unwrap_or_else(|| self.kind.clone()),
             first_kind,
+            nesting: self.nesting,
             input: continued.input.clone(),
             // Any number does that differs between generations and is the same on every store.
             seed: commit.commit_id.0,

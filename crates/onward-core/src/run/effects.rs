@@ -281,6 +281,7 @@ impl RunHead {
         let started = RunStarted {
             version: event.version.clone(),
             parent: Some(parent),
+            nesting: Some(self.nesting.unwrap_or(0).saturating_add(1)),
             origins,
             budget: budget::of_child(self.budget.as_deref(), event, id),
             ..RunStarted::new(event.kind.clone(), event.input.clone(), self.child_seed(&event.place))

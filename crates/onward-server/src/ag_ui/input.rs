@@ -92,6 +92,10 @@ impl UserMessage {
     pub fn payload(&self) -> Payload {
         Payload::from_json_text(self.content.to_string())
     }
+
+    fn is_text(&self) -> bool {
+        self.content["text"].is_string()
+    }
 }
 
 /// A part of a message as a block of ours.
@@ -146,11 +150,34 @@ impl RunAgentInput {
     }
 }
 
-/// The ids of the messages that a run was started with.
-pub(super) fn started_with(input: &Payload) -> Vec<String> {
-    let input: Value = input.read().unwrap_or_default();
-    let messages = input["messages"].as_array().cloned().unwrap_or_default();
-    messages.iter().filter_map(|message| message["id"].as_str()).map(str::to_owned).collect()
+/// The messages that a run was started with.
+#[derive(Default)]
+pub(super) struct Started {
+    messages: Vec<Value>,
+}
+
+/// Whether a run was started with a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    New,
+    Same,
+    /// With another one under its id.
+    Other,
+}
+
+impl Started {
+    pub fn read(input: &Payload) -> Started {
+        let input: Value = input.read().unwrap_or_default();
+        Started { messages: input["messages"].as_array().cloned().unwrap_or_default() }
+    }
+
+    pub fn says(&self, message: &UserMessage) -> Again {
+        let Some(known) = self.messages.iter().find(|known| known["id"] == message.id.as_str()) else { return Again::New };
+        let known = UserMessage::read(known).filter(|_| known["role"] == "user");
+        // A client that was told the conversation may know the text of a message alone.
+        let is_it = |known: &UserMessage| known.content == message.content || (message.is_text() && known.text == message.text);
+        if known.as_ref().is_some_and(is_it) { Again::Same } else { Again::Other }
+    }
 }
 
 #[cfg(test)]
@@ -179,7 +206,14 @@ mod tests {
         let ids = |messages: Vec<UserMessage>| messages.into_iter().map(|message| message.id).collect::<Vec<_>>();
         assert_eq!(ids(input.new_messages()), ["2", "3"]);
         let started = input.start(&input.new_messages()[1]);
-        assert_eq!(started_with(&started), ["1", "a", "2", "s", "3"]);
+        let known = Started::read(&started);
+        let said =
+            |id: &str, role: &str, text: &str| UserMessage::read(&json!({"id": id, "role": role, "content": text})).unwrap();
+        assert_eq!(known.says(&said("1", "user", "1")), Again::Same);
+        assert_eq!(known.says(&said("4", "user", "4")), Again::New);
+        for other in [said("1", "user", "one"), said("a", "user", "well"), said("s", "user", "x")] {
+            assert_eq!(known.says(&other), Again::Other, "{other:?}");
+        }
         assert_eq!(started.read::<Value>().unwrap()["text"], "3");
     }
 
@@ -194,6 +228,10 @@ mod tests {
         );
         let only = UserMessage::read(&json!({"id": "1", "role": "user", "content": [{"type": "text", "text": "a"}]})).unwrap();
         assert_eq!(only.content, json!({"id": "1", "text": "a"}));
+        let known = Started { messages: vec![json!({"id": "1", "role": "user", "content": parts})] };
+        assert_eq!(known.says(&message), Again::Same);
+        assert_eq!(known.says(&UserMessage { content: json!({"id": "1", "text": "see"}), ..message }), Again::Same);
+        assert_eq!(known.says(&only), Again::Other);
     }
 
     #[test]

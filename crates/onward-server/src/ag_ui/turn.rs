@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use onward_core::event::RunPaused;
+use onward_core::run::Wait;
 use onward_core::stream::{EntrySaid, StreamFrame};
 use onward_core::view::{AwaitedKind, RunView, outcome};
 use onward_core::{Failure, Hash, Index, Payload, RunKey, Status};
-use onward_runtime::{CallId, EntryQuery, RunWatch, Runtime, RuntimeError, WhyPending};
+use onward_runtime::{EntryQuery, RunWatch, Runtime, RuntimeError, WhyPending};
 use onward_store::{PAGE_DEFAULT, StoreError, WaitQuery};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::client::Client;
+use super::finish::{Finished, Outcome};
 use super::input::{RunAgentInput, UserMessage};
 use super::messages::{Said, conversation, entry, messages};
 use super::translate::{Translator, Want};
@@ -119,7 +121,7 @@ impl Turn {
             // Nobody has said anything in this thread.
             Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => {
                 self.out.push(json!({"type": "MESSAGES_SNAPSHOT", "messages": []}));
-                return self.finish(json!({"type": "success"}), None).await;
+                return self.finish(Outcome::Success, None).await;
             }
             watch => watch?,
         };
@@ -131,11 +133,11 @@ impl Turn {
             self.show_states(&view).await?;
             match rest {
                 Rest::Busy => {}
-                Rest::Waits => return self.end(json!({"type": "success"}), None).await,
+                Rest::Waits => return self.end(Outcome::Success, None).await,
                 Rest::Asks => {
-                    let interrupts = self.interrupts().await?;
-                    if !interrupts.is_empty() {
-                        return self.end(json!({"type": "interrupt", "interrupts": interrupts}), None).await;
+                    let questions = self.questions().await?;
+                    if !questions.is_empty() {
+                        return self.end(Outcome::asking(&questions), None).await;
                     }
                 }
                 Rest::Paused(pause) => return self.end_paused(&pause).await,
@@ -266,32 +268,14 @@ impl Turn {
         }
     }
 
-    /// The questions that are open, as AG-UI asks them.
-    async fn interrupts(&self) -> Result<Vec<Value>, Failed> {
+    /// The questions that are open.
+    async fn questions(&self) -> Result<Vec<Wait>, Failed> {
         let (namespace, run) = (self.key.namespace.clone(), Some(self.key.clone()));
-        let waits = self.runtime().list_approvals(WaitQuery { namespace, kind: None, run, limit: PAGE_DEFAULT }).await?;
-        let interrupt = |wait: &onward_core::run::Wait| {
-            let mut interrupt = json!({
-                "id": CallId::from(wait).to_string(),
-                "reason": "approval",
-                "message": wait.title,
-                "responseSchema": {
-                    "type": "object",
-                    "properties": {"approved": {"type": "boolean"}, "feedback": {"type": "string"}},
-                    "required": ["approved"],
-                },
-                "metadata": {"name": wait.name, "description": wait.description, "show": wait.show},
-            });
-            if let Some(deadline) = wait.deadline {
-                interrupt["expiresAt"] = json!(deadline.to_string());
-            }
-            interrupt
-        };
-        Ok(waits.iter().map(interrupt).collect())
+        Ok(self.runtime().list_approvals(WaitQuery { namespace, kind: None, run, limit: PAGE_DEFAULT }).await?)
     }
 
     /// The last word about the conversation, and how the turn ended.
-    async fn end(&mut self, outcome: Value, result: Option<Value>) -> Result<(), Failed> {
+    async fn end(&mut self, outcome: Outcome<'_>, result: Option<Value>) -> Result<(), Failed> {
         self.translator.close_all(&mut self.out);
         let last = EntryQuery { limit: 1, ..EntryQuery::default() };
         let leaf = self.runtime().read_entries(&self.key, last).await?.leaf;
@@ -299,18 +283,17 @@ impl Turn {
         self.finish(outcome, result).await
     }
 
-    async fn finish(&mut self, outcome: Value, result: Option<Value>) -> Result<(), Failed> {
-        let (thread_id, run_id) = (&self.thread_id, &self.run_id);
-        let mut finished = json!({"type": "RUN_FINISHED", "threadId": thread_id, "runId": run_id, "outcome": outcome});
-        if let Some(result) = result.filter(|result| !result.is_null()) {
-            finished["result"] = result;
-        }
-        let usage = self.translator.usage();
-        if !usage.is_empty() {
-            finished["usage"] = Value::Array(usage);
-        }
-        self.out.push(finished);
-        Ok(self.flush().await?)
+    async fn finish(&mut self, outcome: Outcome<'_>, result: Option<Value>) -> Result<(), Failed> {
+        let finished = Finished {
+            thread_id: &self.thread_id,
+            run_id: &self.run_id,
+            outcome,
+            result: result.filter(|result| !result.is_null()),
+            usage: self.translator.usage(),
+        };
+        let last = finished.event();
+        self.flush().await?;
+        Ok(self.sink.send(format!("data: {last}\n\n"), None).await?)
     }
 
     async fn end_paused(&mut self, pause: &RunPaused) -> Result<(), Failed> {
@@ -324,13 +307,13 @@ impl Turn {
         let last = Index(head.next_index.0.saturating_sub(1));
         let records = self.runtime().read_log(&self.key, Some(head.generation), last, 1).await?;
         match records.last().and_then(outcome) {
-            Some(Ok(output)) => self.end(json!({"type": "success"}), output.read().ok()).await,
-            Some(Err(_)) if status == Status::Canceled => self.end(json!({"type": "cancelled"}), None).await,
+            Some(Ok(output)) => self.end(Outcome::Success, output.read().ok()).await,
+            Some(Err(_)) if status == Status::Canceled => self.end(Outcome::Cancelled, None).await,
             Some(Err(Failure { code, message, .. })) => {
                 self.fail(&code, &message);
                 Ok(self.flush().await?)
             }
-            None => self.end(json!({"type": "success"}), None).await,
+            None => self.end(Outcome::Success, None).await,
         }
     }
 

@@ -3,7 +3,9 @@
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 
+use onward_core::Payload;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::AgentCtx;
 use crate::Result;
@@ -20,6 +22,19 @@ impl AgentCtx {
     where
         I: Serialize + ?Sized,
     {
+        self.handoff_with(kind, input, Payload::null())
+    }
+
+    /// [`AgentCtx::handoff`] with something for code that knows to look for it ([`AgentCtx::handed_over`]); other code never sees it.
+    pub(crate) fn handoff_with<T, I>(
+        &self,
+        kind: &str,
+        input: &I,
+        carried: Payload,
+    ) -> impl Future<Output = Result<T>> + Send + use<T, I>
+    where
+        I: Serialize + ?Sized,
+    {
         let kind = name_or_misuse(&self.cell, "handoff", kind);
         let input = payload_or_misuse(&self.cell, "handoff", input);
         let input = small(self.cell.payload_bytes_max, "the input of who takes over", input);
@@ -29,10 +44,17 @@ impl AgentCtx {
                 return Poll::Pending;
             }
             match &input {
-                Ok(input) => cell.call("handoff").engine.hand_over(kind.clone(), input.clone()),
+                Ok(input) => cell.call("handoff").engine.hand_over(kind.clone(), input.clone(), carried.clone()),
                 Err(failure) => return Poll::Ready(Err(failure.clone())),
             }
             Poll::Pending
         })
+    }
+
+    /// What the agent that handed the conversation over has carried along, as long as this one has not taken a turn.
+    #[cfg(feature = "agents")]
+    pub(crate) fn handed_over<T: DeserializeOwned>(&self) -> Option<T> {
+        let carried = self.cell.lock().engine.handed_over().cloned();
+        carried.and_then(|carried| carried.read().ok())
     }
 }

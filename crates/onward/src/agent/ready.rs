@@ -6,13 +6,13 @@
 use onward_core::budget::Budget;
 use onward_core::conversation::MESSAGE;
 use onward_core::{Failure, Payload};
-use onward_llm::{ModelReply, StopReason};
+use onward_llm::{ModelReply, StopReason, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::prompt::{blocks, text_of};
 use super::tool::Tool;
-use super::tools::Tools;
+use super::tools::{ToolFuture, Tools};
 use super::{AgentCtx, EntryId, Heard, Turn};
 use crate::{Result, join_all};
 
@@ -21,6 +21,9 @@ const TURNS_MAX: u32 = 50;
 
 /// How often in a row a model may ask for the very same before it is taken for stuck.
 const SAME_CALLS_MAX: u32 = 5;
+
+/// How often a conversation is handed over between two messages that nobody has limited.
+const HANDOFFS_MAX: u32 = 8;
 
 /// How many of the last entries a summary leaves as they are.
 const KEEP: usize = 8;
@@ -47,6 +50,7 @@ pub struct Agent {
     system: Option<String>,
     tools: Tools,
     turns_max: u32,
+    handoffs_max: u32,
     converses: bool,
     context_tokens: Option<u64>,
     budget: Budget,
@@ -67,6 +71,8 @@ pub enum Stop {
     MaxTokens,
     /// The model asked for the same again and again.
     RepeatedCall,
+    /// Agents handed the conversation over to each other again and again.
+    MaxHandoffs,
     /// The run has spent what it may ([`Agent::stop_at_budget`]).
     BudgetExhausted,
 }
@@ -91,7 +97,7 @@ struct Stopped {
     stop: Stop,
 }
 
-/// What goes from turn to turn.
+/// What goes from turn to turn, and from an agent to the one that takes its conversation over.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Progress {
     /// Since the last message.
@@ -99,6 +105,9 @@ struct Progress {
     turns_in_all: u32,
     /// What the model asked for last, and how often in a row; since the last message, for who says it again may want it again.
     same_calls: Option<(String, u32)>,
+    /// How often the conversation was handed over since the last message.
+    #[serde(default)]
+    handoffs: u32,
     /// How much the model read last time.
     context_tokens: u64,
     /// Why it waits for a message; nothing as long as it has only waited because the model was done.
@@ -114,6 +123,7 @@ impl Agent {
             system: None,
             tools: Tools::new().scoped(name),
             turns_max: TURNS_MAX,
+            handoffs_max: HANDOFFS_MAX,
             converses: false,
             context_tokens: None,
             budget: Budget::default(),
@@ -149,7 +159,18 @@ impl Agent {
         self.tool(Tool::handoff(kind))
     }
 
-    /// How many turns it takes for one message at most; 50 otherwise.
+    /// How often this agent and others hand the conversation over between two messages at most; eight times otherwise. Turns are counted on
+    /// over handoffs, too.
+    pub fn max_handoffs(self, max: u32) -> Agent {
+        Agent { handoffs_max: max, ..self }
+    }
+
+    /// How deep agents and workflows that are its tools may start each other ([`Tools::max_depth`]); eight levels otherwise.
+    pub fn max_depth(self, max: u32) -> Agent {
+        Agent { tools: self.tools.max_depth(max), ..self }
+    }
+
+    /// How many turns it takes for one message at most, whoever has had the conversation since; 50 otherwise.
     pub fn max_turns(self, max: u32) -> Agent {
         Agent { turns_max: max.max(1), ..self }
     }
@@ -183,13 +204,14 @@ impl Agent {
             ctx.set_budget(self.budget);
         }
         begin(&ctx, input).await?;
-        ctx.turns(Progress::default(), |progress| self.turn(ctx.clone(), progress)).await
+        let first = ctx.handed_over().unwrap_or_default();
+        ctx.turns(first, |progress: Progress| self.turn(ctx.clone(), progress)).await
     }
 
     async fn turn(self, ctx: AgentCtx, mut progress: Progress) -> Result<Turn<Progress, AgentOutcome>> {
         for message in ctx.signal(MESSAGE).drain_heard::<Box<RawValue>>()? {
             hear(&ctx, message).await?;
-            (progress.turns, progress.same_calls) = (0, None);
+            progress.begin_to_count();
         }
         if ctx.entry_count() == 0 {
             return Ok(Turn::Await(progress, MESSAGE));
@@ -197,6 +219,11 @@ impl Agent {
         if self.stops_at_budget && ctx.budget_left().nothing_of().is_some() {
             let text = last_answer(&ctx).await?;
             return self.stop(&ctx, progress, Stop::BudgetExhausted, text);
+        }
+        // Whoever had the conversation before has taken them.
+        if progress.turns >= self.turns_max {
+            let text = last_answer(&ctx).await?;
+            return self.stop(&ctx, progress, Stop::MaxTurns, text);
         }
         if self.context_tokens.is_some_and(|max| progress.context_tokens > max) {
             self.compact(&ctx).await?;
@@ -216,19 +243,23 @@ impl Agent {
                 if progress.asks_again(&reply) > SAME_CALLS_MAX {
                     Stop::RepeatedCall
                 } else {
-                    let calls = reply.calls().map(|call| self.tools.call(&ctx, call));
-                    let mut takes_over = None;
+                    let is_last = progress.handoffs >= self.handoffs_max;
+                    let calls = reply.calls().map(|call| self.carry_out(&ctx, call, is_last));
+                    let (mut takes_over, mut wants_to) = (None, false);
                     for (call, outcome) in reply.calls().zip(join_all(calls).await?) {
                         ctx.append("tool", &outcome).await?;
+                        wants_to |= self.tools.takes_over(call).is_some();
                         takes_over = takes_over.or(self.tools.takes_over(call).filter(|_| !outcome.is_error()));
                     }
                     if let Some(kind) = takes_over {
-                        return ctx.handoff(kind, &()).await;
+                        progress.handoffs += 1;
+                        return ctx.handoff_with(kind, &(), Payload::json(&progress)?).await;
                     }
-                    if progress.turns < self.turns_max {
-                        return Ok(Turn::Next(progress));
+                    match wants_to && is_last {
+                        true => Stop::MaxHandoffs,
+                        false if progress.turns < self.turns_max => return Ok(Turn::Next(progress)),
+                        false => Stop::MaxTurns,
                     }
-                    Stop::MaxTurns
                 }
             }
             Some(StopReason::MaxTokens | StopReason::ContextFull) => Stop::MaxTokens,
@@ -239,6 +270,16 @@ impl Agent {
             return Ok(Turn::Next(progress));
         }
         self.stop(&ctx, progress, stop, reply.text())
+    }
+
+    /// Does what the model asked for, but for one handoff too many.
+    fn carry_out(&self, ctx: &AgentCtx, call: &ToolCall, is_last: bool) -> ToolFuture {
+        if is_last && self.tools.takes_over(call).is_some() {
+            let message = format!("the conversation was handed over {} times since anybody said something", self.handoffs_max);
+            let refused = Tools::refuse(call, &Failure::fatal(message).with_code(Stop::MaxHandoffs.name()));
+            return Box::pin(std::future::ready(Ok(refused)));
+        }
+        self.tools.call(ctx, call)
     }
 
     /// Ends, or waits for the next message.
@@ -294,12 +335,18 @@ impl Stop {
             Stop::MaxTurns => "max_turns",
             Stop::MaxTokens => "max_tokens",
             Stop::RepeatedCall => "repeated_call",
+            Stop::MaxHandoffs => "max_handoffs",
             Stop::BudgetExhausted => "budget_exhausted",
         }
     }
 }
 
 impl Progress {
+    /// Somebody has said something.
+    fn begin_to_count(&mut self) {
+        (self.turns, self.same_calls, self.handoffs) = (0, None, 0);
+    }
+
     /// Whoever reads a conversation that waits is told when there is another reason for it than that the model was done.
     fn tell(&mut self, ctx: &AgentCtx, stop: Stop) -> Result<()> {
         if stop != self.stop.unwrap_or(Stop::Done) {

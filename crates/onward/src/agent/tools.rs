@@ -30,10 +30,14 @@ fn tool_kind(scope: Option<&str>, name: &str) -> String {
     }
 }
 
+/// How many runs may be above one that a tool starts, where nobody has said otherwise.
+const DEPTH_MAX: u32 = 8;
+
 /// A set of tools. Cheap to clone.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Tools {
     tools: Arc<BTreeMap<String, Tool>>,
+    depth_max: u32,
     /// Whose tools they are, where several agents may have tools of the same name.
     scope: Option<Arc<str>>,
 }
@@ -47,6 +51,12 @@ pub struct ToolOutcome {
 
 /// The future of [`AgentCtx::tool`].
 pub type ToolFuture = Pin<Box<dyn Future<Output = Result<ToolOutcome>> + Send>>;
+
+impl Default for Tools {
+    fn default() -> Tools {
+        Tools { tools: Arc::default(), depth_max: DEPTH_MAX, scope: None }
+    }
+}
 
 impl ToolOutcome {
     fn new(call_id: String, output: Output) -> ToolOutcome {
@@ -77,6 +87,12 @@ impl Tools {
     pub fn with(mut self, tool: Tool) -> Tools {
         Arc::make_mut(&mut self.tools).insert(tool.name().to_owned(), tool);
         self
+    }
+
+    /// How deep agents and workflows that are tools may start each other; eight levels otherwise. A call beyond that starts nothing, and the
+    /// model is told `nested_too_deep`: an agent that is its own tool ends.
+    pub fn max_depth(self, max: u32) -> Tools {
+        Tools { depth_max: max, ..self }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -117,16 +133,21 @@ impl Tools {
         }
     }
 
+    /// What a call comes to that is not carried out.
+    pub(super) fn refuse(call: &ToolCall, failure: &Failure) -> ToolOutcome {
+        ToolOutcome::new(call.id.clone(), told(failure))
+    }
+
     /// Does what a model asked for.
     pub fn call(&self, ctx: &AgentCtx, call: &ToolCall) -> ToolFuture {
-        let (tool, scope) = (self.tools.get(&call.name).cloned(), self.scope.clone());
+        let (tool, scope, depth_max) = (self.tools.get(&call.name).cloned(), self.scope.clone(), self.depth_max);
         let known: Vec<&str> = self.names().collect();
         let unknown = format!("there is no tool `{}`; there are: {}", call.name, known.join(", "));
         let (ctx, call) = (ctx.clone(), call.clone());
         Box::pin(async move {
             let output = match tool {
                 None => Err(Failure::fatal(unknown).with_code("unknown_tool")),
-                Some(tool) => carry_out(&ctx, tool, scope.as_deref(), &call).await,
+                Some(tool) => carry_out(&ctx, tool, scope.as_deref(), depth_max, &call).await,
             };
             match output {
                 Ok(output) => Ok(ToolOutcome::new(call.id, output)),
@@ -148,11 +169,16 @@ impl AgentCtx {
     }
 }
 
-async fn carry_out(ctx: &AgentCtx, tool: Tool, scope: Option<&str>, call: &ToolCall) -> Result<Output> {
+async fn carry_out(ctx: &AgentCtx, tool: Tool, scope: Option<&str>, depth_max: u32, call: &ToolCall) -> Result<Output> {
     let arguments = call.json().map_err(|error| {
         let message = format!("the arguments are no JSON: {error}");
         Failure::fatal(message).with_code("tool_arguments_invalid")
     })?;
+    if matches!(tool.work, Work::Child(_)) && ctx.nesting() >= depth_max {
+        let message =
+            format!("{} runs are above this one already, and no tool starts another one below it: do it here", ctx.nesting());
+        return Err(Failure::fatal(message).with_code("nested_too_deep"));
+    }
     if tool.needs_approval.as_ref().is_some_and(|needs| needs(arguments)) {
         agreed(ctx, call, arguments).await?;
     }

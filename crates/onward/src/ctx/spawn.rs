@@ -53,6 +53,11 @@ impl Ctx {
         Ok(Spawned { run, result: PhantomData })
     }
 
+    /// How many runs are above this one: its parent, whose child that is, and so on. Nothing for a run that nobody's code has started.
+    pub fn nesting(&self) -> u32 {
+        self.cell.lock().engine.nesting()
+    }
+
     /// The run that this one is a child of, to talk with it.
     pub fn parent(&self) -> Option<Parent> {
         let parent = self.cell.lock().engine.parent().cloned();

@@ -2,9 +2,9 @@
 
 use onward::agent::{Agent, AgentCtx, AgentOutcome, MESSAGE, Provider, Stop, Tool, Turn};
 use onward::prelude::*;
-use onward::{Builder, Event, RunHandle};
+use onward::{Builder, Event, RunHandle, RunQuery};
 use onward_core::conversation::Entry;
-use onward_llm_scripted::{Answer, Rule, ScriptedModel};
+use onward_llm_scripted::{Answer, Rule, ScriptedModel, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +89,74 @@ async fn a_model_hands_the_conversation_over_and_the_other_agent_answers_in_it()
     run.message("thanks").await.unwrap();
     crate::site::eventually("it answers", async || (said(&run).await.len() == 6).then_some(())).await;
     assert_eq!(run.view().await.unwrap().head.kind.as_str(), "billing");
+    onward.shutdown().await;
+}
+
+/// Models `front` and `back`, each of which wants the other one to answer.
+fn two_who_hand_over(model: &ScriptedModel) -> Builder {
+    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
+    [("front", "handoff_to_back"), ("back", "handoff_to_front")].into_iter().fold(in_memory(), |builder, (name, call)| {
+        let when = When { model: Some(name.to_owned()), ..When::default() };
+        model.rule(Rule { when, ..Rule::always(Answer::call(call, "{}")) });
+        builder.model(name, &provider)
+    })
+}
+
+/// Two agents that hand a conversation over to each other come to an end, and a word begins to count anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_that_hand_over_to_each_other_for_ever_are_stopped() {
+    let model = ScriptedModel::start().await.unwrap();
+    let builder = two_who_hand_over(&model);
+    let agent = |name: &str, other: &str| Agent::new(name).model(name).handoff_to(other);
+    let builder = builder.register_agent(agent("front", "back").max_handoffs(3).converse());
+    let onward = builder.register_agent(agent("back", "front").max_handoffs(3).converse()).start().await.unwrap();
+    let run: RunHandle<AgentOutcome> = onward.start("front", "whose is this?").id("c").await.unwrap();
+    for (word, entries) in [("and now?", 9), ("thanks", 18)] {
+        crate::site::eventually("it is stopped", async || {
+            let attributes = run.view().await.unwrap().head.attributes;
+            let stop = attributes.iter().find(|attribute| attribute.name.as_str() == "agent_stop")?;
+            (stop.value == "max_handoffs".into() && said(&run).await.len() == entries).then_some(())
+        })
+        .await;
+        let (role, last) = said(&run).await.pop().unwrap();
+        assert!(role == "tool" && last.contains("handed over 3 times") && last.contains("\"is_error\":true"), "{last}");
+        run.message(word).await.unwrap();
+    }
+    onward.shutdown().await;
+}
+
+/// Turns are those of the conversation, whoever has it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handoff_does_not_begin_to_count_turns_anew() {
+    let model = ScriptedModel::start().await.unwrap();
+    let builder = two_who_hand_over(&model);
+    let agent = |name: &str, other: &str| Agent::new(name).model(name).handoff_to(other);
+    let builder = builder.register_agent(agent("front", "back").max_turns(5));
+    let onward = builder.register_agent(agent("back", "front").max_turns(3)).start().await.unwrap();
+    let run: RunHandle<AgentOutcome> = onward.start("front", "whose is this?").id("c").await.unwrap();
+    let outcome = run.result().await.unwrap();
+    assert_eq!((outcome.stop, outcome.turns, model.request_count()), (Stop::MaxTurns, 3, 3));
+    onward.shutdown().await;
+}
+
+/// An agent that is its own tool is told how deep it is, and does the rest itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_that_start_each_other_go_no_deeper_than_they_may() {
+    let model = ScriptedModel::start().await.unwrap();
+    let when = When { after_tools: Some(true), ..When::default() };
+    model.rule(Rule { when, ..Rule::always(Answer::text("done here")) });
+    model.rule(Rule::always(Answer::call("helper", r#"{"task": "go deeper"}"#)));
+    let agent = Agent::new("digger").model("m").tool(Tool::agent("helper", "Does it", "digger")).max_depth(3);
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let run: RunHandle<AgentOutcome> = onward.start("digger", "dig").id("d").await.unwrap();
+    assert_eq!(run.result().await.unwrap().text, "done here");
+    let mut runs = onward.list_runs(RunQuery::default()).await.unwrap().runs;
+    runs.sort_by_key(|head| head.nesting);
+    let nesting: Vec<Option<u32>> = runs.iter().map(|head| head.nesting).collect();
+    assert_eq!(nesting, [None, Some(1), Some(2), Some(3)]);
+    let deepest: RunHandle<AgentOutcome> = onward.run(runs[3].key.id.as_str()).unwrap();
+    let told = said(&deepest).await.into_iter().find(|(role, _)| role == "tool").unwrap().1;
+    assert!(told.contains("nested_too_deep") && told.contains("\"is_error\":true"), "{told}");
     onward.shutdown().await;
 }
 

@@ -41,6 +41,16 @@ impl FrontEnd {
     }
 
     async fn post(&self, body: &str) -> Vec<Value> {
+        let text = self.post_raw(body).await;
+        let events = text.lines().filter_map(|line| line.strip_prefix("data: ")).map(|data| serde_json::from_str(data).unwrap());
+        let events: Vec<Value> = events.collect();
+        let is_end = |event: &Value| event["type"] == "RUN_FINISHED" || event["type"] == "RUN_ERROR";
+        assert!(events.last().is_some_and(is_end), "the turn has no end: {text}");
+        events
+    }
+
+    /// The whole answer as it comes, up to the last event of the turn.
+    async fn post_raw(&self, body: &str) -> String {
         let address = self.site.address;
         let mut stream = TcpStream::connect(address).await.unwrap();
         let head = format!(
@@ -54,13 +64,9 @@ impl FrontEnd {
             let count = stream.read(&mut piece).await.unwrap();
             answer.extend_from_slice(&piece[..count]);
             let text = String::from_utf8_lossy(&answer);
-            let events =
-                text.lines().filter_map(|line| line.strip_prefix("data: ")).map_while(|data| serde_json::from_str(data).ok());
-            let events: Vec<Value> = events.collect();
-            let is_over = events.last().is_some_and(|event| event["type"] == "RUN_FINISHED" || event["type"] == "RUN_ERROR");
+            let is_over = text.ends_with("\n\n") && ["RUN_FINISHED", "RUN_ERROR"].iter().any(|end| text.contains(end));
             if is_over || count == 0 {
-                assert!(is_over, "the turn has no end: {text}");
-                return events;
+                return text.into_owned();
             }
         }
     }
@@ -101,4 +107,56 @@ async fn a_front_end_takes_turns_with_the_ready_made_loop() {
     let roles: Vec<&str> = entries.iter().map(|entry| entry.role.as_str()).collect();
     assert_eq!(roles, ["user", "assistant", "user", "assistant", "tool", "assistant"], "nothing is said twice");
     assert_eq!(model.request_count(), 3);
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Payment {
+    #[expect(dead_code, reason = "somebody has to ask for it")]
+    cents: Value,
+}
+
+/// What a person agrees to is what runs: neither the order of names nor a number is changed on the way to the front end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_has_the_exact_bytes_of_the_arguments() {
+    let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
+    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
+    let pay = Tool::new("pay", "Pays", |_: Payment| async move { Ok::<_, Failure>("paid") }).needs_approval();
+    let agent = Agent::new("helper").model("m").tool(pay).converse();
+    let _worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
+    let arguments = r#"{ "cents" : 90071992547409931234567, "b":1.50,  "a":1e2 }"#;
+    model.next(Answer::call("pay", arguments));
+    let front_end = FrontEnd { site, messages: Vec::new() };
+    let messages = [json!({ "id": "u", "role": "user", "content": "pay" })];
+    let body = json!({ "threadId": "t", "runId": "r", "messages": messages });
+    let text = tokio::time::timeout(DEADLINE, front_end.post_raw(&body.to_string())).await.unwrap();
+    let last = text.lines().rfind(|line| line.starts_with("data: ")).unwrap();
+    let shown = format!(r#"{{"tool":"pay","arguments":{arguments}}}"#);
+    assert!(last.contains(&format!(r#""show":{{"json":{shown}}}"#)), "{last}");
+    let event: Value = serde_json::from_str(&last["data: ".len()..]).unwrap();
+    assert_eq!(event["outcome"]["interrupts"][0]["metadata"]["show_text"], shown.as_str());
+}
+
+/// A front end whose ids begin anew must be told: what it says would be taken for what was said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_under_the_id_of_the_first_one_that_says_something_else_is_refused() {
+    let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
+    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
+    let agent = Agent::new("helper").model("m").converse();
+    let _worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
+    let client = Onward::connect(site.url()).start().await.unwrap();
+    let front_end = FrontEnd { site, messages: Vec::new() };
+    let say = |id: &str, text: &str| {
+        let messages = [json!({ "id": id, "role": "user", "content": text })];
+        json!({ "threadId": "t", "runId": "r", "messages": messages }).to_string()
+    };
+    assert_eq!(text(&front_end.post(&say("u", "hello")).await), "You said: hello");
+    let refused = tokio::time::timeout(DEADLINE, front_end.post_raw(&say("u", "good bye"))).await.unwrap();
+    assert!(
+        refused.starts_with("HTTP/1.0 409") && refused.contains("id_taken") && refused.contains("the message `u`"),
+        "{refused}"
+    );
+    front_end.post(&say("u", "hello")).await;
+    assert!(has(&front_end.post(&say("v", "good bye")).await, "TEXT_MESSAGE_CONTENT"));
+    let entries = client.run::<Value>("helper:t").unwrap().entries().await.unwrap().entries;
+    assert_eq!(entries.len(), 4, "nothing is lost, and nothing is said twice");
 }

@@ -1,0 +1,86 @@
+//! The last event of a turn: how it ended, and what people are asked.
+//!
+//! Invariant AG4: what a person is asked to agree to is told byte for byte, and once more as a text: a client that reads JSON may change
+//! numbers and drop names that come twice.
+
+use onward_core::Payload;
+use onward_core::run::Wait;
+use onward_runtime::CallId;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "RUN_FINISHED", rename_all = "camelCase")]
+pub(super) struct Finished<'a> {
+    pub thread_id: &'a str,
+    pub run_id: &'a str,
+    pub outcome: Outcome<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Value>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Outcome<'a> {
+    Success,
+    Cancelled,
+    Interrupt { interrupts: Vec<Interrupt<'a>> },
+}
+
+/// A question, as AG-UI asks it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Interrupt<'a> {
+    id: String,
+    reason: &'static str,
+    message: &'a str,
+    response_schema: Value,
+    metadata: Asked<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Asked<'a> {
+    name: &'a str,
+    description: Option<&'a str>,
+    show: Option<&'a Payload>,
+    show_text: Option<&'a str>,
+}
+
+impl Finished<'_> {
+    pub fn event(&self) -> String {
+        serde_json::to_string(self).expect("it has texts and values alone")
+    }
+}
+
+impl Outcome<'_> {
+    pub fn asking(questions: &[Wait]) -> Outcome<'_> {
+        Outcome::Interrupt { interrupts: questions.iter().map(Interrupt::from).collect() }
+    }
+}
+
+impl<'a> From<&'a Wait> for Interrupt<'a> {
+    fn from(wait: &'a Wait) -> Interrupt<'a> {
+        let show_text = wait.show.as_ref().and_then(|show| std::str::from_utf8(show.data()).ok());
+        Interrupt {
+            id: CallId::from(wait).to_string(),
+            reason: "approval",
+            message: &wait.title,
+            response_schema: json!({
+                "type": "object",
+                "properties": {"approved": {"type": "boolean"}, "feedback": {"type": "string"}},
+                "required": ["approved"],
+            }),
+            metadata: Asked {
+                name: wait.name.as_str(),
+                description: wait.description.as_deref(),
+                show: wait.show.as_ref(),
+                show_text,
+            }, // AG4
+            expires_at: wait.deadline.map(|deadline| deadline.to_string()),
+        }
+    }
+}
