@@ -112,7 +112,7 @@ pub trait Store: Send + Sync {
     /// Takes a worker's word about the task it holds; the outcome becomes an input of the task's run in the same write.
     ///
     /// `claim` is the number of the claim, `lease` how long a heartbeat extends it.
-    fn report_task(&self, task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()>;
+    fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()>;
 
     /// Lets a quarantined task be claimed again (K3); any other task is `TaskNotQuarantined`.
     fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()>;

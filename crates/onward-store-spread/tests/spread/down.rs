@@ -38,7 +38,7 @@ fn code<T>(answer: Result<T, StoreError>) -> &'static str {
 /// The answers of everything that concerns one run.
 async fn ask_about(site: &Site, run: &RunKey) -> Vec<(&'static str, &'static str)> {
     let store = &site.store;
-    let task = || TaskId { run: run.clone(), generation: 0, place: Place::root(0) };
+    let task = || TaskId { run: run.clone(), generation: 0, place: Place::root(0), life: None };
     let signal = || {
         let name = Name::new("paid").unwrap();
         Input::signal(SignalReceived { name, payload: Payload::null(), signal_id: None, sender: None })
