@@ -82,7 +82,8 @@ fn start_runs(served: &Served) {
 
 /// SD4: by HTTP, by gRPC, for people and for programs; whoever needs all of it is refused.
 fn lists_say_what_is_missing(served: &Served, found: usize, missing: &str) {
-    let parsed = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}")) };
+    let parsed =
+        |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}")) };
     let told = format!("{missing} is down: what it has is missing from this list");
     for options in [&["run", "list"][..], &["run", "list", "--all"]] {
         let people = run_over(&served.url, options.iter().copied());
@@ -93,7 +94,8 @@ fn lists_say_what_is_missing(served: &Served, found: usize, missing: &str) {
         assert_eq!(page["runs"].as_array().map(Vec::len), Some(found), "{page}");
         assert_eq!(page["missing_databases"], serde_json::json!([missing]), "{page}");
     }
-    for (path, rows) in [("/v1/runs", "runs"), ("/v1/approvals", "approvals"), ("/v1/tasks", "tasks"), ("/v1/deleted", "deleted")] {
+    for (path, rows) in [("/v1/runs", "runs"), ("/v1/approvals", "approvals"), ("/v1/tasks", "tasks"), ("/v1/deleted", "deleted")]
+    {
         let page = parsed(&run_over(&served.url, ["api", "get", path]).out);
         assert!(page[rows].is_array(), "{page}");
         assert_eq!(page["missing_databases"], serde_json::json!([missing]), "{page}");
