@@ -152,6 +152,34 @@ impl Field for Event {
 }
 
 impl Event {
+    /// The place of the call that an event of a commit is about; none for inputs, and for what is no call's.
+    pub fn place(&self) -> Option<&Place> {
+        use Event::*;
+        Some(match self {
+            StepCompleted(event) => &event.place,
+            StepFailed(event) => &event.place,
+            TaskScheduled(event) => &event.place,
+            TaskCanceled(event) => &event.place,
+            TimerStarted(event) => &event.place,
+            SignalAwaited(event) => &event.place,
+            SignalConsumed(event) => &event.place,
+            ApprovalRequested(event) => &event.place,
+            PromiseCreated(event) => &event.place,
+            WaitCanceled(event) => &event.place,
+            StateSet(event) => &event.place,
+            StateCleared(event) => &event.place,
+            ChildStarted(event) => &event.place,
+            ChildAwaited(event) => &event.place,
+            ChildCanceled(event) => &event.place,
+            SignalSent(event) => &event.place,
+            EntryAppended(event) => &event.place,
+            CallAdopted(event) => &event.place,
+            BudgetSet(event) => &event.place,
+            AttributeSet(event) => &event.place,
+            _ => return None,
+        })
+    }
+
     /// Whether the event came from outside the code.
     pub fn is_input(&self) -> bool {
         use Event::*;
