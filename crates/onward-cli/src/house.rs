@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use onward::Builder;
-use onward::agent::{Agent, Dialect, Http, ModelTable, Models, ProviderSettings, TableError, Tools};
+use onward::agent::{Agent, Attachments, Dialect, Http, ModelTable, Models, ProviderSettings, TableError, Tools};
 use onward_core::Namespace;
 
 use crate::config::{AgentSettings, Config, McpSettings, Tables};
@@ -23,6 +23,7 @@ pub struct House {
     agents: BTreeMap<String, AgentSettings>,
     mcp: BTreeMap<String, McpSettings>,
     namespaces: Vec<Namespace>,
+    attachments: Option<Attachments>,
 }
 
 impl House {
@@ -34,6 +35,7 @@ impl House {
         };
         let mut house = House::of(tables, &Http::new(), |name| std::env::var(name).ok())?;
         house.namespaces = namespaces;
+        house.attachments = config.text("server.attachments").map(Attachments::folder);
         // A path in a file counts from where the file is.
         if let Some(near) = config.file().and_then(|path| path.parent()).filter(|near| !near.as_os_str().is_empty()) {
             let folders = house.mcp.values_mut().filter_map(|mcp| mcp.folder.as_mut());
@@ -69,7 +71,13 @@ impl House {
         for (name, mcp) in &tables.mcp {
             tools::check(name, mcp, env)?;
         }
-        Ok(House { models, agents: tables.agents.clone(), mcp: tables.mcp.clone(), namespaces: vec![Namespace::default()] })
+        Ok(House {
+            models,
+            agents: tables.agents.clone(),
+            mcp: tables.mcp.clone(),
+            namespaces: vec![Namespace::default()],
+            attachments: None,
+        })
     }
 
     /// Names of the models.
@@ -93,6 +101,7 @@ impl House {
 
     /// Gives a worker the models, and the agents whose tools need nobody else.
     fn equip_plain(&self, builder: Builder) -> Builder {
+        let builder = self.attachments.iter().cloned().fold(builder, Builder::attachments);
         let plain = self.agents.iter().filter(|(_, settings)| settings.mcp.is_empty());
         plain.fold(builder.models(&self.models), |builder, (name, settings)| builder.register_agent(agent(name, settings)))
     }
@@ -282,14 +291,16 @@ mod tests {
 
     #[test]
     fn a_server_of_tools_is_one_thing() {
-        let hint =
-            "a program has `command`, `arguments`, `environment` and `folder`; a server elsewhere `url`, `headers` and `key_env`";
+        let hint = "a program has `command`, `arguments`, `environment`, `inherits` and `folder`; a server elsewhere `url`, `headers` and `key_env`";
         let message = "`mcp.files` is neither a program nor a URL, or both";
         refused("command = \"files-server\"", "url = \"http://x\"\ncommand = \"y\"", message, hint);
         refused("command = \"files-server\"", "", message, hint);
-        let message = "`mcp.files`: `key_env` goes with `url`; a program inherits the environment";
+        let message = "`mcp.files`: `key_env` goes with `url`; a program gets the variables that `inherits` names";
         let mistake = open(GOOD, &[("LOCAL_KEY", "x")]).err().unwrap();
         assert_eq!((mistake.message.as_str(), mistake.hint.as_deref()), (message, Some(hint)));
+        let message = "`mcp.files` is to get a variable of this process that is not set: GONE";
+        let hint = "set it for the process that starts the program, or leave it out of `inherits`";
+        refused("command = \"files-server\"", "command = \"files-server\"\ninherits = [\"LOCAL_KEY\", \"GONE\"]", message, hint);
         let message = "`mcp.files` needs a key, and the environment variable TOOLS_KEY is not set";
         let hint = "set it for the process that calls the tools, and start that process again";
         refused("command = \"files-server\"", "url = \"http://x\"\nkey_env = \"TOOLS_KEY\"", message, hint);

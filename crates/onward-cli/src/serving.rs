@@ -204,6 +204,7 @@ impl Serving {
         trace: Trace,
     ) -> Result<Serving> {
         raise_file_limit();
+        trace.hear();
         let Protection { keys, hooks, tls } = protection;
         let listener = listen(address).await?;
         let url = format!("{}://{}", if tls.is_some() { "https" } else { "http" }, listener.local_addr()?);

@@ -42,6 +42,8 @@ pub enum Fault {
     KeyRefused,
     /// 400.
     ContextTooLong,
+    /// 400, for another reason.
+    RequestRefused,
     /// A success with no content and no tokens.
     Empty,
     /// A success with an error in its body.

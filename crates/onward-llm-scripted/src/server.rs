@@ -172,6 +172,7 @@ fn respond(dialect: Dialect, body: &Value, conversation: &Conversation, answer: 
         Some(Fault::Overloaded) => refuse(dialect, if dialect == Dialect::OpenAi { 503 } else { 529 }, "Overloaded"),
         Some(Fault::KeyRefused) => refuse(dialect, 401, "this key is not known"),
         Some(Fault::ContextTooLong) => refuse(dialect, 400, "prompt is too long: 9001 tokens > 8192 maximum context length"),
+        Some(Fault::RequestRefused) => refuse(dialect, 400, "Could not process image"),
         _ if body["stream"] == true => stream(dialect, body, conversation, answer),
         Some(Fault::ErrorInside) => json_response(200, &error(dialect, 500, "the model upstream failed")),
         _ => {

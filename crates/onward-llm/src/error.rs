@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::ModelReply;
 
+/// Why a hash is still there when a request is written.
+pub(crate) const NOT_IN_PLACE: &str = "nobody has put its bytes in place";
+
 /// One attempt that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{cause}{}", said(detail))]
@@ -64,9 +67,17 @@ pub enum Cause {
     /// There was no connection, so the request was never sent.
     #[error("the provider cannot be reached")]
     Unreachable,
+    /// A message names an attachment by its hash, and nobody has its bytes.
+    #[error("an attachment is missing")]
+    AttachmentMissing,
 }
 
 impl CallError {
+    /// Nobody has the bytes of this attachment.
+    pub fn attachment_missing(hash: &str, why: &str) -> CallError {
+        CallError::new(Cause::AttachmentMissing, format!("{hash}: {why}"))
+    }
+
     pub(crate) fn new(cause: Cause, detail: impl Into<String>) -> CallError {
         let detail = detail.into();
         CallError { cause, detail, status: None, request_id: None, provider_says_retry: None, arrived: Box::default() }
@@ -88,6 +99,7 @@ impl CallError {
             Cause::Timeout => "model_timed_out",
             Cause::Disconnected => "model_disconnected",
             Cause::Unreachable => "model_unreachable",
+            Cause::AttachmentMissing => "attachment_missing",
         }
     }
 
@@ -95,7 +107,7 @@ impl CallError {
     pub fn is_retryable(&self) -> bool {
         let retryable = match self.cause {
             Cause::RateLimited { .. } | Cause::Overloaded { .. } | Cause::ServerError { .. } | Cause::Empty => true,
-            Cause::Malformed | Cause::Timeout | Cause::Disconnected | Cause::Unreachable => true,
+            Cause::Malformed | Cause::Timeout | Cause::Disconnected | Cause::Unreachable | Cause::AttachmentMissing => true,
             Cause::QuotaExhausted | Cause::BadRequest | Cause::Auth | Cause::ContextTooLong | Cause::TooLarge => false,
         };
         // Providers know more about their own refusals; about connections they cannot say anything.
@@ -144,6 +156,9 @@ impl CallError {
                 "raise `idle_timeout_seconds` or `call_timeout_seconds` of the provider if its model thinks for long"
             }
             Cause::Unreachable => "check `base_url` of the provider, and the network",
+            Cause::AttachmentMissing => {
+                "put it where the process that calls the model looks for attachments, and try the run again"
+            }
         }
     }
 }

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Owns the words in which models are asked and answer ([`ModelRequest`], [`ModelReply`]), the two dialects of the wire, and the names of
-//! everything that goes wrong ([`CallError`]). Knows nothing of runs, logs and tasks, and never tries twice: [`RetryPolicy`] says when the
+//! everything that goes wrong ([`CallError`]). Knows nothing of runs, logs and tasks, and never tries twice: [`ModelRetries`] says when the
 //! next attempt is worth it, and the engine waits for it durably.
 
 mod answer;
@@ -44,5 +44,5 @@ pub use price::{PerMillion, PicoDollars, Price};
 pub use provider::{Dialect, Key, Limits, Provider};
 pub use reply::{Delta, ModelReply, StopReason, Usage};
 pub use request::{ModelRequest, ToolChoice, ToolSchema};
-pub use retry::{AttemptFailed, EmptyModelResponse, Next, RetryPolicy};
-pub use table::{Model, ModelSettings, ModelTable, Models, ProviderSettings};
+pub use retry::{EmptyModelResponse, Failures, ModelRetries, Next};
+pub use table::{Model, ModelSettings, ModelTable, Models, ProviderSettings, RetrySettings};

@@ -5,6 +5,7 @@
 //! - LM2: what a provider signed or hid (reasoning, its own tools) goes back to that provider as it came, and to no other.
 //! - LM3: the same value is always written as the same JSON: fields in one order, no float, no map without an order.
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -46,7 +47,7 @@ pub enum Block {
     Opaque(Payload),
 }
 
-/// A picture or a document.
+/// A picture or a document. A model that cannot be shown it is told so instead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
     /// `image/png`, `application/pdf`, …
@@ -60,8 +61,29 @@ pub enum Source {
     Base64(String),
     Url(String),
     /// The hash of bytes that are kept elsewhere. Whoever calls a provider puts them in place before
-    /// ([`ModelRequest::resolve`](crate::ModelRequest::resolve)).
+    /// ([`ModelRequest::replace_attachments`](crate::ModelRequest::replace_attachments)).
     Hash(String),
+}
+
+impl Source {
+    pub fn bytes(bytes: &[u8]) -> Source {
+        Source::Base64(BASE64_STANDARD.encode(bytes))
+    }
+}
+
+impl Attachment {
+    /// What a model is told that is not shown the attachment; `why` follows a comma.
+    pub fn told(&self, why: &str) -> String {
+        let name = match &self.source {
+            Source::Base64(_) => String::new(),
+            Source::Url(name) | Source::Hash(name) => format!(" {name}"),
+        };
+        format!("[an attachment{name} of type {}, {why}]", self.media_type)
+    }
+
+    pub(crate) fn told_unknown(&self) -> String {
+        self.told("which this model cannot be shown")
+    }
 }
 
 /// A tool that the model wants to be called.

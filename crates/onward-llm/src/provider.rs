@@ -23,7 +23,7 @@ use crate::answer::{Answer, Sink};
 use crate::error::{CallError, Cause, TableError};
 use crate::http::{Http, Lost};
 use crate::json::Object;
-use crate::{ModelReply, ModelRequest, ProviderSettings, anthropic, classify, openai};
+use crate::{ModelReply, ModelRequest, ModelRetries, ProviderSettings, anthropic, classify, openai};
 
 /// How much is read of an answer that is a refusal.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
@@ -82,6 +82,7 @@ struct Inner {
     key: Option<Key>,
     max_tokens_name: String,
     limits: Limits,
+    retries: ModelRetries,
     http: Http,
 }
 
@@ -118,23 +119,47 @@ impl Provider {
             key,
             max_tokens_name: settings.max_tokens_name.clone().unwrap_or_else(|| usual_name.to_owned()),
             limits: settings.limits(),
+            retries: settings.retries(),
             http: http.clone(),
         })))
     }
 
-    /// A server that speaks Chat Completions; by custom its base URL ends in `/v1`.
+    /// A server that speaks Chat Completions; by custom its base URL ends in `/v1`. It is called `openai` if it is OpenAI's own, and
+    /// otherwise by its address.
     pub fn openai(base_url: &str, key: Option<Key>) -> Result<Provider, TableError> {
-        Provider::new("openai", &ProviderSettings::new(Dialect::OpenAi, base_url), key, &Http::new())
+        Provider::at(Dialect::OpenAi, base_url, key)
     }
 
-    /// A server that speaks Messages.
+    /// A server that speaks Messages. It is called `anthropic` if it is Anthropic's own, and otherwise by its address.
     pub fn anthropic(base_url: &str, key: Option<Key>) -> Result<Provider, TableError> {
-        Provider::new("anthropic", &ProviderSettings::new(Dialect::Anthropic, base_url), key, &Http::new())
+        Provider::at(Dialect::Anthropic, base_url, key)
+    }
+
+    fn at(dialect: Dialect, base_url: &str, key: Option<Key>) -> Result<Provider, TableError> {
+        let provider = Provider::new("provider", &ProviderSettings::new(dialect, base_url), key, &Http::new())?;
+        let name = usual_name(&provider.0.url, dialect);
+        Ok(provider.named(&name))
+    }
+
+    /// The same provider under another name. What goes by the name, limits of its key and reasoning that it signed, is that name's alone:
+    /// two keys at one address want two names.
+    pub fn named(&self, name: &str) -> Provider {
+        Provider(Arc::new(Inner { name: name.to_owned(), ..Inner::clone(&self.0) }))
     }
 
     /// The same provider with other limits.
     pub fn with_limits(&self, limits: Limits) -> Provider {
         Provider(Arc::new(Inner { limits, ..Inner::clone(&self.0) }))
+    }
+
+    /// The same provider, asked again otherwise.
+    pub fn with_retries(&self, retries: ModelRetries) -> Provider {
+        Provider(Arc::new(Inner { retries, ..Inner::clone(&self.0) }))
+    }
+
+    /// How often and for how long whoever calls it should ask again.
+    pub fn retries(&self) -> &ModelRetries {
+        &self.0.retries
     }
 
     /// Also the name of its key, for whoever closes it for everybody.
@@ -225,6 +250,24 @@ impl Provider {
     }
 }
 
+/// What a provider is called that nobody has named.
+fn usual_name(url: &Uri, dialect: Dialect) -> String {
+    let address = url.authority().map_or("", |authority| authority.as_str());
+    match address {
+        "api.openai.com" => "openai".to_owned(),
+        "api.anthropic.com" => "anthropic".to_owned(),
+        _ => {
+            let end = match dialect {
+                Dialect::OpenAi => openai::PATH,
+                Dialect::Anthropic => anthropic::PATH,
+            };
+            let path = url.path().strip_suffix(end).unwrap_or_default();
+            let path = path.trim_end_matches("/v1").trim_end_matches('/');
+            format!("{address}{path}")
+        }
+    }
+}
+
 fn headers(settings: &ProviderSettings, key: Option<&Key>) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
     let mut headers = vec![(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     headers.push((hyper::header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json")));
@@ -253,4 +296,20 @@ async fn within<T>(timeout: Duration, what: &str, future: impl Future<Output = T
 
 fn timeout(what: &str, timeout: Duration) -> CallError {
     CallError::new(Cause::Timeout, format!("{what} took longer than {timeout:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_has_a_name_of_its_own() {
+        let name = |url: &str| Provider::openai(url, None).unwrap().name().to_owned();
+        assert_eq!(name("https://api.openai.com/v1"), "openai");
+        assert_eq!(name("http://localhost:11434/v1/"), "localhost:11434");
+        assert_eq!(name("https://gateway.example.com/azure/v1"), "gateway.example.com/azure");
+        let anthropic = |url: &str| Provider::anthropic(url, None).unwrap();
+        assert_eq!(anthropic("https://api.anthropic.com").name(), "anthropic");
+        assert_eq!(anthropic("https://gateway.example.com").named("mine").name(), "mine");
+    }
 }

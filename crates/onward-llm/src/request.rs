@@ -53,18 +53,30 @@ impl ModelRequest {
         ModelRequest { model: model.into(), messages, ..ModelRequest::default() }
     }
 
-    /// Puts bytes in the place of hashes. Returns the hashes that `find` does not know, which stay.
-    pub fn resolve(&mut self, mut find: impl FnMut(&str) -> Option<Source>) -> Vec<String> {
-        let mut missing = Vec::new();
-        for attachment in self.messages.iter_mut().flat_map(|message| message.blocks.iter_mut()).flat_map(attachments) {
-            if let Source::Hash(hash) = &attachment.source {
-                match find(hash) {
-                    Some(source) => attachment.source = source,
-                    None => missing.push(hash.clone()),
-                }
+    /// Hashes of attachments whose bytes are elsewhere, the latest first, each once.
+    pub fn hashes(&self) -> Vec<String> {
+        let mut hashes: Vec<String> = Vec::new();
+        let blocks = self.messages.iter().rev().flat_map(|message| message.blocks.iter().rev());
+        for attachment in blocks.flat_map(attachments) {
+            if let Source::Hash(hash) = &attachment.source
+                && !hashes.contains(hash)
+            {
+                hashes.push(hash.clone());
             }
         }
-        missing
+        hashes
+    }
+
+    /// Whether anything but words is shown to the model.
+    pub fn has_attachments(&self) -> bool {
+        self.messages.iter().flat_map(|message| &message.blocks).any(|block| !attachments(block).is_empty())
+    }
+
+    /// Puts something else in the place of attachments, where `other` has something.
+    pub fn replace_attachments(&mut self, mut other: impl FnMut(&Attachment) -> Option<Block>) {
+        for block in self.messages.iter_mut().flat_map(|message| &mut message.blocks) {
+            replace(block, &mut other);
+        }
     }
 
     pub(crate) fn temperature(&self) -> Option<JsonText> {
@@ -75,12 +87,24 @@ impl ModelRequest {
     }
 }
 
-/// Attachments are in messages and in results of tools, and no deeper.
-fn attachments(block: &mut Block) -> Vec<&mut Attachment> {
+/// Attachments are in messages and in results of tools, and no deeper. The latest first.
+fn attachments(block: &Block) -> Vec<&Attachment> {
     match block {
         Block::Attachment(attachment) => vec![attachment],
-        Block::ToolResult(result) => result.blocks.iter_mut().flat_map(attachments).collect(),
+        Block::ToolResult(result) => result.blocks.iter().rev().flat_map(attachments).collect(),
         _ => Vec::new(),
+    }
+}
+
+fn replace(block: &mut Block, other: &mut impl FnMut(&Attachment) -> Option<Block>) {
+    match block {
+        Block::Attachment(attachment) => {
+            if let Some(other) = other(attachment) {
+                *block = other;
+            }
+        }
+        Block::ToolResult(result) => result.blocks.iter_mut().for_each(|block| replace(block, other)),
+        _ => {}
     }
 }
 
@@ -105,8 +129,14 @@ mod tests {
             Message { role: Role::Tool, blocks: vec![Block::ToolResult(result)] },
         ];
         let mut request = ModelRequest::new("m", messages);
-        let missing = request.resolve(|hash| (hash != "gone").then(|| Source::Base64(hash.to_uppercase())));
-        assert_eq!(missing, ["gone"]);
+        assert_eq!(request.hashes(), ["b", "gone", "a"], "the latest first");
+        request.replace_attachments(|attachment| match &attachment.source {
+            Source::Hash(hash) if hash != "gone" => {
+                Some(Block::Attachment(Attachment { source: Source::Base64(hash.to_uppercase()), ..attachment.clone() }))
+            }
+            _ => None,
+        });
+        assert_eq!(request.hashes(), ["gone"]);
         let text = serde_json::to_string(&request).unwrap();
         assert!(text.contains(r#""base64":"A""#) && text.contains(r#""base64":"B""#) && text.contains(r#""hash":"gone""#));
     }

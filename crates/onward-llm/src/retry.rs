@@ -1,29 +1,48 @@
-//! When to ask again. A decision, not a loop: the engine makes it when an attempt has failed, records it, and waits durably.
+//! When to ask again. A decision, not a loop: whoever made the attempt asks when it has failed, and the engine waits durably.
+//!
+//! Invariants:
+//! - LR1: failures of one cause never use up what another may have.
+//! - LR2: what cannot succeed is not tried again, and all pauses of a call together have a limit.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{CallError, Cause};
-use crate::reply::{ModelReply, Usage};
+use crate::reply::ModelReply;
 
+/// How often and for how long a call is tried again, by what it failed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RetryPolicy {
-    /// Attempts in all, the first included.
-    pub attempts_max: u32,
-    /// The same while the provider only asks for patience: waiting costs no tokens.
-    pub patient_attempts_max: u32,
-    /// Doubled after every attempt.
+pub struct ModelRetries {
+    /// Failures of one cause where the provider only asks for patience: its limits, its overload. Waiting costs no tokens.
+    pub busy_max: u32,
+    /// Failures of one cause where the provider is not there, or fails.
+    pub outage_max: u32,
+    /// Failures of one cause where an answer came and was none: empty, broken, too late. They may have cost.
+    pub answer_max: u32,
+    /// Doubled with every failure of the same cause.
     pub first_delay: Duration,
-    /// Nothing is waited for longer, unless the provider asks for it.
+    /// No pause is longer, unless the provider asks for it.
     pub delay_max: Duration,
+    /// All pauses of a call together.
+    pub wait_max: Duration,
 }
 
-impl Default for RetryPolicy {
-    fn default() -> RetryPolicy {
-        let [first_delay, delay_max] = [1, 60].map(Duration::from_secs);
-        RetryPolicy { attempts_max: 3, patient_attempts_max: 10, first_delay, delay_max }
+impl Default for ModelRetries {
+    fn default() -> ModelRetries {
+        let [first_delay, delay_max, wait_max] = [1, 60, 30 * 60].map(Duration::from_secs);
+        ModelRetries { busy_max: 100, outage_max: 20, answer_max: 3, first_delay, delay_max, wait_max }
     }
+}
+
+/// What a call has failed with so far. Goes along from attempt to attempt.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failures {
+    /// By their codes.
+    pub counts: BTreeMap<String, u32>,
+    /// All pauses together.
+    pub waited_ms: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,55 +54,31 @@ pub enum Next {
     GiveUp,
 }
 
-impl RetryPolicy {
-    /// What follows from the failure of attempt number `attempt`, counted from 1.
-    pub fn after(&self, attempt: u32, error: &CallError) -> Next {
-        if !error.is_retryable() || attempt >= self.attempts_max_for(error) {
+impl ModelRetries {
+    /// What follows from one more failure, which is counted.
+    pub fn after(&self, failures: &mut Failures, error: &CallError) -> Next {
+        let count = failures.counts.entry(error.code().to_owned()).or_default(); // LR1
+        *count = count.saturating_add(1);
+        if !error.is_retryable() || *count >= self.max_for(&error.cause) {
             return Next::GiveUp;
         }
-        let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1));
-        let delay = self.first_delay.saturating_mul(doubled).min(self.delay_max);
-        Next::Again { delay: delay.max(error.retry_after().unwrap_or_default()) }
+        let doubled = 2_u32.saturating_pow(*count - 1);
+        let delay = self.first_delay.saturating_mul(doubled).min(self.delay_max).max(error.retry_after().unwrap_or_default());
+        let waited = Duration::from_millis(failures.waited_ms).saturating_add(delay);
+        if waited > self.wait_max {
+            return Next::GiveUp; // LR2
+        }
+        failures.waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+        Next::Again { delay }
     }
 
-    fn attempts_max_for(&self, error: &CallError) -> u32 {
-        match error.cause {
-            Cause::RateLimited { .. } | Cause::Overloaded { .. } => self.patient_attempts_max.max(self.attempts_max),
-            _ => self.attempts_max,
+    fn max_for(&self, cause: &Cause) -> u32 {
+        match cause {
+            Cause::RateLimited { .. } | Cause::Overloaded { .. } => self.busy_max,
+            Cause::ServerError { .. } | Cause::Unreachable | Cause::Disconnected | Cause::AttachmentMissing => self.outage_max,
+            _ => self.answer_max,
         }
     }
-
-    /// What readers of the stream see, and what a warning has as its fields.
-    pub fn notice(&self, attempt: u32, error: &CallError) -> AttemptFailed {
-        let delay = match self.after(attempt, error) {
-            Next::Again { delay } => Some(delay),
-            Next::GiveUp => None,
-        };
-        AttemptFailed {
-            attempt,
-            attempts_max: self.attempts_max_for(error),
-            code: error.code().to_owned(),
-            message: error.to_string(),
-            next_delay_ms: delay.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
-            model: error.arrived.model.clone(),
-            block_count: error.arrived.blocks.len() as u64,
-            usage: error.arrived.usage,
-        }
-    }
-}
-
-/// "Attempt n of m failed": a frame of the stream and the fields of a warning.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AttemptFailed {
-    pub attempt: u32,
-    pub attempts_max: u32,
-    pub code: String,
-    pub message: String,
-    /// `None` when there is no further attempt.
-    pub next_delay_ms: Option<u64>,
-    pub model: String,
-    pub block_count: u64,
-    pub usage: Option<Usage>,
 }
 
 /// What a call ends with whose every attempt was answered with nothing.
@@ -109,35 +104,67 @@ mod tests {
         Next::Again { delay: Duration::from_secs(secs) }
     }
 
+    /// What follows from these failures, one after the other.
+    fn after(retries: &ModelRetries, causes: impl IntoIterator<Item = Cause>) -> Vec<Next> {
+        let mut failures = Failures::default();
+        causes.into_iter().map(|cause| retries.after(&mut failures, &CallError::new(cause, ""))).collect()
+    }
+
+    const LIMITED: Cause = Cause::RateLimited { retry_after: None };
+    const FAILED: Cause = Cause::ServerError { retry_after: None };
+
     #[test]
     fn an_empty_answer_is_asked_for_three_times_with_doubling_delays() {
-        let (policy, error) = (RetryPolicy::default(), CallError::new(Cause::Empty, ""));
-        assert_eq!([1, 2, 3].map(|attempt| policy.after(attempt, &error)), [secs(1), secs(2), Next::GiveUp]);
-        let notice = policy.notice(2, &error);
-        assert_eq!((notice.attempt, notice.attempts_max, notice.next_delay_ms), (2, 3, Some(2_000)));
+        assert_eq!(after(&ModelRetries::default(), [Cause::Empty, Cause::Empty, Cause::Empty]), [secs(1), secs(2), Next::GiveUp]);
+        let error = CallError::new(Cause::Empty, "");
         assert_eq!(EmptyModelResponse::after(3, &error).unwrap().attempts, 3);
         assert!(EmptyModelResponse::after(3, &CallError::new(Cause::Timeout, "")).is_none());
     }
 
+    /// LR1.
     #[test]
-    fn a_provider_that_asks_for_patience_gets_it() {
-        let policy = RetryPolicy::default();
-        let limited = CallError::new(Cause::RateLimited { retry_after: Some(Duration::from_secs(300)) }, "");
-        assert_eq!(policy.after(1, &limited), secs(300));
-        assert_eq!(policy.after(9, &limited), secs(300));
-        assert_eq!(policy.after(10, &limited), Next::GiveUp);
-        let overloaded = CallError::new(Cause::Overloaded { retry_after: None }, "");
-        assert_eq!(policy.after(9, &overloaded), secs(60));
+    fn causes_are_counted_apart() {
+        let next = after(&ModelRetries::default(), [LIMITED, LIMITED, LIMITED, FAILED, Cause::Empty, Cause::Malformed, LIMITED]);
+        assert_eq!(next, [secs(1), secs(2), secs(4), secs(1), secs(1), secs(1), secs(8)]);
     }
 
     #[test]
-    fn what_cannot_succeed_is_not_tried_again_and_a_provider_may_say_so() {
-        let policy = RetryPolicy::default();
-        for cause in [Cause::Auth, Cause::BadRequest, Cause::ContextTooLong, Cause::QuotaExhausted, Cause::TooLarge] {
-            assert_eq!(policy.after(1, &CallError::new(cause, "")), Next::GiveUp);
+    fn an_outage_is_waited_out_for_minutes() {
+        for cause in [FAILED, Cause::Unreachable, Cause::Disconnected] {
+            let next = after(&ModelRetries::default(), std::iter::repeat_n(cause, 20));
+            assert_eq!(next[..8], [1, 2, 4, 8, 16, 32, 60, 60].map(secs));
+            assert_eq!((next[18], next[19]), (secs(60), Next::GiveUp));
         }
-        let failed = CallError::new(Cause::ServerError { retry_after: None }, "");
-        let told = CallError { status: Some(500), provider_says_retry: Some(false), ..failed };
-        assert_eq!(policy.after(1, &told), Next::GiveUp);
+    }
+
+    #[test]
+    fn a_provider_that_asks_for_patience_gets_it_for_as_long_as_a_call_may_wait() {
+        let limited = |secs| Cause::RateLimited { retry_after: Some(Duration::from_secs(secs)) };
+        let next = after(&ModelRetries::default(), std::iter::repeat_n(limited(300), 7));
+        assert_eq!(next[..6], [secs(300); 6]);
+        assert_eq!(next[6], Next::GiveUp, "half an hour is over");
+        assert_eq!(after(&ModelRetries::default(), [limited(86_400)]), [Next::GiveUp], "nobody waits less than it was asked to");
+        let patient = ModelRetries { wait_max: Duration::from_secs(100_000), ..ModelRetries::default() };
+        assert_eq!(after(&patient, [limited(86_400)]), [secs(86_400)]);
+    }
+
+    /// LR2.
+    #[test]
+    fn what_cannot_succeed_is_not_tried_again_and_a_provider_may_say_so() {
+        let retries = ModelRetries::default();
+        for cause in [Cause::Auth, Cause::BadRequest, Cause::ContextTooLong, Cause::QuotaExhausted, Cause::TooLarge] {
+            assert_eq!(after(&retries, [cause]), [Next::GiveUp]);
+        }
+        let told = CallError { status: Some(500), provider_says_retry: Some(false), ..CallError::new(FAILED, "") };
+        assert_eq!(retries.after(&mut Failures::default(), &told), Next::GiveUp);
+    }
+
+    #[test]
+    fn counts_go_along_as_json() {
+        let mut failures = Failures::default();
+        ModelRetries::default().after(&mut failures, &CallError::new(FAILED, ""));
+        let text = serde_json::to_string(&failures).unwrap();
+        assert_eq!(text, r#"{"counts":{"model_failed":1},"waited_ms":1000}"#);
+        assert_eq!(serde_json::from_str::<Failures>(&text).unwrap(), failures);
     }
 }

@@ -10,7 +10,7 @@ use crate::error::{CallError, TableError};
 use crate::http::Http;
 use crate::price::Price;
 use crate::provider::{Dialect, Key, Limits, Provider};
-use crate::{JsonText, ModelReply, ModelRequest};
+use crate::{JsonText, ModelReply, ModelRequest, ModelRetries};
 
 /// The table as an operator writes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,26 @@ pub struct ProviderSettings {
     pub idle_timeout_seconds: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_bytes_max: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<RetrySettings>,
+}
+
+/// [`ModelRetries`] as an operator writes it; what is left out is as usual.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetrySettings {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy_max: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outage_max: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer_max: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_delay_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_max_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_max_seconds: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +93,19 @@ impl ProviderSettings {
             call_timeout_seconds: None,
             idle_timeout_seconds: None,
             answer_bytes_max: None,
+            retries: None,
+        }
+    }
+
+    pub(crate) fn retries(&self) -> ModelRetries {
+        let (said, usual) = (self.retries.unwrap_or_default(), ModelRetries::default());
+        ModelRetries {
+            busy_max: said.busy_max.unwrap_or(usual.busy_max),
+            outage_max: said.outage_max.unwrap_or(usual.outage_max),
+            answer_max: said.answer_max.unwrap_or(usual.answer_max),
+            first_delay: said.first_delay_seconds.map_or(usual.first_delay, Duration::from_secs),
+            delay_max: said.delay_max_seconds.map_or(usual.delay_max, Duration::from_secs),
+            wait_max: said.wait_max_seconds.map_or(usual.wait_max, Duration::from_secs),
         }
     }
 
@@ -183,6 +216,7 @@ mod tests {
         dialect = "openai"
         base_url = "http://localhost:11434/v1/"
         idle_timeout_seconds = 600
+        retries = { outage_max = 5, wait_max_seconds = 90 }
 
         [models.fast]
         provider = "openai"
@@ -216,6 +250,9 @@ mod tests {
         );
         assert_eq!(models.find("llama3.2").unwrap().prepare(&request).max_tokens, Some(500));
         assert!(!format!("{models:?}").contains("sk-1")); // LP2
+        let told = ModelRetries { outage_max: 5, wait_max: Duration::from_secs(90), ..ModelRetries::default() };
+        assert_eq!(models.find("llama3.2").unwrap().provider.retries(), &told);
+        assert_eq!(fast.provider.retries(), &ModelRetries::default());
     }
 
     #[test]
@@ -233,6 +270,7 @@ mod tests {
         assert!(changed("http://localhost:11434/v1/", "localhost:11434/v1").contains("provider `local`: base_url"));
         assert!(changed("http://localhost:11434/v1/", "http://me:pw@localhost/v1").contains("without a name, password"));
         assert!(changed("\"0.60\"", "0.60").contains("invalid type: floating point"));
+        assert!(changed("outage_max", "outages_max").contains("unknown field"));
         assert!(changed("idle_timeout_seconds", "idle_timeout").contains("unknown field"));
         assert!(changed("\"false\"", "\"no\"").contains("extras"));
     }

@@ -1,6 +1,9 @@
 //! A server that is a child process, spoken to through its pipes.
 //!
-//! Invariant MC1: no message of more than a limit is held, and one that is longer ends the connection: what follows it cannot be told apart.
+//! Invariants:
+//! - MC1: no message of more than a limit is held, and one that is longer ends the connection: what follows it cannot be told apart.
+//! - MC3: a program gets no variable of this process but a few that every program needs and those that its settings name: keys are among
+//!   the others.
 
 use std::io;
 use std::pin::Pin;
@@ -27,9 +30,18 @@ pub(crate) struct Program {
 impl Program {
     /// Starts the program of a place. Its complaints go where ours go.
     pub fn start(place: &Place) -> Result<(Program, ChildStdout, ChildStdin), ToolError> {
-        let Place::Program { command, arguments, environment, folder } = place else { unreachable!("only programs are started") };
+        let Place::Program { command, arguments, environment, inherits, folder } = place else {
+            unreachable!("only programs are started")
+        };
         let unreachable = |why: String| ToolError::new(ToolCause::Unreachable, format!("`{command}`: {why}"), false);
         let mut program = Command::new(command);
+        // MC3
+        program.env_clear();
+        program.envs(Place::USUAL_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        for name in inherits {
+            let value = std::env::var_os(name).ok_or_else(|| unreachable(format!("the variable {name} is not set here")))?;
+            program.env(name, value);
+        }
         program.args(arguments).envs(environment).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         program.process_group(0); // `npx` and the like start the server as a child of their own
         if let Some(folder) = folder {

@@ -32,9 +32,12 @@ pub enum Place {
         command: String,
         #[serde(default)]
         arguments: Vec<String>,
-        /// Added to the environment that it inherits.
+        /// Its variables, besides the few that every program needs ([`Place::USUAL_VARIABLES`]).
         #[serde(default)]
         environment: BTreeMap<String, String>,
+        /// Names of variables that it gets as this process has them. No others: keys of models are among them.
+        #[serde(default)]
+        inherits: Vec<String>,
         #[serde(default)]
         folder: Option<PathBuf>,
     },
@@ -57,9 +60,18 @@ impl std::fmt::Debug for Place {
 }
 
 impl Place {
+    /// What every program gets of the environment of this process, where it is set.
+    pub const USUAL_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+
     pub fn program<'a>(command: &str, arguments: impl IntoIterator<Item = &'a str>) -> Place {
         let arguments = arguments.into_iter().map(str::to_owned).collect();
-        Place::Program { command: command.to_owned(), arguments, environment: BTreeMap::new(), folder: None }
+        Place::Program {
+            command: command.to_owned(),
+            arguments,
+            environment: BTreeMap::new(),
+            inherits: Vec::new(),
+            folder: None,
+        }
     }
 
     pub fn http(url: &str) -> Place {

@@ -190,6 +190,21 @@ impl Cluster {
         }
     }
 
+    /// Stops all processes of the server where they are, until what this returns is gone: connections are taken, and nobody answers.
+    pub fn freeze(&self) -> io::Result<Frozen> {
+        let server = self.server_pid()?;
+        let mut frozen = Frozen(Vec::new());
+        // The one that makes the others goes first.
+        frozen.stop(server);
+        for process in std::fs::read_dir("/proc")?.flatten() {
+            let pid = process.file_name().to_string_lossy().parse().ok();
+            if let Some(pid) = pid.filter(|pid| parent_of(*pid) == Some(server)) {
+                frozen.stop(pid);
+            }
+        }
+        Ok(frozen)
+    }
+
     /// What the server has written into its log since it was started.
     pub fn log(&self) -> io::Result<String> {
         std::fs::read_to_string(self.directory.join("log"))
@@ -198,6 +213,31 @@ impl Cluster {
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
+}
+
+/// Processes that stand still, and go on when this is gone.
+pub struct Frozen(Vec<i32>);
+
+impl Frozen {
+    fn stop(&mut self, pid: i32) {
+        // SAFETY: kill takes two numbers, and the process is the one our watcher started, or a child of it.
+        unsafe { libc::kill(pid, libc::SIGSTOP) };
+        self.0.push(pid);
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        for pid in &self.0 {
+            // SAFETY: as above; one that has been stopped is still there.
+            unsafe { libc::kill(*pid, libc::SIGCONT) };
+        }
+    }
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
 /// Whether a process does anything: one that only waits to be noticed does not.

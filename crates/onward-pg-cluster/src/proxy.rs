@@ -1,5 +1,5 @@
-//! A network before a database that fails as a seed says: it cuts connections around COMMIT, cuts all of them, is slow, and can be moved
-//! to another server.
+//! A network before a database that fails as a seed says: it cuts connections around COMMIT, cuts all of them, is slow, stands still, and
+//! can be moved to another server.
 //!
 //! Must never change a byte: what gets through is what was sent.
 
@@ -36,6 +36,8 @@ struct State {
     delay_ms: AtomicU64,
     /// No COMMIT gets through, and nothing behind it.
     holds: AtomicBool,
+    /// Nothing gets through, in either direction, and new connections are taken all the same.
+    is_frozen: AtomicBool,
     to: AtomicU16,
     is_over: AtomicBool,
     connections: Mutex<HashMap<u64, TcpStream>>,
@@ -59,6 +61,13 @@ impl State {
         }
     }
 
+    /// Waits for as long as nothing gets through.
+    fn stand_still(&self) {
+        while self.is_frozen.load(Ordering::Relaxed) && !self.is_over.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     fn connections(&self) -> MutexGuard<'_, HashMap<u64, TcpStream>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,6 +85,7 @@ impl Proxy {
             behind: AtomicU64::new(0),
             delay_ms: AtomicU64::new(0),
             holds: AtomicBool::new(false),
+            is_frozen: AtomicBool::new(false),
             to: AtomicU16::new(to),
             is_over: AtomicBool::new(false),
             connections: Mutex::default(),
@@ -118,6 +128,11 @@ impl Proxy {
         self.state.holds.store(hold, Ordering::Relaxed);
     }
 
+    /// Takes connections and carries nothing, until it is let go: nobody is told of anything.
+    pub fn freeze(&self, freeze: bool) {
+        self.state.is_frozen.store(freeze, Ordering::Relaxed);
+    }
+
     /// New connections go to another port, and the old ones are cut.
     pub fn move_to(&self, port: u16) {
         self.state.to.store(port, Ordering::Relaxed);
@@ -147,7 +162,15 @@ fn serve(client: TcpStream, server: TcpStream, state: &Arc<State>) -> io::Result
     let (mut from_server, mut to_client) = (server.try_clone()?, client.try_clone()?);
     let its = state.clone();
     std::thread::spawn(move || {
-        drop(io::copy(&mut from_server, &mut to_client));
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(count) = from_server.read(&mut buffer)
+            && count > 0
+        {
+            its.stand_still();
+            if to_client.write_all(&buffer[..count]).is_err() {
+                break;
+            }
+        }
         drop(to_client.shutdown(Shutdown::Both));
         its.connections().remove(&number);
     });
@@ -163,6 +186,7 @@ fn carry(mut from_client: TcpStream, mut to_server: TcpStream, state: &State) {
         let bytes = &buffer[..count];
         let is_commit = bytes.windows(7).any(|word| word == b"COMMIT\0");
         std::thread::sleep(Duration::from_millis(state.delay_ms.load(Ordering::Relaxed)));
+        state.stand_still();
         while is_commit && state.holds.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -213,7 +213,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         "body_too_large" | "payload_too_large" => 413,
         "content_type_unsupported" => 415,
         "run_failed" | "answer_failed" | "commit_malformed" | "hook_unroutable" | "fork_point_invalid" | "log_invalid"
-        | "import_invalid" | "model_request_refused" | "tool_call_refused" | "context_too_long" => 422,
+        | "import_invalid" | "model_request_refused" | "tool_call_refused" | "context_too_long"
+        | "attachment_missing" => 422,
         "model_rate_limited" => 429,
         "log_corrupt"
         | "store_corrupt"

@@ -4,6 +4,8 @@
 //!
 //! Invariant TR1: nobody waits for whoever reads the lines. A thread of its own writes them; what it cannot take is lost and counted.
 
+mod heard;
+
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,6 +90,14 @@ impl Trace {
         // Without a thread every line is lost, as the queue is closed; a server that cannot have one has other troubles.
         let lines = thread.ok().map(|_| lines);
         Trace { to: Some(Arc::new(To { format, level, lines, lost, written: Mutex::new(written) })) }
+    }
+
+    /// Writes what the engine says with `tracing` too, from now on: calls of models that failed, runs that pause, signals that are lost.
+    /// Whoever has chosen where that goes in this process is left alone.
+    pub fn hear(&self) {
+        if let Some(to) = &self.to {
+            let _ = tracing::subscriber::set_global_default(heard::Heard::new(to));
+        }
     }
 
     /// Writes one line, soon. That nobody reads it is no reason to fail or to wait (TR1).

@@ -37,6 +37,7 @@ mod schema;
 mod servers;
 mod share;
 mod shared;
+mod silence;
 mod sql;
 mod stats;
 mod store;

@@ -15,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio_postgres::Row;
 
 use crate::error::{Meaning, Outcome, Trouble, meaning};
+use crate::silence::Patience;
 use crate::sql::{Db, Sql};
 
 /// The time, the floor, how much was ever written, since when the server runs, and which table this is. A server that was restarted may
@@ -121,6 +122,10 @@ impl Lineage {
     /// Looks closely, in a transaction of its own, and moves the floor if this is not the database that it says it is. Returns whether
     /// leases were taken back, by this look or by somebody else's.
     pub async fn verify(&self, db: &Db) -> Outcome<bool> {
+        db.with(Patience::Long, self.look_closely(db)).await
+    }
+
+    async fn look_closely(&self, db: &Db) -> Outcome<bool> {
         let State { known, is_dim } = *self.lock();
         db.execute("BEGIN; SELECT 1 FROM onward.lineage FOR UPDATE").await?;
         let place = Sql::new(if is_dim { DIM_PLACE } else { PLACE });

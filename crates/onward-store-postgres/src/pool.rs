@@ -19,6 +19,7 @@ use crate::error::{Meaning, Outcome, Trouble, meaning};
 use crate::pulse::Waiting;
 use crate::scene::Scene;
 use crate::shared::Shared;
+use crate::silence::Patience;
 use crate::sql::Db;
 use crate::transaction::{Fate, Line, Wants, transact};
 use crate::{ledger, list, reader};
@@ -52,6 +53,16 @@ pub(crate) enum Job {
     Spend(SpendQuery, To<Vec<SpendRow>>),
     ListDeleted(DeletedQuery, To<Vec<DeletedRun>>),
     ListKinds(Namespace, To<Vec<KindSchemas>>),
+}
+
+impl Job {
+    /// What deletes, mends or counts may look at much before it says anything.
+    fn patience(&self) -> Patience {
+        match self {
+            Job::Delete(..) | Job::Mend(..) | Job::CountVersions(..) | Job::CountTasks(..) | Job::Spend(..) => Patience::Long,
+            _ => Patience::Usual,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -107,6 +118,7 @@ impl Jobs {
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut line = Line::new(shared.clone());
     while let Some(job) = shared.jobs.next().await {
+        line.be(job.patience());
         serve(&shared, &mut line, job).await;
     }
 }
@@ -211,8 +223,13 @@ async fn read_plainly<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn
 async fn read_by<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&mut Line) -> Outcome<T>) {
     let mut answer = work(line).await;
     if matches!(&answer, Err(Trouble::Sql(error)) if meaning(error) == Meaning::Lost) {
+        let silence = line.silence();
         line.hang_up();
-        answer = work(line).await;
+        // Once more would take as long again (DB11).
+        answer = match silence {
+            Some(error) => Err(error.into()),
+            None => work(line).await,
+        };
     }
     let answer = answer.map_err(Trouble::into_error);
     if let Err(error) = &answer {
@@ -227,9 +244,13 @@ async fn read_at_once<T>(line: &mut Line, work: &impl AsyncFn(&Db) -> Outcome<T>
     // The first question goes out together with the BEGIN.
     let begin = db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
     let (begun, answer) = tokio::join!(biased; begin, work(db));
-    if begun.is_err() || db.execute("COMMIT").await.is_err() {
+    let is_lost = begun.is_err() || db.execute("COMMIT").await.is_err();
+    let silence = db.silence();
+    if is_lost {
         line.hang_up();
     }
-    begun?;
-    answer
+    match (silence, begun) {
+        (Some(error), _) if answer.is_err() => Err(error.into()),
+        (_, begun) => begun.map_err(Trouble::Sql).and(answer),
+    }
 }

@@ -5,6 +5,7 @@
 use onward_store::StoreError;
 
 use crate::error::{Meaning, meaning, refusal};
+use crate::silence::Patience;
 use crate::sql::{Db, Sql};
 
 /// Each as it was when it was first released, in order.
@@ -77,6 +78,11 @@ async fn try_migrate(db: &Db) -> Result<(), Halted> {
     if current(db).await? == VERSION {
         return Ok(());
     }
+    db.with(Patience::Endless, catch_up(db)).await
+}
+
+/// Takes as long as large tables and those who came first need.
+async fn catch_up(db: &Db) -> Result<(), Halted> {
     db.execute("BEGIN").await?;
     // Whoever comes second waits at the lock, or fails because the first has made the same thing meanwhile, and looks again.
     db.execute(

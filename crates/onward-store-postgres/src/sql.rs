@@ -4,14 +4,17 @@
 //! transaction another one. What every batch says is in functions of the database, whose plans any session keeps for itself (ADR 0043).
 //! Must never leave a setting, a lock or a prepared statement on a session.
 
-use std::future::poll_fn;
+use std::rc::Rc;
 
 use futures_util::future::join_all;
+use onward_store::StoreError;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Error, Row};
 
 use crate::entrance::{Counted, Entrance};
+use crate::error::Outcome;
+use crate::silence::{Patience, Watch, carry};
 
 /// A statement with its values.
 pub(crate) struct Sql {
@@ -114,49 +117,66 @@ impl Sql {
 /// A connection. When it is dropped or breaks, the server ends whatever transaction was open on it.
 pub(crate) struct Db {
     client: Client,
+    watch: Rc<Watch>,
     _counted: Counted,
 }
 
 impl Db {
-    pub async fn connect(entrance: &Entrance) -> Result<Db, Error> {
-        let (client, connection, _counted) = entrance.dial().await?;
-        // It ends with the client, or with an error that the client's next call meets.
-        tokio::task::spawn_local(async move { drop(connection.await) });
-        Ok(Db { client, _counted })
+    pub async fn connect(entrance: &Entrance) -> Outcome<Db> {
+        Db::hearing(entrance, |_| {}).await
     }
 
     /// A connection on which everything is heard that is notified on our channel.
-    pub async fn listening(entrance: &Entrance) -> Result<(Db, UnboundedReceiver<String>), Error> {
-        let (client, mut connection, _counted) = entrance.dial().await?;
-        let (to, heard) = unbounded_channel();
-        tokio::task::spawn_local(async move {
-            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-                if let AsyncMessage::Notification(notification) = message {
-                    let _ = to.send(notification.payload().to_owned());
-                }
-            }
-        });
-        let db = Db { client, _counted };
+    pub async fn listening(entrance: &Entrance) -> Outcome<(Db, UnboundedReceiver<String>)> {
+        let (db, heard) = Db::deaf(entrance).await?;
         db.execute("LISTEN onward").await?;
         Ok((db, heard))
     }
 
     /// The same without listening; the other end stays open for as long as the connection.
-    pub async fn deaf(entrance: &Entrance) -> Result<(Db, UnboundedReceiver<String>), Error> {
-        let (client, connection, _counted) = entrance.dial().await?;
+    pub async fn deaf(entrance: &Entrance) -> Outcome<(Db, UnboundedReceiver<String>)> {
         let (to, heard) = unbounded_channel();
-        tokio::task::spawn_local(async move {
-            drop(connection.await);
-            drop(to);
-        });
-        Ok((Db { client, _counted }, heard))
+        let hear = move |message| {
+            if let AsyncMessage::Notification(notification) = message {
+                let _ = to.send(notification.payload().to_owned());
+            }
+        };
+        Ok((Db::hearing(entrance, hear).await?, heard))
+    }
+
+    async fn hearing(entrance: &Entrance, heard: impl FnMut(AsyncMessage) + 'static) -> Outcome<Db> {
+        let (client, connection, _counted) = entrance.dial().await?;
+        let watch = Watch::new(entrance.silence_max());
+        // It ends with the client, or with an error that the client's next call meets.
+        tokio::task::spawn_local(carry(connection, watch.clone(), heard));
+        Ok(Db { client, watch, _counted })
     }
 
     pub fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
 
+    /// What it means that the connection is lost, where it was given up because the database said nothing any more.
+    pub fn silence(&self) -> Option<StoreError> {
+        let seconds = self.watch.limit().as_secs_f32();
+        self.watch.was_silent().then(|| StoreError::Unavailable { why: format!("it has not answered for {seconds} s") })
+    }
+
+    /// Whatever is asked from now on may take so long.
+    pub fn be(&self, patience: Patience) {
+        self.watch.be(patience);
+    }
+
+    /// The same for what is asked while `work` lasts.
+    pub async fn with<T>(&self, patience: Patience, work: impl Future<Output = T>) -> T {
+        let before = self.watch.be(patience);
+        let done = work.await;
+        self.watch.be(before);
+        done
+    }
+
     pub async fn query(&self, sql: &Sql) -> Result<Vec<Row>, Error> {
+        let _wait = self.watch.wait();
         let values: Vec<(&(dyn ToSql + Sync), Type)> =
             sql.values.iter().map(|(value, kind)| (&**value as &(dyn ToSql + Sync), kind.clone())).collect();
         self.client.query_typed(&sql.text, &values).await
@@ -164,6 +184,7 @@ impl Db {
 
     /// Without values, and without an answer.
     pub async fn execute(&self, text: &str) -> Result<(), Error> {
+        let _wait = self.watch.wait();
         self.client.batch_execute(text).await
     }
 

@@ -41,6 +41,11 @@ pub struct Options {
     pub listen: bool,
     /// Whether rows that were damaged are made again from the log when somebody meets them.
     pub mend: bool,
+    /// How long connecting may take, with all that is said before the first question; `connect_timeout` in the address counts more.
+    pub dial_max: Duration,
+    /// How long a database may be silent while somebody waits for it; `tcp_user_timeout` in the address counts more. What is known to
+    /// take long may take twenty times as long, and changes of the tables as long as they want.
+    pub silence_max: Duration,
 }
 
 impl Default for Options {
@@ -53,6 +58,8 @@ impl Default for Options {
             batch_max: 500,
             listen: true,
             mend: true,
+            dial_max: Duration::from_secs(5),
+            silence_max: Duration::from_secs(15),
         }
     }
 }
@@ -82,7 +89,7 @@ impl PostgresStore {
         options: Options,
         is_patient: bool,
     ) -> Result<impl Future<Output = Result<PostgresStore, StoreError>>, StoreError> {
-        let (judge, entrance) = (Judge::new(options.clock.clone()), Entrance::to(url)?);
+        let (judge, entrance) = (Judge::new(options.clock.clone()), Entrance::to(url, &options)?);
         let shared = Arc::new(Shared::new(
             judge,
             entrance,

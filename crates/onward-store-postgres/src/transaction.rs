@@ -13,6 +13,7 @@ use crate::error::{Meaning, Outcome, Trouble, describe, meaning, told};
 use crate::lineage::Verdict;
 use crate::scene::Scene;
 use crate::shared::Shared;
+use crate::silence::Patience;
 use crate::sql::Db;
 use crate::stats::Counters;
 use futures_util::FutureExt;
@@ -61,22 +62,35 @@ impl Fate {
 pub(crate) struct Line {
     shared: Arc<Shared>,
     db: Option<Db>,
+    patience: Patience,
 }
 
 impl Line {
     pub fn new(shared: Arc<Shared>) -> Line {
-        Line { shared, db: None }
+        Line { shared, db: None, patience: Patience::Usual }
+    }
+
+    /// What is asked from now on may take so long.
+    pub fn be(&mut self, patience: Patience) {
+        self.patience = patience;
     }
 
     pub async fn get(&mut self) -> Outcome<&Db> {
         if self.db.as_ref().is_none_or(Db::is_closed) {
             self.db = Some(self.shared.entrance.enter(&self.shared.judge).await?);
         }
-        Ok(self.db.as_ref().expect("it was just made"))
+        let db = self.db.as_ref().expect("it was just made");
+        db.be(self.patience);
+        Ok(db)
     }
 
     pub fn shared(&self) -> &Shared {
         &self.shared
+    }
+
+    /// What it means that the connection is lost, where it was given up because the database said nothing any more.
+    pub fn silence(&self) -> Option<StoreError> {
+        self.db.as_ref().and_then(Db::silence)
     }
 
     /// Does not use the connection again: what is open on it, the server undoes.
@@ -122,10 +136,14 @@ pub(crate) async fn transact<T>(
             Err(Failed::Before(Trouble::Sql(error))) => (error, false),
             Err(Failed::AtCommit(error)) => (error, true),
         };
-        let meaning = meaning(&error);
+        let (meaning, silence) = (meaning(&error), line.silence());
         line.hang_up();
         if is_unknown && meaning == Meaning::Lost {
             return Err(Fate::Unknown(describe(&error))); // DB7
+        }
+        // Once more would take as long again.
+        if let Some(error) = silence {
+            return Err(Fate::Undone(error)); // DB11
         }
         if meaning == Meaning::Other {
             return Err(Fate::Damaged(told(&error))); // DB8: its neighbors are not to blame

@@ -2,12 +2,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use onward_core::task::Task;
 use onward_store::{ClaimRuns, ClaimTasks, ClaimedRun, Store, StoreError, StoreFuture};
 
+use crate::database::Place;
 use crate::merge::{merge, parts};
 use crate::spread::{Answers, SpreadStore, some_answers};
+use crate::together::{Asked, together};
 
 /// What came of a limit that was shared out.
 pub struct Round<T> {
@@ -30,10 +33,22 @@ impl SpreadStore {
         question: impl for<'a> Fn(usize, &'a dyn Store) -> StoreFuture<'a, T> + Sync,
         used: impl Fn(&T, usize) -> Used,
     ) -> Result<Round<T>, StoreError> {
+        let question = &question;
+        self.share_out_by(limit, |place, part| Box::pin(place.ask(move |store| question(part, store))), used).await
+    }
+
+    /// The same for questions that are asked in a way of their own.
+    pub(crate) async fn share_out_by<'s, T: Send>(
+        &'s self,
+        limit: usize,
+        ask: impl Fn(&'s Arc<Place>, usize) -> Asked<'s, Result<T, StoreError>>,
+        used: impl Fn(&T, usize) -> Used,
+    ) -> Result<Round<T>, StoreError> {
         let order = self.rotated();
         let parts: BTreeMap<usize, usize> = order.iter().copied().zip(parts(limit, order.len())).collect();
         let (first, mut rest): (Vec<usize>, Vec<usize>) = order.iter().partition(|position| parts[*position] > 0);
-        let mut answers: Answers<T> = self.ask_some(first, |position, store| question(parts[&position], store)).await;
+        let asked = first.iter().map(|position| ask(&self.places()[*position], parts[position])).collect();
+        let mut answers: Answers<T> = first.into_iter().zip(together(asked).await).collect();
         let mut left = limit;
         for (position, answer) in answers.iter().filter_map(|(position, answer)| Some((*position, answer.as_ref().ok()?))) {
             let used = used(answer, parts[&position]);
@@ -44,10 +59,9 @@ impl SpreadStore {
             if left == 0 {
                 break;
             }
-            let more = self.ask_some(vec![position], |_, store| question(left, store)).await;
-            let count = more.iter().filter_map(|(_, answer)| Some(used(answer.as_ref().ok()?, left).count)).sum::<usize>();
-            left = left.saturating_sub(count);
-            answers.extend(more);
+            let more = ask(&self.places()[position], left).await;
+            left = left.saturating_sub(more.as_ref().map_or(0, |more| used(more, left).count));
+            answers.push((position, more));
         }
         let is_cut = limit > 0 && left == 0;
         Ok(Round { answers: some_answers(answers)?, is_cut })

@@ -15,10 +15,7 @@ const LOOKED_THROUGH_MAX: usize = 65_536;
 impl SpreadStore {
     /// The oldest of each database in turn.
     pub(crate) async fn deliveries_of_all(&self, limit: usize) -> Result<Vec<(DeliveryId, Delivery)>, StoreError> {
-        let mut down = Vec::new();
-        for place in self.places() {
-            down.push(place.refusal().await.is_some());
-        }
+        let down: Vec<bool> = self.places().iter().map(|place| !place.is_up()).collect();
         let (down, count) = (Arc::new(down), self.places().len());
         let answers = self.ask_some(self.rotated(), |_, store| to_those_up(store, down.clone(), limit)).await;
         let mut lists = Vec::new();
@@ -56,7 +53,7 @@ impl SpreadStore {
     pub(crate) async fn tell_others_once(&self, message: Vec<u8>) -> Result<(), StoreError> {
         let mut down = None;
         for place in self.places() {
-            match place.refusal().await {
+            match place.refusal() {
                 None => return place.ask(|store| store.tell_others(message)).await,
                 Some(error) => down = down.or(Some(error)),
             }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use onward_store::{Clock, Share, Store, StoreError};
 
-use crate::database::Place;
+use crate::database::{Common, Place};
 use crate::spread::SpreadStore;
+use crate::time::{Pace, Time};
 use crate::together::{Asked, together};
 
 /// A database by the name that people know it by, which must hold no password.
@@ -21,10 +22,15 @@ pub struct Database {
 impl SpreadStore {
     /// Opens databases that remember their share. `new_cluster` is an id that nobody had before, for databases that are opened for the
     /// first time; this needs all of them, and any later opening at least one.
-    pub async fn open(databases: Vec<Database>, new_cluster: String, clock: Arc<dyn Clock>) -> Result<SpreadStore, StoreError> {
+    pub async fn open(
+        databases: Vec<Database>,
+        new_cluster: String,
+        clock: Arc<dyn Clock>,
+        pace: Pace,
+    ) -> Result<SpreadStore, StoreError> {
         let asked = databases.iter().map(|database| -> Asked<'_, _> { database.store.read_share() }).collect();
         let answers: Vec<Result<Option<Share>, StoreError>> = together(asked).await;
-        let count = databases.len();
+        let (count, common) = (databases.len(), Common { clock, time: Arc::new(Time::start()), pace });
         let known = answers.iter().filter_map(|answer| answer.as_ref().ok()).flatten().next();
         let mut cluster = known.map_or(new_cluster, |share| share.cluster.clone());
         let is_first = answers.iter().any(|answer| matches!(answer, Ok(None)));
@@ -34,15 +40,15 @@ impl SpreadStore {
             |cluster: &str, position| Share { cluster: cluster.to_owned(), position: position as u32, count: count as u32 };
         let (mut places, mut untold) = (Vec::new(), Vec::new());
         for (position, (Database { name, store }, answer)) in databases.into_iter().zip(answers).enumerate() {
-            let (place, expected) = (Place::new(name, position, count, store, clock.clone()), share(&cluster, position));
+            let (place, expected) = (Place::new(name, position, count, store, common.clone()), share(&cluster, position));
             places.push(match answer {
                 Ok(None) if last_told < Some(position) => {
                     untold.push(position);
-                    place
+                    Arc::new(place)
                 }
-                Ok(found) => named(&place, check_share(&expected, found.as_ref())).map(|()| place)?,
-                Err(error) if is_first => return place.noted(Err(error)),
-                Err(error) => place.unchecked(expected, error),
+                Ok(found) => named(&place, check_share(&expected, found.as_ref())).map(|()| Arc::new(place))?,
+                Err(error) if is_first => return Arc::new(place).noted(Err(error)),
+                Err(error) => place.unchecked(expected, &error),
             });
         }
         for position in untold {
@@ -54,8 +60,8 @@ impl SpreadStore {
             }
             named(place, check_share(&share(&cluster, position), Some(&taken)))?;
         }
-        match places.iter().any(Place::is_checked) {
-            true => Ok(SpreadStore::of(places)),
+        match places.iter().any(|place| place.is_up()) {
+            true => Ok(SpreadStore::of(places, common)),
             // Nobody has said which cluster it is: there is nothing to hold the rest against.
             false => Err(StoreError::Unavailable { why: "no database answers".to_owned() }),
         }

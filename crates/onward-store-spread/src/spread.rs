@@ -1,6 +1,5 @@
 //! Where a run lies, and how one database or all of them are asked.
 
-use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,13 +8,15 @@ use onward_core::family::family;
 use onward_core::{Hash, RunKey};
 use onward_store::{Change, Clock, Listener, Store, StoreError, StoreFuture};
 
-use crate::database::{Health, Place};
+use crate::database::{Common, Health, Place};
 use crate::open::Database;
+use crate::time::{Pace, Time};
 use crate::together::{Asked, together};
 
 /// A store over several databases.
 pub struct SpreadStore {
     places: Vec<Arc<Place>>,
+    pub(crate) common: Common,
     /// Where the next round begins, so that no database is always the last.
     turn: AtomicUsize,
     listeners: Mutex<Vec<Arc<dyn Listener>>>,
@@ -33,18 +34,18 @@ pub type Answers<T> = Vec<(usize, Result<T, StoreError>)>;
 
 impl SpreadStore {
     /// Over databases that need not remember which one they are. Whoever opens databases that last uses [`SpreadStore::open`].
-    pub fn new(databases: Vec<Database>, clock: Arc<dyn Clock>) -> SpreadStore {
-        let count = databases.len();
-        let place = |(position, Database { name, store })| Place::new(name, position, count, store, clock.clone());
-        SpreadStore::of(databases.into_iter().enumerate().map(place).collect())
+    pub fn new(databases: Vec<Database>, clock: Arc<dyn Clock>, pace: Pace) -> SpreadStore {
+        let (count, common) = (databases.len(), Common { clock, time: Arc::new(Time::start()), pace });
+        let place = |(position, Database { name, store })| Arc::new(Place::new(name, position, count, store, common.clone()));
+        SpreadStore::of(databases.into_iter().enumerate().map(place).collect(), common)
     }
 
-    pub(crate) fn of(places: Vec<Place>) -> SpreadStore {
+    pub(crate) fn of(places: Vec<Arc<Place>>, common: Common) -> SpreadStore {
         assert!(!places.is_empty(), "runs need a database");
-        SpreadStore { places: places.into_iter().map(Arc::new).collect(), turn: AtomicUsize::new(0), listeners: Mutex::default() }
+        SpreadStore { places, common, turn: AtomicUsize::new(0), listeners: Mutex::default() }
     }
 
-    /// How each database was when it was last asked, which is about once per second in a server.
+    /// How each database is: one that is down is asked about once per second whether it is there again.
     pub fn health(&self) -> Vec<Health> {
         self.places.iter().map(|place| place.health()).collect()
     }
@@ -81,15 +82,9 @@ impl SpreadStore {
         question: impl for<'a> Fn(usize, &'a dyn Store) -> StoreFuture<'a, T> + Sync,
     ) -> Answers<T> {
         let question = &question;
-        let asked = positions.iter().map(|&position| -> Asked<'_, _> {
-            let place = &self.places[position];
-            Box::pin(async move {
-                match place.refusal().await {
-                    Some(error) => Err(error),
-                    None => place.ask(|store| question(position, store)).await,
-                }
-            })
-        });
+        let asked = positions
+            .iter()
+            .map(|&position| -> Asked<'_, _> { Box::pin(self.places[position].ask(move |store| question(position, store))) });
         let answers = together(asked.collect()).await;
         positions.into_iter().zip(answers).collect()
     }
@@ -140,24 +135,4 @@ pub fn some_answers<T>(answers: Answers<T>) -> Result<Vec<(usize, T)>, StoreErro
 /// What all said; the first error if one of them failed (SD4).
 pub fn all_answers<T>(answers: Answers<T>) -> Result<Vec<T>, StoreError> {
     answers.into_iter().map(|(_, answer)| answer).collect()
-}
-
-/// Marks a database as down whose answer nobody waited for any longer.
-pub struct Unanswered<'a>(Option<&'a Place>);
-
-impl<'a> Unanswered<'a> {
-    pub async fn watch<T>(place: &'a Place, answer: impl Future<Output = T>) -> T {
-        let mut guard = Unanswered(Some(place));
-        let answer = answer.await;
-        guard.0 = None;
-        answer
-    }
-}
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        if let Some(place) = self.0 {
-            place.fell("it does not answer".to_owned());
-        }
-    }
 }

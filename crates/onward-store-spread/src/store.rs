@@ -45,8 +45,8 @@ impl Store for SpreadStore {
     /// Handed over at once, as every store does, so that commits of one caller keep their order.
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
         let place = self.of_run(&commit.key).clone();
-        if !place.is_checked() {
-            return Box::pin(async move { place.ask(|store| store.commit(commit)).await });
+        if let Some(error) = place.refusal() {
+            return failed(error);
         }
         let answer = place.store().commit(commit);
         Box::pin(async move { place.noted(answer.await) })

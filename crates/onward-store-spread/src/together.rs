@@ -2,28 +2,37 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 pub type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Waits for all answers; they come in the order of the questions.
 pub async fn together<T>(questions: Vec<Asked<'_, T>>) -> Vec<T> {
-    let mut open: Vec<(Option<Asked<'_, T>>, Option<T>)> = questions.into_iter().map(|asked| (Some(asked), None)).collect();
-    poll_fn(|cx| {
-        let mut is_pending = false;
-        for (asked, answer) in &mut open {
-            if let Some(future) = asked {
-                match future.as_mut().poll(cx) {
-                    Poll::Ready(ready) => {
-                        *answer = Some(ready);
-                        *asked = None;
-                    }
-                    Poll::Pending => is_pending = true,
-                }
+    let mut asking = Asking::new(questions);
+    poll_fn(|cx| if asking.poll(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+    asking.answers.into_iter().flatten().collect()
+}
+
+/// Questions under way, with the answers that came.
+pub struct Asking<'a, T> {
+    open: Vec<Option<Asked<'a, T>>>,
+    pub answers: Vec<Option<T>>,
+}
+
+impl<'a, T> Asking<'a, T> {
+    pub fn new(questions: Vec<Asked<'a, T>>) -> Asking<'a, T> {
+        let answers = questions.iter().map(|_| None).collect();
+        Asking { open: questions.into_iter().map(Some).collect(), answers }
+    }
+
+    /// Returns whether all have answered.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        for (asked, answer) in self.open.iter_mut().zip(&mut self.answers) {
+            if let Some(Poll::Ready(ready)) = asked.as_mut().map(|asked| asked.as_mut().poll(cx)) {
+                *answer = Some(ready);
+                *asked = None;
             }
         }
-        if is_pending { Poll::Pending } else { Poll::Ready(()) }
-    })
-    .await;
-    open.into_iter().filter_map(|(_, answer)| answer).collect()
+        self.open.iter().all(Option::is_none)
+    }
 }

@@ -241,6 +241,12 @@ impl Builder {
         self
     }
 
+    /// Where the models of this process find attachments that messages name by their hash.
+    #[cfg(feature = "agents")]
+    pub fn attachments(self, attachments: crate::agent::Attachments) -> Builder {
+        self.dep(attachments)
+    }
+
     /// The tools that agents call with [`AgentCtx::tool`] here.
     #[cfg(feature = "agents")]
     pub fn tools(mut self, tools: crate::agent::Tools) -> Builder {

@@ -6,10 +6,10 @@ use std::any::{Any, TypeId, type_name};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use onward_core::Payload;
 use onward_core::spend::Spend;
 use onward_core::task::{Task, TaskId};
 use onward_core::trace::TraceContext;
+use onward_core::{Failure, Payload};
 use serde::Serialize;
 
 use crate::agent::library::Library;
@@ -26,6 +26,7 @@ struct Inner {
     task: TaskId,
     library: Arc<Library>,
     attempt: u32,
+    last_failure: Option<Failure>,
     idempotency_key: String,
     trace: Option<TraceContext>,
     deps: Arc<Deps>,
@@ -43,6 +44,7 @@ impl TaskCtx {
             task: task.id.clone(),
             library,
             attempt: task.attempt,
+            last_failure: task.last_failure.clone(),
             idempotency_key: task.idempotency_key(),
             trace,
             deps,
@@ -78,6 +80,18 @@ impl TaskCtx {
         self.inner.is_given_back.load(Ordering::SeqCst)
     }
 
+    /// What the attempt before this one failed with.
+    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls look at it"))]
+    pub(crate) fn last_failure(&self) -> Option<&Failure> {
+        self.inner.last_failure.as_ref()
+    }
+
+    /// A dependency that need not be there.
+    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls look for one"))]
+    pub(crate) fn find_dep<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.inner.deps.get(&TypeId::of::<T>()).cloned().and_then(|dep| dep.downcast::<T>().ok())
+    }
+
     /// 1, 2, …
     pub fn attempt(&self) -> u32 {
         self.inner.attempt
@@ -99,9 +113,8 @@ impl TaskCtx {
     /// # Panics
     /// If there is none of this type; the attempt fails with that message.
     pub fn dep<T: Any + Send + Sync>(&self) -> Arc<T> {
-        let dep = self.inner.deps.get(&TypeId::of::<T>()).cloned();
-        let dep = dep.and_then(|dep| dep.downcast::<T>().ok());
-        dep.unwrap_or_else(|| panic!("no dependency of type `{}`: give it to the builder with `.dep(..)`", type_name::<T>()))
+        self.find_dep()
+            .unwrap_or_else(|| panic!("no dependency of type `{}`: give it to the builder with `.dep(..)`", type_name::<T>()))
     }
 
     /// Says that the attempt is alive, and how far it is.

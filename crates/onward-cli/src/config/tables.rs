@@ -54,9 +54,12 @@ pub struct McpSettings {
     pub command: Option<String>,
     #[serde(default)]
     pub arguments: Vec<String>,
-    /// Added to the environment that the program inherits.
+    /// Variables of the program.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
+    /// Names of variables that the program gets as this process has them.
+    #[serde(default)]
+    pub inherits: Vec<String>,
     pub folder: Option<PathBuf>,
     pub url: Option<String>,
     #[serde(default)]

@@ -11,18 +11,22 @@ use super::{check_variable, invalid};
 use crate::config::{McpSettings, NeedsApproval};
 use crate::error::Mistake;
 
-const HINT: &str =
-    "a program has `command`, `arguments`, `environment` and `folder`; a server elsewhere `url`, `headers` and `key_env`";
+const HINT: &str = "a program has `command`, `arguments`, `environment`, `inherits` and `folder`; a server elsewhere `url`, `headers` and `key_env`";
 
 pub fn check(name: &str, mcp: &McpSettings, env: impl Fn(&str) -> Option<String>) -> Result<(), Mistake> {
     if mcp.command.is_some() == mcp.url.is_some() {
         return Err(invalid(format!("`mcp.{name}` is neither a program nor a URL, or both"), HINT));
     }
     check_variable(mcp.key_env.as_deref(), &format!("mcp.{name}"))?;
+    if let Some(variable) = mcp.inherits.iter().find(|variable| env(variable).is_none()) {
+        let message = format!("`mcp.{name}` is to get a variable of this process that is not set: {variable}");
+        return Err(invalid(message, "set it for the process that starts the program, or leave it out of `inherits`"));
+    }
     match &mcp.key_env {
-        Some(_) if mcp.url.is_none() => {
-            Err(invalid(format!("`mcp.{name}`: `key_env` goes with `url`; a program inherits the environment"), HINT))
-        }
+        Some(_) if mcp.url.is_none() => Err(invalid(
+            format!("`mcp.{name}`: `key_env` goes with `url`; a program gets the variables that `inherits` names"),
+            HINT,
+        )),
         Some(variable) if env(variable).is_none_or(|key| key.is_empty()) => {
             let message = format!("`mcp.{name}` needs a key, and the environment variable {variable} is not set");
             Err(invalid(message, "set it for the process that calls the tools, and start that process again"))
@@ -78,6 +82,7 @@ fn settings(mcp: &McpSettings) -> SourceSettings {
             command: mcp.command.clone().unwrap_or_default(),
             arguments: mcp.arguments.clone(),
             environment: mcp.environment.clone(),
+            inherits: mcp.inherits.clone(),
             folder: mcp.folder.clone(),
         },
     };

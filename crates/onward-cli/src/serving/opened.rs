@@ -9,7 +9,7 @@ use onward_server::Probe;
 use onward_store::{Clock, MemoryStore, Share, Store, StoreError, SystemClock};
 use onward_store_embedded::EmbeddedStore;
 use onward_store_postgres::PostgresStore;
-use onward_store_spread::{Database, SpreadStore};
+use onward_store_spread::{Database, Pace, SpreadStore};
 
 use crate::directory::shell_path;
 use crate::new_id::random_u64;
@@ -99,16 +99,20 @@ async fn connect(urls: &[String]) -> Result<Opened> {
         let probe = Databases::new(vec![(name, store.clone())], None);
         return Ok(Opened { clock: store.clock(), store, probe: Some(Arc::new(probe)) });
     }
+    // One that is down takes only its own runs with it, also while a server starts; nobody waits for two that are.
+    let dial = |url: &String| {
+        let url = url.clone();
+        tokio::spawn(async move { PostgresStore::connect_when_up(&url, options()).await })
+    };
+    let dialed: Vec<_> = urls.iter().map(|url| (without_password(url), dial(url))).collect();
     let mut all = Vec::new();
-    for url in urls {
-        let name = without_password(url);
-        // One that is down takes only its own runs with it, also while a server starts.
-        let store = PostgresStore::connect_when_up(url, options()).await.with_context(|| name.clone())?;
+    for (name, dialed) in dialed {
+        let store = dialed.await?.with_context(|| name.clone())?;
         all.push((name, Arc::new(store)));
     }
     let database = |(name, store): &(String, Arc<PostgresStore>)| Database { name: name.clone(), store: store.clone() };
-    let spread = SpreadStore::open(all.iter().map(database).collect(), cluster, Arc::new(SystemClock)).await?;
-    let spread = Arc::new(spread);
+    let spread = SpreadStore::open(all.iter().map(database).collect(), cluster, Arc::new(SystemClock), Pace::default());
+    let spread = Arc::new(spread.await?);
     // Whoever waits needs to know about when something is due; each database judges by its own clock.
     let clock = all.iter().find(|(_, store)| store.is_entered()).map_or_else(system_clock, |(_, store)| store.clock());
     let probe = Databases::new(all, Some(spread.clone()));

@@ -146,6 +146,38 @@ fn a_server_starts_while_one_of_several_databases_is_down_and_joins_it_when_it_c
     assert!(none.status.code() == Some(1) && said.contains("no database answers") && !said.contains("hidden-word"), "{said}");
 }
 
+/// It takes connections and answers nobody: as good as down, for a server that runs and for one that starts.
+#[test]
+fn a_database_that_stands_still_takes_only_its_own_runs_with_it() {
+    let (here, there) = (cluster(), cluster());
+    let served = server(&[&here, &there]);
+    assert_eq!(until_ready(&served, "ready"), "ready\n");
+    start_runs(&served);
+
+    let frozen = there.freeze().unwrap();
+    let said = until_ready(&served, "degraded");
+    assert!(said.starts_with("ready\n") && said.contains(&format!("degraded: {} is down: ", shown(&there))), "{said}");
+    let (found, refused) = reachable(&served);
+    assert!(!found.is_empty() && !refused.is_empty(), "{found:?}");
+    assert!(refused.iter().all(|error| error.contains("store_unavailable") && error.contains(&shown(&there))), "{refused:?}");
+    // Nobody waits for one that is known to be down.
+    let begun = Instant::now();
+    assert_eq!(reachable(&served).0, found);
+    let taken = begun.elapsed();
+    assert!(taken < Duration::from_secs(10), "{RUNS} runs took {taken:?}");
+    let signaled = run_over(&served.url, ["run", "signal", &format!("run-{}", found[0]), "go", "1"]);
+    assert_eq!(signaled.code, 0, "{}", signaled.err);
+    drop(served);
+
+    let late = server(&[&here, &there]);
+    let said = until_ready(&late, "degraded");
+    assert!(said.contains(&shown(&there)), "{said}");
+    assert_eq!(reachable(&late).0, found);
+    drop(frozen);
+    until("it has joined", || (until_ready(&late, "ready") == "ready\n").then_some(()));
+    assert_eq!(reachable(&late).0.len(), RUNS);
+}
+
 /// SD5: what comes up late is asked who it is before it is used.
 #[test]
 fn a_database_that_comes_late_and_is_another_one_is_not_used() {

@@ -1,11 +1,12 @@
 //! Models and agents in the settings of a server: they work without any code, and what is wrong is refused at the start.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use onward::agent::AgentCtx;
 use onward::prelude::*;
-use onward_llm_scripted::{Answer, Rule, ScriptedModel};
+use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
 use serde_json::{Value, json};
 
 use crate::dev::{Served, serve};
@@ -90,6 +91,34 @@ fn a_worker_without_keys_calls_the_models_of_the_server() {
     assert_eq!(said, "Seven.");
 }
 
+#[test]
+fn a_call_that_fails_is_told_by_the_server_without_a_word_of_what_was_said() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    model.scripted.next(Answer::fault(Fault::RequestRefused));
+    model.scripted.next(Answer::fault(Fault::ServerError));
+    let more = "[server]\nattachments = \"pictures\"\n[agents.support]\nmodel = \"small\"\n";
+    std::fs::create_dir(folder.path().join("pictures")).unwrap();
+    std::fs::write(folder.path().join("pictures/ab12"), "SECRET").unwrap();
+    let mut served = dev_with(folder.path(), &settings(folder.path(), &model, more));
+    let picture = json!({"type": "attachment", "media_type": "image/png", "source": {"hash": "ab12"}});
+    let said = json!({"blocks": [{"type": "text", "text": "a SECRET word"}, picture]});
+    let start = json!({"kind": "support", "id": "s", "input": said});
+    assert_eq!(served.ask("POST", "/v1/runs", &start.to_string()).0, 201);
+    assert_eq!(served.result("s")["status"], "completed");
+    let asked = model.scripted.requests()[0].body.to_string();
+    assert!(asked.contains("data:image/png;base64,U0VDUkVU"), "{asked}");
+    served.signal("-TERM");
+    let mut told = String::new();
+    served.child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    let warnings: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let warnings: Vec<&Value> = warnings.iter().filter(|line| line["level"] == "warn").collect();
+    let of = |name: &str| warnings.iter().map(|line| line[name].as_str().unwrap_or_default()).collect::<Vec<_>>();
+    assert_eq!(of("code"), ["model_request_refused", "model_failed"], "{told}");
+    assert_eq!(of("message")[1], "a model call failed: the provider failed");
+    assert_eq!((of("model")[0], of("provider")[0], of("status")[1]), ("small", "local", "500"), "{told}");
+    assert!(!told.contains("SECRET") && !told.contains("sk-secret"), "{told}");
+}
+
 /// One tool, over pipes; as small as they come.
 pub const TOOLS: &str = r#"
     require('readline').createInterface({ input: process.stdin }).on('line', (line) => {
@@ -171,7 +200,7 @@ fn what_is_wrong_is_refused_at_the_start_with_a_hint() {
         "[providers.p]\ndialect = \"openai\"\nbase_url = \"http://x\"\nkey = \"sk-secret\"\n",
         set,
         "error[config_invalid]: FILE:11: unknown field `key`, expected one of `dialect`, `base_url`, `key_env`, `headers`, \
-         `max_tokens_name`, `call_timeout_seconds`, `idle_timeout_seconds`, `answer_bytes_max`\n\
+         `max_tokens_name`, `call_timeout_seconds`, `idle_timeout_seconds`, `answer_bytes_max`, `retries`\n\
          hint: keys are not read from here: `key_env` names the variable of the environment that has it",
     );
     refused(

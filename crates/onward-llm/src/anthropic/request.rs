@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::error::{CallError, Cause};
+use crate::error::{CallError, NOT_IN_PLACE};
 use crate::json::{JsonText, Object};
 use crate::message::{Attachment, Block, Payload, Role, Source, ToolCall, ToolResult};
 use crate::request::{ModelRequest, ToolChoice, ToolSchema};
@@ -63,10 +63,9 @@ fn block(block: &Block, provider: &str) -> Result<Option<Object>, CallError> {
         Block::Text { text, .. } | Block::Refusal { text } if text.is_empty() => None, // an empty text is refused
         Block::Text { text, citations } => {
             let citations: Vec<&RawValue> = citations.iter().map(JsonText::raw).collect();
-            let text = Object::default().with("type", "text").with("text", text);
-            Some(text.with_some("citations", (!citations.is_empty()).then_some(citations)))
+            Some(self::text(text).with_some("citations", (!citations.is_empty()).then_some(citations)))
         }
-        Block::Refusal { text } => Some(Object::default().with("type", "text").with("text", text)),
+        Block::Refusal { text } => Some(self::text(text)),
         Block::Attachment(attachment) => Some(self::attachment(attachment)?),
         Block::ToolCall(call) => Some(tool_use(call)),
         Block::ToolResult(result) => Some(tool_result(result, provider)?),
@@ -74,6 +73,10 @@ fn block(block: &Block, provider: &str) -> Result<Option<Object>, CallError> {
         Block::Opaque(payload) => own(payload, provider),
     };
     Ok(block)
+}
+
+fn text(text: &str) -> Object {
+    Object::default().with("type", "text").with("text", text)
 }
 
 /// What this provider made goes back as it is; what another made would be refused (LM2).
@@ -103,15 +106,13 @@ fn attachment(attachment: &Attachment) -> Result<Object, CallError> {
     let Attachment { media_type, source } = attachment;
     let sort = match media_type.as_str() {
         "application/pdf" => "document",
-        image if image.starts_with("image/") => "image",
-        other => return Err(CallError::new(Cause::BadRequest, format!("{other} cannot be attached"))),
+        "image/jpeg" | "image/png" | "image/gif" | "image/webp" => "image",
+        _ => return Ok(text(&attachment.told_unknown())),
     };
     let source = match source {
         Source::Base64(data) => Object::default().with("type", "base64").with("media_type", media_type).with("data", data),
         Source::Url(url) => Object::default().with("type", "url").with("url", url),
-        Source::Hash(hash) => {
-            return Err(CallError::new(Cause::BadRequest, format!("the attachment {hash} was not put in place")));
-        }
+        Source::Hash(hash) => return Err(CallError::attachment_missing(hash, NOT_IN_PLACE)),
     };
     Ok(Object::default().with("type", sort).with("source", source))
 }

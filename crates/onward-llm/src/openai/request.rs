@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::error::{CallError, Cause};
+use crate::error::{CallError, NOT_IN_PLACE};
 use crate::json::Object;
 use crate::message::{Attachment, Block, Message, Payload, Role, Source, ToolCall, ToolResult};
 use crate::request::{ModelRequest, ToolChoice, ToolSchema};
@@ -83,7 +83,7 @@ fn user(message: &Message) -> Result<Object, CallError> {
     let mut parts = Vec::new();
     for block in &message.blocks {
         match block {
-            Block::Text { text, .. } => parts.push(Object::default().with("type", "text").with("text", text)),
+            Block::Text { text, .. } => parts.push(text_part(text)),
             Block::Attachment(attachment) => parts.push(attachment_part(attachment)?),
             _ => {}
         }
@@ -144,23 +144,34 @@ fn attachments(blocks: &[Block]) -> Result<Vec<Object>, CallError> {
     attachments.collect()
 }
 
+/// What servers of this dialect know to take; all other sorts are told.
 fn attachment_part(attachment: &Attachment) -> Result<Object, CallError> {
     let Attachment { media_type, source } = attachment;
     let url = match source {
         Source::Base64(data) => format!("data:{media_type};base64,{data}"),
         Source::Url(url) => url.clone(),
-        Source::Hash(hash) => {
-            return Err(CallError::new(Cause::BadRequest, format!("the attachment {hash} was not put in place")));
-        }
+        Source::Hash(hash) => return Err(CallError::attachment_missing(hash, NOT_IN_PLACE)),
     };
-    if media_type.starts_with("image/") {
-        return Ok(Object::default().with("type", "image_url").with("image_url", Object::default().with("url", url)));
-    }
-    if matches!(source, Source::Url(_)) {
-        return Err(CallError::new(Cause::BadRequest, format!("only images go by URL, not {media_type}")));
-    }
-    let file = Object::default().with("filename", "attachment").with("file_data", url);
-    Ok(Object::default().with("type", "file").with("file", file))
+    let part = match (media_type.as_str(), source) {
+        (image, _) if image.starts_with("image/") => {
+            Object::default().with("type", "image_url").with("image_url", Object::default().with("url", url))
+        }
+        ("application/pdf", Source::Base64(_)) => {
+            let file = Object::default().with("filename", "attachment.pdf").with("file_data", url);
+            Object::default().with("type", "file").with("file", file)
+        }
+        ("audio/wav" | "audio/x-wav" | "audio/mpeg" | "audio/mp3", Source::Base64(data)) => {
+            let format = if media_type.ends_with("wav") { "wav" } else { "mp3" };
+            let audio = Object::default().with("data", data).with("format", format);
+            Object::default().with("type", "input_audio").with("input_audio", audio)
+        }
+        _ => text_part(&attachment.told_unknown()),
+    };
+    Ok(part)
+}
+
+fn text_part(text: &str) -> Object {
+    Object::default().with("type", "text").with("text", text)
 }
 
 fn as_text(block: &Block) -> Option<&str> {

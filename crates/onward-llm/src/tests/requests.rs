@@ -123,5 +123,26 @@ fn an_attachment_that_is_not_there_is_refused_before_anything_is_sent() {
     let hash = Block::Attachment(Attachment { media_type: "image/png".into(), source: Source::Hash("ab".into()) });
     let request = request(vec![Message { role: Role::User, blocks: vec![hash] }]);
     let errors = [openai::body(&request, "p", "max_tokens").unwrap_err(), anthropic::body(&request, "p").unwrap_err()];
-    assert_eq!(errors.map(|error| error.code()), ["model_request_refused"; 2]);
+    assert_eq!(errors.map(|error| error.code()), ["attachment_missing"; 2]);
+}
+
+#[test]
+fn an_attachment_that_a_dialect_has_no_words_for_is_told() {
+    let attachment = |media_type: &str, source: Source| Block::Attachment(Attachment { media_type: media_type.into(), source });
+    let blocks = vec![
+        attachment("audio/wav", Source::Base64("AA".into())),
+        attachment("application/zip", Source::Base64("BB".into())),
+        attachment("application/pdf", Source::Url("https://x/y".into())),
+    ];
+    let request = request(vec![Message { role: Role::User, blocks }]);
+    let zip = r#"{"text":"[an attachment of type application/zip, which this model cannot be shown]","type":"text"}"#;
+    let body = anthropic(&request);
+    assert!(body.contains("[an attachment of type audio/wav, which") && body.contains(zip), "{body}");
+    assert!(body.contains(r#"{"source":{"type":"url","url":"https://x/y"},"type":"document"}"#), "{body}");
+    let body = openai(&request);
+    assert!(
+        body.contains(r#"{"input_audio":{"data":"AA","format":"wav"},"type":"input_audio"}"#) && body.contains(zip),
+        "{body}"
+    );
+    assert!(body.contains("[an attachment https://x/y of type application/pdf, which this model cannot be shown]"), "{body}");
 }

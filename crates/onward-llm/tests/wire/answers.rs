@@ -1,5 +1,5 @@
 use onward_llm::{
-    Block, Delta, Dialect, EmptyModelResponse, JsonText, Message, ModelRequest, Next, RetryPolicy, StopReason, ToolSchema, Usage,
+    Block, Delta, Dialect, EmptyModelResponse, Failures, JsonText, Message, ModelRequest, Next, StopReason, ToolSchema, Usage,
 };
 use onward_llm_scripted::{Answer, Fault, Part, Rule};
 
@@ -146,11 +146,11 @@ async fn nothing_is_asked_for_again_as_often_as_the_policy_says() {
     for dialect in DIALECTS {
         let (model, provider) = scripted(dialect).await;
         model.rule(Rule::always(Answer::fault(Fault::Empty)));
-        let (request, policy) = (ModelRequest::new("m", vec![Message::user("go")]), RetryPolicy::default());
+        let (request, mut failures) = (ModelRequest::new("m", vec![Message::user("go")]), Failures::default());
         let mut attempt = 1;
         let last = loop {
             let error = call(&provider, &request).await.0.unwrap_err();
-            match policy.after(attempt, &error) {
+            match provider.retries().after(&mut failures, &error) {
                 Next::Again { .. } => attempt += 1, // the engine would wait
                 Next::GiveUp => break error,
             }

@@ -49,6 +49,34 @@ async fn a_program_ends_with_everything_that_it_started() {
     }
 }
 
+/// MC3. Cargo has set variables for this process, which stand for its keys.
+#[tokio::test]
+async fn a_program_gets_no_variables_but_those_it_was_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("seen");
+    let variables = async |given: &[(&str, &str)], names: &[&str]| {
+        let place = Place::Program {
+            command: "sh".to_owned(),
+            arguments: vec!["-c".to_owned(), format!("env > {}", file.display())],
+            environment: given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            inherits: names.iter().map(|name| (*name).to_owned()).collect(),
+            folder: None,
+        };
+        let error = failure(&settings(place)).await;
+        (std::fs::read_to_string(&file).unwrap_or_default(), error)
+    };
+    let (seen, _) = variables(&[("TOKEN", "t-1")], &["CARGO_PKG_NAME"]).await;
+    let mut names: Vec<&str> = seen.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+    names.retain(|name| !["_", "PWD", "SHLVL", "OLDPWD"].contains(name)); // a shell sets them itself
+    let allowed = |name: &&str| Place::USUAL_VARIABLES.contains(name) || ["TOKEN", "CARGO_PKG_NAME"].contains(name);
+    assert!(names.iter().all(allowed) && names.contains(&"PATH"), "{names:?}");
+    assert!(seen.contains("TOKEN=t-1\n") && seen.contains("CARGO_PKG_NAME=onward-mcp\n"), "{seen}");
+    std::fs::remove_file(&file).unwrap();
+    let (seen, error) = variables(&[], &["NO_SUCH_VARIABLE"]).await;
+    assert_eq!((seen.as_str(), error.code()), ("", "tool_source_unreachable"));
+    assert!(error.to_string().contains("the variable NO_SUCH_VARIABLE is not set here"), "{error}");
+}
+
 #[test]
 fn keys_are_not_shown() {
     let place: Place =

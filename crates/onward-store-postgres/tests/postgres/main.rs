@@ -7,6 +7,7 @@ mod contention;
 mod damage;
 mod explain;
 mod failover;
+mod frozen;
 mod herd;
 mod kit;
 mod lost;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use onward_store::conformance::{self, CASES, Subject, Volatile};
 use onward_store::{ManualClock, MemoryStore, Store};
 use onward_store_embedded::{EmbeddedStore, Options};
-use onward_store_spread::{Database, SpreadStore};
+use onward_store_spread::{Database, Pace, SpreadStore};
 
 fn in_memory(count: usize, clock: &Arc<ManualClock>) -> SpreadStore {
     let database = |number: usize| Database { name: number.to_string(), store: Arc::new(MemoryStore::new(clock.clone())) };
-    SpreadStore::new((0..count).map(database).collect(), clock.clone())
+    SpreadStore::new((0..count).map(database).collect(), clock.clone(), Pace::default())
 }
 
 fn three(clock: Arc<ManualClock>) -> Box<dyn Subject> {
@@ -32,7 +32,7 @@ impl Directories {
             Database { name: String::new(), store: Arc::new(EmbeddedStore::open(folder.path(), options).unwrap()) }
         };
         let databases = self.folders.iter().map(database).collect();
-        self.store = Some(Arc::new(SpreadStore::new(databases, self.clock.clone())));
+        self.store = Some(Arc::new(SpreadStore::new(databases, self.clock.clone(), Pace::default())));
     }
 }
 

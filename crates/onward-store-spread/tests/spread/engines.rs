@@ -9,7 +9,7 @@ use onward_store::SystemClock;
 use onward_store::{MemoryStore, Store};
 use onward_store_spread::{SpreadStore, position};
 
-use crate::faulty::{Faulty, id_in, key, named};
+use crate::faulty::{Faulty, PACE, id_in, key, named, until_up};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -21,7 +21,7 @@ struct Databases {
 impl Databases {
     fn new() -> Databases {
         let databases: Vec<_> = (0..3).map(|_| Faulty::new(Arc::new(MemoryStore::new(Arc::new(SystemClock))))).collect();
-        let store = Arc::new(SpreadStore::new(named(&databases), Arc::new(SystemClock)));
+        let store = Arc::new(SpreadStore::new(named(&databases), Arc::new(SystemClock), PACE));
         Databases { databases, store }
     }
 
@@ -120,6 +120,7 @@ async fn runs_elsewhere_go_on_while_a_database_is_down_and_its_own_when_it_is_ba
         assert_eq!(result(&fresh).await, 16);
     }
     databases.databases[1].refuse(false);
+    until_up(&databases.store, &[true; 3]);
     runs[1].signal("go", &7_u32).await.unwrap();
     assert_eq!(result(&runs[1]).await, 7);
     onward.shutdown().await;

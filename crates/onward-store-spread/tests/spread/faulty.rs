@@ -1,8 +1,11 @@
-//! A database that can be taken away: it refuses everything, or never answers. It remembers its share as one that lasts does.
+//! A database that can be taken away: it refuses everything, or does not answer until it is let go. It remembers its share as one that
+//! lasts does.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
 
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
@@ -13,29 +16,75 @@ use onward_store::{
     Listener, ManualClock, MemoryStore, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Share, Since, Started, Store,
     StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
-use onward_store_spread::{Database, SpreadStore, position};
+use onward_store_spread::{Database, Pace, SpreadStore, position};
+
+/// Who waits for it to go on; nobody if it stands still for nobody.
+#[derive(Clone, Default)]
+struct Stop(Arc<Mutex<Option<Vec<Waker>>>>);
+
+impl Stop {
+    fn set(&self, stop: bool) {
+        let waiting = std::mem::replace(&mut *self.0.lock().unwrap(), stop.then(Vec::new));
+        waiting.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.lock().unwrap().is_some()
+    }
+
+    async fn over(&self) {
+        poll_fn(|cx| match &mut *self.0.lock().unwrap() {
+            Some(waiting) => {
+                waiting.push(cx.waker().clone());
+                Poll::Pending
+            }
+            None => Poll::Ready(()),
+        })
+        .await;
+    }
+}
 
 pub struct Faulty {
     pub inner: Arc<dyn Store>,
     is_down: AtomicBool,
-    is_silent: AtomicBool,
+    silent: Stop,
+    /// It stands still for what reads much.
+    slow: Stop,
+    asked: AtomicUsize,
     share: Mutex<Option<Share>>,
     told: AtomicUsize,
 }
 
 impl Faulty {
     pub fn new(inner: Arc<dyn Store>) -> Arc<Faulty> {
-        let (is_down, is_silent) = (AtomicBool::default(), AtomicBool::default());
-        Arc::new(Faulty { inner, is_down, is_silent, share: Mutex::default(), told: AtomicUsize::default() })
+        Arc::new(Faulty {
+            inner,
+            is_down: AtomicBool::default(),
+            silent: Stop::default(),
+            slow: Stop::default(),
+            asked: AtomicUsize::default(),
+            share: Mutex::default(),
+            told: AtomicUsize::default(),
+        })
     }
 
     pub fn refuse(&self, refuse: bool) {
         self.is_down.store(refuse, Ordering::SeqCst);
     }
 
-    /// From now on it does not answer at all.
+    /// From now on it does not answer, until it does again; then it does what it was asked meanwhile.
     pub fn be_silent(&self, silent: bool) {
-        self.is_silent.store(silent, Ordering::SeqCst);
+        self.silent.set(silent);
+    }
+
+    /// From now on it does not answer who wants a list or news, until it does again.
+    pub fn be_slow(&self, slow: bool) {
+        self.slow.set(slow);
+    }
+
+    /// How often something was asked of it.
+    pub fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
     }
 
     /// How often something was said to others through it.
@@ -44,8 +93,13 @@ impl Faulty {
     }
 
     fn gate<'a, T: Send + 'a>(&self, answer: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
-        if self.is_silent.load(Ordering::SeqCst) {
-            return Box::pin(std::future::pending());
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if self.silent.is_set() {
+            let silent = self.silent.clone();
+            return Box::pin(async move {
+                silent.over().await;
+                answer.await
+            });
         }
         if self.is_down.load(Ordering::SeqCst) {
             return Box::pin(std::future::ready(Err(StoreError::Unavailable { why: "connection refused".to_owned() })));
@@ -91,6 +145,20 @@ impl Store for Faulty {
         }))
     }
 
+    fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
+        self.gate(Box::pin(async move {
+            self.slow.over().await;
+            self.inner.list_runs(query).await
+        }))
+    }
+
+    fn deliveries(&self, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>> {
+        self.gate(Box::pin(async move {
+            self.slow.over().await;
+            self.inner.deliveries(limit).await
+        }))
+    }
+
     fn subscribe(&self, listener: Arc<dyn Listener>) {
         self.inner.subscribe(listener);
     }
@@ -110,14 +178,12 @@ impl Store for Faulty {
         heartbeat(worker: WorkerId, lease: Duration) -> bool;
         list_leases(worker: WorkerId) -> Vec<(RunKey, Epoch)>;
         expire(limit: usize) -> Expired;
-        deliveries(limit: usize) -> Vec<(DeliveryId, Delivery)>;
         finish_deliveries(done: Vec<DeliveryId>) -> ();
         read_run(run: RunKey, generation: Option<u32>) -> Option<RunHead>;
         read_log(run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> Vec<Record>;
         read_since(known: Vec<Known>) -> Vec<Since>;
         announce_server(server: ServerInfo, lease: Option<Duration>) -> ();
         list_servers() -> Vec<ServerInfo>;
-        list_runs(query: RunQuery) -> RunPage;
         count_versions(namespace: Namespace) -> Vec<VersionCount>;
         list_waits(query: WaitQuery) -> Vec<Wait>;
         list_tasks(query: TaskQuery) -> Vec<Task>;
@@ -139,8 +205,13 @@ impl Site {
     pub fn new() -> Site {
         let clock = Arc::new(ManualClock::default());
         let databases: Vec<_> = (0..3).map(|_| Faulty::new(Arc::new(MemoryStore::new(clock.clone())))).collect();
-        let store = Arc::new(SpreadStore::new(named(&databases), clock.clone()));
+        let store = Arc::new(SpreadStore::new(named(&databases), clock.clone(), PACE));
         Site { clock, databases, store }
+    }
+
+    /// Waits until the health of the databases is this.
+    pub fn until(&self, up: [bool; 3]) {
+        until_up(&self.store, &up);
     }
 
     pub fn pass(&self, span: Duration) {
@@ -149,6 +220,19 @@ impl Site {
 
     pub fn now(&self) -> onward_core::Timestamp {
         self.clock.now()
+    }
+}
+
+/// Faster than in life, so that no test waits long.
+pub const PACE: Pace =
+    Pace { late: Duration::from_millis(20), answer_max: Duration::from_millis(100), ask_every: Duration::from_millis(20) };
+
+/// Waits until these databases are up, and the others down.
+pub fn until_up(store: &SpreadStore, up: &[bool]) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !store.health().iter().map(|health| health.down.is_none()).eq(up.iter().copied()) {
+        assert!(Instant::now() < deadline, "{:?}", store.health());
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -74,7 +74,7 @@ fn news_for_a_database_that_is_down_wait_and_hide_nothing() {
         site.store.expire(10).await.unwrap();
         assert_eq!(receivers(&site.store.deliveries(10).await.unwrap()), [id_in(2, 50)]);
         site.databases[1].refuse(false);
-        site.pass(std::time::Duration::from_secs(1));
+        site.until([true; 3]);
         assert_eq!(site.store.deliveries(1_000).await.unwrap().len(), 201);
     });
 }

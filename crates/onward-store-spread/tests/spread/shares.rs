@@ -6,7 +6,7 @@ use onward_store::conformance::block_on;
 use onward_store::{ManualClock, MemoryStore, Share, Store, StoreError};
 use onward_store_spread::SpreadStore;
 
-use crate::faulty::{Faulty, id_in, key, named};
+use crate::faulty::{Faulty, PACE, id_in, key, named, until_up};
 use crate::placement::new_run;
 
 fn databases(count: usize) -> Vec<Arc<Faulty>> {
@@ -16,7 +16,7 @@ fn databases(count: usize) -> Vec<Arc<Faulty>> {
 
 fn open(databases: &[&Arc<Faulty>], cluster: &str) -> Result<SpreadStore, StoreError> {
     let databases: Vec<_> = databases.iter().map(|database| (*database).clone()).collect();
-    block_on(SpreadStore::open(named(&databases), cluster.to_owned(), Arc::new(ManualClock::default())))
+    block_on(SpreadStore::open(named(&databases), cluster.to_owned(), Arc::new(ManualClock::default()), PACE))
 }
 
 #[track_caller]
@@ -24,6 +24,13 @@ fn refused(databases: &[&Arc<Faulty>], why: &str) {
     let error = open(databases, "new").map(drop).unwrap_err();
     assert_eq!(error.code(), "databases_differ", "{error}");
     assert!(error.to_string().contains(why), "{error}");
+}
+
+/// Waits until the second database is known to be unusable for this reason.
+fn until_told(store: &SpreadStore, why: &str) {
+    while !store.health()[1].down.as_ref().is_some_and(|(_, told)| told.contains(why)) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
 }
 
 #[test]
@@ -82,6 +89,10 @@ fn a_server_starts_while_a_database_is_down_and_asks_it_before_it_uses_it() {
         assert_eq!(block_on(store.read_run(here, None)).unwrap(), None);
         assert_eq!(block_on(store.read_run(there.clone(), None)).unwrap_err().code(), "store_unavailable");
         second.refuse(false);
+        match is_ours {
+            true => until_up(&store, &[true; 3]),
+            false => until_told(&store, "does not know which one it is"),
+        }
         let started = block_on(store.start_run(new_run(there.id.as_str()), None));
         assert_eq!(started.is_ok(), is_ours, "{:?}", started.err());
         let commit_goes_through = block_on(store.release_run(there, onward_core::Epoch(1))).is_ok();

@@ -113,7 +113,7 @@ fn a_worker_that_one_database_has_forgotten_keeps_what_it_has_in_the_others() {
         }
         site.databases[1].refuse(false);
         // By now its session there is over: any server may find that out.
-        site.pass(Duration::from_secs(1));
+        site.until([true; 3]);
         site.store.expire(100).await.unwrap();
         assert!(heartbeat().await.unwrap());
         let claimed = claim(&site, "v", 10).await;

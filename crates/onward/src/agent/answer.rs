@@ -1,20 +1,29 @@
 //! The worker's side of a model call: one attempt, with the prompt put together from the conversation.
 //!
-//! Owns which failure is worth another attempt and when; the engine waits for it durably. Must never try twice by itself.
+//! Owns which failure is worth another attempt and when, and what of it goes along to that attempt; the engine waits durably. Must never
+//! try twice by itself.
 
 use std::collections::HashMap;
+use std::future::{Future as _, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use onward_core::conversation::Walk;
 use onward_core::spend::{PicoDollars, Spend, Tokens};
 use onward_core::{Failure, Payload};
-use onward_llm::{CallError, Delta, EmptyModelResponse, Message, Model, ModelReply, ModelRequest, Next, RetryPolicy, Usage};
+use onward_llm::{
+    Block, CallError, Cause, Delta, EmptyModelResponse, Failures, Message, Model, ModelReply, ModelRequest, Next, Usage,
+};
 use onward_store::{Consequence, StoreError};
+use serde::{Deserialize, Serialize};
 
+use super::attachments::{self, Attachments};
 use super::llm::{Prompt, Settings};
 use super::prompt;
 use crate::Result;
+use crate::code::panic_message;
 use crate::registry::TaskHandler;
 use crate::task::TaskCtx;
 
@@ -62,17 +71,49 @@ pub(crate) fn handler(model: Model, keys: ClosedKeys) -> TaskHandler {
     let model = Arc::new(model);
     Arc::new(move |ctx, input| {
         let (model, keys) = (model.clone(), keys.clone());
-        Box::pin(async move { attempt(&ctx, &model, &keys, input).await })
+        let mut attempt = Box::pin(async move { attempt(&ctx, &model, &keys, input).await });
+        // Nobody counts such attempts, and they may have cost: there is no other one.
+        Box::pin(poll_fn(move |cx| {
+            let polled = catch_unwind(AssertUnwindSafe(|| attempt.as_mut().poll(cx)));
+            polled.unwrap_or_else(|panic| {
+                let message = format!("the call of a model panicked: {}", panic_message(&*panic));
+                Poll::Ready(Err(Failure::fatal(message).with_code("panicked")))
+            })
+        }))
     })
+}
+
+/// What goes along from an attempt that failed to the next.
+#[derive(Default, Serialize, Deserialize)]
+struct SoFar {
+    #[serde(flatten)]
+    failures: Failures,
+    /// The provider did not take the request, and may take one without what is attached.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_words_only: bool,
+}
+
+impl SoFar {
+    fn of(ctx: &TaskCtx) -> SoFar {
+        let details = ctx.last_failure().and_then(|failure| failure.details.as_ref());
+        details.and_then(|details| details.read().ok()).unwrap_or_default()
+    }
 }
 
 async fn attempt(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, input: Payload) -> Result<Payload> {
     let prompt = input.read().map_err(|error| Failure::fatal(format!("this is no call of a model: {error}")))?;
-    let request = request(ctx, prompt).await?;
-    let provider = model.provider.name();
+    let mut request = request(ctx, prompt).await?;
+    let (provider, so_far) = (model.provider.name(), SoFar::of(ctx));
+    if so_far.is_words_only {
+        request.replace_attachments(|attachment| Some(Block::text(attachment.told("which the model's provider did not take"))));
+    }
     if !keys.wait(provider).await {
         ctx.give_back();
         return Err(Failure::new("model_rate_limited", format!("provider `{provider}` limits the rate of its key")));
+    }
+    if let Err(error) = attachments::put_in_place(&mut request, ctx.find_dep::<Attachments>().as_deref()).await {
+        ctx.spend(line(model, None, false));
+        return Err(failed(ctx, model, keys, so_far, &request, &error));
     }
     // Whatever becomes of the attempt, the ledger knows of it.
     ctx.spend(line(model, None, true));
@@ -90,7 +131,7 @@ async fn attempt(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, input: Payload
         Err(error) => {
             let usage = error.arrived.usage;
             ctx.spend(line(model, usage, usage.is_none() && error.may_have_cost()));
-            Err(failed(ctx, model, keys, &error))
+            Err(failed(ctx, model, keys, so_far, &request, &error))
         }
     }
 }
@@ -131,32 +172,48 @@ fn unreadable(error: StoreError) -> Failure {
 }
 
 /// Tells whoever looks, closes the key if it was about the key, and says whether to try again.
-fn failed(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, error: &CallError) -> Failure {
-    let policy = RetryPolicy::default();
-    let notice = policy.notice(ctx.attempt(), error);
+fn failed(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, so_far: SoFar, request: &ModelRequest, error: &CallError) -> Failure {
+    let SoFar { mut failures, mut is_words_only } = so_far;
+    let mut next = model.provider.retries().after(&mut failures, error);
+    // Which part of a request a provider does not take, it says in words if at all. A conversation must not end over a picture.
+    if matches!(error.cause, Cause::BadRequest) && request.has_attachments() && !is_words_only {
+        (next, is_words_only) = (Next::Again { delay: Duration::ZERO }, true);
+    }
+    let next_delay_ms = match next {
+        Next::Again { delay } => Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
+        Next::GiveUp => None,
+    };
+    // Not what the provider said: it may repeat what it was told. The run's failure has it.
     tracing::warn!(
         run = %ctx.task().run,
         model = model.name,
-        attempt = notice.attempt,
-        attempts_max = notice.attempts_max,
-        code = notice.code,
-        blocks = notice.block_count,
-        output_tokens = notice.usage.map_or(0, |usage| usage.output),
-        next_delay_ms = notice.next_delay_ms,
-        "a model call failed: {error}"
+        provider = model.provider.name(),
+        attempt = ctx.attempt(),
+        code = error.code(),
+        status = error.status,
+        request_id = error.request_id,
+        blocks = error.arrived.blocks.len(),
+        output_tokens = error.arrived.usage.map_or(0, |usage| usage.output),
+        next_delay_ms,
+        "a model call failed: {}",
+        error.cause
     );
     if error.closes_key() {
         keys.close(model.provider.name(), error.retry_after().unwrap_or(CLOSED_FOR));
     }
     let message = format!("{error}; {}", error.hint());
-    let failure = match policy.after(ctx.attempt(), error) {
-        Next::Again { delay } => Failure::new(error.code(), message).with_retry_after(delay),
+    let (failure, details) = match next {
+        Next::Again { delay } => {
+            let so_far = SoFar { failures, is_words_only };
+            (Failure::new(error.code(), message).with_retry_after(delay), Payload::json(&so_far).ok())
+        }
         Next::GiveUp => {
-            let hint = format!("if the run fails over this, `onward run retry {}` goes on from here with all that was said", ctx.task().run);
-            Failure::fatal(format!("{message}; {hint}")).with_code(error.code())
+            let run = &ctx.task().run;
+            let hint = format!("if the run fails over this, `onward run retry {run}` goes on from here with all that was said");
+            (Failure::fatal(format!("{message}; {hint}")).with_code(error.code()), details(ctx, error))
         }
     };
-    details(ctx, error).into_iter().fold(failure, Failure::with_details)
+    details.into_iter().fold(failure, Failure::with_details)
 }
 
 /// What had arrived, for whoever handles it.

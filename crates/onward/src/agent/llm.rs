@@ -18,9 +18,9 @@ use crate::ctx::{TaskCall, name_or_misuse, payload_or_misuse};
 /// The role under which settings are kept beside the conversation.
 const SETTINGS: &str = "settings";
 
-/// No policy asks for more attempts than this. Which failure is worth another one, and from when, the worker says; the engine's own pauses
-/// are the shortest.
-const ATTEMPTS_MAX: u32 = 100;
+/// Which failure is worth another attempt, and from when, the worker says, cause by cause; so there is no number of attempts in all. The
+/// engine's own pauses are the shortest.
+const RETRY: RetryPolicy = RetryPolicy { growth_percent: 100, ..RetryPolicy::forever() };
 
 /// The kind of the tasks that call this model.
 pub(crate) fn model_kind(model: &str) -> String {
@@ -118,7 +118,7 @@ impl ModelCall {
         let role: Name = name_or_misuse(&ctx.cell, "llm", SETTINGS);
         let settings = ctx.cell.call("llm").engine.keep_aside(role, settings);
         let prompt = Prompt { leaf: at.or(ctx.leaf()).map(|entry| entry.0), settings };
-        ctx.task::<ModelReply>(kind.as_str(), &prompt).pure().retry(RetryPolicy::attempts(ATTEMPTS_MAX))
+        ctx.task::<ModelReply>(kind.as_str(), &prompt).pure().retry(RETRY)
     }
 }
 

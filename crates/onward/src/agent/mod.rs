@@ -9,6 +9,8 @@
 
 #[cfg(feature = "agents")]
 mod answer;
+#[cfg(feature = "agents")]
+mod attachments;
 mod handoff;
 pub(crate) mod library;
 #[cfg(feature = "agents")]
@@ -45,6 +47,8 @@ pub use crate::ctx::{Heard, Parent, Spawned};
 #[cfg(feature = "agents")]
 pub(crate) use answer::{ClosedKeys, handler as model_handler};
 #[cfg(feature = "agents")]
+pub use attachments::Attachments;
+#[cfg(feature = "agents")]
 pub use llm::ModelCall;
 #[cfg(feature = "agents")]
 pub(crate) use llm::model_kind;
@@ -52,8 +56,8 @@ pub use messages::Messages;
 pub use onward_core::conversation::{Entry, MESSAGE, Summary};
 #[cfg(feature = "agents")]
 pub use onward_llm::{
-    Block, Delta, Dialect, Http, JsonText, Key, Message, Model, ModelReply, ModelSettings, ModelTable, Models, Provider,
-    ProviderSettings, StopReason, TableError, ToolCall, ToolChoice, Usage,
+    Attachment, Block, Delta, Dialect, Http, JsonText, Key, Message, Model, ModelReply, ModelRetries, ModelSettings, ModelTable,
+    Models, Provider, ProviderSettings, RetrySettings, Source, StopReason, TableError, ToolCall, ToolChoice, Usage,
 };
 #[cfg(feature = "mcp")]
 pub use onward_mcp::{Place as ToolPlace, SourceSettings, ToolError};

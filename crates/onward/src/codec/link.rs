@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::run::{Commit, Committed};
 use onward_core::stream::Speech;
-use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Failure, Index, Record, RunKey};
+use onward_core::task::{RetryPolicy, Task, TaskId, TaskReport};
+use onward_core::{Epoch, Failure, Index, Record, RunKey, Timestamp};
 use onward_runtime::{Delivery, Emitted, Inbox, Link, LinkFuture, Question, RuntimeError};
 use onward_store::{ClaimedOne, ClaimedRun, StoreError, StoreFuture};
 use tokio::runtime::Handle;
@@ -17,6 +18,9 @@ use super::{Border, CodecError, Home, Makers, Way};
 
 /// The code of a failure for a payload that no codec here can read.
 const UNREADABLE: &str = "payload_unreadable";
+
+/// How often a worker without the right codec looks at a task that may be tried for ever.
+const UNREADABLE_RETRY: RetryPolicy = RetryPolicy::attempts(100);
 
 /// What a codec may add to a payload: its header, a nonce, a tag.
 const CODEC_BYTES_MAX: usize = 1_024;
@@ -83,11 +87,26 @@ impl CodedLink {
         if task.ends_run {
             self.standalone().insert(task.id.clone());
         }
+        // What an earlier attempt failed with helps the next one; nothing depends on it.
+        let homes = self.report_homes(&task.id);
+        task.last_failure = task.last_failure.take_if(|failure| self.border.failure(Way::In, failure, &homes).is_ok());
         let Err(error) = self.open_input(&mut task).await else { return Some(task) };
-        let report = task.unbegun(TaskReport::Failed(unreadable(&error)));
+        let report = task.unbegun(TaskReport::Failed(unreadable_task(&task, &error)));
         // Where it is not heard, the lease ends and the task is offered again.
         drop(self.inner.report_task(task.id, task.claim, report).await);
         None
+    }
+}
+
+/// A task that may be tried for ever is not, if nobody can read it: somebody should hear of it.
+fn unreadable_task(task: &Task, error: &CodecError) -> Failure {
+    let failure = unreadable(error);
+    if task.options.retry.attempts_max != 0 {
+        return failure;
+    }
+    match UNREADABLE_RETRY.next_attempt(task.attempt, &failure, Timestamp(0)) {
+        Some(delay) => failure.with_retry_after(Duration::from_millis(delay.0)),
+        None => Failure { retryable: false, ..failure },
     }
 }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use onward::agent::{Agent, AgentCtx, AgentOutcome, Provider, Role, Stop, Tool, Tools, Turn};
+use onward::agent::{Agent, AgentCtx, AgentOutcome, Attachments, ModelRetries, Provider, Role, Stop, Tool, Tools, Turn};
 use onward::prelude::*;
 use onward::{Budget, Builder, Decide, Event, Record, Status, join_all};
 use onward_core::conversation::{Entry, Walk, entries_of, leaf_of};
 use onward_core::event::PauseReason;
+use onward_core::stream::StreamSaid;
 use onward_core::view::{Awaited, AwaitedKind};
 use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
 use schemars::JsonSchema;
@@ -528,5 +529,124 @@ async fn a_call_that_cannot_be_put_together_fails_at_once() {
         .flat_map(|record| record.events)
         .find_map(|event| if let Event::TaskFailed(event) = event { Some(event.attempts) } else { None });
     assert_eq!((attempts, model.request_count()), (Some(1), 0));
+    onward.shutdown().await;
+}
+
+/// One message must not be the end of a conversation.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attachment_that_a_model_cannot_be_shown_is_told_and_the_conversation_goes_on() {
+    let model = ScriptedModel::start().await.unwrap();
+    let builder = in_memory().model("m", &Provider::anthropic(&model.url(), None).unwrap());
+    let onward = builder.register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
+    let run = onward.start::<Value, _>("a", "hello").id("c").await.unwrap();
+    until_turn(&onward, "c", 2).await;
+    let audio = json!({"type": "attachment", "media_type": "audio/wav", "source": {"base64": "AAAA"}});
+    run.message(&json!({"blocks": [{"type": "text", "text": "listen"}, audio]})).await.unwrap();
+    until_turn(&onward, "c", 3).await;
+    let told = model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(told.contains("[an attachment of type audio/wav, which this model cannot be shown]"), "{told}");
+    onward.shutdown().await;
+}
+
+/// Causes are counted apart: patience with a limited key leaves none of the attempts that an outage has.
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_of_one_cause_do_not_count_for_another() {
+    let model = ScriptedModel::start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m")).start().await.unwrap();
+    for fault in [Fault::Empty, Fault::Empty, Fault::ServerError, Fault::BreakAfter { chunks: 1 }, Fault::Overloaded] {
+        model.next(Answer::fault(fault));
+    }
+    let run = onward.start::<AgentOutcome, _>("a", "hello").id("r").await.unwrap();
+    assert_eq!(run.result().await.unwrap().text, "You said: hello");
+    assert_eq!(model.request_count(), 6);
+    onward.shutdown().await;
+}
+
+fn picture(hash: &str) -> Value {
+    let picture = json!({"type": "attachment", "media_type": "image/png", "source": {"hash": hash}});
+    json!({"blocks": [{"type": "text", "text": "look"}, picture]})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attachments_that_are_named_by_their_hash_are_put_in_place() {
+    let model = ScriptedModel::start().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("ab12"), [0xff; 3]).unwrap();
+    let builder = with_model(in_memory(), &model).attachments(Attachments::folder(folder.path()));
+    let onward = builder.register_agent(Agent::new("a").model("m")).start().await.unwrap();
+    let run = onward.start::<AgentOutcome, _>("a", &picture("ab12")).id("r").await.unwrap();
+    assert_eq!(run.result().await.unwrap().text, "You said: look");
+    let told = model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(told.contains("data:image/png;base64,////"), "{told}");
+    onward.shutdown().await;
+}
+
+/// What comes late is waited for; what never comes is an error that says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attachment_that_is_missing_is_waited_for_and_then_told() {
+    let model = ScriptedModel::start().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
+    let provider = provider.with_retries(ModelRetries { outage_max: 3, ..ModelRetries::default() });
+    let builder = in_memory().model("m", &provider).attachments(Attachments::folder(folder.path()));
+    let onward = builder.register_agent(Agent::new("a").model("m")).start().await.unwrap();
+    let run = onward.start::<AgentOutcome, _>("a", &picture("ab12")).id("r").await.unwrap();
+    let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
+    assert_eq!((failure.code.as_str(), model.request_count()), ("attachment_missing", 0));
+    assert!(failure.message.contains("ab12: there is nothing of that name; put it where"), "{failure:?}");
+    let spend = run.view().await.unwrap().head.spend.unwrap();
+    assert_eq!((spend.attempts, spend.unknown), (3, 0), "nothing was asked, so nothing is unknown");
+    run.retry("it is there").await.unwrap();
+    std::fs::write(folder.path().join("ab12"), [0xff; 3]).unwrap();
+    assert_eq!(run.result().await.unwrap().text, "You said: look");
+    onward.shutdown().await;
+}
+
+/// A picture that only the provider knows to be broken.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_refused_is_made_again_without_what_is_attached() {
+    let model = ScriptedModel::start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m")).start().await.unwrap();
+    model.next(Answer::fault(Fault::RequestRefused));
+    let picture = json!({"type": "attachment", "media_type": "image/png", "source": {"base64": "AAAA"}});
+    let said = json!({"blocks": [{"type": "text", "text": "look"}, picture]});
+    let run = onward.start::<AgentOutcome, _>("a", &said).id("r").await.unwrap();
+    assert!(
+        run.result().await.unwrap().text.contains("[an attachment of type image/png, which the model's provider did not take]")
+    );
+    assert_eq!(model.request_count(), 2);
+    model.rule(Rule::always(Answer::fault(Fault::RequestRefused)));
+    for (id, said, attempts) in [("words", json!("hello"), 1), ("both", said, 2)] {
+        let before = model.request_count();
+        let run = onward.start::<AgentOutcome, _>("a", &said).id(id).await.unwrap();
+        let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
+        assert_eq!((failure.code.as_str(), model.request_count() - before), ("model_request_refused", attempts), "{id}");
+    }
+    onward.shutdown().await;
+}
+
+/// Nobody listens at first; a conversation outlasts that.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_is_waited_out_and_readers_are_told_of_it() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let provider = Provider::openai(&format!("http://{address}/v1"), None).unwrap();
+    let onward = in_memory().model("m", &provider).register_agent(Agent::new("a").model("m")).start().await.unwrap();
+    let run = onward.start::<AgentOutcome, _>("a", "hello").id("r").await.unwrap();
+    let mut stream = run.stream(None);
+    let failed = loop {
+        if let StreamSaid::AttemptFailed(failed) = stream.next().await.unwrap().unwrap().said
+            && failed.attempt == 3
+        {
+            break failed;
+        }
+    };
+    assert_eq!((failed.failure.code.as_str(), failed.attempts_max, failed.next_delay_ms), ("model_unreachable", 0, Some(4_000)));
+    let so_far: Value = failed.failure.details.unwrap().read().unwrap();
+    assert_eq!(so_far, json!({"counts": {"model_unreachable": 3}, "waited_ms": 7_000}));
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let _model = ScriptedModel::start_on(listener).unwrap();
+    assert_eq!(run.result().await.unwrap().text, "You said: hello");
     onward.shutdown().await;
 }

@@ -10,7 +10,7 @@ use onward_server::{Server, grpc, router_with, serve};
 use onward_store::{Clock, MemoryStore, Store, StoreError, SystemClock};
 use onward_store_embedded::EmbeddedStore;
 use onward_store_postgres::PostgresStore;
-use onward_store_spread::{Database, SpreadStore};
+use onward_store_spread::{Database, Pace, SpreadStore};
 
 /// How long anything may take that happens by itself.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -131,7 +131,8 @@ impl Life {
                     clock = store.clock();
                     databases.push(Database { name: url.clone(), store: Arc::new(store) });
                 }
-                Arc::new(SpreadStore::open(databases, "cluster".to_owned(), Arc::new(SystemClock)).await.unwrap())
+                let opened = SpreadStore::open(databases, "cluster".to_owned(), Arc::new(SystemClock), Pace::default());
+                Arc::new(opened.await.unwrap())
             }
         };
         let listener = eventually("the port is free", async || std::net::TcpListener::bind(address).ok()).await;

@@ -1,0 +1,142 @@
+//! DB11: a database that takes connections and does not answer, from the beginning or from the middle of something on.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use onward_core::Index;
+use onward_pg_cluster::{Cluster, OWNER, Proxy, Settings};
+use onward_store::conformance::block_on;
+use onward_store::{Consequence, RunQuery, Store, StoreError};
+use onward_store_postgres::{Options, PostgresStore};
+
+use crate::kit::{commit, connect, database, key, log, new_run, signal, start_held, step};
+
+/// Short, and much longer than anything takes here that is answered.
+const SILENCE_MAX: Duration = Duration::from_millis(1_200);
+/// By when everything has to have ended that begins with a frozen database: its silence, and a call that nobody answers.
+const BOUND: Duration = Duration::from_secs(10);
+
+fn options() -> Options {
+    Options { dial_max: Duration::from_millis(500), silence_max: SILENCE_MAX, ..Options::default() }
+}
+
+/// What is said of a database that does not answer, in bounded time.
+fn refused<T>(what: &str, question: impl FnOnce() -> Result<T, StoreError>) -> StoreError {
+    let begun = Instant::now();
+    let error = question().err().unwrap_or_else(|| panic!("{what} was answered"));
+    assert!(begun.elapsed() < BOUND, "{what} took {:?}", begun.elapsed());
+    assert_eq!((error.code(), error.consequence()), ("store_unavailable", Consequence::Retry), "{what}: {error}");
+    error
+}
+
+/// Asks until there is an answer.
+fn until_answered<T>(mut question: impl FnMut() -> Result<T, StoreError>) -> T {
+    let until = Instant::now() + BOUND;
+    loop {
+        match question() {
+            Ok(answer) => return answer,
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
+    }
+}
+
+#[test]
+fn one_that_takes_connections_and_never_answers_is_as_good_as_down() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://{OWNER}@{}/x", listener.local_addr().unwrap());
+    let error = refused("connect", || block_on(PostgresStore::connect(&url, options())));
+    assert!(error.to_string().contains("it takes connections and does not answer"), "{error}");
+
+    let store = block_on(PostgresStore::connect_when_up(&url, options())).unwrap();
+    refused("start_run", || block_on(store.start_run(new_run("r"), None)));
+    refused("read_run", || block_on(store.read_run(key("r"), None)));
+    refused("expire", || block_on(store.expire(9)));
+    assert_eq!(store.trouble().as_deref(), Some("it takes connections and does not answer"));
+    // The limit that the address names counts more than any other.
+    let patient = Options { dial_max: BOUND * 10, ..Options::default() };
+    refused("connect", || block_on(PostgresStore::connect(&format!("{url}?connect_timeout=1"), patient)));
+}
+
+/// A whole cluster stands still, as behind a disk that hangs, and goes on.
+#[test]
+fn one_that_stands_still_is_given_up_and_found_again() {
+    let cluster = Cluster::start(Settings { is_forgetful: true, ..Settings::default() }).unwrap();
+    let store = block_on(PostgresStore::connect(&cluster.url("postgres"), options())).unwrap();
+    let mut held = start_held(&store, "r", "w");
+    commit(&store, &mut held, vec![step(0)]);
+    block_on(store.list_runs(RunQuery::default())).unwrap();
+
+    let frozen = cluster.freeze().unwrap();
+    let error = refused("signal", || block_on(store.append_input(key("r"), signal(Some("s")))));
+    assert!(error.to_string().contains("it has not answered for 1.2 s"), "{error}");
+    refused("read_log", || block_on(store.read_log(key("r"), None, Index(0), 9)));
+    refused("expire", || block_on(store.expire(9)));
+    refused("list_runs", || block_on(store.list_runs(RunQuery::default())));
+    // Nobody waits in line for calls that nobody answers.
+    let begun = Instant::now();
+    let questions: Vec<_> = (0..100).map(|_| store.read_run(key("r"), None)).collect();
+    for question in questions {
+        refused("read_run", || block_on(question));
+    }
+    assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+
+    drop(frozen);
+    until_answered(|| block_on(store.append_input(key("r"), signal(Some("s")))));
+    let committed = until_answered(|| block_on(store.commit(held.commit(vec![step(1)]))));
+    held.advance(1, committed);
+    let names = log(&store, "r");
+    assert_eq!(names.iter().filter(|name| **name == "signal_received").count(), 1, "{names:?}");
+    assert_eq!(names.iter().filter(|name| **name == "step_completed").count(), 2, "{names:?}");
+}
+
+/// DB7, L5: nobody knows what became of a COMMIT that was sent and not answered; a repeat finds out.
+#[test]
+fn what_was_on_its_way_when_the_network_stood_still_is_there_once() {
+    let database = database();
+    let proxy = Proxy::start(Cluster::shared().port(), 1, 0).unwrap();
+    let url = format!("postgres://{OWNER}@127.0.0.1:{}/{}", proxy.port, database.name());
+    let store = block_on(PostgresStore::connect(&url, options())).unwrap();
+    let mut held = start_held(&store, "r", "w");
+    for round in 0..4 {
+        // In every other round it is the COMMIT that does not get through.
+        proxy.hold_commits(round % 2 == 0);
+        proxy.freeze(round % 2 == 1);
+        let unknown = store.stats().unknown;
+        refused("commit", || block_on(store.commit(held.commit(vec![step(round)]))));
+        if round % 2 == 0 {
+            assert_eq!(store.stats().unknown, unknown + 1, "a COMMIT was sent");
+        }
+        proxy.hold_commits(false);
+        proxy.freeze(false);
+        let committed = until_answered(|| block_on(store.commit(held.commit(vec![step(round)]))));
+        held.advance(1, committed);
+    }
+    assert_eq!(log(&store, "r"), ["run_started", "step_completed", "step_completed", "step_completed", "step_completed"]);
+}
+
+/// What takes long because it does is not silence: somebody else's lock holds it up, for longer than a usual statement may be silent.
+#[test]
+fn changes_of_the_tables_and_deletions_may_take_longer() {
+    let database = database();
+    let store = connect(&database, options());
+    block_on(store.start_run(new_run("r"), None)).unwrap();
+    let end = onward_core::run::Input::new(onward_core::event::TerminateRequested { reason: String::new(), reset_to: None });
+    block_on(store.append_input(key("r"), end)).unwrap();
+    let its = database.name().to_owned();
+    let locking = std::thread::spawn(move || {
+        let text = "BEGIN; SELECT 1 FROM onward.runs WHERE id = 'r' FOR UPDATE; SELECT pg_sleep(3); COMMIT";
+        Cluster::shared().psql(&its, text).unwrap();
+    });
+    until_locked(&database);
+    let delete = onward_store::Delete::Run { key: key("r"), reason: String::new() };
+    assert_eq!(block_on(store.delete_runs(delete)).unwrap(), 1);
+    locking.join().unwrap();
+}
+
+fn until_locked(database: &onward_pg_cluster::Database<'_>) {
+    let text = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(3)%' AND wait_event = 'PgSleep'";
+    let until = Instant::now() + BOUND;
+    while Cluster::shared().psql(database.name(), text).unwrap() != "1" {
+        assert!(Instant::now() < until, "nobody sleeps");
+    }
+}
