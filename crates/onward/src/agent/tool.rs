@@ -180,15 +180,7 @@ impl Tool {
     }
 
     pub(super) fn made(schema: ToolSchema, work: Work) -> Tool {
-        Tool {
-            schema,
-            class: None,
-            retry: None,
-            timeout: None,
-            result_bytes_max: RESULT_BYTES_MAX,
-            needs_approval: None,
-            work,
-        }
+        Tool { schema, class: None, retry: None, timeout: None, result_bytes_max: RESULT_BYTES_MAX, needs_approval: None, work }
     }
 
     pub fn name(&self) -> &str {

@@ -86,9 +86,10 @@ async fn an_agent_without_a_model_is_refused() {
 async fn tools_that_are_no_tasks_are_given_up_when_their_time_is_over() {
     let model = ScriptedModel::start().await.unwrap();
     let short = Duration::from_millis(50);
-    let agent = Agent::new("a").model("m").tool(inline("ask").timeout(short)).tool(
-        Tool::workflow::<Nothing>("child", "Waits", "waits").timeout(short),
-    );
+    let agent = Agent::new("a")
+        .model("m")
+        .tool(inline("ask").timeout(short))
+        .tool(Tool::workflow::<Nothing>("child", "Waits", "waits").timeout(short));
     let waits = async |ctx: Ctx, _: Value| ctx.signal("go").recv::<String>().await;
     let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
     let onward = in_memory().model("m", &provider).register_agent(agent).workflow("waits", waits).start().await.unwrap();

@@ -23,9 +23,9 @@ use super::question::{Question, answer};
 use super::screen::Screen;
 use super::told::{Part, parts};
 use super::typing::Input;
+use crate::lonely;
 use crate::new_id;
 use crate::output::{Style, escape, time};
-use crate::lonely;
 use crate::site::Site;
 
 /// How often it is looked whether the run has come to rest, while somebody waits for that.

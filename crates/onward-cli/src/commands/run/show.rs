@@ -15,9 +15,9 @@ use super::list::status_cell;
 use crate::args::Global;
 use crate::commands::spend;
 use crate::directory::shell_word;
+use crate::lonely;
 use crate::output::document::View;
 use crate::output::{Cell, Style, Table, count, escape, preview, print, print_json, time};
-use crate::lonely;
 use crate::site::Site;
 
 #[derive(Debug, Args)]
