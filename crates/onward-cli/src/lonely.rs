@@ -41,8 +41,7 @@ fn sentence(task: &str, workers: &[WorkerInfo]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use onward_core::{Name, Timestamp};
-    use onward_store::WorkerId;
+    use onward_core::{Name, Timestamp, WorkerId};
 
     use super::*;
 
