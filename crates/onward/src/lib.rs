@@ -30,7 +30,7 @@ mod trace;
 mod wake;
 mod worker;
 
-pub use builder::Builder;
+pub use builder::{Builder, WITHIN};
 pub use client::{
     Attached, Branch, Bring, Driven, Entries, EntryPages, Onward, RunHandle, RunStream, Start, StartTask, TaskHandle,
 };
