@@ -466,7 +466,7 @@ message! {
         2 => generation: u32,
         3 => attempt: u32,
         /// Which claim of the task it was: an attempt whose worker was lost is made again.
-        4 => claim: u32,
+        4 => claim: u64,
         5 => began_at: Timestamp,
         /// The name under which the ledger had it as unknown.
         #[serde(default, skip_serializing_if = "Option::is_none")]

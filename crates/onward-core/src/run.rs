@@ -157,6 +157,15 @@ message! {
 }
 
 message! {
+    /// Which log: of which run, and which of its generations. A head begins with the same.
+    #[derive(Eq)]
+    pub struct LogKey {
+        1 => key: RunKey,
+        2 => generation: u32,
+    }
+}
+
+message! {
     /// A stretch of quiet inputs. It says something of a log only while that ends where the stretch does.
     #[derive(Copy, Eq)]
     pub struct QuietTail {

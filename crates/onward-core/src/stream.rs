@@ -16,7 +16,7 @@ message! {
     pub struct Speech {
         1 => task: TaskId,
         /// Which claim of the task it is: a later one takes back what this one has said.
-        2 => claim: u32,
+        2 => claim: u64,
         3 => attempt: u32,
         4 => frames: Vec<SpokenFrame>,
     }

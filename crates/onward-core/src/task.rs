@@ -15,6 +15,8 @@
 //! - K7 (R11): an attempt of a task whose class is known, or that costs something, is recorded in the write that hands it out; where its
 //!   run does not take the record, it is not handed out. So whoever leaves a part of a log behind knows what has begun in it, and what a
 //!   model call costs is counted from its beginning.
+//! - K8 (R10): a claim is told apart from every other one that a worker may still believe to have: of the task of an earlier run under
+//!   the same id, and of the same task where its log was moved from or in rows that were lost.
 
 mod report;
 
@@ -22,7 +24,7 @@ use std::time::Duration;
 
 pub use report::TaskReport;
 
-use crate::event::{Event, RunCompleted, RunFailed, TaskAttempted, TaskCompleted, TaskFailed};
+use crate::event::{Event, RunCompleted, RunFailed, TaskAttempted, TaskCompleted, TaskFailed, is_same_life};
 use crate::run::Input;
 use crate::spend::{AttemptSpend, Spend};
 use crate::time::millis;
@@ -159,6 +161,17 @@ message! {
         1 => run: RunKey,
         2 => generation: u32,
         3 => place: Place,
+        /// Which life of the run made the call (see [`crate::RunHead::life`]); unknown where a person names the task.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        4 => life: Option<u64>,
+    }
+}
+
+impl TaskId {
+    /// Whether both are one task: the same call of an earlier run under the run's id is another one (K8).
+    pub fn is_same_task(&self, other: &TaskId) -> bool {
+        (&self.run, self.generation, &self.place) == (&other.run, other.generation, &other.place)
+            && is_same_life(self.life, other.life)
     }
 }
 
@@ -210,8 +223,9 @@ message! {
         10 => heard_at: Timestamp,
         11 => lease_until: Timestamp,
         12 => worker: Option<WorkerId>,
-        /// Counts claims; fences reports of an earlier claim of the same attempt.
-        13 => claim: u32,
+        /// Counts claims; fences reports of an earlier claim of the same attempt. Begins at a time where the task was made from its log
+        /// alone.
+        13 => claim: u64,
         14 => lost_workers: u32,
         15 => last_failure: Option<Failure>,
         16 => first_started_at: Option<Timestamp>,
@@ -270,6 +284,12 @@ impl Task {
             paused_ms: 0,
             ends_run: false,
         }
+    }
+
+    /// The rows that said how often the task was claimed are gone or elsewhere: its claims go on above all that were given until `now`,
+    /// because no task is claimed a thousand times in a second (K8).
+    pub fn claim_after(&mut self, now: Timestamp) {
+        self.claim = self.claim.max(now.0);
     }
 
     /// The key handed to the task's code: the same for every attempt.
@@ -332,7 +352,7 @@ impl Task {
     }
 
     /// Takes a worker's word about claim number `claim`.
-    pub fn report(&mut self, claim: u32, report: TaskReport, lease: Duration, now: Timestamp) -> Result<TaskFate, StaleReport> {
+    pub fn report(&mut self, claim: u64, report: TaskReport, lease: Duration, now: Timestamp) -> Result<TaskFate, StaleReport> {
         if self.state != TaskState::Leased || self.claim != claim {
             return Err(StaleReport); // K1
         }
@@ -509,7 +529,7 @@ mod tests {
 
     fn task(options: TaskOptions) -> Task {
         let run = RunKey::new(Namespace::default(), RunId::new("r").unwrap());
-        let id = TaskId { run, generation: 0, place: Place::root(0) };
+        let id = TaskId { run, generation: 0, place: Place::root(0), life: Some(1) };
         Task::new(id, Name::new("mail").unwrap(), Payload::null(), options, Timestamp(1_000))
     }
 

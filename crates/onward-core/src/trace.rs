@@ -83,7 +83,7 @@ pub fn step_span(run: &RunKey, generation: u32, place: &Place, attempt: u32) -> 
 }
 
 /// The span of one claim of a task.
-pub fn task_span(task: &TaskId, claim: u32) -> [u8; 8] {
+pub fn task_span(task: &TaskId, claim: u64) -> [u8; 8] {
     let place = task.place.to_string();
     span(&task.run, b"task", &[&task.generation.to_le_bytes(), place.as_bytes(), &claim.to_le_bytes()])
 }
@@ -137,7 +137,7 @@ mod tests {
     fn every_span_of_a_run_has_an_id_of_its_own() {
         let key = |id: &str| RunKey::new(Namespace::default(), RunId::new(id).unwrap());
         let (run, place) = (key("a"), Place::root(1));
-        let task = TaskId { run: run.clone(), generation: 0, place: place.clone() };
+        let task = TaskId { run: run.clone(), generation: 0, place: place.clone(), life: None };
         let mut ids = vec![
             run_span(&run),
             run_span(&key("b")),

@@ -44,7 +44,7 @@ impl From<TaskId> for CallId {
 
 impl From<CallId> for TaskId {
     fn from(id: CallId) -> TaskId {
-        TaskId { run: id.run, generation: id.generation, place: id.place }
+        TaskId { run: id.run, generation: id.generation, place: id.place, life: None }
     }
 }
 

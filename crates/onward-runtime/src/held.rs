@@ -21,7 +21,7 @@ pub(crate) struct HeldTasks {
 }
 
 struct Held {
-    claim: u32,
+    claim: u64,
     kind: Name,
     attempt: u32,
     retry: RetryPolicy,
@@ -63,7 +63,7 @@ impl HeldTasks {
     }
 
     /// The attempt is over; who waits for that is told.
-    pub fn end(&self, id: &TaskId, claim: u32) {
+    pub fn end(&self, id: &TaskId, claim: u64) {
         self.end_where(|other, held| other == id && held.claim == claim);
     }
 
@@ -74,29 +74,29 @@ impl HeldTasks {
     }
 
     /// What sort of task it is.
-    pub fn kind(&self, id: &TaskId, claim: u32) -> Option<Name> {
+    pub fn kind(&self, id: &TaskId, claim: u64) -> Option<Name> {
         lock(&self.tasks).get(id).filter(|held| held.claim == claim).map(|held| held.kind.clone())
     }
 
     /// How an attempt stands in the ledger.
-    pub fn about(&self, id: &TaskId, claim: u32) -> Option<AttemptSpend> {
+    pub fn about(&self, id: &TaskId, claim: u64) -> Option<AttemptSpend> {
         lock(&self.tasks).get(id).filter(|held| held.claim == claim).map(|held| held.about.clone())
     }
 
     /// Which attempt it is, and when there is another one.
-    pub fn attempt(&self, id: &TaskId, claim: u32) -> Option<(u32, RetryPolicy)> {
+    pub fn attempt(&self, id: &TaskId, claim: u64) -> Option<(u32, RetryPolicy)> {
         let tasks = lock(&self.tasks);
         tasks.get(id).filter(|held| held.claim == claim).map(|held| (held.attempt, held.retry.clone()))
     }
 
     /// The attempts whose lease the runtime extends by itself: those whose code has not promised to be heard of.
-    pub fn kept_alive(&self) -> Vec<(TaskId, u32)> {
+    pub fn kept_alive(&self) -> Vec<(TaskId, u64)> {
         let tasks = lock(&self.tasks);
         tasks.iter().filter(|(_, held)| held.heartbeat_timeout.is_none()).map(|(id, held)| (id.clone(), held.claim)).collect()
     }
 
     /// Returns once the attempt is over: reported, canceled, timed out, or given to another worker.
-    pub async fn over(&self, id: &TaskId, claim: u32) {
+    pub async fn over(&self, id: &TaskId, claim: u64) {
         let over = lock(&self.tasks).get(id).filter(|held| held.claim == claim).map(|held| held.over.clone());
         if let Some(over) = over {
             over.notified().await;

@@ -44,8 +44,8 @@ pub trait Link: Send + Sync {
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed>;
     fn release(&self, key: RunKey, epoch: Epoch) -> StoreFuture<'static, ()>;
     fn pause(&self, key: RunKey, generation: u32, epoch: Epoch, report: RunPaused) -> StoreFuture<'static, ()>;
-    fn report_task(&self, id: TaskId, claim: u32, report: TaskReport) -> StoreFuture<'_, ()>;
-    fn task_over(&self, id: TaskId, claim: u32) -> LinkFuture<'_, ()>;
+    fn report_task(&self, id: TaskId, claim: u64, report: TaskReport) -> StoreFuture<'_, ()>;
+    fn task_over(&self, id: TaskId, claim: u64) -> LinkFuture<'_, ()>;
     fn emit(&self, key: &RunKey, emitted: Emitted);
     /// Says what an attempt says to whoever reads the stream of its run, or gives it back where there is no room for it now.
     fn speak(&self, speech: Speech) -> Option<Speech>;
@@ -98,11 +98,11 @@ impl Link for WorkerPort {
         Box::pin(async move { WorkerPort::pause(&port, &key, generation, epoch, report).await.map(drop) })
     }
 
-    fn report_task(&self, id: TaskId, claim: u32, report: TaskReport) -> StoreFuture<'_, ()> {
+    fn report_task(&self, id: TaskId, claim: u64, report: TaskReport) -> StoreFuture<'_, ()> {
         Box::pin(WorkerPort::report_task(self, id, claim, report))
     }
 
-    fn task_over(&self, id: TaskId, claim: u32) -> LinkFuture<'_, ()> {
+    fn task_over(&self, id: TaskId, claim: u64) -> LinkFuture<'_, ()> {
         Box::pin(async move { WorkerPort::task_over(self, &id, claim).await })
     }
 

@@ -155,7 +155,7 @@ impl WorkerPort {
     }
 
     /// Says what became of claim number `claim` of a task, or that it is still being worked on.
-    pub async fn report_task(&self, id: TaskId, claim: u32, report: TaskReport) -> Result<(), StoreError> {
+    pub async fn report_task(&self, id: TaskId, claim: u64, report: TaskReport) -> Result<(), StoreError> {
         let held = &self.worker().held;
         let (ends, ended) = (report.ends(), report.attempt_ended(&id, claim));
         let lease = held.lease(&id, self.runtime().options().lease);
@@ -180,14 +180,14 @@ impl WorkerPort {
     }
 
     /// Gives a task back that its worker was never told of.
-    pub async fn give_back_task(&self, id: TaskId, claim: u32) -> Result<(), StoreError> {
+    pub async fn give_back_task(&self, id: TaskId, claim: u64) -> Result<(), StoreError> {
         let about = self.worker().held.about(&id, claim);
         let released = about.map_or(TaskReport::Released, |about| about.of_unbegun(TaskReport::Released));
         self.report_task(id, claim, released).await
     }
 
     /// Takes what a report says of the cost of an attempt that is over; nothing else of it counts.
-    pub async fn report_late(&self, id: &TaskId, claim: u32, report: &TaskReport) -> Result<(), StoreError> {
+    pub async fn report_late(&self, id: &TaskId, claim: u64, report: &TaskReport) -> Result<(), StoreError> {
         match report.attempt_ended(id, claim) {
             Some(ended) => self.record_late(id, ended).await,
             None => Ok(()),
@@ -209,14 +209,14 @@ impl WorkerPort {
 
     /// Takes up a task again that the worker got from a runtime that is gone: whether the store still has that very claim. The worker goes
     /// on with it as if nothing had happened.
-    pub async fn adopt_task(&self, id: &TaskId, claim: u32) -> Result<bool, StoreError> {
+    pub async fn adopt_task(&self, id: &TaskId, claim: u64) -> Result<bool, StoreError> {
         let profile = &self.worker().profile;
         let (namespace, run, state) = (profile.namespace.clone(), Some(id.run.clone()), Some(TaskState::Leased));
         if id.run.namespace != namespace {
             return Ok(false); // W3
         }
-        let tasks = self.runtime().store().list_tasks(TaskQuery { namespace, state, run, limit: usize::MAX }).await?;
-        let is_ours = |task: &&Task| task.id == *id && task.claim == claim;
+        let tasks = self.runtime().store().list_tasks(TaskQuery { namespace, state, run, limit: usize::MAX, gaps: None }).await?;
+        let is_ours = |task: &&Task| task.id.is_same_task(id) && task.claim == claim;
         let Some(task) = tasks.iter().find(is_ours) else { return Ok(false) };
         self.worker().held.add(task);
         match self.report_task(id.clone(), claim, TaskReport::Heartbeat { progress: None }).await {
@@ -230,7 +230,7 @@ impl WorkerPort {
     }
 
     /// Returns once the attempt is over: reported, canceled, timed out, or given to another worker. Stop working on it then.
-    pub async fn task_over(&self, id: &TaskId, claim: u32) {
+    pub async fn task_over(&self, id: &TaskId, claim: u64) {
         self.worker().held.over(id, claim).await;
     }
 

@@ -94,7 +94,7 @@ message! {
     /// What an attempt said, or that it failed.
     struct SpokenElsewhere {
         1 => run: RunKey,
-        2 => claim: u32,
+        2 => claim: u64,
         3 => speech: Option<Speech>,
         4 => failed: Option<AttemptFailed>,
     }

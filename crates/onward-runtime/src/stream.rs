@@ -67,12 +67,12 @@ impl Streams {
         });
     }
 
-    pub fn fail_if_open(&self, run: &RunKey, claim: u32, failed: AttemptFailed) {
+    pub fn fail_if_open(&self, run: &RunKey, claim: u64, failed: AttemptFailed) {
         self.update(run, |buffer| buffer.fail(claim, failed, buffer.said_at.max(buffer.read_at)));
     }
 
     /// Says that an attempt has failed to whoever reads, if the run has a stream.
-    pub fn fail(&self, run: &RunKey, claim: u32, failed: AttemptFailed, now: Timestamp) {
+    pub fn fail(&self, run: &RunKey, claim: u64, failed: AttemptFailed, now: Timestamp) {
         self.update(run, |buffer| buffer.fail(claim, failed, now));
     }
 
@@ -198,7 +198,7 @@ impl Runtime {
     }
 
     /// Says that an attempt has failed, if anybody may want to know.
-    pub(crate) fn say_failed(&self, id: &TaskId, claim: u32, held: &HeldTasks, failure: &Failure) {
+    pub(crate) fn say_failed(&self, id: &TaskId, claim: u64, held: &HeldTasks, failure: &Failure) {
         let hub = self.hub();
         if hub.streams.buffers.is_empty() && !hub.post.has_readers() {
             return;
@@ -223,7 +223,7 @@ mod tests {
 
     fn speech(run: u32, seq: u64, frame: &Payload) -> Speech {
         let run = RunKey::new(Namespace::default(), RunId::new(format!("r{run}")).unwrap());
-        let task = TaskId { run, generation: 0, place: Place::root(0) };
+        let task = TaskId { run, generation: 0, place: Place::root(0), life: None };
         Speech { task, claim: 1, attempt: 1, frames: vec![SpokenFrame { seq, frame: frame.clone() }] }
     }
 

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use onward_core::run::LastCommit;
+use onward_core::run::{LastCommit, LogKey};
 use onward_core::{Epoch, Hash, Index, Namespace, Record, RunHead, RunId, RunKey, Timestamp};
 use onward_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
@@ -165,15 +165,23 @@ pub(crate) fn write_row(
         parent.map(|parent| parent.run.id.as_str()),
         parent.map(|parent| parent.generation),
         &input_hash.0[..],
-        seal(head),
+        if is_current { seal(head) } else { retired(&head.key, head.generation) },
     ];
     statement.execute(columns).map(drop)
+}
+
+/// What a row keeps in the place of a head when another generation followed. The log says the rest, and hardly anybody asks; an agent has
+/// a generation for each turn.
+pub(crate) fn retired(key: &RunKey, generation: u32) -> Vec<u8> {
+    seal(&LogKey { key: key.clone(), generation })
 }
 
 /// A row of a run, as far as its checksums are right. The identity and the head have one each, because only the head changes.
 pub(crate) struct RunRow {
     pub rk: i64,
     pub identity: Option<Identity>,
+    /// Whose head the row has, or would have.
+    pub named: Option<LogKey>,
     pub head: Option<RunHead>,
 }
 
@@ -188,8 +196,13 @@ pub(crate) struct Identity {
 
 pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
     let identity = if row.get::<_, bool>("is_sound")? { read_identity(row)? } else { None };
-    let head = row.get_ref("head")?.as_blob().ok().and_then(|head| unseal::<RunHead>("a run's row", head).ok());
-    Ok(RunRow { rk: row.get("rk")?, identity, head })
+    let sealed = row.get_ref("head")?.as_blob().ok();
+    let head = sealed.and_then(|head| unseal::<RunHead>("a run's row", head).ok());
+    let named = match &head {
+        Some(head) => Some(LogKey { key: head.key.clone(), generation: head.generation }),
+        None => sealed.and_then(|named| unseal::<LogKey>("a run's row", named).ok()),
+    };
+    Ok(RunRow { rk: row.get("rk")?, identity, named, head })
 }
 
 fn read_identity(row: &Row<'_>) -> rusqlite::Result<Option<Identity>> {
@@ -203,11 +216,13 @@ fn read_identity(row: &Row<'_>) -> rusqlite::Result<Option<Identity>> {
 impl RunRow {
     /// The run's key, by whichever copy of it is right.
     pub fn key(&self) -> Option<&RunKey> {
-        self.identity.as_ref().map(|identity| &identity.key).or(self.head.as_ref().map(|head| &head.key))
+        self.identity.as_ref().map(|identity| &identity.key).or(self.named.as_ref().map(|named| &named.key))
     }
 
-    fn is_of(&self, head: &RunHead) -> bool {
-        self.identity.as_ref().is_some_and(|identity| identity.key == head.key && identity.generation == head.generation)
+    /// Whether both copies of its name are right.
+    pub fn is_consistent(&self) -> bool {
+        let names = self.identity.as_ref().zip(self.named.as_ref());
+        names.is_some_and(|(identity, named)| identity.key == named.key && identity.generation == named.generation)
     }
 }
 
@@ -246,11 +261,11 @@ pub(crate) fn load_by_rk(db: &Connection, rk: i64) -> Result<Option<RunHead>, St
 }
 
 pub(crate) fn finish(db: &Connection, mut row: RunRow) -> Result<Loaded, StoreError> {
-    let head = row.head.take().filter(|head| row.is_of(head));
+    let head = row.head.take().filter(|_| row.is_consistent());
     let rk = row.rk;
     let Some(Identity { root, input_hash, key, .. }) = row.identity else {
         let unreadable = || damaged("a run's row", format!("nothing of number {rk} can be read"));
-        return Err(head.map_or_else(unreadable, |head| damaged_row(&head.key, "its own")));
+        return Err(row.named.map_or_else(unreadable, |named| damaged_row(&named.key, "its own")));
     };
     let Some(mut head) = head else {
         return Ok(Loaded { rk, root, input_hash, head: rebuild(db, rk, key)? });
@@ -262,7 +277,7 @@ pub(crate) fn finish(db: &Connection, mut row: RunRow) -> Result<Loaded, StoreEr
     Ok(Loaded { rk, root, input_hash, head })
 }
 
-/// The row is damaged, but it is only a view: the log says all of it (L16).
+/// The row has no head, or a damaged one, but it is only a view: the log says all of it (L16).
 pub(crate) fn rebuild(db: &Connection, rk: i64, key: RunKey) -> Result<RunHead, StoreError> {
     let records = read_records(db, &key, rk, Index(0), usize::MAX)?;
     RunHead::rebuild(key, &records).ok_or_else(|| damaged("a run's row", "neither it nor its log can be read"))
@@ -367,9 +382,9 @@ pub(crate) fn either_key(db: &Connection, rk: i64) -> Option<RunKey> {
 /// The key of a run, for those who only know its number.
 pub(crate) fn key_of(db: &Connection, rk: i64) -> Result<Option<RunKey>, StoreError> {
     let Some(row) = row_by_number(db, rk)? else { return Ok(None) };
-    match (row.identity, row.head) {
+    match (row.identity, row.named) {
         (Some(identity), _) => Ok(Some(identity.key)),
-        (None, Some(head)) => Err(damaged_row(&head.key, "its own")),
+        (None, Some(named)) => Err(damaged_row(&named.key, "its own")),
         (None, None) => Err(damaged("a run's row", format!("nothing of number {rk} can be read"))),
     }
 }

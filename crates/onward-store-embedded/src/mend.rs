@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::projection::Projection;
-use onward_core::run::Wait;
+use onward_core::run::{LogKey, Wait};
 use onward_core::{Hash, Index, Place, Record, RunHead, RunKey, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -173,21 +173,21 @@ fn newest_generations(db: &Connection) -> rusqlite::Result<BTreeMap<RunKey, u32>
     let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED WHERE generation > 0", heads::COLUMNS))?;
     let mut newest = BTreeMap::new();
     for row in statement.query_map([], heads::read_row)? {
-        let Some(head) = row?.head else { continue };
-        let known = newest.entry(head.key).or_insert(0);
-        *known = head.generation.max(*known);
+        let row = row?;
+        let Some(LogKey { key, generation }) = row.named else { continue };
+        let known = newest.entry(key).or_insert(0);
+        *known = generation.max(*known);
     }
     Ok(newest)
 }
 
 impl Seen {
     fn is_sound(&self, newest: &BTreeMap<RunKey, u32>) -> bool {
-        let (Some(identity), Some(head)) = (&self.row.identity, &self.row.head) else { return false };
-        let is_current = newest.get(&head.key).is_none_or(|newest| *newest == head.generation);
+        let Some(named) = self.row.named.as_ref().filter(|_| self.row.is_consistent()) else { return false };
+        let is_current = newest.get(&named.key).is_none_or(|newest| *newest == named.generation);
+        let Some(head) = &self.row.head else { return !is_current && self.current == Some(0) };
         let version = head.version.as_ref().map_or("", |version| version.as_str());
-        identity.key == head.key
-            && identity.generation == head.generation
-            && self.names.each_ref().map(Option::as_deref) == [Some(head.kind.as_str()), Some(version)]
+        self.names.each_ref().map(Option::as_deref) == [Some(head.kind.as_str()), Some(version)]
             && self.status == Some(i64::from(head.status.number()))
             && self.ended == head.ended_at.map(|at| at.0 as i64)
             && self.current == Some(i64::from(is_current))
@@ -338,8 +338,7 @@ fn restore_run(db: &Connection, rk: i64, open: Projection, now: Timestamp) -> ru
     }
     for (place, mut task) in open.tasks {
         if is_missing("tasks", &place)? {
-            // Above the number of every claim there was: whoever holds the task from before is refused (K1).
-            task.claim = (now.0 / 1000) as u32;
+            task.claim_after(now); // K8
             tasks::put_row(db, rk, task, now)?;
         }
     }

@@ -26,7 +26,7 @@ pub(crate) enum Op {
     ClaimRun(Box<ClaimRun>, To<ClaimedOne>),
     Release(RunKey, Epoch, To<()>),
     ClaimTasks(ClaimTasks, To<Vec<Task>>),
-    Report(Box<(TaskId, u32, TaskReport, Duration)>, To<()>),
+    Report(Box<(TaskId, u64, TaskReport, Duration)>, To<()>),
     RetryTask(TaskId, To<()>),
     Expire(usize, To<Expired>),
     FinishDeliveries(Vec<DeliveryId>, To<()>),

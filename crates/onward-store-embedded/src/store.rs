@@ -237,7 +237,7 @@ impl Store for EmbeddedStore {
         self.write(|to| Op::ClaimTasks(request, to))
     }
 
-    fn report_task(&self, task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
+    fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
         if let Err(error) = payloads::check_report(&report, self.payload_bytes_max) {
             return refuse(error);
         }

@@ -181,7 +181,7 @@ impl Scene<'_> {
             let Ok(task) = read_task(&row) else { continue };
             let Ok(mut task) = self.whole(rk, task).await else { continue };
             if task.may_be_claimed(self.now) {
-                task.claim = task.claim.max(self.claims_given()); // DB9
+                task.claim_after(self.went_back_until()); // DB9
                 found.push((rk, Queued { task, order: row.get(2) }));
             }
         }
@@ -241,10 +241,9 @@ impl Scene<'_> {
         self.seats.get(key).and_then(Option::as_deref).is_some_and(|seat| seat.head.status == Status::Paused)
     }
 
-    /// A number of claims that no task can have had when the database went back: one for each second until then.
-    fn claims_given(&self) -> u32 {
-        const BEGINNING: i64 = 1_700_000_000;
-        u32::try_from(self.sight.floor / 1_000_000 - BEGINNING).unwrap_or_default()
+    /// The time until which claims may have been given that the database has forgotten, if it went back.
+    fn went_back_until(&self) -> Timestamp {
+        Timestamp(u64::try_from(self.sight.floor / 1_000).unwrap_or_default())
     }
 
     /// Lets tasks be claimed whose delay is over.

@@ -33,7 +33,7 @@ pub(crate) enum Op {
 
 pub(crate) struct Report {
     pub task: TaskId,
-    pub claim: u32,
+    pub claim: u64,
     pub report: TaskReport,
     pub lease: Duration,
 }

@@ -106,7 +106,8 @@ impl Scene<'_> {
             self.start_timer(key, place.clone(), timer.due_at);
             self.seat(key).timers.put(place, Timer { due_at: timer.due_at, is_frozen: timer.is_frozen });
         }
-        for task in tasks.into_values() {
+        for mut task in tasks.into_values() {
+            task.claim_after(self.now); // K8
             let order = self.next_order();
             self.put_task(key, Queued { task, order });
         }

@@ -63,7 +63,7 @@ impl Scene<'_> {
             return Ok(None);
         }
         self.need_tasks(vec![(id.run.clone(), id.place.clone())]).await?;
-        let found = self.seat(&id.run).tasks.get(&id.place).filter(|queued| queued.task.id == *id);
+        let found = self.seat(&id.run).tasks.get(&id.place).filter(|queued| queued.task.id.is_same_task(id));
         Ok(found.cloned())
     }
 

@@ -60,7 +60,7 @@ impl Store for SpreadStore {
         Box::pin(self.claim_tasks_of_all(request))
     }
 
-    fn report_task(&self, task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
+    fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
         self.ask_one(&task.run.clone(), move |store| store.report_task(task, claim, report, lease))
     }
 

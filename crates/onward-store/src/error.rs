@@ -270,7 +270,7 @@ mod tests {
     fn every_error_of_this_process_has_a_hint() {
         let key = || RunKey::new(Namespace::default(), RunId::new("r").unwrap());
         let (why, path, index) = (|| "x".to_owned(), PathBuf::new, Index(1));
-        let task = || Box::new(TaskId { run: key(), generation: 0, place: Place::root(0) });
+        let task = || Box::new(TaskId { run: key(), generation: 0, place: Place::root(0), life: None });
         let refusals = [
             Refusal::Closed { key: key(), status: Status::Completed },
             Refusal::Fenced { key: key(), epoch: Epoch(1), current: Epoch(2), n: 0, next: 1 },

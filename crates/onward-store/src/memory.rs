@@ -122,7 +122,7 @@ impl Store for MemoryStore {
         Box::pin(async move { Ok(self.write(|state, now| state.claim_tasks(&request, now))) })
     }
 
-    fn report_task(&self, task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
+    fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             payloads::check_report(&report, self.payload_bytes_max)?;
             self.write(|state, now| {

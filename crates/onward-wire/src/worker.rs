@@ -152,7 +152,7 @@ message! {
 message! {
     pub struct HeldTask {
         1 => task: TaskId,
-        2 => claim: u32,
+        2 => claim: u64,
     }
 }
 
@@ -203,7 +203,7 @@ message! {
     pub struct ReportTask {
         1 => request: u64,
         2 => task: TaskId,
-        3 => claim: u32,
+        3 => claim: u64,
         4 => report: TaskReport,
     }
 }
@@ -292,7 +292,7 @@ message! {
 message! {
     pub struct TaskOver {
         1 => task: TaskId,
-        2 => claim: u32,
+        2 => claim: u64,
     }
 }
 

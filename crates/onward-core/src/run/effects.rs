@@ -121,7 +121,7 @@ impl RunHead {
     /// What follows from the first record of a log: a standalone task is scheduled with it.
     pub fn start_effects(&self, first: &Record) -> Vec<Effect> {
         let Some(RunStarted { task: Some(task), input, .. }) = first.started() else { return Vec::new() };
-        let id = TaskId { run: self.key.clone(), generation: self.generation, place: Place::root(0) };
+        let id = TaskId { run: self.key.clone(), generation: self.generation, place: Place::root(0), life: self.life };
         let task = Task::new(id, task.kind.clone(), input.clone(), task.options.clone(), first.at);
         vec![Effect::AddTask(Box::new(Task { ends_run: true, ..task }))]
     }
@@ -197,7 +197,8 @@ impl RunHead {
                 Effect::CloseWait { place: event.place.clone(), token: "withdrawn".to_owned() },
             ]),
             Event::TaskScheduled(event) => {
-                let id = TaskId { run: self.key.clone(), generation: self.generation, place: event.place.clone() };
+                let (run, place) = (self.key.clone(), event.place.clone());
+                let id = TaskId { run, generation: self.generation, place, life: self.life };
                 let task = Task::new(id, event.kind.clone(), event.input.clone(), event.options.clone(), at);
                 effects.push(Effect::AddTask(Box::new(task)));
             }

@@ -47,7 +47,7 @@ impl TaskReport {
     }
 
     /// What is to be recorded of claim number `claim` of a task beside its outcome.
-    pub fn attempt_ended(&self, id: &TaskId, claim: u32) -> Option<TaskAttemptEnded> {
+    pub fn attempt_ended(&self, id: &TaskId, claim: u64) -> Option<TaskAttemptEnded> {
         let TaskReport::Spent { spend, .. } = self else { return None };
         let failure_code = match self.without_cost() {
             TaskReport::Failed(failure) => Some(failure.code.clone()),

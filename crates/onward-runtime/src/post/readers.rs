@@ -115,7 +115,7 @@ impl Post {
         }
     }
 
-    pub fn failed(&self, run: &RunKey, claim: u32, failed: &AttemptFailed) {
+    pub fn failed(&self, run: &RunKey, claim: u64, failed: &AttemptFailed) {
         if self.readers.wants(run) {
             self.readers.keep(SpokenElsewhere { run: run.clone(), claim, speech: None, failed: Some(failed.clone()) });
             self.rung.notify_one();

@@ -59,7 +59,7 @@ struct Kept {
 
 /// A task that has spoken.
 struct Speaker {
-    claim: u32,
+    claim: u64,
     next_seq: u64,
     is_over: bool,
     has_failed: bool,
@@ -180,7 +180,7 @@ impl Buffer {
                 StreamSaid::Spoken(spoken) => {
                     let key = (spoken.generation, spoken.task.clone());
                     let Some(speaker) = self.speakers.get(&key).filter(|speaker| !speaker.is_over) else { continue };
-                    let task = TaskId { run: run.clone(), generation: spoken.generation, place: spoken.task.clone() };
+                    let task = TaskId { run: run.clone(), generation: spoken.generation, place: spoken.task.clone(), life: None };
                     let (claim, attempt) = (speaker.claim, spoken.attempt);
                     let speech = open.entry(key).or_insert(Speech { task, claim, attempt, frames: Vec::new() });
                     speech.frames.push(SpokenFrame { seq: spoken.seq, frame: spoken.frame.clone() });
@@ -192,7 +192,7 @@ impl Buffer {
     }
 
     /// Says that an attempt has failed, once.
-    pub fn fail(&mut self, claim: u32, failed: AttemptFailed, now: Timestamp) {
+    pub fn fail(&mut self, claim: u64, failed: AttemptFailed, now: Timestamp) {
         self.forget_speakers();
         let key = (failed.generation, failed.task.clone());
         let speaker = self.speakers.entry(key).or_insert(Speaker { claim, next_seq: 0, is_over: false, has_failed: false });

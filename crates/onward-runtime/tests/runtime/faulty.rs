@@ -171,7 +171,7 @@ impl Store for FaultyStore {
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {
         self.through("claim_tasks", self.memory.claim_tasks(request))
     }
-    fn report_task(&self, task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
+    fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
         self.through("report_task", self.memory.report_task(task, claim, report, lease))
     }
     fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()> {

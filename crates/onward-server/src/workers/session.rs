@@ -71,9 +71,9 @@ struct State {
     /// The bytes of the payloads in them.
     outgoing_bytes: usize,
     runs: HashMap<RunKey, Epoch>,
-    tasks: BTreeMap<TaskId, u32>,
+    tasks: BTreeMap<TaskId, u64>,
     /// What the latest hello held and this session had not given: it may be taken up (Q7).
-    doubtful: BTreeSet<(TaskId, u32)>,
+    doubtful: BTreeSet<(TaskId, u64)>,
     run_credit: u32,
     task_credit: u32,
     questions: HashMap<u64, Question>,
@@ -192,7 +192,7 @@ impl Session {
         self.tokio.spawn(async move { session.port.release(&run, epoch).await });
     }
 
-    fn forget_task(&self, task: &TaskId, claim: u32) -> bool {
+    fn forget_task(&self, task: &TaskId, claim: u64) -> bool {
         let mut state = self.lock();
         let held = state.tasks.get(task) == Some(&claim);
         if held {

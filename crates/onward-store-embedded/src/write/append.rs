@@ -49,14 +49,18 @@ impl Writer<'_> {
     /// Begins the run's next generation; nobody holds it.
     fn succeed(&mut self, successor: NewRun, old: i64, root: i64) -> Outcome<()> {
         let epoch = self.heads.cached(&successor.key).map(|hot| hot.head.epoch);
-        let mut retire = self.db.prepare_cached("UPDATE runs SET current = 0 WHERE rk = ?1 RETURNING input_hash")?;
-        let input_hash: [u8; 16] = retire.query_row(params![old], |row| row.get(0))?;
-        drop(retire);
+        let input_hash = self.retire(old, &successor.key, successor.started.generation - 1)?;
         let body = Body::of_start(&successor.started);
         let (mut head, first) = RunHead::start(successor.key, successor.started, self.batch.now);
         // Epochs go on over generations: a late release of the old lease must not fit the new one (L7).
         head.epoch = epoch.unwrap_or(head.epoch);
-        self.create(head, Some(root), Hash(input_hash), first, &body)
+        self.create(head, Some(root), input_hash, first, &body)
+    }
+
+    /// A later generation takes the run over.
+    pub(super) fn retire(&mut self, rk: i64, key: &RunKey, generation: u32) -> Outcome<Hash> {
+        let mut retire = self.db.prepare_cached("UPDATE runs SET current = 0, head = ?2 WHERE rk = ?1 RETURNING input_hash")?;
+        Ok(Hash(retire.query_row(params![rk, heads::retired(key, generation)], |row| row.get(0))?))
     }
 
     /// Writes a run's row and its first record.

@@ -34,11 +34,9 @@ impl Writer<'_> {
                     return Ok(Restored { created: false, head: self.shown(&key)? });
                 }
                 hot.head.admit_retry(after)?;
-                let mut retire = self.db.prepare_cached("UPDATE runs SET current = 0 WHERE rk = ?1 RETURNING input_hash")?;
-                let input_hash: [u8; 16] = retire.query_row(params![rk], |row| row.get(0))?;
-                drop(retire);
+                let input_hash = self.retire(rk, &key, after)?;
                 for projection in projections {
-                    self.put_generation(root, Hash(input_hash), true, &log, projection, epoch)?;
+                    self.put_generation(root, input_hash, true, &log, projection, epoch)?;
                 }
                 root
             }
@@ -109,7 +107,8 @@ impl Writer<'_> {
                 self.announce_due(timer.due_at);
             }
         }
-        for task in tasks.into_values() {
+        for mut task in tasks.into_values() {
+            task.claim_after(self.batch.now); // K8
             self.put_task(rk, task)?;
         }
         for wait in waits.into_values() {

@@ -190,7 +190,7 @@ impl Writer<'_> {
         }
     }
 
-    pub(crate) fn report_task(&mut self, id: &TaskId, claim: u32, report: TaskReport, lease: Duration) -> Outcome<()> {
+    pub(crate) fn report_task(&mut self, id: &TaskId, claim: u64, report: TaskReport, lease: Duration) -> Outcome<()> {
         let (rk, mut task) = self.open_task(id)?.ok_or(StaleReport)?;
         let ended = report.attempt_ended(id, claim);
         let fate = task.report(claim, report, lease, self.batch.now)?;
@@ -220,7 +220,8 @@ impl Writer<'_> {
             .prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE rk = ?1 AND place = ?2"))
             .and_then(|mut statement| statement.query_row(params![rk, place_key(&id.place)], read_row).optional())
             .map_err(read_error)?;
-        Ok(row.map(|row| self.read_task(&row)).transpose()?.map(|task| (rk, task)))
+        let task = row.map(|row| self.read_task(&row)).transpose()?;
+        Ok(task.filter(|task| task.id.is_same_task(id)).map(|task| (rk, task)))
     }
 
     /// Keeps the task, or removes it and hands its outcome to its run (L8).

@@ -55,7 +55,7 @@ in_turn! {
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed>;
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()>;
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>>;
-    fn report_task(&self, task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()>;
+    fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()>;
     fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()>;
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool>;
     fn list_leases(&self, worker: WorkerId) -> StoreFuture<'_, Vec<(RunKey, Epoch)>>;

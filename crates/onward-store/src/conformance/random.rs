@@ -76,7 +76,7 @@ pub enum Operation {
     Commit(Box<Commit>),
     Release(RunKey, Epoch),
     ClaimTasks(WorkerId, Namespace),
-    Report(TaskId, u32, TaskReport),
+    Report(TaskId, u64, TaskReport),
     Heartbeat(WorkerId, Duration),
     Expire,
     Deliver,

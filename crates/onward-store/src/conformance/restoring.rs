@@ -7,7 +7,7 @@ use onward_core::task::{TaskOptions, TaskReport, idempotency_key};
 use onward_core::{Epoch, Event, Failure, Index, Record, Status};
 
 use super::block_on;
-use super::kit::{Held, Kit, approval, completed, decision, key, refused, resume, seconds, settled, signal, task, timer};
+use super::kit::{Held, Kit, approval, completed, decision, json, key, refused, resume, seconds, settled, signal, task, timer};
 use crate::{Delete, Restore, RestoreRun, Restored, StoreError, TaskQuery};
 
 async fn restore(kit: &Kit, id: &str, logs: Vec<Vec<Record>>) -> Result<Restored, StoreError> {
@@ -68,6 +68,30 @@ pub async fn who_held_a_run_elsewhere_does_not_hold_it_where_it_was_restored(mut
         kit.store().release_run(key("copy"), claimed.head.epoch).await.unwrap();
         kit.reopen();
     }
+}
+
+/// K8: whatever number its claim has there.
+pub async fn who_held_a_task_elsewhere_does_not_hold_it_where_it_was_restored(mut kit: Kit) {
+    busy(&kit, "r").await;
+    let there = kit.claim_tasks("t", 1).await.remove(0);
+    restore(&kit, "copy", vec![kit.records("r").await]).await.unwrap();
+    kit.reopen();
+    let mut moved = there.id.clone();
+    moved.run = key("copy");
+    let done = || TaskReport::Completed(json("1"));
+    for again in 1..=3 {
+        let here = kit.claim_tasks("t", 1).await.remove(0);
+        assert_eq!((&here.id, here.attempt), (&moved, 1));
+        for claim in there.claim..there.claim + 10 {
+            refused(kit.store().report_task(moved.clone(), claim, done(), seconds(30)).await, "task_attempt_over");
+        }
+        if again == 3 {
+            kit.store().report_task(here.id, here.claim, done(), seconds(30)).await.unwrap();
+        } else {
+            kit.store().report_task(here.id, here.claim, TaskReport::Released, seconds(30)).await.unwrap();
+        }
+    }
+    kit.store().report_task(there.id, there.claim, done(), seconds(30)).await.unwrap();
 }
 
 pub async fn a_restored_run_remembers_what_it_took(mut kit: Kit) {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use onward_core::event::{OnParentClose, RunContinued};
+use onward_core::task::{TaskId, TaskOptions, TaskReport};
 use onward_core::{Index, RunKey};
 
-use super::kit::{Kit, child, completed, key, name, new_run_of, refused, seconds, signal, terminate};
+use super::kit::{Kit, child, completed, json, key, name, new_run, new_run_of, refused, seconds, signal, task, terminate};
 use super::block_on;
 use crate::{Delete, DeletedQuery, Retention, StoreError};
 
@@ -51,6 +52,34 @@ pub async fn a_lease_on_a_deleted_run_does_not_fit_its_namesake(kit: Kit) {
     kit.store().release_run(key("r"), old.head.epoch).await.unwrap();
     assert_eq!(kit.claim("u").await, []);
     kit.commit(&mut new, vec![completed()]).await;
+}
+
+/// K8: who names no life means the one that is there.
+pub async fn a_claim_on_a_task_of_a_deleted_run_does_not_fit_its_namesake(mut kit: Kit) {
+    let mut tasks = Vec::new();
+    for life in [1, 2] {
+        let mut run = new_run("r");
+        run.started.seed = life;
+        let mut held = kit.start_held_as(run).await;
+        kit.commit(&mut held, vec![task(0, TaskOptions::default())]).await;
+        tasks.extend(kit.claim_tasks("t", 10).await);
+        if life == 1 {
+            kit.append("r", terminate()).await.unwrap();
+            delete(&kit, "r").await.unwrap();
+        }
+        kit.reopen();
+    }
+    let [old, new] = &tasks[..] else { panic!("each life has a task: {tasks:?}") };
+    let report = |id: &TaskId| {
+        let (store, id, claim) = (kit.store(), id.clone(), new.claim);
+        async move { store.report_task(id, claim, TaskReport::Completed(json("1")), seconds(30)).await }
+    };
+    assert_eq!(old.claim, new.claim, "the count alone does not tell them apart");
+    refused(report(&old.id).await, "task_attempt_over");
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled"]);
+    let unknown = TaskId { life: None, ..new.id.clone() };
+    report(&unknown).await.unwrap();
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_completed"]);
 }
 
 pub async fn a_run_with_an_open_child_is_kept(mut kit: Kit) {

@@ -290,7 +290,7 @@ pub async fn a_restored_run_has_the_rows_that_its_logs_say(mut kit: Kit) {
     }
 }
 
-/// The first claim of the fork's task has the number and, while the clock stands, the time of the original's.
+/// While the clock stands, the first attempt of the fork's task begins when the original's did.
 pub async fn an_attempt_of_a_fork_is_not_taken_for_one_of_the_original(mut kit: Kit) {
     let mut held = kit.start_held("r").await;
     kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
@@ -306,7 +306,7 @@ pub async fn an_attempt_of_a_fork_is_not_taken_for_one_of_the_original(mut kit: 
     kit.reopen();
     assert_eq!(cost_of(&kit, "f").await, cost(0, 0, 0, 0), "a copy counts nothing (R12)");
     let own = begin(&kit).await;
-    assert_eq!((&own.id.run, own.claim, own.started_at), (&key("f"), task.claim, task.started_at));
+    assert_eq!((&own.id.run, own.attempt, own.started_at), (&key("f"), 1, task.started_at));
     report(&kit, &own, spent(&own, done(), 4)).await.unwrap();
     assert_eq!(cost_of(&kit, "f").await, cost(1, 0, 4, 40));
     assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 7, 70));

@@ -232,7 +232,7 @@ pub async fn a_quarantined_task_is_listed_and_can_be_retried(mut kit: Kit) {
     kit.reopen();
     assert_eq!(quarantined(&kit).await, []);
     let task = claim_one(&kit).await;
-    assert_eq!((task.attempt, task.claim, task.lost_workers), (1, lost + 1, 0));
+    assert_eq!((task.attempt, task.claim, task.lost_workers), (1, u64::from(lost) + 1, 0));
     report(&kit, &task, done()).await.unwrap();
     refused(kit.store().retry_task(id).await, "task_not_quarantined");
     assert_eq!(kit.store().list_tasks(TaskQuery::default()).await.unwrap(), []);

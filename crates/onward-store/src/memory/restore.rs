@@ -60,7 +60,8 @@ impl State {
             self.start_timer(key, place.clone(), timer.due_at);
             self.run_mut(key).timers.insert(place, Timer { due_at: timer.due_at, frozen: timer.is_frozen });
         }
-        for task in tasks.into_values() {
+        for mut task in tasks.into_values() {
+            task.claim_after(now); // K8
             self.add_task_at(task, now);
         }
         // In the place of rows of the same log: it may have been here before (LG4).

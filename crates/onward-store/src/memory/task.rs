@@ -100,13 +100,13 @@ impl State {
     /// The task of that id, if it is open.
     pub fn held_task(&self, id: &TaskId) -> Answer<QueuedTask> {
         let queued = self.runs.get(&id.run).and_then(|run| run.tasks.get(&id.place));
-        Ok(queued.filter(|queued| queued.task.id == *id).cloned().ok_or(StaleReport)?)
+        Ok(queued.filter(|queued| queued.task.id.is_same_task(id)).cloned().ok_or(StaleReport)?)
     }
 
     pub fn report_task(
         &mut self,
         mut queued: QueuedTask,
-        claim: u32,
+        claim: u64,
         report: TaskReport,
         lease: Duration,
         now: Timestamp,
@@ -122,7 +122,8 @@ impl State {
     }
 
     pub fn retry_task(&mut self, id: &TaskId, now: Timestamp) -> Answer<()> {
-        let found = self.runs.get(&id.run).and_then(|run| run.tasks.get(&id.place)).filter(|queued| queued.task.id == *id);
+        let found =
+            self.runs.get(&id.run).and_then(|run| run.tasks.get(&id.place)).filter(|queued| queued.task.id.is_same_task(id));
         let mut queued = found.cloned().ok_or_else(|| not_quarantined(id))?;
         queued.task.retry(now).map_err(|_| not_quarantined(id))?;
         self.put_task(queued, now);

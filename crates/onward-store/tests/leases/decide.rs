@@ -151,7 +151,7 @@ impl Tx {
         Ok(Answer::Leased { epoch: run.head.epoch, claim: run.claims })
     }
 
-    fn release(&mut self, rules: Rules, epoch: Epoch, claim: u32) -> Decided<Answer> {
+    fn release(&mut self, rules: Rules, epoch: Epoch, claim: u64) -> Decided<Answer> {
         let Some(run) = self.run.as_mut().map(Rc::make_mut) else { return Ok(Answer::Done) };
         let is_fenced = run.head.epoch != epoch && rules.has(Guard::ReleaseEpoch);
         if !is_fenced {
@@ -255,7 +255,7 @@ impl Tx {
         self.task.clone().unwrap_or_else(|| db.task.clone())
     }
 
-    fn report(&mut self, rules: Rules, db: &Database, claim: u32) -> Decided<Answer> {
+    fn report(&mut self, rules: Rules, db: &Database, claim: u64) -> Decided<Answer> {
         let output = Payload::null();
         let Some(mut task) = self.known_task(db) else {
             if !rules.has(Guard::TaskRow) && self.run.is_some() {

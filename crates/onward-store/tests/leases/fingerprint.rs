@@ -86,7 +86,7 @@ impl Fingers<'_> {
     }
 
     /// How far a claim lies behind the newest one: only whether it is the newest matters.
-    fn claim(&mut self, claim: u32) {
+    fn claim(&mut self, claim: u64) {
         self.put(self.world.db.run.as_ref().map(|run| run.claims == claim));
     }
 

@@ -47,7 +47,7 @@ impl Fact {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct By {
     pub commit: CommitId,
-    pub claim: u32,
+    pub claim: u64,
     pub horizon: u64,
 }
 
@@ -67,7 +67,7 @@ pub struct Run {
     pub slot: Option<TakenSlot>,
     pub log: Vec<Entry>,
     /// How often it was claimed.
-    pub claims: u32,
+    pub claims: u64,
 }
 
 impl Run {
@@ -101,7 +101,7 @@ pub struct Database {
 #[derive(Debug, Clone)]
 pub struct Sent {
     pub commit: Commit,
-    pub claim: u32,
+    pub claim: u64,
     pub fact: Fact,
 }
 
@@ -117,10 +117,10 @@ pub enum Op {
     Commit(Rc<Sent>),
     Release {
         epoch: Epoch,
-        claim: u32,
+        claim: u64,
     },
     Report {
-        claim: u32,
+        claim: u64,
     },
 }
 
@@ -130,7 +130,7 @@ pub enum Answer {
     Done,
     Leased {
         epoch: Epoch,
-        claim: u32,
+        claim: u64,
     },
     Committed {
         is_closed: bool,

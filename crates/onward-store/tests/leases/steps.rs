@@ -348,7 +348,7 @@ impl Server {
         }
     }
 
-    fn take_run(&mut self, epoch: onward_core::Epoch, claim: u32) {
+    fn take_run(&mut self, epoch: onward_core::Epoch, claim: u64) {
         self.hold = Some(Hold { epoch, claim, seen: 0, flight: None, is_sent: false });
     }
 }

@@ -59,7 +59,7 @@ pub struct Server {
 #[derive(Debug, Clone)]
 pub struct Hold {
     pub epoch: Epoch,
-    pub claim: u32,
+    pub claim: u64,
     /// Up to where the worker has read the log.
     pub seen: u64,
     pub flight: Option<Rc<Sent>>,
@@ -69,7 +69,7 @@ pub struct Hold {
 
 #[derive(Debug, Clone, Copy)]
 pub struct TaskHold {
-    pub claim: u32,
+    pub claim: u64,
     pub is_sent: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Owns how much of them a request may have. Must never read anything but the file of a hash, whatever a message calls a hash.
 //!
-//! Invariant AS1: a request never has more than a limit of such attachments: what is left over is told instead of shown, the oldest first.
+//! Invariant AM1: a request never has more than a limit of such attachments: what is left over is told instead of shown, the oldest first.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -106,7 +106,7 @@ pub(super) async fn put_in_place(request: &mut ModelRequest, attachments: Option
             Found::Nothing => return Err(CallError::attachment_missing(&hash, "there is nothing of that name")),
             found => {
                 if let Found::Bytes(bytes) = &found {
-                    left -= bytes.len(); // AS1
+                    left -= bytes.len(); // AM1
                 }
                 blocks.insert(hash, found);
             }
@@ -141,7 +141,7 @@ mod tests {
         Ok(serde_json::to_string(&request.messages).unwrap())
     }
 
-    /// AS1.
+    /// AM1.
     #[tokio::test]
     async fn what_is_too_large_is_told_and_the_latest_are_shown() {
         let folder = tempfile::tempdir().unwrap();

@@ -244,14 +244,14 @@ impl Link for CodedLink {
         self.inner.pause(key, generation, epoch, report)
     }
 
-    fn report_task(&self, id: TaskId, claim: u32, mut report: TaskReport) -> StoreFuture<'_, ()> {
+    fn report_task(&self, id: TaskId, claim: u64, mut report: TaskReport) -> StoreFuture<'_, ()> {
         match self.border.report_out(&mut report, &self.report_homes(&id)) {
             Ok(()) => self.inner.report_task(id, claim, report),
             Err(error) => Box::pin(std::future::ready(Err(StoreError::Unavailable { why: error.to_string() }))),
         }
     }
 
-    fn task_over(&self, id: TaskId, claim: u32) -> LinkFuture<'_, ()> {
+    fn task_over(&self, id: TaskId, claim: u64) -> LinkFuture<'_, ()> {
         Box::pin(async move {
             self.inner.task_over(id.clone(), claim).await;
             self.standalone().remove(&id);

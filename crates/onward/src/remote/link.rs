@@ -199,7 +199,7 @@ impl Link for RemoteLink {
         Box::pin(async move { asked.said().await.map(drop) })
     }
 
-    fn report_task(&self, task: TaskId, claim: u32, report: TaskReport) -> StoreFuture<'_, ()> {
+    fn report_task(&self, task: TaskId, claim: u64, report: TaskReport) -> StoreFuture<'_, ()> {
         let ends = report.ends();
         let key = task.clone();
         let asked = self.shared.ask(|request| WorkerFrame::Report(wire::ReportTask { request, task, claim, report }));
@@ -213,7 +213,7 @@ impl Link for RemoteLink {
         })
     }
 
-    fn task_over(&self, id: TaskId, claim: u32) -> LinkFuture<'_, ()> {
+    fn task_over(&self, id: TaskId, claim: u64) -> LinkFuture<'_, ()> {
         let over = self.shared.lock().held_tasks.get(&(id, claim)).cloned();
         Box::pin(async move {
             if let Some(over) = over {

@@ -100,7 +100,7 @@ async fn attempt(worker: &Worker, task: Task) {
 }
 
 /// Nobody wants the result, but what it has cost is counted.
-async fn tell_late(worker: &Worker, id: TaskId, claim: u32, spend: AttemptSpend) {
+async fn tell_late(worker: &Worker, id: TaskId, claim: u64, spend: AttemptSpend) {
     if spend.lines.is_empty() {
         return;
     }
@@ -121,7 +121,7 @@ fn retries(error: &StoreError) -> bool {
 struct Speaker<'a> {
     link: &'a dyn Link,
     task: TaskId,
-    claim: u32,
+    claim: u64,
     attempt: u32,
     outbox: &'a Outbox,
 }

@@ -55,7 +55,7 @@ impl Store for TightStore {
         register_kinds(kinds: Vec<KindSchemas>) -> ();
         list_kinds(namespace: Namespace) -> Vec<KindSchemas>;
         claim_tasks(request: ClaimTasks) -> Vec<Task>;
-        report_task(task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> ();
+        report_task(task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> ();
         retry_task(task: TaskId) -> ();
         heartbeat(worker: WorkerId, lease: Duration) -> bool;
         list_leases(worker: WorkerId) -> Vec<(RunKey, Epoch)>;

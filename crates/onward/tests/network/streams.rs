@@ -33,14 +33,15 @@ fn answer(gate: watch::Receiver<u32>) -> impl Fn(TaskCtx, ()) -> std::pin::Pin<B
     }
 }
 
-/// What stands on a screen when the run is closed.
-async fn shown(run: Arc<RunHandle<u32>>) -> (String, Vec<&'static str>) {
+/// What stands on a screen when the run is closed; says so when the first word does.
+async fn shown(run: Arc<RunHandle<u32>>, heard: watch::Sender<bool>) -> (String, Vec<&'static str>) {
     let (mut text, mut seen, mut stream) = (String::new(), Vec::new(), run.stream(None));
     while let Some(StreamFrame { said, .. }) = stream.next().await.unwrap() {
         match said {
             StreamSaid::Spoken(spoken) => {
                 text.push_str(spoken.frame.read::<Value>().unwrap()["text"].as_str().unwrap());
                 seen.push("spoken");
+                heard.send_replace(true);
             }
             StreamSaid::AttemptReset(_) | StreamSaid::StreamReset(_) => {
                 text.clear();
@@ -52,6 +53,13 @@ async fn shown(run: Arc<RunHandle<u32>>) -> (String, Vec<&'static str>) {
         }
     }
     (text, seen)
+}
+
+/// Until all of them have heard something of the attempt that is under way.
+async fn hears(readers: &mut [watch::Receiver<bool>]) {
+    for reader in readers {
+        tokio::time::timeout(Duration::from_secs(20), reader.wait_for(|heard| *heard)).await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,17 +74,20 @@ async fn who_reads_at_another_server_hears_the_answer_from_its_first_word() {
     let run: Arc<RunHandle<u32>> = Arc::new(client.start("ask", &()).id("r").await.unwrap());
     // Half of it was said when somebody begins to read, and once more when others do, elsewhere and at the worker's own server.
     gate.send_replace(WORDS / 2);
-    let first = tokio::spawn(shown(run.clone()));
-    crate::site::eventually("somebody reads", async || (here.runtime().streams_read() > 0).then_some(())).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let (heard, first_hears) = watch::channel(false);
+    let first = tokio::spawn(shown(run.clone(), heard));
+    let mut hear = vec![first_hears];
+    hears(&mut hear).await;
     gate.send_replace(WORDS / 4 * 3);
     let mut others = Vec::new();
     for url in [there.url(), third.url()] {
         let client = Onward::connect(&url).start().await.unwrap();
         let run = Arc::new(client.run::<u32>("r").unwrap());
-        others.push((client, tokio::spawn(shown(run))));
+        let (heard, other_hears) = watch::channel(false);
+        others.push((client, tokio::spawn(shown(run, heard))));
+        hear.push(other_hears);
     }
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    hears(&mut hear).await;
     gate.send_replace(WORDS);
     assert_eq!(run.result().await.unwrap(), WORDS);
     let whole: String = (0..WORDS).map(|n| format!("{n} ")).collect();

@@ -10,10 +10,10 @@ fn run() -> RunKey {
     RunKey { namespace: Namespace::default(), id: RunId::new("r").unwrap() }
 }
 
-fn speech(place: u32, claim: u32, seqs: std::ops::Range<u64>) -> Speech {
-    let task = TaskId { run: run(), generation: 0, place: Place::root(place) };
+fn speech(place: u32, claim: u64, seqs: std::ops::Range<u64>) -> Speech {
+    let task = TaskId { run: run(), generation: 0, place: Place::root(place), life: None };
     let frame = |seq| SpokenFrame { seq, frame: Payload::json(&format!("{place}/{claim}/{seq}")).unwrap() };
-    Speech { task, claim, attempt: claim, frames: seqs.map(frame).collect() }
+    Speech { task, claim, attempt: claim as u32, frames: seqs.map(frame).collect() }
 }
 
 fn buffer() -> Buffer {
@@ -105,7 +105,7 @@ fn an_attempt_fails_once() {
         next_delay_ms: None,
     };
     for claim in [1, 1, 2, 2] {
-        buffer.fail(claim, failed(claim), Timestamp(1));
+        buffer.fail(claim, failed(claim as u32), Timestamp(1));
     }
     buffer.speak(speech(0, 3, 0..1), Timestamp(1));
     buffer.fail(2, failed(2), Timestamp(1));

@@ -122,7 +122,7 @@ impl Session {
     }
 
     /// Tells the worker when the attempt is over for others.
-    pub(super) fn watch_task(self: &Arc<Session>, task: TaskId, claim: u32) {
+    pub(super) fn watch_task(self: &Arc<Session>, task: TaskId, claim: u64) {
         let session = self.clone();
         tokio::spawn(async move {
             session.port.task_over(&task, claim).await;

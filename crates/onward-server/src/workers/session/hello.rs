@@ -25,7 +25,7 @@ struct Compared {
     both: Vec<wire::HeldRun>,
     /// Sent to a connection that did not get them through.
     unheard_runs: HashMap<RunKey, Epoch>,
-    unheard_tasks: BTreeSet<(TaskId, u32)>,
+    unheard_tasks: BTreeSet<(TaskId, u64)>,
     /// Held by the worker alone: given to it by a server that is gone, or taken from it since.
     doubtful_runs: Vec<(RunKey, Epoch)>,
     doubtful_tasks: Vec<wire::HeldTask>,
@@ -93,7 +93,7 @@ impl Session {
     }
 
     /// Takes up a task that a server before gave to this worker, if the store still has it so (Q7).
-    pub(super) async fn adopt(self: &Arc<Session>, task: &TaskId, claim: u32) -> Result<bool, StoreError> {
+    pub(super) async fn adopt(self: &Arc<Session>, task: &TaskId, claim: u64) -> Result<bool, StoreError> {
         let adopted = self.port.adopt_task(task, claim).await?;
         if adopted && self.lock().tasks.insert(task.clone(), claim) != Some(claim) {
             self.watch_task(task.clone(), claim);

@@ -54,7 +54,7 @@ pub(super) struct State {
     /// By number, so that they are sent again in the order they were made (Y1).
     pub requests: BTreeMap<u64, Request>,
     pub held: HashMap<RunKey, Held>,
-    pub held_tasks: BTreeMap<(TaskId, u32), Arc<Notify>>,
+    pub held_tasks: BTreeMap<(TaskId, u64), Arc<Notify>>,
     pub runs: VecDeque<ClaimedRun>,
     /// Runs that were asked for by name, and who waits for them.
     pub driving: HashMap<RunKey, oneshot::Sender<ClaimedRun>>,

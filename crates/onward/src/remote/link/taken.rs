@@ -119,7 +119,7 @@ impl Shared {
         self.tasks_came.notify_one();
     }
 
-    pub fn end_task(&self, task: TaskId, claim: u32) {
+    pub fn end_task(&self, task: TaskId, claim: u64) {
         let mut state = self.lock();
         state.tasks.retain(|waiting| waiting.id != task || waiting.claim != claim);
         if let Some(over) = state.held_tasks.remove(&(task, claim)) {

@@ -154,7 +154,7 @@ impl Store for DyingStore {
         append_input(run: RunKey, input: Input) -> Appended, |_| true;
         claim_runs(request: ClaimRuns) -> Vec<ClaimedRun>, |claimed| !claimed.is_empty();
         claim_tasks(request: ClaimTasks) -> Vec<Task>, |claimed| !claimed.is_empty();
-        report_task(task: TaskId, claim: u32, report: TaskReport, lease: Duration) -> (), |()| true;
+        report_task(task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> (), |()| true;
     }
 
     through! {
