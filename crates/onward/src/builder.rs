@@ -43,6 +43,16 @@ enum Place {
     Server(String),
 }
 
+/// How the ids of workers begin that work within a runtime of their process ([`Onward::within`]). On a directory they die with whoever had it
+/// open, which cannot be said of the others.
+pub const WITHIN: &str = "within-";
+
+impl Place {
+    fn worker_mark(&self) -> &'static str {
+        if matches!(self, Place::Runtime(_)) { WITHIN } else { "" }
+    }
+}
+
 /// Builds an [`Onward`]. Mistakes in what is registered are told by [`Builder::start`].
 pub struct Builder {
     place: Place,
@@ -421,7 +431,7 @@ impl Builder {
         // Runs that rest in memory must leave seats to those that have something to do.
         self.worker.cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);
         let profile = WorkerProfile {
-            id: WorkerId::new(format!("{}-{:016x}", std::process::id(), random_u64()))?,
+            id: WorkerId::new(format!("{}{}-{:016x}", self.place.worker_mark(), std::process::id(), random_u64()))?,
             namespace: self.namespace.clone(),
             knows: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.knows() }),
             current: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.current() }),
@@ -499,7 +509,8 @@ fn start_worker(
 }
 
 async fn open_embedded(directory: PathBuf, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Error> {
-    let options = onward_store_embedded::Options { clock, workers_inside: true, ..Default::default() };
+    let options =
+        onward_store_embedded::Options { clock, workers_inside: onward_store_embedded::WorkersInside::All, ..Default::default() };
     let open = tokio::task::spawn_blocking(move || EmbeddedStore::open(&directory, options));
     let store = open.await.expect("opening a directory does not panic")?;
     Ok(Arc::new(store))
