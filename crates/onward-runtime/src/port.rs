@@ -215,7 +215,7 @@ impl WorkerPort {
         if id.run.namespace != namespace {
             return Ok(false); // W3
         }
-        let tasks = self.runtime().store().list_tasks(TaskQuery { namespace, state, run, limit: usize::MAX }).await?;
+        let tasks = self.runtime().store().list_tasks(TaskQuery { namespace, state, run, limit: usize::MAX, gaps: None }).await?;
         let is_ours = |task: &&Task| task.id.is_same_task(id) && task.claim == claim;
         let Some(task) = tasks.iter().find(is_ours) else { return Ok(false) };
         self.worker().held.add(task);

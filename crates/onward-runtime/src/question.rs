@@ -70,7 +70,7 @@ impl Runtime {
     /// log is asked, which never forgets and in which a question never changes.
     async fn deciders(&self, call: &CallId, kind: WaitKind) -> Result<Vec<String>, RuntimeError> {
         let (namespace, run) = (call.run.namespace.clone(), Some(call.run.clone()));
-        let open = self.store().list_waits(WaitQuery { namespace, kind: Some(kind), run, limit: 0 }).await?;
+        let open = self.store().list_waits(WaitQuery { namespace, kind: Some(kind), run, ..WaitQuery::default() }).await?;
         if let Some(wait) = open.into_iter().find(|wait| CallId::from(wait) == *call) {
             return Ok(wait.deciders);
         }

@@ -4,11 +4,11 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::{RunId, RunKey};
 use onward_runtime::Decide;
-use onward_store::{PAGE_DEFAULT, WaitQuery};
+use onward_store::{Gaps, PAGE_DEFAULT, WaitQuery};
 use serde::Deserialize;
 
 use crate::answer::json;
-use crate::document::{Answer, Approval, Approvals};
+use crate::document::{Answer, Approval, Approvals, Partly};
 use crate::limits::LIMIT_MAX;
 use crate::problem::Problem;
 use crate::request::Request;
@@ -22,8 +22,10 @@ pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
         runtime.read_head(key).await?; // a run that is not there has no approvals, but that is not the answer
     }
     let limit = request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?;
-    let waits = runtime.list_approvals(WaitQuery { namespace, kind: None, run, limit }).await?;
-    Ok(json(StatusCode::OK, &Approvals { approvals: waits.iter().map(Approval::from).collect() }))
+    let gaps = Gaps::default();
+    let waits = runtime.list_approvals(WaitQuery { namespace, kind: None, run, limit, gaps: Some(gaps.clone()) }).await?;
+    let approvals = Approvals { approvals: waits.iter().map(Approval::from).collect() };
+    Ok(json(StatusCode::OK, &Partly::new(approvals, &gaps)))
 }
 
 #[derive(Deserialize)]

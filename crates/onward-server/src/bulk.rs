@@ -99,6 +99,7 @@ async fn answer(request: Request, body: BulkBody, verb: BulkVerb) -> Result<Resp
         created_until: filter.created_until,
         limit,
         cursor: body.cursor,
+        gaps: None,
     };
     let (all, dry_run, reason) = (body.all, body.dry_run, body.reason.unwrap_or_default());
     let bulk = Bulk { verb, filter, all, dry_run, bulk_id: bulk_id.clone(), reason };

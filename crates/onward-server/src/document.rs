@@ -16,7 +16,7 @@ use onward_core::task::{Task, TaskState};
 use onward_core::view::{Awaited, Counts, ForkedFrom, RunView, Undelivered};
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp, WorkerId};
 use onward_runtime::{AppendedExternal, CallId, ExternalRun, QueueInfo, WorkerInfo};
-use onward_store::{Appended, DeletedRun, ServerInfo, VersionCount};
+use onward_store::{Appended, DeletedRun, Gaps, ServerInfo, VersionCount};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -77,6 +77,21 @@ pub struct Runs<'a> {
     pub runs: Vec<Run<'a>>,
     /// Where the next page begins.
     pub next: Option<&'a str>,
+}
+
+/// A list, with the databases whose rows are missing from it.
+#[derive(Serialize)]
+pub struct Partly<T> {
+    #[serde(flatten)]
+    pub list: T,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing_databases: Vec<String>,
+}
+
+impl<T> Partly<T> {
+    pub fn new(list: T, gaps: &Gaps) -> Partly<T> {
+        Partly { list, missing_databases: gaps.names() }
+    }
 }
 
 /// How many open runs need each version of the code.

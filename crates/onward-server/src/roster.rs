@@ -4,10 +4,10 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use onward_core::task::TaskState;
 use onward_core::{RunId, RunKey};
-use onward_store::{DeletedQuery, PAGE_DEFAULT, TaskQuery};
+use onward_store::{DeletedQuery, Gaps, PAGE_DEFAULT, TaskQuery};
 
 use crate::answer::json;
-use crate::document::{DeletedRuns, OpenTasks, Queues, Workers};
+use crate::document::{DeletedRuns, OpenTasks, Partly, Queues, Workers};
 use crate::limits::LIMIT_MAX;
 use crate::problem::{Problem, RequestError};
 use crate::request::Request;
@@ -38,8 +38,10 @@ pub(crate) async fn tasks(request: Request) -> Result<Response, Problem> {
         }
     };
     let limit = request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?;
-    let tasks = request.server.runtime().list_tasks(TaskQuery { namespace, state, run, limit }).await?;
-    Ok(json(StatusCode::OK, &OpenTasks::from(&*tasks)))
+    let gaps = Gaps::default();
+    let query = TaskQuery { namespace, state, run, limit, gaps: Some(gaps.clone()) };
+    let tasks = request.server.runtime().list_tasks(query).await?;
+    Ok(json(StatusCode::OK, &Partly::new(OpenTasks::from(&*tasks), &gaps)))
 }
 
 /// `POST /v1/tasks/{id}/retry`.
@@ -53,8 +55,10 @@ pub(crate) async fn retry(request: Request) -> Result<Response, Problem> {
 pub(crate) async fn deleted(request: Request) -> Result<Response, Problem> {
     let (namespace, run) = (request.namespace.clone(), run_of(&request)?);
     let limit = request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?;
-    let deleted = request.server.runtime().list_deleted(DeletedQuery { namespace, run, limit }).await?;
-    Ok(json(StatusCode::OK, &DeletedRuns::from(&*deleted)))
+    let gaps = Gaps::default();
+    let query = DeletedQuery { namespace, run, limit, gaps: Some(gaps.clone()) };
+    let deleted = request.server.runtime().list_deleted(query).await?;
+    Ok(json(StatusCode::OK, &Partly::new(DeletedRuns::from(&*deleted), &gaps)))
 }
 
 fn run_of(request: &Request) -> Result<Option<RunKey>, Problem> {

@@ -85,6 +85,10 @@ impl Place {
         &self.title
     }
 
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }

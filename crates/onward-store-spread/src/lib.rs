@@ -8,7 +8,8 @@
 //! - SD1: where a run lies follows from its namespace, its family and the number of databases, for ever.
 //! - SD2 (L19): a run and its open children lie in one database. A start or a log that would change this is refused.
 //! - SD3: what is asked of all databases goes on with those that answer, and nobody waits for one that is known to be down, nor asks it.
-//! - SD4: a list has everything or is an error that names the database that is missing.
+//! - SD4: a list has everything, or names the databases that are missing and was asked for by somebody who takes it so; otherwise it is an
+//!   error that names one. A sum has everything or is such an error.
 //! - SD5: a database is asked for nothing before it has said that it is the one it is taken for.
 //! - SD6 (L7): a worker is known if a database that answers knew it. Leases in a database that has forgotten it are lost there alone: the
 //!   next claim raises the epoch, and nothing of the earlier holder is taken.

@@ -1,4 +1,5 @@
-//! Lists and counts over all databases (SD4), each in the order that the port promises.
+//! Lists and counts over all databases (SD4), each in the order that the port promises. A list without the rows of a database that is
+//! down is shorter; a sum would be wrong.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,13 +13,13 @@ use onward_store::{
 };
 
 use crate::merge::{merge, page};
-use crate::spread::{SpreadStore, all_answers, some_answers};
+use crate::spread::{SpreadStore, all_answers, listed, some_answers};
 
 impl SpreadStore {
     /// The cursor is the place of the last run in the common order, from which every database goes on.
     pub(crate) async fn list_runs_of_all(&self, query: RunQuery) -> Result<RunPage, StoreError> {
         let limit = page(query.limit);
-        let pages = all_answers(self.ask_all(|store| store.list_runs(query.clone())).await)?;
+        let pages = listed(self, self.ask_all(|store| store.list_runs(query.clone())).await, query.gaps.as_ref())?;
         let count: usize = pages.iter().map(|page| page.runs.len()).sum();
         let more = count > limit || pages.iter().any(|page| page.next.is_some());
         let lists = pages.into_iter().map(|page| page.runs).collect();
@@ -28,17 +29,17 @@ impl SpreadStore {
     }
 
     pub(crate) async fn list_waits_of_all(&self, query: WaitQuery) -> Result<Vec<Wait>, StoreError> {
-        let lists = all_answers(self.ask_all(|store| store.list_waits(query.clone())).await)?;
+        let lists = listed(self, self.ask_all(|store| store.list_waits(query.clone())).await, query.gaps.as_ref())?;
         Ok(merge(lists, page(query.limit), |wait| (wait.requested_at, wait.run.clone(), wait.place.clone())))
     }
 
     pub(crate) async fn list_tasks_of_all(&self, query: TaskQuery) -> Result<Vec<Task>, StoreError> {
-        let lists = all_answers(self.ask_all(|store| store.list_tasks(query.clone())).await)?;
+        let lists = listed(self, self.ask_all(|store| store.list_tasks(query.clone())).await, query.gaps.as_ref())?;
         Ok(merge(lists, page(query.limit), |task| task.scheduled_at))
     }
 
     pub(crate) async fn list_deleted_of_all(&self, query: DeletedQuery) -> Result<Vec<DeletedRun>, StoreError> {
-        let lists = all_answers(self.ask_all(|store| store.list_deleted(query.clone())).await)?;
+        let lists = listed(self, self.ask_all(|store| store.list_deleted(query.clone())).await, query.gaps.as_ref())?;
         Ok(merge(lists, page(query.limit), |deleted| Reverse(deleted.deleted_at)))
     }
 

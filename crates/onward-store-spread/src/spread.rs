@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use onward_core::event::ParentLink;
 use onward_core::family::family;
 use onward_core::{Hash, RunKey};
-use onward_store::{Change, Clock, Listener, Store, StoreError, StoreFuture};
+use onward_store::{Change, Clock, Gaps, Listener, Store, StoreError, StoreFuture};
 
 use crate::database::{Common, Health, Place};
 use crate::open::Database;
@@ -130,6 +130,20 @@ pub fn some_answers<T>(answers: Answers<T>) -> Result<Vec<(usize, T)>, StoreErro
         Some(error) if found.is_empty() => Err(error),
         _ => Ok(found),
     }
+}
+
+/// What those said that said something, if whoever asks takes a part of a list, with the names of the others in `gaps`; an error if nobody
+/// did. Otherwise what all said, or the first error (SD4).
+pub fn listed<T>(store: &SpreadStore, answers: Answers<T>, gaps: Option<&Gaps>) -> Result<Vec<T>, StoreError> {
+    let Some(gaps) = gaps else { return all_answers(answers) };
+    let is_missing = |answer: &Result<T, StoreError>| matches!(answer, Err(StoreError::Unavailable { .. }));
+    let is_whole = !answers.iter().any(|(_, answer)| is_missing(answer));
+    if is_whole || answers.iter().all(|(_, answer)| is_missing(answer)) {
+        return all_answers(answers);
+    }
+    let (missing, found): (Answers<T>, Answers<T>) = answers.into_iter().partition(|(_, answer)| is_missing(answer));
+    missing.iter().for_each(|(position, _)| gaps.note(store.places[*position].name()));
+    all_answers(found)
 }
 
 /// What all said; the first error if one of them failed (SD4).

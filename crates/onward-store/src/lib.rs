@@ -12,6 +12,7 @@ mod clock;
 pub mod conformance;
 mod cursor;
 mod error;
+mod gaps;
 pub mod judged;
 pub mod kept;
 mod memory;
@@ -34,6 +35,7 @@ use onward_core::{
 pub use clock::{ManualClock, SystemClock};
 pub use cursor::{cursor_after, parse_cursor};
 pub use error::{Consequence, Elsewhere, StoreError};
+pub use gaps::Gaps;
 pub use memory::MemoryStore;
 pub use restore::check_restore;
 
@@ -408,6 +410,8 @@ pub struct RunQuery {
     pub limit: usize,
     /// Where the page before ended.
     pub cursor: Option<String>,
+    /// If a part of the list will do: where to note which databases are missing.
+    pub gaps: Option<Gaps>,
 }
 
 impl RunQuery {
@@ -444,6 +448,8 @@ pub struct WaitQuery {
     pub run: Option<RunKey>,
     /// 0 means the store's default page.
     pub limit: usize,
+    /// If a part of the list will do: where to note which databases are missing.
+    pub gaps: Option<Gaps>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -453,6 +459,8 @@ pub struct TaskQuery {
     pub run: Option<RunKey>,
     /// 0 means the store's default page.
     pub limit: usize,
+    /// If a part of the list will do: where to note which databases are missing.
+    pub gaps: Option<Gaps>,
 }
 
 impl TaskQuery {
@@ -477,6 +485,8 @@ pub struct DeletedQuery {
     pub run: Option<RunKey>,
     /// 0 means the store's default page.
     pub limit: usize,
+    /// If a part of the list will do: where to note which databases are missing.
+    pub gaps: Option<Gaps>,
 }
 
 /// What is left of a run that somebody deleted.

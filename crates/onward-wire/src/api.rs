@@ -193,12 +193,16 @@ message! {
         1 => namespace: Namespace,
         2 => run: Option<RunKey>,
         3 => limit: u32,
+        /// Whether a list without the runs of databases that are down will do.
+        4 => partly: bool,
     }
 }
 
 message! {
     pub struct DeletedReply {
         1 => runs: Vec<Deleted>,
+        /// The databases whose runs are missing, where that was allowed.
+        2 => missing: Vec<String>,
     }
 }
 
@@ -410,6 +414,8 @@ message! {
         8 => versions: Vec<VersionMatch>,
         /// All of these must match.
         9 => attributes: Vec<AttributeMatch>,
+        /// Whether a list without the runs of databases that are down will do.
+        10 => partly: bool,
     }
 }
 
@@ -467,6 +473,8 @@ message! {
     pub struct ListReply {
         1 => runs: Vec<RunHead>,
         2 => next: Option<String>,
+        /// The databases whose runs are missing, where that was allowed.
+        3 => missing: Vec<String>,
     }
 }
 
@@ -591,12 +599,16 @@ message! {
         1 => namespace: Namespace,
         2 => run: Option<RunKey>,
         3 => limit: u32,
+        /// Whether a list without the runs of databases that are down will do.
+        4 => partly: bool,
     }
 }
 
 message! {
     pub struct WaitsReply {
         1 => waits: Vec<Wait>,
+        /// The databases whose runs are missing, where that was allowed.
+        2 => missing: Vec<String>,
     }
 }
 
@@ -707,5 +719,7 @@ message! {
 message! {
     pub struct TasksReply {
         1 => tasks: Vec<Task>,
+        /// The databases whose runs are missing, where that was allowed.
+        2 => missing: Vec<String>,
     }
 }

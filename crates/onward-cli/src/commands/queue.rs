@@ -6,12 +6,12 @@ use anyhow::Result;
 use clap::Subcommand;
 use onward_core::task::Task;
 use onward_runtime::{CallId, QueueInfo};
-use onward_store::TaskQuery;
+use onward_store::{Gaps, TaskQuery};
 use serde::Serialize;
 
 use crate::args::Global;
-use crate::output::document::{OpenTasks, Queues};
-use crate::output::{Table, print, print_json, say, time};
+use crate::output::document::{OpenTasks, Partly, Queues};
+use crate::output::{Table, print, print_json, say, say_missing, time};
 use crate::site::Site;
 
 #[derive(Debug, Subcommand)]
@@ -78,10 +78,12 @@ fn tell(queues: &[QueueInfo]) -> String {
 
 async fn quarantined(global: &Global) -> Result<()> {
     let site = Site::to_read(global)?;
-    let query = TaskQuery { namespace: site.namespace.clone(), limit: 1_000, ..TaskQuery::default() };
+    let gaps = Gaps::default();
+    let query = TaskQuery { namespace: site.namespace.clone(), limit: 1_000, gaps: Some(gaps.clone()), ..TaskQuery::default() };
     let tasks: Vec<Task> = site.list_quarantined(query).await?;
+    say_missing(&gaps);
     if global.json {
-        return print_json(&OpenTasks::from(&*tasks));
+        return print_json(&Partly::new(OpenTasks::from(&*tasks), &gaps));
     }
     if tasks.is_empty() {
         say("no task is in quarantine");

@@ -11,6 +11,7 @@ pub mod time;
 
 use std::io::{self, IsTerminal, Write};
 
+use onward_store::Gaps;
 use serde::Serialize;
 
 pub use narrator::{Narrator, preview};
@@ -35,6 +36,13 @@ pub fn print(text: &str) -> io::Result<()> {
 /// Writes a line to stderr; that nobody reads it is no reason to fail.
 pub fn say(text: &str) {
     drop(writeln!(io::stderr(), "{text}"));
+}
+
+/// Says which databases a list lacks.
+pub fn say_missing(gaps: &Gaps) {
+    for database in gaps.names() {
+        say(&format!("{database} is down: what it has is missing from this list"));
+    }
 }
 
 /// Writes one JSON document on one line.

@@ -80,6 +80,36 @@ fn start_runs(served: &Served) {
     }
 }
 
+/// SD4: by HTTP, by gRPC, for people and for programs; whoever needs all of it is refused.
+fn lists_say_what_is_missing(served: &Served, found: usize, missing: &str) {
+    let parsed =
+        |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}")) };
+    let told = format!("{missing} is down: what it has is missing from this list");
+    for options in [&["run", "list"][..], &["run", "list", "--all"]] {
+        let people = run_over(&served.url, options.iter().copied());
+        assert_eq!((people.code, people.out.matches("run-").count()), (0, found), "{}{}", people.out, people.err);
+        assert!(people.err.contains(&told), "{}", people.err);
+        let program = run_over(&served.url, options.iter().copied().chain(["--json"]));
+        let page = parsed(&program.out);
+        assert_eq!(page["runs"].as_array().map(Vec::len), Some(found), "{page}");
+        assert_eq!(page["missing_databases"], serde_json::json!([missing]), "{page}");
+    }
+    for (path, rows) in [("/v1/runs", "runs"), ("/v1/approvals", "approvals"), ("/v1/tasks", "tasks"), ("/v1/deleted", "deleted")]
+    {
+        let page = parsed(&run_over(&served.url, ["api", "get", path]).out);
+        assert!(page[rows].is_array(), "{page}");
+        assert_eq!(page["missing_databases"], serde_json::json!([missing]), "{page}");
+    }
+    for options in [&["approval", "list"][..], &["run", "deleted"], &["queue", "quarantined"]] {
+        let said = run_over(&served.url, options.iter().copied());
+        assert!(said.code == 0 && said.err.contains(&told), "{options:?}: {}", said.err);
+    }
+    for options in [&["export"][..], &["queue", "list"]] {
+        let said = run_over(&served.url, options.iter().copied());
+        assert!(said.code != 0 && said.err.contains("store_unavailable"), "{options:?}: {}", said.err);
+    }
+}
+
 #[test]
 fn a_database_that_is_down_takes_only_its_own_runs_with_it_and_is_named() {
     let (here, mut there) = (cluster(), cluster());
@@ -109,9 +139,14 @@ fn a_database_that_is_down_takes_only_its_own_runs_with_it_and_is_named() {
         let line = format!("onward_database_up{{database=\"{}\"}} {up}\n", shown(cluster));
         assert!(page.contains(&line), "no {line} in\n{page}");
     }
+    lists_say_what_is_missing(&served, found.len(), &shown(&there));
     let doctor = run_over(&served.url, ["doctor"]);
     let warned = format!("warn  ready         {} is down: ", shown(&there));
     assert!(doctor.out.contains(&warned), "{}", doctor.out);
+    for check in ["ok    key", "warn  workers", "warn  kinds", "ok    tasks"] {
+        assert!(doctor.out.contains(check), "no {check} in\n{}", doctor.out);
+    }
+    assert_eq!(doctor.code, 0, "{}", doctor.out);
 
     there.go_on().unwrap();
     until("it is whole again", || (until_ready(&served, "ready") == "ready\n").then_some(()));

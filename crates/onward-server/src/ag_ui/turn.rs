@@ -271,7 +271,7 @@ impl Turn {
     /// The questions that are open.
     async fn questions(&self) -> Result<Vec<Wait>, Failed> {
         let (namespace, run) = (self.key.namespace.clone(), Some(self.key.clone()));
-        Ok(self.runtime().list_approvals(WaitQuery { namespace, kind: None, run, limit: PAGE_DEFAULT }).await?)
+        Ok(self.runtime().list_approvals(WaitQuery { namespace, run, limit: PAGE_DEFAULT, ..WaitQuery::default() }).await?)
     }
 
     /// The last word about the conversation, and how the turn ended.

@@ -6,7 +6,7 @@ use onward_core::event::{PauseReason, RunPaused};
 use onward_core::ledger::SpendQuery;
 use onward_core::{Namespace, RunKey};
 use onward_runtime::{Bulk, BulkVerb, CallId, Decide, ForkRun, RuntimeError, SendSignal, StartRun, StreamPage, WorkerInfo};
-use onward_store::{Appended, DeletedQuery, Restored, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, payloads};
+use onward_store::{Appended, DeletedQuery, Gaps, Restored, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, payloads};
 use onward_wire::api;
 use tonic::Status;
 
@@ -73,9 +73,9 @@ pub(super) async fn why_pending(server: Server, asker: Asker, request: api::RunR
 }
 
 pub(super) async fn list_deleted(server: Server, asker: Asker, request: api::DeletedRequest) -> Answer<api::DeletedReply> {
-    let api::DeletedRequest { namespace: _, run, limit } = request;
-    let run = run.map(|run| own(&asker, run)).transpose()?;
-    let query = DeletedQuery { namespace: asker.namespace, run, limit: page(limit) };
+    let api::DeletedRequest { namespace: _, run, limit, partly } = request;
+    let (run, gaps) = (run.map(|run| own(&asker, run)).transpose()?, partly.then(Gaps::default));
+    let query = DeletedQuery { namespace: asker.namespace, run, limit: page(limit), gaps: gaps.clone() };
     let deleted = server.runtime().list_deleted(query).await.map_err(told)?;
     let runs = deleted.into_iter().map(|deleted| api::Deleted {
         run: deleted.key,
@@ -83,7 +83,7 @@ pub(super) async fn list_deleted(server: Server, asker: Asker, request: api::Del
         reason: deleted.reason,
         deleted_at: deleted.deleted_at,
     });
-    Ok(api::DeletedReply { runs: runs.collect() })
+    Ok(api::DeletedReply { runs: runs.collect(), missing: missing(gaps) })
 }
 
 pub(super) async fn read_log(server: Server, asker: Asker, request: api::LogRequest) -> Answer<api::LogReply> {
@@ -132,16 +132,20 @@ pub(super) async fn read_stream(server: Server, asker: Asker, request: api::Stre
 }
 
 pub(super) async fn list_runs(server: Server, asker: Asker, request: api::ListRequest) -> Answer<api::ListReply> {
-    let query = run_query(asker.namespace, request);
+    let gaps = request.partly.then(Gaps::default);
+    let query = RunQuery { gaps: gaps.clone(), ..run_query(asker.namespace, request) };
     let page = server.runtime().list_runs(query).await.map_err(told)?;
-    Ok(api::ListReply { runs: page.runs, next: page.next })
+    Ok(api::ListReply { runs: page.runs, next: page.next, missing: missing(gaps) })
+}
+
+fn missing(gaps: Option<Gaps>) -> Vec<String> {
+    gaps.map(|gaps| gaps.names()).unwrap_or_default()
 }
 
 fn run_query(namespace: Namespace, request: api::ListRequest) -> RunQuery {
-    let api::ListRequest { namespace: _, kind, statuses, created_from, created_until, limit, cursor, versions, attributes } =
-        request;
-    let versions = versions.into_iter().map(|wanted| wanted.version).collect();
-    RunQuery { namespace, kind, versions, statuses, attributes, created_from, created_until, limit: page(limit), cursor }
+    let api::ListRequest { kind, statuses, created_from, created_until, limit, cursor, versions, attributes, .. } = request;
+    let (versions, limit) = (versions.into_iter().map(|wanted| wanted.version).collect(), page(limit));
+    RunQuery { namespace, kind, versions, statuses, attributes, created_from, created_until, limit, cursor, gaps: None }
 }
 
 pub(super) async fn list_versions(server: Server, asker: Asker, _: api::VersionsRequest) -> Answer<api::VersionsReply> {
@@ -259,8 +263,10 @@ pub(super) async fn query_run(server: Server, asker: Asker, request: api::AskReq
 
 pub(super) async fn list_approvals(server: Server, asker: Asker, request: api::WaitsRequest) -> Answer<api::WaitsReply> {
     let run = request.run.map(|run| own(&asker, run)).transpose()?;
-    let query = WaitQuery { namespace: asker.namespace, run, limit: page(request.limit), kind: None };
-    Ok(api::WaitsReply { waits: server.runtime().list_approvals(query).await.map_err(told)? })
+    let gaps = request.partly.then(Gaps::default);
+    let query = WaitQuery { namespace: asker.namespace, run, limit: page(request.limit), kind: None, gaps: gaps.clone() };
+    let waits = server.runtime().list_approvals(query).await.map_err(told)?;
+    Ok(api::WaitsReply { waits, missing: missing(gaps) })
 }
 
 pub(super) async fn decide_approval(server: Server, asker: Asker, request: api::DecideRequest) -> Answer<api::AppendReply> {
@@ -292,6 +298,8 @@ pub(super) async fn list_workers(server: Server, asker: Asker, _: api::Namespace
 
 pub(super) async fn list_quarantined(server: Server, asker: Asker, request: api::WaitsRequest) -> Answer<api::TasksReply> {
     let run = request.run.map(|run| own(&asker, run)).transpose()?;
-    let query = TaskQuery { namespace: asker.namespace, run, limit: page(request.limit), state: None };
-    Ok(api::TasksReply { tasks: server.runtime().list_quarantined(query).await.map_err(told)? })
+    let gaps = request.partly.then(Gaps::default);
+    let query = TaskQuery { namespace: asker.namespace, run, limit: page(request.limit), state: None, gaps: gaps.clone() };
+    let tasks = server.runtime().list_quarantined(query).await.map_err(told)?;
+    Ok(api::TasksReply { tasks, missing: missing(gaps) })
 }

@@ -3,10 +3,10 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::{AttributeMatch, Name, NameError, Status};
-use onward_store::{PAGE_DEFAULT, RunQuery};
+use onward_store::{Gaps, PAGE_DEFAULT, RunQuery};
 
 use crate::answer::json;
-use crate::document::{Run, Runs, Versions};
+use crate::document::{Partly, Run, Runs, Versions};
 use crate::problem::{Problem, RequestError};
 use crate::request::Request;
 
@@ -25,13 +25,16 @@ const STATUSES: [Status; 8] = [
 ];
 
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
+    let gaps = Gaps::default();
     let query = RunQuery {
         limit: request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?,
         cursor: request.query.get("cursor").map(str::to_owned),
+        gaps: Some(gaps.clone()),
         ..filter(&request)?
     };
     let page = request.server.runtime().list_runs(query).await?;
-    Ok(json(StatusCode::OK, &Runs { runs: page.runs.iter().map(Run::from).collect(), next: page.next.as_deref() }))
+    let runs = Runs { runs: page.runs.iter().map(Run::from).collect(), next: page.next.as_deref() };
+    Ok(json(StatusCode::OK, &Partly::new(runs, &gaps)))
 }
 
 /// Which runs a query means.

@@ -6,13 +6,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use onward_core::event::{SignalReceived, TerminateRequested};
+use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_core::run::Input;
 use onward_core::task::{TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Payload, Place, RunKey, Timestamp, WorkerId};
 use onward_store::conformance::block_on;
 use onward_store::{
-    ClaimRuns, ClaimTasks, Delete, DeletedQuery, Known, Restore, RestoreRun, Retention, RunQuery, ServerInfo, Store, StoreError,
-    TaskQuery, WaitQuery,
+    ClaimRuns, ClaimTasks, Delete, DeletedQuery, Gaps, Known, Restore, RestoreRun, Retention, RunQuery, ServerInfo, Store,
+    StoreError, TaskQuery, WaitQuery,
 };
 
 use crate::faulty::{Site, id_in, key};
@@ -117,15 +118,24 @@ async fn work(site: &Site) -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-async fn list(site: &Site) -> Vec<(&'static str, &'static str)> {
+/// The answers of all lists, for somebody who takes a part of one if there is a place for what is missing.
+async fn list(site: &Site, gaps: Option<&Gaps>) -> Vec<(&'static str, &'static str)> {
+    let (store, gaps) = (&site.store, || gaps.cloned());
+    vec![
+        ("list_runs", code(store.list_runs(RunQuery { gaps: gaps(), ..RunQuery::default() }).await)),
+        ("list_waits", code(store.list_waits(WaitQuery { gaps: gaps(), ..WaitQuery::default() }).await)),
+        ("list_tasks", code(store.list_tasks(TaskQuery { gaps: gaps(), ..TaskQuery::default() }).await)),
+        ("list_deleted", code(store.list_deleted(DeletedQuery { gaps: gaps(), ..DeletedQuery::default() }).await)),
+    ]
+}
+
+/// The answers of all sums, which nobody can take in part.
+async fn sum(site: &Site) -> Vec<(&'static str, &'static str)> {
     let store = &site.store;
     vec![
-        ("list_runs", code(store.list_runs(RunQuery::default()).await)),
-        ("list_waits", code(store.list_waits(WaitQuery::default()).await)),
-        ("list_tasks", code(store.list_tasks(TaskQuery::default()).await)),
-        ("list_deleted", code(store.list_deleted(DeletedQuery::default()).await)),
         ("count_versions", code(store.count_versions(Namespace::default()).await)),
         ("count_tasks", code(store.count_tasks(Namespace::default()).await)),
+        ("spend", code(store.spend(SpendQuery::by(SpendBy::Model)).await)),
     ]
 }
 
@@ -156,9 +166,26 @@ fn a_database_that_is_down_takes_only_its_own_runs_with_it() {
             for (what, code) in work(&site).await {
                 assert_eq!(code, "ok", "{what}");
             }
-            for (what, code) in list(&site).await {
+            for (what, code) in list(&site, None).await.into_iter().chain(sum(&site).await) {
                 assert_eq!(code, "store_unavailable", "{what} does not leave out what it cannot see");
             }
+            // SD4: who takes a part is told what is missing.
+            let gaps = Gaps::default();
+            for (what, code) in list(&site, Some(&gaps)).await {
+                assert_eq!(code, "ok", "{what}");
+                assert_eq!(gaps.names(), ["b"], "{what}");
+            }
+            let mut query = RunQuery { limit: 1, gaps: Some(gaps.clone()), ..RunQuery::default() };
+            let mut found = Vec::new();
+            loop {
+                let page = site.store.list_runs(query.clone()).await.unwrap();
+                found.extend(page.runs.into_iter().map(|head| head.key.id.to_string()));
+                query.cursor = page.next;
+                if query.cursor.is_none() {
+                    break;
+                }
+            }
+            assert!(found.contains(&id_in(0, 0)) && found.contains(&id_in(2, 0)) && !found.contains(&id_in(1, 0)), "{found:?}");
         });
     }
     let health = site.store.health();
@@ -184,6 +211,8 @@ fn when_all_are_down_everything_fails() {
         assert_eq!(site.store.expire(9).await.unwrap_err().code(), "store_unavailable");
         assert_eq!(site.store.heartbeat(worker(), Duration::ZERO).await.unwrap_err().code(), "store_unavailable");
         assert_eq!(site.store.deliveries(9).await.unwrap_err().code(), "store_unavailable");
+        let part = RunQuery { gaps: Some(Gaps::default()), ..RunQuery::default() };
+        assert_eq!(site.store.list_runs(part).await.unwrap_err().code(), "store_unavailable", "nothing is no part");
     });
 }
 

@@ -330,11 +330,11 @@ impl Kit {
     async fn check_open(&self, key: &RunKey, records: &[Record]) {
         let mut open = Projection::of(key.clone(), records).expect("a log begins with its run");
         let (namespace, run) = (key.namespace.clone(), Some(key.clone()));
-        let waits = WaitQuery { namespace: namespace.clone(), run: run.clone(), limit: usize::MAX, kind: None };
+        let waits = WaitQuery { namespace: namespace.clone(), run: run.clone(), limit: usize::MAX, ..WaitQuery::default() };
         let mut waits = self.store().list_waits(waits).await.unwrap();
         waits.sort_by(|a, b| a.place.cmp(&b.place));
         assert_eq!(waits, open.waits.into_values().collect::<Vec<_>>(), "L16 of {key}");
-        let tasks = TaskQuery { namespace, run, limit: usize::MAX, state: None };
+        let tasks = TaskQuery { namespace, run, limit: usize::MAX, ..TaskQuery::default() };
         for task in self.store().list_tasks(tasks).await.unwrap() {
             let by_log = open.tasks.remove(&task.id.place).unwrap_or_else(|| panic!("L16: {} is not in its log", task.id));
             let known = |task: &Task| (task.scheduled_at, task.paused_at, task.paused_ms, task.due_at().is_none());

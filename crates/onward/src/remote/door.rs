@@ -16,7 +16,8 @@ use onward_runtime::{
     TaskWord, WhyPending, WorkerInfo,
 };
 use onward_store::{
-    Appended, Consequence, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
+    Appended, Consequence, DeletedQuery, DeletedRun, Gaps, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount,
+    WaitQuery,
 };
 use onward_wire::api;
 use tokio::sync::broadcast;
@@ -130,10 +131,11 @@ fn appended(reply: api::AppendReply) -> Appended {
 }
 
 fn list_request(query: RunQuery) -> api::ListRequest {
-    let RunQuery { namespace, kind, versions, statuses, attributes, created_from, created_until, limit, cursor } = query;
+    let RunQuery { namespace, kind, versions, statuses, attributes, created_from, created_until, limit, cursor, gaps } = query;
     let versions = versions.into_iter().map(|version| api::VersionMatch { version }).collect();
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-    api::ListRequest { namespace, kind, statuses, created_from, created_until, limit, cursor, versions, attributes }
+    let partly = gaps.is_some();
+    api::ListRequest { namespace, kind, statuses, created_from, created_until, limit, cursor, versions, attributes, partly }
 }
 
 /// Codes are words of the program; one that this build does not know is told as a refusal.
@@ -231,9 +233,12 @@ impl Door for RemoteDoor {
     fn list_deleted(&self, query: DeletedQuery) -> DoorFuture<'_, Vec<DeletedRun>> {
         Box::pin(async move {
             let limit = u32::try_from(query.limit).unwrap_or(u32::MAX);
-            let request = api::DeletedRequest { namespace: query.namespace, run: query.run, limit };
+            let partly = query.gaps.is_some();
+            let request = api::DeletedRequest { namespace: query.namespace, run: query.run, limit, partly };
             let deleted = |api::Deleted { run, kind, reason, deleted_at }| DeletedRun { key: run, kind, reason, deleted_at };
-            Ok(self.channel.call::<api::ListDeleted>(request).await?.runs.into_iter().map(deleted).collect())
+            let reply = self.channel.call::<api::ListDeleted>(request).await?;
+            note(query.gaps, reply.missing);
+            Ok(reply.runs.into_iter().map(deleted).collect())
         })
     }
 
@@ -274,8 +279,10 @@ impl Door for RemoteDoor {
 
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage> {
         Box::pin(async move {
+            let gaps = query.gaps.clone();
             let request = list_request(query);
-            let api::ListReply { runs, next } = self.channel.call::<api::ListRuns>(request).await?;
+            let api::ListReply { runs, next, missing } = self.channel.call::<api::ListRuns>(request).await?;
+            note(gaps, missing);
             Ok(RunPage { runs, next })
         })
     }
@@ -412,8 +419,11 @@ impl Door for RemoteDoor {
     fn list_approvals(&self, query: WaitQuery) -> DoorFuture<'_, Vec<Wait>> {
         Box::pin(async move {
             let limit = u32::try_from(query.limit).unwrap_or(u32::MAX);
-            let request = api::WaitsRequest { namespace: query.namespace, run: query.run, limit };
-            Ok(self.channel.call::<api::ListApprovals>(request).await?.waits)
+            let partly = query.gaps.is_some();
+            let request = api::WaitsRequest { namespace: query.namespace, run: query.run, limit, partly };
+            let api::WaitsReply { waits, missing } = self.channel.call::<api::ListApprovals>(request).await?;
+            note(query.gaps, missing);
+            Ok(waits)
         })
     }
 
@@ -459,9 +469,19 @@ impl Door for RemoteDoor {
     fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>> {
         Box::pin(async move {
             let limit = u32::try_from(query.limit).unwrap_or(u32::MAX);
-            let request = api::WaitsRequest { namespace: query.namespace, run: query.run, limit };
-            Ok(self.channel.call::<api::ListQuarantined>(request).await?.tasks)
+            let partly = query.gaps.is_some();
+            let request = api::WaitsRequest { namespace: query.namespace, run: query.run, limit, partly };
+            let api::TasksReply { tasks, missing } = self.channel.call::<api::ListQuarantined>(request).await?;
+            note(query.gaps, missing);
+            Ok(tasks)
         })
+    }
+}
+
+/// Passes on what the server says is missing.
+fn note(gaps: Option<Gaps>, missing: Vec<String>) {
+    if let Some(gaps) = gaps {
+        missing.into_iter().for_each(|database| gaps.note(database));
     }
 }
 

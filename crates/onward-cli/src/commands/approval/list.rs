@@ -6,11 +6,11 @@ use anyhow::Result;
 use clap::Args;
 use onward_core::run::Wait;
 use onward_runtime::CallId;
-use onward_store::WaitQuery;
+use onward_store::{Gaps, WaitQuery};
 
 use crate::args::Global;
-use crate::output::document::{Approval, Approvals};
-use crate::output::{Table, print, print_json, say, time};
+use crate::output::document::{Approval, Approvals, Partly};
+use crate::output::{Table, print, print_json, say, say_missing, time};
 use crate::site::Site;
 
 #[derive(Debug, Args)]
@@ -29,10 +29,11 @@ pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
     if let Some(key) = &run {
         site.read_head(key.clone()).await?; // a run that is not there is told, not shown as one without questions
     }
-    let query = WaitQuery { namespace: site.namespace.clone(), run, limit: args.limit as usize, ..WaitQuery::default() };
+    let (namespace, limit, gaps) = (site.namespace.clone(), args.limit as usize, Gaps::default());
+    let query = WaitQuery { namespace, run, limit, gaps: Some(gaps.clone()), ..WaitQuery::default() };
     let waits = site.list_approvals(query).await?;
     if global.json {
-        print_json(&Approvals { approvals: waits.iter().map(Approval::from).collect() })?;
+        print_json(&Partly::new(Approvals { approvals: waits.iter().map(Approval::from).collect() }, &gaps))?;
     } else if waits.is_empty() {
         say("no open approvals");
     } else {
@@ -41,6 +42,7 @@ pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
     if !global.json && waits.len() == args.limit as usize {
         say("there may be more: --limit");
     }
+    say_missing(&gaps);
     Ok(ExitCode::SUCCESS)
 }
 

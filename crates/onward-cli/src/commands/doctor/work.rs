@@ -1,11 +1,12 @@
-//! What waits: runs without a worker, runs that wait long, tasks that kill their workers. The same over a server and a directory.
+//! What waits: runs without a worker, runs that wait long, tasks that kill their workers. The same over a server and a directory. What a
+//! database has that is down is left out; that it is down was told before.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use onward_core::{Name, RunHead, Status};
 use onward_runtime::{CallId, RuntimeError, WorkerInfo};
-use onward_store::{RunQuery, TaskQuery};
+use onward_store::{Gaps, RunQuery, TaskQuery};
 
 use super::finding::Findings;
 use crate::output::{count, time};
@@ -39,7 +40,7 @@ pub async fn check(site: &Site, workers: Option<&[WorkerInfo]>, findings: &mut F
 /// Pending runs, newest first.
 async fn pending(site: &Site) -> Result<Vec<RunHead>, RuntimeError> {
     let (namespace, statuses) = (site.namespace.clone(), vec![Status::Pending]);
-    let mut query = RunQuery { namespace, statuses, limit: PAGE, ..RunQuery::default() };
+    let mut query = RunQuery { namespace, statuses, limit: PAGE, gaps: Some(Gaps::default()), ..RunQuery::default() };
     let mut found = Vec::new();
     loop {
         let page = site.list_runs(query.clone()).await?;
@@ -87,7 +88,8 @@ fn oldest(pending: &[RunHead], findings: &mut Findings) {
 }
 
 async fn quarantined(site: &Site, findings: &mut Findings) {
-    let query = TaskQuery { namespace: site.namespace.clone(), limit: PAGE, ..TaskQuery::default() };
+    let (namespace, gaps) = (site.namespace.clone(), Some(Gaps::default()));
+    let query = TaskQuery { namespace, limit: PAGE, gaps, ..TaskQuery::default() };
     let tasks = match site.list_quarantined(query).await {
         Ok(tasks) => tasks,
         Err(error) => return findings.fail_with("tasks", &error.into()),

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use onward_store::DeletedQuery;
+use onward_store::{DeletedQuery, Gaps};
 
 use crate::args::Global;
-use crate::output::document::DeletedRuns;
-use crate::output::{Table, print, print_json, say, time};
+use crate::output::document::{DeletedRuns, Partly};
+use crate::output::{Table, print, print_json, say, say_missing, time};
 use crate::site::Site;
 
 #[derive(Debug, Args)]
@@ -23,10 +23,12 @@ pub struct DeletedArgs {
 pub async fn execute(args: DeletedArgs, global: &Global) -> Result<ExitCode> {
     let site = Site::to_read(global)?;
     let run = args.id.as_deref().map(|id| site.key(id)).transpose()?;
-    let query = DeletedQuery { namespace: site.namespace.clone(), run, limit: args.limit as usize };
+    let gaps = Gaps::default();
+    let query = DeletedQuery { namespace: site.namespace.clone(), run, limit: args.limit as usize, gaps: Some(gaps.clone()) };
     let runs = site.list_deleted(query).await?;
+    say_missing(&gaps);
     if global.json {
-        print_json(&DeletedRuns::from(&*runs))?;
+        print_json(&Partly::new(DeletedRuns::from(&*runs), &gaps))?;
         return Ok(ExitCode::SUCCESS);
     }
     if runs.is_empty() {

@@ -6,12 +6,12 @@ use anyhow::Result;
 use clap::Args;
 use onward_core::{RunHead, Status};
 use onward_runtime::RuntimeError;
-use onward_store::{RunPage, RunQuery};
+use onward_store::{Gaps, RunPage, RunQuery};
 
 use super::filter::FilterArgs;
 use crate::args::Global;
-use crate::output::document::{Run, Runs};
-use crate::output::{Cell, Progress, Style, Table, json_line, print, print_json, say, time};
+use crate::output::document::{Partly, Run, Runs};
+use crate::output::{Cell, Progress, Style, Table, json_line, print, print_json, say, say_missing, time};
 use crate::site::Site;
 
 /// How many runs are read at a time: a server gives no more.
@@ -34,16 +34,19 @@ pub struct ListArgs {
 
 pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
     let site = Site::to_read(global)?;
-    let query = query(&args, &site)?;
+    let gaps = Gaps::default();
+    let query = RunQuery { gaps: Some(gaps.clone()), ..query(&args, &site)? };
     match (args.all, global.json) {
-        (true, true) => print_all_json(&site, query).await?,
+        (true, true) => print_all_json(&site, query, &gaps).await?,
         (true, false) => print_all(&site, query).await?,
         (false, true) => {
             let page = page(&site, query).await?;
-            print_json(&Runs { runs: page.runs.iter().map(Run::from).collect(), next: page.next.as_deref() })?;
+            let runs = Runs { runs: page.runs.iter().map(Run::from).collect(), next: page.next.as_deref() };
+            print_json(&Partly::new(runs, &gaps))?;
         }
         (false, false) => print_page(&page(&site, query).await?)?,
     }
+    say_missing(&gaps);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -127,7 +130,7 @@ async fn print_all(site: &Site, query: RunQuery) -> Result<()> {
 }
 
 /// One document, written as it is read.
-async fn print_all_json(site: &Site, query: RunQuery) -> Result<()> {
+async fn print_all_json(site: &Site, query: RunQuery, gaps: &Gaps) -> Result<()> {
     let mut count = 0;
     let mut progress = Progress::new("runs", true);
     let mut pages = Pages::new(query);
@@ -143,7 +146,10 @@ async fn print_all_json(site: &Site, query: RunQuery) -> Result<()> {
         print(&text)?;
         progress.at(count);
     }
-    Ok(print("],\"next\":null}")?)
+    let missing = gaps.names();
+    let missing =
+        if missing.is_empty() { String::new() } else { format!(",\"missing_databases\":{}", json_line(&missing)?.trim_end()) };
+    Ok(print(&format!("],\"next\":null{missing}}}"))?)
 }
 
 /// All pages of a query, one after the other.
