@@ -14,4 +14,14 @@ mod documents {
     mod cancellation {}
     #[doc = include_str!("../docs/guide/remote.md")]
     mod remote {}
+    #[doc = include_str!("../docs/guide/agents.md")]
+    mod agents {}
+    #[doc = include_str!("../docs/guide/models.md")]
+    mod models {}
+    #[doc = include_str!("../docs/guide/streams.md")]
+    mod streams {}
+    #[doc = include_str!("../docs/guide/spend.md")]
+    mod spend {}
+    #[doc = include_str!("../docs/guide/chat.md")]
+    mod chat {}
 }

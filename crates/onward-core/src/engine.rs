@@ -252,6 +252,7 @@ pub struct Engine {
     /// The run that this one is a child of.
     parent: Option<RunKey>,
     nesting: u32,
+    is_called: bool,
     /// Where the last request to branch stands, and what it says.
     branching: Option<(Index, Box<crate::event::BranchRequested>)>,
 }
@@ -307,6 +308,7 @@ impl Engine {
             agent: entry::Conversation::default(),
             parent: None,
             nesting: 0,
+            is_called: false,
             branching: None,
         }
     }
@@ -516,6 +518,7 @@ impl Engine {
                 self.begin_conversation(&started);
                 self.parent = started.parent.as_ref().map(|link| link.run.clone());
                 self.nesting = started.nesting.unwrap_or(0);
+                self.is_called = started.parent.as_ref().is_some_and(|link| !link.is_spawned);
                 self.attributes = started.attributes.iter().map(|attribute| attribute.name.clone()).collect();
                 self.cancel.begin(started.cancel_reason);
                 self.updates = started.updates.into();

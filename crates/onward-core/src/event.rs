@@ -335,6 +335,9 @@ message! {
         /// How many runs are above this one: its parent, whose child that is, and so on. None if nobody's code has started it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         25 => nesting: Option<u32>,
+        /// The seed of the run's first generation, where this is a later one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        26 => first_seed: Option<u64>,
     }
 }
 
@@ -361,7 +364,13 @@ impl RunStarted {
             budget: None,
             first_kind: None,
             nesting: None,
+            first_seed: None,
         }
+    }
+
+    /// The seed of the run's first generation, if it is known: older logs of later ones do not say.
+    pub fn origin_seed(&self) -> Option<u64> {
+        self.first_seed.or((self.generation == 0).then_some(self.seed))
     }
 }
 

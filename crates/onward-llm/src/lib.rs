@@ -39,7 +39,7 @@ pub use answer::Sink;
 pub use error::{CallError, Cause, TableError};
 pub use http::{Http, Lost};
 pub use json::JsonText;
-pub use message::{Attachment, Block, Message, Payload, Reasoning, Role, Source, ToolCall, ToolResult};
+pub use message::{Attachment, Block, Message, ProviderPayload, Reasoning, Role, Source, ToolCall, ToolResult};
 pub use price::{PerMillion, PicoDollars, Price};
 pub use provider::{Dialect, Key, Limits, Provider};
 pub use reply::{Delta, ModelReply, StopReason, Usage};

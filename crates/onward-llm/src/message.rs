@@ -44,7 +44,7 @@ pub enum Block {
         text: String,
     },
     /// A block of a sort that only its provider knows.
-    Opaque(Payload),
+    Opaque(ProviderPayload),
 }
 
 /// A picture or a document. A model that cannot be shown it is told so instead.
@@ -119,12 +119,12 @@ pub struct Reasoning {
     pub text: String,
     /// For the provider (LM2).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub payload: Option<Payload>,
+    pub payload: Option<ProviderPayload>,
 }
 
 /// Something of a provider's own, to be given back to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Payload {
+pub struct ProviderPayload {
     /// The provider's name in the operator's table.
     pub provider: String,
     pub json: JsonText,
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_message_is_written_as_one_text_and_read_back() {
         let call = ToolCall { id: "c1".into(), name: "pay".into(), arguments: "{\"cents\": 9007199254740993".into() };
-        let payload = Payload { provider: "a".into(), json: JsonText::parse("{\"signature\":\"x\"}").unwrap() };
+        let payload = ProviderPayload { provider: "a".into(), json: JsonText::parse("{\"signature\":\"x\"}").unwrap() };
         let blocks = vec![
             Block::Reasoning(Reasoning { text: "hm".into(), payload: Some(payload) }),
             Block::text("yes"),

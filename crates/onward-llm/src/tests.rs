@@ -6,7 +6,7 @@ mod openai;
 mod requests;
 
 use crate::answer::Answer;
-use crate::{Block, CallError, Delta, Dialect, ModelReply, Payload, Reasoning, ToolCall};
+use crate::{Block, CallError, Delta, Dialect, ModelReply, ProviderPayload, Reasoning, ToolCall};
 
 /// Reads a stream that comes in these pieces and then ends.
 fn read_pieces<'a>(dialect: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Result<ModelReply, CallError>, Vec<Delta>) {
@@ -29,6 +29,6 @@ fn call(id: &str, name: &str, arguments: &str) -> Block {
 }
 
 fn reasoning(text: &str, json: &str) -> Block {
-    let payload = Payload { provider: "p".into(), json: crate::JsonText::parse(json).unwrap() };
+    let payload = ProviderPayload { provider: "p".into(), json: crate::JsonText::parse(json).unwrap() };
     Block::Reasoning(Reasoning { text: text.into(), payload: Some(payload) })
 }

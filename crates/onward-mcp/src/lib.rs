@@ -26,5 +26,5 @@ mod program;
 mod source;
 
 pub use error::{ToolCause, ToolError};
-pub use outcome::ToolOutcome;
+pub use outcome::CallOutcome;
 pub use source::{Place, SourceSettings, ToolSource};

@@ -7,7 +7,7 @@ use crate::error::{ToolCause, ToolError};
 
 /// What a call of a tool brought. A tool that failed is an outcome too: the model is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolOutcome {
+pub struct CallOutcome {
     /// Texts and attachments.
     pub blocks: Vec<Block>,
     pub is_error: bool,
@@ -15,20 +15,20 @@ pub struct ToolOutcome {
     pub structured: Option<JsonText>,
 }
 
-impl ToolOutcome {
+impl CallOutcome {
     /// The outcome as the model gets to know it.
     pub fn into_result(self, call_id: impl Into<String>) -> ToolResult {
         ToolResult { call_id: call_id.into(), blocks: self.blocks, is_error: self.is_error }
     }
 
-    pub(crate) fn of(result: CallToolResult) -> Result<ToolOutcome, ToolError> {
+    pub(crate) fn of(result: CallToolResult) -> Result<CallOutcome, ToolError> {
         let structured = result.structured_content.as_ref().map(json).transpose()?;
         let mut blocks: Vec<Block> = result.content.into_iter().map(block).collect();
         // A tool may give nothing but data, and a model reads texts.
         if blocks.is_empty() {
             blocks.extend(structured.iter().map(|json| Block::text(json.as_str())));
         }
-        Ok(ToolOutcome { blocks, is_error: result.is_error.unwrap_or(false), structured })
+        Ok(CallOutcome { blocks, is_error: result.is_error.unwrap_or(false), structured })
     }
 }
 

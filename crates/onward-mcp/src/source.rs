@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::{ToolCause, ToolError};
 use crate::http::HttpClient;
-use crate::outcome::{self, ToolOutcome};
+use crate::outcome::{self, CallOutcome};
 use crate::program::{Lines, Program};
 
 /// Where a server is. The operator's word, never a model's: it starts programs and shows keys.
@@ -171,7 +171,7 @@ impl ToolSource {
     /// Makes one attempt to call a tool, with arguments as the model wrote them.
     ///
     /// `idempotency_key` goes along as `_meta`, for servers that know `onward/idempotency-key`. To drop the future cancels the request.
-    pub async fn call(&self, tool: &str, arguments: &str, idempotency_key: Option<&str>) -> Result<ToolOutcome, ToolError> {
+    pub async fn call(&self, tool: &str, arguments: &str, idempotency_key: Option<&str>) -> Result<CallOutcome, ToolError> {
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };
         let object = serde_json::from_str(text)
             .map_err(|error| ToolError::new(ToolCause::Refused, format!("the arguments are no JSON object: {error}"), false))?;
@@ -182,7 +182,7 @@ impl ToolSource {
             params.meta = Some(meta);
         }
         match self.within(self.service.call_tool_once(params)).await? {
-            CallToolResponse::Complete(result) => ToolOutcome::of(result),
+            CallToolResponse::Complete(result) => CallOutcome::of(result),
             // Both were not offered to the server.
             _ => Err(ToolError::new(ToolCause::Broken, "it wants to ask back, or to work as a task", true)),
         }

@@ -36,4 +36,4 @@ mod writer;
 pub use failpoint::FAILPOINTS;
 pub use schema::FORMAT;
 pub use shared::Stats;
-pub use store::{EmbeddedStore, Options};
+pub use store::{EmbeddedStore, Options, WorkersInside};

@@ -40,9 +40,18 @@ pub struct Options {
     pub checkpoint_pages: u64,
     /// How many threads read.
     pub readers: usize,
-    /// All workers live in the process that has the directory open and die with it: at opening every leased task is free at once.
-    /// Wrong for a server, whose workers may have survived it.
-    pub workers_inside: bool,
+    /// Which workers live in the process that has the directory open and die with it: at opening their leased tasks are free at once.
+    pub workers_inside: WorkersInside,
+}
+
+/// Workers that cannot have survived the process that had the directory open before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkersInside {
+    /// They are all elsewhere.
+    None,
+    /// Those whose ids begin so, and no others: a server has workers of its own, and others that may have survived it.
+    Named(&'static str),
+    All,
 }
 
 impl Default for Options {
@@ -53,7 +62,7 @@ impl Default for Options {
             database_bytes_max: None,
             checkpoint_pages: 1000,
             readers: 2,
-            workers_inside: false,
+            workers_inside: WorkersInside::None,
         }
     }
 }
@@ -82,8 +91,9 @@ impl EmbeddedStore {
         let boot = schema::next_boot(&db)?;
         failpoint::hit("open_after_boot");
         let now = options.clock.now();
-        if options.workers_inside {
-            mend::mending(&db, now, || takeover::take_tasks_back(&db, now)).map_err(schema::open_error)?;
+        if options.workers_inside != WorkersInside::None {
+            mend::mending(&db, now, || takeover::take_tasks_back(&db, options.workers_inside, now))
+                .map_err(schema::open_error)?;
         }
         let beginning = mend::mending(&db, now, || Beginning::read(&db, boot)).map_err(read_error)?;
         let shared = Arc::new(Shared::new(options.clock));

@@ -1,17 +1,18 @@
 //! What the process before left in its hands.
 //!
-//! Run leases die with their process; task leases are in rows, because the workers of a server outlive it. Where all workers live in
-//! the process that holds the lock, nobody has to wait for their leases to end: at opening every leased task loses its worker. That
-//! is counted, so that a task that keeps killing its process is quarantined as anywhere else (K3).
+//! Run leases die with their process; task leases are in rows, because workers elsewhere outlive the server. For those that live in the
+//! process that holds the lock, nobody has to wait for their leases to end: at opening their tasks lose them. That is counted, so that a
+//! task that keeps killing its process is quarantined as anywhere else (K3).
 
-use onward_core::Timestamp;
 use onward_core::task::TaskState;
+use onward_core::{Timestamp, WorkerId};
 use rusqlite::{Connection, params};
 
 use crate::row::{due_number, seal};
+use crate::store::WorkersInside;
 use crate::write::tasks::{COLUMNS, read_row, state_column};
 
-pub(crate) fn take_tasks_back(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+pub(crate) fn take_tasks_back(db: &Connection, workers: WorkersInside, now: Timestamp) -> rusqlite::Result<()> {
     let transaction = db.unchecked_transaction()?;
     let mut statement = db.prepare(&format!("SELECT {COLUMNS} FROM tasks WHERE due IS NOT NULL AND state = ?1"))?;
     let leased = statement.query_map(params![TaskState::Leased.number()], read_row)?.collect::<Result<Vec<_>, _>>()?;
@@ -19,6 +20,9 @@ pub(crate) fn take_tasks_back(db: &Connection, now: Timestamp) -> rusqlite::Resu
     for row in leased {
         // A damaged task is met again when its lease ends. Large payloads stay where they are: the row's references do not change.
         let (tk, Ok(mut task)) = (row.tk, row.task()) else { continue };
+        if !has_died(workers, task.worker.as_ref()) {
+            continue;
+        }
         task.lose_worker(now);
         db.prepare_cached("UPDATE tasks SET state = ?2, visible = ?3, due = ?4, data = ?5 WHERE tk = ?1")?.execute(params![
             tk,
@@ -29,4 +33,12 @@ pub(crate) fn take_tasks_back(db: &Connection, now: Timestamp) -> rusqlite::Resu
         ])?;
     }
     transaction.commit()
+}
+
+fn has_died(workers: WorkersInside, worker: Option<&WorkerId>) -> bool {
+    match workers {
+        WorkersInside::None => false,
+        WorkersInside::Named(begin) => worker.is_some_and(|worker| worker.as_str().starts_with(begin)),
+        WorkersInside::All => true,
+    }
 }

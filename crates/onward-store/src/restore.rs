@@ -1,6 +1,9 @@
 //! Logs that come as a whole: checked before a store touches anything, so that all of them refuse alike.
 
+use std::collections::BTreeMap;
+
 use onward_core::external::wrong_append;
+use onward_core::ledger::add_rows;
 use onward_core::projection::Projection;
 use onward_core::transfer::foreign_run;
 use onward_core::{Epoch, Event, Log, Place, Record, RunKey};
@@ -44,6 +47,12 @@ pub fn check_restore(restore: &RestoreRun, payload_bytes_max: usize) -> Result<V
         }
         payloads::check_events(log.iter().flat_map(|record| &record.events), payload_bytes_max)?;
         projections.push(projection);
+    }
+    // The logs of a run have rows of the ledger in common, which are written as a whole.
+    let mut ledger = BTreeMap::new();
+    projections.iter_mut().for_each(|projection| add_rows(&mut ledger, std::mem::take(&mut projection.ledger)));
+    if let Some(last) = projections.last_mut() {
+        last.ledger = ledger;
     }
     let floor = epoch_floor(&logs);
     projections.iter_mut().for_each(|projection| projection.head.epoch = floor);

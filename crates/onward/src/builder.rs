@@ -43,6 +43,16 @@ enum Place {
     Server(String),
 }
 
+/// How the ids of workers begin that work within a runtime of their process ([`Onward::within`]). On a directory they die with whoever had it
+/// open, which cannot be said of the others.
+pub const WITHIN: &str = "within-";
+
+impl Place {
+    fn worker_mark(&self) -> &'static str {
+        if matches!(self, Place::Runtime(_)) { WITHIN } else { "" }
+    }
+}
+
 /// Builds an [`Onward`]. Mistakes in what is registered are told by [`Builder::start`].
 pub struct Builder {
     place: Place,
@@ -208,6 +218,12 @@ impl Builder {
     /// `text` or `blocks`, or `{messages: [{role, content}]}`; or with nothing.
     #[cfg(feature = "agents")]
     pub fn register_agent(mut self, agent: crate::agent::Agent) -> Builder {
+        if !agent.has_model() {
+            self.registry.wrong(RegisterError::NoModel { agent: agent.name().to_owned() });
+        }
+        if let Some(mistake) = agent.own_tools().mistake() {
+            self.registry.wrong(mistake.clone().into());
+        }
         for (kind, handler) in agent.own_tools().handlers() {
             self.registry.task(&kind, handler);
         }
@@ -244,6 +260,9 @@ impl Builder {
     /// The tools that agents call with [`AgentCtx::tool`] here.
     #[cfg(feature = "agents")]
     pub fn tools(mut self, tools: crate::agent::Tools) -> Builder {
+        if let Some(mistake) = tools.mistake() {
+            self.registry.wrong(mistake.clone().into());
+        }
         for (kind, handler) in tools.handlers() {
             self.registry.task(&kind, handler);
         }
@@ -412,7 +431,7 @@ impl Builder {
         // Runs that rest in memory must leave seats to those that have something to do.
         self.worker.cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);
         let profile = WorkerProfile {
-            id: WorkerId::new(format!("{}-{:016x}", std::process::id(), random_u64()))?,
+            id: WorkerId::new(format!("{}{}-{:016x}", self.place.worker_mark(), std::process::id(), random_u64()))?,
             namespace: self.namespace.clone(),
             knows: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.knows() }),
             current: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.current() }),
@@ -490,7 +509,8 @@ fn start_worker(
 }
 
 async fn open_embedded(directory: PathBuf, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Error> {
-    let options = onward_store_embedded::Options { clock, workers_inside: true, ..Default::default() };
+    let options =
+        onward_store_embedded::Options { clock, workers_inside: onward_store_embedded::WorkersInside::All, ..Default::default() };
     let open = tokio::task::spawn_blocking(move || EmbeddedStore::open(&directory, options));
     let store = open.await.expect("opening a directory does not panic")?;
     Ok(Arc::new(store))

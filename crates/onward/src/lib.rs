@@ -30,7 +30,7 @@ mod trace;
 mod wake;
 mod worker;
 
-pub use builder::Builder;
+pub use builder::{Builder, WITHIN};
 pub use client::{
     Attached, Branch, Bring, Driven, Entries, EntryPages, Onward, RunHandle, RunStream, Start, StartTask, TaskHandle,
 };
@@ -52,7 +52,7 @@ pub use onward_core::stream;
 pub use onward_core::task::RetryPolicy;
 pub use onward_core::trace::TraceContext;
 pub use onward_core::view::{AwaitedKind, RunView};
-pub use onward_core::{Failure, Index, Log, Payload, Record, Status, Timestamp};
+pub use onward_core::{Failure, Index, Log, Payload, Record, RunId, Status, Timestamp};
 pub use onward_runtime::{
     AppendedEntry, Bulk, BulkDone, BulkVerb, CallId, Decide, Emitted, EntryPage, TaskView, TaskWord, WhyPending,
 };

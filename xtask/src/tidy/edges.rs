@@ -70,7 +70,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("onward-llm-scripted", &[]),
     ("onward-mcp", &["onward-llm"]),
     // Theirs is the model that answers by script.
-    ("examples", &["onward", "onward-llm-scripted"]),
+    ("examples", &["onward", "onward-llm", "onward-llm-scripted", "onward-mcp", "onward-server"]),
     ("xtask", &[]),
 ];
 

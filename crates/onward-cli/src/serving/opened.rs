@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use onward_server::Probe;
 use onward_store::{Clock, MemoryStore, Share, Store, StoreError, SystemClock};
-use onward_store_embedded::EmbeddedStore;
+use onward_store_embedded::{EmbeddedStore, WorkersInside};
 use onward_store_postgres::PostgresStore;
 use onward_store_spread::{Database, Pace, SpreadStore};
 
@@ -63,7 +63,8 @@ impl Opened {
             Place::Databases(urls) => return connect(&urls, true).await,
         };
         // Blocks while SQLite recovers what a crash left.
-        let options = onward_store_embedded::Options { clock: clock.clone(), ..Default::default() };
+        let workers_inside = WorkersInside::Named(onward::WITHIN); // those of others may be alive
+        let options = onward_store_embedded::Options { clock: clock.clone(), workers_inside, ..Default::default() };
         let open = tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, options));
         let store = Arc::new(open.await.context("the store could not be opened")??);
         Ok(Opened { store: store.clone(), clock, probe: Some(store) })

@@ -119,6 +119,29 @@ fn a_call_that_fails_is_told_by_the_server_without_a_word_of_what_was_said() {
     assert!(!told.contains("SECRET") && !told.contains("sk-secret"), "{told}");
 }
 
+/// On a directory nobody else can be alive who works for the server: nobody waits for a lease to end.
+#[test]
+fn a_call_whose_server_was_killed_goes_on_as_soon_as_the_server_is_back() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    model.scripted.next(Answer::text("I will never say this").with_fault(Fault::StallAfter { chunks: 1 }));
+    let file = settings(folder.path(), &model, "[agents.support]\nmodel = \"small\"\n");
+    let mut served = dev_with(folder.path(), &file);
+    assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "support", "id": "s", "input": "hello"}"#).0, 201);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while model.scripted.request_count() == 0 {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    served.signal("-KILL");
+    served.end();
+    let killed = Instant::now();
+    let served = dev_with(folder.path(), &file);
+    let run = served.result("s");
+    assert_eq!(run["outcome"]["output"]["json"]["text"], "You said: hello", "{run}");
+    assert!(killed.elapsed() < Duration::from_secs(20), "a lease is thirty seconds");
+    assert_eq!(run["spend"]["attempts"], json!(2), "{run}");
+}
+
 /// One tool, over pipes; as small as they come.
 pub const TOOLS: &str = r#"
     require('readline').createInterface({ input: process.stdin }).on('line', (line) => {

@@ -277,6 +277,7 @@ impl RunHead {
             kind: taken_over.unwrap_or_else(|| self.kind.clone()),
             first_kind,
             nesting: self.nesting,
+            first_seed: self.first_life,
             input: continued.input.clone(),
             // Any number does that differs between generations and is the same on every store.
             seed: commit.commit_id.0,

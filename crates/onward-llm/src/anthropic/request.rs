@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use crate::error::{CallError, NOT_IN_PLACE};
 use crate::json::{JsonText, Object};
-use crate::message::{Attachment, Block, Payload, Role, Source, ToolCall, ToolResult};
+use crate::message::{Attachment, Block, ProviderPayload, Role, Source, ToolCall, ToolResult};
 use crate::request::{ModelRequest, ToolChoice, ToolSchema};
 
 /// The dialect has no default for the length of an answer.
@@ -80,7 +80,7 @@ fn text(text: &str) -> Object {
 }
 
 /// What this provider made goes back as it is; what another made would be refused (LM2).
-fn own(payload: &Payload, provider: &str) -> Option<Object> {
+fn own(payload: &ProviderPayload, provider: &str) -> Option<Object> {
     (payload.provider == provider).then(|| serde_json::from_str(payload.json.as_str()).ok()).flatten()
 }
 

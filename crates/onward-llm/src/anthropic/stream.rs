@@ -9,7 +9,7 @@ use crate::classify;
 use crate::draft::{CallDraft, Draft};
 use crate::error::{CallError, Cause};
 use crate::json::{JsonText, Object};
-use crate::message::{Block, Payload, Reasoning};
+use crate::message::{Block, ProviderPayload, Reasoning};
 use crate::reply::{StopReason, Usage};
 
 #[derive(Debug, Default)]
@@ -235,7 +235,7 @@ impl Reader {
 
 impl Part {
     fn block(&self, provider: &str) -> Block {
-        let payload = |json| Payload { provider: provider.to_owned(), json };
+        let payload = |json| ProviderPayload { provider: provider.to_owned(), json };
         match self {
             Part::Text { text, citations } => Block::Text { text: text.clone(), citations: citations.clone() },
             Part::Thinking { text, signature } => {

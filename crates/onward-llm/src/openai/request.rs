@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::error::{CallError, NOT_IN_PLACE};
 use crate::json::Object;
-use crate::message::{Attachment, Block, Message, Payload, Role, Source, ToolCall, ToolResult};
+use crate::message::{Attachment, Block, Message, ProviderPayload, Role, Source, ToolCall, ToolResult};
 use crate::request::{ModelRequest, ToolChoice, ToolSchema};
 
 /// The body, with the limit of the answer under the name that the server knows.
@@ -115,7 +115,7 @@ fn assistant(message: &Message, provider: &str, in_turn: bool) -> Object {
     assistant
 }
 
-fn give_back(assistant: &mut Object, payload: Option<&Payload>, in_turn: bool) {
+fn give_back(assistant: &mut Object, payload: Option<&ProviderPayload>, in_turn: bool) {
     let fields = payload.and_then(|payload| serde_json::from_str::<Object>(payload.json.as_str()).ok());
     for (name, value) in fields.into_iter().flat_map(Object::into_entries) {
         if in_turn || name == "reasoning_details" {

@@ -9,7 +9,7 @@ use crate::classify;
 use crate::draft::{CallDraft, Draft};
 use crate::error::{CallError, Cause};
 use crate::json::{JsonText, Object};
-use crate::message::{Block, Payload, Reasoning};
+use crate::message::{Block, ProviderPayload, Reasoning};
 use crate::reply::{StopReason, Usage};
 
 #[derive(Debug, Default)]
@@ -253,7 +253,7 @@ impl Thought {
             fields.set("reasoning_details", &self.details);
         }
         let json = JsonText::of(&fields).expect("texts and what was JSON before");
-        let payload = (!fields.is_empty()).then(|| Payload { provider: provider.to_owned(), json });
+        let payload = (!fields.is_empty()).then(|| ProviderPayload { provider: provider.to_owned(), json });
         Reasoning { text: self.text.clone(), payload }
     }
 }

@@ -1,5 +1,5 @@
 use super::{call, reasoning};
-use crate::{Block, CallError, Delta, Dialect, JsonText, ModelReply, Payload, StopReason, Usage};
+use crate::{Block, CallError, Delta, Dialect, JsonText, ModelReply, ProviderPayload, StopReason, Usage};
 
 const START: &str = r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[],"stop_reason":null,"usage":{"input_tokens":10,"cache_creation_input_tokens":20,"cache_read_input_tokens":30,"output_tokens":1}}}"#;
 const STOP: &str = r#"{"type":"message_stop"}"#;
@@ -69,7 +69,10 @@ fn what_is_hidden_or_unknown_is_kept_as_it_came() {
     let json = |text: &str| JsonText::parse(text).unwrap();
     let unknown = json(r#"{"id":"s","input":{"q":1e3},"name":"web_search","type":"server_tool_use"}"#);
     let cited = Block::Text { text: "It is".into(), citations: vec![json(r#"{"url":"u","n":1.0}"#)] };
-    assert_eq!(reply.blocks, [reasoning("", hidden), Block::Opaque(Payload { provider: "p".into(), json: unknown }), cited]);
+    assert_eq!(
+        reply.blocks,
+        [reasoning("", hidden), Block::Opaque(ProviderPayload { provider: "p".into(), json: unknown }), cited]
+    );
     assert_eq!(reply.stop, Some(StopReason::Paused));
 }
 

@@ -16,7 +16,7 @@ use onward_core::task::TaskReport;
 use onward_core::{CommitId, Index, Place, Record, RunKey, Timestamp};
 use onward_store::conformance::block_on;
 use onward_store::{ClaimRuns, ClaimTasks, Clock, ManualClock, RunQuery, Store, StoreError};
-use onward_store_embedded::{EmbeddedStore, Options};
+use onward_store_embedded::{EmbeddedStore, Options, WorkersInside};
 use rusqlite::types::Value;
 
 use crate::damage::{copy, is_named};
@@ -62,6 +62,7 @@ struct Outcome {
 fn live_on(directory: &Path, left: Timestamp, keys: &BTreeSet<RunKey>, workers_inside: bool) -> Result<Outcome, StoreError> {
     let clock = Arc::new(ManualClock::default());
     clock.set(left);
+    let workers_inside = if workers_inside { WorkersInside::All } else { WorkersInside::None };
     let options = Options { clock: clock.clone(), workers_inside, ..Options::default() };
     let store = EmbeddedStore::open(directory, options)?;
     let mut life = Life { store: &store, refusals: Vec::new() };

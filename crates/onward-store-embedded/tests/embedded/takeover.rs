@@ -7,7 +7,7 @@ use onward_core::WorkerId;
 use onward_core::task::{LOST_WORKERS_MAX, Task, TaskReport};
 use onward_store::conformance::block_on;
 use onward_store::{ClaimTasks, ManualClock, Store};
-use onward_store_embedded::{EmbeddedStore, Options};
+use onward_store_embedded::{EmbeddedStore, Options, WorkersInside};
 
 use crate::story::{Teller, json, name};
 
@@ -15,7 +15,7 @@ use crate::story::{Teller, json, name};
 fn claimed_and_left() -> (tempfile::TempDir, Options, Arc<ManualClock>) {
     let directory = tempfile::tempdir().unwrap();
     let mut teller = Teller::default();
-    let options = Options { clock: teller.clock(), workers_inside: true, ..Options::default() };
+    let options = Options { clock: teller.clock(), workers_inside: WorkersInside::All, ..Options::default() };
     let store = EmbeddedStore::open(directory.path(), options.clone()).unwrap();
     (0..6).for_each(|step| teller.tell(&store, step).unwrap());
     (directory, options, teller.clock())
@@ -53,4 +53,20 @@ fn a_task_that_keeps_killing_its_process_is_taken_off_its_queue() {
     clock.advance(Duration::from_secs(10));
     block_on(store.expire(100)).unwrap();
     assert_eq!(claim(&store), None);
+}
+
+#[test]
+fn a_server_takes_back_what_its_own_workers_had_and_nothing_else() {
+    let (directory, options, clock) = claimed_and_left(); // by `w`
+    let named = |begin| Options { workers_inside: WorkersInside::Named(begin), ..options.clone() };
+    let lost = |begin| {
+        let store = EmbeddedStore::open(directory.path(), named(begin)).unwrap();
+        clock.advance(Duration::from_secs(1)); // a lease is thirty
+        block_on(store.expire(100)).unwrap();
+        claim(&store).map(|task| task.lost_workers)
+    };
+    assert_eq!(lost("within-"), None, "its worker may be alive");
+    assert_eq!(lost("w"), Some(1)); // and now `next` has it
+    assert_eq!(lost("w"), None);
+    assert_eq!(lost("ne"), Some(2));
 }

@@ -10,7 +10,7 @@ use onward_core::{Event, Record};
 use onward_runtime::{Background, Runtime};
 use onward_server::{Server, grpc, router_with, serve};
 use onward_store::{ManualClock, MemoryStore, Store, StoreError};
-use onward_store_embedded::{EmbeddedStore, Options};
+use onward_store_embedded::{EmbeddedStore, Options, WorkersInside};
 use tokio::sync::OnceCell;
 
 /// How long anything may take that happens by itself.
@@ -110,7 +110,7 @@ impl Site {
     async fn open(&self, directory: &std::path::Path) -> EmbeddedStore {
         eventually("the directory is free", async || {
             let (clock, payload_bytes_max) = (self.clock.clone(), PAYLOAD_BYTES_MAX);
-            let options = Options { clock, payload_bytes_max, workers_inside: true, ..Options::default() };
+            let options = Options { clock, payload_bytes_max, workers_inside: WorkersInside::All, ..Options::default() };
             match EmbeddedStore::open(directory, options) {
                 Ok(store) => Some(store),
                 Err(StoreError::DirectoryLocked { .. }) => None,
