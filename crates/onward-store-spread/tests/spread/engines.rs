@@ -30,6 +30,7 @@ impl Databases {
             .workflow("square", square)
             .workflow("parent", parent)
             .workflow("patient", patient)
+            .workflow("sleeper", sleeper)
     }
 }
 
@@ -49,6 +50,14 @@ async fn parent(ctx: Ctx, ids: Vec<String>) -> Result<Vec<String>> {
         });
     }
     Ok(said)
+}
+
+/// Sleeps a few times.
+async fn sleeper(ctx: Ctx, times: u32) -> Result<u32> {
+    for _ in 0..times {
+        ctx.sleep(Duration::from_millis(100)).await?;
+    }
+    Ok(times)
 }
 
 async fn patient(ctx: Ctx, (): ()) -> Result<u32> {
@@ -123,5 +132,26 @@ async fn runs_elsewhere_go_on_while_a_database_is_down_and_its_own_when_it_is_ba
     until_up(&databases.store, &[true; 3]);
     runs[1].signal("go", &7_u32).await.unwrap();
     assert_eq!(result(&runs[1]).await, 7);
+    onward.shutdown().await;
+}
+
+/// Timers, leases and claims of the others go on while one stands still, and its own when it goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_elsewhere_sleep_and_wake_while_a_database_stands_still() {
+    let databases = Databases::new();
+    let onward = databases.engine().start().await.unwrap();
+    let mut runs: Vec<RunHandle<u32>> = Vec::new();
+    for database in 0..3 {
+        runs.push(onward.start("sleeper", &5_u32).id(id_in(database, 0)).await.unwrap());
+    }
+    databases.databases[1].be_silent(true);
+    for number in [0, 2] {
+        assert_eq!(result(&runs[number]).await, 5);
+        let fresh: RunHandle<u32> = onward.start("sleeper", &3_u32).id(id_in(number, 1)).await.unwrap();
+        assert_eq!(result(&fresh).await, 3);
+    }
+    until_up(&databases.store, &[true, false, true]);
+    databases.databases[1].be_silent(false);
+    assert_eq!(result(&runs[1]).await, 5);
     onward.shutdown().await;
 }
