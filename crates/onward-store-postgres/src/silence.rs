@@ -116,7 +116,10 @@ pub(crate) async fn carry(mut connection: Connection<Socket, Stream>, watch: Rc<
             return Poll::Ready(());
         }
         timer.as_mut().reset(Instant::now() + part);
-        timer.as_mut().poll(cx).map(drop)
+        if timer.as_mut().poll(cx).is_ready() {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
     })
     .await;
 }
