@@ -307,6 +307,9 @@ message! {
         /// How many runs are above this one: its parent, whose child that is, and so on. None if nobody's code has started it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         25 => nesting: Option<u32>,
+        /// When the first generation began; only in later ones.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        26 => created_at: Option<Timestamp>,
     }
 }
 
@@ -333,6 +336,7 @@ impl RunStarted {
             budget: None,
             first_kind: None,
             nesting: None,
+            created_at: None,
         }
     }
 }

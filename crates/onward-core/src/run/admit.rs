@@ -274,6 +274,7 @@ impl RunHead {
             kind: taken_over.unwrap_or_else(|| self.kind.clone()),
             first_kind,
             nesting: self.nesting,
+            created_at: Some(self.created_at),
             input: continued.input.clone(),
             // Any number does that differs between generations and is the same on every store.
             seed: commit.commit_id.0,
