@@ -11,6 +11,7 @@ mod directory;
 mod error;
 mod house;
 mod interrupt;
+mod lonely;
 mod new_id;
 mod output;
 mod serving;

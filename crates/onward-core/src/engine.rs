@@ -58,7 +58,7 @@ use crate::budget::Purse;
 use crate::event::{CarriedSignal, Divergence, PauseReason, RunPaused, SignalReceived, SuspendReason};
 use crate::failure::{FAILURE_BYTES_MAX, cut};
 use crate::run::{Carries, Commit};
-use crate::{Branch, CommitId, Epoch, Event, Index, Name, Payload, Place, Record, RunKey, Timestamp};
+use crate::{Branch, CommitId, Epoch, Event, Index, Name, PLACE_PARTS_MAX, Payload, Place, Record, RunKey, Timestamp};
 use call::{Call, StepIdentity};
 use mailbox::{Looks, Mailbox, Signal};
 
@@ -252,6 +252,7 @@ pub struct Engine {
     /// The run that this one is a child of.
     parent: Option<RunKey>,
     nesting: u32,
+    is_called: bool,
     /// Where the last request to branch stands, and what it says.
     branching: Option<(Index, Box<crate::event::BranchRequested>)>,
 }
@@ -307,6 +308,7 @@ impl Engine {
             agent: entry::Conversation::default(),
             parent: None,
             nesting: 0,
+            is_called: false,
             branching: None,
         }
     }
@@ -516,6 +518,7 @@ impl Engine {
                 self.begin_conversation(&started);
                 self.parent = started.parent.as_ref().map(|link| link.run.clone());
                 self.nesting = started.nesting.unwrap_or(0);
+                self.is_called = started.parent.as_ref().is_some_and(|link| !link.is_spawned);
                 self.attributes = started.attributes.iter().map(|attribute| attribute.name.clone()).collect();
                 self.cancel.begin(started.cancel_reason);
                 self.updates = started.updates.into();
@@ -730,7 +733,14 @@ impl Engine {
         let ordinal = if self.branch.is_main() { &mut self.main_line } else { self.arms.entry(self.branch.clone()).or_default() };
         let made = *ordinal;
         *ordinal += 1;
-        self.branch.call(self.segment.ordinal(made))
+        let place = self.branch.call(self.segment.ordinal(made));
+        if place.is_too_deep() {
+            let depth = PLACE_PARTS_MAX / 2;
+            self.misuse(format!(
+                "a call lies inside of more than {depth} joins or selects, one inside the other: let a child do what goes so deep"
+            ));
+        }
+        place
     }
 
     /// The combinator with these arms is over: nothing is called in them again.

@@ -218,6 +218,12 @@ impl Builder {
     /// `text` or `blocks`, or `{messages: [{role, content}]}`; or with nothing.
     #[cfg(feature = "agents")]
     pub fn register_agent(mut self, agent: crate::agent::Agent) -> Builder {
+        if !agent.has_model() {
+            self.registry.wrong(RegisterError::NoModel { agent: agent.name().to_owned() });
+        }
+        if let Some(mistake) = agent.own_tools().mistake() {
+            self.registry.wrong(mistake.clone().into());
+        }
         for (kind, handler) in agent.own_tools().handlers() {
             self.registry.task(&kind, handler);
         }
@@ -254,6 +260,9 @@ impl Builder {
     /// The tools that agents call with [`AgentCtx::tool`] here.
     #[cfg(feature = "agents")]
     pub fn tools(mut self, tools: crate::agent::Tools) -> Builder {
+        if let Some(mistake) = tools.mistake() {
+            self.registry.wrong(mistake.clone().into());
+        }
         for (kind, handler) in tools.handlers() {
             self.registry.task(&kind, handler);
         }

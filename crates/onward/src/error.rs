@@ -123,6 +123,10 @@ mod tests {
             RegisterError::Name(onward_core::Name::new("").unwrap_err()),
             RegisterError::Twice { what: "task", name: text() },
             RegisterError::NoWorkflow { call: "version" },
+            #[cfg(feature = "agents")]
+            RegisterError::NoModel { agent: text() },
+            #[cfg(feature = "agents")]
+            RegisterError::Tool(crate::agent::ToolMistake::Twice { name: text() }),
             RegisterError::TwoVersions { workflow: text(), first: text(), second: text() },
             RegisterError::LeaseTooShort { lease: Duration::ZERO, min: Duration::ZERO },
         ];

@@ -57,6 +57,12 @@ pub enum RegisterError {
     TwoVersions { workflow: String, first: String, second: String },
     #[error("a lease of {lease:?} is shorter than {min:?}")]
     LeaseTooShort { lease: Duration, min: Duration },
+    #[cfg(feature = "agents")]
+    #[error("the agent `{agent}` has no model")]
+    NoModel { agent: String },
+    #[cfg(feature = "agents")]
+    #[error(transparent)]
+    Tool(#[from] crate::agent::ToolMistake),
 }
 
 impl RegisterError {
@@ -70,6 +76,10 @@ impl RegisterError {
             RegisterError::TwoVersions { .. } => {
                 "`.version(..)` once, for the code just registered; keep older code with `.previous(..)`"
             }
+            #[cfg(feature = "agents")]
+            RegisterError::NoModel { .. } => "say which one answers: `.model(..)`, with a name that a worker's builder knows",
+            #[cfg(feature = "agents")]
+            RegisterError::Tool(mistake) => mistake.hint(),
             RegisterError::LeaseTooShort { .. } => "a worker must have time to say that it is alive; 30 seconds is the default",
         }
     }

@@ -308,11 +308,50 @@ fn commands_are_told_apart_from_what_is_said() {
 #[test]
 fn a_run_that_nobody_can_work_on_is_told() {
     let (_folder, _model, served) = served("");
-    let mut chat = chat(&served.url, &["--agent", "nobody"]);
+    let at = ["--server", &served.url];
+    ran(onward().args(["run", "start", "nobody", "--id", "n"]).args(at));
+    let mut chat = chat(&served.url, &["--run", "n"]);
     chat.say("hello");
     chat.until("", "· no worker has `nobody` now; the run waits for one\n");
     chat.say("/quit");
     assert_eq!(chat.end().2, Some(0));
+}
+
+/// Nobody waits for an agent whose name is mistyped.
+#[test]
+fn an_agent_that_is_not_there_is_a_mistake_that_names_the_others() {
+    let (_folder, _model, served) = served("");
+    let (_, err, code) = chat(&served.url, &["--agent", "suport"]).end();
+    assert_eq!(err, "error[usage]: no worker has an agent `suport`\nhint: there are: support\n");
+    assert_eq!(code, Some(2));
+}
+
+#[test]
+fn a_model_that_nobody_offers_is_told() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let served = dev_with(folder.path(), &settings(folder.path(), &model, AGENT));
+    let other = onward::agent::Agent::new("lost").model("gpt-5o").converse();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let worker = runtime.block_on(onward::Onward::connect(&served.url).register_agent(other).start()).unwrap();
+    let mut chat = chat(&served.url, &["--agent", "lost", "--run", "l"]);
+    chat.say("hello");
+    chat.until("", "· nobody offers the model `gpt-5o` now; offered is ");
+    chat.say("/quit");
+    assert_eq!(chat.end().2, Some(0));
+    let shown = ran(onward().args(["run", "show", "l", "--server", &served.url])).out;
+    assert!(shown.contains("  nobody offers the model `gpt-5o` now; offered is `"), "{shown}");
+    runtime.block_on(worker.shutdown());
+}
+
+#[test]
+fn a_run_that_is_canceled_here_is_told_once() {
+    let (_folder, _model, served) = served("");
+    let mut chat = chat(&served.url, &["--agent", "support", "--run", "c"]);
+    chat.say("hello");
+    chat.say("/wait");
+    chat.say("/cancel");
+    chat.until("", "· the run was canceled\n");
+    chat.end();
 }
 
 #[test]

@@ -75,6 +75,11 @@ impl Engine {
         self.parent.as_ref()
     }
 
+    /// Whether the call of another run waits for the end of this one.
+    pub fn is_called(&self) -> bool {
+        self.is_called
+    }
+
     /// How many runs are above this one; a fork keeps the number.
     pub fn nesting(&self) -> u32 {
         self.nesting

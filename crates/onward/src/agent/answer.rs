@@ -156,6 +156,9 @@ async fn request(ctx: &TaskCtx, prompt: Prompt) -> Result<ModelRequest> {
     let Settings { request, ask } = settings.content.read().map_err(|error| Failure::fatal(error.to_string()))?;
     let entries = library.read(&task.run, task.generation, Walk::context(prompt.leaf)).await.map_err(unreadable)?;
     let mut told = prompt::tell(&entries);
+    if request.tools.is_empty() {
+        told.messages = prompt::without_tools(told.messages);
+    }
     told.messages.extend(ask.map(Message::user));
     let system: Vec<String> = request.system.into_iter().chain(told.system).collect();
     let system = (!system.is_empty()).then(|| system.join("\n\n"));
@@ -206,7 +209,11 @@ fn failed(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, so_far: SoFar, reques
             let so_far = SoFar { failures, is_words_only };
             (Failure::new(error.code(), message).with_retry_after(delay), Payload::json(&so_far).ok())
         }
-        Next::GiveUp => (Failure::fatal(message).with_code(error.code()), details(ctx, error)),
+        Next::GiveUp => {
+            let run = &ctx.task().run;
+            let hint = format!("if the run fails over this, `onward run retry {run}` goes on from here with all that was said");
+            (Failure::fatal(format!("{message}; {hint}")).with_code(error.code()), details(ctx, error))
+        }
     };
     details.into_iter().fold(failure, Failure::with_details)
 }

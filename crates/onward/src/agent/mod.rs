@@ -64,7 +64,7 @@ pub use onward_mcp::{Place as ToolPlace, SourceSettings, ToolError};
 #[cfg(feature = "agents")]
 pub use ready::{Agent, AgentOutcome, Stop};
 #[cfg(feature = "agents")]
-pub use tool::Tool;
+pub use tool::{Tool, ToolMistake};
 #[cfg(feature = "agents")]
 pub use tools::{ToolFuture, ToolOutcome, Tools};
 pub use turns::Turn;

@@ -3,16 +3,23 @@
 //! Owns how an entry's content is read: a text, an object with `text`, an object with `blocks`, and everything else as its own JSON. Must
 //! never fail over a content: what somebody has said is told as it is.
 //!
-//! Invariant PR1: in what is told, every call of a tool is followed by one result before anybody else speaks, because providers refuse
-//! anything else.
+//! Invariants, because providers refuse anything else:
+//! - PR1: in what is told, every call of a tool is followed by one result before anybody else speaks.
+//! - PR2: no message says nothing.
+//! - PR3: a request without tools has no calls and no results; they are told as texts.
+
+use std::collections::BTreeMap;
 
 use onward_core::Payload;
 use onward_core::conversation::{Entry, SUMMARY};
-use onward_llm::{Block, Message, Role, ToolResult};
+use onward_llm::{Block, Message, Role, ToolCall, ToolResult};
 use serde::Deserialize;
 
 /// What stands in the place of a result that nobody has recorded.
 const NO_RESULT: &str = "there is no result of this call";
+
+/// What comes before something that a tool has said without being asked.
+const REPORT: &str = "A tool reports:\n";
 
 /// The conversation as messages, and what its system entries say.
 pub(crate) struct Told {
@@ -34,8 +41,50 @@ pub(crate) fn tell(entries: &[Entry]) -> Told {
             _ => told.messages.push(Message { role: Role::User, blocks }),
         }
     }
-    told.messages = answered(told.messages);
+    told.system.retain(|text| !is_blank(text));
+    told.messages = answered(told.messages.into_iter().filter_map(said).collect());
     told
+}
+
+/// The conversation for a request without tools (PR3).
+pub(crate) fn without_tools(messages: Vec<Message>) -> Vec<Message> {
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    let mut told = Vec::with_capacity(messages.len());
+    for Message { role, blocks } in messages {
+        let has_calls = blocks.iter().any(|block| matches!(block, Block::ToolCall(_)));
+        let mut plain = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            match block {
+                Block::ToolCall(ToolCall { id, name, arguments }) => {
+                    plain.push(Block::text(format!("(I called the tool `{name}` with {arguments})")));
+                    names.insert(id, name);
+                }
+                Block::ToolResult(result) => {
+                    let name = names.get(&result.call_id).map_or("a tool", String::as_str);
+                    let outcome = if result.is_error { "failed" } else { "answered" };
+                    plain.push(Block::text(format!("(The tool `{name}` {outcome}: {})", text_of(&result.blocks))));
+                    plain.extend(result.blocks.into_iter().filter(|block| matches!(block, Block::Attachment(_))));
+                }
+                // It is signed for the call that is not there any more.
+                Block::Reasoning(_) if has_calls => {}
+                other => plain.push(other),
+            }
+        }
+        let role = if role == Role::Tool { Role::User } else { role };
+        told.extend(said(Message { role, blocks: plain }));
+    }
+    told
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+/// The message without what says nothing; none if that is all of it (PR2).
+fn said(Message { role, mut blocks }: Message) -> Option<Message> {
+    blocks.retain(|block| !matches!(block, Block::Text { text, .. } | Block::Refusal { text } if is_blank(text)));
+    let says = |block: &Block| !matches!(block, Block::Reasoning(_));
+    blocks.iter().any(says).then_some(Message { role, blocks })
 }
 
 /// What somebody has said, block by block.
@@ -62,25 +111,31 @@ pub(crate) fn text_of(blocks: &[Block]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Gives every call its result, and takes out results that nobody asked for (PR1).
+/// Gives every call its result, and takes out results that nobody asked for (PR1). What a tool says beside that is told as a report, once
+/// every call before it has its result.
 fn answered(messages: Vec<Message>) -> Vec<Message> {
     let mut told: Vec<Message> = Vec::with_capacity(messages.len());
     let mut open: Vec<String> = Vec::new();
-    for mut message in messages {
+    let mut reports: Vec<Message> = Vec::new();
+    for message in messages {
         if message.role == Role::Tool {
-            message.blocks.retain(|block| match block {
-                Block::ToolResult(result) => {
-                    let asked = open.iter().position(|id| *id == result.call_id);
-                    asked.map(|position| open.swap_remove(position)).is_some()
-                }
-                _ => false,
+            let (mut results, reported): (Vec<Block>, Vec<Block>) =
+                message.blocks.into_iter().partition(|block| matches!(block, Block::ToolResult(_)));
+            results.retain(|block| {
+                let asked = open.iter().position(|id| matches!(block, Block::ToolResult(result) if *id == result.call_id));
+                asked.map(|position| open.swap_remove(position)).is_some()
             });
-            if !message.blocks.is_empty() {
-                told.push(message);
+            if !results.is_empty() {
+                told.push(Message { role: Role::Tool, blocks: results });
+            }
+            reports.extend(report(reported));
+            if open.is_empty() {
+                told.append(&mut reports);
             }
             continue;
         }
         close(&mut open, &mut told);
+        told.append(&mut reports);
         if message.role == Role::Assistant {
             open.extend(message.blocks.iter().filter_map(|block| match block {
                 Block::ToolCall(call) => Some(call.id.clone()),
@@ -90,7 +145,17 @@ fn answered(messages: Vec<Message>) -> Vec<Message> {
         told.push(message);
     }
     close(&mut open, &mut told);
+    told.append(&mut reports);
     told
+}
+
+/// Providers know results of calls alone; what a tool says by itself is told by whoever put it there.
+fn report(mut blocks: Vec<Block>) -> Option<Message> {
+    match blocks.first_mut()? {
+        Block::Text { text, .. } => text.insert_str(0, REPORT),
+        _ => blocks.insert(0, Block::text(REPORT.trim_end())),
+    }
+    Some(Message { role: Role::User, blocks })
 }
 
 fn close(open: &mut Vec<String>, told: &mut Vec<Message>) {
@@ -106,7 +171,7 @@ fn close(open: &mut Vec<String>, told: &mut Vec<Message>) {
 #[cfg(test)]
 mod tests {
     use onward_core::{Hash, Index, Name, Timestamp};
-    use onward_llm::{ModelReply, ToolCall};
+    use onward_llm::{ModelReply, Reasoning};
 
     use super::*;
 
@@ -170,5 +235,58 @@ mod tests {
         assert_eq!(shape, expected);
         let Block::ToolResult(missing) = &told.messages[2].blocks[0] else { panic!() };
         assert_eq!((missing.call_id.as_str(), missing.is_error), ("b", true));
+    }
+
+    #[test]
+    fn what_a_tool_says_without_being_asked_is_told_behind_the_results() {
+        let reply = ModelReply { blocks: vec![call("a"), call("b")], ..ModelReply::default() };
+        let told = tell(&[
+            entry("assistant", &reply),
+            entry("tool", &result("a")),
+            entry("tool", &"The parcel has left Bremen."),
+            entry("tool", &result("b")),
+            entry("tool", &"It is in Ulm."),
+        ]);
+        let shape: Vec<(Role, String)> =
+            told.messages.iter().map(|message| (message.role, text_of(&message.blocks))).skip(1).collect();
+        let report = |text: &str| (Role::User, format!("A tool reports:\n{text}"));
+        let result = || (Role::Tool, String::new());
+        assert_eq!(shape, [result(), result(), report("The parcel has left Bremen."), report("It is in Ulm.")]);
+    }
+
+    #[test]
+    fn what_says_nothing_is_not_told() {
+        #[derive(serde::Serialize)]
+        struct Blocks {
+            blocks: Vec<Block>,
+        }
+        let thought = Block::Reasoning(Reasoning { text: "hm".into(), payload: None });
+        let told = tell(&[
+            entry("system", &" "),
+            entry("user", &Blocks { blocks: Vec::new() }),
+            entry("user", &""),
+            entry("assistant", &Blocks { blocks: vec![thought.clone(), Block::text("")] }),
+            entry("tool", &Blocks { blocks: Vec::new() }),
+            entry("assistant", &Blocks { blocks: vec![thought, Block::text("yes")] }),
+        ]);
+        assert_eq!(told.system, Vec::<String>::new());
+        let sizes: Vec<usize> = told.messages.iter().map(|message| message.blocks.len()).collect();
+        assert_eq!(sizes, [2]);
+    }
+
+    #[test]
+    fn without_tools_calls_and_results_are_texts() {
+        let thought = Block::Reasoning(Reasoning { text: "hm".into(), payload: None });
+        let reply = ModelReply { blocks: vec![thought, Block::text("let me see"), call("a")], ..ModelReply::default() };
+        let told = tell(&[entry("assistant", &reply), entry("tool", &result("a")), entry("user", &"and?")]);
+        let plain = without_tools(told.messages);
+        let texts: Vec<_> = plain.iter().map(|message| (message.role, text_of(&message.blocks))).collect();
+        let expected = [
+            (Role::Assistant, "let me see\n(I called the tool `t` with {})"),
+            (Role::User, "(The tool `t` answered: done)"),
+            (Role::User, "and?"),
+        ];
+        assert_eq!(texts, expected.map(|(role, text)| (role, text.to_owned())));
+        assert!(plain.iter().flat_map(|message| &message.blocks).all(|block| matches!(block, Block::Text { .. })));
     }
 }

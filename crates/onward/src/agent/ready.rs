@@ -4,9 +4,9 @@
 //! model, with the tools it asks for. An agent that needs more than this is a function of its own.
 
 use onward_core::budget::Budget;
-use onward_core::conversation::MESSAGE;
+use onward_core::conversation::{MESSAGE, SUMMARY};
 use onward_core::{Failure, Payload};
-use onward_llm::{ModelReply, StopReason, ToolCall};
+use onward_llm::{Block, ModelReply, StopReason, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -71,6 +71,8 @@ pub enum Stop {
     MaxTokens,
     /// The model asked for the same again and again.
     RepeatedCall,
+    /// The model has thought, twice, and said nothing.
+    NoAnswer,
     /// Agents handed the conversation over to each other again and again.
     MaxHandoffs,
     /// The run has spent what it may ([`Agent::stop_at_budget`]).
@@ -110,6 +112,9 @@ struct Progress {
     handoffs: u32,
     /// How much the model read last time.
     context_tokens: u64,
+    /// From how many entries on a summary is tried again that did not come about.
+    #[serde(default)]
+    summary_from: u64,
     /// Why it waits for a message; nothing as long as it has only waited because the model was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop: Option<Stop>,
@@ -149,7 +154,7 @@ impl Agent {
     }
 
     pub fn tools(self, tools: &Tools) -> Agent {
-        let tools = tools.iter().cloned().fold(self.tools.clone(), Tools::with);
+        let tools = tools.iter().cloned().fold(self.tools.clone(), Tools::with).with_mistake_of(tools);
         Agent { tools, ..self }
     }
 
@@ -175,7 +180,8 @@ impl Agent {
         Agent { turns_max: max.max(1), ..self }
     }
 
-    /// Waits for the next message when it has answered, for as long as that takes, instead of ending.
+    /// Waits for the next message when it has answered, for as long as that takes, instead of ending. Where it is a tool, or a child that
+    /// another run waits for, it ends nevertheless: nobody would go on otherwise.
     pub fn converse(self) -> Agent {
         Agent { converses: true, ..self }
     }
@@ -197,6 +203,10 @@ impl Agent {
 
     pub(crate) fn own_tools(&self) -> &Tools {
         &self.tools
+    }
+
+    pub(crate) fn has_model(&self) -> bool {
+        !self.model.is_empty()
     }
 
     pub(crate) async fn run(self, ctx: AgentCtx, input: Box<RawValue>) -> Result<AgentOutcome> {
@@ -225,13 +235,19 @@ impl Agent {
             let text = last_answer(&ctx).await?;
             return self.stop(&ctx, progress, Stop::MaxTurns, text);
         }
-        if self.context_tokens.is_some_and(|max| progress.context_tokens > max) {
-            self.compact(&ctx).await?;
-            progress.context_tokens = 0;
+        let is_long = self.context_tokens.is_some_and(|max| progress.context_tokens > max);
+        if is_long && ctx.entry_count() >= progress.summary_from && !self.compact(&ctx).await? {
+            progress.summary_from = ctx.entry_count() + KEEP as u64;
         }
-        let reply = self.answer(&ctx).await?;
+        let mut reply = self.answer(&ctx).await?;
         progress.turns += 1;
         progress.turns_in_all += 1;
+        if says_nothing(&reply) {
+            reply = self.answer(&ctx).await?;
+        }
+        if says_nothing(&reply) {
+            return self.stop(&ctx, progress, Stop::NoAnswer, String::new());
+        }
         progress.context_tokens = reply.usage.map_or(0, |usage| usage.input + usage.cached_read + usage.cached_write);
         ctx.append("assistant", &reply).await?;
         let stop = match reply.stop {
@@ -239,6 +255,8 @@ impl Agent {
             Some(StopReason::Refusal) => Stop::Refused,
             // The provider wants to go on with what it has said.
             Some(StopReason::Paused) if progress.turns < self.turns_max => return Ok(Turn::Next(progress)),
+            // What it asked for may be cut, too: nobody does half of it.
+            Some(StopReason::MaxTokens | StopReason::ContextFull) => Stop::MaxTokens,
             _ if reply.wants_tools() => {
                 if progress.asks_again(&reply) > SAME_CALLS_MAX {
                     Stop::RepeatedCall
@@ -262,13 +280,9 @@ impl Agent {
                     }
                 }
             }
-            Some(StopReason::MaxTokens | StopReason::ContextFull) => Stop::MaxTokens,
+            Some(StopReason::Paused) => Stop::MaxTurns,
             _ => Stop::Done,
         };
-        // What was said meanwhile is answered first.
-        if ctx.signal(MESSAGE).has() {
-            return Ok(Turn::Next(progress));
-        }
         self.stop(&ctx, progress, stop, reply.text())
     }
 
@@ -282,9 +296,12 @@ impl Agent {
         self.tools.call(ctx, call)
     }
 
-    /// Ends, or waits for the next message.
+    /// Ends, or waits for the next message. What was said meanwhile is answered first.
     fn stop(&self, ctx: &AgentCtx, mut progress: Progress, stop: Stop, text: String) -> Result<Turn<Progress, AgentOutcome>> {
-        if self.converses {
+        if ctx.signal(MESSAGE).has() {
+            return Ok(Turn::Next(progress));
+        }
+        if self.converses && !ctx.is_called() {
             progress.tell(ctx, stop)?;
             return Ok(Turn::Await(progress, MESSAGE));
         }
@@ -294,10 +311,10 @@ impl Agent {
     /// Asks the model; a conversation that is too long for it is made shorter first.
     async fn answer(&self, ctx: &AgentCtx) -> Result<ModelReply> {
         match self.ask(ctx).await {
-            Err(failure) if failure.code == "context_too_long" => {
-                self.compact(ctx).await?;
-                self.ask(ctx).await
-            }
+            Err(failure) if failure.code == "context_too_long" => match self.compact(ctx).await? {
+                true => self.ask(ctx).await,
+                false => Err(failure),
+            },
             other => other,
         }
     }
@@ -307,22 +324,31 @@ impl Agent {
         self.system.iter().fold(call, |call, system| call.system(system)).await
     }
 
-    /// Puts a summary in the place of everything but the last entries.
-    async fn compact(&self, ctx: &AgentCtx) -> Result<()> {
+    /// Puts a summary in the place of everything but the last entries. Says whether there is one: a conversation may be too short for that,
+    /// and a model may not write it, or not to its end. Then everything stays as it is.
+    async fn compact(&self, ctx: &AgentCtx) -> Result<bool> {
         let entries = ctx.messages().await?;
         let mut kept_from = entries.len().saturating_sub(KEEP);
         // Results stay with their calls.
         while entries.get(kept_from).is_some_and(|entry| entry.role.as_str() == "tool") {
             kept_from += 1;
         }
-        let Some(covered) = kept_from.checked_sub(1).and_then(|last| entries.get(last)) else {
-            let message = "the conversation is too long for the model, and too short to be summarized";
-            return Err(Failure::fatal(message).with_code("context_too_long"));
+        let covered = &entries[..kept_from];
+        // A summary of a summary alone would be no shorter.
+        let Some(last) = covered.last().filter(|_| covered.iter().any(|entry| entry.role.as_str() != SUMMARY)) else {
+            return Ok(false);
         };
-        let covers = EntryId::from(covered);
-        let summary = ctx.llm(&self.model).at(covers).ask(SUMMARIZE).await?;
-        ctx.compact(&summary.text(), covers).await?;
-        Ok(())
+        let covers = EntryId::from(last);
+        let summary = match ctx.llm(&self.model).at(covers).ask(SUMMARIZE).await {
+            Err(failure) if !failure.is_canceled() => return Ok(false),
+            summary => summary?,
+        };
+        let is_whole = !matches!(summary.stop, Some(StopReason::MaxTokens | StopReason::ContextFull | StopReason::Refusal));
+        let is_good = is_whole && summary.refusal().is_none() && !summary.text().trim().is_empty();
+        if is_good {
+            ctx.compact(&summary.text(), covers).await?;
+        }
+        Ok(is_good)
     }
 }
 
@@ -335,6 +361,7 @@ impl Stop {
             Stop::MaxTurns => "max_turns",
             Stop::MaxTokens => "max_tokens",
             Stop::RepeatedCall => "repeated_call",
+            Stop::NoAnswer => "no_answer",
             Stop::MaxHandoffs => "max_handoffs",
             Stop::BudgetExhausted => "budget_exhausted",
         }
@@ -364,6 +391,16 @@ impl Progress {
         self.same_calls = Some((asked, times));
         times
     }
+}
+
+/// Whether a model has ended by itself and has said nothing, asked for nothing and refused nothing.
+fn says_nothing(reply: &ModelReply) -> bool {
+    let ended = matches!(reply.stop, None | Some(StopReason::End));
+    let is_thought = |block: &Block| match block {
+        Block::Text { text, .. } => text.trim().is_empty(),
+        block => matches!(block, Block::Reasoning(_)),
+    };
+    ended && reply.blocks.iter().all(is_thought)
 }
 
 /// The last thing that the model said; nothing if it has not.

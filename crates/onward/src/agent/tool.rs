@@ -19,7 +19,10 @@ use crate::registry::TaskHandler;
 use crate::task::TaskCtx;
 
 /// How long an attempt may take that nobody has said anything about.
-const TIMEOUT: Duration = Duration::from_secs(600);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The longest name that every provider takes.
+const NAME_BYTES_MAX: usize = 64;
 
 /// How large a result may be that nobody has said anything about: a model reads it.
 const RESULT_BYTES_MAX: usize = 1024 * 1024;
@@ -32,9 +35,9 @@ type NeedsApproval = Arc<dyn Fn(&RawValue) -> bool + Send + Sync>;
 #[derive(Clone)]
 pub struct Tool {
     pub(super) schema: ToolSchema,
-    pub(super) class: EffectClass,
-    pub(super) retry: RetryPolicy,
-    pub(super) timeout: Duration,
+    pub(super) class: Option<EffectClass>,
+    pub(super) retry: Option<RetryPolicy>,
+    pub(super) timeout: Option<Duration>,
     pub(super) result_bytes_max: usize,
     pub(super) needs_approval: Option<NeedsApproval>,
     pub(super) work: Work,
@@ -177,15 +180,7 @@ impl Tool {
     }
 
     pub(super) fn made(schema: ToolSchema, work: Work) -> Tool {
-        Tool {
-            schema,
-            class: EffectClass::AtLeastOnce,
-            retry: RetryPolicy::default(),
-            timeout: TIMEOUT,
-            result_bytes_max: RESULT_BYTES_MAX,
-            needs_approval: None,
-            work,
-        }
+        Tool { schema, class: None, retry: None, timeout: None, result_bytes_max: RESULT_BYTES_MAX, needs_approval: None, work }
     }
 
     pub fn name(&self) -> &str {
@@ -194,27 +189,28 @@ impl Tool {
 
     /// Doing it twice does nothing: it only looks or computes.
     pub fn pure(self) -> Tool {
-        Tool { class: EffectClass::Pure, ..self }
+        Tool { class: Some(EffectClass::Pure), ..self }
     }
 
     /// Doing it twice does nothing, because whoever does it knows [`TaskCtx::idempotency_key`].
     pub fn keyed(self) -> Tool {
-        Tool { class: EffectClass::Keyed, ..self }
+        Tool { class: Some(EffectClass::Keyed), ..self }
     }
 
     /// An attempt whose outcome nobody knows is not followed by another: the model is told that the outcome is unknown.
     pub fn at_most_once(self) -> Tool {
-        Tool { class: EffectClass::AtMostOnce, ..self }
+        Tool { class: Some(EffectClass::AtMostOnce), ..self }
     }
 
-    /// How often and when to try again; once otherwise.
+    /// How often and when to try again; once otherwise. Only for functions that any worker runs.
     pub fn retry(self, policy: impl Into<RetryPolicy>) -> Tool {
-        Tool { retry: policy.into(), ..self }
+        Tool { retry: Some(policy.into()), ..self }
     }
 
-    /// How long one attempt may take; ten minutes otherwise.
+    /// How long one attempt may take; ten minutes otherwise. A tool that is code of the agent, or a run of its own, takes as long as it takes
+    /// unless this is said; the run is canceled then.
     pub fn timeout(self, timeout: Duration) -> Tool {
-        Tool { timeout, ..self }
+        Tool { timeout: Some(timeout), ..self }
     }
 
     /// How large a result may be; 1 MiB otherwise. A larger one is told to the model as a failure.
@@ -230,6 +226,62 @@ impl Tool {
     /// A person has to agree to the calls for which `dangerous` says so. It must decide by the arguments alone.
     pub fn needs_approval_if(self, dangerous: impl Fn(&RawValue) -> bool + Send + Sync + 'static) -> Tool {
         Tool { needs_approval: Some(Arc::new(dangerous)), ..self }
+    }
+}
+
+/// A mistake in a tool, or in how tools are put together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ToolMistake {
+    #[error("`{name}` is no name of a tool")]
+    Name { name: String },
+    #[error("there are two tools `{name}`")]
+    Twice { name: String },
+    #[error("the arguments of the tool `{name}` are no object")]
+    Arguments { name: String },
+    #[error("`.{option}(..)` means nothing for the tool `{name}`: {what}")]
+    Option { name: String, option: &'static str, what: &'static str },
+}
+
+impl ToolMistake {
+    /// What to do instead.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            ToolMistake::Name { .. } => "1 to 64 letters of ASCII, digits, `_` and `-`: no provider takes more",
+            ToolMistake::Twice { .. } => "give one of them another name; handoffs are called `handoff_to_<kind>`",
+            ToolMistake::Arguments { .. } => "a model gives arguments by name: take a struct with fields",
+            ToolMistake::Option { .. } => "leave it out, or make it a function that any worker runs: `Tool::new` or `Tool::with`",
+        }
+    }
+}
+
+impl Tool {
+    /// What no provider would take, and what would be passed over without a word.
+    pub(super) fn mistake(&self) -> Option<ToolMistake> {
+        let name = self.schema.name.clone();
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(plain) {
+            return Some(ToolMistake::Name { name });
+        }
+        #[derive(Deserialize)]
+        struct Root {
+            r#type: String,
+        }
+        if !serde_json::from_str::<Root>(self.schema.input.as_str()).is_ok_and(|root| root.r#type == "object") {
+            return Some(ToolMistake::Arguments { name });
+        }
+        let (what, takes_timeout) = match &self.work {
+            Work::Task(_) => return None,
+            Work::Inline(_) => ("it is code of the agent, which is done once", true),
+            Work::Child(_) => ("it is a run of its own, which begins once and has its own retries", true),
+            Work::Handoff(_) => ("it does nothing but hand over", false),
+        };
+        let option = match () {
+            () if self.class.is_some() => Some("pure`, `.keyed` or `.at_most_once"),
+            () if self.retry.is_some() => Some("retry"),
+            () if self.timeout.is_some() && !takes_timeout => Some("timeout"),
+            () => None,
+        };
+        option.map(|option| ToolMistake::Option { name, option, what })
     }
 }
 
@@ -255,6 +307,10 @@ fn schema<A: JsonSchema>(name: &str, description: &str) -> ToolSchema {
     // A model needs neither, and some providers refuse what they do not know.
     input.remove("$schema");
     input.remove("title");
+    // Whoever takes anything is given an object nevertheless: a model gives arguments by name.
+    if ["type", "$ref", "oneOf", "anyOf", "allOf"].iter().all(|word| input.get(*word).is_none()) {
+        input.insert("type".to_owned(), "object".into());
+    }
     let input = JsonText::of(&input).expect("a schema is JSON");
     ToolSchema { name: name.to_owned(), description: description.to_owned(), input }
 }

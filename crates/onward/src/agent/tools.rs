@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use onward_core::task::EffectClass;
 use onward_core::{Failure, Payload};
@@ -18,7 +19,7 @@ use serde_json::value::RawValue;
 
 use super::AgentCtx;
 use super::ready::{AgentOutcome, Stop};
-use super::tool::{Asked, Brief, Child, Output, Tool, Work, arguments_of};
+use super::tool::{Asked, Brief, Child, Output, TIMEOUT, Tool, ToolMistake, Work, arguments_of};
 use crate::Result;
 use crate::registry::TaskHandler;
 
@@ -38,6 +39,8 @@ const DEPTH_MAX: u32 = 8;
 pub struct Tools {
     tools: Arc<BTreeMap<String, Tool>>,
     depth_max: u32,
+    /// The first that was made; told when they are registered.
+    mistake: Option<ToolMistake>,
     /// Whose tools they are, where several agents may have tools of the same name.
     scope: Option<Arc<str>>,
 }
@@ -54,7 +57,7 @@ pub type ToolFuture = Pin<Box<dyn Future<Output = Result<ToolOutcome>> + Send>>;
 
 impl Default for Tools {
     fn default() -> Tools {
-        Tools { tools: Arc::default(), depth_max: DEPTH_MAX, scope: None }
+        Tools { tools: Arc::default(), depth_max: DEPTH_MAX, mistake: None, scope: None }
     }
 }
 
@@ -83,10 +86,23 @@ impl Tools {
         Tools::default()
     }
 
-    /// Adds a tool; one of the same name is replaced.
+    /// Adds a tool. A name or arguments that no provider would take, a name that is there already, and options that mean nothing for this
+    /// tool are refused when the tools are registered.
     pub fn with(mut self, tool: Tool) -> Tools {
-        Arc::make_mut(&mut self.tools).insert(tool.name().to_owned(), tool);
+        let (name, mistake) = (tool.name().to_owned(), tool.mistake());
+        let replaced = Arc::make_mut(&mut self.tools).insert(name.clone(), tool);
+        let mistake = mistake.or(replaced.map(|_| ToolMistake::Twice { name }));
+        self.mistake = self.mistake.or(mistake);
         self
+    }
+
+    /// Takes over the mistake that was made with others.
+    pub(super) fn with_mistake_of(self, others: &Tools) -> Tools {
+        Tools { mistake: self.mistake.or_else(|| others.mistake.clone()), ..self }
+    }
+
+    pub(crate) fn mistake(&self) -> Option<&ToolMistake> {
+        self.mistake.as_ref()
     }
 
     /// How deep agents and workflows that are tools may start each other; eight levels otherwise. A call beyond that starts nothing, and the
@@ -185,16 +201,25 @@ async fn carry_out(ctx: &AgentCtx, tool: Tool, scope: Option<&str>, depth_max: u
     let asked = Asked {
         arguments: arguments.to_owned(),
         result_bytes_max: tool.result_bytes_max,
-        is_once: tool.class == EffectClass::AtMostOnce,
+        is_once: tool.class == Some(EffectClass::AtMostOnce),
     };
     match tool.work {
         Work::Task(_) => {
             let task = ctx.task::<Output>(tool_kind(scope, &call.name).as_str(), &asked);
-            task.class(tool.class).retry(tool.retry).timeout(tool.timeout).await
+            let task = task.class(tool.class.unwrap_or(EffectClass::AtLeastOnce)).retry(tool.retry.unwrap_or_default());
+            task.timeout(tool.timeout.unwrap_or(TIMEOUT)).await
         }
-        Work::Inline(inline) => inline(ctx.clone(), Payload::json(&asked)?).await,
-        Work::Child(child) => call_child(ctx, &child, &asked).await,
+        Work::Inline(inline) => within(ctx, tool.timeout, inline(ctx.clone(), Payload::json(&asked)?)).await,
+        Work::Child(child) => within(ctx, tool.timeout, call_child(ctx, &child, &asked)).await,
         Work::Handoff(kind) => Output::of(&format!("{kind} takes over"), asked.result_bytes_max),
+    }
+}
+
+/// Gives up what takes too long, if anybody has said how long that is.
+async fn within(ctx: &AgentCtx, timeout: Option<Duration>, work: impl Future<Output = Result<Output>>) -> Result<Output> {
+    match timeout {
+        Some(timeout) => ctx.timeout(work, timeout).await,
+        None => work.await,
     }
 }
 

@@ -53,6 +53,11 @@ impl Ctx {
         Ok(Spawned { run, result: PhantomData })
     }
 
+    /// Whether another run waits for the end of this one: it is a child, and was not spawned.
+    pub fn is_called(&self) -> bool {
+        self.cell.lock().engine.is_called()
+    }
+
     /// How many runs are above this one: its parent, whose child that is, and so on. Nothing for a run that nobody's code has started.
     pub fn nesting(&self) -> u32 {
         self.cell.lock().engine.nesting()

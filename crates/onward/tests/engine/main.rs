@@ -17,6 +17,7 @@ mod heard;
 mod keeping;
 mod life;
 mod limits;
+mod loops;
 mod models;
 mod namespaces;
 mod outside;
@@ -41,6 +42,7 @@ mod talking;
 mod tight;
 mod timers;
 mod told;
+mod tools;
 mod traps;
 mod workers;
 

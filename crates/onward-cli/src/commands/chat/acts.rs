@@ -13,6 +13,9 @@ use super::hearing::ASK_AGAIN;
 use crate::new_id;
 use crate::site::Site;
 
+/// Why a run is canceled with `/cancel`.
+pub const CANCELED_HERE: &str = "canceled in the chat";
+
 #[derive(Debug, Clone)]
 pub enum Act {
     Start { kind: Name, input: Payload, seed: u64 },
@@ -50,7 +53,7 @@ impl Act {
                 site.signal_run(key.clone(), signal).await.map(drop)
             }
             Act::Decide { call, decide } => site.decide_approval(call, decide).await.map(drop),
-            Act::Cancel => site.cancel_run(key.clone(), "canceled in the chat".to_owned()).await.map(drop),
+            Act::Cancel => site.cancel_run(key.clone(), CANCELED_HERE.to_owned()).await.map(drop),
         }
     }
 }

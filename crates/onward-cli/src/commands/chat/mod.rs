@@ -13,6 +13,7 @@ mod talk;
 mod told;
 mod typing;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use clap::Args;
 use onward::Onward;
 use onward_core::{Name, Namespace, Status};
 use onward_runtime::RuntimeError;
+use onward_store::RunQuery;
 
 use crate::args::Global;
 use crate::directory::{own_command, shell_path, shell_word};
@@ -137,6 +139,22 @@ fn namespace_option(global: &Global) -> Result<String> {
     Ok(if is_usual { String::new() } else { format!(" --namespace {}", shell_word(namespace.as_str())) })
 }
 
+/// Refuses an agent that nobody has and that nobody has talked to, where there are others: it would be waited for for ever.
+async fn check_agent(site: &Site, agent: &Name) -> Result<()> {
+    // Who may not ask finds out by talking.
+    let Ok(workers) = site.list_workers(site.namespace.clone()).await else { return Ok(()) };
+    let there: BTreeSet<&str> = workers.iter().flat_map(|worker| &worker.kinds).map(|(kind, _)| kind.as_str()).collect();
+    if there.is_empty() || there.contains(agent.as_str()) {
+        return Ok(());
+    }
+    let query = RunQuery { namespace: site.namespace.clone(), kind: Some(agent.clone()), limit: 1, ..RunQuery::default() };
+    if site.list_runs(query).await.is_ok_and(|page| page.runs.is_empty()) {
+        let hint = format!("there are: {}", there.into_iter().collect::<Vec<_>>().join(", "));
+        return Err(Mistake::usage("usage", format!("no worker has an agent `{agent}`"), &hint).into());
+    }
+    Ok(())
+}
+
 impl Chat {
     /// Talks until somebody leaves, and says how to come back.
     pub async fn hold(self, screen: Screen) -> Result<ExitCode> {
@@ -148,6 +166,9 @@ impl Chat {
             Err(error) => return Err(error.into()),
         };
         let kind = self.agent.filter(|_| !is_there);
+        if let Some(kind) = kind.as_ref().filter(|_| !self.is_alone) {
+            check_agent(&self.site, kind).await?;
+        }
         let raw = typing::Raw::enter(&screen)?;
         let mut talk = Talk::new(self.site, key, kind, self.by, screen);
         if talk.screen.is_terminal() {

@@ -15,7 +15,7 @@ use onward_store::{Consequence, WaitQuery};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::acts::{Act, Acts};
+use super::acts::{Act, Acts, CANCELED_HERE};
 use super::draft::{Drafts, Words};
 use super::editor::Typed;
 use super::hearing::{ASK_AGAIN, Heard, Listener, listen};
@@ -23,6 +23,7 @@ use super::question::{Question, answer};
 use super::screen::Screen;
 use super::told::{Part, parts};
 use super::typing::Input;
+use crate::lonely;
 use crate::new_id;
 use crate::output::{Style, escape, time};
 use crate::site::Site;
@@ -90,6 +91,8 @@ pub struct Talk {
     waits: bool,
     is_away: bool,
     has_told_alone: bool,
+    /// Something was said, and the run has not come to rest since.
+    is_expecting: bool,
 }
 
 impl Talk {
@@ -113,6 +116,7 @@ impl Talk {
             waits: false,
             is_away: false,
             has_told_alone: false,
+            is_expecting: false,
         }
     }
 
@@ -167,8 +171,8 @@ impl Talk {
                         }
                     }
                     // Only whoever has said something waits for somebody to hear it.
-                    let is_unheard = !self.sent.is_empty() && self.heard.is_some();
-                    if silent_since.elapsed() > SILENCE && is_unheard && !self.has_told_alone {
+                    let expects = self.is_expecting && self.heard.is_some();
+                    if silent_since.elapsed() > SILENCE && expects && !self.has_told_alone {
                         silent_since = tokio::time::Instant::now();
                         self.tell_alone().await?;
                     }
@@ -220,6 +224,7 @@ impl Talk {
             return Ok(None);
         }
         self.sent.push_back(line.to_owned());
+        self.is_expecting = true;
         match self.kind.take() {
             Some(kind) => {
                 let input = Payload::json(line)?;
@@ -513,12 +518,19 @@ impl Talk {
         Ok(page.leaf.is_none_or(|leaf| self.shown.contains(&leaf)))
     }
 
-    /// Says it once if there is no worker that could go on with the run.
+    /// Says it once if there is no worker that could go on with the run, or that offers what it waits for.
     async fn tell_alone(&mut self) -> Result<()> {
         if let Ok(Some(WhyPending::NoCompatibleWorker)) = self.site.why_pending(self.key.clone()).await {
             self.has_told_alone = true;
             let head = self.site.read_head(self.key.clone()).await?;
             self.screen.note(&format!("no worker has `{}` now; the run waits for one", head.kind))?;
+            return Ok(());
+        }
+        let Ok(view) = self.site.read_run(self.key.clone()).await else { return Ok(()) };
+        self.is_expecting = rest(&view) == Rest::Busy || !self.sent.is_empty();
+        for sentence in lonely::of(&self.site, &view).await {
+            self.has_told_alone = true;
+            self.screen.note(&format!("{sentence}; the run waits for it"))?;
         }
         Ok(())
     }
@@ -527,6 +539,8 @@ impl Talk {
         self.screen.document(&json!({"type": "end", "status": status}))?;
         let view = patiently(|| self.site.read_run(self.key.clone())).await?;
         let why = match view.outcome {
+            // The failure of a canceled run says that it was canceled, and so does what follows.
+            Some(Err(failure)) if failure.is_canceled() => view.cancel_reason.filter(|reason| reason != CANCELED_HERE),
             Some(Err(Failure { code, message, .. })) => Some(format!("{message} ({code})")),
             Some(Ok(output)) => output.read::<Outcome>().ok().map(|outcome| outcome.stop).filter(|stop| stop != "done"),
             None => None,

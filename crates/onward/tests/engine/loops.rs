@@ -1,0 +1,204 @@
+//! The ready-made loop with models and callers that do not do what they should.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use onward::agent::{Agent, AgentOutcome, Provider, Stop, Tool};
+use onward::prelude::*;
+use onward::{Builder, RunHandle};
+use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel, When};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::in_memory;
+use crate::site::eventually;
+
+fn with_model(builder: Builder, model: &ScriptedModel) -> Builder {
+    builder.model("m", &Provider::openai(&format!("{}/v1", model.url()), None).unwrap())
+}
+
+async fn roles(run: &RunHandle<Value>) -> Vec<String> {
+    let entries = run.entries().limit(100).await.unwrap().entries;
+    entries.iter().map(|entry| entry.role.to_string()).collect()
+}
+
+/// Until the conversation has so many entries beside summaries and waits for a word.
+async fn until_it_has(run: &RunHandle<Value>, entries: usize) {
+    eventually("it has answered", async || {
+        let said = roles(run).await.iter().filter(|role| *role != "summary").count();
+        let is_there = said == entries && !run.view().await.unwrap().awaiting.is_empty();
+        is_there.then_some(())
+    })
+    .await;
+}
+
+async fn has_stopped(run: &RunHandle<Value>, stop: &str) -> bool {
+    let attributes = run.view().await.unwrap().head.attributes;
+    attributes.iter().any(|attribute| attribute.name.as_str() == "agent_stop" && attribute.value == stop.into())
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Item {
+    item: String,
+}
+
+fn stock(calls: &Arc<AtomicU32>) -> Tool {
+    let calls = calls.clone();
+    let look = move |Item { item }| {
+        calls.fetch_add(1, Ordering::SeqCst);
+        async move { Ok::<_, Failure>(format!("7 of {item}")) }
+    };
+    Tool::new("stock", "How many there are", look).pure()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_appended_as_a_tool_is_told_to_the_model() {
+    let model = ScriptedModel::start().await.unwrap();
+    let agent = Agent::new("a").model("m").converse();
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let run: RunHandle<Value> = onward.start("a", "hello").id("c").await.unwrap();
+    until_it_has(&run, 2).await;
+    run.append("tool", "The parcel has left Bremen.").await.unwrap();
+    run.message("where is it?").await.unwrap();
+    until_it_has(&run, 5).await;
+    let told = model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(told.contains("A tool reports:\\nThe parcel has left Bremen."), "{told}");
+    onward.shutdown().await;
+}
+
+/// Providers refuse a message without content.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_says_nothing_is_not_told() {
+    let model = ScriptedModel::start().await.unwrap();
+    let agent = Agent::new("a").model("m").converse();
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let run: RunHandle<Value> = onward.start("a", "hello").id("c").await.unwrap();
+    until_it_has(&run, 2).await;
+    run.append("user", &json!({ "blocks": [] })).await.unwrap();
+    run.append("user", "").await.unwrap();
+    run.message("well?").await.unwrap();
+    until_it_has(&run, 6).await;
+    let told = model.requests().pop().unwrap().body["messages"].clone();
+    assert_eq!(told.as_array().unwrap().len(), 3, "{told}");
+    onward.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_is_too_short_for_a_summary_goes_on_without() {
+    let model = ScriptedModel::start().await.unwrap();
+    let agent = Agent::new("a").model("m").converse().compact_at(1);
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let run: RunHandle<Value> = onward.start("a", "hello, this has some words").id("c").await.unwrap();
+    until_it_has(&run, 2).await;
+    run.message("and this, too").await.unwrap();
+    until_it_has(&run, 4).await;
+    onward.shutdown().await;
+}
+
+/// A summary that the model refuses or does not finish leaves everything as it is, and is tried again later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_summary_that_is_none_replaces_nothing() {
+    let cut = Answer { cut: true, ..Answer::text("We have talked ab") };
+    for (id, bad) in [("refused", Answer::refusal("No.")), ("cut", cut), ("failed", Answer::fault(Fault::ContextTooLong))] {
+        let model = ScriptedModel::start().await.unwrap();
+        let agent = Agent::new("a").model("m").converse().compact_at(1);
+        let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+        let summarize = |answer, times| Rule { times, ..Rule::when_user_says("Summarize the conversation", answer) };
+        model.rule(summarize(bad, Some(1)));
+        model.rule(summarize(Answer::text("THE SUMMARY"), None));
+        let run: RunHandle<Value> = onward.start("a", "word 0").id(id).await.unwrap();
+        for n in 1..=10 {
+            until_it_has(&run, 2 * n).await;
+            run.message(&format!("word {n}")).await.unwrap();
+        }
+        eventually("there is a summary", async || roles(&run).await.contains(&"summary".to_owned()).then_some(())).await;
+        let entries = run.entries().limit(100).await.unwrap().entries;
+        let summaries: Vec<_> = entries.iter().filter(|entry| entry.role.as_str() == "summary").collect();
+        assert!(String::from_utf8_lossy(summaries[0].content.data()).contains("THE SUMMARY"), "{id}");
+        let asked = model.requests().iter().filter(|request| request.body.to_string().contains("Summarize the conv")).count();
+        assert!(asked >= 2, "{id}: the first one was none");
+        onward.shutdown().await;
+    }
+}
+
+/// A provider refuses calls and results of tools in a request that has no tools.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_summary_is_asked_for_without_blocks_of_tools() {
+    let model = ScriptedModel::start().await.unwrap();
+    let calls = Arc::new(AtomicU32::new(0));
+    let agent = Agent::new("a").model("m").tool(stock(&calls)).converse().compact_at(1);
+    let provider = Provider::anthropic(&model.url(), None).unwrap();
+    let onward = in_memory().model("m", &provider).register_agent(agent).start().await.unwrap();
+    model.rule(Rule::when_user_says("Summarize the conversation", Answer::text("THE SUMMARY")));
+    let run: RunHandle<Value> = onward.start("a", r#"stock {"item":"bell"}"#).id("c").await.unwrap();
+    for n in 1..=3 {
+        until_it_has(&run, 4 * n).await;
+        run.message(r#"stock {"item":"bell"}"#).await.unwrap();
+    }
+    eventually("there is a summary", async || roles(&run).await.contains(&"summary".to_owned()).then_some(())).await;
+    let requests = model.requests();
+    let asked = requests.iter().find(|request| request.body.to_string().contains("Summarize the conv")).unwrap();
+    let told = asked.body["messages"].to_string();
+    assert!(!told.contains("tool_use") && !told.contains("tool_result"), "{told}");
+    assert!(told.contains("I called the tool `stock`") && told.contains("7 of bell"), "{told}");
+    onward.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_was_cut_is_not_carried_out_and_told_as_what_it_is() {
+    let model = ScriptedModel::start().await.unwrap();
+    let calls = Arc::new(AtomicU32::new(0));
+    let onward =
+        with_model(in_memory(), &model).register_agent(Agent::new("a").model("m").tool(stock(&calls))).start().await.unwrap();
+    model.next(Answer { cut: true, ..Answer::call("stock", r#"{"item":"bell"}"#) });
+    let run: RunHandle<AgentOutcome> = onward.start("a", "go").id("c").await.unwrap();
+    assert_eq!(run.result().await.unwrap().stop, Stop::MaxTokens);
+    assert_eq!((calls.load(Ordering::SeqCst), model.request_count()), (0, 1));
+    onward.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_only_thinks_is_asked_once_more_and_then_stopped() {
+    let model = ScriptedModel::start().await.unwrap();
+    let agent = Agent::new("a").model("m").converse();
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    model.next(Answer::reasoning("hm"));
+    let run: RunHandle<Value> = onward.start("a", "hello").id("c").await.unwrap();
+    until_it_has(&run, 2).await;
+    assert_eq!((model.request_count(), has_stopped(&run, "no_answer").await), (2, false));
+    model.next(Answer::reasoning("hm"));
+    model.next(Answer::reasoning("hm, hm"));
+    run.message("well?").await.unwrap();
+    eventually("it is stopped", async || has_stopped(&run, "no_answer").await.then_some(())).await;
+    run.message("say something").await.unwrap();
+    until_it_has(&run, 5).await;
+    assert_eq!(roles(&run).await, ["user", "assistant", "user", "user", "assistant"]);
+    onward.shutdown().await;
+}
+
+/// Whoever calls it waits for its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_is_a_tool_ends_with_its_answer() {
+    let model = ScriptedModel::start().await.unwrap();
+    model.rule(Rule::when_user_says("find rivers", Answer::text("the Danube")));
+    let when = When { after_tools: Some(false), ..When::default() };
+    model.rule(Rule { when, ..Rule::always(Answer::call("scholar", r#"{"task": "find rivers"}"#)) });
+    let boss = Agent::new("boss").model("m").tool(Tool::agent("scholar", "Looks things up", "scholar"));
+    let scholar = Agent::new("scholar").model("m").converse();
+    let onward = with_model(in_memory(), &model).register_agent(boss).register_agent(scholar).start().await.unwrap();
+    let run: RunHandle<AgentOutcome> = onward.start("boss", "go").id("b").await.unwrap();
+    assert_eq!(run.result().await.unwrap().text, "scholar says: the Danube");
+    onward.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_fails_over_a_model_says_how_to_go_on() {
+    let model = ScriptedModel::start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m")).start().await.unwrap();
+    model.next(Answer::fault(Fault::KeyRefused));
+    let run: RunHandle<AgentOutcome> = onward.start("a", "hello").id("c").await.unwrap();
+    let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
+    assert!(failure.message.contains("`onward run retry c`"), "{failure:?}");
+    onward.shutdown().await;
+}
