@@ -58,7 +58,7 @@ use crate::budget::Purse;
 use crate::event::{CarriedSignal, Divergence, PauseReason, RunPaused, SignalReceived, SuspendReason};
 use crate::failure::{FAILURE_BYTES_MAX, cut};
 use crate::run::{Carries, Commit};
-use crate::{Branch, CommitId, Epoch, Event, Index, Name, Payload, Place, Record, RunKey, Timestamp};
+use crate::{Branch, CommitId, Epoch, Event, Index, Name, PLACE_PARTS_MAX, Payload, Place, Record, RunKey, Timestamp};
 use call::{Call, StepIdentity};
 use mailbox::{Looks, Mailbox, Signal};
 
@@ -733,7 +733,14 @@ impl Engine {
         let ordinal = if self.branch.is_main() { &mut self.main_line } else { self.arms.entry(self.branch.clone()).or_default() };
         let made = *ordinal;
         *ordinal += 1;
-        self.branch.call(self.segment.ordinal(made))
+        let place = self.branch.call(self.segment.ordinal(made));
+        if place.is_too_deep() {
+            let depth = PLACE_PARTS_MAX / 2;
+            self.misuse(format!(
+                "a call lies inside of more than {depth} joins or selects, one inside the other: let a child do what goes so deep"
+            ));
+        }
+        place
     }
 
     /// The combinator with these arms is over: nothing is called in them again.

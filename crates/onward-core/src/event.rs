@@ -152,6 +152,34 @@ impl Field for Event {
 }
 
 impl Event {
+    /// The place of the call that an event of a commit is about; none for inputs, and for what is no call's.
+    pub fn place(&self) -> Option<&Place> {
+        use Event::*;
+        Some(match self {
+            StepCompleted(event) => &event.place,
+            StepFailed(event) => &event.place,
+            TaskScheduled(event) => &event.place,
+            TaskCanceled(event) => &event.place,
+            TimerStarted(event) => &event.place,
+            SignalAwaited(event) => &event.place,
+            SignalConsumed(event) => &event.place,
+            ApprovalRequested(event) => &event.place,
+            PromiseCreated(event) => &event.place,
+            WaitCanceled(event) => &event.place,
+            StateSet(event) => &event.place,
+            StateCleared(event) => &event.place,
+            ChildStarted(event) => &event.place,
+            ChildAwaited(event) => &event.place,
+            ChildCanceled(event) => &event.place,
+            SignalSent(event) => &event.place,
+            EntryAppended(event) => &event.place,
+            CallAdopted(event) => &event.place,
+            BudgetSet(event) => &event.place,
+            AttributeSet(event) => &event.place,
+            _ => return None,
+        })
+    }
+
     /// Whether the event came from outside the code.
     pub fn is_input(&self) -> bool {
         use Event::*;
@@ -307,9 +335,12 @@ message! {
         /// How many runs are above this one: its parent, whose child that is, and so on. None if nobody's code has started it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         25 => nesting: Option<u32>,
+        /// The seed of the run's first generation, where this is a later one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        26 => first_seed: Option<u64>,
         /// When the first generation began; only in later ones.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        26 => created_at: Option<Timestamp>,
+        27 => created_at: Option<Timestamp>,
     }
 }
 
@@ -336,8 +367,14 @@ impl RunStarted {
             budget: None,
             first_kind: None,
             nesting: None,
+            first_seed: None,
             created_at: None,
         }
+    }
+
+    /// The seed of the run's first generation, if it is known: older logs of later ones do not say.
+    pub fn origin_seed(&self) -> Option<u64> {
+        self.first_seed.or((self.generation == 0).then_some(self.seed))
     }
 }
 

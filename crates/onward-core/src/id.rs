@@ -173,6 +173,9 @@ pub struct Place {
     ordinal: u32,
 }
 
+/// How many parts the path of a place may have: a call inside of 127 joins, one inside the other. Every store holds it as a key.
+pub const PLACE_PARTS_MAX: usize = 255;
+
 /// A line of calls: the main line, or one arm of a combinator.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Branch(Option<Arc<[u32]>>);
@@ -211,6 +214,11 @@ impl Place {
 
     pub fn ordinal(&self) -> u32 {
         self.ordinal
+    }
+
+    /// Whether its path has more parts than a place may have.
+    pub fn is_too_deep(&self) -> bool {
+        self.branch.0.as_ref().map_or(0, |path| path.len()) >= PLACE_PARTS_MAX
     }
 
     pub fn path(&self) -> impl Iterator<Item = u32> + '_ {

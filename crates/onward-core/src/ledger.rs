@@ -1,14 +1,14 @@
 //! The ledger: what runs have cost, by run, tree, model and day.
 //!
-//! A *row* is the sum of what one log says of one model on one day. Owns which row an event changes and how, and how rows are put together
-//! to answer a question. Stores keep the rows and write them together with the event ([`Effect::Charge`](crate::run::Effect)). Must never
+//! A *row* is the sum of what the logs of one run say of one model on one day. Owns which row an event changes and how, and how rows are
+//! put together to answer a question. Stores keep the rows and write them together with the event ([`Effect::Charge`](crate::run::Effect)). Must never
 //! be more than the log: a row is made again from it as long as it is there.
 //!
 //! Invariants:
-//! - LG3: the rows of a log are what its own events say, so that the sum over the rows of all generations of a run is what its head says.
-//!   What was copied from another log is in that one's rows (R12).
-//! - LG4: rows outlive their log. Another run that gets the id of one that was deleted has rows of its own: they are told apart by the
-//!   life of their log.
+//! - LG3: the rows of a run are what the events of its logs say, so that their sum is what its head says. What was copied from another
+//!   log is in that one's rows (R12).
+//! - LG4: rows outlive their logs. Another run that gets the id of one that was deleted has rows of its own: they are told apart by the
+//!   life of the first log.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -21,9 +21,9 @@ use crate::{Namespace, RunHead, RunId, RunKey, Timestamp, message, numbered};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LedgerKey {
     pub run: RunKey,
-    /// Of the log.
+    /// Of the first log that it counts: 0, but for later generations that do not know how their run began.
     pub generation: u32,
-    /// Of the log; 0 if nobody knows.
+    /// Of that log; 0 if nobody knows.
     pub life: u64,
     /// Days since 1970, UTC.
     pub day: u32,
@@ -31,15 +31,13 @@ pub struct LedgerKey {
 }
 
 impl LedgerKey {
-    /// The row of the log that `head` is of which a charge goes to.
+    /// The row that a charge of the run that `head` is of goes to.
     pub fn of(head: &RunHead, charge: &Charge) -> LedgerKey {
-        LedgerKey {
-            run: head.key.clone(),
-            generation: head.generation,
-            life: head.life.unwrap_or_default(),
-            day: charge.day,
-            model: charge.model.clone(),
-        }
+        let (generation, life) = match head.first_life {
+            Some(life) => (0, life),
+            None => (head.generation, head.life.unwrap_or_default()),
+        };
+        LedgerKey { run: head.key.clone(), generation, life, day: charge.day, model: charge.model.clone() }
     }
 
     /// The tree of runs that it belongs to, by the name of the family.
@@ -74,6 +72,14 @@ impl LedgerSum {
             unknown: self.lines.unknown.saturating_sub(self.settled),
             ..self.lines
         }
+    }
+}
+
+/// What several logs of a run say together.
+pub fn add_rows(rows: &mut BTreeMap<LedgerKey, LedgerSum>, others: BTreeMap<LedgerKey, LedgerSum>) {
+    for (row, sum) in others {
+        let known = rows.entry(row).or_default();
+        *known = known.plus(&sum);
     }
 }
 
@@ -214,6 +220,7 @@ fn day_text(day: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::RunStarted;
     use crate::spend::{PicoDollars, Spend, Tokens};
 
     const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -226,6 +233,23 @@ mod tests {
     fn sum(cost: u64) -> LedgerSum {
         let tokens = Tokens { input: cost, ..Tokens::default() };
         LedgerSum { lines: SpendTotals::of(&Spend::on("m").tokens(tokens).cost(PicoDollars(cost))), settled: 0 }
+    }
+
+    /// LG3, LG4: however often a run continues it has one row for a model and a day, and no other run has it.
+    #[test]
+    fn the_generations_of_a_run_share_their_rows() {
+        let key = row("r", 0, 0, "m").run;
+        let charge = Charge { day: 3, model: "m".to_owned(), line: None, is_settled: true };
+        let of = |started: RunStarted| LedgerKey::of(&RunHead::start(key.clone(), started, Timestamp(0)).0, &charge);
+        let start = |seed| RunStarted::new(crate::Name::new("k").unwrap(), crate::Payload::null(), seed);
+        let later = |seed, generation, first_seed| of(RunStarted { generation, first_seed, ..start(seed) });
+        let first = of(start(7));
+        assert_eq!((first.generation, first.life), (0, 7));
+        assert_eq!(later(8, 1, start(7).origin_seed()), first);
+        assert_eq!(later(9, 2, Some(7)), first);
+        assert_ne!(of(start(9)), first, "another run of that id");
+        let unknown = later(8, 1, None);
+        assert_eq!((unknown.generation, unknown.life), (1, 8), "a log that does not say how its run began");
     }
 
     fn costs(by: SpendBy, rows: &[(LedgerKey, LedgerSum)], limit: usize) -> Vec<(String, u64)> {

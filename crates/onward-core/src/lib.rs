@@ -43,7 +43,7 @@ pub use attribute::{Attribute, AttributeMatch, AttributeValue};
 pub use event::Event;
 pub use failure::{BoxError, FAILURE_BYTES_MAX, Failure, FailureError};
 pub use hash::Hash;
-pub use id::{Branch, Epoch, Index, Name, NameError, Namespace, Place, RunId, RunKey, WorkerId};
+pub use id::{Branch, Epoch, Index, Name, NameError, Namespace, PLACE_PARTS_MAX, Place, RunId, RunKey, WorkerId};
 pub use kind::KindSchemas;
 pub use log::{CommitId, Log, Record};
 pub use payload::Payload;

@@ -75,7 +75,7 @@ pub fn retry(head: &RunHead, records: &[Record], request_id: &str, reason: &str,
         copy.push(Record { events: results, ..end.clone() });
     }
     let generation = head.generation + 1;
-    begin_with(&mut copy, head, set_aside, |started| RunStarted { generation, ..started });
+    begin_with(&mut copy, head, set_aside, |started| RunStarted { generation, first_seed: started.origin_seed(), ..started });
     let children = again(&head.key, generation, &copy, |budget| budget.retried(head.spend.as_deref()), head.spend.as_deref(), at);
     let (request_id, reason, spend) = (request_id.to_owned(), reason.to_owned(), head.spend.clone()); // R12
     let event = RetryRequested { request_id, reason, children, spend };
@@ -187,6 +187,7 @@ pub fn fork(head: &RunHead, records: &[Record], fork: &Fork, at: Timestamp) -> R
     begin_with(&mut copy, head, Vec::new(), |started| RunStarted {
         generation: 0,
         seed: fork.seed,
+        first_seed: None,
         // Its parent hears of the original alone.
         parent: None,
         version: fork.version.clone().or(started.version),

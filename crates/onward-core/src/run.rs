@@ -154,6 +154,9 @@ message! {
         /// How many runs are above this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         31 => nesting: Option<u32>,
+        /// The life of the run's first generation, by which the ledger knows the run; unknown in later generations of older runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        32 => first_life: Option<u64>,
     }
 }
 
@@ -318,6 +321,7 @@ impl RunHead {
             budget,
             first_kind: started.first_kind.clone(),
             nesting: started.nesting,
+            first_life: started.origin_seed(),
         };
         (head, Record::input(Index(0), at, started.into()))
     }

@@ -32,7 +32,7 @@ pub(crate) fn charge(db: &Connection, row: &LedgerKey, sum: &LedgerSum) -> Outco
     Ok(put(db, row, &known.plus(sum))?)
 }
 
-/// Writes the rows of a log in the place of those that it has.
+/// Writes the rows of a run in the place of those that it has.
 pub(crate) fn restore(db: &Connection, rows: &BTreeMap<LedgerKey, LedgerSum>) -> rusqlite::Result<()> {
     if let Some((row, _)) = rows.first_key_value() {
         // Of a log whose head was written before there were lives: they are known now.

@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onward_core::ledger::{LedgerKey, LedgerSum, add_rows};
 use onward_core::projection::Projection;
 use onward_core::run::{LogKey, Wait};
 use onward_core::{Hash, Index, Place, Record, RunHead, RunKey, Timestamp};
@@ -256,9 +257,14 @@ fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec
         }
     }
     for (row, run) in ledger::damaged_rows(db)? {
-        // Every log writes its rows again; a row of a run that is gone cannot be made again and stays, so that whoever asks is told.
+        // Every run writes its rows again; a row of a run whose logs are gone or damaged cannot be made again and stays, so that whoever
+        // asks is told.
         let rows = damaged.entry("ledger").or_default();
-        rows.extend(run.is_some_and(|run| matches!(heads::load(db, &run, None), Ok(Some(_)))).then_some(row));
+        if let Some(run) = run
+            && ledger_of(db, "runs NOT INDEXED", &run)?.is_some()
+        {
+            rows.push(row);
+        }
     }
     Ok(damaged)
 }
@@ -289,21 +295,34 @@ fn restore_attributes(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Every log that is there has its rows again.
+/// Every run that is there has its rows of the ledger again.
 fn restore_ledger(db: &Connection) -> rusqlite::Result<()> {
-    let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED", heads::COLUMNS))?;
+    let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED WHERE current = 1", heads::COLUMNS))?;
     let rows = statement.query_map([], heads::read_row)?.collect::<rusqlite::Result<Vec<_>>>()?;
     for row in rows {
-        let Some(key) = row.key().cloned() else { continue };
-        if row.head.as_ref().is_some_and(|head| head.spend.is_none()) {
-            continue;
-        }
-        let Ok(records) = read_records(db, &key, row.rk, Index(0), usize::MAX) else { continue };
-        if let Some(projection) = Projection::of(key, &records) {
-            ledger::restore(db, &projection.ledger)?;
+        let has_spent = row.head.as_ref().is_none_or(|head| head.spend.is_some());
+        let Some(key) = row.key().filter(|_| has_spent) else { continue };
+        if let Some(rows) = ledger_of(db, "runs", key)? {
+            ledger::restore(db, &rows)?;
         }
     }
     Ok(())
+}
+
+/// What all logs of a run say of money; nothing if one of them cannot be read. `runs` says how they are found.
+fn ledger_of(db: &Connection, runs: &str, key: &RunKey) -> rusqlite::Result<Option<BTreeMap<LedgerKey, LedgerSum>>> {
+    let mut logs = db.prepare(&format!("SELECT rk, generation FROM {runs} WHERE id = ?1 AND ns = ?2 ORDER BY generation"))?;
+    let logs = logs.query_map(params![key.id.as_str(), key.namespace.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut rows = BTreeMap::new();
+    let mut count = 0;
+    for log in logs {
+        let (rk, generation): (i64, u32) = log?;
+        let records = read_records(db, key, rk, Index(0), usize::MAX).ok().filter(|_| generation == count);
+        let Some(projection) = records.and_then(|records| Projection::of(key.clone(), &records)) else { return Ok(None) };
+        add_rows(&mut rows, projection.ledger);
+        count += 1;
+    }
+    Ok((count > 0).then_some(rows))
 }
 
 /// Puts back what the logs of the open runs leave open and the tables do not have.

@@ -71,8 +71,8 @@ async fn run_batch(shared: &Shared, line: &mut Line, ops: &[Op]) {
             [op] => op.pending().fail(fate.into_error()),
             // Where the database cannot be reached, asking once for each would only take as much longer.
             _ if matches!(fate, Fate::Undone(StoreError::Unavailable { .. } | StoreError::DiskFull)) => {
-                let why = fate.into_error().to_string();
-                ops.iter().for_each(|op| op.pending().fail(StoreError::Unavailable { why: why.clone() }));
+                let error = fate.into_error();
+                ops.iter().for_each(|op| op.pending().fail(same(&error)));
             }
             _ => {
                 for op in ops {
@@ -80,6 +80,15 @@ async fn run_batch(shared: &Shared, line: &mut Line, ops: &[Op]) {
                 }
             }
         },
+    }
+}
+
+/// What everybody in a batch is told that did not happen for a reason of the database.
+fn same(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::DiskFull => StoreError::DiskFull,
+        StoreError::Unavailable { why } => StoreError::Unavailable { why: why.clone() },
+        other => StoreError::Unavailable { why: other.to_string() },
     }
 }
 

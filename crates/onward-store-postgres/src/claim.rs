@@ -48,6 +48,9 @@ pub(crate) const READY_TASKS: &str =
 /// How often a claim looks on behind what others have locked.
 const LOOKS_MAX: usize = 8;
 
+/// How many tasks whose delay is over are let be claimed at once: there may be very many after an outage.
+const SHOWN_MAX: usize = 1_024;
+
 impl Scene<'_> {
     /// Hands an input to a run that nobody holds, and leases it if it has something to do.
     pub async fn claim_one(&mut self, work: &ClaimRun) -> Outcome<ClaimedOne> {
@@ -246,13 +249,14 @@ impl Scene<'_> {
         Timestamp(u64::try_from(self.sight.floor / 1_000).unwrap_or_default())
     }
 
-    /// Lets tasks be claimed whose delay is over.
-    pub async fn show_delayed_tasks(&mut self) -> Outcome<()> {
+    /// Lets tasks be claimed whose delay is over, up to a limit; returns whether there may be more.
+    pub async fn show_delayed_tasks(&mut self) -> Outcome<bool> {
         let text = format!(
             "SELECT {TASK_COLUMNS} FROM onward.tasks t WHERE t.state = 3 AND t.visible <= $1 ORDER BY t.visible, t.ord
-               FOR UPDATE OF t SKIP LOCKED"
+               LIMIT $2 FOR UPDATE OF t SKIP LOCKED"
         );
-        let rows = self.db.query(&Sql::new(text).number(self.now.0 as i64)).await?;
+        let rows = self.db.query(&Sql::new(text).number(self.now.0 as i64).number(limit_number(SHOWN_MAX))).await?;
+        let is_cut = rows.len() >= SHOWN_MAX;
         let mut shown = Vec::new();
         for row in rows {
             let Ok(task) = read_task(&row) else { continue };
@@ -264,7 +268,10 @@ impl Scene<'_> {
             self.news.push(News::TaskQueued { task: Box::new(task.clone()) });
             shown.push((row.get(0), Queued { task, order: row.get(2) }));
         }
-        self.write_tasks(shown).await
+        // Where none of them could be shown, looking again would show none either.
+        let more = is_cut && !shown.is_empty();
+        self.write_tasks(shown).await?;
+        Ok(more)
     }
 
     /// Writes tasks whose rows are locked and whose runs need not be: nothing of them changes but the attempt.

@@ -32,6 +32,7 @@ pub(crate) struct Entrance {
     config: Config,
     dial_max: Duration,
     silence_max: Duration,
+    make_tables: bool,
     tls: Tls,
     is_entered: AtomicBool,
     open: Arc<AtomicU64>,
@@ -76,6 +77,7 @@ impl Entrance {
             // Several hosts are tried one after the other.
             dial_max: dial_max * config.get_hosts().len() as u32,
             silence_max,
+            make_tables: options.make_tables,
             config,
             tls,
             is_entered: AtomicBool::new(false),
@@ -122,7 +124,7 @@ impl Entrance {
     }
 
     async fn prepare(&self, db: &Db, judge: &Judge) -> Result<(), StoreError> {
-        schema::migrate(db).await?;
+        schema::migrate(db, self.make_tables).await?;
         judge.now(self.lineage.open(db).await.map_err(Trouble::into_error)?);
         self.is_entered.store(true, Ordering::Release);
         Ok(())

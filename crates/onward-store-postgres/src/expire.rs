@@ -35,9 +35,9 @@ impl Scene<'_> {
         let (timers_fired, more_timers) = self.fire_timers(limit).await?;
         let (tasks_expired, more_tasks) = self.expire_tasks(limit).await?;
         let (workers_lost, more_workers) = self.end_sessions(limit).await?;
-        self.show_delayed_tasks().await?;
+        let more_delayed = self.show_delayed_tasks().await?;
         self.let_damaged_sleep().await?;
-        let more = more_timers || more_tasks || more_workers;
+        let more = more_timers || more_tasks || more_workers || more_delayed;
         Ok(Expired { timers_fired, tasks_expired, workers_lost, more, next_due: None })
     }
 

@@ -23,9 +23,12 @@ pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
 /// How often two programs that start at once get in each other's way before one of them gives up.
 const TRIES_MAX: u32 = 20;
 
-/// Brings the database to this program's version, or refuses it.
-pub(crate) async fn migrate(db: &Db) -> Result<(), StoreError> {
+/// Brings the database to this program's version, or refuses it; one that has nothing of ours only if it is to be made.
+pub(crate) async fn migrate(db: &Db, make_tables: bool) -> Result<(), StoreError> {
     check_encoding(db).await?;
+    if !make_tables && matches!(current(db).await, Ok(0)) {
+        return Err(StoreError::DatabaseUnusable { why: "it has no tables of Onward".to_owned() });
+    }
     for attempt in 1.. {
         match try_migrate(db).await {
             Err(Halted::Sql(error)) if meaning(&error) == Meaning::Again && attempt < TRIES_MAX => {

@@ -41,6 +41,8 @@ pub struct Options {
     pub listen: bool,
     /// Whether rows that were damaged are made again from the log when somebody meets them.
     pub mend: bool,
+    /// Whether a database without our tables gets them; otherwise it is refused, and nothing in it is changed.
+    pub make_tables: bool,
     /// How long connecting may take, with all that is said before the first question; `connect_timeout` in the address counts more.
     pub dial_max: Duration,
     /// How long a database may be silent while somebody waits for it; `tcp_user_timeout` in the address counts more. What is known to
@@ -58,6 +60,7 @@ impl Default for Options {
             batch_max: 500,
             listen: true,
             mend: true,
+            make_tables: true,
             dial_max: Duration::from_secs(5),
             silence_max: Duration::from_secs(15),
         }

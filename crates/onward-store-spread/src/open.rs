@@ -21,10 +21,11 @@ pub struct Database {
 
 impl SpreadStore {
     /// Opens databases that remember their share. `new_cluster` is an id that nobody had before, for databases that are opened for the
-    /// first time; this needs all of them, and any later opening at least one.
+    /// first time; this needs all of them, and any later opening at least one. Without it, nothing is told to anybody: databases that do
+    /// not know their share are refused.
     pub async fn open(
         databases: Vec<Database>,
-        new_cluster: String,
+        new_cluster: Option<String>,
         clock: Arc<dyn Clock>,
         pace: Pace,
     ) -> Result<SpreadStore, StoreError> {
@@ -32,7 +33,8 @@ impl SpreadStore {
         let answers: Vec<Result<Option<Share>, StoreError>> = together(asked).await;
         let (count, common) = (databases.len(), Common { clock, time: Arc::new(Time::start()), pace });
         let known = answers.iter().filter_map(|answer| answer.as_ref().ok()).flatten().next();
-        let mut cluster = known.map_or(new_cluster, |share| share.cluster.clone());
+        let tells = new_cluster.is_some();
+        let mut cluster = known.map_or(new_cluster.unwrap_or_default(), |share| share.cluster.clone());
         let is_first = answers.iter().any(|answer| matches!(answer, Ok(None)));
         // They are told in order: one that knows nothing and stands before one that does has been replaced.
         let last_told = answers.iter().rposition(|answer| matches!(answer, Ok(Some(_))));
@@ -42,7 +44,7 @@ impl SpreadStore {
         for (position, (Database { name, store }, answer)) in databases.into_iter().zip(answers).enumerate() {
             let (place, expected) = (Place::new(name, position, count, store, common.clone()), share(&cluster, position));
             places.push(match answer {
-                Ok(None) if last_told < Some(position) => {
+                Ok(None) if tells && last_told < Some(position) => {
                     untold.push(position);
                     Arc::new(place)
                 }

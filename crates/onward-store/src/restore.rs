@@ -1,9 +1,12 @@
 //! Logs that come as a whole: checked before a store touches anything, so that all of them refuse alike.
 
+use std::collections::BTreeMap;
+
 use onward_core::external::wrong_append;
+use onward_core::ledger::add_rows;
 use onward_core::projection::Projection;
 use onward_core::transfer::foreign_run;
-use onward_core::{Epoch, Log, Record, RunKey};
+use onward_core::{Epoch, Event, Log, Place, Record, RunKey};
 
 use crate::{Restore, RestoreRun, StoreError, payloads};
 
@@ -39,8 +42,17 @@ pub fn check_restore(restore: &RestoreRun, payload_bytes_max: usize) -> Result<V
         if projections.last().is_some_and(|before| !before.head.status.is_closed()) {
             return Err(invalid(format!("generation {generation} follows one that is open")));
         }
+        if log.iter().flat_map(|record| &record.events).filter_map(Event::place).any(Place::is_too_deep) {
+            return Err(invalid("a call in it lies too deep: joins and selects may be nested 127 times".to_owned()));
+        }
         payloads::check_events(log.iter().flat_map(|record| &record.events), payload_bytes_max)?;
         projections.push(projection);
+    }
+    // The logs of a run have rows of the ledger in common, which are written as a whole.
+    let mut ledger = BTreeMap::new();
+    projections.iter_mut().for_each(|projection| add_rows(&mut ledger, std::mem::take(&mut projection.ledger)));
+    if let Some(last) = projections.last_mut() {
+        last.ledger = ledger;
     }
     let floor = epoch_floor(&logs);
     projections.iter_mut().for_each(|projection| projection.head.epoch = floor);

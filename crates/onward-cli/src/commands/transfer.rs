@@ -55,7 +55,7 @@ struct Export<'a> {
 }
 
 pub async fn export(args: ExportArgs, global: &Global) -> Result<ExitCode> {
-    let site = match args.store.open(global).await? {
+    let site = match args.store.open_to_read(global).await? {
         Some(runtime) => Site::of(runtime, global)?,
         None => Site::to_read(global)?,
     };

@@ -60,7 +60,7 @@ impl Opened {
         let path = match place {
             Place::Directory(path) => path,
             Place::Memory => return Ok(Opened { store: Arc::new(MemoryStore::new(clock.clone())), clock, probe: None }),
-            Place::Databases(urls) => return connect(&urls).await,
+            Place::Databases(urls) => return connect(&urls, true).await,
         };
         // Blocks while SQLite recovers what a crash left.
         let workers_inside = WorkersInside::Named(onward::WITHIN); // those of others may be alive
@@ -68,6 +68,11 @@ impl Opened {
         let open = tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, options));
         let store = Arc::new(open.await.context("the store could not be opened")??);
         Ok(Opened { store: store.clone(), clock, probe: Some(store) })
+    }
+
+    /// Opens databases for somebody who only reads: none is made, and none is told which one it is.
+    pub async fn open_to_read(urls: &[String]) -> Result<Opened> {
+        connect(urls, false).await
     }
 
     /// Closes the store as soon as everything that was told to stop has let it go.
@@ -83,17 +88,17 @@ impl Opened {
     }
 }
 
-/// Connects to one database, or to all of those over which runs are spread.
-async fn connect(urls: &[String]) -> Result<Opened> {
+/// Connects to one database, or to all of those over which runs are spread. Unless they are to be made, nothing is written to them.
+async fn connect(urls: &[String], makes: bool) -> Result<Opened> {
     let cluster = format!("{:016x}{:016x}", random_u64(), random_u64());
-    let options = onward_store_postgres::Options::default;
+    let options = move || onward_store_postgres::Options { make_tables: makes, ..Default::default() };
     if let [url] = urls {
         let name = without_password(url);
         let store = PostgresStore::connect(url, options()).await.with_context(|| name.clone())?;
         // One alone remembers too that it has all the runs: it must not become one of several later.
-        let share = store.take_share(Share::all(cluster)).await?;
-        if share.count != 1 {
-            let why = format!("{name} is one of {} databases over which runs are spread", share.count);
+        let share = if makes { Some(store.take_share(Share::all(cluster)).await?) } else { store.read_share().await? };
+        if let Some(count) = share.map(|share| share.count).filter(|count| *count != 1) {
+            let why = format!("{name} is one of {count} databases over which runs are spread");
             return Err(StoreError::DatabasesDiffer { why }.into());
         }
         let store = Arc::new(store);
@@ -112,7 +117,8 @@ async fn connect(urls: &[String]) -> Result<Opened> {
         all.push((name, Arc::new(store)));
     }
     let database = |(name, store): &(String, Arc<PostgresStore>)| Database { name: name.clone(), store: store.clone() };
-    let spread = SpreadStore::open(all.iter().map(database).collect(), cluster, Arc::new(SystemClock), Pace::default());
+    let spread =
+        SpreadStore::open(all.iter().map(database).collect(), makes.then_some(cluster), Arc::new(SystemClock), Pace::default());
     let spread = Arc::new(spread.await?);
     // Whoever waits needs to know about when something is due; each database judges by its own clock.
     let clock = all.iter().find(|(_, store)| store.is_entered()).map_or_else(system_clock, |(_, store)| store.clock());

@@ -239,6 +239,29 @@ fn a_database_that_comes_late_and_is_another_one_is_not_used() {
     assert_eq!(runs, "0");
 }
 
+/// Whoever only reads leaves an empty database as it is, with tables of ours or without: it may become one of several later.
+#[test]
+fn an_export_of_an_empty_database_changes_nothing() {
+    let (here, there) = (cluster(), cluster());
+    let export = |clusters: &[&Cluster]| {
+        let store = clusters.iter().map(|cluster| url(cluster)).collect::<Vec<_>>().join(",");
+        let said = onward().args(["export", "--store"]).env("ONWARD_SERVER__STORE", store).output().unwrap();
+        (said.status.code(), String::from_utf8(said.stderr).unwrap())
+    };
+    for clusters in [&[&here][..], &[&here, &there]] {
+        let (code, said) = export(clusters);
+        assert!(code == Some(1) && said.contains("it has no tables of Onward"), "{said}");
+        assert_eq!(here.psql("postgres", "SELECT to_regclass('onward.runs') IS NULL").unwrap(), "t");
+    }
+    // With tables, and told nothing yet.
+    drop(server(&[&here]));
+    here.psql("postgres", "DELETE FROM onward.share").unwrap();
+    assert_eq!(export(&[&here]).0, Some(0));
+    assert_eq!(here.psql("postgres", "SELECT count(*) FROM onward.share").unwrap(), "0");
+    drop(server(&[&here, &there]));
+    assert_eq!(export(&[&here, &there]).0, Some(0));
+}
+
 #[test]
 fn the_figures_of_a_database_are_counted_for_prometheus() {
     let here = cluster();

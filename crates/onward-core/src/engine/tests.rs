@@ -725,3 +725,19 @@ fn a_strict_replay_compares_payloads_by_what_they_say_and_not_by_how_they_are_sp
         assert_eq!(other.engine.advance().is_ok(), is_same, "{text}");
     }
 }
+
+#[test]
+fn a_call_inside_of_too_many_joins_pauses_the_run_before_anything_is_written() {
+    let deep = |parts: usize| Branch::of_arm(&Place::from_path(&vec![0; parts]).unwrap(), 0);
+    for (parts, is_taken) in [(PLACE_PARTS_MAX - 2, true), (PLACE_PARTS_MAX, false)] {
+        let mut bench = Bench::new();
+        bench.poll();
+        bench.engine.enter_branch(deep(parts));
+        bench.engine.start_timer(Timestamp(9_000));
+        match bench.engine.advance() {
+            Ok(Advance::Commit(draft)) => assert!(is_taken && draft.events.len() == 1),
+            Err(Fault::Misuse(message)) => assert!(!is_taken && message.contains("more than 127 joins"), "{message}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}

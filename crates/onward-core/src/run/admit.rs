@@ -5,7 +5,7 @@ use crate::attribute;
 use crate::budget;
 use crate::conversation::ENTRY_SIGNAL;
 use crate::event::{Attribute, PauseReason, RunPaused, RunStarted, TaskAttempted, is_same_life};
-use crate::{Epoch, Event, Index, Record, RunId, RunKey, Timestamp};
+use crate::{Epoch, Event, Index, Place, Record, RunId, RunKey, Timestamp};
 
 /// Why an append was not taken. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -215,6 +215,9 @@ impl RunHead {
         if !self.has_room_for_attributes(&commit.events) {
             return Some("it sets an attribute that is too long, or one too many"); // AT1
         }
+        if commit.events.iter().filter_map(Event::place).any(Place::is_too_deep) {
+            return Some("a call in it lies too deep: joins and selects may be nested 127 times");
+        }
         before_last.iter().any(Event::ends_log).then_some("something follows the end of the log") // H2
     }
 
@@ -274,6 +277,7 @@ impl RunHead {
             kind: taken_over.unwrap_or_else(|| self.kind.clone()),
             first_kind,
             nesting: self.nesting,
+            first_seed: self.first_life,
             created_at: Some(self.created_at),
             input: continued.input.clone(),
             // Any number does that differs between generations and is the same on every store.

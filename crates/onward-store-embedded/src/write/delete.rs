@@ -117,7 +117,10 @@ impl Writer<'_> {
         for kind in self.kinds()? {
             let Some(before) = self.kept_since(retention, &kind) else { continue };
             let mut statement = self.db.prepare_cached(
-                "SELECT rk FROM runs WHERE kind = ?1 AND ended <= ?2 AND current = 1 AND ended IS NOT NULL ORDER BY ended LIMIT ?3",
+                // Any number of runs with open children may be in the way of the rest, and for as long as their children live.
+                "SELECT r.rk FROM runs r WHERE r.kind = ?1 AND r.ended <= ?2 AND r.current = 1 AND r.ended IS NOT NULL AND NOT EXISTS
+                   (SELECT 1 FROM runs c WHERE c.parent_id = r.id AND c.parent_ns = r.ns AND c.current = 1 AND c.ended IS NULL)
+                   ORDER BY r.ended LIMIT ?3",
             )?;
             let page = i64::try_from(limit.saturating_mul(PASSED_OVER)).unwrap_or(i64::MAX);
             let over: Vec<i64> = statement.query_map(params![kind, before, page], |row| row.get(0))?.collect::<Result<_, _>>()?;

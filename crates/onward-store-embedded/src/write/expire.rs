@@ -25,10 +25,10 @@ impl Writer<'_> {
                 _ => self.mend_wanted = true,
             }
         }
-        self.show_delayed_tasks()?;
+        let more_delayed = self.show_delayed_tasks()?;
         let next_due = self.next_due()?;
         self.shared.announced_due.store(next_due.map_or(u64::MAX, |due| due.0), Ordering::Relaxed);
-        let more = more_timers || more_tasks || more_workers;
+        let more = more_timers || more_tasks || more_workers || more_delayed;
         Ok(Expired { timers_fired, tasks_expired, workers_lost: workers_lost as u64, more, next_due })
     }
 

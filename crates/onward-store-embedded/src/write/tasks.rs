@@ -38,6 +38,9 @@ pub(crate) const READY_TASKS: &str =
     "SELECT priority, visible, tk FROM tasks WHERE state = 0 AND ns = ?1 AND queue = ?2 AND kind = ?3
   ORDER BY priority DESC, visible, tk LIMIT ?4";
 
+/// How many tasks whose delay is over are let be claimed at once: there may be very many after an outage.
+const SHOWN_MAX: i64 = 1_024;
+
 impl Writer<'_> {
     /// Writes a new task, or a changed one over itself, and tells who may want to know.
     pub(crate) fn put_task(&mut self, rk: i64, task: Task) -> Outcome<()> {
@@ -71,12 +74,13 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Lets tasks be claimed whose delay is over.
-    pub(crate) fn show_delayed_tasks(&mut self) -> Outcome<()> {
-        let mut statement = self
-            .db
-            .prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE state = 3 AND visible <= ?1 ORDER BY visible, tk"))?;
-        let rows = statement.query_map(params![self.batch.now.0 as i64], read_row)?.collect::<Result<Vec<_>, _>>()?;
+    /// Lets tasks be claimed whose delay is over, up to a limit; returns whether there may be more.
+    pub(crate) fn show_delayed_tasks(&mut self) -> Outcome<bool> {
+        let text = format!("SELECT {COLUMNS} FROM tasks WHERE state = 3 AND visible <= ?1 ORDER BY visible, tk LIMIT ?2");
+        let mut statement = self.db.prepare_cached(&text)?;
+        let params = params![self.batch.now.0 as i64, SHOWN_MAX];
+        let rows = statement.query_map(params, read_row)?.collect::<Result<Vec<_>, _>>()?;
+        let is_cut = rows.len() as i64 >= SHOWN_MAX;
         for row in rows {
             let task = match self.read_task(&row) {
                 Ok(task) => task,
@@ -90,7 +94,7 @@ impl Writer<'_> {
                 self.batch.news.push(News::TaskQueued { task: Box::new(task) });
             }
         }
-        Ok(())
+        Ok(is_cut)
     }
 
     pub(crate) fn read_task(&self, row: &TaskRow) -> Result<Task, StoreError> {

@@ -243,3 +243,45 @@ fn a_server_that_stands_still_holds_nobody_up_for_long() {
     }
     assert_eq!(log(&*other, "r").len(), 3, "both are there, once each");
 }
+
+/// What everybody in a batch is told when the disk is full is that it is full.
+#[test]
+fn a_full_disk_is_told_as_such_to_everybody_in_the_batch() {
+    let database = database();
+    let store = connect(&database, Options { appenders: 1, ..Options::default() });
+    block_on(store.start_run(new_run("r"), None)).unwrap();
+    database
+        .psql(
+            "CREATE FUNCTION onward.no_room() RETURNS trigger LANGUAGE plpgsql AS
+               $$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = '53100'; END $$;
+             CREATE TRIGGER no_room BEFORE INSERT ON onward.events EXECUTE FUNCTION onward.no_room()",
+        )
+        .unwrap();
+    let signals: Vec<_> = (0..50).map(|_| store.append_input(key("r"), signal(None))).collect();
+    for answer in signals.into_iter().map(block_on) {
+        assert_eq!(answer.unwrap_err().code(), "disk_full");
+    }
+    assert!(store.stats().operations > store.stats().batches, "some shared a batch");
+    database.psql("DROP TRIGGER no_room ON onward.events").unwrap();
+    block_on(store.append_input(key("r"), signal(None))).unwrap();
+    assert_eq!(log(&*store, "r"), ["run_started", "signal_received"]);
+}
+
+/// The same for one that cannot be reached, and once.
+#[test]
+fn a_batch_that_nobody_takes_says_so_once() {
+    let database = database();
+    let store = connect(&database, Options { appenders: 1, ..Options::default() });
+    block_on(store.start_run(new_run("r"), None)).unwrap();
+    database
+        .psql(
+            "CREATE FUNCTION onward.busy() RETURNS trigger LANGUAGE plpgsql AS
+               $$ BEGIN RAISE EXCEPTION 'busy' USING ERRCODE = '40001'; END $$;
+             CREATE TRIGGER busy BEFORE INSERT ON onward.events EXECUTE FUNCTION onward.busy()",
+        )
+        .unwrap();
+    let signals: Vec<_> = (0..50).map(|_| store.append_input(key("r"), signal(None))).collect();
+    for answer in signals.into_iter().map(block_on) {
+        assert_eq!(answer.unwrap_err().to_string().matches("the store cannot be reached").count(), 1);
+    }
+}

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use onward_core::event::TimerStarted;
+use onward_core::event::{TaskScheduled, TimerStarted};
 use onward_core::run::Commit;
-use onward_core::{Event, Index, Place, Timestamp};
+use onward_core::task::{RetryPolicy, TaskOptions, TaskReport};
+use onward_core::{Event, Failure, Hash, Index, Namespace, Place, Timestamp};
 use onward_store::conformance::{Held, block_on};
-use onward_store::{ManualClock, Store};
+use onward_store::{ClaimTasks, ManualClock, Store};
 
-use crate::kit::{connect_at, database, key, new_run, seconds, signal, worker};
+use crate::kit::{commit, connect_at, database, json, key, name, new_run, seconds, signal, start_held, worker};
 
 const TIMERS: u64 = 5_000;
 const PASS: usize = 256;
@@ -84,4 +85,34 @@ fn fire_all(store: &dyn Store) -> u64 {
             return count;
         }
     }
+}
+
+/// Tasks whose pauses ended while nobody was there are let be claimed in passes too.
+#[test]
+fn thousands_of_tasks_that_may_be_tried_again_come_back_in_passes() {
+    const TASKS: u32 = 2_500;
+    let (database, clock) = (database(), Arc::new(ManualClock::default()));
+    let store = connect_at(&database, clock.clone());
+    let mut held = start_held(&*store, "r", "w");
+    let scheduled = |ordinal| -> Event {
+        let (input, options) = (json("[]"), TaskOptions { retry: RetryPolicy::attempts(2), ..TaskOptions::default() });
+        TaskScheduled { place: Place::root(ordinal), kind: name("mail"), input_hash: Hash::of(&input), input, options }.into()
+    };
+    commit(&*store, &mut held, (0..TASKS).map(scheduled).collect());
+    let claim = |limit| {
+        let kinds = Arc::new([name("mail")].into());
+        let (worker, namespace) = (worker("t"), Namespace::default());
+        block_on(store.claim_tasks(ClaimTasks { worker, namespace, queues: vec![None], kinds, limit, lease: seconds(90) }))
+            .unwrap()
+    };
+    let failed = || TaskReport::Failed(Failure::retryable("busy"));
+    let reports: Vec<_> =
+        claim(TASKS as usize).into_iter().map(|task| store.report_task(task.id, task.claim, failed(), seconds(90))).collect();
+    reports.into_iter().for_each(|report| block_on(report).unwrap());
+    clock.advance(seconds(70));
+    let ready = || database.psql("SELECT count(*) FROM onward.tasks WHERE state = 0").unwrap().parse::<u32>().unwrap();
+    let first = block_on(store.expire(PASS)).unwrap();
+    assert!(first.more && ready() < TASKS / 2, "{}", ready());
+    while block_on(store.expire(PASS)).unwrap().more {}
+    assert_eq!(ready(), TASKS);
 }

@@ -16,7 +16,7 @@ fn databases(count: usize) -> Vec<Arc<Faulty>> {
 
 fn open(databases: &[&Arc<Faulty>], cluster: &str) -> Result<SpreadStore, StoreError> {
     let databases: Vec<_> = databases.iter().map(|database| (*database).clone()).collect();
-    block_on(SpreadStore::open(named(&databases), cluster.to_owned(), Arc::new(ManualClock::default()), PACE))
+    block_on(SpreadStore::open(named(&databases), Some(cluster.to_owned()), Arc::new(ManualClock::default()), PACE))
 }
 
 #[track_caller]
@@ -55,6 +55,17 @@ fn databases_that_are_swapped_added_left_out_or_foreign_are_refused() {
     let fresh = &databases(1)[0];
     refused(&[fresh, b], "does not know which one it is");
     assert_eq!(block_on(fresh.read_share()).unwrap(), None);
+}
+
+#[test]
+fn who_only_reads_tells_nothing_to_anybody() {
+    let [a, b] = &databases(2)[..] else { unreachable!() };
+    let read = || block_on(SpreadStore::open(named(&[a.clone(), b.clone()]), None, Arc::new(ManualClock::default()), PACE));
+    let error = read().map(drop).unwrap_err();
+    assert!(error.code() == "databases_differ" && error.to_string().contains("does not know which one it is"), "{error}");
+    assert_eq!((block_on(a.read_share()).unwrap(), block_on(b.read_share()).unwrap()), (None, None));
+    open(&[a, b], "ours").unwrap();
+    read().unwrap();
 }
 
 #[test]

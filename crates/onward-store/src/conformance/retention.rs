@@ -97,6 +97,25 @@ pub async fn a_run_with_an_open_child_is_kept(mut kit: Kit) {
     assert_eq!(delete_expired(&kit, 0).await, 2);
 }
 
+/// However many there are, and however long their children live.
+pub async fn runs_with_open_children_are_in_nobodys_way(mut kit: Kit) {
+    for number in 0..60 {
+        let id = format!("p{number}");
+        let mut parent = kit.start_held(&id).await;
+        kit.commit(&mut parent, vec![child(&format!("{id}/c"), 0, OnParentClose::Abandon)]).await;
+        kit.deliver().await;
+        kit.commit(&mut parent, vec![completed()]).await;
+        kit.deliver().await;
+    }
+    kit.pass(seconds(1));
+    kit.complete("free").await;
+    kit.reopen();
+    let delete = || Delete::Expired { retention: Retention { default: seconds(0), ..Retention::default() }, limit: 1 };
+    assert_eq!(kit.store().delete_runs(delete()).await.unwrap(), 1);
+    assert_eq!(kit.store().read_run(key("free"), None).await.unwrap(), None);
+    assert_eq!(kit.store().delete_runs(delete()).await.unwrap(), 0);
+}
+
 pub async fn a_run_with_unfinished_news_is_kept(kit: Kit) {
     let mut parent = kit.start_held("p").await;
     kit.commit(&mut parent, vec![child("p/c", 0, OnParentClose::Cancel)]).await;

@@ -288,6 +288,15 @@ pub async fn a_restored_run_has_the_rows_that_its_logs_say(mut kit: Kit) {
     for id in ["r", "copy"] {
         assert_eq!(cost_of(&kit, id).await, cost(1, 0, 9, 90));
     }
+    // Its generations share their rows: what the next one spends comes on top (LG3).
+    let claimed = kit.claim("v").await.into_iter().find(|run| run.head.key == key("copy")).expect("nobody has it");
+    let mut held = Held::new(&claimed);
+    kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
+    let task = begin(&kit).await;
+    report(&kit, &task, spent(&task, done(), 4)).await.unwrap();
+    kit.reopen();
+    assert_eq!(cost_of(&kit, "copy").await, cost(2, 0, 13, 130));
+    assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 9, 90));
 }
 
 /// While the clock stands, the first attempt of the fork's task begins when the original's did.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use onward_core::event::{StepFailed, WaitCanceled};
+use onward_core::event::{PromiseCreated, StepFailed, TaskScheduled, TimerStarted, WaitCanceled};
 use onward_core::task::TaskOptions;
-use onward_core::{Event, Failure};
+use onward_core::{Event, Failure, Hash, PLACE_PARTS_MAX, Place};
 
-use super::kit::{Kit, completed, key, name, place, seconds, task, timer, worker};
+use super::kit::{Kit, completed, json, key, name, place, refused, seconds, task, timer, worker};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -52,6 +52,36 @@ pub async fn timers_fire_in_the_order_of_their_times(mut kit: Kit) {
     let fired: Vec<_> = kit.records("r").await.into_iter().skip(2).flat_map(|record| record.events).collect();
     let expected = [1, 2, 0].map(|ordinal| Event::from(onward_core::event::TimerFired { place: place(ordinal) }));
     assert_eq!(fired, expected);
+}
+
+/// A place is a key in every store, and so has a bound.
+pub async fn a_place_may_be_as_deep_as_the_bound_and_no_deeper(mut kit: Kit) {
+    let deep = |parts: usize, last: u32| {
+        let mut path = vec![u32::MAX; parts];
+        path[parts - 1] = last;
+        Place::from_path(&path).unwrap()
+    };
+    let mut held = kit.start_held("r").await;
+    let due_at = kit.now().after(seconds(10));
+    let asked = |parts: usize| -> Vec<Event> {
+        let input = json("[]");
+        let (kind, options, input_hash) = (name("mail"), TaskOptions::default(), Hash::of(&input));
+        vec![
+            TimerStarted { place: deep(parts, 0), due_at }.into(),
+            TaskScheduled { place: deep(parts, 1), kind, input_hash, input, options }.into(),
+            PromiseCreated { place: deep(parts, 2), name: name("p"), deadline: None }.into(),
+        ]
+    };
+    for event in asked(PLACE_PARTS_MAX + 2) {
+        refused(kit.store().commit(held.commit(vec![event])).await, "commit_malformed");
+    }
+    assert_eq!(kit.log("r").await, ["run_started"]);
+    kit.commit(&mut held, asked(PLACE_PARTS_MAX)).await;
+    kit.reopen();
+    let tasks: Vec<Place> = kit.claim_tasks("t", 10).await.into_iter().map(|task| task.id.place).collect();
+    assert_eq!((tasks, kit.waits().await), (vec![deep(PLACE_PARTS_MAX, 1)], vec![deep(PLACE_PARTS_MAX, 2)]));
+    kit.pass(seconds(10));
+    assert_eq!(kit.expire().await.timers_fired, 1);
 }
 
 pub async fn a_failed_step_gets_its_retry_timer(mut kit: Kit) {

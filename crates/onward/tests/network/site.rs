@@ -131,7 +131,7 @@ impl Life {
                     clock = store.clock();
                     databases.push(Database { name: url.clone(), store: Arc::new(store) });
                 }
-                let opened = SpreadStore::open(databases, "cluster".to_owned(), Arc::new(SystemClock), Pace::default());
+                let opened = SpreadStore::open(databases, Some("cluster".to_owned()), Arc::new(SystemClock), Pace::default());
                 Arc::new(opened.await.unwrap())
             }
         };

@@ -19,6 +19,21 @@ pub struct StoreArgs {
 impl StoreArgs {
     /// The verbs over the databases, if they were named; nothing happens by itself.
     pub async fn open(&self, global: &Global) -> Result<Option<Runtime>> {
+        match self.urls(global)? {
+            Some(urls) => Ok(Some(runtime(Opened::open(Place::Databases(urls)).await?))),
+            None => Ok(None),
+        }
+    }
+
+    /// The same for who only reads: a database that has nothing is not made.
+    pub async fn open_to_read(&self, global: &Global) -> Result<Option<Runtime>> {
+        match self.urls(global)? {
+            Some(urls) => Ok(Some(runtime(Opened::open_to_read(&urls).await?))),
+            None => Ok(None),
+        }
+    }
+
+    fn urls(&self, global: &Global) -> Result<Option<Vec<String>>> {
         let Some(named) = &self.store else { return Ok(None) };
         let setting = || global.config.text("server.store").unwrap_or_default();
         let url = if named.is_empty() { setting() } else { named.clone() };
@@ -26,12 +41,16 @@ impl StoreArgs {
             let hint = "name it: `--store=postgres://…`, or ONWARD_SERVER__STORE";
             return Err(Mistake::usage("usage", "no store is set", hint).into());
         }
-        let place = parse_store(&url)?;
-        if !matches!(place, Place::Databases(_)) {
-            let message = "`--store` is for databases";
-            return Err(Mistake::usage("store_unsupported", message, "a directory is named with `--data DIR`").into());
+        match parse_store(&url)? {
+            Place::Databases(urls) => Ok(Some(urls)),
+            Place::Directory(_) | Place::Memory => {
+                let message = "`--store` is for databases";
+                Err(Mistake::usage("store_unsupported", message, "a directory is named with `--data DIR`").into())
+            }
         }
-        let opened = Opened::open(place).await?;
-        Ok(Some(Runtime::new(opened.store, opened.clock, Options::default())))
     }
+}
+
+fn runtime(opened: Opened) -> Runtime {
+    Runtime::new(opened.store, opened.clock, Options::default())
 }
