@@ -154,7 +154,8 @@ impl Turn {
     /// A run that nobody can work on goes on when somebody can; the client is not kept until then.
     async fn expect_worker(&mut self, view: &RunView) -> Result<(), Failed> {
         let is_alone = self.runtime().why_pending_anywhere(&view.head).await == Some(WhyPending::NoCompatibleWorker);
-        let missing = if is_alone { Some((view.head.kind.clone(), view.head.version.clone())) } else { self.missing_task(view).await };
+        let missing =
+            if is_alone { Some((view.head.kind.clone(), view.head.version.clone())) } else { self.missing_task(view).await };
         let Some((kind, version)) = missing else {
             self.alone_since = None;
             return Ok(());
@@ -168,7 +169,8 @@ impl Turn {
 
     /// A task that the run waits for and no worker has, a model that nobody offers for example. Who cannot be asked is taken to have it.
     async fn missing_task(&self, view: &RunView) -> Option<(Name, Option<Name>)> {
-        let tasks = view.awaiting.iter().filter(|awaited| awaited.kind == AwaitedKind::Task).filter_map(|awaited| awaited.name.clone());
+        let tasks =
+            view.awaiting.iter().filter(|awaited| awaited.kind == AwaitedKind::Task).filter_map(|awaited| awaited.name.clone());
         let has = |workers: &[WorkerInfo], task: &Name| workers.iter().any(|worker| worker.task_kinds.contains(task));
         let here = self.runtime().list_workers(&self.key.namespace);
         let missing: Vec<Name> = tasks.filter(|task| !has(&here, task)).collect();
