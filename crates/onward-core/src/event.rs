@@ -338,6 +338,9 @@ message! {
         /// The seed of the run's first generation, where this is a later one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         26 => first_seed: Option<u64>,
+        /// When the first generation began; only in later ones.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        27 => created_at: Option<Timestamp>,
     }
 }
 
@@ -365,6 +368,7 @@ impl RunStarted {
             first_kind: None,
             nesting: None,
             first_seed: None,
+            created_at: None,
         }
     }
 

@@ -117,6 +117,7 @@ message! {
         8 => last_commit: Option<LastCommit>,
         9 => epoch: Epoch,
         10 => parent: Option<ParentLink>,
+        /// When its first generation began, or when it was forked.
         11 => created_at: Timestamp,
         12 => updated_at: Timestamp,
         13 => ended_at: Option<Timestamp>,
@@ -305,7 +306,7 @@ impl RunHead {
             last_commit: None,
             epoch: Epoch(0),
             parent: started.parent.clone(),
-            created_at: at,
+            created_at: started.created_at.unwrap_or(at),
             updated_at: at,
             ended_at: None,
             paused_at: None,

@@ -124,10 +124,14 @@ impl RunView {
     }
 }
 
-/// When the run of this log was created: at its start, or when it was forked.
+/// When the run of this log was created: when its first generation began, or when it was forked.
 pub fn created_at(records: &[Record]) -> Option<Timestamp> {
     let forked = |record: &&Record| matches!(record.events.first(), Some(Event::RunForked(_)));
-    records.iter().rev().find(forked).or(records.first()).map(|record| record.at)
+    if let Some(forked) = records.iter().rev().find(forked) {
+        return Some(forked.at);
+    }
+    let first = records.first()?;
+    Some(first.started().and_then(|started| started.created_at).unwrap_or(first.at))
 }
 
 /// How a run ended that this record ends; `None` for any other record, and when the run goes on as its next generation.

@@ -62,6 +62,12 @@ pub(crate) fn cursor(text: &str) -> Result<EntryCursor, Problem> {
     Ok(text.parse().map_err(invalid)?)
 }
 
+/// The entry behind which a conversation is to go on.
+pub(crate) fn branch_point(text: &str) -> Result<EntryCursor, Problem> {
+    let why = || format!("`from` names no entry: `{}`", text.chars().take(100).collect::<String>());
+    text.parse().map_err(|_| RequestError::JsonInvalid { why: why() }.into())
+}
+
 /// `POST /v1/runs/{id}/entries`.
 pub(crate) async fn append(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
@@ -76,7 +82,7 @@ pub(crate) async fn append(mut request: Request) -> Result<Response, Problem> {
 pub(crate) async fn branch(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let BranchBody { from, entry, idempotency_key } = request.json().await?;
-    let from = from.as_deref().map(cursor).transpose()?;
+    let from = from.as_deref().map(branch_point).transpose()?;
     let entry = entry.map(|BranchedEntry { role, content }| {
         Ok::<_, Problem>(BranchEntry { role: Name::new(role)?, content: payload(content) })
     });

@@ -215,7 +215,8 @@ impl Builder {
     }
 
     /// Registers a ready-made agent under its name, with its tools. It is started with what a user says first: a text, an object with
-    /// `text` or `blocks`, or `{messages: [{role, content}]}`; or with nothing.
+    /// `text` or `blocks`, or `{messages: [{role, content}]}`; or with nothing. What such messages say as `system` is told to the model as
+    /// something that a user says: instructions are the agent's own ([`crate::agent::Agent::system`]).
     #[cfg(feature = "agents")]
     pub fn register_agent(mut self, agent: crate::agent::Agent) -> Builder {
         if !agent.has_model() {

@@ -28,7 +28,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("run append order-1 user nonsense", "payload_invalid"),
     ("run branch nope start", "run_not_found"),
     ("run branch order-1 start hello", "no_checkpoint"),
-    ("run branch order-1 what", "cursor_invalid"),
+    ("run branch order-1 what", "usage"),
     ("run update nope x", "run_not_found"),
     ("run query order-1 x", "no_compatible_worker"),
     ("run cancel nope", "run_not_found"),

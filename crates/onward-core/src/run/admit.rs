@@ -278,6 +278,7 @@ impl RunHead {
             first_kind,
             nesting: self.nesting,
             first_seed: self.first_life,
+            created_at: Some(self.created_at),
             input: continued.input.clone(),
             // Any number does that differs between generations and is the same on every store.
             seed: commit.commit_id.0,

@@ -6,8 +6,8 @@ use onward_core::event::RunPaused;
 use onward_core::run::Wait;
 use onward_core::stream::{EntrySaid, StreamFrame};
 use onward_core::view::{AwaitedKind, RunView, outcome};
-use onward_core::{Failure, Hash, Index, Payload, RunKey, Status};
-use onward_runtime::{EntryQuery, RunWatch, Runtime, RuntimeError, WhyPending};
+use onward_core::{Failure, Hash, Index, Name, Payload, RunKey, Status};
+use onward_runtime::{Door, EntryQuery, RunWatch, Runtime, RuntimeError, WhyPending, WorkerInfo};
 use onward_store::{PAGE_DEFAULT, StoreError, WaitQuery};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -153,16 +153,32 @@ impl Turn {
 
     /// A run that nobody can work on goes on when somebody can; the client is not kept until then.
     async fn expect_worker(&mut self, view: &RunView) -> Result<(), Failed> {
-        if self.runtime().why_pending_anywhere(&view.head).await != Some(WhyPending::NoCompatibleWorker) {
+        let is_alone = self.runtime().why_pending_anywhere(&view.head).await == Some(WhyPending::NoCompatibleWorker);
+        let missing =
+            if is_alone { Some((view.head.kind.clone(), view.head.version.clone())) } else { self.missing_task(view).await };
+        let Some((kind, version)) = missing else {
             self.alone_since = None;
             return Ok(());
-        }
+        };
         let since = *self.alone_since.get_or_insert_with(Instant::now);
         if since.elapsed() < WORKER_PATIENCE {
             return Ok(());
         }
-        let (kind, version) = (view.head.kind.clone(), view.head.version.clone());
         Err(RuntimeError::NoCompatibleWorker { kind, version }.into())
+    }
+
+    /// A task that the run waits for and no worker has, a model that nobody offers for example. Who cannot be asked is taken to have it.
+    async fn missing_task(&self, view: &RunView) -> Option<(Name, Option<Name>)> {
+        let tasks =
+            view.awaiting.iter().filter(|awaited| awaited.kind == AwaitedKind::Task).filter_map(|awaited| awaited.name.clone());
+        let has = |workers: &[WorkerInfo], task: &Name| workers.iter().any(|worker| worker.task_kinds.contains(task));
+        let here = self.runtime().list_workers(&self.key.namespace);
+        let missing: Vec<Name> = tasks.filter(|task| !has(&here, task)).collect();
+        if missing.is_empty() {
+            return None;
+        }
+        let anywhere = Door::list_workers(self.runtime(), self.key.namespace.clone()).await.ok()?;
+        missing.into_iter().find(|task| !has(&anywhere, task)).map(|task| (task, None))
     }
 
     /// Waits until something happens to the run, and passes on what is said meanwhile; false when the server stops.

@@ -9,7 +9,7 @@ use super::Asker;
 use super::calls::{Answer, appended, own, told};
 use super::problem::status_of;
 use crate::Server;
-use crate::entries::{branch_entry, cursor};
+use crate::entries::{branch_entry, branch_point, cursor};
 
 pub(super) async fn read_entries(server: Server, asker: Asker, request: api::EntriesRequest) -> Answer<api::EntriesReply> {
     let api::EntriesRequest { run, leaf, before, limit } = request;
@@ -38,7 +38,7 @@ pub(super) async fn append_entry(
 
 pub(super) async fn branch_run(server: Server, asker: Asker, request: api::BranchRunRequest) -> Answer<api::AppendReply> {
     let api::BranchRunRequest { run, from, role, content, idempotency_key } = request;
-    let from = from.as_deref().map(cursor).transpose().map_err(|problem| status_of(&problem))?;
+    let from = from.as_deref().map(branch_point).transpose().map_err(|problem| status_of(&problem))?;
     let entry = branch_entry(role, content).map_err(|problem| status_of(&problem))?;
     let branch = BranchRun { from, entry, idempotency_key };
     server.runtime().branch_run(&own(&asker, run)?, branch).await.map(appended).map_err(told)

@@ -151,7 +151,7 @@ async fn a_conversation_goes_on_from_an_earlier_entry() {
     site.post_json(path, other).await.problem(409, "id_taken");
     site.post_json(path, json!({})).await.problem(409, "no_checkpoint");
     site.post_json(path, json!({"from": "00112233445566778899aabbccddeeff"})).await.problem(404, "entry_not_found");
-    site.post_json(path, json!({"from": "what"})).await.problem(400, "cursor_invalid");
+    site.post_json(path, json!({"from": "what"})).await.problem(400, "json_invalid");
     site.post_json(path, json!({"from": leaf, "entry": {"content": 1}})).await.problem(400, "json_invalid");
 }
 

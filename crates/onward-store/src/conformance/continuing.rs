@@ -14,13 +14,13 @@ use super::kit::{
 use crate::RunQuery;
 
 pub async fn a_continued_run_begins_a_new_log_under_its_old_name(mut kit: Kit) {
-    let held = kit.start_held("r").await;
+    let (held, created_at) = (kit.start_held("r").await, kit.now());
     kit.pass(seconds(1));
     let committed = kit.store().commit(continued(&held)).await.unwrap();
     assert_eq!(committed.status, Status::Completed);
     kit.reopen();
     let head = kit.head("r").await;
-    assert_eq!((head.generation, head.next_index, head.created_at), (1, Index(1), kit.now()));
+    assert_eq!((head.generation, head.next_index, head.created_at), (1, Index(1), created_at));
     let Event::RunStarted(started) = kit.records("r").await.remove(0).events.remove(0) else { panic!("H2") };
     assert_eq!((started.input, started.mailbox.len(), started.generation), (json("2"), 1, 1));
     assert_eq!(kit.log("r").await, ["run_started"]);

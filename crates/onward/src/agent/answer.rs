@@ -175,8 +175,10 @@ fn unreadable(error: StoreError) -> Failure {
 fn failed(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, so_far: SoFar, request: &ModelRequest, error: &CallError) -> Failure {
     let SoFar { mut failures, mut is_words_only } = so_far;
     let mut next = model.provider.retries().after(&mut failures, error);
-    // Which part of a request a provider does not take, it says in words if at all. A conversation must not end over a picture.
-    if matches!(error.cause, Cause::BadRequest) && request.has_attachments() && !is_words_only {
+    // Which part of a request a provider does not take, it says in words if at all. A conversation must not end over a picture, nor over
+    // one that no summary makes smaller.
+    let is_refused = matches!(error.cause, Cause::BadRequest | Cause::ContextTooLong);
+    if is_refused && request.has_attachments() && !is_words_only {
         (next, is_words_only) = (Next::Again { delay: Duration::ZERO }, true);
     }
     let next_delay_ms = match next {

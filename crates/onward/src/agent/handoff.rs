@@ -5,6 +5,7 @@ use std::task::Poll;
 
 use onward_core::Payload;
 use serde::Serialize;
+#[cfg(feature = "agents")]
 use serde::de::DeserializeOwned;
 
 use super::AgentCtx;

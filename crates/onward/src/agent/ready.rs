@@ -31,6 +31,9 @@ const KEEP: usize = 8;
 /// The attribute that says why a conversation waits.
 const STOP: &str = "agent_stop";
 
+/// The role of what a caller brings along as `system`: a model is told it as something that a user says.
+const BROUGHT_ALONG: &str = "developer";
+
 /// What is emitted when it waits for another reason than that the model was done.
 const STOPPED: &str = "agent_stopped";
 
@@ -433,7 +436,7 @@ async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
     struct Said {
         id: Option<String>,
         role: String,
-        content: Box<RawValue>,
+        content: Option<Box<RawValue>>,
     }
     #[derive(Serialize, Deserialize)]
     struct Last {
@@ -446,9 +449,12 @@ async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
     if let Ok(Conversation { messages }) = serde_json::from_str(input.get()) {
         let last = serde_json::from_str::<Last>(input.get()).ok().filter(|last| last.text.is_some() || last.blocks.is_some());
         for Said { id, role, content } in messages {
+            // A caller gives no instructions; those are the agent's.
+            let role = if role == "system" { BROUGHT_ALONG } else { &role };
+            let Some(content) = content else { continue };
             match last.as_ref().filter(|last| id.as_ref() == Some(&last.id)) {
-                Some(last) => ctx.append(&role, last).await?,
-                None => ctx.append(&role, &content).await?,
+                Some(last) => ctx.append(role, last).await?,
+                None => ctx.append(role, &content).await?,
             };
         }
     } else if input.get() != "null" {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use onward::agent::{Agent, AgentCtx, AgentOutcome, Attachments, ModelRetries, Provider, Role, Stop, Tool, Tools, Turn};
 use onward::prelude::*;
-use onward::{Budget, Builder, Decide, Event, Record, Status, join_all};
+use onward::{Budget, Builder, Decide, Encryption, EncryptionKey, Event, Record, Status, join_all};
 use onward_core::conversation::{Entry, Walk, entries_of, leaf_of};
 use onward_core::event::PauseReason;
 use onward_core::stream::StreamSaid;
@@ -615,6 +615,10 @@ async fn a_request_that_is_refused_is_made_again_without_what_is_attached() {
         run.result().await.unwrap().text.contains("[an attachment of type image/png, which the model's provider did not take]")
     );
     assert_eq!(model.request_count(), 2);
+    model.next(Answer::fault(Fault::ContextTooLong));
+    let run = onward.start::<AgentOutcome, _>("a", &said).id("long").await.unwrap();
+    assert!(run.result().await.unwrap().text.contains("which the model's provider did not take"));
+    assert_eq!(model.request_count(), 4, "nothing was summarized");
     model.rule(Rule::always(Answer::fault(Fault::RequestRefused)));
     for (id, said, attempts) in [("words", json!("hello"), 1), ("both", said, 2)] {
         let before = model.request_count();
@@ -648,5 +652,29 @@ async fn an_outage_is_waited_out_and_readers_are_told_of_it() {
     let listener = tokio::net::TcpListener::bind(address).await.unwrap();
     let _model = ScriptedModel::start_on(listener).unwrap();
     assert_eq!(run.result().await.unwrap().text, "You said: hello");
+    onward.shutdown().await;
+}
+
+/// What a call has failed with so far goes along where nobody else can read it, and to the next process.
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_are_counted_over_processes_and_behind_a_codec() {
+    let model = ScriptedModel::start().await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let start = || async {
+        let key = EncryptionKey::new("k", [7; 32]).unwrap();
+        let builder = with_model(embedded(directory.path()), &model).codec(Encryption::new([key]).unwrap());
+        builder.register_agent(Agent::new("a").model("m")).start().await.unwrap()
+    };
+    model.rule(Rule::always(Answer::fault(Fault::Empty)));
+    let onward = start().await;
+    let run = onward.start::<AgentOutcome, _>("a", "hello").id("r").await.unwrap();
+    let mut stream = run.stream(None);
+    while !matches!(stream.next().await.unwrap().unwrap().said, StreamSaid::AttemptFailed(_)) {}
+    drop((stream, run));
+    onward.shutdown().await;
+    let onward = start().await;
+    let run = onward.run::<AgentOutcome>("r").unwrap();
+    let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
+    assert_eq!((failure.code.as_str(), model.request_count()), ("empty_model_response", 3));
     onward.shutdown().await;
 }

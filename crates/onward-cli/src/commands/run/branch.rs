@@ -6,10 +6,11 @@ use anyhow::Result;
 use clap::Args;
 use onward_core::{Name, Payload};
 use onward_runtime::{BranchEntry, BranchRun, RuntimeError};
-use onward_store::StoreError;
 
 use super::act::answer;
 use crate::args::Global;
+use crate::directory::shell_word;
+use crate::error::Mistake;
 use crate::site::Site;
 
 /// What stands for the beginning of a conversation.
@@ -35,8 +36,9 @@ pub async fn execute(args: BranchArgs, global: &Global) -> Result<ExitCode> {
     let from = match args.entry.as_str() {
         START => None,
         text => {
-            let invalid = |_| RuntimeError::from(StoreError::CursorInvalid { cursor: text.chars().take(100).collect() });
-            Some(text.parse().map_err(invalid)?)
+            let message = format!("`{}` is no id of an entry", text.chars().take(100).collect::<String>());
+            let hint = format!("`onward run entries {}` shows the ids; `{START}` is the beginning", shell_word(&args.id));
+            Some(text.parse().map_err(|_| Mistake::usage("usage", message, &hint))?)
         }
     };
     let role = Name::new(&args.role).map_err(RuntimeError::from)?;
