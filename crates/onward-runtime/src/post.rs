@@ -143,6 +143,7 @@ impl Hub {
             self.emits.tell(&run, Emitted { name, value });
         }
         for run in letter.reading {
+            let _whole = self.post.keep_whole();
             if self.post.readers.want(&run, letter.from) {
                 self.post.say_again(self.streams.open_speech(&run));
             }

@@ -62,7 +62,7 @@ impl Streams {
         self.update(&run, |buffer| {
             let is_young = buffer.born_at.elapsed() < BEGINNING_MAX;
             if !(is_young && buffer.lacks_beginning(&speech)) {
-                buffer.speak(speech, buffer.said_at.max(buffer.read_at));
+                buffer.hear(speech, buffer.said_at.max(buffer.read_at));
             }
         });
     }
@@ -169,7 +169,7 @@ impl Streams {
         runs
     }
 
-    /// What those attempts have said that speak at this moment.
+    /// What those attempts have said that speak here at this moment.
     pub fn open_speech(&self, run: &RunKey) -> Vec<Speech> {
         self.update(run, |buffer| buffer.open_speech(run)).unwrap_or_default()
     }
@@ -192,9 +192,10 @@ impl Runtime {
 
     /// Says something that an attempt of a task says to whoever reads the stream of its run. Not recorded.
     pub(crate) fn speak(&self, speech: Speech) {
-        let now = self.clock().now();
-        self.hub().post.spoken(&speech);
-        self.hub().streams.speak(speech, now);
+        let (hub, now) = (self.hub(), self.clock().now());
+        let _whole = hub.post.keep_whole();
+        hub.post.spoken(&speech);
+        hub.streams.speak(speech, now);
     }
 
     /// Says that an attempt has failed, if anybody may want to know.

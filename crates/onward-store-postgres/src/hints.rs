@@ -159,6 +159,10 @@ async fn hear(shared: &Shared, db: &Db, payload: &str) -> Outcome<()> {
         send(shared, db, true).await?;
     }
     let words = heard.words;
+    // What a task says is heard before what became of it.
+    if !words.letters.is_empty() {
+        read_letters(shared, db, Some(words.letters)).await?;
+    }
     if words.has_deliveries || words.is_cut || !words.work.is_empty() {
         shared.pulse.stir();
     }
@@ -171,7 +175,7 @@ async fn hear(shared: &Shared, db: &Db, payload: &str) -> Outcome<()> {
     if words.is_cut {
         shared.tell_change(Change::Missed);
     }
-    if words.letters.is_empty() { Ok(()) } else { read_letters(shared, db, Some(words.letters)).await }
+    Ok(())
 }
 
 /// Reads the letters of these numbers, or all that are there. None is told twice; no number is taken for an end, because a letter with a

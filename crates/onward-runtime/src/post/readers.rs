@@ -4,7 +4,7 @@
 //! is no room for is not said, and shows as a gap in what its attempt says.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use onward_core::RunKey;
@@ -31,6 +31,8 @@ pub(crate) struct Readers {
     /// Which streams are read here that the others know of, and since when.
     announced: Mutex<HashMap<RunKey, Instant>>,
     has_new: AtomicBool,
+    /// Held while something is said, and while a new reader is sent what was said: nothing is in neither.
+    whole: Mutex<()>,
     /// Held while something is sent: what was said first is heard first.
     sending: tokio::sync::Mutex<()>,
 }
@@ -102,6 +104,11 @@ impl Post {
         drop(announced);
         self.readers.has_new.store(true, Ordering::SeqCst);
         self.rung.notify_one();
+    }
+
+    /// Until it is dropped nothing is said, or nobody begins to read, as far as others do it under this guard.
+    pub fn keep_whole(&self) -> MutexGuard<'_, ()> {
+        lock(&self.readers.whole)
     }
 
     pub fn has_readers(&self) -> bool {

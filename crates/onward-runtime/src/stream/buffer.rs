@@ -63,6 +63,8 @@ struct Speaker {
     next_seq: u64,
     is_over: bool,
     has_failed: bool,
+    /// It speaks to this server, which therefore knows all that it has said; of others only what was passed on is known.
+    is_here: bool,
 }
 
 /// What of the open log the stream knows.
@@ -129,8 +131,17 @@ impl Buffer {
         self.known.as_ref().map(|known| (known.generation, known.next))
     }
 
-    /// Takes what an attempt says. Returns whether anything of it was new.
+    /// Takes what an attempt says here. Returns whether anything of it was new.
     pub fn speak(&mut self, speech: Speech, now: Timestamp) -> bool {
+        self.take(speech, now, true)
+    }
+
+    /// The same, passed on by the server that it speaks to.
+    pub fn hear(&mut self, speech: Speech, now: Timestamp) -> bool {
+        self.take(speech, now, false)
+    }
+
+    fn take(&mut self, speech: Speech, now: Timestamp, is_here: bool) -> bool {
         let Speech { task, claim, attempt, frames } = speech;
         let (generation, place) = (task.generation, task.place);
         if self.known.as_ref().is_some_and(|known| known.generation > generation) {
@@ -160,7 +171,7 @@ impl Buffer {
             let spoken = Spoken { generation, task: place.clone(), attempt, seq: frame.seq, frame: frame.frame };
             self.push(StreamSaid::Spoken(spoken), now);
         }
-        self.speakers.insert(key, Speaker { claim, next_seq: last, is_over: false, has_failed: false });
+        self.speakers.insert(key, Speaker { claim, next_seq: last, is_over: false, has_failed: false, is_here });
         true
     }
 
@@ -171,7 +182,8 @@ impl Buffer {
         !is_known && speech.frames.first().is_some_and(|frame| frame.seq > 0)
     }
 
-    /// What those attempts have said that speak at this moment, as far as it is kept.
+    /// What those attempts have said that speak here at this moment, as far as it is kept. What others passed on is theirs to say again: who
+    /// got an older part of it from here would take it for the beginning of what comes from there.
     pub fn open_speech(&self, run: &RunKey) -> Vec<Speech> {
         let mut open: BTreeMap<(u32, Place), Speech> = BTreeMap::new();
         for kept in &self.frames {
@@ -179,7 +191,7 @@ impl Buffer {
                 StreamSaid::AttemptReset(reset) => drop(open.remove(&(reset.generation, reset.task.clone()))),
                 StreamSaid::Spoken(spoken) => {
                     let key = (spoken.generation, spoken.task.clone());
-                    let Some(speaker) = self.speakers.get(&key).filter(|speaker| !speaker.is_over) else { continue };
+                    let Some(speaker) = self.speakers.get(&key).filter(|speaker| !speaker.is_over && speaker.is_here) else { continue };
                     let task = TaskId { run: run.clone(), generation: spoken.generation, place: spoken.task.clone(), life: None };
                     let (claim, attempt) = (speaker.claim, spoken.attempt);
                     let speech = open.entry(key).or_insert(Speech { task, claim, attempt, frames: Vec::new() });
@@ -195,12 +207,12 @@ impl Buffer {
     pub fn fail(&mut self, claim: u64, failed: AttemptFailed, now: Timestamp) {
         self.forget_speakers();
         let key = (failed.generation, failed.task.clone());
-        let speaker = self.speakers.entry(key).or_insert(Speaker { claim, next_seq: 0, is_over: false, has_failed: false });
+        let speaker = self.speakers.entry(key).or_insert(Speaker { claim, next_seq: 0, is_over: false, has_failed: false, is_here: false });
         if speaker.is_over || speaker.claim > claim || (speaker.claim == claim && speaker.has_failed) {
             return;
         }
         if speaker.claim < claim {
-            *speaker = Speaker { claim, next_seq: 0, is_over: false, has_failed: true }; // it failed before it said anything
+            *speaker = Speaker { claim, next_seq: 0, is_over: false, has_failed: true, is_here: speaker.is_here }; // it failed before it said anything
         }
         speaker.has_failed = true;
         self.push(StreamSaid::AttemptFailed(failed), now);

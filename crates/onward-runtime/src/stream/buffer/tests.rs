@@ -227,3 +227,13 @@ fn whoever_leaves_a_part_of_the_log_says_behind_which_entry_it_goes_on() {
     late.append(0, &abandoned(3, 2));
     assert_eq!(leaf(&late), Some(kept));
 }
+
+/// Only the server that an attempt speaks to knows all that it has said.
+#[test]
+fn what_another_server_passed_on_is_not_said_again_from_here() {
+    let mut buffer = Buffer::new(1, Timestamp(0));
+    assert!(buffer.hear(speech(0, 1, 0..3), Timestamp(1)));
+    assert!(buffer.speak(speech(1, 1, 0..2), Timestamp(1)));
+    let said: Vec<_> = buffer.open_speech(&run()).into_iter().map(|speech| (speech.task.place, speech.frames.len())).collect();
+    assert_eq!(said, [(Place::root(1), 2)]);
+}
