@@ -4,8 +4,8 @@
 //! is no room for is not said, and shows as a gap in what its attempt says.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use onward_core::RunKey;
 use onward_core::stream::{AttemptFailed, Speech};

@@ -191,7 +191,9 @@ impl Buffer {
                 StreamSaid::AttemptReset(reset) => drop(open.remove(&(reset.generation, reset.task.clone()))),
                 StreamSaid::Spoken(spoken) => {
                     let key = (spoken.generation, spoken.task.clone());
-                    let Some(speaker) = self.speakers.get(&key).filter(|speaker| !speaker.is_over && speaker.is_here) else { continue };
+                    let Some(speaker) = self.speakers.get(&key).filter(|speaker| !speaker.is_over && speaker.is_here) else {
+                        continue;
+                    };
                     let task = TaskId { run: run.clone(), generation: spoken.generation, place: spoken.task.clone(), life: None };
                     let (claim, attempt) = (speaker.claim, spoken.attempt);
                     let speech = open.entry(key).or_insert(Speech { task, claim, attempt, frames: Vec::new() });
@@ -207,7 +209,8 @@ impl Buffer {
     pub fn fail(&mut self, claim: u64, failed: AttemptFailed, now: Timestamp) {
         self.forget_speakers();
         let key = (failed.generation, failed.task.clone());
-        let speaker = self.speakers.entry(key).or_insert(Speaker { claim, next_seq: 0, is_over: false, has_failed: false, is_here: false });
+        let speaker =
+            self.speakers.entry(key).or_insert(Speaker { claim, next_seq: 0, is_over: false, has_failed: false, is_here: false });
         if speaker.is_over || speaker.claim > claim || (speaker.claim == claim && speaker.has_failed) {
             return;
         }
