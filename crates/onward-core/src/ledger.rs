@@ -33,7 +33,7 @@ pub struct LedgerKey {
 impl LedgerKey {
     /// The row that a charge of the run that `head` is of goes to.
     pub fn of(head: &RunHead, charge: &Charge) -> LedgerKey {
-        let (generation, life) = match head.first_life {
+        let (generation, life) = match head.origin_life() {
             Some(life) => (0, life),
             None => (head.generation, head.life.unwrap_or_default()),
         };

@@ -154,7 +154,7 @@ message! {
         /// How many runs are above this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         31 => nesting: Option<u32>,
-        /// The life of the run's first generation, by which the ledger knows the run; unknown in later generations of older runs.
+        /// The life of the run's first generation, where this is a later one; see [`RunHead::origin_life`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         32 => first_life: Option<u64>,
     }
@@ -321,9 +321,14 @@ impl RunHead {
             budget,
             first_kind: started.first_kind.clone(),
             nesting: started.nesting,
-            first_life: started.origin_seed(),
+            first_life: started.first_seed,
         };
         (head, Record::input(Index(0), at, started.into()))
+    }
+
+    /// The life of the run's first generation, by which the ledger knows the run; later generations of older runs do not know it.
+    pub fn origin_life(&self) -> Option<u64> {
+        self.first_life.or(self.life.filter(|_| self.generation == 0))
     }
 
     /// Rebuilds the head from a log, the epoch apart (L16).

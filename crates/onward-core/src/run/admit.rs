@@ -277,7 +277,7 @@ impl RunHead {
             kind: taken_over.unwrap_or_else(|| self.kind.clone()),
             first_kind,
             nesting: self.nesting,
-            first_seed: self.first_life,
+            first_seed: self.origin_life(),
             created_at: Some(self.created_at),
             input: continued.input.clone(),
             // Any number does that differs between generations and is the same on every store.

@@ -51,7 +51,16 @@ async fn what_happens_is_counted() {
     site.signal("a", "payment", json!(1)).await;
     site.get("/v1/runs/b").await;
     site.get("/some/where").await;
-    let page = site.get("/metrics").await.body;
+    // Who listens to a store is told behind the answer.
+    let counts = |page: &String| page.contains("event=\"signal_received\"");
+    let mut page = site.get("/metrics").await.body;
+    for _ in 0..1_000 {
+        if counts(&page) {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        page = site.get("/metrics").await.body;
+    }
     for line in [
         "onward_runs_started_total 1",
         "onward_inputs_total{event=\"run_started\"} 1",
