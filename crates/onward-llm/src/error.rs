@@ -141,6 +141,13 @@ impl CallError {
         }
     }
 
+    /// Whether the attempt may have cost more than `arrived.usage` says: some dialects tell at the beginning what is used by then, and an
+    /// answer that breaks off never says the rest.
+    pub fn cost_is_unknown(&self) -> bool {
+        let is_whole = self.cause == Cause::Empty || self.arrived.stop.is_some();
+        self.may_have_cost() && !(is_whole && self.arrived.usage.is_some())
+    }
+
     pub fn hint(&self) -> &'static str {
         match self.cause {
             Cause::RateLimited { .. } => "the key is closed until the provider opens it again; more keys or a higher tier help",

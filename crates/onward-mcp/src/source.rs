@@ -19,6 +19,7 @@ use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, Str
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::arguments;
 use crate::error::{ToolCause, ToolError};
 use crate::http::HttpClient;
 use crate::outcome::{self, CallOutcome};
@@ -175,6 +176,13 @@ impl ToolSource {
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };
         let object = serde_json::from_str(text)
             .map_err(|error| ToolError::new(ToolCause::Refused, format!("the arguments are no JSON object: {error}"), false))?;
+        if let Some(why) = arguments::changed_by_reading(text) {
+            return Err(ToolError::new(
+                ToolCause::Refused,
+                format!("the arguments would not arrive as they were written: {why}"),
+                false,
+            ));
+        }
         let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(object);
         if let Some(key) = idempotency_key {
             let mut meta = RequestMetaObject::new();

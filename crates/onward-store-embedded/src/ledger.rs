@@ -3,7 +3,7 @@
 //! A row is written together with the event that it counts (LG3), and stays when its run is deleted (LG4). Its life is a number without a
 //! sign that is kept as one with a sign.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::ledger::{LedgerKey, LedgerSum, SpendQuery, SpendRow, SpendTally};
 use onward_core::{Namespace, RunId, RunKey};
@@ -80,14 +80,26 @@ fn read_run_of(row: &Row<'_>) -> rusqlite::Result<Option<RunKey>> {
     Ok(names.map(|(namespace, id)| RunKey::new(namespace, id)))
 }
 
-/// The rows that are not as they were written, each with the run that it says it is of.
-pub(crate) fn damaged_rows(db: &Connection) -> rusqlite::Result<Vec<(i64, Option<RunKey>)>> {
+/// The rows that are not as they were written, by the run that each says it is of.
+pub(crate) fn damaged_rows(db: &Connection) -> rusqlite::Result<BTreeMap<RunKey, Vec<i64>>> {
     let mut statement = db.prepare(&format!("SELECT seq, {COLUMNS} FROM ledger NOT INDEXED"))?;
-    let rows = statement.query_map([], |row| match read_row(row)? {
-        Some(_) => Ok(None),
-        None => Ok(Some((row.get(0)?, read_run_of(row)?))),
-    })?;
-    rows.filter_map(Result::transpose).collect()
+    let mut damaged: BTreeMap<RunKey, Vec<i64>> = BTreeMap::new();
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if read_row(row)?.is_none()
+            && let Some(run) = read_run_of(row)?
+        {
+            damaged.entry(run).or_default().push(row.get(0)?);
+        }
+    }
+    Ok(damaged)
+}
+
+/// The rows of a run that are as they were written.
+pub(crate) fn sound_rows(db: &Connection, run: &RunKey) -> rusqlite::Result<BTreeSet<LedgerKey>> {
+    let mut statement = db.prepare(&format!("SELECT {COLUMNS} FROM ledger NOT INDEXED WHERE ns = ?1 AND id = ?2"))?;
+    let rows = statement.query_map(params![run.namespace.as_str(), run.id.as_str()], read_row)?;
+    rows.filter_map(|row| row.map(|row| row.map(|(key, _)| key)).transpose()).collect()
 }
 
 pub(crate) fn spend(db: &Connection, query: &SpendQuery) -> Result<Vec<SpendRow>, StoreError> {

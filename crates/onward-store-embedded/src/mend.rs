@@ -256,15 +256,14 @@ fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec
             note("waits", wk);
         }
     }
-    for (row, run) in ledger::damaged_rows(db)? {
-        // Every run writes its rows again; a row of a run whose logs are gone or damaged cannot be made again and stays, so that whoever
-        // asks is told.
-        let rows = damaged.entry("ledger").or_default();
-        if let Some(run) = run
-            && ledger_of(db, "runs NOT INDEXED", &run)?.is_some()
-        {
-            rows.push(row);
-        }
+    for (run, rows) in ledger::damaged_rows(db)? {
+        // A run writes those of its rows again that are missing. Whatever is damaged beyond them is of an earlier run of that id, or of one
+        // whose logs are damaged: it cannot be made again and stays, so that whoever asks is told (LG4).
+        let said = ledger_of(db, "runs NOT INDEXED", &run)?.unwrap_or_default();
+        let sound = ledger::sound_rows(db, &run)?;
+        let missing = said.keys().filter(|row| !sound.contains(row)).count();
+        let known = damaged.entry("ledger").or_default();
+        known.extend(rows.iter().filter(|_| rows.len() <= missing));
     }
     Ok(damaged)
 }

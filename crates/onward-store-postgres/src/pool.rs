@@ -1,4 +1,7 @@
 //! What needs no place in the order of appends: reads, claims, heartbeats, deletions. A few connections, whoever is free.
+//!
+//! Invariants:
+//! - DB12: of what may take long, counts and deletions, one is done at a time: the other connections are for what has to be quick.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,12 +70,21 @@ impl Job {
 
 #[derive(Default)]
 pub(crate) struct Jobs {
-    state: Mutex<(VecDeque<Job>, bool)>,
+    state: Mutex<Queue>,
     wake: Notify,
 }
 
+/// What nobody has begun with.
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    is_closed: bool,
+    /// One that may take long is being done. Another one waits until then: the other lines are for those that may not (DB12).
+    is_long_begun: bool,
+}
+
 impl Jobs {
-    fn lock(&self) -> MutexGuard<'_, (VecDeque<Job>, bool)> {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -81,8 +93,8 @@ impl Jobs {
             let mut state = self.lock();
             // A busy store must not look like a silent worker (F20), nor like one that is down.
             match job {
-                Job::Heartbeat(..) | Job::Check(_) => state.0.push_front(job),
-                _ => state.0.push_back(job),
+                Job::Heartbeat(..) | Job::Check(_) | Job::ReadShare(_) => state.jobs.push_front(job),
+                _ => state.jobs.push_back(job),
             }
         }
         self.wake.notify_one();
@@ -93,13 +105,16 @@ impl Jobs {
             let wait = self.wake.notified();
             {
                 let mut state = self.lock();
-                if let Some(job) = state.0.pop_front() {
-                    if !state.0.is_empty() {
+                let may_begin = |job: &Job| job.patience() == Patience::Usual || !state.is_long_begun;
+                let next = state.jobs.iter().position(may_begin);
+                if let Some(job) = next.and_then(|next| state.jobs.remove(next)) {
+                    state.is_long_begun |= job.patience() == Patience::Long;
+                    if !state.jobs.is_empty() {
                         self.wake.notify_one();
                     }
                     return Some(job);
                 }
-                if state.1 {
+                if state.is_closed && state.jobs.is_empty() {
                     self.wake.notify_one();
                     return None;
                 }
@@ -108,8 +123,14 @@ impl Jobs {
         }
     }
 
+    /// The one that might take long is done.
+    fn end_long(&self) {
+        self.lock().is_long_begun = false;
+        self.wake.notify_one();
+    }
+
     pub fn close(&self) {
-        self.lock().1 = true;
+        self.lock().is_closed = true;
         self.wake.notify_one();
     }
 }
@@ -118,8 +139,12 @@ impl Jobs {
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut line = Line::new(shared.clone());
     while let Some(job) = shared.jobs.next().await {
-        line.be(job.patience());
+        let patience = job.patience();
+        line.be(patience);
         serve(&shared, &mut line, job).await;
+        if patience == Patience::Long {
+            shared.jobs.end_long();
+        }
     }
 }
 
@@ -252,5 +277,31 @@ async fn read_at_once<T>(line: &mut Line, work: &impl AsyncFn(&Db) -> Outcome<T>
     match (silence, begun) {
         (Some(error), _) if answer.is_err() => Err(error.into()),
         (_, begun) => begun.map_err(Trouble::Sql).and(answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// DB12: whoever counts leaves the other lines to those who have to be quick.
+    #[tokio::test]
+    async fn of_jobs_that_may_take_long_one_is_done_at_a_time() {
+        let jobs = Jobs::default();
+        let count = || Job::CountVersions(Namespace::default(), Slot::new());
+        let check = || Job::Check(Slot::new());
+        for job in [count(), count(), check()] {
+            jobs.submit(job);
+        }
+        assert!(matches!(jobs.next().await, Some(Job::Check(_))));
+        assert!(matches!(jobs.next().await, Some(Job::CountVersions(..))));
+        jobs.submit(check());
+        assert!(matches!(jobs.next().await, Some(Job::Check(_))));
+        let mut second = std::pin::pin!(jobs.next());
+        std::future::poll_fn(|context| std::task::Poll::Ready(assert!(second.as_mut().poll(context).is_pending()))).await;
+        jobs.end_long();
+        assert!(matches!(second.await, Some(Job::CountVersions(..))));
+        jobs.close();
+        assert!(jobs.next().await.is_none());
     }
 }

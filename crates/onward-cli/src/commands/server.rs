@@ -37,9 +37,17 @@ pub struct ServerArgs {
     trace: TraceArgs,
 }
 
+/// Where the setting of the store comes from in most deployments.
+const STORE: &str = "ONWARD_SERVER__STORE";
+
 pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
     global.without_server("server")?;
     let config = &global.config;
+    // A secret that is missing must not become a directory that nobody else sees.
+    if args.store.is_none() && std::env::var_os(STORE).is_some_and(|value| value.is_empty()) {
+        let hint = format!("name the database there, or unset {STORE} to keep runs in a directory");
+        return Err(Mistake::usage("config_invalid", format!("the environment sets {STORE} to nothing"), &hint).into());
+    }
     let named = || config.text("server.store").filter(|_| global.named_directory().is_none());
     let place = match args.store.clone().or_else(named) {
         None => Place::Directory(global.directory()),

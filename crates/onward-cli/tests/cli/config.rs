@@ -177,3 +177,12 @@ fn the_password_of_a_database_is_shown_to_nobody() {
     assert_eq!(shown.code, 0, "{}", shown.err);
     assert!(shown.out.contains("postgres://host/runs") && !shown.out.contains("geheim"), "{}", shown.out);
 }
+
+/// A secret that is missing in a deployment.
+#[test]
+fn an_empty_store_is_told_and_no_directory_is_made_in_its_place() {
+    let place = tempfile::tempdir().unwrap();
+    let said = ran(onward().arg("server").current_dir(place.path()).env("ONWARD_SERVER__STORE", ""));
+    assert!(said.code == 2 && said.err.contains("sets ONWARD_SERVER__STORE to nothing"), "{}", said.err);
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "nothing was written");
+}

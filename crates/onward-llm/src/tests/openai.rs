@@ -175,7 +175,7 @@ fn an_answer_counts_once_it_is_complete_and_not_before() {
     let broken = read(&[text]).0.unwrap_err(); // LA2
     assert_eq!((broken.code(), broken.arrived.text().as_str()), ("model_answer_broken", "On the"));
     assert_eq!(broken.arrived.usage.unwrap().output, 2);
-    assert!(broken.may_have_cost() && broken.is_retryable());
+    assert!(broken.may_have_cost() && broken.cost_is_unknown() && broken.is_retryable());
     let cut = read(&[text, r#"{"choices":[{"delta":{"con"#]).0.unwrap_err();
     assert_eq!(cut.code(), "model_answer_broken");
     let without_done = read(&[text, r#"{"choices":[{"delta":{},"finish_reason":"length"}]}"#]).0.unwrap();

@@ -250,6 +250,9 @@ impl Turn {
                 self.translator.names.insert(entry.id, message.id);
             }
         }
+        // Also under a name that the client knew before.
+        let names = &self.translator.names;
+        self.translator.pending.retain(|message| !entries.iter().any(|entry| names.get(&entry.id) == Some(&message.id)));
         let mut shown = messages(&entries, &self.translator.names);
         let pending = self.translator.pending.iter();
         shown.extend(pending.map(|message| json!({"id": message.id, "role": "user", "content": message.text})));

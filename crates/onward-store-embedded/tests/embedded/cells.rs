@@ -109,7 +109,7 @@ fn pause() -> Input {
     Input::new(onward_core::event::RunPaused { reason, message, divergence: None })
 }
 
-fn attempt_ended() -> Input {
+pub fn attempt_ended() -> Input {
     Input::attempt_ended(TaskAttemptEnded {
         place: Place::root(90),
         generation: 0,
@@ -122,7 +122,7 @@ fn attempt_ended() -> Input {
     })
 }
 
-fn spend(store: &EmbeddedStore) -> Result<Vec<SpendRow>, StoreError> {
+pub fn spend(store: &EmbeddedStore) -> Result<Vec<SpendRow>, StoreError> {
     block_on(store.spend(SpendQuery::by(SpendBy::Run)))
 }
 

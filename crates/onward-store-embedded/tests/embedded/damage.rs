@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_core::event::{SignalReceived, TerminateRequested};
-use onward_core::run::Input;
+use onward_core::event::{RunStarted, SignalReceived, TerminateRequested};
+use onward_core::run::{Input, NewRun};
 use onward_core::{Index, RunKey};
 use onward_store::conformance::block_on;
 use onward_store::{ClaimRuns, ClaimTasks, Delete, RunQuery, Store, StoreError};
 use onward_store_embedded::EmbeddedStore;
 
+use crate::cells::{attempt_ended, spend};
 use crate::story::{STEPS_PER_RUN, Teller, json, key, name, open, remember, worker};
 
 const RUNS: u64 = 3;
@@ -193,6 +194,43 @@ fn a_damaged_row_of_a_run_is_read_from_its_log_instead() {
     // It is open, and its engine may delete it all the same: the log says whose it is.
     let delete = Delete::Run { key: key("outside"), reason: String::new() };
     assert_eq!(block_on(store.delete_runs(delete)).unwrap(), 1);
+}
+
+/// LG4: nobody can make it again, and another run of that id is no reason to forget it.
+#[test]
+fn a_damaged_row_of_the_ledger_of_a_run_that_is_gone_stays_and_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    for seed in [1, 2] {
+        let started = RunStarted::new(name("order"), json("1"), seed);
+        block_on(store.start_run(NewRun { key: key("r"), started, signal: None }, None)).unwrap();
+        block_on(store.append_input(key("r"), attempt_ended())).unwrap();
+        if seed == 1 {
+            block_on(store.append_input(key("r"), Input::new(TerminateRequested { reason: String::new(), reset_to: None })))
+                .unwrap();
+            block_on(store.delete_runs(Delete::Run { key: key("r"), reason: String::new() })).unwrap();
+        }
+    }
+    let whole = spend(&store).unwrap();
+    drop(store);
+    for (row, is_mended) in [(2, true), (1, false)] {
+        let db = rusqlite::Connection::open(directory.path().join("onward.db")).unwrap();
+        assert_eq!(db.execute("UPDATE ledger SET sum = zeroblob(9) WHERE seq = ?1", [row]).unwrap(), 1);
+        drop(db);
+        for _ in 0..3 {
+            let store = open(directory.path());
+            let ask = |_| {
+                let answer = spend(&store);
+                block_on(store.append_input(key("r"), signal())).unwrap(); // damage that somebody met is mended with the next write
+                answer
+            };
+            let answers: Vec<_> = (0..3).map(ask).collect();
+            match is_mended {
+                true => assert_eq!(answers[2].as_ref().ok(), Some(&whole), "{answers:?}"),
+                false => assert!(answers.iter().all(Result::is_err), "{answers:?}"),
+            }
+        }
+    }
 }
 
 /// A bug of a worker must not take the store down.

@@ -129,8 +129,7 @@ async fn attempt(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, input: Payload
             Ok(Payload::json(&reply)?)
         }
         Err(error) => {
-            let usage = error.arrived.usage;
-            ctx.spend(line(model, usage, usage.is_none() && error.may_have_cost()));
+            ctx.spend(line(model, error.arrived.usage, error.cost_is_unknown()));
             Err(failed(ctx, model, keys, so_far, &request, &error))
         }
     }

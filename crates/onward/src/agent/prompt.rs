@@ -83,6 +83,10 @@ fn is_blank(text: &str) -> bool {
 /// The message without what says nothing; none if that is all of it (PR2).
 fn said(Message { role, mut blocks }: Message) -> Option<Message> {
     blocks.retain(|block| !matches!(block, Block::Text { text, .. } | Block::Refusal { text } if is_blank(text)));
+    if role == Role::User {
+        // Calls, results and refusals are not a user's to say, and no provider takes them from one.
+        blocks.retain(|block| matches!(block, Block::Text { .. } | Block::Attachment(_)));
+    }
     let says = |block: &Block| !matches!(block, Block::Reasoning(_));
     blocks.iter().any(says).then_some(Message { role, blocks })
 }
@@ -196,6 +200,18 @@ mod tests {
 
     fn result(id: &str) -> serde_json::Value {
         serde_json::to_value(Message::tool_result(id, "done")).unwrap()
+    }
+
+    /// PR2: whatever a caller has put into a message of a user.
+    #[test]
+    fn a_users_message_has_nothing_that_providers_take_from_others_only() {
+        let refusal = Block::Refusal { text: "no".into() };
+        for block in [call("1"), refusal] {
+            let alone = Message { role: Role::User, blocks: vec![block.clone()] };
+            assert_eq!(said(alone), None);
+            let beside = Message { role: Role::User, blocks: vec![block, Block::text("and this")] };
+            assert_eq!(said(beside), Some(Message::user("and this")));
+        }
     }
 
     #[test]

@@ -450,7 +450,7 @@ async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
         let last = serde_json::from_str::<Last>(input.get()).ok().filter(|last| last.text.is_some() || last.blocks.is_some());
         for Said { id, role, content } in messages {
             // A caller gives no instructions; those are the agent's.
-            let role = if role == "system" { BROUGHT_ALONG } else { &role };
+            let role = if matches!(role.as_str(), "user" | "assistant" | "tool") { &role } else { BROUGHT_ALONG };
             let Some(content) = content else { continue };
             match last.as_ref().filter(|last| id.as_ref() == Some(&last.id)) {
                 Some(last) => ctx.append(role, last).await?,

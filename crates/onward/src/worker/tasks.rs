@@ -81,7 +81,7 @@ async fn attempt(worker: &Worker, task: Task) {
     speaker.speak_now(); // before it is known what became of the attempt
     let failed = result.as_ref().err().map(|failure| failure.code.clone());
     let mut report = match result {
-        _ if ctx.is_given_back() => TaskReport::Released,
+        _ if ctx.is_given_back() => about.clone().of_unbegun(TaskReport::Released),
         Ok(output) => TaskReport::Completed(output),
         Err(failure) => TaskReport::Failed(failure),
     };
