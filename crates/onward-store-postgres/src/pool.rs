@@ -298,7 +298,8 @@ mod tests {
         jobs.submit(check());
         assert!(matches!(jobs.next().await, Some(Job::Check(_))));
         let mut second = std::pin::pin!(jobs.next());
-        std::future::poll_fn(|context| std::task::Poll::Ready(assert!(second.as_mut().poll(context).is_pending()))).await;
+        let waits = std::future::poll_fn(|context| std::task::Poll::Ready(second.as_mut().poll(context).is_pending())).await;
+        assert!(waits);
         jobs.end_long();
         assert!(matches!(second.await, Some(Job::CountVersions(..))));
         jobs.close();
