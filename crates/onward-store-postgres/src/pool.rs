@@ -123,15 +123,19 @@ impl Jobs {
         }
     }
 
-    /// The one that might take long is done.
-    fn end_long(&self) {
-        self.lock().is_long_begun = false;
-        self.wake.notify_one();
-    }
-
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.wake.notify_one();
+    }
+}
+
+/// A job that may take long, until it is done or given up.
+struct Long<'a>(&'a Jobs);
+
+impl Drop for Long<'_> {
+    fn drop(&mut self) {
+        self.0.lock().is_long_begun = false;
+        self.0.wake.notify_one();
     }
 }
 
@@ -140,11 +144,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let mut line = Line::new(shared.clone());
     while let Some(job) = shared.jobs.next().await {
         let patience = job.patience();
+        let _long = (patience == Patience::Long).then(|| Long(&shared.jobs));
         line.be(patience);
         serve(&shared, &mut line, job).await;
-        if patience == Patience::Long {
-            shared.jobs.end_long();
-        }
     }
 }
 
@@ -300,7 +302,7 @@ mod tests {
         let mut second = std::pin::pin!(jobs.next());
         let waits = std::future::poll_fn(|context| std::task::Poll::Ready(second.as_mut().poll(context).is_pending())).await;
         assert!(waits);
-        jobs.end_long();
+        drop(Long(&jobs));
         assert!(matches!(second.await, Some(Job::CountVersions(..))));
         jobs.close();
         assert!(jobs.next().await.is_none());

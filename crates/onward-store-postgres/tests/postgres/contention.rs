@@ -6,7 +6,7 @@ use std::time::Duration;
 use onward_core::event::TaskScheduled;
 use onward_core::task::TaskOptions;
 use onward_core::{Hash, Namespace, Place};
-use onward_pg_cluster::{Cluster, OWNER, Proxy};
+use onward_pg_cluster::{Cluster, Database, OWNER, Proxy};
 use onward_store::conformance::{self, block_on};
 use onward_store::{ClaimTasks, ManualClock, MemoryStore, Store};
 use onward_store_postgres::{Options, PostgresStore};
@@ -244,25 +244,29 @@ fn a_server_that_stands_still_holds_nobody_up_for_long() {
     assert_eq!(log(&*other, "r").len(), 3, "both are there, once each");
 }
 
+/// From now on the database refuses every append with this code.
+fn refuse_events(database: &Database, code: &str) {
+    let text = format!(
+        "CREATE FUNCTION onward.refuse() RETURNS trigger LANGUAGE plpgsql AS
+           $$ BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '{code}'; END $$;
+         CREATE TRIGGER refuse BEFORE INSERT ON onward.events EXECUTE FUNCTION onward.refuse()"
+    );
+    database.psql(&text).unwrap();
+}
+
 /// What everybody in a batch is told when the disk is full is that it is full.
 #[test]
 fn a_full_disk_is_told_as_such_to_everybody_in_the_batch() {
     let database = database();
     let store = connect(&database, Options { appenders: 1, ..Options::default() });
     block_on(store.start_run(new_run("r"), None)).unwrap();
-    database
-        .psql(
-            "CREATE FUNCTION onward.no_room() RETURNS trigger LANGUAGE plpgsql AS
-               $$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = '53100'; END $$;
-             CREATE TRIGGER no_room BEFORE INSERT ON onward.events EXECUTE FUNCTION onward.no_room()",
-        )
-        .unwrap();
+    refuse_events(&database, "53100");
     let signals: Vec<_> = (0..50).map(|_| store.append_input(key("r"), signal(None))).collect();
     for answer in signals.into_iter().map(block_on) {
         assert_eq!(answer.unwrap_err().code(), "disk_full");
     }
     assert!(store.stats().operations > store.stats().batches, "some shared a batch");
-    database.psql("DROP TRIGGER no_room ON onward.events").unwrap();
+    database.psql("DROP TRIGGER refuse ON onward.events").unwrap();
     block_on(store.append_input(key("r"), signal(None))).unwrap();
     assert_eq!(log(&*store, "r"), ["run_started", "signal_received"]);
 }
@@ -273,13 +277,7 @@ fn a_batch_that_nobody_takes_says_so_once() {
     let database = database();
     let store = connect(&database, Options { appenders: 1, ..Options::default() });
     block_on(store.start_run(new_run("r"), None)).unwrap();
-    database
-        .psql(
-            "CREATE FUNCTION onward.busy() RETURNS trigger LANGUAGE plpgsql AS
-               $$ BEGIN RAISE EXCEPTION 'busy' USING ERRCODE = '40001'; END $$;
-             CREATE TRIGGER busy BEFORE INSERT ON onward.events EXECUTE FUNCTION onward.busy()",
-        )
-        .unwrap();
+    refuse_events(&database, "40001");
     let signals: Vec<_> = (0..50).map(|_| store.append_input(key("r"), signal(None))).collect();
     for answer in signals.into_iter().map(block_on) {
         assert_eq!(answer.unwrap_err().to_string().matches("the store cannot be reached").count(), 1);

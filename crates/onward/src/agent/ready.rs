@@ -5,7 +5,7 @@
 
 use onward_core::budget::Budget;
 use onward_core::conversation::{MESSAGE, SUMMARY};
-use onward_core::{Failure, Payload};
+use onward_core::{Failure, Name, Payload};
 use onward_llm::{Block, ModelReply, StopReason, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -449,8 +449,9 @@ async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
     if let Ok(Conversation { messages }) = serde_json::from_str(input.get()) {
         let last = serde_json::from_str::<Last>(input.get()).ok().filter(|last| last.text.is_some() || last.blocks.is_some());
         for Said { id, role, content } in messages {
-            // A caller gives no instructions; those are the agent's.
-            let role = if matches!(role.as_str(), "user" | "assistant" | "tool") { &role } else { BROUGHT_ALONG };
+            // A caller gives no instructions and sums nothing up; both are the agent's. Nor does a role that is none end the conversation.
+            let is_theirs = !["system", SUMMARY].contains(&role.as_str()) && Name::new(&*role).is_ok();
+            let role = if is_theirs { &role } else { BROUGHT_ALONG };
             let Some(content) = content else { continue };
             match last.as_ref().filter(|last| id.as_ref() == Some(&last.id)) {
                 Some(last) => ctx.append(role, last).await?,

@@ -1,5 +1,7 @@
 //! AG-UI in front of the ready-made loop. Its own client, with approvals and with an agent that is written by hand, is in `tests/ag-ui`.
 
+use std::collections::BTreeSet;
+
 use onward::Onward;
 use onward::agent::{Agent, Provider, Tool};
 use onward::prelude::*;
@@ -46,6 +48,10 @@ impl FrontEnd {
         let events: Vec<Value> = events.collect();
         let is_end = |event: &Value| event["type"] == "RUN_FINISHED" || event["type"] == "RUN_ERROR";
         assert!(events.last().is_some_and(is_end), "the turn has no end: {text}");
+        for messages in events.iter().filter_map(|event| event["messages"].as_array()) {
+            let ids: BTreeSet<&str> = messages.iter().filter_map(|message| message["id"].as_str()).collect();
+            assert_eq!(ids.len(), messages.len(), "a message stands there twice: {messages:?}");
+        }
         events
     }
 
