@@ -240,6 +240,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "model_disconnected" | "tool_source_gone" | "tool_result_too_large" | "tool_key_refused" | "tool_source_broken" => 502,
         "not_ready"
         | "model_overloaded"
+        | "attachment_unreadable"
         | "model_unreachable"
         | "tool_source_unreachable"
         | "shut_down"
