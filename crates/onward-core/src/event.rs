@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 pub use crate::attribute::{Attribute, AttributeValue};
-use crate::budget::{Budget, BudgetHead, BudgetUse};
+use crate::budget::{Budget, BudgetGone, BudgetHead, BudgetUse};
 use crate::codec::{DecodeError, Field, Message, Raw, Reader, put_nested};
 use crate::conversation::OutsideEntry;
 use crate::external::ExternalAppended;
@@ -617,6 +617,9 @@ message! {
         5 => request_id: String,
         6 => reason: String,
         7 => children: Vec<ChildAgain>,
+        /// What was gone of the budget where the copy ends; nothing if there was none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        8 => gone: Option<BudgetGone>,
     }
 }
 
