@@ -6,7 +6,7 @@
 //! Invariants:
 //! - BG1: no attempt of a task that costs something begins once a limit is reached. So a budget is exceeded by no more than the attempts
 //!   that were under way when it ran out.
-//! - BG2: what a child may spend is its parent's no more, from the commit that starts it until the input that says how it ended; with that,
+//! - BG2: what a child may spend is its parent's no more, from the commit that starts it until the input that says what it spent; with that,
 //!   what it has not spent is the parent's again, and no more the child's, should somebody retry it. A child that is given none of what its
 //!   parent is limited in has half of what is left.
 //! - BG3: what nobody hears of any more counts as spent: what was lent to children when their parent continued as new, but for spawned ones,
@@ -300,10 +300,17 @@ impl BudgetHead {
 
     /// A child has ended; `child` says which, if it is a spawned one. Nobody gives back twice.
     fn take_back(&mut self, place: &Place, child: Option<&RunId>, spent: Option<BudgetUse>) {
-        let is_its = |slice: &Slice| match child {
-            Some(child) => slice.is_spawned && slice.child == *child,
-            None => !slice.is_spawned && slice.place == *place,
-        };
+        match child {
+            Some(child) => self.take_back_spawned(child, spent),
+            None => self.take_back_slice(|slice| !slice.is_spawned && slice.place == *place, spent),
+        }
+    }
+
+    fn take_back_spawned(&mut self, child: &RunId, spent: Option<BudgetUse>) {
+        self.take_back_slice(|slice| slice.is_spawned && slice.child == *child, spent);
+    }
+
+    fn take_back_slice(&mut self, is_its: impl Fn(&Slice) -> bool, spent: Option<BudgetUse>) {
         if let Some(position) = self.lent.iter().position(is_its) {
             let slice = self.lent.remove(position);
             self.children = self.children.plus(spent.unwrap_or(slice.given.as_use())); // BG3
@@ -360,6 +367,7 @@ pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<B
         Event::ChildStarted(child) => drop(budget.give(child, spend.as_deref(), at)), // BG2
         Event::ChildCompleted(ended) => budget.take_back(&ended.place, ended.child.as_ref(), ended.spent),
         Event::ChildFailed(ended) => budget.take_back(&ended.place, ended.child.as_ref(), ended.spent),
+        Event::ChildSettled(settled) => budget.take_back_spawned(&settled.child, Some(settled.spent)),
         _ => {}
     }
 }

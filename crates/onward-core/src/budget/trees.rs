@@ -285,6 +285,13 @@ impl Trees {
         }
     }
 
+    fn deliver_all(&mut self) {
+        while !self.news.is_empty() {
+            let news = self.news.remove(0);
+            self.deliver(news);
+        }
+    }
+
     fn retry(&mut self, key: &RunKey) {
         let run = &self.runs[key];
         let Ok(reopened) = reopen::retry(&run.head, &run.log, "r", "", self.now) else { return };
@@ -374,4 +381,27 @@ fn a_fork_begins_with_what_was_left_at_its_point() {
         let expected = Budget::default().tokens(left).seconds(60).turns(3);
         assert_eq!(budget.left(None, trees.now), expected, "30 and a slice of 50 are gone, and 40 seconds");
     }
+}
+
+/// Nobody asks for its result, and its parent is in a later generation.
+#[test]
+fn what_a_spawned_child_leaves_is_its_parents_again_when_it_ends() {
+    let mut trees = Trees::new(1);
+    let root = key("root");
+    let child = trees.child(&root, true, Some(50));
+    let spawned = RunKey::new(root.namespace.clone(), child.child.clone());
+    trees.commit(&root, vec![child.into()]);
+    trees.deliver_all();
+    trees.attempt(&spawned);
+    trees.end_attempt_with(0, 10);
+    trees.commit(&root, vec![RunContinued { input: Payload::null(), checkpoint: None }.into()]);
+    assert_eq!(trees.left(&root), LIMIT - 50);
+    trees.commit(&spawned, vec![RunCompleted { output: Payload::null(), attempts: None }.into()]);
+    trees.deliver_all();
+    assert_eq!(trees.left(&root), LIMIT - 10);
+    assert_eq!(trees.runs[&root].head.status, Status::Pending, "it is told to nobody's code");
+    trees.ask_spawned(&root);
+    trees.deliver_all();
+    trees.check_rebuilt(&root);
+    assert_eq!(trees.left(&root), LIMIT - 10, "and nothing is given back twice");
 }
