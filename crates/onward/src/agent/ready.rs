@@ -4,7 +4,7 @@
 //! model, with the tools it asks for. An agent that needs more than this is a function of its own.
 
 use onward_core::budget::Budget;
-use onward_core::conversation::{MESSAGE, SUMMARY};
+use onward_core::conversation::{AGENT_STOP, DONE, MESSAGE, SUMMARY, says_nothing as is_empty};
 use onward_core::{Failure, Name, Payload};
 use onward_llm::{Block, ModelReply, StopReason, ToolCall};
 use serde::{Deserialize, Serialize};
@@ -27,9 +27,6 @@ const HANDOFFS_MAX: u32 = 8;
 
 /// How many of the last entries a summary leaves as they are.
 const KEEP: usize = 8;
-
-/// The attribute that says why a conversation waits.
-const STOP: &str = "agent_stop";
 
 /// The role of what a caller brings along as `system`: a model is told it as something that a user says.
 const BROUGHT_ALONG: &str = "developer";
@@ -222,11 +219,19 @@ impl Agent {
     }
 
     async fn turn(self, ctx: AgentCtx, mut progress: Progress) -> Result<Turn<Progress, AgentOutcome>> {
+        let (mut has_woken, mut has_heard) = (false, false);
         for message in ctx.signal(MESSAGE).drain_heard::<Box<RawValue>>()? {
+            has_woken = true;
+            // No door takes a message that says nothing; one that comes as a bare signal is no word that a model could be told.
+            if message.from.is_none() && is_empty(&Payload::json(&message.value)?) {
+                continue;
+            }
             hear(&ctx, message).await?;
+            has_heard = true;
             progress.begin_to_count();
         }
-        if ctx.entry_count() == 0 {
+        let is_for_nothing = has_woken && !has_heard && has_waited(&ctx) && is_answered(&ctx).await?;
+        if ctx.entry_count() == 0 || is_for_nothing {
             return Ok(Turn::Await(progress, MESSAGE));
         }
         if self.stops_at_budget && ctx.budget_left().nothing_of().is_some() {
@@ -359,7 +364,7 @@ impl Stop {
     /// As it is written in outcomes and attributes.
     pub fn name(self) -> &'static str {
         match self {
-            Stop::Done => "done",
+            Stop::Done => DONE,
             Stop::Refused => "refused",
             Stop::MaxTurns => "max_turns",
             Stop::MaxTokens => "max_tokens",
@@ -380,7 +385,7 @@ impl Progress {
     /// Whoever reads a conversation that waits is told when there is another reason for it than that the model was done.
     fn tell(&mut self, ctx: &AgentCtx, stop: Stop) -> Result<()> {
         if stop != self.stop.unwrap_or(Stop::Done) {
-            ctx.attributes().set(STOP, stop.name());
+            ctx.attributes().set(AGENT_STOP, stop.name());
             self.stop = Some(stop);
         }
         if stop == Stop::Done { Ok(()) } else { ctx.emit(STOPPED, &Stopped { stop }) }
@@ -404,6 +409,16 @@ fn says_nothing(reply: &ModelReply) -> bool {
         block => matches!(block, Block::Reasoning(_)),
     };
     ended && reply.blocks.iter().all(is_thought)
+}
+
+/// Whether the turn began with a signal that it waited for.
+fn has_waited(ctx: &AgentCtx) -> bool {
+    ctx.cell.lock().engine.checkpoint().is_some_and(|checkpoint| checkpoint.awaits.is_some())
+}
+
+/// Whether the model has had the last word: others may have put something behind it.
+async fn is_answered(ctx: &AgentCtx) -> Result<bool> {
+    Ok(ctx.messages().last(1).await?.iter().all(|entry| entry.role.as_str() == "assistant"))
 }
 
 /// The last thing that the model said; nothing if it has not.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use onward_core::{Name, Payload};
-use onward_runtime::{RuntimeError, SendSignal};
+use onward_runtime::{Runtime, RuntimeError, SendSignal};
 
 use super::act::answer;
 use crate::args::Global;
@@ -27,9 +27,11 @@ pub struct MessageArgs {
 
 pub async fn execute(args: MessageArgs, global: &Global) -> Result<ExitCode> {
     let name = Name::new(&args.signal).map_err(RuntimeError::from)?;
+    let payload = Payload::json(&args.text)?;
+    Runtime::check_message(&payload)?;
     let site = Site::to_write(global)?;
     let key = site.key(&args.id)?;
-    let signal = SendSignal { name, payload: Payload::json(&args.text)?, signal_id: args.message_id, sender: None };
+    let signal = SendSignal { name, payload, signal_id: args.message_id, sender: None };
     let appended = site.signal_run(key.clone(), signal).await?;
     answer(global, &key, "message received", &appended)
 }
