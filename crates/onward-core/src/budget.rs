@@ -167,7 +167,7 @@ message! {
         1 => limit: Budget,
         /// When the run was started, in its first generation.
         2 => since: Option<Timestamp>,
-        /// Checkpoints so far.
+        /// Turns so far: segments that a checkpoint has ended, and in which something was asked for that costs.
         3 => turns: u64,
         /// What children have spent that have ended, with theirs.
         4 => children: BudgetUse,
@@ -175,6 +175,8 @@ message! {
         5 => lent: Vec<Slice>,
         /// The run is a child, and this is of what its parent may spend.
         6 => is_slice: bool,
+        /// The attempts of the run when its generation began; with more of them it is a turn.
+        8 => attempts_before: u64,
     }
 }
 
@@ -210,14 +212,16 @@ impl BudgetHead {
     }
 
     /// What the next generation begins with.
-    pub fn carried(&self, is_checkpoint: bool) -> BudgetHead {
+    pub fn carried(&self, own: Option<&SpendTotals>, is_checkpoint: bool) -> BudgetHead {
         let (lent, left): (Vec<Slice>, Vec<Slice>) = self.lent.iter().cloned().partition(|slice| slice.is_spawned);
-        let (turns, children) = (self.turns.saturating_add(u64::from(is_checkpoint)), self.children.plus(in_all(&left))); // BG3
+        let is_turn = is_checkpoint && attempts(own) > self.attempts_before;
+        let (turns, children) = (self.turns.saturating_add(u64::from(is_turn)), self.children.plus(in_all(&left))); // BG3
         BudgetHead { turns, children, lent, ..self.clone() }
     }
 
     /// The run goes on from a copy of its log, and nobody hears of the children before (BG3).
     pub(crate) fn retried(&mut self, own: Option<&SpendTotals>) {
+        self.attempts_before = attempts(own);
         (self.children, self.lent) = (self.children.plus(self.lent()), Vec::new());
         if self.is_slice {
             // What it left is its parent's again (BG2).
@@ -229,7 +233,9 @@ impl BudgetHead {
 
     /// The run is a copy of another one, which has spent what it has: only what its open children get is gone.
     pub(crate) fn forked(&mut self, at: Timestamp) {
-        (self.since, self.turns, self.children, self.is_slice) = (Some(at), 0, BudgetUse::default(), false);
+        let limit = self.limit;
+        let lent = std::mem::take(&mut self.lent);
+        *self = BudgetHead { since: Some(at), lent, ..BudgetHead::of(limit) };
     }
 
     /// What a child gets that is started now; nothing if that has no limit.
@@ -287,8 +293,9 @@ impl BudgetHead {
 
 /// What a run begins with: what it may spend, and what the generations before have spent.
 pub(crate) fn begin(started: &RunStarted, at: Timestamp) -> Purse {
-    let budget = started.budget.clone().map(|budget| Box::new(BudgetHead { since: budget.since.or(Some(at)), ..*budget }));
-    Purse { spend: started.spend.clone(), budget }
+    let (spend, attempts_before) = (started.spend.clone(), attempts(started.spend.as_deref()));
+    let begun = |budget: Box<BudgetHead>| BudgetHead { since: budget.since.or(Some(at)), attempts_before, ..*budget };
+    Purse { spend, budget: started.budget.clone().map(|budget| Box::new(begun(budget))) }
 }
 
 /// The budget as it is behind the events of a commit.
@@ -363,6 +370,10 @@ impl Purse {
     }
 }
 
+fn attempts(own: Option<&SpendTotals>) -> u64 {
+    own.map_or(0, |own| own.attempts)
+}
+
 fn in_all(slices: &[Slice]) -> BudgetUse {
     slices.iter().fold(BudgetUse::default(), |sum, slice| sum.plus(slice.given.as_use()))
 }
@@ -418,8 +429,11 @@ mod tests {
         assert_eq!(budget.exhausted(None, Timestamp(61_000)), Some("seconds"));
         assert_eq!(BudgetHead::of(Budget::default().cost(PicoDollars(3))).exhausted(Some(&spent(3)), Timestamp(0)), Some("cost"));
         let turns = BudgetHead::of(Budget::default().turns(1));
-        assert_eq!(turns.carried(false).exhausted(None, Timestamp(0)), None);
-        assert_eq!(turns.carried(true).exhausted(None, Timestamp(0)), Some("turns"));
+        assert_eq!(turns.carried(Some(&spent(1)), false).exhausted(None, Timestamp(0)), None);
+        assert_eq!(turns.carried(None, true).exhausted(None, Timestamp(0)), None, "nothing was asked for");
+        assert_eq!(turns.carried(Some(&spent(1)), true).exhausted(None, Timestamp(0)), Some("turns"));
+        let later = BudgetHead { attempts_before: 1, ..turns };
+        assert_eq!(later.carried(Some(&spent(1)), true).exhausted(None, Timestamp(0)), None, "the turn before did");
     }
 
     #[test]
@@ -436,8 +450,8 @@ mod tests {
         assert_eq!(give(3, None), (Some(0), Some(0)));
         parent.take_back(&Place::root(0), None, Some(BudgetUse { tokens: 20, cost: PicoDollars(0) }));
         assert_eq!(parent.left(Some(&own), at).tokens, Some(40), "BG2");
-        assert_eq!(parent.carried(false).left(Some(&own), at).tokens, Some(40), "BG3: the other slices count as spent");
-        assert_eq!(parent.carried(false).left(Some(&own), at).cost, None);
+        assert_eq!(parent.carried(Some(&own), false).left(Some(&own), at).tokens, Some(40), "BG3: the other slices count as spent");
+        assert_eq!(parent.carried(Some(&own), false).left(Some(&own), at).cost, None);
         assert_eq!(parent.used(Some(&own)).tokens, 60, "BG3: and so they do when the run ends");
     }
 
@@ -448,7 +462,7 @@ mod tests {
         let spawned =
             ChildStarted { is_spawned: true, child: RunId::new("s").unwrap(), ..child(0, Some(Budget::default().tokens(40))) };
         parent.give(&spawned, None, at);
-        let mut parent = parent.carried(true);
+        let mut parent = parent.carried(None, true);
         parent.give(&child(0, Some(Budget::default().tokens(20))), None, at);
         parent.take_back(&Place::root(0), None, Some(BudgetUse::default()));
         assert_eq!(parent.left(None, at).tokens, Some(60));

@@ -77,6 +77,10 @@ impl Object {
         self.0.insert(name.to_owned(), value);
     }
 
+    pub fn into_raw(self) -> Box<RawValue> {
+        to_raw_value(&self).expect("names are texts and values plain data")
+    }
+
     pub fn get(&self, name: &str) -> Option<&RawValue> {
         self.0.get(name).map(|raw| &**raw)
     }

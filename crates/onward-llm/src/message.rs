@@ -2,14 +2,18 @@
 //!
 //! Invariants:
 //! - LM1: arguments of a call are the exact text that the model wrote, also where that is no JSON.
+//! - LM4: a model reads its own call in words that every provider takes, whatever it made up: else one bad name ends the conversation.
 //! - LM2: what a provider signed or hid (reasoning, its own tools) goes back to that provider as it came, and to no other.
 //! - LM3: the same value is always written as the same JSON: fields in one order, no float, no map without an order.
+
+use std::borrow::Cow;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::JsonText;
+use crate::json::Object;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
@@ -101,6 +105,30 @@ impl ToolCall {
         let text = if self.arguments.trim().is_empty() { "{}" } else { &self.arguments };
         serde_json::from_str(text)
     }
+
+    /// The arguments as they go back: the model's own text if it is an object, and otherwise that text inside of one (LM4).
+    pub(crate) fn told_arguments(&self) -> Cow<'_, RawValue> {
+        match self.json() {
+            Ok(json) if json.get().starts_with('{') => Cow::Borrowed(json),
+            _ => Cow::Owned(Object::default().with("INVALID_JSON", &self.arguments).into_raw()),
+        }
+    }
+
+    /// The name as it goes back (LM4).
+    pub(crate) fn told_name(&self) -> Cow<'_, str> {
+        as_taken(&self.name)
+    }
+}
+
+/// A name or an id as every provider takes it: letters, digits, `_` and `-`, and not too many.
+pub(crate) fn as_taken(text: &str) -> Cow<'_, str> {
+    const TAKEN_MAX: usize = 64;
+    let is_taken = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '-';
+    if (1..=TAKEN_MAX).contains(&text.len()) && text.chars().all(is_taken) {
+        return Cow::Borrowed(text);
+    }
+    let taken: String = text.chars().take(TAKEN_MAX).map(|char| if is_taken(char) { char } else { '_' }).collect();
+    Cow::Owned(if taken.is_empty() { "_".to_owned() } else { taken })
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -26,7 +26,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 async fn work(settings: &SourceSettings, tool: Option<&String>) -> Result<Value, ToolError> {
     let source = ToolSource::open(settings).await?;
     let told = match tool {
-        None => json!({ "tools": source.tools().await? }),
+        None => {
+            let offered = source.tools().await?;
+            json!({ "tools": offered.into_iter().map(|tool| tool.schema).collect::<Vec<_>>() })
+        }
         Some(tool) => {
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text).unwrap_or_default();

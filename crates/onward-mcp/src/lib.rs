@@ -7,7 +7,7 @@
 //! let place = Place::program("npx", ["-y", "@modelcontextprotocol/server-everything"]);
 //! let source = ToolSource::open(&SourceSettings::new(place)).await?;
 //! for tool in source.tools().await? {
-//!     println!("{}: {}", tool.name, tool.description);
+//!     println!("{}: {}", tool.schema.name, tool.schema.description);
 //! }
 //! let outcome = source.call("echo", r#"{"message": "hello"}"#, None).await?;
 //! println!("{:?}", outcome.blocks);
@@ -27,5 +27,5 @@ mod program;
 mod source;
 
 pub use error::{ToolCause, ToolError};
-pub use outcome::CallOutcome;
+pub use outcome::{CallOutcome, OfferedTool, ToolHints};
 pub use source::{Place, SourceSettings, ToolSource};

@@ -32,9 +32,32 @@ impl CallOutcome {
     }
 }
 
-pub(crate) fn schema(tool: Tool) -> Result<ToolSchema, ToolError> {
-    let input = json(&*tool.input_schema)?;
-    Ok(ToolSchema { name: tool.name.into_owned(), description: tool.description.unwrap_or_default().into_owned(), input })
+/// A tool that a server offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfferedTool {
+    pub schema: ToolSchema,
+    pub hints: ToolHints,
+}
+
+/// What a server says about doing it twice. It may be wrong or lie: only the operator knows which servers to believe.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ToolHints {
+    /// It changes nothing.
+    pub is_read_only: bool,
+    /// The same call again changes nothing more.
+    pub is_idempotent: bool,
+}
+
+impl OfferedTool {
+    pub(crate) fn of(tool: Tool) -> Result<OfferedTool, ToolError> {
+        let input = json(&*tool.input_schema)?;
+        let said = tool.annotations.unwrap_or_default();
+        let hints =
+            ToolHints { is_read_only: said.read_only_hint == Some(true), is_idempotent: said.idempotent_hint == Some(true) };
+        let schema =
+            ToolSchema { name: tool.name.into_owned(), description: tool.description.unwrap_or_default().into_owned(), input };
+        Ok(OfferedTool { schema, hints })
+    }
 }
 
 fn json(value: &impl serde::Serialize) -> Result<JsonText, ToolError> {

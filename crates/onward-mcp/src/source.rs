@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use onward_llm::{Http, ToolSchema};
+use onward_llm::Http;
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion, RequestMetaObject,
@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::arguments;
 use crate::error::{ToolCause, ToolError};
 use crate::http::HttpClient;
-use crate::outcome::{self, CallOutcome};
+use crate::outcome::{CallOutcome, OfferedTool};
 use crate::program::{Lines, Program};
 
 /// Where a server is. The operator's word, never a model's: it starts programs and shows keys.
@@ -164,9 +164,9 @@ impl ToolSource {
     }
 
     /// Everything it offers now. What it offers may change: record what a model was shown.
-    pub async fn tools(&self) -> Result<Vec<ToolSchema>, ToolError> {
+    pub async fn tools(&self) -> Result<Vec<OfferedTool>, ToolError> {
         let tools = self.within(self.service.list_all_tools()).await?;
-        tools.into_iter().map(outcome::schema).collect()
+        tools.into_iter().map(OfferedTool::of).collect()
     }
 
     /// Makes one attempt to call a tool, with arguments as the model wrote them.

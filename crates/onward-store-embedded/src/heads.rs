@@ -14,6 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 
 use crate::error::{Outcome, damaged, damaged_row, read_error};
 use crate::leases::Leases;
+use crate::past;
 use crate::reader::read_records;
 use crate::row::{EventRow, run_crc, seal, unseal};
 
@@ -242,11 +243,22 @@ fn read_run_row(db: &Connection, key: &RunKey, generation: Option<u32>) -> Resul
             .prepare_cached(&format!("SELECT {COLUMNS} FROM runs WHERE id = ?1 AND ns = ?2 AND generation = ?3"))
             .and_then(|mut statement| statement.query_row(params![id, namespace, generation], read_row).optional()),
     };
-    let Some(row) = found.map_err(read_error)? else { return Ok(None) };
+    let Some(row) = found.map_err(read_error)? else {
+        return generation.map_or(Ok(None), |generation| read_past_row(db, key, generation));
+    };
     match &row.identity {
         Some(identity) if identity.key == *key => Ok(Some(row)),
         _ => Err(damaged_row(key, "its own")),
     }
+}
+
+/// What would be in the row of a generation that has none any more: all but where its log is says the current one.
+fn read_past_row(db: &Connection, key: &RunKey, generation: u32) -> Result<Option<RunRow>, StoreError> {
+    let current = read_run_row(db, key, None)?.and_then(|row| row.identity);
+    let Some(current) = current.filter(|current| generation < current.generation) else { return Ok(None) };
+    let Some(rk) = past::log_of(db, current.root, generation)? else { return Err(damaged_row(key, "an earlier generation's")) };
+    let named = Some(LogKey { key: key.clone(), generation });
+    Ok(Some(RunRow { rk, identity: Some(Identity { generation, ..current }), named, head: None }))
 }
 
 fn row_by_number(db: &Connection, rk: i64) -> Result<Option<RunRow>, StoreError> {

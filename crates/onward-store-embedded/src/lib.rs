@@ -21,6 +21,7 @@ mod mend;
 mod migrate;
 mod op;
 mod pages;
+mod past;
 mod reader;
 mod ready;
 mod row;

@@ -1,7 +1,8 @@
 //! Making again what is damaged and can be: indexes from their tables, rows from their seals or from the log.
 //!
 //! Owns the look at all small tables after damage was met. The log is the truth (L16): the row of a run has a sealed head and a log, so
-//! that either of the two brings it back; timers, tasks and waits come from the logs of the open runs, rows of the ledger from all logs. Slots and news are nowhere else
+//! that either of the two brings it back; timers, tasks and waits come from the logs of the open runs, rows of the ledger and of the past
+//! from all logs. Slots and news are nowhere else
 //! and stay as they are: whoever needs them is told. Must never touch an event, nor free a page of what is damaged: its neighbors in the
 //! file may be somebody else's.
 //!
@@ -19,6 +20,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::error::is_malformed;
 use crate::heads::{self, RunRow};
 use crate::ledger;
+use crate::past;
 use crate::reader::read_records;
 use crate::row::{place_key, run_crc, unseal};
 use crate::schema::INDEXES;
@@ -38,10 +40,15 @@ pub(crate) fn mending<T>(db: &Connection, now: Timestamp, work: impl Fn() -> rus
 pub(crate) fn mend(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {
     let runs = damaged_runs(db)?;
     let views = damaged_views(db)?;
+    let is_past_whole = past::is_whole(db)?;
     let mut doomed: BTreeSet<&str> = BTreeSet::new();
     for index in INDEXES {
         // The entries of a row that was changed beneath it cannot be found again.
-        let beneath = (index.table == "runs" && !runs.is_empty()) || views.contains_key(index.table);
+        let beneath = match index.table {
+            "runs" => !runs.is_empty(),
+            "past" => !is_past_whole,
+            table => views.contains_key(table),
+        };
         if beneath || !is_readable(db, &index.scan())? {
             doomed.insert(index.name);
         }
@@ -74,6 +81,9 @@ fn mend_all(
     }
     of_events.iter().try_for_each(|index| db.execute_batch(&index.create()))?;
     runs.iter().try_for_each(|rk| mend_run(db, *rk))?;
+    if doomed.contains("past_key") {
+        past::restore(db)?;
+    }
     for (table, rows) in views {
         let mut delete = db.prepare(&format!("DELETE FROM {table} WHERE rowid = ?1"))?;
         rows.iter().try_for_each(|row| delete.execute([row]).map(drop))?;
@@ -114,8 +124,9 @@ fn forget_indexes(db: &Connection, names: &BTreeSet<&str>) -> rusqlite::Result<(
 /// Gives events back to the runs they were taken from: an event whose run was changed has the right checksum with one run only. Others
 /// that are damaged stay where they are and are met there.
 fn return_events(db: &Connection) -> rusqlite::Result<()> {
-    let runs: Vec<i64> =
+    let mut runs: Vec<i64> =
         db.prepare("SELECT rk FROM runs NOT INDEXED")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    runs.extend(past::logs(db)?);
     let mut statement = db.prepare(&format!("SELECT {}, seq FROM events NOT INDEXED", heads::EVENT_COLUMNS))?;
     let mut rows = statement.query([])?;
     let mut strays = Vec::new();
@@ -259,7 +270,7 @@ fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec
     for (run, rows) in ledger::damaged_rows(db)? {
         // A run writes those of its rows again that are missing. Whatever is damaged beyond them is of an earlier run of that id, or of one
         // whose logs are damaged: it cannot be made again and stays, so that whoever asks is told (LG4).
-        let said = ledger_of(db, "runs NOT INDEXED", &run)?.unwrap_or_default();
+        let said = ledger_of(db, "NOT INDEXED", &run)?.unwrap_or_default();
         let sound = ledger::sound_rows(db, &run)?;
         let missing = said.keys().filter(|row| !sound.contains(row)).count();
         let known = damaged.entry("ledger").or_default();
@@ -301,21 +312,25 @@ fn restore_ledger(db: &Connection) -> rusqlite::Result<()> {
     for row in rows {
         let has_spent = row.head.as_ref().is_none_or(|head| head.spend.is_some());
         let Some(key) = row.key().filter(|_| has_spent) else { continue };
-        if let Some(rows) = ledger_of(db, "runs", key)? {
+        if let Some(rows) = ledger_of(db, "", key)? {
             ledger::restore(db, &rows)?;
         }
     }
     Ok(())
 }
 
-/// What all logs of a run say of money; nothing if one of them cannot be read. `runs` says how they are found.
-fn ledger_of(db: &Connection, runs: &str, key: &RunKey) -> rusqlite::Result<Option<BTreeMap<LedgerKey, LedgerSum>>> {
-    let mut logs = db.prepare(&format!("SELECT rk, generation FROM {runs} WHERE id = ?1 AND ns = ?2 ORDER BY generation"))?;
-    let logs = logs.query_map(params![key.id.as_str(), key.namespace.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+/// What all logs of a run say of money; nothing if one of them cannot be read. `how` says how to look, behind a table's name.
+fn ledger_of(db: &Connection, how: &str, key: &RunKey) -> rusqlite::Result<Option<BTreeMap<LedgerKey, LedgerSum>>> {
+    let mut own = db.prepare(&format!("SELECT generation, rk, root FROM runs {how} WHERE id = ?1 AND ns = ?2"))?;
+    let own = own.query_map(params![key.id.as_str(), key.namespace.as_str()], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?;
+    let own: Vec<((u32, i64), i64)> = own.collect::<Result<_, _>>()?;
+    let mut logs: BTreeMap<u32, i64> = own.iter().map(|(log, _)| *log).collect();
+    if let Some((_, root)) = own.first() {
+        logs.extend(past::logs_of(db, how, *root)?.into_iter().map(|(rk, generation)| (generation, rk)));
+    }
     let mut rows = BTreeMap::new();
     let mut count = 0;
-    for log in logs {
-        let (rk, generation): (i64, u32) = log?;
+    for (generation, rk) in logs {
         let records = read_records(db, key, rk, Index(0), usize::MAX).ok().filter(|_| generation == count);
         let Some(projection) = records.and_then(|records| Projection::of(key.clone(), &records)) else { return Ok(None) };
         add_rows(&mut rows, projection.ledger);

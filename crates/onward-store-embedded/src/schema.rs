@@ -65,7 +65,8 @@ CREATE TABLE payloads(seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
 ";
 
 /// Came later: a directory that was made without them gets them when it is opened for writing. `attributes` says what the heads of
-/// runs say, to find them by; `ledger` what logs say of money, and goes on when they are gone (LG4).
+/// runs say, to find them by; `ledger` what logs say of money, and goes on when they are gone (LG4); `past` where the logs of earlier
+/// generations are.
 const ADDED_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS kinds(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, task INTEGER NOT NULL, kind TEXT NOT NULL,
   version TEXT NOT NULL, data BLOB NOT NULL);
@@ -73,6 +74,7 @@ CREATE TABLE IF NOT EXISTS attributes(seq INTEGER PRIMARY KEY, rk INTEGER NOT NU
   crc INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS ledger(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, id TEXT NOT NULL, tree TEXT NOT NULL,
   generation INTEGER NOT NULL, life INTEGER NOT NULL, day INTEGER NOT NULL, model TEXT NOT NULL, sum BLOB NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS past(rk INTEGER PRIMARY KEY, root INTEGER NOT NULL, generation INTEGER NOT NULL, crc INTEGER NOT NULL);
 ";
 
 /// Whether there is a table that came later: not in a directory that was made without it and is only read.
@@ -123,6 +125,7 @@ pub(crate) const INDEXES: &[Index] = &[
     unique("ledger_row", "ledger", "ns, day, id, generation, life, model"),
     plain("ledger_tree", "ledger", "ns, tree", ""),
     plain("attributes_value", "attributes", "name, value, rk", ""),
+    unique("past_key", "past", "root, generation"),
 ];
 
 impl Index {

@@ -83,7 +83,8 @@ impl Beginning {
             ready: Ready::load(db)?,
             // By the indexes, which cannot have lost a row without a word; a run's number is never used again while its log is there.
             next_rk: next(
-                "SELECT max((SELECT coalesce(max(rk), 0) FROM runs), (SELECT coalesce(max(rk), 0) FROM events INDEXED BY events_run)) + 1",
+                "SELECT max((SELECT coalesce(max(rk), 0) FROM runs), (SELECT coalesce(max(rk), 0) FROM past),
+                   (SELECT coalesce(max(rk), 0) FROM events INDEXED BY events_run)) + 1",
             )?,
             next_delivery: next("SELECT coalesce(max(id), 0) + 1 FROM outbox INDEXED BY outbox_id")?,
         })

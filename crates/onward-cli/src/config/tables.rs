@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use onward::agent::{ModelSettings, ProviderSettings};
+use onward::agent::{EffectClass, ModelSettings, ProviderSettings};
 use onward::budget::WrittenBudget;
 use serde::Deserialize;
 
@@ -70,6 +70,14 @@ pub struct McpSettings {
     pub tools: Option<Vec<String>>,
     #[serde(default)]
     pub needs_approval: NeedsApproval,
+    /// What doing it twice would do, for tools of which nothing else is known; at least once otherwise.
+    pub class: Option<EffectClass>,
+    /// The same for single tools.
+    #[serde(default)]
+    pub classes: BTreeMap<String, EffectClass>,
+    /// Believes what the server says of its tools, where `classes` does not name them.
+    #[serde(default)]
+    pub trust_hints: bool,
     pub call_timeout_seconds: Option<u64>,
 }
 
@@ -143,6 +151,9 @@ mod tests {
         assert!(said("[agents.a]\nmodel = \"m\"\nmodell = 1\n").1.starts_with("unknown field `modell`"));
         assert_eq!(said("[agents.a]\nsystem = \"s\"\n").1, "missing field `model`");
         assert_eq!(said("[mcp.x]\nneeds_approval = 7\n").1, "`needs_approval` is true, false or a list of tools");
+        let classes = "expected one of `at_least_once`, `pure`, `keyed`, `at_most_once`";
+        assert_eq!(said("[mcp.x]\nclass = \"once\"\n").1, format!("unknown variant `once`, {classes}"));
+        assert_eq!(said("[mcp.x]\nclasses = { f = \"pur\" }\n").1, format!("unknown variant `pur`, {classes}"));
     }
 
     #[test]

@@ -44,12 +44,19 @@ pub async fn add(tools: Tools, name: &str, mcp: &McpSettings) -> Result<Tools> {
     let wanted = |tool: Tool| {
         offered.lock().unwrap_or_else(PoisonError::into_inner).insert(tool.name().to_owned());
         let is_wanted = mcp.tools.as_ref().is_none_or(|names| names.iter().any(|name| name == tool.name()));
-        let asks = mcp.needs_approval.of(tool.name());
-        is_wanted.then(|| if asks { tool.needs_approval() } else { tool })
+        is_wanted.then(|| changed(tool, mcp))
     };
     let tools = tools.with_mcp(settings, wanted).await.map_err(|error| anyhow!("the server of tools `{name}`: {error}"))?;
     check_names(name, mcp, &before, &offered.into_inner().unwrap_or_else(PoisonError::into_inner))?;
     Ok(tools)
+}
+
+/// As the settings say. The most exact word counts: that about the tool, then what the server says if it is believed, then that about all.
+fn changed(tool: Tool, mcp: &McpSettings) -> Tool {
+    let tool = mcp.class.into_iter().fold(tool, Tool::class);
+    let tool = if mcp.trust_hints { tool.trust_hints() } else { tool };
+    let tool = mcp.classes.get(tool.name()).copied().into_iter().fold(tool, Tool::class);
+    if mcp.needs_approval.of(tool.name()) { tool.needs_approval() } else { tool }
 }
 
 fn check_names(name: &str, mcp: &McpSettings, before: &BTreeSet<String>, offered: &BTreeSet<String>) -> Result<()> {
@@ -57,8 +64,8 @@ fn check_names(name: &str, mcp: &McpSettings, before: &BTreeSet<String>, offered
         NeedsApproval::These(names) => names.as_slice(),
         NeedsApproval::All(_) => &[],
     };
-    let named = mcp.tools.iter().flatten().chain(asked_for);
-    if let Some(unknown) = named.clone().find(|tool| !offered.contains(*tool)) {
+    let named = mcp.tools.iter().flatten().chain(asked_for).chain(mcp.classes.keys());
+    if let Some(unknown) = named.into_iter().find(|tool| !offered.contains(*tool)) {
         let there = offered.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         bail!("`mcp.{name}` names the tool `{unknown}`, and its server has {there}");
     }
@@ -110,6 +117,7 @@ mod tests {
             said("needs_approval = [\"payy\"]", &[]).unwrap_err().contains("names the tool `payy`, and its server has look, pay")
         );
         assert!(said("tools = [\"lok\"]", &[]).unwrap_err().contains("`lok`"));
+        assert!(said("classes = { shout = \"pure\" }", &[]).unwrap_err().contains("names the tool `shout`"));
         assert!(said("", &["look"]).unwrap_err().contains("offers the tool `look`"));
     }
 }

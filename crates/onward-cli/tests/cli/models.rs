@@ -148,9 +148,10 @@ pub const TOOLS: &str = r#"
         const { id, method, params } = JSON.parse(line);
         if (id === undefined) return;
         const schema = { type: 'object', properties: { word: { type: 'string' } }, required: ['word'] };
+        const tool = (name, annotations) => ({ name, description: 'Shouts', inputSchema: schema, annotations });
         const result = {
             'initialize': { protocolVersion: '2025-06-18', capabilities: { tools: {} }, serverInfo: { name: 't', version: '1' } },
-            'tools/list': { tools: [{ name: 'shout', description: 'Shouts', inputSchema: schema }, { name: 'hide', inputSchema: schema }] },
+            'tools/list': { tools: [tool('shout'), tool('hide'), tool('look', { readOnlyHint: true }), tool('set', { idempotentHint: true })] },
             'tools/call': { content: [{ type: 'text', text: String(params?.arguments?.word).toUpperCase() }] },
         }[method];
         console.log(JSON.stringify(result ? { jsonrpc: '2.0', id, result } : { jsonrpc: '2.0', id, error: { code: -32601, message: 'no' } }));
@@ -170,6 +171,36 @@ fn an_agent_has_the_tools_of_a_program_that_the_settings_name() {
     assert_eq!(run["outcome"]["output"]["json"]["text"], "shout says: FISH", "{run}");
     let tools = &model.scripted.requests()[0].body["tools"];
     assert_eq!((tools.as_array().unwrap().len(), &tools[0]["function"]["name"]), (1, &json!("shout")), "one was not wanted");
+}
+
+/// The class of a tool is in the log, with the call.
+#[test]
+fn the_settings_say_what_doing_a_tool_twice_would_do() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    std::fs::write(folder.path().join("tools.js"), TOOLS).unwrap();
+    let mut more = String::new();
+    let mut add = |agent: &str, classes: &str| {
+        more += &format!("[mcp.{agent}]\ncommand = \"node\"\narguments = [\"tools.js\"]\nfolder = \".\"\n{classes}\n");
+        more += &format!("[agents.{agent}]\nmodel = \"small\"\nmcp = [\"{agent}\"]\n");
+    };
+    add("plain", "");
+    add("careful", "class = \"at_most_once\"\nclasses = { look = \"pure\" }");
+    add("trusting", "class = \"at_most_once\"\nclasses = { set = \"at_least_once\" }\ntrust_hints = true");
+    let served = dev_with(folder.path(), &settings(folder.path(), &model, &more));
+    let class = |agent: &str, tool: &str| {
+        let asked =
+            json!({"kind": agent, "id": format!("{agent}-{tool}"), "input": format!("Please {tool} {{\"word\": \"fish\"}}")});
+        assert_eq!(served.ask("POST", "/v1/runs", &asked.to_string()).0, 201);
+        served.result(&format!("{agent}-{tool}"));
+        let (_, events) = served.ask("GET", &format!("/v1/runs/{agent}-{tool}/events?generation=1"), "");
+        let kind = format!("tool.{agent}.{tool}");
+        let scheduled = |record: &&Value| record["event"]["kind"] == kind.as_str();
+        let record = events["events"].as_array().unwrap().iter().find(scheduled).unwrap_or_else(|| panic!("{events}")).clone();
+        record["event"]["options"]["class"].as_str().unwrap_or_else(|| panic!("{record}")).to_owned()
+    };
+    assert_eq!(["shout", "look"].map(|tool| class("plain", tool)), ["at_least_once", "at_least_once"]);
+    assert_eq!(["shout", "look"].map(|tool| class("careful", tool)), ["at_most_once", "pure"]);
+    assert_eq!(["shout", "look", "set"].map(|tool| class("trusting", tool)), ["at_most_once", "pure", "at_least_once"]);
 }
 
 #[test]

@@ -58,6 +58,6 @@ mod tests {
         ] {
             assert!(says(something), "{something}");
         }
-        assert!(!says_nothing(&Payload::new("application/octet-stream", b"".to_vec())), "nobody can read it here");
+        assert!(!says_nothing(&Payload::binary("application/octet-stream", b"".to_vec())), "nobody can read it here");
     }
 }

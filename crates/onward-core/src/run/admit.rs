@@ -294,7 +294,7 @@ impl RunHead {
             trace: None,
             checkpoint: continued.checkpoint.clone(),
             spend: self.spend.clone(), // R12
-            budget: budget.map(|budget| Box::new(budget.carried(continued.checkpoint.is_some()))),
+            budget: budget.map(|budget| Box::new(budget.carried(self.spend.as_deref(), continued.checkpoint.is_some()))),
         };
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }

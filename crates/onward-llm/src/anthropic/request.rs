@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use crate::error::{CallError, NOT_IN_PLACE};
 use crate::json::{JsonText, Object};
-use crate::message::{Attachment, Block, ProviderPayload, Role, Source, ToolCall, ToolResult};
+use crate::message::{Attachment, Block, ProviderPayload, Role, Source, ToolCall, ToolResult, as_taken};
 use crate::request::{ModelRequest, ToolChoice, ToolSchema};
 
 /// The dialect has no default for the length of an answer.
@@ -84,13 +84,10 @@ fn own(payload: &ProviderPayload, provider: &str) -> Option<Object> {
     (payload.provider == provider).then(|| serde_json::from_str(payload.json.as_str()).ok()).flatten()
 }
 
-/// Arguments must be an object here: the model's own text if it is one, and otherwise that text inside of one.
+/// Ids that another provider gave are put into words that this one takes.
 fn tool_use(call: &ToolCall) -> Object {
-    let tool_use = Object::default().with("type", "tool_use").with("id", &call.id).with("name", &call.name);
-    match call.json() {
-        Ok(json) if json.get().starts_with('{') => tool_use.with("input", json),
-        _ => tool_use.with("input", Object::default().with("INVALID_JSON", &call.arguments)),
-    }
+    let tool_use = Object::default().with("type", "tool_use").with("id", as_taken(&call.id)).with("name", call.told_name());
+    tool_use.with("input", call.told_arguments())
 }
 
 fn tool_result(result: &ToolResult, provider: &str) -> Result<Object, CallError> {
@@ -98,7 +95,8 @@ fn tool_result(result: &ToolResult, provider: &str) -> Result<Object, CallError>
     for block in &result.blocks {
         content.extend(self::block(block, provider)?);
     }
-    let object = Object::default().with("type", "tool_result").with("tool_use_id", &result.call_id).with("content", content);
+    let object =
+        Object::default().with("type", "tool_result").with("tool_use_id", as_taken(&result.call_id)).with("content", content);
     Ok(object.with_some("is_error", result.is_error.then_some(true)))
 }
 

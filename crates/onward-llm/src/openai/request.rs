@@ -125,7 +125,7 @@ fn give_back(assistant: &mut Object, payload: Option<&ProviderPayload>, in_turn:
 }
 
 fn call(call: &ToolCall) -> Object {
-    let function = Object::default().with("name", &call.name).with("arguments", &call.arguments);
+    let function = Object::default().with("name", call.told_name()).with("arguments", call.told_arguments().get());
     Object::default().with("id", &call.id).with("type", "function").with("function", function)
 }
 

@@ -60,12 +60,34 @@ fn a_conversation_in_the_words_of_chat_completions() {
         r#"{"max_tokens":100,"messages":[{"content":"Be brief.","role":"system"},{"content":"go","role":"user"},"#,
         r#"{"content":"ok","role":"assistant","tool_calls":["#,
         r#"{"function":{"arguments":"{\"n\": 9007199254740993}","name":"f"},"id":"a","type":"function"},"#,
-        r#"{"function":{"arguments":"{oops","name":"f"},"id":"b","type":"function"}]},"#,
+        r#"{"function":{"arguments":"{\"INVALID_JSON\":\"{oops\"}","name":"f"},"id":"b","type":"function"}]},"#,
         r#"{"content":"1","role":"tool","tool_call_id":"a"},{"content":"error: bad","role":"tool","tool_call_id":"b"},"#,
         r#"{"content":"on","role":"user"}],"model":"m","stream":true,"stream_options":{"include_usage":true},"temperature":0.7,"#,
         r#""tool_choice":"required","tools":[{"function":{"description":"does","name":"f","parameters":{"type":"object","maximum":18446744073709551616}},"type":"function"}]}"#,
     );
     assert_eq!(openai(&request(talk())), expected);
+}
+
+#[test]
+fn a_call_that_the_model_made_up_goes_back_in_words_that_providers_take() {
+    let long = "x".repeat(500);
+    let calls = vec![call("f.g:0", "functions.f", "{\"n\": 1, \"k"), call("b", &long, ""), call("c", "", "[1]")];
+    let told = request(vec![Message::user("go"), assistant(calls), result("f.g:0", "no such tool", true)]);
+    let (chat, messages) = (openai(&told), anthropic(&told)); // LM4
+    for body in [&chat, &messages] {
+        assert!(body.contains(r#""name":"functions_f""#), "{body}");
+        assert!(body.contains(&format!(r#""name":"{}""#, "x".repeat(64))) && !body.contains(&"x".repeat(65)), "{body}");
+        assert!(body.contains(r#""name":"_""#), "{body}");
+    }
+    for arguments in [
+        r#""arguments":"{\"INVALID_JSON\":\"{\\\"n\\\": 1"#,
+        r#""arguments":"{}""#,
+        r#""arguments":"{\"INVALID_JSON\":\"[1]\"}""#,
+    ] {
+        assert!(chat.contains(arguments), "{arguments} is not in {chat}");
+    }
+    assert!(chat.contains(r#""id":"f.g:0""#) && chat.contains(r#""tool_call_id":"f.g:0""#), "{chat}");
+    assert!(messages.contains(r#""id":"f_g_0""#) && messages.contains(r#""tool_use_id":"f_g_0""#), "{messages}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn usual_answer(message: &Value) -> Option<Value> {
         }
         "tools/list" => {
             let schema = json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": u64::MAX}}});
-            let tool = json!({"name": "f", "inputSchema": schema});
+            let tool = json!({"name": "f", "inputSchema": schema, "annotations": {"idempotentHint": true}});
             // Two pages, of which the second is the last.
             let next = if message["params"]["cursor"].is_null() { json!("more") } else { Value::Null };
             Some(json!({"jsonrpc": "2.0", "id": id, "result": {"tools": [tool], "nextCursor": next}}))

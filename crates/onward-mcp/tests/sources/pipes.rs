@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use onward_llm::Block;
-use onward_mcp::{Place, SourceSettings, ToolCause, ToolSource};
+use onward_mcp::{Place, SourceSettings, ToolCause, ToolHints, ToolSource};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
@@ -57,7 +57,8 @@ async fn tools_are_listed_to_the_last_page_with_their_schemas() {
     let (source, _heard) = open(&pipes()).await;
     let tools = source.tools().await.unwrap();
     assert_eq!(tools.len(), 2);
-    assert!(tools[0].input.as_str().contains("18446744073709551615"), "{:?}", tools[0]);
+    assert!(tools[0].schema.input.as_str().contains("18446744073709551615"), "{:?}", tools[0]);
+    assert_eq!(tools[0].hints, ToolHints { is_read_only: false, is_idempotent: true });
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Starting runs, inputs and commits: everything that puts a row into a log.
 
+use onward_core::event::RunStarted;
 use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun, Wait};
 use onward_core::{Hash, Index, Place, Record, RunHead, RunKey, Status, Timestamp};
 use onward_store::judged::{Judged, TakenSlot, judge};
@@ -10,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Statement, params};
 use crate::blobs;
 use crate::error::{Outcome, Trouble, damaged_row, read_error};
 use crate::heads::{self, Loaded, Seat};
+use crate::past;
 use crate::row::{event_crc, place_key, unseal};
 use crate::shared::Counters;
 use crate::write::effects::Owner;
@@ -49,7 +51,7 @@ impl Writer<'_> {
     /// Begins the run's next generation; nobody holds it.
     fn succeed(&mut self, successor: NewRun, old: i64, root: i64) -> Outcome<()> {
         let epoch = self.heads.cached(&successor.key).map(|hot| hot.head.epoch);
-        let input_hash = self.retire(old, &successor.key, successor.started.generation - 1)?;
+        let input_hash = self.retire(old, root, &successor.key, &successor.started)?;
         let body = Body::of_start(&successor.started);
         let (mut head, first) = RunHead::start(successor.key, successor.started, self.batch.now);
         // Epochs go on over generations: a late release of the old lease must not fit the new one (L7).
@@ -58,9 +60,18 @@ impl Writer<'_> {
     }
 
     /// A later generation takes the run over.
-    pub(super) fn retire(&mut self, rk: i64, key: &RunKey, generation: u32) -> Outcome<Hash> {
-        let mut retire = self.db.prepare_cached("UPDATE runs SET current = 0, head = ?2 WHERE rk = ?1 RETURNING input_hash")?;
-        Ok(Hash(retire.query_row(params![rk, heads::retired(key, generation)], |row| row.get(0))?))
+    pub(super) fn retire(&mut self, rk: i64, root: i64, key: &RunKey, successor: &RunStarted) -> Outcome<Hash> {
+        let generation = successor.generation - 1;
+        // The run is found by what its current generation says.
+        self.db.prepare_cached("DELETE FROM attributes WHERE rk = ?1")?.execute([rk])?;
+        // A row of the past can be made again only where the logs say which run they are of.
+        if rk == root || successor.origin_seed().is_none() {
+            let mut retire = self.db.prepare_cached("UPDATE runs SET current = 0, head = ?2 WHERE rk = ?1 RETURNING input_hash")?;
+            return Ok(Hash(retire.query_row(params![rk, heads::retired(key, generation)], |row| row.get(0))?));
+        }
+        past::put(self.db, rk, root, generation)?;
+        let mut remove = self.db.prepare_cached("DELETE FROM runs WHERE rk = ?1 RETURNING input_hash")?;
+        Ok(Hash(remove.query_row([rk], |row| row.get(0))?))
     }
 
     /// Writes a run's row and its first record.

@@ -6,6 +6,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Outcome, damaged_row, is_malformed, leave_damaged, read_error};
 use crate::heads;
+use crate::past;
 use crate::row::unseal_bytes;
 use crate::writer::Writer;
 
@@ -83,7 +84,9 @@ impl Writer<'_> {
     fn delete_run(&mut self, key: &RunKey, root: i64) -> Outcome<()> {
         let mut statement = self.db.prepare_cached("SELECT rk FROM runs WHERE id = ?1 AND ns = ?2")?;
         let params = params![key.id.as_str(), key.namespace.as_str()];
-        let generations: Vec<i64> = statement.query_map(params, |row| row.get(0))?.collect::<Result<_, _>>()?;
+        let mut generations: Vec<i64> = statement.query_map(params, |row| row.get(0))?.collect::<Result<_, _>>()?;
+        generations.extend(past::logs_of(self.db, "", root)?.into_iter().map(|(rk, _)| rk));
+        past::remove(self.db, root)?;
         for rk in generations {
             self.delete_log(rk)?;
             self.db.prepare_cached("DELETE FROM attributes WHERE rk = ?1")?.execute(params![rk])?;

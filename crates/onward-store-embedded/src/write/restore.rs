@@ -11,6 +11,7 @@ use super::append::{insert_event, read_slot};
 use super::effects::{put_timer, put_wait};
 use crate::error::Outcome;
 use crate::heads;
+use crate::past;
 use crate::reader::read_records;
 use crate::row::{NEVER, due_number};
 use crate::schema::write_boot;
@@ -34,7 +35,8 @@ impl Writer<'_> {
                     return Ok(Restored { created: false, head: self.shown(&key)? });
                 }
                 hot.head.admit_retry(after)?;
-                let input_hash = self.retire(rk, &key, after)?;
+                let started = log[0].started().expect("checked before it came here");
+                let input_hash = self.retire(rk, root, &key, started)?;
                 for projection in projections {
                     self.put_generation(root, input_hash, true, &log, projection, epoch)?;
                 }
@@ -95,7 +97,11 @@ impl Writer<'_> {
         self.next_rk += 1;
         let Projection { mut head, timers, tasks, waits, slots, ledger, .. } = projection;
         head.epoch = epoch;
-        self.put_row(rk, root, input_hash, current, &head)?;
+        if current || rk == root || head.origin_life().is_none() {
+            self.put_row(rk, root, input_hash, current, &head)?;
+        } else {
+            past::put(self.db, rk, root, head.generation)?;
+        }
         self.put_records(rk, log, &head)?;
         crate::ledger::restore(self.db, &ledger)?;
         for (key, slot) in slots {
@@ -152,7 +158,7 @@ impl Writer<'_> {
         )?;
         heads::write_row(&mut insert, rk, root, input_hash, current, head)?;
         drop(insert);
-        if head.attributes.is_empty() { Ok(()) } else { self.put_attributes(rk, &head.attributes) }
+        if head.attributes.is_empty() || !current { Ok(()) } else { self.put_attributes(rk, &head.attributes) }
     }
 
     /// The run is found by these from now on, and by no others.

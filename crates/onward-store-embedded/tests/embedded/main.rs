@@ -8,6 +8,7 @@ mod damage;
 mod directory;
 mod format;
 mod full;
+mod past;
 mod power;
 mod reads;
 mod shim;

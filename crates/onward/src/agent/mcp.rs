@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_core::task::EffectClass;
 use onward_core::{Failure, Payload};
-use onward_mcp::{SourceSettings, ToolError, ToolSource};
+use onward_mcp::{OfferedTool, SourceSettings, ToolError, ToolHints, ToolSource};
 use tokio::sync::Mutex;
 
 use super::tool::{Asked, Output, Tool, Work};
@@ -36,18 +37,28 @@ impl Server {
 
 impl Tools {
     /// Adds every tool that a server offers now. `change` may give each another class, or let people agree to its calls; a tool for which
-    /// it returns nothing is left out. Nothing is known of what a server does, so each is done at least once unless somebody says otherwise.
+    /// it returns nothing is left out. Nothing is known of what a server does, so each is done at least once unless somebody says otherwise;
+    /// what the server itself says counts only where [`Tool::trust_hints`] was said.
     ///
     /// # Errors
     /// If the server cannot be reached or does not list its tools.
     pub async fn with_mcp(self, settings: SourceSettings, change: impl Fn(Tool) -> Option<Tool>) -> Result<Tools, ToolError> {
         let server = Arc::new(Server { settings, open: Mutex::default() });
-        let schemas = server.source().await?.tools().await?;
-        let tools = schemas.into_iter().filter_map(|schema| {
+        let offered = server.source().await?.tools().await?;
+        let tools = offered.into_iter().filter_map(|OfferedTool { schema, hints }| {
             let handler = handler(server.clone(), schema.name.clone());
-            change(Tool::made(schema, Work::Task(handler)))
+            change(Tool { hinted: hinted(hints), ..Tool::made(schema, Work::Task(handler)) })
         });
         Ok(tools.fold(self, Tools::with))
+    }
+}
+
+/// What a server's words come to; nothing where it says nothing.
+fn hinted(hints: ToolHints) -> Option<EffectClass> {
+    match hints {
+        ToolHints { is_read_only: true, .. } => Some(EffectClass::Pure),
+        ToolHints { is_idempotent: true, .. } => Some(EffectClass::Keyed),
+        _ => None,
     }
 }
 

@@ -34,7 +34,6 @@ use std::ops::Deref;
 
 use onward_core::conversation::EntryCursor;
 use onward_core::engine::KeyTaken;
-use onward_core::task::EffectClass;
 use onward_core::{Failure, Hash, Payload};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -54,6 +53,7 @@ pub use llm::ModelCall;
 pub(crate) use llm::model_kind;
 pub use messages::Messages;
 pub use onward_core::conversation::{Entry, MESSAGE, Summary};
+pub use onward_core::task::EffectClass;
 #[cfg(feature = "agents")]
 pub use onward_llm::{
     Attachment, Block, Delta, Dialect, Http, JsonText, Key, Message, Model, ModelReply, ModelRetries, ModelSettings, ModelTable,

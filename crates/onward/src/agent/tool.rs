@@ -40,6 +40,9 @@ pub struct Tool {
     pub(super) timeout: Option<Duration>,
     pub(super) result_bytes_max: usize,
     pub(super) needs_approval: Option<NeedsApproval>,
+    /// The class that a server's own words come to, which nobody has to believe.
+    #[cfg(feature = "mcp")]
+    pub(super) hinted: Option<EffectClass>,
     pub(super) work: Work,
 }
 
@@ -180,7 +183,17 @@ impl Tool {
     }
 
     pub(super) fn made(schema: ToolSchema, work: Work) -> Tool {
-        Tool { schema, class: None, retry: None, timeout: None, result_bytes_max: RESULT_BYTES_MAX, needs_approval: None, work }
+        Tool {
+            schema,
+            class: None,
+            retry: None,
+            timeout: None,
+            result_bytes_max: RESULT_BYTES_MAX,
+            needs_approval: None,
+            #[cfg(feature = "mcp")]
+            hinted: None,
+            work,
+        }
     }
 
     pub fn name(&self) -> &str {
@@ -200,6 +213,18 @@ impl Tool {
     /// An attempt whose outcome nobody knows is not followed by another: the model is told that the outcome is unknown.
     pub fn at_most_once(self) -> Tool {
         Tool { class: Some(EffectClass::AtMostOnce), ..self }
+    }
+
+    /// What doing it twice would do, where that is known as a value: see [`Tool::pure`] and its neighbors.
+    pub fn class(self, class: EffectClass) -> Tool {
+        Tool { class: Some(class), ..self }
+    }
+
+    /// Believes the server that offers it: what it calls read-only is pure, and what it calls idempotent is keyed. What it says nothing of
+    /// keeps its class. Only for servers that you trust as you trust your own code: a lie lets an effect happen twice, or be left behind.
+    #[cfg(feature = "mcp")]
+    pub fn trust_hints(self) -> Tool {
+        Tool { class: self.hinted.or(self.class), ..self }
     }
 
     /// How often and when to try again; once otherwise. Only for functions that any worker runs.

@@ -260,6 +260,26 @@ async fn a_model_that_repeats_one_call_for_ever_is_stopped() {
     onward.shutdown().await;
 }
 
+/// What comes before the first answer is no turn: neither the start of the loop nor a wait for the first message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_of_turns_is_as_many_answers_as_it_says() {
+    let model = ScriptedModel::start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
+    for (id, first, answered) in [("told", Some("one"), 1), ("silent", None, 0)] {
+        let before = model.request_count();
+        let run = onward.start::<Value, _>("a", &first).id(id).budget(Budget::default().turns(2)).await.unwrap();
+        for (generation, said) in (2..).zip(["two", "three", "four"]).take(3 - answered) {
+            until_turn(&onward, id, generation).await;
+            run.message(said).await.unwrap();
+        }
+        let view = run.until(|view| view.pause.is_some()).await.unwrap();
+        assert_eq!(view.pause.unwrap().reason, PauseReason::BudgetExhausted, "{id}");
+        assert_eq!(model.request_count() - before, 2, "{id}");
+        assert_eq!(view.head.budget.unwrap().turns, 2, "{id}");
+    }
+    onward.shutdown().await;
+}
+
 /// A conversation waits after whatever it was stopped by; it does not look as if the model had been done.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_that_was_stopped_says_so_before_it_waits() {

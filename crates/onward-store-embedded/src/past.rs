@@ -1,0 +1,110 @@
+//! Earlier generations of runs: where their logs are.
+//!
+//! Owns the table `past`. A run has rows of its own for its first generation, on which hangs what is kept over all of them, and for its
+//! current one; an agent has a generation for each turn, and of those between nothing is kept but the number of their log. Directories
+//! that were made before have rows of runs for those too. Must never be asked for a run: `runs` says which one it is.
+//!
+//! Invariants:
+//! - I4: a generation that was and that nobody finds is damage, and its row is made again from the first record of its log.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onward_core::Record;
+use onward_store::StoreError;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::read_error;
+use crate::heads::{self, EVENT_COLUMNS, Identity, event_row};
+use crate::schema::has_table;
+
+/// Keeps of a generation that is neither the first nor the current one where its log is.
+pub(crate) fn put(db: &Connection, rk: i64, root: i64, generation: u32) -> rusqlite::Result<()> {
+    db.prepare_cached("INSERT INTO past(rk, root, generation, crc) VALUES (?1, ?2, ?3, row_crc(?1, ?2, ?3))")?
+        .execute(params![rk, root, generation])
+        .map(drop)
+}
+
+/// The number of the log of a generation; nothing if no row says it, or one that is damaged.
+pub(crate) fn log_of(db: &Connection, root: i64, generation: u32) -> Result<Option<i64>, StoreError> {
+    let find = || -> rusqlite::Result<Option<i64>> {
+        if !has_table(db, "past")? {
+            return Ok(None);
+        }
+        db.prepare_cached("SELECT rk FROM past WHERE root = ?1 AND generation = ?2 AND crc IS row_crc(rk, root, generation)")?
+            .query_row(params![root, generation], |row| row.get(0))
+            .optional()
+    };
+    find().map_err(read_error)
+}
+
+/// The logs of a run's generations that are kept here. `how` says how to look: behind the table's name, in SQL.
+pub(crate) fn logs_of(db: &Connection, how: &str, root: i64) -> rusqlite::Result<Vec<(i64, u32)>> {
+    let mut statement = db.prepare_cached(&format!("SELECT rk, generation FROM past {how} WHERE root = ?1"))?;
+    statement.query_map([root], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+/// The numbers of all logs that are kept here.
+pub(crate) fn logs(db: &Connection) -> rusqlite::Result<BTreeSet<i64>> {
+    db.prepare("SELECT rk FROM past NOT INDEXED")?.query_map([], |row| row.get(0))?.collect()
+}
+
+/// Takes the rows of a run out.
+pub(crate) fn remove(db: &Connection, root: i64) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM past WHERE root = ?1")?.execute([root]).map(drop)
+}
+
+/// Whether every row is as it was written and no generation of a run is missing.
+pub(crate) fn is_whole(db: &Connection) -> rusqlite::Result<bool> {
+    let mut counts: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut statement = db.prepare("SELECT root, crc IS row_crc(rk, root, generation) FROM past NOT INDEXED")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if !row.get::<_, bool>(1)? {
+            return Ok(false);
+        }
+        *counts.entry(row.get(0)?).or_default() += 1;
+    }
+    let mut newest: BTreeMap<i64, u32> = BTreeMap::new();
+    each_run(db, |_, Identity { root, generation, .. }, _| {
+        let known = newest.entry(root).or_default();
+        *known = (*known).max(generation);
+        *counts.entry(root).or_default() += 1;
+    })?;
+    Ok(newest.iter().all(|(root, newest)| counts.get(root) == Some(&(i64::from(*newest) + 1))))
+}
+
+/// Makes the rows again that are damaged or missing (I4). The index of the table is gone meanwhile.
+pub(crate) fn restore(db: &Connection) -> rusqlite::Result<()> {
+    db.execute("DELETE FROM past WHERE crc IS NOT row_crc(rk, root, generation)", [])?;
+    let mut known = logs(db)?;
+    let mut roots = BTreeMap::new();
+    each_run(db, |rk, Identity { root, .. }, life| {
+        known.insert(rk);
+        roots.extend(life.map(|life| (life, root)));
+    })?;
+    let mut statement = db.prepare(&format!("SELECT {EVENT_COLUMNS} FROM events INDEXED BY events_run WHERE idx = 0"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let Some(first) = event_row(row).ok().filter(|first| first.is_of(first.rk) && !known.contains(&first.rk)) else { continue };
+        let Ok(record) = Record::decode_body(first.index, first.at, first.body) else { continue };
+        let Some(started) = record.started() else { continue };
+        let root = started.origin_seed().and_then(|life| roots.get(&life));
+        if let Some(root) = root {
+            put(db, first.rk, *root, started.generation)?;
+        }
+    }
+    Ok(())
+}
+
+/// Looks at the rows of runs whose name can be read: their number, their identity, and the life in which the run began, if the row says it.
+fn each_run(db: &Connection, mut look: impl FnMut(i64, Identity, Option<u64>)) -> rusqlite::Result<()> {
+    let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED", heads::COLUMNS))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let row = heads::read_row(row)?;
+        if let Some(identity) = row.identity {
+            look(row.rk, identity, row.head.and_then(|head| head.origin_life()));
+        }
+    }
+    Ok(())
+}
