@@ -450,7 +450,11 @@ mod tests {
         assert_eq!(give(3, None), (Some(0), Some(0)));
         parent.take_back(&Place::root(0), None, Some(BudgetUse { tokens: 20, cost: PicoDollars(0) }));
         assert_eq!(parent.left(Some(&own), at).tokens, Some(40), "BG2");
-        assert_eq!(parent.carried(Some(&own), false).left(Some(&own), at).tokens, Some(40), "BG3: the other slices count as spent");
+        assert_eq!(
+            parent.carried(Some(&own), false).left(Some(&own), at).tokens,
+            Some(40),
+            "BG3: the other slices count as spent"
+        );
         assert_eq!(parent.carried(Some(&own), false).left(Some(&own), at).cost, None);
         assert_eq!(parent.used(Some(&own)).tokens, 60, "BG3: and so they do when the run ends");
     }

@@ -38,6 +38,9 @@ message! {
         5 => details: Option<Box<Payload>>,
         /// The earliest sensible retry, as told by the callee.
         6 => retry_after_ms: Option<u64>,
+        /// For how long the callee is closed to everybody who shares the limit that it refused the call for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        7 => limited_ms: Option<u64>,
     }
 }
 
@@ -50,6 +53,7 @@ impl Failure {
             causes: Vec::new(),
             details: None,
             retry_after_ms: None,
+            limited_ms: None,
         }
     }
 
@@ -73,6 +77,11 @@ impl Failure {
 
     pub fn with_retry_after(self, delay: Duration) -> Failure {
         Failure { retry_after_ms: Some(millis(delay)), ..self }
+    }
+
+    /// The callee has refused the call for a limit that others share: nobody who does should ask it for so long.
+    pub fn with_limited(self, span: Duration) -> Failure {
+        Failure { limited_ms: Some(millis(span)), ..self }
     }
 
     /// The run was asked to stop.

@@ -124,13 +124,10 @@ impl CallError {
         }
     }
 
-    /// Whether every call with this key would meet the same: nobody should try until [`retry_after`](CallError::retry_after).
-    pub fn closes_key(&self) -> bool {
-        match self.cause {
-            Cause::RateLimited { .. } | Cause::QuotaExhausted => true,
-            Cause::Auth => self.status == Some(401), // a 403 may be about this one request
-            _ => false,
-        }
+    /// Whether every call with this key is refused for a while, and answered then: nobody should ask before. A key that is refused for
+    /// good, or that has nothing left to spend, is none of those: whoever asks is told so at once.
+    pub fn limits_key(&self) -> bool {
+        matches!(self.cause, Cause::RateLimited { .. })
     }
 
     /// Whether the attempt may be on the bill although no answer came; what is known is in `arrived.usage`.

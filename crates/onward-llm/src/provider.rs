@@ -25,6 +25,9 @@ use crate::http::{Http, Lost};
 use crate::json::Object;
 use crate::{ModelReply, ModelRequest, ModelRetries, ProviderSettings, anthropic, classify, openai};
 
+/// What the digests of limits are for, so that they are those of nothing else.
+const LIMIT: &str = "onward 2026 the limit of a provider's key";
+
 /// How much is read of an answer that is a refusal.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
@@ -141,8 +144,7 @@ impl Provider {
         Ok(provider.named(&name))
     }
 
-    /// The same provider under another name. What goes by the name, limits of its key and reasoning that it signed, is that name's alone:
-    /// two keys at one address want two names.
+    /// The same provider under another name. Reasoning that it signed goes by the name: two accounts at one address want two names.
     pub fn named(&self, name: &str) -> Provider {
         Provider(Arc::new(Inner { name: name.to_owned(), ..Inner::clone(&self.0) }))
     }
@@ -162,7 +164,26 @@ impl Provider {
         &self.0.retries
     }
 
-    /// Also the name of its key, for whoever closes it for everybody.
+    /// What stands for the limit that its calls share with all others that have its address and key; tells neither. Where there is no key,
+    /// anybody could name it, so it is that of `among` alone.
+    pub fn limit(&self, among: &str) -> String {
+        let Inner { url, key, headers, .. } = &*self.0;
+        let mut hasher = blake3::Hasher::new_derive_key(LIMIT);
+        let mut add = |part: &[u8]| {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        };
+        add(url.to_string().as_bytes());
+        match key {
+            Some(Key(secret)) if !secret.is_empty() => add(secret.as_bytes()),
+            _ => {
+                add(among.as_bytes());
+                headers.iter().for_each(|(_, value)| add(value.as_bytes())); // one of them may be the key
+            }
+        }
+        hasher.finalize().to_hex()[..32].to_owned()
+    }
+
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -301,6 +322,22 @@ fn timeout(what: &str, timeout: Duration) -> CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_is_that_of_an_address_and_a_key_and_tells_neither() {
+        let limit = |url: &str, key: Option<&str>| Provider::openai(url, key.map(Key::new)).unwrap().named("any").limit("here");
+        let one = limit("https://a.example/v1", Some("sk-1"));
+        assert_eq!(one, Provider::openai("https://a.example/v1", Some(Key::new("sk-1"))).unwrap().limit("there"));
+        assert_eq!(one.len(), 32);
+        let others = [
+            limit("https://a.example/v1", Some("sk-2")),
+            limit("https://b.example/v1", Some("sk-1")),
+            limit("https://a.example/v1", None),
+            Provider::openai("https://a.example/v1", None).unwrap().limit("there"),
+        ];
+        let all: std::collections::BTreeSet<&String> = others.iter().chain([&one]).collect();
+        assert_eq!(all.len(), 5);
+    }
 
     #[test]
     fn every_address_has_a_name_of_its_own() {

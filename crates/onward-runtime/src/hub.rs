@@ -5,7 +5,7 @@
 use onward_store::{Change, Listener};
 
 use crate::alarm::Alarm;
-use crate::closed::ClosedKinds;
+use crate::closed::ClosedLimits;
 use crate::elsewhere::Elsewhere;
 use crate::emits::Emits;
 use crate::inbox::Inboxes;
@@ -26,7 +26,7 @@ pub(crate) struct Hub {
     pub elsewhere: Elsewhere,
     pub post: Post,
     pub streams: Streams,
-    pub closed: ClosedKinds,
+    pub closed: ClosedLimits,
 }
 
 impl Listener for Hub {

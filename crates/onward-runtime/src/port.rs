@@ -14,7 +14,7 @@ use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Consequence, Sto
 
 use crate::Runtime;
 use crate::by_run::lock;
-use crate::closed::closes_for;
+use crate::closed::{Refusal, closes_for};
 use crate::inbox::Inbox;
 use crate::link::Question;
 use crate::supply::Looking;
@@ -60,7 +60,7 @@ impl WorkerPort {
     /// May be dropped at any time; runs that were on their way wait for the next call.
     pub async fn next_runs(&self, limit: usize) -> Vec<ClaimedRun> {
         let fallback = self.runtime().options().fallback;
-        self.worker().runs.next(limit, fallback, || self.look_for_runs(limit)).await
+        self.worker().runs.next(limit, || fallback, || self.look_for_runs(limit)).await
     }
 
     /// Waits for tasks to do, at most `limit`. Their leases are extended until they are reported; but a task with a heartbeat timeout
@@ -68,8 +68,9 @@ impl WorkerPort {
     ///
     /// May be dropped at any time; tasks that were on their way wait for the next call.
     pub async fn next_tasks(&self, limit: usize) -> Vec<Task> {
-        let fallback = self.runtime().options().fallback;
-        self.worker().tasks.next(limit, fallback, || self.look_for_tasks(limit)).await
+        let (hub, fallback) = (self.runtime().hub(), self.runtime().options().fallback);
+        let pause = || hub.closed.opens_in().unwrap_or(fallback).min(fallback);
+        self.worker().tasks.next(limit, pause, || self.look_for_tasks(limit)).await
     }
 
     /// Waits for questions about runs of kinds it knows that nobody has in memory.
@@ -77,7 +78,7 @@ impl WorkerPort {
     /// May be dropped at any time; questions that were on their way wait for the next call.
     pub async fn next_questions(&self) -> Vec<Question> {
         let fallback = self.runtime().options().fallback;
-        self.worker().questions.next(usize::MAX, fallback * 60, || {}).await
+        self.worker().questions.next(usize::MAX, || fallback * 60, || {}).await
     }
 
     /// A remote worker was heard of: its leases are good for another lease from now.
@@ -165,9 +166,10 @@ impl WorkerPort {
         if ends {
             self.runtime().send_spoken().await; // what it said is heard before what became of it
         }
-        let closed = closes_for(&report).and_then(|span| Some((held.kind(&id, claim)?, span)));
-        if let Some((kind, span)) = closed {
-            self.runtime().close_kind(&id.run.namespace, kind, span).await; // before anybody gets the next one
+        if let (Some(span), Some(kind)) = (closes_for(&report), held.kind(&id, claim)) {
+            let limit = self.worker().profile.task_limits.get(&kind).cloned();
+            let refusal = Refusal { namespace: id.run.namespace.clone(), kind, limit, span };
+            self.runtime().close_limit(refusal).await; // before anybody gets the next one
         }
         let answer = self.runtime().store().report_task(id.clone(), claim, report, lease).await;
         if let (Err(StoreError::TaskAttemptOver(_)), Some(ended)) = (&answer, ended) {
@@ -303,9 +305,9 @@ async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, lookin
     let (profile, lease) = (&worker.profile, runtime.options().lease);
     let (id, namespace) = (profile.id.clone(), profile.namespace.clone());
     let queues = profile.queues.clone();
-    let kinds = runtime.hub().closed.open_of(&namespace, &profile.task_kinds);
+    let kinds = runtime.hub().closed.open_to(profile);
     if kinds.is_empty() {
-        return looking.found(Vec::new(), false); // the next look comes with the fallback
+        return looking.found(Vec::new(), false); // the next look comes when a limit opens
     }
     let request = ClaimTasks { worker: id, namespace, queues, kinds, limit, lease };
     let Ok(tasks) = runtime.store().claim_tasks(request).await else { return };

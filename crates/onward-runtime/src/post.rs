@@ -19,6 +19,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use crate::by_run::lock;
+use crate::closed::Refusal;
 use crate::hub::Hub;
 use crate::{Emitted, Runtime, RuntimeError};
 use readers::Readers;
@@ -53,11 +54,12 @@ message! {
 }
 
 message! {
-    /// A kind of which nobody should begin a task for so long.
+    /// A call that was refused for its limit.
     struct ClosedElsewhere {
         1 => namespace: Namespace,
         2 => kind: Name,
         3 => span_ms: u64,
+        4 => limit: Option<Name>,
     }
 }
 
@@ -151,8 +153,8 @@ impl Hub {
         for spoken in letter.spoken {
             self.heard(spoken);
         }
-        for ClosedElsewhere { namespace, kind, span_ms } in letter.closed {
-            self.closed.close(namespace, kind, Duration::from_millis(span_ms));
+        for ClosedElsewhere { namespace, kind, span_ms, limit } in letter.closed {
+            self.closed.close(&Refusal { namespace, kind, limit, span: Duration::from_millis(span_ms) });
         }
         if let Some(asked) = letter.asked {
             lock(&self.post.incoming).push((letter.from, asked));
@@ -218,11 +220,12 @@ impl Runtime {
         }
     }
 
-    /// Gives no more tasks of this kind to workers for so long, here and elsewhere.
-    pub(crate) async fn close_kind(&self, namespace: &Namespace, kind: Name, span: Duration) {
-        self.hub().closed.close(namespace.clone(), kind.clone(), span);
+    /// Closes the limit that a call was refused for, here and elsewhere.
+    pub(crate) async fn close_limit(&self, refusal: Refusal) {
+        self.hub().closed.close(&refusal);
+        let Refusal { namespace, kind, limit, span } = refusal;
         let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-        let closed = vec![ClosedElsewhere { namespace: namespace.clone(), kind, span_ms }];
+        let closed = vec![ClosedElsewhere { namespace, kind, span_ms, limit }];
         self.tell_others(Letter { closed, ..self.hub().post.letter() }).await;
     }
 

@@ -51,8 +51,9 @@ impl<T> Supply<T> {
         lock(&self.ready).drain(..).collect()
     }
 
-    /// Waits for up to `limit` items. `look` is called whenever it is time to look for more; it must not block.
-    pub async fn next(&self, limit: usize, fallback: Duration, look: impl Fn()) -> Vec<T> {
+    /// Waits for up to `limit` items. `look` is called whenever it is time to look for more, after `fallback` at the latest; neither must
+    /// block.
+    pub async fn next(&self, limit: usize, fallback: impl Fn() -> Duration, look: impl Fn()) -> Vec<T> {
         loop {
             if self.wanted.load(Ordering::SeqCst) && !self.looking.load(Ordering::SeqCst) {
                 look();
@@ -65,7 +66,7 @@ impl<T> Supply<T> {
             if !taken.is_empty() {
                 return taken;
             }
-            if tokio::time::timeout(fallback, self.woken.notified()).await.is_err() {
+            if tokio::time::timeout(fallback(), self.woken.notified()).await.is_err() {
                 self.wanted.store(true, Ordering::SeqCst);
             }
         }

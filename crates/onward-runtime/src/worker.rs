@@ -35,6 +35,8 @@ pub struct WorkerProfile {
     /// Of these kinds, the version that new runs are pinned to.
     pub current: Arc<BTreeMap<Name, Name>>,
     pub task_kinds: Arc<Vec<Name>>,
+    /// Of these kinds, the limits that their calls share with others (see [`crate::closed`]).
+    pub task_limits: Arc<BTreeMap<Name, Name>>,
     /// `None` is the default queue.
     pub queues: Vec<Option<Name>>,
     /// How many runs it holds at a time, whether they are busy or rest in its memory. A worker that lets runs rest must let some go

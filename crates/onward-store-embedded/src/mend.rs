@@ -322,7 +322,8 @@ fn restore_ledger(db: &Connection) -> rusqlite::Result<()> {
 /// What all logs of a run say of money; nothing if one of them cannot be read. `how` says how to look, behind a table's name.
 fn ledger_of(db: &Connection, how: &str, key: &RunKey) -> rusqlite::Result<Option<BTreeMap<LedgerKey, LedgerSum>>> {
     let mut own = db.prepare(&format!("SELECT generation, rk, root FROM runs {how} WHERE id = ?1 AND ns = ?2"))?;
-    let own = own.query_map(params![key.id.as_str(), key.namespace.as_str()], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?;
+    let own =
+        own.query_map(params![key.id.as_str(), key.namespace.as_str()], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?;
     let own: Vec<((u32, i64), i64)> = own.collect::<Result<_, _>>()?;
     let mut logs: BTreeMap<u32, i64> = own.iter().map(|(log, _)| *log).collect();
     if let Some((_, root)) = own.first() {

@@ -85,7 +85,9 @@ pub(crate) fn restore(db: &Connection) -> rusqlite::Result<()> {
     let mut statement = db.prepare(&format!("SELECT {EVENT_COLUMNS} FROM events INDEXED BY events_run WHERE idx = 0"))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let Some(first) = event_row(row).ok().filter(|first| first.is_of(first.rk) && !known.contains(&first.rk)) else { continue };
+        let Some(first) = event_row(row).ok().filter(|first| first.is_of(first.rk) && !known.contains(&first.rk)) else {
+            continue;
+        };
         let Ok(record) = Record::decode_body(first.index, first.at, first.body) else { continue };
         let Some(started) = record.started() else { continue };
         let root = started.origin_seed().and_then(|life| roots.get(&life));

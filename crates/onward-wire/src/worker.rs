@@ -103,6 +103,9 @@ message! {
         /// What the task kinds take and give; those that are not here have no schemas.
         #[serde(default)]
         12 => task_schemas: Vec<TaskSchemas>,
+        /// The limits that calls of task kinds share with others; a kind that is not here is held back with its own name.
+        #[serde(default)]
+        13 => task_limits: Vec<TaskLimit>,
     }
 }
 
@@ -136,6 +139,15 @@ message! {
         1 => kind: Name,
         2 => input_schema: Option<Payload>,
         3 => output_schema: Option<Payload>,
+    }
+}
+
+message! {
+    /// What the attempts of a kind use up together with those of others, the key of a provider for example.
+    pub struct TaskLimit {
+        1 => kind: Name,
+        /// Any name that is the same wherever the limit is, and that nobody knows who does not share it; never the key itself.
+        2 => limit: Name,
     }
 }
 

@@ -68,8 +68,9 @@ pub struct Builder {
     /// Works on runs only when told to.
     on_demand: bool,
     codec: Option<Border>,
+    /// Where the calls of the kinds of models go.
     #[cfg(feature = "agents")]
-    closed_keys: crate::agent::ClosedKeys,
+    providers: BTreeMap<Name, onward_llm::Provider>,
     /// The text of the key, checked by [`Builder::start`].
     #[cfg(feature = "remote")]
     key: Option<String>,
@@ -133,7 +134,7 @@ impl Builder {
             on_demand: false,
             codec: None,
             #[cfg(feature = "agents")]
-            closed_keys: Default::default(),
+            providers: BTreeMap::new(),
             #[cfg(feature = "remote")]
             key: None,
             #[cfg(feature = "remote")]
@@ -247,9 +248,26 @@ impl Builder {
 
     #[cfg(feature = "agents")]
     fn add_model(mut self, model: onward_llm::Model) -> Builder {
-        let handler = crate::agent::model_handler(model.clone(), self.closed_keys.clone());
-        self.registry.task(&crate::agent::model_kind(&model.name), handler);
+        let (kind, provider) = (crate::agent::model_kind(&model.name), model.provider.clone());
+        if let Some(kind) = self.registry.task(&kind, crate::agent::model_handler(model)) {
+            self.providers.insert(kind, provider);
+        }
         self
+    }
+
+    /// Which limit the calls of each kind of model share with others.
+    #[cfg(feature = "agents")]
+    fn task_limits(&self) -> BTreeMap<Name, Name> {
+        let limit = |(kind, provider): (&Name, &onward_llm::Provider)| {
+            let limit = Name::new(provider.limit(self.namespace.as_str())).expect("hex digits are a name");
+            (kind.clone(), limit)
+        };
+        self.providers.iter().map(limit).collect()
+    }
+
+    #[cfg(not(feature = "agents"))]
+    fn task_limits(&self) -> BTreeMap<Name, Name> {
+        BTreeMap::new()
     }
 
     /// Where the models of this process find attachments that messages name by their hash.
@@ -437,6 +455,7 @@ impl Builder {
             knows: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.knows() }),
             current: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.current() }),
             task_kinds: Arc::new(if self.on_demand { Vec::new() } else { self.registry.tasks.keys().cloned().collect() }),
+            task_limits: Arc::new(self.task_limits()),
             queues: self.queues,
             runs_max: self.runs_max,
             is_remote: false,

@@ -31,7 +31,6 @@ struct Inner {
     trace: Option<TraceContext>,
     deps: Arc<Deps>,
     canceled: AtomicBool,
-    is_given_back: AtomicBool,
     progress: Mutex<Option<Payload>>,
     spend: Mutex<Vec<Spend>>,
     beat: tokio::sync::Notify,
@@ -49,7 +48,6 @@ impl TaskCtx {
             trace,
             deps,
             canceled: AtomicBool::new(false),
-            is_given_back: AtomicBool::new(false),
             progress: Mutex::default(),
             spend: Mutex::default(),
             beat: tokio::sync::Notify::new(),
@@ -68,16 +66,6 @@ impl TaskCtx {
     #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls look at it"))]
     pub(crate) fn library(&self) -> &Library {
         &self.inner.library
-    }
-
-    /// The attempt has done nothing and does not count: whatever it returns, the task is for another one.
-    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls do"))]
-    pub(crate) fn give_back(&self) {
-        self.inner.is_given_back.store(true, Ordering::SeqCst);
-    }
-
-    pub(crate) fn is_given_back(&self) -> bool {
-        self.inner.is_given_back.load(Ordering::SeqCst)
     }
 
     /// What the attempt before this one failed with.

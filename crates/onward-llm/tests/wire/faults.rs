@@ -23,7 +23,7 @@ async fn a_limited_key_is_closed_for_as_long_as_the_provider_says() {
     for dialect in DIALECTS {
         let error = failure(dialect, Answer::fault(Fault::RateLimited { retry_after_seconds: Some(17) })).await;
         assert_eq!((error.code(), error.retry_after()), ("model_rate_limited", Some(Duration::from_secs(17))));
-        assert!(error.is_retryable() && error.closes_key() && !error.may_have_cost());
+        assert!(error.is_retryable() && error.limits_key() && !error.may_have_cost());
         assert_eq!((error.status, error.request_id.is_some()), (Some(429), true));
         let error = failure(dialect, Answer::fault(Fault::RateLimited { retry_after_seconds: None })).await;
         assert_eq!((error.code(), error.retry_after()), ("model_rate_limited", None));

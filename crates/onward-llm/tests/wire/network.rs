@@ -79,7 +79,7 @@ async fn a_key_is_told_to_nobody() {
     for dialect in DIALECTS {
         let error = failure(dialect, "401 Unauthorized", format!(r#"{{"error":{{"message":"bad key {KEY}"}}}}"#)).await;
         assert_eq!(error.to_string(), "the provider refuses the key: status 401: bad key [key]"); // LP2
-        assert!(error.closes_key() && !error.is_retryable());
+        assert!(!error.limits_key() && !error.is_retryable());
         let provider = provider(dialect, "http://localhost");
         assert!(!format!("{provider:?} {:?}", Key::new(KEY)).contains(KEY));
     }

@@ -36,6 +36,7 @@ fn worker() -> Arc<Worker> {
         knows: Arc::default(),
         current: Arc::default(),
         task_kinds: Arc::default(),
+        task_limits: Arc::default(),
         queues: Vec::new(),
         runs_max: 10,
         is_remote: false,

@@ -185,6 +185,7 @@ pub fn profile(id: &str, runs_max: usize) -> WorkerProfile {
         knows: Arc::new(BTreeMap::from([(name("order"), vec![None])])),
         current: Arc::default(),
         task_kinds: Arc::new(vec![name("mail")]),
+        task_limits: Arc::default(),
         queues: vec![None],
         runs_max,
         is_remote: false,

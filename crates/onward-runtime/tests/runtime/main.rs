@@ -10,6 +10,7 @@ mod external;
 mod faulty;
 mod handover;
 mod kit;
+mod limits;
 mod namespaces;
 mod questions;
 mod retention;

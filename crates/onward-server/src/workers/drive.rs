@@ -82,6 +82,7 @@ fn hello(worker: WorkerId) -> Hello {
         sdk: "drive".to_owned(),
         connection: 1,
         task_schemas: Vec::new(),
+        task_limits: Vec::new(),
     }
 }
 

@@ -104,6 +104,7 @@ impl Session {
             knows: Arc::new(knows),
             current: Arc::new(hello.kinds.iter().filter_map(|kind| Some((kind.kind.clone(), kind.current.clone()?))).collect()),
             task_kinds: Arc::new(hello.task_kinds.clone()),
+            task_limits: Arc::new(hello.task_limits.iter().map(|said| (said.kind.clone(), said.limit.clone())).collect()),
             queues: hello.queues.iter().map(version).collect::<Result<Vec<_>, _>>()?,
             runs_max: hello.runs_max.max(1) as usize,
             is_remote: true,

@@ -42,6 +42,7 @@ fn hello(runs: Vec<HeldRun>) -> Hello {
             version_schemas: Vec::new(),
         }],
         task_schemas: Vec::new(),
+        task_limits: Vec::new(),
         task_kinds: Vec::new(),
         queues: vec![String::new()],
         runs_max: 10,

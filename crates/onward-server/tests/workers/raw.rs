@@ -111,6 +111,7 @@ pub fn hello(connection: u64) -> Hello {
         sdk: "test".to_owned(),
         connection,
         task_schemas: Vec::new(),
+        task_limits: Vec::new(),
     }
 }
 

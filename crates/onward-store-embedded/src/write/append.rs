@@ -66,7 +66,8 @@ impl Writer<'_> {
         self.db.prepare_cached("DELETE FROM attributes WHERE rk = ?1")?.execute([rk])?;
         // A row of the past can be made again only where the logs say which run they are of.
         if rk == root || successor.origin_seed().is_none() {
-            let mut retire = self.db.prepare_cached("UPDATE runs SET current = 0, head = ?2 WHERE rk = ?1 RETURNING input_hash")?;
+            let mut retire =
+                self.db.prepare_cached("UPDATE runs SET current = 0, head = ?2 WHERE rk = ?1 RETURNING input_hash")?;
             return Ok(Hash(retire.query_row(params![rk, heads::retired(key, generation)], |row| row.get(0))?));
         }
         past::put(self.db, rk, root, generation)?;

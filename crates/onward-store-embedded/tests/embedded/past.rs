@@ -97,7 +97,8 @@ fn a_generation_between_the_first_and_the_current_one_is_the_number_of_its_log_a
 fn a_run_that_goes_takes_all_its_generations_along() {
     let directory = prepare();
     let store = open(directory.path());
-    let terminate = onward_core::run::Input::new(onward_core::event::TerminateRequested { reason: String::new(), reset_to: None });
+    let terminate =
+        onward_core::run::Input::new(onward_core::event::TerminateRequested { reason: String::new(), reset_to: None });
     block_on(store.append_input(key("a"), terminate)).unwrap();
     block_on(store.delete_runs(Delete::Run { key: key("a"), reason: String::new() })).unwrap();
     assert_eq!(log(&store, "a", 2).unwrap_err().code(), "run_not_found");

@@ -54,6 +54,7 @@ fn worker_frames() -> Vec<WorkerFrame> {
                 version_schemas: Vec::new(),
             }],
             task_kinds: vec![name("mail")],
+            task_limits: vec![onward_wire::worker::TaskLimit { kind: name("mail"), limit: name("1f") }],
             queues: vec![String::new()],
             runs_max: 10,
             runs: vec![HeldRun { run: key(), generation: 0, epoch: Epoch(5), next_index: Index(0) }],

@@ -3,12 +3,11 @@
 //! Owns which failure is worth another attempt and when, and what of it goes along to that attempt; the engine waits durably. Must never
 //! try twice by itself.
 
-use std::collections::HashMap;
 use std::future::{Future as _, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use onward_core::conversation::Walk;
 use onward_core::spend::{PicoDollars, Spend, Tokens};
@@ -27,51 +26,11 @@ use crate::code::panic_message;
 use crate::registry::TaskHandler;
 use crate::task::TaskCtx;
 
-/// For so long the attempt waits for a key to open; then it is given back, and has not counted.
-const WAIT_MAX: Duration = Duration::from_secs(20);
-
-/// For how long a key is closed whose provider does not say it.
-const CLOSED_FOR: Duration = Duration::from_secs(20);
-
-/// Until when nobody here should use a provider's key.
-#[derive(Clone, Default)]
-pub(crate) struct ClosedKeys(Arc<Mutex<HashMap<String, Instant>>>);
-
-impl ClosedKeys {
-    fn close(&self, provider: &str, span: Duration) {
-        let until = Instant::now() + span;
-        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let closed = keys.entry(provider.to_owned()).or_insert(until);
-        *closed = (*closed).max(until);
-    }
-
-    /// Waits until the key is open, for a while; says whether it is.
-    async fn wait(&self, provider: &str) -> bool {
-        let until = Instant::now() + WAIT_MAX;
-        loop {
-            let closed = self.opens_in(provider);
-            if closed.is_zero() {
-                return true;
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            tokio::time::sleep(closed.min(left)).await;
-        }
-    }
-
-    fn opens_in(&self, provider: &str) -> Duration {
-        let keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.get(provider).map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
-    }
-}
-
-pub(crate) fn handler(model: Model, keys: ClosedKeys) -> TaskHandler {
+pub(crate) fn handler(model: Model) -> TaskHandler {
     let model = Arc::new(model);
     Arc::new(move |ctx, input| {
-        let (model, keys) = (model.clone(), keys.clone());
-        let mut attempt = Box::pin(async move { attempt(&ctx, &model, &keys, input).await });
+        let model = model.clone();
+        let mut attempt = Box::pin(async move { attempt(&ctx, &model, input).await });
         // Nobody counts such attempts, and they may have cost: there is no other one.
         Box::pin(poll_fn(move |cx| {
             let polled = catch_unwind(AssertUnwindSafe(|| attempt.as_mut().poll(cx)));
@@ -100,20 +59,16 @@ impl SoFar {
     }
 }
 
-async fn attempt(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, input: Payload) -> Result<Payload> {
+async fn attempt(ctx: &TaskCtx, model: &Model, input: Payload) -> Result<Payload> {
     let prompt = input.read().map_err(|error| Failure::fatal(format!("this is no call of a model: {error}")))?;
     let mut request = request(ctx, prompt).await?;
-    let (provider, so_far) = (model.provider.name(), SoFar::of(ctx));
+    let so_far = SoFar::of(ctx);
     if so_far.is_words_only {
         request.replace_attachments(|attachment| Some(Block::text(attachment.told("which the model's provider did not take"))));
     }
-    if !keys.wait(provider).await {
-        ctx.give_back();
-        return Err(Failure::new("model_rate_limited", format!("provider `{provider}` limits the rate of its key")));
-    }
     if let Err(error) = attachments::put_in_place(&mut request, ctx.find_dep::<Attachments>().as_deref()).await {
         ctx.spend(line(model, None, false));
-        return Err(failed(ctx, model, keys, so_far, &request, &error));
+        return Err(failed(ctx, model, so_far, &request, &error));
     }
     // Whatever becomes of the attempt, the ledger knows of it.
     ctx.spend(line(model, None, true));
@@ -130,7 +85,7 @@ async fn attempt(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, input: Payload
         }
         Err(error) => {
             ctx.spend(line(model, error.arrived.usage, error.cost_is_unknown()));
-            Err(failed(ctx, model, keys, so_far, &request, &error))
+            Err(failed(ctx, model, so_far, &request, &error))
         }
     }
 }
@@ -170,8 +125,8 @@ fn unreadable(error: StoreError) -> Failure {
     Failure { retryable, ..Failure::new(error.code(), error.to_string()) }
 }
 
-/// Tells whoever looks, closes the key if it was about the key, and says whether to try again.
-fn failed(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, so_far: SoFar, request: &ModelRequest, error: &CallError) -> Failure {
+/// Tells whoever looks, and says whether to try again, and for how long nobody should who has the same key.
+fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, request: &ModelRequest, error: &CallError) -> Failure {
     let SoFar { mut failures, mut is_words_only } = so_far;
     let mut next = model.provider.retries().after(&mut failures, error);
     // Which part of a request a provider does not take, it says in words if at all. A conversation must not end over a picture, nor over
@@ -180,8 +135,8 @@ fn failed(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, so_far: SoFar, reques
     if is_refused && request.has_attachments() && !is_words_only {
         (next, is_words_only) = (Next::Again { delay: Duration::ZERO }, true);
     }
-    let next_delay_ms = match next {
-        Next::Again { delay } => Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
+    let next_delay = match next {
+        Next::Again { delay } => Some(delay),
         Next::GiveUp => None,
     };
     // Not what the provider said: it may repeat what it was told. The run's failure has it.
@@ -195,13 +150,12 @@ fn failed(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, so_far: SoFar, reques
         request_id = error.request_id,
         blocks = error.arrived.blocks.len(),
         output_tokens = error.arrived.usage.map_or(0, |usage| usage.output),
-        next_delay_ms,
+        next_delay_ms = next_delay.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
         "a model call failed: {}",
         error.cause
     );
-    if error.closes_key() {
-        keys.close(model.provider.name(), error.retry_after().unwrap_or(CLOSED_FOR));
-    }
+    // Without a word of the provider the others wait as this one does; where it has given up, nobody knows for how long.
+    let limited = error.retry_after().or(next_delay).filter(|_| error.limits_key());
     let message = format!("{error}; {}", error.hint());
     let (failure, details) = match next {
         Next::Again { delay } => {
@@ -214,6 +168,7 @@ fn failed(ctx: &TaskCtx, model: &Model, keys: &ClosedKeys, so_far: SoFar, reques
             (Failure::fatal(format!("{message}; {hint}")).with_code(error.code()), details(ctx, error))
         }
     };
+    let failure = limited.into_iter().fold(failure, Failure::with_limited);
     details.into_iter().fold(failure, Failure::with_details)
 }
 

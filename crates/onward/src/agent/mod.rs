@@ -44,7 +44,7 @@ use crate::names::TaskName;
 
 pub use crate::ctx::{Heard, Parent, Spawned};
 #[cfg(feature = "agents")]
-pub(crate) use answer::{ClosedKeys, handler as model_handler};
+pub(crate) use answer::handler as model_handler;
 #[cfg(feature = "agents")]
 pub use attachments::Attachments;
 #[cfg(feature = "agents")]

@@ -81,7 +81,6 @@ async fn attempt(worker: &Worker, task: Task) {
     speaker.speak_now(); // before it is known what became of the attempt
     let failed = result.as_ref().err().map(|failure| failure.code.clone());
     let mut report = match result {
-        _ if ctx.is_given_back() => about.clone().of_unbegun(TaskReport::Released),
         Ok(output) => TaskReport::Completed(output),
         Err(failure) => TaskReport::Failed(failure),
     };
@@ -169,39 +168,5 @@ struct AbortOnDrop(tokio::task::AbortHandle);
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use onward_core::Failure;
-
-    use crate::prelude::*;
-    use crate::{Onward, TaskCtx};
-
-    /// What waits for a provider's key has asked for nothing (LG1).
-    #[tokio::test(flavor = "multi_thread")]
-    async fn an_attempt_that_was_given_back_is_not_counted() {
-        let is_open = Arc::new(AtomicBool::new(false));
-        let call = move |ctx: TaskCtx, (): ()| {
-            let was_open = is_open.swap(true, Ordering::SeqCst);
-            async move {
-                if !was_open {
-                    ctx.give_back();
-                    return Err(Failure::new("model_rate_limited", "not yet"));
-                }
-                Ok(7_u32)
-            }
-        };
-        let ask = |ctx: Ctx, (): ()| async move { ctx.task::<u32>("call", &()).costs().await };
-        let onward = Onward::in_memory().task_with("call", call).workflow("ask", ask).start().await.unwrap();
-        let run = onward.start::<u32, _>("ask", &()).await.unwrap();
-        assert_eq!(run.result().await.unwrap(), 7);
-        let spend = run.view().await.unwrap().head.spend.unwrap();
-        assert_eq!((spend.attempts, spend.unknown), (1, 1), "the one that was made has not said what it cost");
-        onward.shutdown().await;
     }
 }

@@ -15,6 +15,7 @@ mod drive;
 mod guards;
 mod heard;
 mod keeping;
+mod keys;
 mod life;
 mod limits;
 mod loops;

@@ -30,6 +30,7 @@ fn worker(store: &Arc<dyn Store>, clock: &Arc<ManualClock>, id: &str) -> (Runtim
         knows: Arc::new(BTreeMap::new()),
         current: Arc::default(),
         task_kinds: Arc::default(),
+        task_limits: Arc::default(),
         queues: Vec::new(),
         runs_max: 10_000,
         is_remote: false,

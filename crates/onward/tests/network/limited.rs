@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use onward::agent::{Agent, AgentOutcome, Provider};
+use onward::agent::{Agent, AgentOutcome, Key, Provider};
 use onward::{Builder, Event, Onward};
 use onward_llm_scripted::{Answer, Fault, ScriptedModel};
 use onward_pg_cluster::Cluster;
@@ -14,16 +14,18 @@ const CLOSED: Duration = Duration::from_secs(3);
 
 const RUNS: u32 = 4;
 
-fn worker(url: &str, model: &ScriptedModel) -> Builder {
+/// A worker with a model and an agent of the same name.
+fn worker(url: &str, model: &ScriptedModel, name: &str) -> Builder {
     // A provider of its own, as in a process of its own: what one knows of the key the other does not.
-    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
-    Onward::connect(url).model("m", &provider).register_agent(Agent::new("a").model("m"))
+    let provider = Provider::openai(&format!("{}/v1", model.url()), Some(Key::new("sk-secret"))).unwrap();
+    Onward::connect(url).model(name, &provider).register_agent(Agent::new(name).model(name))
 }
 
-/// The first call is refused; whatever is started then waits until the key opens, wherever its worker is, and begins with its first attempt.
-async fn all_wait(here: &str, there: &str) {
+/// The first call is refused; whatever is started then waits until the key opens, wherever its worker is and whichever model of that key it
+/// calls, and begins with its first attempt.
+async fn all_wait(here: &str, there: &str, other: &str) {
     let model = ScriptedModel::start().await.unwrap();
-    let first = worker(here, &model).start().await.unwrap();
+    let first = worker(here, &model, "a").start().await.unwrap();
     model.next(Answer::fault(Fault::RateLimited { retry_after_seconds: Some(CLOSED.as_secs()) }));
     let refused = first.start::<AgentOutcome, _>("a", "hello").id("refused").await.unwrap();
     let begun = Instant::now();
@@ -33,15 +35,18 @@ async fn all_wait(here: &str, there: &str) {
         log.iter().flat_map(|record| &record.events).any(|event| matches!(event, Event::TaskAttemptEnded(_))).then_some(())
     })
     .await;
-    let second = worker(there, &model).start().await.unwrap();
+    let second = worker(there, &model, other).start().await.unwrap();
     let mut runs = Vec::new();
     for number in 0..RUNS {
-        runs.push(second.start::<AgentOutcome, _>("a", "hello").id(format!("r{number}")).await.unwrap());
+        runs.push(second.start::<AgentOutcome, _>(other, "hello").id(format!("r{number}")).await.unwrap());
     }
     for run in &runs {
         assert_eq!(run.result().await.unwrap().text, "You said: hello");
         let spend = run.view().await.unwrap().head.spend.unwrap();
         assert_eq!(spend.attempts, 1, "no attempt was used up by waiting");
+        let log = run.log().await.unwrap();
+        let begun = log.iter().flat_map(|record| &record.events).filter(|event| matches!(event, Event::TaskAttempted(_))).count();
+        assert_eq!(begun, 1, "and nothing was recorded of it");
     }
     assert!(begun.elapsed() >= CLOSED - Duration::from_millis(200), "{:?}", begun.elapsed());
     assert_eq!(refused.result().await.unwrap().text, "You said: hello");
@@ -51,12 +56,19 @@ async fn all_wait(here: &str, there: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_is_limited_is_left_alone_by_workers_of_another_process() {
     let site = Site::memory().await;
-    all_wait(&site.url(), &site.url()).await;
+    all_wait(&site.url(), &site.url(), "a").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_is_limited_is_left_alone_by_workers_of_another_server() {
     let database = Cluster::shared().database(None).unwrap();
     let (here, there) = (Site::on(vec![database.url()]).await, Site::on(vec![database.url()]).await);
-    all_wait(&here.url(), &there.url()).await;
+    all_wait(&here.url(), &there.url(), "a").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_model_with_the_key_is_left_alone_too_by_workers_of_another_server() {
+    let database = Cluster::shared().database(None).unwrap();
+    let (here, there) = (Site::on(vec![database.url()]).await, Site::on(vec![database.url()]).await);
+    all_wait(&here.url(), &there.url(), "b").await;
 }

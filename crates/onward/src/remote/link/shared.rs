@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use onward_core::task::{Task, TaskId};
-use onward_core::{Epoch, Index, Record, RunKey, WorkerId};
+use onward_core::{Epoch, Index, Name, Record, RunKey, WorkerId};
 use onward_runtime::{Inbox, Question, RuntimeError, WorkerProfile};
 use onward_store::{ClaimedRun, PAYLOAD_BYTES_MAX, StoreError, payloads};
 use onward_wire::worker as wire;
@@ -178,6 +178,7 @@ impl Shared {
             epoch: held.epoch,
             next_index: held.next,
         };
+        let limit = |(kind, limit): (&Name, &Name)| wire::TaskLimit { kind: kind.clone(), limit: limit.clone() };
         wire::Hello {
             protocol: onward_wire::PROTOCOL,
             worker: self.profile.id.clone(),
@@ -190,6 +191,7 @@ impl Shared {
             sdk: concat!("onward-rust ", env!("CARGO_PKG_VERSION")).to_owned(),
             connection: state.connection,
             task_schemas: self.task_schemas.clone(),
+            task_limits: self.profile.task_limits.iter().map(limit).collect(),
         }
     }
 

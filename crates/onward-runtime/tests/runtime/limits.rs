@@ -1,0 +1,111 @@
+//! Limits that workers share: one refusal holds back all of them, wherever they are, and costs the tasks that wait nothing.
+
+use std::sync::Arc;
+
+use onward_core::event::TaskScheduled;
+use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
+use onward_core::{Event, Failure, Hash};
+use onward_runtime::{Runtime, WorkerPort, WorkerProfile};
+use tokio::time::Instant;
+
+use crate::kit::*;
+
+/// A worker that has these kinds of tasks, with the limits of those that have one.
+fn caller(runtime: &Runtime, id: &str, kinds: &[(&str, Option<&str>)]) -> WorkerPort {
+    let limits = kinds.iter().filter_map(|(kind, limit)| Some((name(kind), name((*limit)?))));
+    let (task_kinds, task_limits) = (kinds.iter().map(|(kind, _)| name(kind)).collect(), limits.collect());
+    let (knows, task_kinds, task_limits) = (Arc::default(), Arc::new(task_kinds), Arc::new(task_limits));
+    runtime.join_worker(WorkerProfile { knows, task_kinds, task_limits, ..profile(id, 1) })
+}
+
+fn call(place: u32, kind: &str) -> Event {
+    let (input, options) = (text("to"), TaskOptions { retry: RetryPolicy::forever(), ..TaskOptions::default() });
+    TaskScheduled { place: at(place), kind: name(kind), input_hash: Hash::of(&input), input, options }.into()
+}
+
+async fn next_task(worker: &WorkerPort) -> Task {
+    let mut tasks = worker.next_tasks(1).await;
+    tokio::task::yield_now().await;
+    tasks.remove(0)
+}
+
+/// Two processes over one store, a run that the first of them works on, and a call of `llm.a` that it has begun.
+async fn begun(kinds: &[(&str, Option<&str>)]) -> (Kit, Runtime, Held, WorkerPort, Task) {
+    let kit = Kit::new();
+    kit.store.share();
+    let other = kit.other_runtime();
+    let (worker, caller) = (kit.worker("w"), caller(&kit.runtime, "first", kinds));
+    let mut held = kit.start_held(&worker, "r").await;
+    kit.commit(&mut held, vec![call(0, "llm.a")]).await;
+    let task = next_task(&caller).await;
+    (kit, other, held, caller, task)
+}
+
+async fn refuse(worker: &WorkerPort, task: &Task, failure: Failure) {
+    worker.report_task(task.id.clone(), task.claim, TaskReport::Failed(failure)).await.unwrap();
+}
+
+fn limited() -> Failure {
+    Failure::new("model_rate_limited", "").with_retry_after(seconds(60)).with_limited(seconds(5))
+}
+
+/// CL2: what shares the limit waits in every process for exactly as long as the refusal said, without an attempt or a record.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_holds_back_everything_that_shares_its_limit_in_all_processes() {
+    let (kit, other, mut held, first, task) = begun(&[("llm.a", Some("key 1"))]).await;
+    let second = caller(&other, "second", &[("llm.b", Some("key 1")), ("llm.c", Some("key 2"))]);
+    refuse(&first, &task, limited()).await;
+    let refused = Instant::now();
+    kit.commit(&mut held, vec![call(1, "llm.b"), call(2, "llm.c")]).await;
+    let before = kit.log("r").await.len();
+    let free = next_task(&second).await;
+    assert_eq!((free.kind.as_str(), refused.elapsed()), ("llm.c", seconds(0)), "another key is another limit");
+    second.report_task(free.id, free.claim, TaskReport::Completed(text("done"))).await.unwrap();
+    let looks = kit.store.calls("claim_tasks");
+    let waited = next_task(&second).await;
+    assert_eq!(
+        (waited.kind.as_str(), refused.elapsed()),
+        ("llm.b", seconds(5)),
+        "not for the pause of the call that was refused"
+    );
+    assert_eq!((waited.attempt, waited.claim), (1, 1));
+    assert!(kit.store.calls("claim_tasks") <= looks + 7, "it was looked for once per fallback, and when the limit opened");
+    assert_eq!(kit.log("r").await[before..], ["task_attempted", "task_completed", "task_attempted"], "waiting is no record");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_gave_up_has_closed_the_limit_for_the_others_too() {
+    let (kit, other, mut held, first, task) = begun(&[("llm.a", Some("key"))]).await;
+    let second = caller(&other, "second", &[("llm.b", Some("key"))]);
+    refuse(&first, &task, Failure::fatal("an hour is too long").with_limited(seconds(3_600))).await;
+    let refused = Instant::now();
+    kit.commit(&mut held, vec![call(1, "llm.b")]).await;
+    assert_eq!(next_task(&second).await.kind.as_str(), "llm.b");
+    assert_eq!(refused.elapsed(), seconds(15 * 60), "nobody waits longer than that without asking"); // CL1
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_refused_for_good_closes_nothing() {
+    let (kit, other, mut held, first, task) = begun(&[("llm.a", Some("key"))]).await;
+    let second = caller(&other, "second", &[("llm.b", Some("key"))]);
+    refuse(&first, &task, Failure::fatal("who are you?").with_code("model_key_refused")).await;
+    let refused = Instant::now();
+    kit.commit(&mut held, vec![call(1, "llm.b")]).await;
+    assert_eq!((next_task(&second).await.kind.as_str(), refused.elapsed()), ("llm.b", seconds(0)), "it asks for itself");
+}
+
+/// CL2: workers of earlier versions and of other languages say no limit.
+#[tokio::test(start_paused = true)]
+async fn workers_that_say_no_limit_are_held_back_by_the_kind() {
+    for (limit, refused_for) in
+        [(None, Failure { limited_ms: None, ..limited() }.with_retry_after(seconds(5))), (Some("key"), limited())]
+    {
+        let (kit, other, mut held, first, task) = begun(&[("llm.a", limit)]).await;
+        let second = caller(&other, "second", &[("llm.a", None), ("llm.b", None)]);
+        refuse(&first, &task, refused_for).await;
+        let refused = Instant::now();
+        kit.commit(&mut held, vec![call(1, "llm.a"), call(2, "llm.b")]).await;
+        assert_eq!((next_task(&second).await.kind.as_str(), refused.elapsed()), ("llm.b", seconds(0)), "{limit:?}");
+        assert_eq!((next_task(&second).await.kind.as_str(), refused.elapsed()), ("llm.a", seconds(5)), "{limit:?}");
+    }
+}

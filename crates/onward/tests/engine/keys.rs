@@ -1,0 +1,126 @@
+//! Keys of providers that are limited or refused: what waits for them, for how long, and what that costs.
+
+use std::time::{Duration, Instant};
+
+use onward::agent::{Agent, AgentOutcome, Key, ModelRetries, Provider};
+use onward::prelude::*;
+use onward::{Builder, RunHandle};
+use onward_core::stream::StreamSaid;
+use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
+
+use crate::in_memory;
+use crate::site::{Site, count, events, until_logged};
+
+fn provider(model: &ScriptedModel, key: &str) -> Provider {
+    Provider::openai(&format!("{}/v1", model.url()), Some(Key::new(key))).unwrap()
+}
+
+/// Two models with an agent each, called as their models are.
+fn with_two(builder: Builder, m: &Provider, n: &Provider) -> Builder {
+    let agents = builder.register_agent(Agent::new("m").model("m")).register_agent(Agent::new("n").model("n"));
+    agents.model("m", m).model("n", n)
+}
+
+fn limited(seconds: Option<u64>) -> Answer {
+    Answer::fault(Fault::RateLimited { retry_after_seconds: seconds })
+}
+
+async fn ask(onward: &Onward, agent: &str, id: &str) -> RunHandle<AgentOutcome> {
+    onward.start::<AgentOutcome, _>(agent, "hello").id(id).await.unwrap()
+}
+
+async fn code_of(run: &RunHandle<AgentOutcome>) -> String {
+    let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
+    failure.code
+}
+
+/// The run has an answer from its first attempt, of which the log has the beginning once.
+async fn answered_at_once(run: &RunHandle<AgentOutcome>) {
+    assert_eq!(run.result().await.unwrap().text, "You said: hello");
+    assert_eq!(run.view().await.unwrap().head.spend.unwrap().attempts, 1);
+    assert_eq!(count(run, "task_attempted").await, 1, "{:?}", events(run).await);
+}
+
+/// One worker has one model, one the other, and the key is the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limited_key_holds_back_other_models_of_other_workers() {
+    let (model, site) = (ScriptedModel::start().await.unwrap(), Site::server());
+    let agent = |name: &str| Agent::new(name).model(name);
+    let first = site.builder().await.register_agent(agent("m")).model("m", &provider(&model, "sk")).start().await.unwrap();
+    let second = site.builder().await.register_agent(agent("n")).model("n", &provider(&model, "sk")).start().await.unwrap();
+    model.next(limited(Some(2)));
+    let refused = ask(&first, "m", "refused").await;
+    until_logged(&refused, "task_attempt_ended", 1).await;
+    let begun = Instant::now();
+    let waits = ask(&second, "n", "waits").await;
+    answered_at_once(&waits).await;
+    assert!(begun.elapsed() > Duration::from_millis(1_500), "{:?}", begun.elapsed());
+    first.shutdown().await;
+    second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_key_at_the_same_address_stays_open() {
+    let model = ScriptedModel::start().await.unwrap();
+    let onward = with_two(in_memory(), &provider(&model, "sk-1"), &provider(&model, "sk-2")).start().await.unwrap();
+    model.next(limited(Some(600)));
+    let refused = ask(&onward, "m", "refused").await;
+    until_logged(&refused, "task_attempt_ended", 1).await;
+    let begun = Instant::now();
+    answered_at_once(&ask(&onward, "n", "other").await).await;
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    onward.shutdown().await;
+}
+
+/// What readers are told and what is done are the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_time_of_the_provider_all_wait_as_long_as_the_call_that_was_refused() {
+    let model = ScriptedModel::start().await.unwrap();
+    let patient = ModelRetries { first_delay: Duration::from_secs(3), ..ModelRetries::default() };
+    let provider = provider(&model, "sk").with_retries(patient);
+    let onward = with_two(in_memory(), &provider, &provider).start().await.unwrap();
+    model.next(limited(None));
+    let refused = ask(&onward, "m", "refused").await;
+    let mut stream = refused.stream(None);
+    let failed = loop {
+        if let StreamSaid::AttemptFailed(failed) = stream.next().await.unwrap().unwrap().said {
+            break failed;
+        }
+    };
+    assert_eq!((failed.next_delay_ms, failed.failure.limited_ms), (Some(3_000), Some(3_000)));
+    let begun = Instant::now();
+    answered_at_once(&ask(&onward, "n", "waits").await).await;
+    assert!((2..10).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    assert_eq!(refused.result().await.unwrap().text, "You said: hello");
+    onward.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_gives_up_over_a_long_wait_has_closed_the_key_for_the_others() {
+    let model = ScriptedModel::start().await.unwrap();
+    let hurried = ModelRetries { wait_max: Duration::from_secs(1), ..ModelRetries::default() };
+    let provider = provider(&model, "sk").with_retries(hurried);
+    let onward = with_two(in_memory(), &provider, &provider).start().await.unwrap();
+    model.next(limited(Some(2)));
+    assert_eq!(code_of(&ask(&onward, "m", "gives-up").await).await, "model_rate_limited");
+    let begun = Instant::now();
+    answered_at_once(&ask(&onward, "n", "waits").await).await;
+    assert!(begun.elapsed() > Duration::from_millis(1_500), "{:?}", begun.elapsed());
+    assert_eq!(model.request_count(), 2);
+    onward.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_refused_is_asked_by_every_run_for_itself() {
+    let model = ScriptedModel::start().await.unwrap();
+    let provider = provider(&model, "sk");
+    let onward = with_two(in_memory(), &provider, &provider).start().await.unwrap();
+    model.rule(Rule::always(Answer::fault(Fault::KeyRefused)));
+    let begun = Instant::now();
+    for (agent, id) in [("m", "one"), ("m", "two"), ("n", "three")] {
+        assert_eq!(code_of(&ask(&onward, agent, id).await).await, "model_key_refused");
+    }
+    assert_eq!(model.request_count(), 3);
+    assert!(begun.elapsed() < Duration::from_secs(15), "nobody waits for it: {:?}", begun.elapsed());
+    onward.shutdown().await;
+}
