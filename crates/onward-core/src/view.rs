@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{CarriedSignal, ChildAgain, RunPaused, TerminateRequested, UpdateReceived};
 use crate::conversation::{AGENT_STOP, DONE};
+use crate::event::{CarriedSignal, ChildAgain, RunPaused, TerminateRequested, UpdateReceived};
 use crate::lineage::Lineage;
 use crate::{AttributeValue, Event, Failure, Index, Name, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp};
 

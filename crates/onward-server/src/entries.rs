@@ -4,7 +4,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::conversation::{EntryCursor, MESSAGE};
 use onward_core::{Name, Payload};
-use onward_runtime::{AppendEntry, BranchEntry, BranchRun, ENTRIES_DEFAULT, ENTRIES_MAX, EntryQuery, Runtime, RuntimeError, SendSignal};
+use onward_runtime::{
+    AppendEntry, BranchEntry, BranchRun, ENTRIES_DEFAULT, ENTRIES_MAX, EntryQuery, Runtime, RuntimeError, SendSignal,
+};
 use onward_store::StoreError;
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -188,7 +188,9 @@ fn what_an_agent_below_asks_is_shown_to_the_byte_with_its_name_and_answered_in_l
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let builder = onward::Onward::connect(&served.url).register_agent(boss).register_agent(teller);
     let worker = runtime.block_on(builder.start()).unwrap();
-    for (number, (answer, said)) in [("y", "20 are paid"), ("n, too much", "declined this call: too much")].into_iter().enumerate() {
+    for (number, (answer, said)) in
+        [("y", "20 are paid"), ("n, too much", "declined this call: too much")].into_iter().enumerate()
+    {
         model.scripted.next(Answer::call("bank", r#"{"task":"pay it"}"#));
         model.scripted.next(Answer::call("pay", r#"{ "cents" : 20 }"#));
         let run = format!("b{number}");
@@ -212,7 +214,8 @@ fn what_an_agent_below_asks_is_shown_to_the_byte_with_its_name_and_answered_in_l
     let mut first = chat(&served.url, &["--agent", "boss", "--run", "s", "--json"]);
     first.say("pay the bill");
     let (out, err, _) = first.end();
-    let asked = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).find(|line| line["type"] == "approval_requested");
+    let asked =
+        out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).find(|line| line["type"] == "approval_requested");
     assert_eq!(asked.expect(&err)["agent"], "teller");
     let mut second = chat(&served.url, &["--run", "s"]);
     second.say("y");
@@ -245,7 +248,11 @@ fn an_agent_that_was_stopped_says_why_and_one_that_is_done_does_not() {
     let (out, _, _) = second.end();
     assert!(out.contains(r#"{"stop":"refused","type":"stopped"}"#), "{out}");
     let refused = run_over(&served.url, ["run", "message", "s", " "]);
-    assert!(refused.code == 2 && refused.err.starts_with("error[message_empty]: the message says nothing\nhint: "), "{}", refused.err);
+    assert!(
+        refused.code == 2 && refused.err.starts_with("error[message_empty]: the message says nothing\nhint: "),
+        "{}",
+        refused.err
+    );
     let (_, err, _) = chat(&served.url, &["--run", "s"]).end();
     assert!(err.contains("· stopped: refused (the model would not answer)"), "{err}");
 }

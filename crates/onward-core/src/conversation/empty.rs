@@ -20,9 +20,7 @@ pub fn says_nothing(message: &Payload) -> bool {
         Ok(Value::String(text)) => is_blank(&text),
         Ok(message @ Value::Object(_)) => match serde_json::from_value::<Said>(message) {
             Ok(Said { text: None, blocks: None }) | Err(_) => false,
-            Ok(Said { text, blocks }) => {
-                text.as_deref().is_none_or(is_blank) && blocks.iter().flatten().all(has_nothing)
-            }
+            Ok(Said { text, blocks }) => text.as_deref().is_none_or(is_blank) && blocks.iter().flatten().all(has_nothing),
         },
         _ => false,
     }

@@ -3,8 +3,8 @@
 //! Invariant AG4: what a person is asked to agree to is told byte for byte, and once more as a text: a client that reads JSON may change
 //! numbers and drop names that come twice.
 
-use onward_core::{Name, Payload, RunKey};
 use onward_core::run::Wait;
+use onward_core::{Name, Payload, RunKey};
 use onward_runtime::CallId;
 use serde::Serialize;
 use serde_json::{Value, json};

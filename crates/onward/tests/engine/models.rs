@@ -322,8 +322,7 @@ async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_says_nothing_begins_no_turn() {
     let model = ScriptedModel::start().await.unwrap();
-    let onward =
-        with_model(in_memory(), &model).register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
     let run = onward.start::<Value, _>("a", "hello").id("c").await.unwrap();
     until_turn(&onward, "c", 2).await;
     assert_eq!(run.message("").await.unwrap_err().code(), "message_empty");

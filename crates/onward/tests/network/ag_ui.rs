@@ -178,8 +178,9 @@ async fn what_an_agent_below_asks_is_shown_to_the_byte_and_answered_in_the_threa
     let other = json!({ "threadId": "other", "runId": "r", "messages": [{ "id": "u", "role": "user", "content": "hello" }] });
     front_end.post(&other.to_string()).await;
     let resume = json!([{ "interruptId": interrupt["id"], "status": "resolved", "payload": { "approved": true } }]);
-    let answer =
-        |thread: &str| json!({ "threadId": thread, "runId": "again", "messages": front_end.messages, "resume": resume }).to_string();
+    let answer = |thread: &str| {
+        json!({ "threadId": thread, "runId": "again", "messages": front_end.messages, "resume": resume }).to_string()
+    };
     let refused = tokio::time::timeout(DEADLINE, front_end.post_raw(&answer("other"))).await.unwrap();
     assert!(refused.starts_with("HTTP/1.0 400") && refused.contains("of another thread"), "{refused}");
     let events = tokio::time::timeout(DEADLINE, front_end.post(&answer("t"))).await.unwrap();

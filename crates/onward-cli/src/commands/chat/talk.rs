@@ -597,7 +597,9 @@ impl Talk {
             // The failure of a canceled run says that it was canceled, and so does what follows.
             Some(Err(failure)) if failure.is_canceled() => view.cancel_reason.filter(|reason| reason != CANCELED_HERE),
             Some(Err(Failure { code, message, .. })) => Some(format!("{message} ({code})")),
-            Some(Ok(output)) => output.read::<Outcome>().ok().filter(|outcome| outcome.stop != DONE).map(|outcome| stopping::words(&outcome.stop)),
+            Some(Ok(output)) => {
+                output.read::<Outcome>().ok().filter(|outcome| outcome.stop != DONE).map(|outcome| stopping::words(&outcome.stop))
+            }
             None => None,
         };
         let ended = match status {
