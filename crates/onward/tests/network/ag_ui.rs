@@ -196,7 +196,7 @@ async fn a_turn_ends_with_the_question_of_an_agent_below_when_the_others_have_co
     let gate = open.clone();
     let dig = move |ctx: Ctx, (): ()| {
         let gate = gate.clone();
-        async move { ctx.step("dig", async || Ok::<_, Failure>(drop(gate.acquire().await))).await }
+        async move { ctx.step("dig", async || gate.acquire().await.map(drop)).await }
     };
     let boss = async |ctx: onward::agent::AgentCtx, _: Value| {
         let (asks, digs) = (ctx.child::<String>("asks", &()), ctx.child::<()>("digs", &()));
