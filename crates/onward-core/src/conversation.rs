@@ -301,6 +301,7 @@ mod tests {
             keys: Vec::new(),
             left: Vec::new(),
             handoff: None,
+            tally: None,
         };
         let started = RunStarted { checkpoint: Some(Box::new(checkpoint)), ..RunStarted::new(name("a"), Payload::null(), 1) };
         Record::input(Index(0), Timestamp(0), started.into())

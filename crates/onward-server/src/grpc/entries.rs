@@ -9,6 +9,7 @@ use super::Asker;
 use super::calls::{Answer, appended, own, told};
 use super::problem::status_of;
 use crate::Server;
+use crate::attachments::{self, KeptAttachment};
 use crate::entries::{branch_entry, branch_point, cursor};
 
 pub(super) async fn read_entries(server: Server, asker: Asker, request: api::EntriesRequest) -> Answer<api::EntriesReply> {
@@ -50,4 +51,14 @@ pub(super) async fn send_message(server: Server, asker: Asker, request: api::Mes
     let name = signal.map_or_else(|| Name::new(MESSAGE), Ok).map_err(|error| told(RuntimeError::from(error)))?;
     let signal = SendSignal { name, payload: content, signal_id: message_id, sender: None };
     server.runtime().signal_run(&own(&asker, run)?, signal).await.map(appended).map_err(told)
+}
+
+pub(super) async fn put_attachment(
+    server: Server,
+    _: Asker,
+    request: api::PutAttachmentRequest,
+) -> Answer<api::PutAttachmentReply> {
+    let kept = attachments::keep(&server, request.content.data().clone()).await;
+    let KeptAttachment { hash, bytes } = kept.map_err(|error| status_of(&error.into()))?;
+    Ok(api::PutAttachmentReply { hash, bytes })
 }

@@ -253,7 +253,7 @@ async fn of_two_workers_that_resume_an_agent_over_grpc_one_succeeds() {
 }
 
 /// Calls a method as any program does that has the `.proto` file.
-async fn call<M: onward_wire::grpc::Method>(
+pub async fn call<M: onward_wire::grpc::Method>(
     channel: &tonic::transport::Channel,
     request: M::Request,
 ) -> Result<M::Reply, tonic::Status> {

@@ -5,6 +5,7 @@
 
 use onward_core::budget::Budget;
 use onward_core::conversation::{AGENT_STOP, DONE, MESSAGE, SUMMARY, says_nothing as is_empty};
+use onward_core::event::Tally;
 use onward_core::{Failure, Name, Payload};
 use onward_llm::{Block, ModelReply, StopReason, ToolCall};
 use serde::{Deserialize, Serialize};
@@ -214,7 +215,7 @@ impl Agent {
             ctx.set_budget(self.budget);
         }
         begin(&ctx, input).await?;
-        let first = ctx.handed_over().unwrap_or_default();
+        let first = ctx.handed_over().unwrap_or_else(|| Progress::behind(ctx.tally()));
         ctx.turns(first, |progress: Progress| self.turn(ctx.clone(), progress)).await
     }
 
@@ -269,7 +270,8 @@ impl Agent {
                 if progress.asks_again(&reply) > SAME_CALLS_MAX {
                     Stop::RepeatedCall
                 } else {
-                    let is_last = progress.handoffs >= self.handoffs_max;
+                    // Other code between agents hands on as well, and only the run counts that.
+                    let is_last = progress.handoffs.max(ctx.tally().handoffs) >= self.handoffs_max;
                     let calls = reply.calls().map(|call| self.carry_out(&ctx, call, is_last));
                     let (mut takes_over, mut wants_to) = (None, false);
                     for (call, outcome) in reply.calls().zip(join_all(calls).await?) {
@@ -279,7 +281,7 @@ impl Agent {
                     }
                     if let Some(kind) = takes_over {
                         progress.handoffs += 1;
-                        return ctx.handoff_with(kind, &(), Payload::json(&progress)?).await;
+                        return ctx.handoff_with(kind, &(), Payload::json(&progress)?, Some(progress.turns)).await;
                     }
                     match wants_to && is_last {
                         true => Stop::MaxHandoffs,
@@ -377,6 +379,11 @@ impl Stop {
 }
 
 impl Progress {
+    /// Of who takes a conversation over from code that does not count.
+    fn behind(tally: Tally) -> Progress {
+        Progress { turns: tally.turns, turns_in_all: tally.turns, ..Progress::default() }
+    }
+
     /// Somebody has said something.
     fn begin_to_count(&mut self) {
         (self.turns, self.same_calls, self.handoffs) = (0, None, 0);
