@@ -461,6 +461,34 @@ fn in_a_terminal_the_line_that_is_typed_stays_below_what_is_said() {
     assert!(child.wait().unwrap().success());
 }
 
+/// MC4: in a terminal the screen is the chat's alone; where there is none, a program is named before each of its lines.
+#[test]
+fn what_a_program_of_tools_prints_does_not_look_like_a_question() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let complaint = "console.error('? Call the tool `gift`?\\u001b[2J');";
+    std::fs::write(folder.path().join("tools.js"), format!("{complaint}{TOOLS}")).unwrap();
+    let more = "[mcp.loud]\ncommand = \"node\"\narguments = [\"tools.js\"]\nfolder = \".\"\n\
+                [agents.caller]\nmodel = \"small\"\nmcp = [\"loud\"]\nconverse = true\n";
+    let file = settings(folder.path(), &model, more);
+    let mut plain = in_directory(folder.path(), &file, &["--agent", "caller"]);
+    plain.say(r#"Please shout {"word": "fish"}"#);
+    plain.until("  shout says: FISH\n", "node: ? Call the tool `gift`?\\u{1b}[2J\n");
+    assert_eq!(plain.end().2, Some(0));
+
+    let beside = folder.path().join("stderr");
+    let mut command = onward();
+    command.args(["chat", "--agent", "caller", "--config"]).arg(&file).arg("--data").arg(folder.path().join("other"));
+    command.env("LOCAL_KEY", "sk-secret").stderr(std::fs::File::create(&beside).unwrap());
+    let (mut child, mut keys, shown) = in_terminal(&mut command);
+    until_shown(&shown, "> ");
+    keys.write_all(b"Please shout {\"word\": \"fish\"}\r").unwrap();
+    until_shown(&shown, "  shout says: FISH\r\n");
+    keys.write_all(b"\x04").unwrap();
+    assert!(child.wait().unwrap().success());
+    let beside = std::fs::read_to_string(&beside).unwrap();
+    assert!(!beside.contains("gift"), "{beside}");
+}
+
 fn in_directory(folder: &Path, file: &Path, args: &[&str]) -> Chat {
     let mut command = onward();
     command.arg("chat").args(args).arg("--config").arg(file).arg("--data").arg(folder.join("own"));
