@@ -163,6 +163,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "cursor_invalid"
         | "attribute_invalid"
         | "filter_empty"
+        | "message_empty"
         | "not_confirmed"
         | "register_invalid"
         | "input_invalid"

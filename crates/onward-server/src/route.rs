@@ -468,6 +468,7 @@ pub static ROUTES: &[Route] = &[
     })
     .query(&[
         Parameter::new("run", "Name", "Only those of this run"),
+        Parameter::new("below", "Name", "Only those of this run and of the runs below it: its children, theirs, and so on"),
         Parameter::new("limit", "Limit", "How many, from 1 to 1000; 100 otherwise"),
     ])
     .answers(&[answer(200, "Open approvals", &[(JSON, "Approvals")])]),

@@ -618,6 +618,8 @@ message! {
         3 => limit: u32,
         /// Whether a list without the runs of databases that are down will do.
         4 => partly: bool,
+        /// With `run`: also what the runs below it ask.
+        5 => below: bool,
     }
 }
 

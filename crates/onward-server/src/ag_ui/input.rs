@@ -1,9 +1,12 @@
 //! What an AG-UI client sends, and what an agent is given of it.
 
+use onward_core::conversation::says_nothing;
 use onward_core::{Payload, RunId};
+use onward_runtime::{Runtime, RuntimeError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::messages::Said;
 use crate::problem::RequestError;
 
 /// The longest id of a thread that is a part of the run's id as it is.
@@ -93,6 +96,14 @@ impl UserMessage {
         Payload::from_json_text(self.content.to_string())
     }
 
+    /// Whether an entry is this message: it has its id, or no id at all and its words.
+    pub fn is_said_by(&self, said: &Said) -> bool {
+        match &said.id {
+            Some(id) => *id == self.id,
+            None => said.text.trim() == self.text.trim(),
+        }
+    }
+
     fn is_text(&self) -> bool {
         self.content["text"].is_string()
     }
@@ -129,17 +140,30 @@ impl RunAgentInput {
         RunId::new(named).map_err(|error| RequestError::JsonInvalid { why: format!("the thread has no run: {error}") })
     }
 
-    /// What people have said since anybody answered.
+    /// What people have said since anybody answered. A client keeps a message that was refused because it says nothing, and sends it again
+    /// with the next one: it is passed over then.
     pub fn new_messages(&self) -> Vec<UserMessage> {
+        self.since_answered().filter(|message| !says_nothing(&message.payload())).collect()
+    }
+
+    /// Refuses what says nothing: a message that begins a turn has something to be answered.
+    pub fn check(&self) -> Result<(), RuntimeError> {
+        self.since_answered().last().map_or(Ok(()), |last| Runtime::check_message(&last.payload()))
+    }
+
+    fn since_answered(&self) -> impl Iterator<Item = UserMessage> {
         let is_answer = |message: &Value| matches!(message["role"].as_str(), Some("assistant" | "tool"));
         let from = self.messages.iter().rposition(is_answer).map_or(0, |last| last + 1);
-        self.messages[from..].iter().filter(|message| message["role"] == "user").filter_map(UserMessage::read).collect()
+        self.messages[from..].iter().filter(|message| message["role"] == "user").filter_map(UserMessage::read)
     }
 
     /// What the run of a new thread is started with: the last thing that was said, as the signal would bring it, and all the rest.
     pub fn start(&self, last: &UserMessage) -> Payload {
         let mut input = last.content.clone();
-        input["messages"] = Value::Array(self.messages.clone());
+        let is_nothing = |message: &&Value| {
+            message["role"] == "user" && UserMessage::read(message).is_some_and(|message| says_nothing(&message.payload()))
+        };
+        input["messages"] = self.messages.iter().filter(|message| !is_nothing(message)).cloned().collect();
         let rest = [("tools", &self.tools), ("context", &self.context), ("state", &self.state)];
         for (name, value) in rest.into_iter().chain([("forwarded_props", &self.forwarded_props)]) {
             if !value.is_null() {
@@ -215,6 +239,23 @@ mod tests {
             assert_eq!(known.says(&other), Again::Other, "{other:?}");
         }
         assert_eq!(started.read::<Value>().unwrap()["text"], "3");
+    }
+
+    #[test]
+    fn a_message_that_says_nothing_is_refused_and_passed_over_when_another_one_follows() {
+        let user = |id: &str, content: Value| json!({"id": id, "role": "user", "content": content});
+        let image = json!([{"type": "image", "source": {"type": "url", "value": "http://x/y"}}]);
+        for nothing in [json!(""), json!(" "), json!([]), json!([{"type": "text", "text": ""}])] {
+            let only = input(json!([user("1", nothing.clone())]));
+            assert_eq!(only.check().unwrap_err().code(), "message_empty", "{nothing}");
+            let then = input(json!([user("1", nothing), user("2", json!("hello"))]));
+            then.check().unwrap();
+            let said = then.new_messages();
+            assert_eq!(said.iter().map(|message| message.id.as_str()).collect::<Vec<_>>(), ["2"]);
+            assert_eq!(then.start(&said[0]).read::<Value>().unwrap()["messages"].as_array().unwrap().len(), 1);
+        }
+        input(json!([user("1", image)])).check().unwrap();
+        input(json!([])).check().unwrap();
     }
 
     #[test]

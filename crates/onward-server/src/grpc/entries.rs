@@ -2,7 +2,7 @@
 
 use onward_core::Name;
 use onward_core::conversation::MESSAGE;
-use onward_runtime::{AppendEntry, AppendedEntry, BranchRun, Door, EntryPage, EntryQuery, RuntimeError, SendSignal};
+use onward_runtime::{AppendEntry, AppendedEntry, BranchRun, Door, EntryPage, EntryQuery, Runtime, RuntimeError, SendSignal};
 use onward_wire::api;
 
 use super::Asker;
@@ -47,6 +47,7 @@ pub(super) async fn branch_run(server: Server, asker: Asker, request: api::Branc
 
 pub(super) async fn send_message(server: Server, asker: Asker, request: api::MessageRequest) -> Answer<api::AppendReply> {
     let api::MessageRequest { run, content, message_id, signal } = request;
+    Runtime::check_message(&content).map_err(told)?;
     let name = signal.map_or_else(|| Name::new(MESSAGE), Ok).map_err(|error| told(RuntimeError::from(error)))?;
     let signal = SendSignal { name, payload: content, signal_id: message_id, sender: None };
     server.runtime().signal_run(&own(&asker, run)?, signal).await.map(appended).map_err(told)

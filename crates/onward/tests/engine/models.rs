@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use onward::agent::{Agent, AgentCtx, AgentOutcome, Attachments, ModelRetries, Provider, Role, Stop, Tool, Tools, Turn};
+use onward::agent::{Agent, AgentCtx, AgentOutcome, Attachments, MESSAGE, ModelRetries, Provider, Role, Stop, Tool, Tools, Turn};
 use onward::prelude::*;
 use onward::{Budget, Builder, Decide, Encryption, EncryptionKey, Event, Failure, Record, Status, join_all};
 use onward_core::conversation::{Entry, Walk, entries_of, leaf_of};
@@ -316,6 +316,30 @@ async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
             );
         }
     }
+    onward.shutdown().await;
+}
+
+/// Doors refuse a message that says nothing; one that comes as a bare signal is not put to the model, and does not end the conversation.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_says_nothing_begins_no_turn() {
+    let model = ScriptedModel::start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
+    let run = onward.start::<Value, _>("a", "hello").id("c").await.unwrap();
+    until_turn(&onward, "c", 2).await;
+    assert_eq!(run.message("").await.unwrap_err().code(), "message_empty");
+    for (generation, nothing) in [(3, json!("")), (4, json!({"blocks": [{"type": "text", "text": ""}]})), (5, json!(null))] {
+        run.signal(MESSAGE, &nothing).await.unwrap();
+        until_turn(&onward, "c", generation).await;
+        assert_eq!((model.request_count(), conversation(&onward, "c").await.len()), (1, 2), "{nothing}");
+    }
+    // What others have put down is answered, whatever the signal says.
+    run.append("user", "are you there?").await.unwrap();
+    run.signal(MESSAGE, &json!(null)).await.unwrap();
+    until_turn(&onward, "c", 6).await;
+    assert_eq!((model.request_count(), conversation(&onward, "c").await.len()), (2, 4));
+    run.message("and now?").await.unwrap();
+    until_turn(&onward, "c", 7).await;
+    assert_eq!((model.request_count(), conversation(&onward, "c").await.len()), (3, 6));
     onward.shutdown().await;
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use onward::agent::{Attachment, Block, Source};
 use onward_core::{Name, Payload};
-use onward_runtime::{RuntimeError, SendSignal};
+use onward_runtime::{Runtime, RuntimeError, SendSignal};
 use serde::Serialize;
 
 use super::act::answer;
@@ -35,6 +35,7 @@ pub struct MessageArgs {
 pub async fn execute(args: MessageArgs, global: &Global) -> Result<ExitCode> {
     let name = Name::new(&args.signal).map_err(RuntimeError::from)?;
     let payload = payload(&args.text, &args.attach)?;
+    Runtime::check_message(&payload)?;
     let site = Site::to_write(global)?;
     let key = site.key(&args.id)?;
     let signal = SendSignal { name, payload, signal_id: args.message_id, sender: None };
