@@ -111,9 +111,12 @@ fn line(model: &Model, usage: Option<Usage>, is_unknown: bool) -> Spend {
 async fn request(ctx: &TaskCtx, prompt: Prompt) -> Result<ModelRequest> {
     let (library, task) = (ctx.library(), ctx.task());
     let settings = library.kept(&task.run, task.generation, prompt.settings).await.map_err(unreadable)?;
-    let Settings { request, ask } = settings.content.read().map_err(|error| Failure::fatal(error.to_string()))?;
+    let Settings { request, ask, cut_at } = settings.content.read().map_err(|error| Failure::fatal(error.to_string()))?;
     let entries = library.read(&task.run, task.generation, Walk::context(prompt.leaf)).await.map_err(unreadable)?;
     let mut told = prompt::tell(&entries);
+    if let Some(max) = cut_at {
+        prompt::cut(&mut told.messages, max);
+    }
     if request.tools.is_empty() {
         told.messages = prompt::without_tools(told.messages);
     }

@@ -29,6 +29,9 @@ const HANDOFFS_MAX: u32 = 8;
 /// How many of the last entries a summary leaves as they are.
 const KEEP: usize = 8;
 
+/// How many characters of what was said at once are told where all of it would be too long, and for a summary.
+const PART: usize = 4_000;
+
 /// The role of what a caller brings along as `system`: a model is told it as something that a user says.
 const BROUGHT_ALONG: &str = "developer";
 
@@ -116,6 +119,9 @@ struct Progress {
     /// From how many entries on a summary is tried again that did not come about.
     #[serde(default)]
     summary_from: u64,
+    /// All of the last entries was too long for the model, since the last message.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    tells_in_part: bool,
     /// Why it waits for a message; nothing as long as it has only waited because the model was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop: Option<Stop>,
@@ -248,11 +254,11 @@ impl Agent {
         if is_long && ctx.entry_count() >= progress.summary_from && !self.compact(&ctx).await? {
             progress.summary_from = ctx.entry_count() + KEEP as u64;
         }
-        let mut reply = self.answer(&ctx).await?;
+        let mut reply = self.answer(&ctx, &mut progress).await?;
         progress.turns += 1;
         progress.turns_in_all += 1;
         if says_nothing(&reply) {
-            reply = self.answer(&ctx).await?;
+            reply = self.answer(&ctx, &mut progress).await?;
         }
         if says_nothing(&reply) {
             return self.stop(&ctx, progress, Stop::NoAnswer, String::new());
@@ -318,19 +324,24 @@ impl Agent {
         Ok(Turn::Done(AgentOutcome { stop, text, turns: progress.turns_in_all }))
     }
 
-    /// Asks the model; a conversation that is too long for it is made shorter first.
-    async fn answer(&self, ctx: &AgentCtx) -> Result<ModelReply> {
-        match self.ask(ctx).await {
-            Err(failure) if failure.code == "context_too_long" => match self.compact(ctx).await? {
-                true => self.ask(ctx).await,
-                false => Err(failure),
-            },
-            other => other,
+    /// Asks the model; a conversation that is too long for it is made shorter first. Where a summary does not help, or there is nothing to
+    /// sum up, what is long in the last entries is told in part: a tool that says too much must not end the conversation.
+    async fn answer(&self, ctx: &AgentCtx, progress: &mut Progress) -> Result<ModelReply> {
+        let is_too_long = |reply: &Result<ModelReply>| reply.as_ref().is_err_and(|failure| failure.code == "context_too_long");
+        let mut reply = self.ask(ctx, progress.tells_in_part).await;
+        if is_too_long(&reply) && self.compact(ctx).await? {
+            reply = self.ask(ctx, progress.tells_in_part).await;
         }
+        if is_too_long(&reply) && !progress.tells_in_part {
+            progress.tells_in_part = true;
+            reply = self.ask(ctx, true).await;
+        }
+        reply
     }
 
-    async fn ask(&self, ctx: &AgentCtx) -> Result<ModelReply> {
+    async fn ask(&self, ctx: &AgentCtx, in_part: bool) -> Result<ModelReply> {
         let call = ctx.llm(&self.model).tools(&self.tools);
+        let call = if in_part { call.cut_at(PART) } else { call };
         self.system.iter().fold(call, |call, system| call.system(system)).await
     }
 
@@ -349,7 +360,7 @@ impl Agent {
             return Ok(false);
         };
         let covers = EntryId::from(last);
-        let summary = match ctx.llm(&self.model).at(covers).ask(SUMMARIZE).await {
+        let summary = match ctx.llm(&self.model).at(covers).cut_at(PART).ask(SUMMARIZE).await {
             Err(failure) if !failure.is_canceled() => return Ok(false),
             summary => summary?,
         };
@@ -386,7 +397,7 @@ impl Progress {
 
     /// Somebody has said something.
     fn begin_to_count(&mut self) {
-        (self.turns, self.same_calls, self.handoffs) = (0, None, 0);
+        (self.turns, self.same_calls, self.handoffs, self.tells_in_part) = (0, None, 0, false);
     }
 
     /// Whoever reads a conversation that waits is told when there is another reason for it than that the model was done.
