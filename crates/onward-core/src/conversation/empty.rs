@@ -5,6 +5,9 @@ use serde_json::Value;
 
 use crate::Payload;
 
+/// Blocks that models and tools say; no model is told them as a user's.
+const NOT_A_USERS: [&str; 5] = ["tool_call", "tool_result", "reasoning", "refusal", "opaque"];
+
 /// Whether a message says nothing to anybody: no text, or blocks of which none has any. What is no JSON, or has another shape, is for the
 /// agent to read.
 pub fn says_nothing(message: &Payload) -> bool {
@@ -14,7 +17,10 @@ pub fn says_nothing(message: &Payload) -> bool {
         blocks: Option<Vec<Value>>,
     }
     let is_blank = |text: &str| text.trim().is_empty();
-    let has_nothing = |block: &Value| block["type"] == "text" && block["text"].as_str().is_some_and(is_blank);
+    let has_nothing = |block: &Value| match block["type"].as_str() {
+        Some("text") => block["text"].as_str().is_some_and(is_blank),
+        kind => kind.is_some_and(|kind| NOT_A_USERS.contains(&kind)),
+    };
     match message.read::<Value>() {
         Ok(Value::Null) => true,
         Ok(Value::String(text)) => is_blank(&text),
@@ -35,6 +41,7 @@ mod tests {
         let says = |json: &str| !says_nothing(&Payload::from_json_text(json.to_owned()));
         for nothing in [
             r#""""#,
+            r#"{"blocks":[{"type":"tool_call","id":"a","name":"f","arguments":"{}"},{"type":"text","text":" "}]}"#,
             r#"" \n\t""#,
             "null",
             r#"{"text":""}"#,

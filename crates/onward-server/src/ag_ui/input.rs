@@ -1,13 +1,15 @@
 //! What an AG-UI client sends, and what an agent is given of it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use onward_core::conversation::says_nothing;
 use onward_core::{Payload, RunId};
-use onward_runtime::{Runtime, RuntimeError};
+use onward_runtime::Runtime;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::messages::Said;
-use crate::problem::RequestError;
+use crate::problem::{Problem, RequestError};
 
 /// The longest id of a thread that is a part of the run's id as it is.
 const THREAD_BYTES_MAX: usize = 128;
@@ -109,13 +111,19 @@ impl UserMessage {
     }
 }
 
+fn of_user(message: &Value) -> Option<UserMessage> {
+    UserMessage::read(message).filter(|_| message["role"] == "user")
+}
+
 /// A part of a message as a block of ours.
 fn block(part: &Value) -> Option<Value> {
     if part["type"] == "text" {
         return Some(json!({"type": "text", "text": part["text"]}));
     }
     let source = &part["source"];
-    let media_type = source["mimeType"].as_str().unwrap_or("application/octet-stream");
+    // Whoever is given an address looks for itself what is there.
+    let is_picture = part["type"] == "image" && source["type"] == "url";
+    let media_type = source["mimeType"].as_str().unwrap_or(if is_picture { "image/png" } else { "application/octet-stream" });
     let given = match source["type"].as_str()? {
         "data" => json!({"base64": source["value"]}),
         "url" => json!({"url": source["value"]}),
@@ -146,24 +154,34 @@ impl RunAgentInput {
         self.since_answered().filter(|message| !says_nothing(&message.payload())).collect()
     }
 
-    /// Refuses what says nothing: a message that begins a turn has something to be answered.
-    pub fn check(&self) -> Result<(), RuntimeError> {
-        self.since_answered().last().map_or(Ok(()), |last| Runtime::check_message(&last.payload()))
+    /// Refuses two messages of one id that say different things, as it is refused where they come one after the other; and what says
+    /// nothing: a message that begins a turn has something to be answered.
+    pub fn check(&self) -> Result<(), Problem> {
+        let mut known: BTreeMap<String, Value> = BTreeMap::new();
+        for UserMessage { id, content, .. } in self.messages.iter().filter_map(of_user) {
+            if known.insert(id.clone(), content.clone()).is_some_and(|first| first != content) {
+                let why = format!("two messages that say different things have the id `{id}`");
+                return Err(RequestError::JsonInvalid { why }.into());
+            }
+        }
+        Ok(self.since_answered().last().map_or(Ok(()), |last| Runtime::check_message(&last.payload()))?)
     }
 
     fn since_answered(&self) -> impl Iterator<Item = UserMessage> {
         let is_answer = |message: &Value| matches!(message["role"].as_str(), Some("assistant" | "tool"));
         let from = self.messages.iter().rposition(is_answer).map_or(0, |last| last + 1);
-        self.messages[from..].iter().filter(|message| message["role"] == "user").filter_map(UserMessage::read)
+        let mut known = BTreeSet::new();
+        self.messages[from..].iter().filter_map(of_user).filter(move |message| known.insert(message.id.clone()))
     }
 
     /// What the run of a new thread is started with: the last thing that was said, as the signal would bring it, and all the rest.
     pub fn start(&self, last: &UserMessage) -> Payload {
         let mut input = last.content.clone();
-        let is_nothing = |message: &&Value| {
-            message["role"] == "user" && UserMessage::read(message).is_some_and(|message| says_nothing(&message.payload()))
-        };
-        input["messages"] = self.messages.iter().filter(|message| !is_nothing(message)).cloned().collect();
+        let is_nothing = |message: &&Value| of_user(message).is_some_and(|message| says_nothing(&message.payload()));
+        let mut known = BTreeSet::new();
+        let mut is_new = |message: &&Value| of_user(message).is_none_or(|message| known.insert(message.id));
+        let messages = self.messages.iter().filter(|message| !is_nothing(message));
+        input["messages"] = messages.filter(|message| is_new(message)).cloned().collect();
         let rest = [("tools", &self.tools), ("context", &self.context), ("state", &self.state)];
         for (name, value) in rest.into_iter().chain([("forwarded_props", &self.forwarded_props)]) {
             if !value.is_null() {
@@ -247,7 +265,7 @@ mod tests {
         let image = json!([{"type": "image", "source": {"type": "url", "value": "http://x/y"}}]);
         for nothing in [json!(""), json!(" "), json!([]), json!([{"type": "text", "text": ""}])] {
             let only = input(json!([user("1", nothing.clone())]));
-            assert_eq!(only.check().unwrap_err().code(), "message_empty", "{nothing}");
+            assert_eq!(only.check().unwrap_err().code, "message_empty", "{nothing}");
             let then = input(json!([user("1", nothing), user("2", json!("hello"))]));
             then.check().unwrap();
             let said = then.new_messages();
@@ -256,6 +274,17 @@ mod tests {
         }
         input(json!([user("1", image)])).check().unwrap();
         input(json!([])).check().unwrap();
+    }
+
+    #[test]
+    fn an_id_stands_for_one_message() {
+        let user = |text: &str| json!({"id": "1", "role": "user", "content": text});
+        assert_eq!(input(json!([user("a"), user("b")])).check().unwrap_err().code, "json_invalid");
+        let twice = input(json!([user("a"), user("a")]));
+        twice.check().unwrap();
+        let said = twice.new_messages();
+        assert_eq!(said.len(), 1);
+        assert_eq!(twice.start(&said[0]).read::<Value>().unwrap()["messages"], json!([user("a")]));
     }
 
     #[test]
