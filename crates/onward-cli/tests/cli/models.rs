@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use onward::agent::AgentCtx;
 use onward::prelude::*;
+use onward::{Encryption, EncryptionKey};
 use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
 use serde_json::{Value, json};
 
@@ -89,6 +90,27 @@ fn a_worker_without_keys_calls_the_models_of_the_server() {
         onward.start::<String, _>("own", "How many?").await.unwrap().result().await.unwrap()
     });
     assert_eq!(said, "Seven.");
+}
+
+#[test]
+fn a_model_of_the_server_says_that_a_call_is_sealed_and_what_to_do() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let served = dev_with(folder.path(), &settings(folder.path(), &model, ""));
+    async fn ask(ctx: AgentCtx, question: String) -> Result<String> {
+        ctx.append("user", &question).await?;
+        Ok(ctx.llm("small").await?.text())
+    }
+    let sealed = Encryption::new([EncryptionKey::new("2026-11", [7; 32]).unwrap()]).unwrap();
+    let failure = with_code(Onward::connect(&*served.url).codec(sealed).agent("own", ask), async |onward| {
+        let run = onward.start::<String, _>("own", "How many?").id("r").await.unwrap();
+        let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
+        failure
+    });
+    assert_eq!((failure.code.as_str(), model.scripted.request_count()), ("payload_unreadable", 0));
+    assert!(
+        failure.message.contains("sealed with key `2026-11`") && failure.message.contains("onward run retry r"),
+        "{failure:?}"
+    );
 }
 
 #[test]

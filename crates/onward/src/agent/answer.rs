@@ -16,6 +16,7 @@ use onward_llm::{
     Block, CallError, Cause, Delta, EmptyModelResponse, Failures, Message, Model, ModelReply, ModelRequest, Next, Usage,
 };
 use onward_store::{Consequence, StoreError};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::attachments::{self, Attachments};
@@ -63,7 +64,7 @@ impl SoFar {
 }
 
 async fn attempt(ctx: &TaskCtx, model: &Model, input: Payload) -> Result<Payload> {
-    let prompt = input.read().map_err(|error| Failure::fatal(format!("this is no call of a model: {error}")))?;
+    let prompt = opened(ctx, &input)?;
     let mut request = request(ctx, prompt).await?;
     let so_far = SoFar::of(ctx);
     if so_far.is_words_only {
@@ -107,11 +108,24 @@ fn line(model: &Model, usage: Option<Usage>, is_unknown: bool) -> Spend {
     }
 }
 
+/// What the call says. Who calls models for others, as a server does, may not have the key of whoever asks.
+fn opened<T: DeserializeOwned>(ctx: &TaskCtx, payload: &Payload) -> Result<T> {
+    if let Some(key) = payload.sealed_with() {
+        let run = &ctx.task().run.id;
+        let message = format!(
+            "the call is sealed with key `{key}`, which the process that calls this model does not have; let a worker that has the key \
+             call models itself, and then `onward run retry {run}`"
+        );
+        return Err(Failure::fatal(message).with_code("payload_unreadable"));
+    }
+    payload.read().map_err(|error| Failure::fatal(format!("this is no call of a model: {error}")))
+}
+
 /// What the model is told.
 async fn request(ctx: &TaskCtx, prompt: Prompt) -> Result<ModelRequest> {
     let (library, task) = (ctx.library(), ctx.task());
     let settings = library.kept(&task.run, task.generation, prompt.settings).await.map_err(unreadable)?;
-    let Settings { request, ask, cut_at } = settings.content.read().map_err(|error| Failure::fatal(error.to_string()))?;
+    let Settings { request, ask, cut_at } = opened(ctx, &settings.content)?;
     let entries = library.read(&task.run, task.generation, Walk::context(prompt.leaf)).await.map_err(unreadable)?;
     let mut told = prompt::tell(&entries);
     if let Some(max) = cut_at {
