@@ -172,6 +172,7 @@ pub fn exit_code(code: &str) -> u8 {
         | "call_id_invalid"
         | "cursor_invalid"
         | "filter_empty"
+        | "message_empty"
         | "input_invalid"
         | "server_url_invalid"
         | "hook_secret_invalid" => USAGE,

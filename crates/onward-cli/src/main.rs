@@ -17,6 +17,7 @@ mod output;
 mod serving;
 mod site;
 mod span;
+mod stopping;
 
 use std::process::ExitCode;
 

@@ -171,12 +171,13 @@ impl TlsArgs {
     }
 }
 
-/// Who may come in, and how the way is protected.
+/// Who may come in, how the way is protected, and where what they bring is kept that is no run's.
 #[derive(Default)]
 pub struct Protection {
     pub keys: Option<Arc<Keys>>,
     pub hooks: Option<Arc<Hooks>>,
     pub tls: Option<Tls>,
+    pub attachments: Option<PathBuf>,
 }
 
 /// A server that is ready.
@@ -205,7 +206,7 @@ impl Serving {
     ) -> Result<Serving> {
         raise_file_limit();
         trace.hear();
-        let Protection { keys, hooks, tls } = protection;
+        let Protection { keys, hooks, tls, attachments } = protection;
         let listener = listen(address).await?;
         let url = format!("{}://{}", if tls.is_some() { "https" } else { "http" }, listener.local_addr()?);
         let opened = Opened::open(place.clone()).await?;
@@ -219,8 +220,8 @@ impl Serving {
         };
         // A foreign page that calls us by a name of its own has no key; without keys the name must tell it from us.
         let hosts = if keys.as_ref().is_some_and(|keys| keys.has_usable()) { Hosts::Any } else { Hosts::Loopback };
-        let mut options =
-            Options { limits, url: url.clone(), hosts, trace, hooks, probe: opened.probe.clone(), tls, ..Options::default() };
+        let (url_told, probe) = (url.clone(), opened.probe.clone());
+        let mut options = Options { limits, url: url_told, hosts, trace, hooks, attachments, probe, tls, ..Options::default() };
         if let Some(keys) = keys {
             options.auth = keys;
         }

@@ -8,6 +8,7 @@
 //! - CV2: entries are in the log of the generation that made them, and nowhere else; a child is never in an earlier one than its parent.
 
 mod cursor;
+mod empty;
 mod outside;
 mod prelude;
 
@@ -18,11 +19,18 @@ use crate::event::{EntryAppended, EntryKey, Quote};
 use crate::{Event, Hash, Index, Name, Payload, Record, RunKey, Timestamp, message};
 
 pub use cursor::EntryCursor;
+pub use empty::says_nothing;
 pub use outside::{ENTRY_SIGNAL, OutsideEntry, PendingEntry, pending_of};
 pub use prelude::{PreludeSearch, Search, original_of};
 
 /// The signal that says something to an agent, unless its code names another one.
 pub const MESSAGE: &str = "message";
+
+/// The attribute that says why an agent waits for the next message.
+pub const AGENT_STOP: &str = "agent_stop";
+
+/// What it says when the model has said what it wanted to say.
+pub const DONE: &str = "done";
 
 /// The role of an entry that stands for those before it ([`Summary`]).
 pub const SUMMARY: &str = "summary";
@@ -293,6 +301,7 @@ mod tests {
             keys: Vec::new(),
             left: Vec::new(),
             handoff: None,
+            tally: None,
         };
         let started = RunStarted { checkpoint: Some(Box::new(checkpoint)), ..RunStarted::new(name("a"), Payload::null(), 1) };
         Record::input(Index(0), Timestamp(0), started.into())

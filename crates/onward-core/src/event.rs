@@ -403,6 +403,20 @@ message! {
         /// The kind that takes the conversation over: its code begins from its start, and there is no state for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         11 => handoff: Option<Name>,
+        /// What agents have done with the conversation since anybody was heard; none if that is nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        12 => tally: Option<Tally>,
+    }
+}
+
+message! {
+    /// What agents have done with a conversation since the code of any of them has heard a signal.
+    #[derive(Copy, Default, Eq)]
+    pub struct Tally {
+        /// How often it was handed over.
+        1 => handoffs: u32,
+        /// How many turns were taken, as far as they are counted: whoever does not count them passes on what was.
+        2 => turns: u32,
     }
 }
 

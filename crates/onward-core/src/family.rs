@@ -16,6 +16,13 @@ pub fn family(id: &RunId) -> &str {
     &first[..first.floor_char_boundary(FAMILY_BYTES_MAX)]
 }
 
+/// What the ids of a run's family begin with, but for the family's own: a store finds candidates by it, and [`family`] tells them apart.
+pub fn stem(id: &RunId) -> String {
+    let family = family(id);
+    // One that may have been cut, within a character, goes on with anything.
+    if family.len() + 3 < FAMILY_BYTES_MAX { format!("{family}/") } else { family.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +62,19 @@ mod tests {
             }
             assert_eq!(family(&derived_id(&first, 1, "fork-0123456789abcdef")), family(&first));
         }
+    }
+
+    #[test]
+    fn the_ids_of_a_family_begin_with_its_stem() {
+        for text in ["r", "order-7/2", &"a".repeat(255), &"a".repeat(201), &"a".repeat(200), &"€".repeat(85)] {
+            let (first, mut run) = (id(text), id(text));
+            for depth in 0..60 {
+                run = child_id(&run, depth % 3, &Place::root(1_000_000));
+                assert!(run.as_str().starts_with(&stem(&first)), "{run} comes of {first}");
+            }
+        }
+        assert_eq!(stem(&id("order-7/2")), "order-7/");
+        assert_eq!(stem(&id("order-7")), "order-7/", "and not order-71");
     }
 
     #[test]

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::conversation::{AGENT_STOP, DONE};
 use crate::event::{CarriedSignal, ChildAgain, RunPaused, TerminateRequested, UpdateReceived};
 use crate::lineage::Lineage;
-use crate::{Event, Failure, Index, Name, Payload, Place, Record, RunHead, RunId, RunKey, Timestamp};
+use crate::{AttributeValue, Event, Failure, Index, Name, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp};
 
 /// One run as it is shown outside.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -108,6 +109,17 @@ pub struct Counts {
 }
 
 impl RunView {
+    /// Why an agent waits for the next message, if it is not because its model was done.
+    pub fn agent_stop(&self) -> Option<&str> {
+        let is_at_rest = |awaited: &Awaited| matches!(awaited.kind, AwaitedKind::Signal | AwaitedKind::Update);
+        let waits = self.head.status == Status::Waiting && !self.awaiting.is_empty() && self.awaiting.iter().all(is_at_rest);
+        let stop = self.head.attributes.iter().find(|attribute| attribute.name.as_str() == AGENT_STOP).filter(|_| waits)?;
+        match &stop.value {
+            AttributeValue::Text(stop) if stop != DONE => Some(stop),
+            _ => None,
+        }
+    }
+
     /// The run as its log tells it; `records` begin with the log and may go on past the head.
     pub fn fold(head: RunHead, records: &[Record]) -> RunView {
         let end = head.next_index;

@@ -83,6 +83,8 @@ pub struct When {
     /// How often the model has spoken before.
     pub turn: Option<usize>,
     pub model: Option<String>,
+    /// Whether the model is told more tokens than these, as a window has them.
+    pub tokens_over: Option<u64>,
 }
 
 /// Tokens, counted by a simple rule.
@@ -176,7 +178,8 @@ impl When {
         let says = self.user_says.as_ref().is_none_or(|words| conversation.last_user().contains(words.as_str()));
         let after_tools = self.after_tools.is_none_or(|after| after != conversation.results().is_empty());
         let turn = self.turn.is_none_or(|turn| turn == conversation.turn());
-        says && after_tools && turn && self.model.as_ref().is_none_or(|model| *model == conversation.model)
+        let tokens = self.tokens_over.is_none_or(|window| Answer::default().tokens(conversation).input > window);
+        says && after_tools && turn && tokens && self.model.as_ref().is_none_or(|model| *model == conversation.model)
     }
 }
 

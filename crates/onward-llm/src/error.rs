@@ -70,12 +70,20 @@ pub enum Cause {
     /// A message names an attachment by its hash, and nobody has its bytes.
     #[error("an attachment is missing")]
     AttachmentMissing,
+    /// A message names an attachment by its hash, and where its bytes would be cannot be read now.
+    #[error("an attachment cannot be read")]
+    AttachmentUnreadable,
 }
 
 impl CallError {
     /// Nobody has the bytes of this attachment.
     pub fn attachment_missing(hash: &str, why: &str) -> CallError {
         CallError::new(Cause::AttachmentMissing, format!("{hash}: {why}"))
+    }
+
+    /// Nobody knows whether there are bytes of this attachment.
+    pub fn attachment_unreadable(hash: &str, why: &str) -> CallError {
+        CallError::new(Cause::AttachmentUnreadable, format!("{hash}: {why}"))
     }
 
     pub(crate) fn new(cause: Cause, detail: impl Into<String>) -> CallError {
@@ -100,6 +108,7 @@ impl CallError {
             Cause::Disconnected => "model_disconnected",
             Cause::Unreachable => "model_unreachable",
             Cause::AttachmentMissing => "attachment_missing",
+            Cause::AttachmentUnreadable => "attachment_unreadable",
         }
     }
 
@@ -107,7 +116,8 @@ impl CallError {
     pub fn is_retryable(&self) -> bool {
         let retryable = match self.cause {
             Cause::RateLimited { .. } | Cause::Overloaded { .. } | Cause::ServerError { .. } | Cause::Empty => true,
-            Cause::Malformed | Cause::Timeout | Cause::Disconnected | Cause::Unreachable | Cause::AttachmentMissing => true,
+            Cause::Malformed | Cause::Timeout | Cause::Disconnected | Cause::Unreachable => true,
+            Cause::AttachmentMissing | Cause::AttachmentUnreadable => true,
             Cause::QuotaExhausted | Cause::BadRequest | Cause::Auth | Cause::ContextTooLong | Cause::TooLarge => false,
         };
         // Providers know more about their own refusals; about connections they cannot say anything.
@@ -163,6 +173,7 @@ impl CallError {
             Cause::AttachmentMissing => {
                 "put it where the process that calls the model looks for attachments, and try the run again"
             }
+            Cause::AttachmentUnreadable => "see to it that the place of attachments can be read, and try the run again",
         }
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Attachment, Block, Source};
-use crate::{JsonText, Message};
+use crate::JsonText;
+use crate::message::{Attachment, Block, Message, Role, Source};
 
 /// One question to a model: a conversation, the tools it may call, and how to answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,16 +55,13 @@ impl ModelRequest {
 
     /// Hashes of attachments whose bytes are elsewhere, the latest first, each once.
     pub fn hashes(&self) -> Vec<String> {
-        let mut hashes: Vec<String> = Vec::new();
-        let blocks = self.messages.iter().rev().flat_map(|message| message.blocks.iter().rev());
-        for attachment in blocks.flat_map(attachments) {
-            if let Source::Hash(hash) = &attachment.source
-                && !hashes.contains(hash)
-            {
-                hashes.push(hash.clone());
-            }
-        }
-        hashes
+        hashes(&self.messages)
+    }
+
+    /// Those among them that no answer of a model stands behind.
+    pub fn new_hashes(&self) -> Vec<String> {
+        let answered = self.messages.iter().rposition(|message| message.role == Role::Assistant);
+        hashes(&self.messages[answered.map_or(0, |answered| answered + 1)..])
     }
 
     /// Whether anything but words is shown to the model.
@@ -85,6 +82,19 @@ impl ModelRequest {
         let text = text.trim_end_matches('0').trim_end_matches('.');
         Some(JsonText::parse(text).expect("a decimal number is JSON"))
     }
+}
+
+fn hashes(messages: &[Message]) -> Vec<String> {
+    let mut hashes: Vec<String> = Vec::new();
+    let blocks = messages.iter().rev().flat_map(|message| message.blocks.iter().rev());
+    for attachment in blocks.flat_map(attachments) {
+        if let Source::Hash(hash) = &attachment.source
+            && !hashes.contains(hash)
+        {
+            hashes.push(hash.clone());
+        }
+    }
+    hashes
 }
 
 /// Attachments are in messages and in results of tools, and no deeper. The latest first.
@@ -111,7 +121,7 @@ fn replace(block: &mut Block, other: &mut impl FnMut(&Attachment) -> Option<Bloc
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Role, ToolResult};
+    use crate::message::ToolResult;
 
     #[test]
     fn temperature_is_a_decimal_number() {
@@ -130,6 +140,10 @@ mod tests {
         ];
         let mut request = ModelRequest::new("m", messages);
         assert_eq!(request.hashes(), ["b", "gone", "a"], "the latest first");
+        assert_eq!(request.new_hashes(), request.hashes(), "nobody has answered");
+        let mut answered = request.clone();
+        answered.messages.insert(1, Message { role: Role::Assistant, blocks: vec![Block::text("hm")] });
+        assert_eq!(answered.new_hashes(), ["b"]);
         request.replace_attachments(|attachment| match &attachment.source {
             Source::Hash(hash) if hash != "gone" => {
                 Some(Block::Attachment(Attachment { source: Source::Base64(hash.to_uppercase()), ..attachment.clone() }))

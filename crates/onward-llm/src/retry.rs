@@ -75,7 +75,7 @@ impl ModelRetries {
     fn max_for(&self, cause: &Cause) -> u32 {
         match cause {
             Cause::RateLimited { .. } | Cause::Overloaded { .. } => self.busy_max,
-            Cause::ServerError { .. } | Cause::Unreachable | Cause::Disconnected | Cause::AttachmentMissing => self.outage_max,
+            Cause::ServerError { .. } | Cause::Unreachable | Cause::Disconnected | Cause::AttachmentUnreadable => self.outage_max,
             _ => self.answer_max,
         }
     }

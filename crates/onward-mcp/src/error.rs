@@ -119,6 +119,14 @@ impl ToolError {
         ToolError { sent: false, ..error }
     }
 
+    /// Whether a request was refused because its session is over: whoever goes on needs another one.
+    pub(crate) fn is_end_of_session(error: &ServiceError) -> bool {
+        let ServiceError::TransportSend(error) = error else { return false };
+        let error: &(dyn std::error::Error + 'static) = &*error.error;
+        let mut causes = std::iter::successors(Some(error), |error| error.source());
+        causes.any(|error| matches!(error.downcast_ref::<StreamableHttpError<Lost>>(), Some(StreamableHttpError::SessionExpired)))
+    }
+
     /// What a transport says, which wraps what our HTTP client said.
     fn of_transport(error: &(dyn std::error::Error + 'static), otherwise: ToolCause) -> ToolError {
         let mut causes = std::iter::successors(Some(error), |error| error.source());

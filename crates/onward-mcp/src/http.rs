@@ -143,8 +143,11 @@ impl StreamableHttpClient for HttpClient {
             _ => (None, false),
         };
         let status = response.status();
-        if status == StatusCode::NOT_FOUND && in_session {
+        if in_session && status == StatusCode::NOT_FOUND {
             return Err(Failure::SessionExpired);
+        }
+        if in_session && status == StatusCode::BAD_REQUEST {
+            return Err(if is_of_session(response).await { Failure::SessionExpired } else { refused(status, None) });
         }
         if !status.is_success() {
             // A server that knows only the handshake refuses to be asked without one: that is an answer.
@@ -201,7 +204,18 @@ impl StreamableHttpClient for HttpClient {
 
 fn refusal(response: &Response<Incoming>) -> Failure {
     let after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    Failure::HttpStatus(HttpStatusError::new(response.status().as_u16(), after))
+    refused(response.status(), after)
+}
+
+fn refused(status: StatusCode, after: Option<String>) -> Failure {
+    Failure::HttpStatus(HttpStatusError::new(status.as_u16(), after))
+}
+
+/// Whether a bad request is one for want of a session: servers that were started anew say so in words, where the protocol has 404.
+async fn is_of_session(response: Response<Incoming>) -> bool {
+    let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect().await;
+    let told = body.map(|body| String::from_utf8_lossy(&body.to_bytes()).to_lowercase()).unwrap_or_default();
+    told.contains("session") || told.contains("not initialized")
 }
 
 /// What a server without discovery says to it, as an error of the protocol.

@@ -4,6 +4,7 @@
 //! - MC1: no message of more than a limit is held, and one that is longer ends the connection: what follows it cannot be told apart.
 //! - MC3: a program gets no variable of this process but a few that every program needs and those that its settings name: keys are among
 //!   the others.
+//! - MC4: what a program prints to stderr is told line by line with its name before it, and moves no cursor: nobody takes it for our own words.
 
 use std::io;
 use std::pin::Pin;
@@ -14,8 +15,8 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader, ReadBuf};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use crate::error::{ToolCause, ToolError};
 use crate::source::Place;
@@ -28,7 +29,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts the program of a place. Its complaints go where ours go.
+    /// Starts the program of a place. Its complaints go where ours go (MC4).
     pub fn start(place: &Place) -> Result<(Program, ChildStdout, ChildStdin), ToolError> {
         let Place::Program { command, arguments, environment, inherits, folder } = place else {
             unreachable!("only programs are started")
@@ -42,17 +43,55 @@ impl Program {
             let value = std::env::var_os(name).ok_or_else(|| unreachable(format!("the variable {name} is not set here")))?;
             program.env(name, value);
         }
-        program.args(arguments).envs(environment).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        program
+            .args(arguments)
+            .envs(environment)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
         program.process_group(0); // `npx` and the like start the server as a child of their own
         if let Some(folder) = folder {
             program.current_dir(folder);
         }
         let mut child = program.spawn().map_err(|error| unreachable(error.to_string()))?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(complaints) = child.stderr.take() {
+            tokio::spawn(pass_on(command.clone(), complaints));
+        }
         let pipes = child.stdout.take().zip(child.stdin.take());
         let (output, input) = pipes.ok_or_else(|| unreachable("it has no pipes".into()))?;
         Ok((Program { child, group }, output, input))
     }
+}
+
+/// How much of a line is told as one.
+const LINE_MAX: u64 = 4 * 1024;
+
+/// Tells what a program complains of, to its end (MC4).
+async fn pass_on(program: String, complaints: ChildStderr) {
+    let mut complaints = BufReader::new(complaints);
+    let mut line = Vec::new();
+    while let Ok(1..) = (&mut complaints).take(LINE_MAX).read_until(b'\n', &mut line).await {
+        let said = printable(&line);
+        if tracing::dispatcher::has_been_set() {
+            tracing::info!(program, "an MCP server said: {said}");
+        } else if !said.is_empty() {
+            eprintln!("{}: {said}", printable(program.as_bytes()));
+        }
+        line.clear();
+    }
+}
+
+/// The text of a line, with all that is none written out.
+fn printable(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    let escaped = text.trim_end().chars().map(|char| match char {
+        '\t' => " ".to_owned(),
+        char if char.is_control() => char.escape_debug().to_string(),
+        char => char.to_string(),
+    });
+    escaped.collect()
 }
 
 impl Drop for Program {
@@ -100,5 +139,16 @@ impl<R: AsyncRead> AsyncRead for Lines<R> {
             buffer.set_filled(before);
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_says_moves_no_cursor() {
+        assert_eq!(printable(b"\x1b[2J? Call the tool?\r\n"), "\\u{1b}[2J? Call the tool?");
+        assert_eq!(printable(b"a\tb\x08\xff \n"), "a b\\u{8}\u{fffd}");
     }
 }

@@ -103,6 +103,7 @@ pub struct ToolSource {
     /// Ends with the source, and everything that it started with it.
     _program: Option<Program>,
     too_large: Arc<AtomicBool>,
+    has_no_session: AtomicBool,
     call_timeout: Duration,
     message_bytes_max: usize,
 }
@@ -140,7 +141,8 @@ impl ToolSource {
         let opening = client().serve_with_lifecycle(transport, lifecycle());
         let service = open_within(settings.open_timeout, opening).await?;
         let SourceSettings { call_timeout, message_bytes_max, .. } = *settings;
-        Ok(ToolSource { service, _program: program, too_large, call_timeout, message_bytes_max })
+        let has_no_session = AtomicBool::new(false);
+        Ok(ToolSource { service, _program: program, too_large, has_no_session, call_timeout, message_bytes_max })
     }
 
     async fn over_http(
@@ -160,7 +162,8 @@ impl ToolSource {
         let SourceSettings { call_timeout, message_bytes_max, ref http, .. } = *settings;
         let transport = StreamableHttpClientTransport::with_client(HttpClient { http: http.clone(), message_bytes_max }, config);
         let service = open_within(settings.open_timeout, client().serve_with_lifecycle(transport, lifecycle())).await?;
-        Ok(ToolSource { service, _program: None, too_large: Arc::default(), call_timeout, message_bytes_max })
+        let (too_large, has_no_session) = (Arc::default(), AtomicBool::new(false));
+        Ok(ToolSource { service, _program: None, too_large, has_no_session, call_timeout, message_bytes_max })
     }
 
     /// Everything it offers now. What it offers may change: record what a model was shown.
@@ -198,7 +201,7 @@ impl ToolSource {
 
     /// Whether calls can still succeed.
     pub fn is_open(&self) -> bool {
-        !self.service.is_closed() && !self.service.is_transport_closed()
+        !self.service.is_closed() && !self.service.is_transport_closed() && !self.has_no_session.load(Ordering::Relaxed)
     }
 
     /// Ends the connection, and the program with everything that it started.
@@ -222,6 +225,7 @@ impl ToolSource {
             let detail = format!("a message of more than {} bytes ended the connection", self.message_bytes_max);
             return ToolError::new(ToolCause::TooLarge, detail, true);
         }
+        self.has_no_session.fetch_or(ToolError::is_end_of_session(error), Ordering::Relaxed);
         ToolError::of_service(error)
     }
 }

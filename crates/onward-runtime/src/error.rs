@@ -24,6 +24,8 @@ pub enum RuntimeError {
     TextTooLong { what: &'static str, bytes: usize, max: usize },
     #[error("a payload nests deeper than {max} levels")]
     JsonTooDeep { max: usize },
+    #[error("the message says nothing")]
+    MessageEmpty,
     #[error("the filter would find every run")]
     FilterEmpty,
     #[error(transparent)]
@@ -67,6 +69,7 @@ impl RuntimeError {
             RuntimeError::IdReserved { .. } => "id_reserved",
             RuntimeError::TextTooLong { .. } => "text_too_long",
             RuntimeError::JsonTooDeep { .. } => "json_too_deep",
+            RuntimeError::MessageEmpty => "message_empty",
             RuntimeError::FilterEmpty => "filter_empty",
             RuntimeError::AttributeInvalid(_) => "attribute_invalid",
             RuntimeError::CallIdInvalid { .. } => "call_id_invalid",
@@ -103,6 +106,7 @@ impl RuntimeError {
             RuntimeError::CallIdInvalid { .. } => {
                 "it looks like RUN~GENERATION~PLACE; `onward approval list` shows the open ones"
             }
+            RuntimeError::MessageEmpty => "send a text, or blocks of which one has something in it",
             RuntimeError::FilterEmpty => "name a kind, a version, an attribute or a time; or say that all are meant",
             RuntimeError::AttributeInvalid(_) => "attributes are for finding runs; keep data in the input or the state",
             RuntimeError::NotADecider { .. } => "the approval names who may decide it",

@@ -9,6 +9,7 @@
 mod alarm;
 mod appending;
 mod background;
+mod below;
 mod branching;
 mod bulk;
 mod by_run;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use onward_core::budget::{Budget, BudgetHead};
-use onward_core::conversation::ENTRY_SIGNAL;
+use onward_core::conversation::{ENTRY_SIGNAL, says_nothing};
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Input, NewRun, Refusal, Wait, WaitKind};
@@ -121,6 +121,14 @@ impl Runtime {
         Ok(started)
     }
 
+    /// Refuses what says nothing to an agent: a model has no answer to it. For doors at which people say something; a signal may be empty.
+    ///
+    /// # Errors
+    /// `message_empty`.
+    pub fn check_message(content: &Payload) -> Result<(), RuntimeError> {
+        if says_nothing(content) { Err(RuntimeError::MessageEmpty) } else { Ok(()) }
+    }
+
     /// Puts a signal into the run's mailbox.
     pub async fn signal_run(&self, key: &RunKey, signal: SendSignal) -> Result<Appended, RuntimeError> {
         self.append(key, signal.into_input()?).await
@@ -189,7 +197,11 @@ impl Runtime {
 
     /// Open approvals, oldest first, whatever kind the query names.
     pub async fn list_approvals(&self, query: WaitQuery) -> Result<Vec<Wait>, RuntimeError> {
-        Ok(self.store().list_waits(WaitQuery { kind: Some(WaitKind::Approval), ..query }).await?)
+        let query = WaitQuery { kind: Some(WaitKind::Approval), ..query };
+        match query.run.clone().filter(|_| query.below) {
+            Some(top) => self.waits_below(&top, query).await,
+            None => Ok(self.store().list_waits(query).await?),
+        }
     }
 
     /// Tasks that were taken off their queue because worker after worker vanished over them, oldest first, whatever state the query

@@ -34,6 +34,7 @@ pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
     let Request { server, caller, pass, headers, .. } = request;
     let asked = Asked { server, by: caller.name, pass, trace: request::trace(&headers), key, input };
     asked.also(Scope::Read).await?;
+    asked.input.check()?;
     let is_there = asked.is_there(&kind).await?;
     let mut told = Vec::new();
     if is_there {
@@ -147,7 +148,7 @@ impl Asked {
         let decisions = self.input.resume.iter().map(|resume| Ok((resume, resume.decision()?)));
         for (resume, (approved, feedback)) in decisions.collect::<Result<Vec<_>, RequestError>>()? {
             let call = CallId::parse(&self.key.namespace, &resume.interrupt_id)?;
-            if call.run != self.key {
+            if !self.runtime().is_below(&call.run, &self.key).await? {
                 let why = format!("the interrupt {} is of another thread", resume.interrupt_id);
                 return Err(RequestError::JsonInvalid { why }.into());
             }

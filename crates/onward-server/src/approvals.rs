@@ -17,13 +17,15 @@ use crate::request::Request;
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     let runtime = request.server.runtime();
     let namespace = request.namespace.clone();
-    let run = request.query.get("run").map(RunId::new).transpose()?.map(|id| RunKey::new(namespace.clone(), id));
+    let below = request.query.get("below");
+    let run = below.or(request.query.get("run")).map(RunId::new).transpose()?.map(|id| RunKey::new(namespace.clone(), id));
     if let Some(key) = &run {
         runtime.read_head(key).await?; // a run that is not there has no approvals, but that is not the answer
     }
     let limit = request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?;
     let gaps = Gaps::default();
-    let waits = runtime.list_approvals(WaitQuery { namespace, kind: None, run, limit, gaps: Some(gaps.clone()) }).await?;
+    let query = WaitQuery { namespace, kind: None, run, below: below.is_some(), limit, gaps: Some(gaps.clone()) };
+    let waits = runtime.list_approvals(query).await?;
     let approvals = Approvals { approvals: waits.iter().map(Approval::from).collect() };
     Ok(json(StatusCode::OK, &Partly::new(approvals, &gaps)))
 }

@@ -4,7 +4,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::conversation::{EntryCursor, MESSAGE};
 use onward_core::{Name, Payload};
-use onward_runtime::{AppendEntry, BranchEntry, BranchRun, ENTRIES_DEFAULT, ENTRIES_MAX, EntryQuery, RuntimeError, SendSignal};
+use onward_runtime::{
+    AppendEntry, BranchEntry, BranchRun, ENTRIES_DEFAULT, ENTRIES_MAX, EntryQuery, Runtime, RuntimeError, SendSignal,
+};
 use onward_store::StoreError;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -109,6 +111,7 @@ pub(crate) async fn message(mut request: Request) -> Result<Response, Problem> {
         (None, Some(content)) => payload(Some(content)),
         _ => return Err(RequestError::JsonInvalid { why: "it takes `text` or `content`, one of them".to_owned() }.into()),
     };
+    Runtime::check_message(&payload)?;
     let name = Name::new(signal.as_deref().unwrap_or(MESSAGE))?;
     let signal = SendSignal { name, payload, signal_id: message_id, sender: None };
     let appended = request.server.runtime().signal_run(&key, signal).await?;

@@ -79,6 +79,7 @@ pub static METHODS: &[Method] = &[
     unary!(AppendEntry, Signal, entries::append_entry),
     unary!(BranchRun, Signal, entries::branch_run),
     unary!(SendMessage, Signal, entries::send_message),
+    unary!(PutAttachment, Signal, entries::put_attachment),
     unary!(ResumeAgent, Work, drive::resume_agent),
     unary!(WatchRun, Read, watch_run),
     unary!(ReadStream, Read, read_stream),

@@ -24,6 +24,7 @@ mod agents;
 mod answer;
 mod approvals;
 mod attach;
+mod attachments;
 mod attributes;
 pub mod auth;
 mod bulk;

@@ -61,6 +61,8 @@ pub enum RequestError {
     HookUnroutable { pointer: String },
     #[error("there is no kind `{kind}`")]
     KindNotFound { kind: String },
+    #[error("this server keeps no attachments")]
+    AttachmentsNotKept,
     #[error("the server cannot serve now: {why}")]
     NotReady { why: String },
 }
@@ -91,6 +93,7 @@ impl RequestError {
             RequestError::HookRefused => "hook_refused",
             RequestError::HookUnroutable { .. } => "hook_unroutable",
             RequestError::KindNotFound { .. } => "kind_not_found",
+            RequestError::AttachmentsNotKept => "attachments_not_kept",
             RequestError::NotReady { .. } => "not_ready",
         }
     }
@@ -131,6 +134,9 @@ impl RequestError {
             RequestError::NotAllowed { .. } => "`onward key create` makes a key with other scopes and namespaces",
             RequestError::HelloOvertaken { .. } => "give every worker an id of its own",
             RequestError::HelloMissing { .. } => "send hello again; a session ends with its server or its lease",
+            RequestError::AttachmentsNotKept => {
+                "set `server.attachments` to a folder and start it again, or send the bytes within the message as `base64`"
+            }
             RequestError::NotReady { .. } => "try again in a moment; GET /readyz says when it can",
         }
     }
@@ -157,6 +163,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "cursor_invalid"
         | "attribute_invalid"
         | "filter_empty"
+        | "message_empty"
         | "not_confirmed"
         | "register_invalid"
         | "input_invalid"
@@ -176,7 +183,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         "model_quota_exhausted" => 402,
         "host_refused" | "origin_refused" | "not_a_decider" | "not_allowed" => 403,
         "route_not_found" | "run_not_found" | "wait_not_found" | "unknown_query" | "unknown_kind" | "directory_missing"
-        | "key_not_found" | "kind_not_found" | "hook_not_found" | "task_not_found" | "entry_not_found" | "unknown_model" => 404,
+        | "key_not_found" | "kind_not_found" | "hook_not_found" | "task_not_found" | "entry_not_found" | "unknown_model"
+        | "attachments_not_kept" => 404,
         "method_not_allowed" => 405,
         "body_too_slow" => 408,
         "run_exists"
@@ -240,6 +248,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "model_disconnected" | "tool_source_gone" | "tool_result_too_large" | "tool_key_refused" | "tool_source_broken" => 502,
         "not_ready"
         | "model_overloaded"
+        | "attachment_unreadable"
         | "model_unreachable"
         | "tool_source_unreachable"
         | "shut_down"

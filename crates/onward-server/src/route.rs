@@ -12,8 +12,8 @@ use crate::auth::Scope;
 use crate::problem::Problem;
 use crate::request::Request;
 use crate::{
-    ag_ui, agents, approvals, bulk, drive, entries, external, hooks, kinds, operations, promises, roster, runs, servers, spend,
-    tasks, transfer, workers,
+    ag_ui, agents, approvals, attachments, bulk, drive, entries, external, hooks, kinds, operations, promises, roster, runs,
+    servers, spend, tasks, transfer, workers,
 };
 
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
@@ -127,6 +127,10 @@ impl Route {
 
     const fn lines(self, schema: &'static str) -> Route {
         Route { body: Some(BodyShape { content_type: "application/x-ndjson", schema, required: true }), ..self }
+    }
+
+    const fn bytes(self, schema: &'static str) -> Route {
+        Route { body: Some(BodyShape { content_type: "application/octet-stream", schema, required: true }), ..self }
     }
 
     const fn body_or_none(self, schema: &'static str) -> Route {
@@ -263,6 +267,15 @@ pub static ROUTES: &[Route] = &[
     })
     .body("SendMessage")
     .answers(APPENDED),
+    route(
+        Verb::Post,
+        "/v1/attachments",
+        Some(Scope::Signal),
+        "Keep bytes that messages to agents name by their hash",
+        |request| Box::pin(attachments::put(request)),
+    )
+    .bytes("Attachment")
+    .answers(&[answer(201, "Kept, durably, under the SHA-256 of the bytes", &[(JSON, "KeptAttachment")])]),
     route(
         Verb::Post,
         "/v1/agents/{id}/resume",
@@ -455,6 +468,7 @@ pub static ROUTES: &[Route] = &[
     })
     .query(&[
         Parameter::new("run", "Name", "Only those of this run"),
+        Parameter::new("below", "Name", "Only those of this run and of the runs below it: its children, theirs, and so on"),
         Parameter::new("limit", "Limit", "How many, from 1 to 1000; 100 otherwise"),
     ])
     .answers(&[answer(200, "Open approvals", &[(JSON, "Approvals")])]),

@@ -1,5 +1,6 @@
 //! What all requests share. Cheap to clone: all clones are one server.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use onward_runtime::Runtime;
@@ -45,6 +46,8 @@ pub struct Options {
     pub auth: Arc<dyn Authenticate>,
     /// The webhooks it takes in.
     pub hooks: Option<Arc<Hooks>>,
+    /// The folder of attachments that messages name by their hash.
+    pub attachments: Option<PathBuf>,
     pub trace: Trace,
     pub probe: Option<Arc<dyn Probe>>,
     /// With a certificate, nothing but TLS is spoken.
@@ -59,6 +62,7 @@ impl Default for Options {
             hosts: Hosts::Loopback,
             auth: Arc::new(Open),
             hooks: None,
+            attachments: None,
             trace: Trace::silent(),
             probe: None,
             tls: None,

@@ -116,7 +116,7 @@ impl WholeFile {
     }
 }
 
-fn make_directory(file: &Path) -> std::io::Result<()> {
+pub(crate) fn make_directory(file: &Path) -> std::io::Result<()> {
     let directory = directory_of(file);
     if directory.is_dir() {
         return Ok(());

@@ -4,7 +4,7 @@
 
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
-use onward_core::{Epoch, Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{Epoch, Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, family};
 use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery};
 use rusqlite::{Connection, ToSql};
 
@@ -224,9 +224,18 @@ pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>
         params.push(Box::new(kind.number()));
     }
     if let Some(run) = &query.run {
-        sql.push_str(" AND ns = ? AND id = ?");
+        sql.push_str(" AND ns = ?");
         params.push(Box::new(run.namespace.as_str().to_owned()));
-        params.push(Box::new(run.id.as_str().to_owned()));
+        if query.below {
+            let stem = family::stem(&run.id);
+            sql.push_str(" AND (id = ? OR substr(id, 1, ?) = ?)");
+            params.push(Box::new(family::family(&run.id).to_owned()));
+            params.push(Box::new(number(stem.chars().count() as u64)));
+            params.push(Box::new(stem));
+        } else {
+            sql.push_str(" AND id = ?");
+            params.push(Box::new(run.id.as_str().to_owned()));
+        }
     }
     sql.push_str(" ORDER BY requested, id, place LIMIT ?");
     params.push(Box::new(number(page(query.limit) as u64)));
@@ -241,7 +250,7 @@ pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>
     for data in rows {
         // A damaged question is never left out without a word; it is made again from its log, and then there are all.
         let mut wait: Wait = unseal("a wait", &data)?;
-        if shows(blobs::restore(db, &mut wait), query.run.is_some())? {
+        if query.matches(&wait) && shows(blobs::restore(db, &mut wait), query.run.is_some())? {
             found.push(wait);
         }
     }

@@ -4,7 +4,7 @@
 
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
-use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, RunHead, RunKey, Status, Timestamp, WorkerId, family};
 use onward_store::kept::large::Carrier;
 use onward_store::kept::seal::{cursor, damaged, parse_cursor, unseal};
 use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery};
@@ -150,14 +150,22 @@ pub(crate) async fn list_waits(db: &Db, query: &WaitQuery) -> Outcome<Vec<Wait>>
         sql = sql.also(" AND w.kind = ?").small(i16::from(kind.number()));
     }
     if let Some(run) = &query.run {
-        sql = sql.also(" AND w.ns = ?").text(run.namespace.as_str()).also(" AND w.id = ?").text(run.id.as_str());
+        sql = sql.also(" AND w.ns = ?").text(run.namespace.as_str());
+        sql = match query.below {
+            true => {
+                let stem = family::stem(&run.id);
+                sql.also(" AND (w.id = ?").text(family::family(&run.id)).also(" OR starts_with(w.id, ?))").text(&stem)
+            }
+            false => sql.also(" AND w.id = ?").text(run.id.as_str()),
+        };
     }
     sql = sql.also(" ORDER BY w.requested, w.id, w.place LIMIT ?").number(limit_number(page(query.limit)));
     let mut found = Vec::new();
     for row in db.query(&sql).await? {
         // A damaged question is never left out without a word.
         let wait: Wait = unseal("a wait", row.get(1))?;
-        found.extend(whole(db, row.get(0), wait, query.run.is_some()).await?);
+        let wait = if query.matches(&wait) { whole(db, row.get(0), wait, query.run.is_some()).await? } else { None };
+        found.extend(wait);
     }
     Ok(found)
 }

@@ -367,5 +367,6 @@ suite! { $
         open_tasks_are_counted_by_queue_and_kind,
         a_foreign_cursor_is_refused,
         questions_are_listed_oldest_first,
+        questions_of_a_family_are_listed_together,
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use onward_core::family::family;
 use onward_core::run::{Again, Once, Refusal};
 use onward_core::task::{StaleReport, TaskId};
-use onward_core::{Index, RunKey};
+use onward_core::{Index, RunKey, Status};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -183,6 +183,9 @@ impl StoreError {
         Some(match self {
             StoreError::RunNotFound { .. } => "`onward run list` shows the runs of this store",
             StoreError::RunExists { .. } => "use another id, or start it with the same input to get the existing run",
+            StoreError::Refused(Refusal::Closed { status: Status::Failed, .. }) => {
+                "`onward run retry RUN` lets a failed run go on from where it failed; then send it again"
+            }
             StoreError::Refused(Refusal::Closed { .. }) => "a closed run takes no more inputs; start a new one",
             StoreError::Refused(Refusal::IsTask { .. }) => {
                 "POST /v1/tasks/ID/cancel ends it; signals and the like are for workflows"

@@ -25,6 +25,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_core::family::family;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait, WaitKind};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport, TaskState};
@@ -446,10 +447,25 @@ pub struct WaitQuery {
     pub namespace: Namespace,
     pub kind: Option<WaitKind>,
     pub run: Option<RunKey>,
+    /// With `run`: also of the runs below it. A store answers with the run's whole family ([`onward_core::family`]), of which they are a
+    /// part; who asks a runtime is given them alone.
+    pub below: bool,
     /// 0 means the store's default page.
     pub limit: usize,
     /// If a part of the list will do: where to note which databases are missing.
     pub gaps: Option<Gaps>,
+}
+
+impl WaitQuery {
+    pub fn matches(&self, wait: &Wait) -> bool {
+        let is_its = |run: &RunKey| match self.below {
+            true => run.namespace == wait.run.namespace && family(&run.id) == family(&wait.run.id),
+            false => *run == wait.run,
+        };
+        wait.run.namespace == self.namespace
+            && self.kind.is_none_or(|kind| kind == wait.kind)
+            && self.run.as_ref().is_none_or(is_its)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]

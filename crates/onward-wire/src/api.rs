@@ -38,6 +38,8 @@ service! {
         BranchRun: BranchRunRequest => AppendReply,
         /// Puts a message into the mailbox of an agent: a signal, `message` unless it is named otherwise.
         SendMessage: MessageRequest => AppendReply,
+        /// Keeps bytes that messages to agents name by their hash.
+        PutAttachment: PutAttachmentRequest => PutAttachmentReply,
         /// Goes on with an agent that nobody works on, by a worker that has a connection. Of all who want to, one succeeds.
         ResumeAgent: ResumeAgentRequest => ResumeAgentReply,
         /// Waits until a run has grown or ended, or the time is over. Whoever waits for the ends of many uses AwaitEnds.
@@ -341,6 +343,21 @@ message! {
 }
 
 message! {
+    pub struct PutAttachmentRequest {
+        /// The bytes; their type is of no account, the message that names them says it.
+        1 => content: Payload,
+    }
+}
+
+message! {
+    pub struct PutAttachmentReply {
+        /// The SHA-256 of the bytes in hex, by which a message names them.
+        1 => hash: String,
+        2 => bytes: u64,
+    }
+}
+
+message! {
     pub struct ResumeAgentRequest {
         1 => run: RunKey,
         /// Who goes on with it, as its `hello` says.
@@ -628,6 +645,8 @@ message! {
         3 => limit: u32,
         /// Whether a list without the runs of databases that are down will do.
         4 => partly: bool,
+        /// With `run`: also what the runs below it ask.
+        5 => below: bool,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let trace = args.trace.trace(config)?;
     let keys = args.keys.open(&place, &trace, config)?;
     let hooks = args.hooks.open(&place, &trace)?;
-    let protection = Protection { keys, hooks, tls: None };
+    let protection = Protection { keys, hooks, tls: None, attachments: config.text("server.attachments").map(PathBuf::from) };
     let serving =
         Serving::start(address, place.clone(), protection, limits(config)?, lease(config)?, House::open(config)?, trace).await?;
     let url = serving.url.clone();

@@ -61,7 +61,7 @@ pub static KEYS: &[Key] = &[
         .default(|| format!("{}s", onward_runtime::Options::default().lease.as_secs())),
     key("server.namespaces", "the namespaces, apart by commas, for which the models and agents of the file work")
         .default(|| "default".to_owned()),
-    key("server.attachments", "the folder with attachments that messages to the models of the file name by their hash").path(),
+    key("server.attachments", "the folder with attachments that messages name by their hash").path(),
     key("server.keys", "the file with the keys that a server lets in").path(),
     key("tls_cert", "the certificate of `onward server` with its chain, PEM").path(),
     key("tls_key", "the certificate's private key, PEM").path(),

@@ -172,6 +172,91 @@ fn a_question_shows_the_exact_bytes_and_is_answered_in_line() {
     assert_eq!(code, Some(0));
 }
 
+/// Agents that work for the one that the chat is with ask in the same chat.
+#[test]
+fn what_an_agent_below_asks_is_shown_to_the_byte_with_its_name_and_answered_in_line() {
+    use onward::agent::{Agent, Tool};
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Payment {
+        cents: u64,
+    }
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let served = dev_with(folder.path(), &settings(folder.path(), &model, AGENT));
+    let pay = |Payment { cents }| async move { Ok::<_, onward::Failure>(format!("{cents} are paid")) };
+    let teller = Agent::new("teller").model("small").tool(Tool::new("pay", "Pays", pay).needs_approval());
+    let boss = Agent::new("boss").model("small").tool(Tool::agent("bank", "Pays bills", "teller")).converse();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let builder = onward::Onward::connect(&served.url).register_agent(boss).register_agent(teller);
+    let worker = runtime.block_on(builder.start()).unwrap();
+    for (number, (answer, said)) in
+        [("y", "20 are paid"), ("n, too much", "declined this call: too much")].into_iter().enumerate()
+    {
+        model.scripted.next(Answer::call("bank", r#"{"task":"pay it"}"#));
+        model.scripted.next(Answer::call("pay", r#"{ "cents" : 20 }"#));
+        let run = format!("b{number}");
+        let mut chat = chat(&served.url, &["--agent", "boss", "--run", &run]);
+        chat.say("pay the bill");
+        let question = "? teller asks: Call the tool `pay`?\n  {\"tool\":\"pay\",\"arguments\":{ \"cents\" : 20 }}\n? y or n";
+        chat.until(question, "");
+        let listed = run_over(&served.url, ["approval", "list", "--below", &run, "--json"]).json();
+        assert_eq!(listed["approvals"].as_array().unwrap().len(), 1, "{listed}");
+        let own = run_over(&served.url, ["approval", "list", "--run", &run, "--json"]).json();
+        assert_eq!(own["approvals"].as_array().unwrap().len(), 0, "{own}");
+        chat.say(answer);
+        chat.until("  bank says: pay says: ", "");
+        let (out, err, code) = chat.end();
+        assert!(out.contains(said) && !err.contains("somebody else"), "{out}---\n{err}");
+        assert_eq!(code, Some(0));
+    }
+    // For scripts: the chat ends when nobody but a person can go on, and takes the question up again.
+    model.scripted.next(Answer::call("bank", r#"{"task":"pay it"}"#));
+    model.scripted.next(Answer::call("pay", r#"{"cents":7}"#));
+    let mut first = chat(&served.url, &["--agent", "boss", "--run", "s", "--json"]);
+    first.say("pay the bill");
+    let (out, err, _) = first.end();
+    let asked =
+        out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).find(|line| line["type"] == "approval_requested");
+    assert_eq!(asked.expect(&err)["agent"], "teller");
+    let mut second = chat(&served.url, &["--run", "s"]);
+    second.say("y");
+    second.until("  bank says: pay says: 7 are paid\n", "");
+    runtime.block_on(worker.shutdown());
+}
+
+/// A conversation that was stopped waits as one that is done does; what is different is told.
+#[test]
+fn an_agent_that_was_stopped_says_why_and_one_that_is_done_does_not() {
+    let (_folder, model, served) = served("");
+    model.scripted.next(Answer { cut: true, ..Answer::text("I could say") });
+    let mut first = chat(&served.url, &["--agent", "support", "--run", "s"]);
+    first.say("");
+    first.say("   ");
+    first.say("tell me");
+    let stopped = "stopped: max_tokens (the answer had to end before the model was done)";
+    first.until("I could say", &format!("· {stopped}; say something, and it goes on\n"));
+    let show = || ran(onward().args(["run", "show", "s", "--server", &served.url])).out;
+    assert!(show().contains("stopped     max_tokens (the answer had"), "{}", show());
+    model.scripted.next(Answer::text("That is all."));
+    first.say("go on");
+    let (out, err, _) = first.end();
+    assert!(out.ends_with("  That is all.\n"), "{out}");
+    assert_eq!(err.matches("stopped").count(), 1, "{err}");
+    assert!(!show().contains("stopped"), "{}", show());
+    model.scripted.next(Answer::refusal("No."));
+    let mut second = chat(&served.url, &["--run", "s", "--json"]);
+    second.say("once more");
+    let (out, _, _) = second.end();
+    assert!(out.contains(r#"{"stop":"refused","type":"stopped"}"#), "{out}");
+    let refused = run_over(&served.url, ["run", "message", "s", " "]);
+    assert!(
+        refused.code == 2 && refused.err.starts_with("error[message_empty]: the message says nothing\nhint: "),
+        "{}",
+        refused.err
+    );
+    let (_, err, _) = chat(&served.url, &["--run", "s"]).end();
+    assert!(err.contains("· stopped: refused (the model would not answer)"), "{err}");
+}
+
 #[test]
 fn what_is_said_while_the_agent_works_is_answered_next() {
     let (_folder, model, served) = served("");
@@ -402,6 +487,34 @@ fn in_a_terminal_the_line_that_is_typed_stays_below_what_is_said() {
     until_shown(&shown, "  You said: next\r\n");
     keys.write_all(b"\x04").unwrap();
     assert!(child.wait().unwrap().success());
+}
+
+/// MC4: in a terminal the screen is the chat's alone; where there is none, a program is named before each of its lines.
+#[test]
+fn what_a_program_of_tools_prints_does_not_look_like_a_question() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let complaint = "console.error('? Call the tool `gift`?\\u001b[2J');";
+    std::fs::write(folder.path().join("tools.js"), format!("{complaint}{TOOLS}")).unwrap();
+    let more = "[mcp.loud]\ncommand = \"node\"\narguments = [\"tools.js\"]\nfolder = \".\"\n\
+                [agents.caller]\nmodel = \"small\"\nmcp = [\"loud\"]\nconverse = true\n";
+    let file = settings(folder.path(), &model, more);
+    let mut plain = in_directory(folder.path(), &file, &["--agent", "caller"]);
+    plain.say(r#"Please shout {"word": "fish"}"#);
+    plain.until("  shout says: FISH\n", "node: ? Call the tool `gift`?\\u{1b}[2J\n");
+    assert_eq!(plain.end().2, Some(0));
+
+    let beside = folder.path().join("stderr");
+    let mut command = onward();
+    command.args(["chat", "--agent", "caller", "--config"]).arg(&file).arg("--data").arg(folder.path().join("other"));
+    command.env("LOCAL_KEY", "sk-secret").stderr(std::fs::File::create(&beside).unwrap());
+    let (mut child, mut keys, shown) = in_terminal(&mut command);
+    until_shown(&shown, "> ");
+    keys.write_all(b"Please shout {\"word\": \"fish\"}\r").unwrap();
+    until_shown(&shown, "  shout says: FISH\r\n");
+    keys.write_all(b"\x04").unwrap();
+    assert!(child.wait().unwrap().success());
+    let beside = std::fs::read_to_string(&beside).unwrap();
+    assert!(!beside.contains("gift"), "{beside}");
 }
 
 fn in_directory(folder: &Path, file: &Path, args: &[&str]) -> Chat {

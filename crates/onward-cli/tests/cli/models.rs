@@ -142,6 +142,40 @@ fn a_call_whose_server_was_killed_goes_on_as_soon_as_the_server_is_back() {
     assert_eq!(run["spend"]["attempts"], json!(2), "{run}");
 }
 
+/// Within the message, and by the hash under which the server keeps it.
+#[test]
+fn a_model_is_shown_what_a_message_has_attached() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let more = format!(
+        "[server]\nattachments = \"{}\"\n[agents.a]\nmodel = \"small\"\nconverse = true\n",
+        folder.path().join("kept").display()
+    );
+    let served = dev_with(folder.path(), &settings(folder.path(), &model, &more));
+    assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "a", "id": "c", "input": "hello"}"#).0, 201);
+    let asked = |count: u64| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while model.scripted.request_count() < count {
+            assert!(Instant::now() < deadline, "it was asked {} times", model.scripted.request_count());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        model.scripted.requests().pop().unwrap().body["messages"].to_string()
+    };
+    asked(1);
+    let picture = folder.path().join("picture.PNG");
+    std::fs::write(&picture, [0xff; 3]).unwrap();
+    let say = |file: &Path| ran(onward().args(["run", "message", "c", "look", "--server", &served.url, "--attach"]).arg(file));
+    assert_eq!(say(&picture).code, 0);
+    assert!(asked(2).contains("data:image/png;base64,////"));
+    let odd = say(Path::new("picture.xyz"));
+    assert!(odd.code == 2 && odd.err.contains("nobody knows the type of picture.xyz"), "{}", odd.err);
+    let (status, kept) = served.ask("POST", "/v1/attachments", "hello");
+    assert_eq!(status, 201, "{kept}");
+    let attached = json!({"type": "attachment", "media_type": "image/png", "source": {"hash": kept["hash"]}});
+    let message = json!({"content": {"blocks": [{"type": "text", "text": "and this"}, attached]}});
+    assert_eq!(served.ask("POST", "/v1/runs/c/messages", &message.to_string()).0, 202);
+    assert!(asked(3).contains("data:image/png;base64,aGVsbG8="));
+}
+
 /// One tool, over pipes; as small as they come.
 pub const TOOLS: &str = r#"
     require('readline').createInterface({ input: process.stdin }).on('line', (line) => {

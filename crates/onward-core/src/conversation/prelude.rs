@@ -76,8 +76,9 @@ mod tests {
     fn first(generation: u32, prelude: Option<u32>, origin: Option<(&str, u32)>) -> Record {
         let checkpoint = prelude.map(|prelude| {
             let (state, kept, keys) = (Payload::null(), Vec::new(), Vec::new());
-            let (handoff, left) = Default::default();
-            Box::new(Checkpoint { state, prelude: Some(prelude), awaits: None, leaf: None, depth: 0, kept, keys, handoff, left })
+            let (handoff, left, tally) = Default::default();
+            let (leaf, depth, prelude) = (None, 0, Some(prelude));
+            Box::new(Checkpoint { state, prelude, awaits: None, leaf, depth, kept, keys, handoff, left, tally })
         });
         let origins = origin.map(|(run, generation)| Origin { generation, ..Origin::of_start(key(run)) }).into_iter().collect();
         let started = RunStarted::new(Name::new("a").unwrap(), Payload::null(), 1);

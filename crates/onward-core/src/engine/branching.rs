@@ -80,7 +80,7 @@ impl Engine {
         // Whoever says something wants it answered: nobody waits for another word first.
         let awaits = checkpoint.awaits.filter(|_| !is_said);
         let mut next = self.close_conversation(checkpoint.state, checkpoint.prelude, awaits);
-        (next.keys, next.handoff) = (checkpoint.keys, checkpoint.handoff);
+        (next.keys, next.handoff, next.tally) = (checkpoint.keys, checkpoint.handoff, checkpoint.tally);
         self.out.push(RunContinued { input, checkpoint: Some(Box::new(next)) }.into());
         self.ended = true;
         match self.check_effects(&self.out) {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::{Engine, Pattern};
 use crate::conversation::{OutsideEntry, entry_id, quotable};
-use crate::event::{Checkpoint, EntryAppended, EntryKey, Kept, Quote, RunStarted};
+use crate::event::{Checkpoint, EntryAppended, EntryKey, Kept, Quote, RunStarted, Tally};
 use crate::{Event, Hash, Index, Name, Payload, RunId};
 
 /// A quote is not worth it for less.
@@ -43,6 +43,7 @@ pub(super) struct Conversation {
     heard: BTreeMap<Hash, (Quote, Payload)>,
     /// Children that earlier segments have left behind.
     left: Vec<RunId>,
+    tally: Tally,
 }
 
 impl Conversation {
@@ -76,6 +77,7 @@ impl Engine {
             checkpoint: started.checkpoint.clone(),
             heard: std::mem::take(&mut self.agent.heard),
             left: std::mem::take(&mut self.agent.left),
+            tally: checkpoint.and_then(|checkpoint| checkpoint.tally).unwrap_or_default(),
         };
     }
 
@@ -85,7 +87,24 @@ impl Engine {
         let mut left = self.agent.left.clone();
         left.extend(self.segment.left_children());
         let left = left.split_off(left.len().saturating_sub(LEFT_MAX));
-        Checkpoint { state, prelude, awaits, leaf: self.leaf(), depth: self.depth(), kept, keys, left, handoff: None }
+        let tally = Some(self.agent.tally).filter(|tally| *tally != Tally::default());
+        Checkpoint { state, prelude, awaits, leaf: self.leaf(), depth: self.depth(), kept, keys, left, handoff: None, tally }
+    }
+
+    /// What agents of any kind have done with the conversation since anybody was heard.
+    pub fn tally(&self) -> Tally {
+        self.agent.tally
+    }
+
+    /// Somebody has said something: what is counted from one word to the next begins anew.
+    pub(super) fn tally_anew(&mut self) {
+        self.agent.tally = Tally::default();
+    }
+
+    /// The conversation is handed over behind so many turns; whoever does not count them passes on what was counted.
+    pub(super) fn tally_handoff(&mut self, turns: Option<u32>) {
+        let Tally { handoffs, turns: before } = self.agent.tally;
+        self.agent.tally = Tally { handoffs: handoffs.saturating_add(1), turns: turns.unwrap_or(before) };
     }
 
     /// What the segment began with, if it is not the first.

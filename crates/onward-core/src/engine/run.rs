@@ -45,9 +45,10 @@ impl Engine {
 
     /// Another kind of agent takes the conversation over, as the same run: everything in the segment is final, and its code begins from its
     /// start with `input`. This code is not polled again. `carried` is for code of the same making, which finds it with
-    /// [`Engine::handed_over`]; null if there is nothing.
-    pub fn hand_over(&mut self, kind: Name, input: Payload, carried: Payload) {
+    /// [`Engine::handed_over`]; null if there is nothing. `turns` is how many were taken since anybody was heard, by who counts them.
+    pub fn hand_over(&mut self, kind: Name, input: Payload, carried: Payload, turns: Option<u32>) {
         if self.end_segment() {
+            self.tally_handoff(turns);
             let mut checkpoint = self.close_conversation(carried, None, None);
             checkpoint.handoff = Some(kind);
             self.out.push(RunContinued { input, checkpoint: Some(Box::new(checkpoint)) }.into());

@@ -127,6 +127,10 @@ impl Engine {
     pub(super) fn consumed(&mut self, place: &Place, signal: &Signal) {
         let event = SignalConsumed { place: place.clone(), name: signal.name.clone(), index: signal.index };
         self.out.push(event.into());
+        // What is only put down for an agent to read asks nothing of it.
+        if signal.name.as_str() != ENTRY_SIGNAL {
+            self.tally_anew();
+        }
         self.finished(place, What::Signal { pattern: Pattern::Exactly(signal.name.clone()) }, signal.index);
     }
 

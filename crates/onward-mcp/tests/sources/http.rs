@@ -55,6 +55,11 @@ async fn answer(headers: HeaderMap, body: Bytes) -> Response {
         Some("fails") => StatusCode::BAD_GATEWAY.into_response(),
         Some("page") => ([("content-type", "text/html")], "<html>").into_response(),
         Some("expired") => StatusCode::NOT_FOUND.into_response(),
+        Some("restarted") => {
+            let error = json!({"code": -32000, "message": "Bad Request: No valid session ID provided"});
+            (StatusCode::BAD_REQUEST, json!({"jsonrpc": "2.0", "error": error, "id": null}).to_string()).into_response()
+        }
+        Some("refused") => (StatusCode::BAD_REQUEST, "no such tool").into_response(),
         Some(name) => json(&text_result(id, name)),
     }
 }
@@ -85,9 +90,22 @@ async fn every_failure_is_told_at_once_and_others_go_on() {
         assert_eq!((error.code(), error.may_have_acted()), (code, acted), "{tool}: {error}");
         assert_eq!(source.call("f", "{}", None).await.unwrap().blocks, [Block::text("f")], "after {tool}");
     }
-    let error = source.call("expired", "{}", None).await.unwrap_err();
-    assert_eq!((error.code(), error.is_retryable(), error.may_have_acted()), ("tool_source_gone", true, false));
+    let error = source.call("refused", "{}", None).await.unwrap_err();
+    assert_eq!((error.code(), error.is_retryable(), source.is_open()), ("tool_call_refused", false, true));
     assert_soon(started);
+}
+
+/// A server that was started anew knows nobody: the next attempt opens another session.
+#[tokio::test]
+async fn a_source_whose_session_is_over_is_to_be_opened_anew() {
+    let url = start().await;
+    for tool in ["expired", "restarted"] {
+        let source = open(&url).await;
+        let error = source.call(tool, "{}", None).await.unwrap_err();
+        let told = (error.code(), error.is_retryable(), error.may_have_acted(), source.is_open());
+        assert_eq!(told, ("tool_source_gone", true, false, false), "{tool}: {error}");
+        assert_eq!(open(&url).await.call("f", "{}", None).await.unwrap().blocks, [Block::text("f")]);
+    }
 }
 
 #[tokio::test]

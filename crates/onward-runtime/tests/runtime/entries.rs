@@ -28,6 +28,7 @@ async fn conversation(kit: &Kit, generations: u32) -> Vec<Hash> {
             keys: Vec::new(),
             left: Vec::new(),
             handoff: None,
+            tally: None,
         };
         let end = RunContinued { input: text("next"), checkpoint: Some(Box::new(checkpoint)) };
         kit.commit(&mut held, vec![entry.into(), end.into()]).await;

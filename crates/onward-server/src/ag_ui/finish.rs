@@ -3,8 +3,8 @@
 //! Invariant AG4: what a person is asked to agree to is told byte for byte, and once more as a text: a client that reads JSON may change
 //! numbers and drop names that come twice.
 
-use onward_core::Payload;
 use onward_core::run::Wait;
+use onward_core::{Name, Payload, RunKey};
 use onward_runtime::CallId;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ pub(super) enum Outcome<'a> {
 pub(super) struct Interrupt<'a> {
     id: String,
     reason: &'static str,
-    message: &'a str,
+    message: String,
     response_schema: Value,
     metadata: Asked<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,6 +45,9 @@ pub(super) struct Interrupt<'a> {
 #[derive(Serialize)]
 struct Asked<'a> {
     name: &'a str,
+    /// Who asks: the kind of the run, and the run.
+    agent: &'a str,
+    run: &'a str,
     description: Option<&'a str>,
     show: Option<&'a Payload>,
     show_text: Option<&'a str>,
@@ -57,18 +60,20 @@ impl Finished<'_> {
 }
 
 impl Outcome<'_> {
-    pub fn asking(questions: &[Wait]) -> Outcome<'_> {
-        Outcome::Interrupt { interrupts: questions.iter().map(Interrupt::from).collect() }
+    /// `key` is the thread's own run, and each question has the kind of the run that asks.
+    pub fn asking<'a>(key: &RunKey, questions: &'a [(Name, Wait)]) -> Outcome<'a> {
+        Outcome::Interrupt { interrupts: questions.iter().map(|(agent, wait)| Interrupt::new(key, agent, wait)).collect() }
     }
 }
 
-impl<'a> From<&'a Wait> for Interrupt<'a> {
-    fn from(wait: &'a Wait) -> Interrupt<'a> {
+impl<'a> Interrupt<'a> {
+    fn new(key: &RunKey, agent: &'a Name, wait: &'a Wait) -> Interrupt<'a> {
         let show_text = wait.show.as_ref().and_then(|show| std::str::from_utf8(show.data()).ok());
         Interrupt {
             id: CallId::from(wait).to_string(),
             reason: "approval",
-            message: &wait.title,
+            // Whoever talks with one agent is told when another one asks.
+            message: if wait.run == *key { wait.title.clone() } else { format!("{agent} asks: {}", wait.title) },
             response_schema: json!({
                 "type": "object",
                 "properties": {"approved": {"type": "boolean"}, "feedback": {"type": "string"}},
@@ -76,6 +81,8 @@ impl<'a> From<&'a Wait> for Interrupt<'a> {
             }),
             metadata: Asked {
                 name: wait.name.as_str(),
+                agent: agent.as_str(),
+                run: wait.run.id.as_str(),
                 description: wait.description.as_deref(),
                 show: wait.show.as_ref(),
                 show_text,

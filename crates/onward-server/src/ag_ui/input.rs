@@ -1,10 +1,15 @@
 //! What an AG-UI client sends, and what an agent is given of it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use onward_core::conversation::says_nothing;
 use onward_core::{Payload, RunId};
+use onward_runtime::Runtime;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::problem::RequestError;
+use super::messages::Said;
+use crate::problem::{Problem, RequestError};
 
 /// The longest id of a thread that is a part of the run's id as it is.
 const THREAD_BYTES_MAX: usize = 128;
@@ -93,9 +98,21 @@ impl UserMessage {
         Payload::from_json_text(self.content.to_string())
     }
 
+    /// Whether an entry is this message: it has its id, or no id at all and its words.
+    pub fn is_said_by(&self, said: &Said) -> bool {
+        match &said.id {
+            Some(id) => *id == self.id,
+            None => said.text.trim() == self.text.trim(),
+        }
+    }
+
     fn is_text(&self) -> bool {
         self.content["text"].is_string()
     }
+}
+
+fn of_user(message: &Value) -> Option<UserMessage> {
+    UserMessage::read(message).filter(|_| message["role"] == "user")
 }
 
 /// A part of a message as a block of ours.
@@ -104,7 +121,9 @@ fn block(part: &Value) -> Option<Value> {
         return Some(json!({"type": "text", "text": part["text"]}));
     }
     let source = &part["source"];
-    let media_type = source["mimeType"].as_str().unwrap_or("application/octet-stream");
+    // Whoever is given an address looks for itself what is there.
+    let is_picture = part["type"] == "image" && source["type"] == "url";
+    let media_type = source["mimeType"].as_str().unwrap_or(if is_picture { "image/png" } else { "application/octet-stream" });
     let given = match source["type"].as_str()? {
         "data" => json!({"base64": source["value"]}),
         "url" => json!({"url": source["value"]}),
@@ -129,17 +148,40 @@ impl RunAgentInput {
         RunId::new(named).map_err(|error| RequestError::JsonInvalid { why: format!("the thread has no run: {error}") })
     }
 
-    /// What people have said since anybody answered.
+    /// What people have said since anybody answered. A client keeps a message that was refused because it says nothing, and sends it again
+    /// with the next one: it is passed over then.
     pub fn new_messages(&self) -> Vec<UserMessage> {
+        self.since_answered().filter(|message| !says_nothing(&message.payload())).collect()
+    }
+
+    /// Refuses two messages of one id that say different things, as it is refused where they come one after the other; and what says
+    /// nothing: a message that begins a turn has something to be answered.
+    pub fn check(&self) -> Result<(), Problem> {
+        let mut known: BTreeMap<String, Value> = BTreeMap::new();
+        for UserMessage { id, content, .. } in self.messages.iter().filter_map(of_user) {
+            if known.insert(id.clone(), content.clone()).is_some_and(|first| first != content) {
+                let why = format!("two messages that say different things have the id `{id}`");
+                return Err(RequestError::JsonInvalid { why }.into());
+            }
+        }
+        Ok(self.since_answered().last().map_or(Ok(()), |last| Runtime::check_message(&last.payload()))?)
+    }
+
+    fn since_answered(&self) -> impl Iterator<Item = UserMessage> {
         let is_answer = |message: &Value| matches!(message["role"].as_str(), Some("assistant" | "tool"));
         let from = self.messages.iter().rposition(is_answer).map_or(0, |last| last + 1);
-        self.messages[from..].iter().filter(|message| message["role"] == "user").filter_map(UserMessage::read).collect()
+        let mut known = BTreeSet::new();
+        self.messages[from..].iter().filter_map(of_user).filter(move |message| known.insert(message.id.clone()))
     }
 
     /// What the run of a new thread is started with: the last thing that was said, as the signal would bring it, and all the rest.
     pub fn start(&self, last: &UserMessage) -> Payload {
         let mut input = last.content.clone();
-        input["messages"] = Value::Array(self.messages.clone());
+        let is_nothing = |message: &&Value| of_user(message).is_some_and(|message| says_nothing(&message.payload()));
+        let mut known = BTreeSet::new();
+        let mut is_new = |message: &&Value| of_user(message).is_none_or(|message| known.insert(message.id));
+        let messages = self.messages.iter().filter(|message| !is_nothing(message));
+        input["messages"] = messages.filter(|message| is_new(message)).cloned().collect();
         let rest = [("tools", &self.tools), ("context", &self.context), ("state", &self.state)];
         for (name, value) in rest.into_iter().chain([("forwarded_props", &self.forwarded_props)]) {
             if !value.is_null() {
@@ -215,6 +257,34 @@ mod tests {
             assert_eq!(known.says(&other), Again::Other, "{other:?}");
         }
         assert_eq!(started.read::<Value>().unwrap()["text"], "3");
+    }
+
+    #[test]
+    fn a_message_that_says_nothing_is_refused_and_passed_over_when_another_one_follows() {
+        let user = |id: &str, content: Value| json!({"id": id, "role": "user", "content": content});
+        let image = json!([{"type": "image", "source": {"type": "url", "value": "http://x/y"}}]);
+        for nothing in [json!(""), json!(" "), json!([]), json!([{"type": "text", "text": ""}])] {
+            let only = input(json!([user("1", nothing.clone())]));
+            assert_eq!(only.check().unwrap_err().code, "message_empty", "{nothing}");
+            let then = input(json!([user("1", nothing), user("2", json!("hello"))]));
+            then.check().unwrap();
+            let said = then.new_messages();
+            assert_eq!(said.iter().map(|message| message.id.as_str()).collect::<Vec<_>>(), ["2"]);
+            assert_eq!(then.start(&said[0]).read::<Value>().unwrap()["messages"].as_array().unwrap().len(), 1);
+        }
+        input(json!([user("1", image)])).check().unwrap();
+        input(json!([])).check().unwrap();
+    }
+
+    #[test]
+    fn an_id_stands_for_one_message() {
+        let user = |text: &str| json!({"id": "1", "role": "user", "content": text});
+        assert_eq!(input(json!([user("a"), user("b")])).check().unwrap_err().code, "json_invalid");
+        let twice = input(json!([user("a"), user("a")]));
+        twice.check().unwrap();
+        let said = twice.new_messages();
+        assert_eq!(said.len(), 1);
+        assert_eq!(twice.start(&said[0]).read::<Value>().unwrap()["messages"], json!([user("a")]));
     }
 
     #[test]

@@ -130,9 +130,7 @@ impl Translator {
         match entry.role.as_str() {
             "assistant" => self.show_answer(entry, &said, out),
             "user" => {
-                let is_it = |message: &UserMessage| said.id.as_ref() == Some(&message.id);
-                let at = self.pending.iter().position(is_it).or((!self.pending.is_empty()).then_some(0));
-                if let Some(at) = at {
+                if let Some(at) = self.pending.iter().position(|message| message.is_said_by(&said)) {
                     self.names.insert(entry.id, self.pending.remove(at).id);
                 }
             }
@@ -266,4 +264,44 @@ impl Draft {
 /// Something for which AG-UI has no word.
 pub(super) fn custom(name: &str, value: &Value) -> Value {
     json!({"type": "CUSTOM", "name": format!("onward.{name}"), "value": value})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onward_core::{Index, Name, Payload, Timestamp};
+
+    fn entry(content: &Value) -> Entry {
+        let content = Payload::from_json_text(content.to_string());
+        Entry {
+            id: Hash::of(&content),
+            parent: None,
+            role: Name::new("user").unwrap(),
+            content,
+            generation: 0,
+            index: Index(0),
+            at: Timestamp(0),
+            is_abandoned: false,
+            is_aside: false,
+            idempotency_key: None,
+        }
+    }
+
+    #[test]
+    fn only_the_entry_that_is_a_message_gets_its_id() {
+        let message = |id: &str, text: &str| UserMessage {
+            id: id.to_owned(),
+            text: text.to_owned(),
+            content: json!({"id": id, "text": text}),
+        };
+        let mut translator = Translator::new(vec![message("u1", "hello"), message("u2", "and then?")]);
+        let (foreign, theirs) = (entry(&json!("says another")), entry(&json!({"id": "x1", "text": "hello"})));
+        let (second, first) = (entry(&json!({"id": "u2", "text": "and then?"})), entry(&json!("hello")));
+        for shown in [&foreign, &theirs, &second, &first] {
+            translator.show(shown, &mut Vec::new());
+        }
+        let names = [(first.id, "u1".to_owned()), (second.id, "u2".to_owned())];
+        assert_eq!(translator.names, BTreeMap::from(names));
+        assert!(translator.pending.is_empty());
+    }
 }

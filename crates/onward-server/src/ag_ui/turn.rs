@@ -1,4 +1,7 @@
 //! One turn for one client: from where the conversation is until the agent comes to rest.
+//!
+//! The runs below it count, too: an agent that waits for another one rests when that one does. What the runs below ask is asked here once
+//! nothing is left that goes on by itself; one that was spawned and works on does not keep a turn from ending.
 
 use std::time::Duration;
 
@@ -24,6 +27,12 @@ use crate::sse::{NOTHING_NEW, Over, Sink};
 
 /// How long a run may be without a worker that has its code before the client is told.
 const WORKER_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How often it is looked whether a run below asks something, while the run waits for those below.
+const LOOK_BELOW: Duration = Duration::from_millis(250);
+
+/// How many runs below are looked at to find out whether one of them works; with more, people are asked all the same.
+const BELOW_MAX: usize = 100;
 
 pub(super) struct Turn {
     server: Server,
@@ -52,6 +61,8 @@ enum Rest {
     Waits,
     /// Somebody has to decide something.
     Asks,
+    /// The runs below it have to come to an end, which may ask something.
+    Below,
     Paused(RunPaused),
     Ended(Status),
 }
@@ -133,11 +144,18 @@ impl Turn {
             self.show_states(&view).await?;
             match rest {
                 Rest::Busy => {}
-                Rest::Waits => return self.end(Outcome::Success, None).await,
-                Rest::Asks => {
-                    let questions = self.questions().await?;
+                Rest::Waits | Rest::Asks | Rest::Below => {
+                    let mut questions = self.questions().await?;
+                    if matches!(rest, Rest::Below) && !questions.is_empty() {
+                        // Who came to rest last may have asked since.
+                        questions = if self.works_below(&view).await? { Vec::new() } else { self.questions().await? };
+                    }
                     if !questions.is_empty() {
-                        return self.end(Outcome::asking(&questions), None).await;
+                        return self.end(Outcome::asking(&self.key.clone(), &questions), None).await;
+                    }
+                    if matches!(rest, Rest::Waits) {
+                        let result = view.agent_stop().map(|stop| json!({"stop": stop}));
+                        return self.end(Outcome::Success, result).await;
                     }
                 }
                 Rest::Paused(pause) => return self.end_paused(&pause).await,
@@ -145,7 +163,8 @@ impl Turn {
             }
             self.flush().await?;
             self.expect_worker(&view).await?;
-            if !self.wait(&mut watch).await? {
+            let looks_at = matches!(rest, Rest::Below).then(|| Instant::now() + LOOK_BELOW);
+            if !self.wait(&mut watch, looks_at).await? {
                 return Ok(());
             }
         }
@@ -182,7 +201,7 @@ impl Turn {
     }
 
     /// Waits until something happens to the run, and passes on what is said meanwhile; false when the server stops.
-    async fn wait(&mut self, watch: &mut RunWatch) -> Result<bool, Failed> {
+    async fn wait(&mut self, watch: &mut RunWatch, looks_at: Option<Instant>) -> Result<bool, Failed> {
         loop {
             let keep_alive = self.server.limits().keep_alive;
             let alone = self.alone_since.map(|since| since + WORKER_PATIENCE);
@@ -193,6 +212,7 @@ impl Turn {
                 () = self.sink.gone() => return Err(Failed::Over),
                 () = server.closed() => return Ok(false),
                 () = at(alone) => return Ok(true),
+                () = at(looks_at) => return Ok(true),
             };
             if page.frames.is_empty() {
                 self.sink.send(NOTHING_NEW.to_owned(), None).await?;
@@ -241,10 +261,8 @@ impl Turn {
         for entry in entries.iter().filter(|entry| entry.role.as_str() == "user") {
             let said = Said::read(entry);
             // Sent before, or found in the input of the run, and taken up under an id of the agent's own.
-            let is_it = |message: &UserMessage| said.id.as_ref() == Some(&message.id) || said.text == message.text;
-            if let Some(at) = self.translator.pending.iter().position(is_it)
+            if let Some(at) = self.translator.pending.iter().position(|message| message.is_said_by(&said))
                 && !self.translator.names.contains_key(&entry.id)
-                && said.id.as_ref().is_none_or(|id| *id == self.translator.pending[at].id)
             {
                 let message = self.translator.pending.remove(at);
                 self.translator.names.insert(entry.id, message.id);
@@ -287,10 +305,40 @@ impl Turn {
         }
     }
 
-    /// The questions that are open.
-    async fn questions(&self) -> Result<Vec<Wait>, Failed> {
+    /// The questions that are open here and below, each with the kind of the run that asks.
+    async fn questions(&self) -> Result<Vec<(Name, Wait)>, Failed> {
         let (namespace, run) = (self.key.namespace.clone(), Some(self.key.clone()));
-        Ok(self.runtime().list_approvals(WaitQuery { namespace, run, limit: PAGE_DEFAULT, ..WaitQuery::default() }).await?)
+        let query = WaitQuery { namespace, run, below: true, limit: PAGE_DEFAULT, ..WaitQuery::default() };
+        let mut questions = Vec::new();
+        for wait in self.runtime().list_approvals(query).await? {
+            // A run that was deleted meanwhile asks nothing.
+            if let Some(head) = self.runtime().store().read_run(wait.run.clone(), None).await.map_err(RuntimeError::from)? {
+                questions.push((head.kind, wait));
+            }
+        }
+        Ok(questions)
+    }
+
+    /// Whether one of the runs that the run waits for, or that those wait for, goes on by itself.
+    async fn works_below(&self, view: &RunView) -> Result<bool, Failed> {
+        let (mut open, mut looked) = (awaited_children(view), 0);
+        while let Some(key) = open.pop()
+            && looked < BELOW_MAX
+        {
+            looked += 1;
+            let view = match self.runtime().read_run(&key).await {
+                // It is to be started, or was deleted.
+                Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => return Ok(true),
+                view => view?,
+            };
+            match rest(&view) {
+                // An end that the one above has not heard of brings that one on.
+                Rest::Busy | Rest::Ended(_) => return Ok(true),
+                Rest::Below => open.extend(awaited_children(&view)),
+                Rest::Waits | Rest::Asks | Rest::Paused(_) => {}
+            }
+        }
+        Ok(false)
     }
 
     /// The last word about the conversation, and how the turn ended.
@@ -358,6 +406,11 @@ async fn at(instant: Option<Instant>) {
     }
 }
 
+fn awaited_children(view: &RunView) -> Vec<RunKey> {
+    let children = view.awaiting.iter().filter_map(|awaited| awaited.child.clone());
+    children.map(|id| RunKey::new(view.head.key.namespace.clone(), id)).collect()
+}
+
 /// Whether a run goes on by itself, or somebody else has to do something first.
 fn rest(view: &RunView) -> Rest {
     match view.head.status {
@@ -367,8 +420,11 @@ fn rest(view: &RunView) -> Rest {
         status => return Rest::Ended(status),
     }
     let awaits = |kind: AwaitedKind| view.awaiting.iter().any(|awaited| awaited.kind == kind);
-    if awaits(AwaitedKind::Task) || awaits(AwaitedKind::Child) {
+    if awaits(AwaitedKind::Task) {
         return Rest::Busy;
+    }
+    if awaits(AwaitedKind::Child) {
+        return Rest::Below;
     }
     if awaits(AwaitedKind::Approval) {
         return Rest::Asks;

@@ -276,7 +276,8 @@ pub(super) async fn query_run(server: Server, asker: Asker, request: api::AskReq
 pub(super) async fn list_approvals(server: Server, asker: Asker, request: api::WaitsRequest) -> Answer<api::WaitsReply> {
     let run = request.run.map(|run| own(&asker, run)).transpose()?;
     let gaps = request.partly.then(Gaps::default);
-    let query = WaitQuery { namespace: asker.namespace, run, limit: page(request.limit), kind: None, gaps: gaps.clone() };
+    let (limit, below) = (page(request.limit), request.below);
+    let query = WaitQuery { namespace: asker.namespace, run, below, limit, kind: None, gaps: gaps.clone() };
     let waits = server.runtime().list_approvals(query).await.map_err(told)?;
     Ok(api::WaitsReply { waits, missing: missing(gaps) })
 }

@@ -2,13 +2,14 @@
 
 use onward_core::Name;
 use onward_core::conversation::MESSAGE;
-use onward_runtime::{AppendEntry, AppendedEntry, BranchRun, Door, EntryPage, EntryQuery, RuntimeError, SendSignal};
+use onward_runtime::{AppendEntry, AppendedEntry, BranchRun, Door, EntryPage, EntryQuery, Runtime, RuntimeError, SendSignal};
 use onward_wire::api;
 
 use super::Asker;
 use super::calls::{Answer, appended, own, told};
 use super::problem::status_of;
 use crate::Server;
+use crate::attachments::{self, KeptAttachment};
 use crate::entries::{branch_entry, branch_point, cursor};
 
 pub(super) async fn read_entries(server: Server, asker: Asker, request: api::EntriesRequest) -> Answer<api::EntriesReply> {
@@ -46,7 +47,18 @@ pub(super) async fn branch_run(server: Server, asker: Asker, request: api::Branc
 
 pub(super) async fn send_message(server: Server, asker: Asker, request: api::MessageRequest) -> Answer<api::AppendReply> {
     let api::MessageRequest { run, content, message_id, signal } = request;
+    Runtime::check_message(&content).map_err(told)?;
     let name = signal.map_or_else(|| Name::new(MESSAGE), Ok).map_err(|error| told(RuntimeError::from(error)))?;
     let signal = SendSignal { name, payload: content, signal_id: message_id, sender: None };
     server.runtime().signal_run(&own(&asker, run)?, signal).await.map(appended).map_err(told)
+}
+
+pub(super) async fn put_attachment(
+    server: Server,
+    _: Asker,
+    request: api::PutAttachmentRequest,
+) -> Answer<api::PutAttachmentReply> {
+    let kept = attachments::keep(&server, request.content.data().clone()).await;
+    let KeptAttachment { hash, bytes } = kept.map_err(|error| status_of(&error.into()))?;
+    Ok(api::PutAttachmentReply { hash, bytes })
 }

@@ -169,6 +169,11 @@ async fn what_is_no_entry_and_no_message_is_refused_and_nothing_is_written() {
     site.post_json("/v1/runs/nope/entries", json!({"role": "user", "idempotency_key": "k"})).await.problem(404, "run_not_found");
     site.post_json(messages, json!({})).await.problem(400, "json_invalid");
     site.post_json(messages, json!({"text": "a", "content": "b"})).await.problem(400, "json_invalid");
+    for nothing in [json!({"text": ""}), json!({"text": " "}), json!({"content": {"blocks": []}}), json!({"content": ""})] {
+        let refused = site.post_json(messages, nothing).await;
+        assert!(refused.body.contains("send a text, or blocks of which one has something in it"), "{}", refused.body);
+        refused.problem(400, "message_empty");
+    }
     site.post_json(messages, json!({"text": "a", "signal": "onward.entry"})).await.problem(400, "id_reserved");
     site.post_json("/v1/runs/nope/messages", json!({"text": "a"})).await.problem(404, "run_not_found");
     let reserved = json!({"name": "onward.entry", "payload": 1});
@@ -248,7 +253,7 @@ async fn of_two_workers_that_resume_an_agent_over_grpc_one_succeeds() {
 }
 
 /// Calls a method as any program does that has the `.proto` file.
-async fn call<M: onward_wire::grpc::Method>(
+pub async fn call<M: onward_wire::grpc::Method>(
     channel: &tonic::transport::Channel,
     request: M::Request,
 ) -> Result<M::Reply, tonic::Status> {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod attach;
+mod attachments;
 mod client;
 mod drive;
 mod entries;

@@ -130,6 +130,8 @@ async fn a_turn_that_nobody_can_take_ends_with_an_error_and_what_is_refused_writ
     site.post_json("/v1/agents/nobody/ag-ui", turn("", json!([message("1")]))).await.problem(400, "json_invalid");
     let resume = json!({"threadId": "t", "runId": "r", "messages": [], "resume": [{"interruptId": "x", "status": "maybe"}]});
     site.post_json("/v1/agents/nobody/ag-ui", resume).await.problem(400, "json_invalid");
+    let nothing = json!({"id": "1", "role": "user", "content": ""});
+    site.post_json("/v1/agents/nobody/ag-ui", turn("t", json!([nothing]))).await.problem(400, "message_empty");
     let empty = site.post_json("/v1/agents/nobody/ag-ui", turn("t", json!([]))).await;
     assert!(empty.body.contains("RUN_FINISHED"), "{}", empty.body);
     assert_eq!(site.records(), records);

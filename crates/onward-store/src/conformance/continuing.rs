@@ -175,6 +175,7 @@ pub async fn a_run_that_is_handed_over_is_of_the_other_kind(mut kit: Kit) {
         keys: Vec::new(),
         left: Vec::new(),
         handoff: Some(name("other")),
+        tally: None,
     };
     let over = RunContinued { input: json("2"), checkpoint: Some(Box::new(checkpoint)) };
     kit.store().commit(held.commit(vec![over.into()])).await.unwrap();

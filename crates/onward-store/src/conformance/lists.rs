@@ -77,6 +77,26 @@ pub async fn questions_are_listed_oldest_first(mut kit: Kit) {
     assert_eq!(kit.store().list_waits(query).await.unwrap(), []);
 }
 
+/// Families are told apart to the letter, and a long one by its beginning.
+pub async fn questions_of_a_family_are_listed_together(mut kit: Kit) {
+    let long = "a".repeat(255);
+    let below = |id: &str| onward_core::reopen::child_id(&key(id).id, 0, &place(0)).to_string();
+    let ids = ["r".to_owned(), below("r"), below(&below("r")), "r2".to_owned(), "R/1".to_owned(), long.clone(), below(&long)];
+    for id in &ids {
+        let mut held = kit.start_held(id).await;
+        kit.commit(&mut held, vec![approval(0, None)]).await;
+        kit.pass(seconds(1));
+    }
+    kit.reopen();
+    for (asked, expected) in [("r", &ids[..3]), (&ids[2], &ids[..3]), ("r2", &ids[3..4]), (&long, &ids[5..])] {
+        let query = WaitQuery { run: Some(key(asked)), below: true, ..Default::default() };
+        let waits = kit.store().list_waits(query).await.unwrap();
+        assert_eq!(waits.iter().map(|wait| wait.run.id.to_string()).collect::<Vec<_>>(), expected, "asked for {asked}");
+        let query = WaitQuery { run: Some(key(asked)), ..Default::default() };
+        assert_eq!(kit.store().list_waits(query).await.unwrap().len(), 1);
+    }
+}
+
 fn ids(page: &RunPage) -> Vec<String> {
     page.runs.iter().map(|head| head.key.id.to_string()).collect()
 }

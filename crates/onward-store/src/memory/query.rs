@@ -62,13 +62,8 @@ impl State {
     }
 
     pub fn list_waits(&self, query: &WaitQuery) -> Vec<Wait> {
-        let mut found: Vec<&Wait> = self
-            .open_runs()
-            .flat_map(|run| run.waits.values())
-            .filter(|wait| wait.run.namespace == query.namespace)
-            .filter(|wait| query.kind.is_none_or(|kind| kind == wait.kind))
-            .filter(|wait| query.run.as_ref().is_none_or(|run| *run == wait.run))
-            .collect();
+        let mut found: Vec<&Wait> =
+            self.open_runs().flat_map(|run| run.waits.values()).filter(|wait| query.matches(wait)).collect();
         found.sort_by_key(|wait| (wait.requested_at, &wait.run, &wait.place));
         found.into_iter().take(page(query.limit)).cloned().collect()
     }

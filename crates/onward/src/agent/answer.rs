@@ -50,6 +50,9 @@ struct SoFar {
     /// The provider did not take the request, and may take one without what is attached.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_words_only: bool,
+    /// What a message has attached did not come, and is waited for no longer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_late: bool,
 }
 
 impl SoFar {
@@ -66,7 +69,8 @@ async fn attempt(ctx: &TaskCtx, model: &Model, input: Payload) -> Result<Payload
     if so_far.is_words_only {
         request.replace_attachments(|attachment| Some(Block::text(attachment.told("which the model's provider did not take"))));
     }
-    if let Err(error) = attachments::put_in_place(&mut request, ctx.find_dep::<Attachments>().as_deref()).await {
+    let attachments = ctx.find_dep::<Attachments>();
+    if let Err(error) = attachments::put_in_place(&mut request, attachments.as_deref(), so_far.is_late).await {
         ctx.spend(line(model, None, false));
         return Err(failed(ctx, model, so_far, &request, &error));
     }
@@ -107,9 +111,12 @@ fn line(model: &Model, usage: Option<Usage>, is_unknown: bool) -> Spend {
 async fn request(ctx: &TaskCtx, prompt: Prompt) -> Result<ModelRequest> {
     let (library, task) = (ctx.library(), ctx.task());
     let settings = library.kept(&task.run, task.generation, prompt.settings).await.map_err(unreadable)?;
-    let Settings { request, ask } = settings.content.read().map_err(|error| Failure::fatal(error.to_string()))?;
+    let Settings { request, ask, cut_at } = settings.content.read().map_err(|error| Failure::fatal(error.to_string()))?;
     let entries = library.read(&task.run, task.generation, Walk::context(prompt.leaf)).await.map_err(unreadable)?;
     let mut told = prompt::tell(&entries);
+    if let Some(max) = cut_at {
+        prompt::cut(&mut told.messages, max);
+    }
     if request.tools.is_empty() {
         told.messages = prompt::without_tools(told.messages);
     }
@@ -127,13 +134,16 @@ fn unreadable(error: StoreError) -> Failure {
 
 /// Tells whoever looks, and says whether to try again, and for how long nobody should who has the same key.
 fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, request: &ModelRequest, error: &CallError) -> Failure {
-    let SoFar { mut failures, mut is_words_only } = so_far;
+    let SoFar { mut failures, mut is_words_only, mut is_late } = so_far;
     let mut next = model.provider.retries().after(&mut failures, error);
     // Which part of a request a provider does not take, it says in words if at all. A conversation must not end over a picture, nor over
     // one that no summary makes smaller.
     let is_refused = matches!(error.cause, Cause::BadRequest | Cause::ContextTooLong);
     if is_refused && request.has_attachments() && !is_words_only {
         (next, is_words_only) = (Next::Again { delay: Duration::ZERO }, true);
+    }
+    if matches!(error.cause, Cause::AttachmentMissing) && next == Next::GiveUp && !is_late {
+        (next, is_late) = (Next::Again { delay: Duration::ZERO }, true);
     }
     let next_delay = match next {
         Next::Again { delay } => Some(delay),
@@ -159,7 +169,7 @@ fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, request: &ModelRequest, e
     let message = format!("{error}; {}", error.hint());
     let (failure, details) = match next {
         Next::Again { delay } => {
-            let so_far = SoFar { failures, is_words_only };
+            let so_far = SoFar { failures, is_words_only, is_late };
             (Failure::new(error.code(), message).with_retry_after(delay), Payload::json(&so_far).ok())
         }
         Next::GiveUp => {

@@ -2,7 +2,9 @@
 //!
 //! Owns how much of them a request may have. Must never read anything but the file of a hash, whatever a message calls a hash.
 //!
-//! Invariant AM1: a request never has more than a limit of such attachments: what is left over is told instead of shown, the oldest first.
+//! Invariants:
+//! - AM1: a request never has more than a limit of such attachments: what is left over is told instead of shown, the oldest first.
+//! - AM2: what nobody has is told as missing; what cannot be read now is not, because nobody knows whether it is there.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -93,30 +95,41 @@ fn read(folder: &Path, hash: &str, bytes_max: usize) -> std::io::Result<Found> {
     Ok(Found::Bytes(bytes))
 }
 
-/// Puts bytes in the place of hashes.
-pub(super) async fn put_in_place(request: &mut ModelRequest, attachments: Option<&Attachments>) -> Result<(), CallError> {
+/// Puts bytes in the place of hashes. What is missing is an error where its message has just come, for its bytes may come a little later;
+/// not if `is_late`, and not where a model has answered since: then there was time for them.
+pub(super) async fn put_in_place(
+    request: &mut ModelRequest,
+    attachments: Option<&Attachments>,
+    is_late: bool,
+) -> Result<(), CallError> {
     let mut blocks: HashMap<String, Found> = HashMap::new();
     let mut left = attachments.map_or(0, |attachments| attachments.bytes_max);
+    let awaited = if is_late { Vec::new() } else { request.new_hashes() };
     for hash in request.hashes() {
-        let Some(attachments) = attachments else {
-            return Err(CallError::attachment_missing(&hash, "this process was not told where attachments are"));
+        let found = match attachments {
+            Some(attachments) => attachments.find(&hash, left).await,
+            None => Ok(Found::Nothing),
         };
-        let found = attachments.find(&hash, left).await;
-        match found.map_err(|failure| CallError::attachment_missing(&hash, &failure.to_string()))? {
-            Found::Nothing => return Err(CallError::attachment_missing(&hash, "there is nothing of that name")),
-            found => {
-                if let Found::Bytes(bytes) = &found {
-                    left -= bytes.len(); // AM1
-                }
-                blocks.insert(hash, found);
+        let found = found.map_err(|failure| CallError::attachment_unreadable(&hash, &failure.to_string()))?; // AM2
+        match &found {
+            Found::Bytes(bytes) => left -= bytes.len(), // AM1
+            Found::Nothing if awaited.contains(&hash) => {
+                let why = match attachments {
+                    Some(_) => "there is nothing of that name",
+                    None => "this process was not told where attachments are",
+                };
+                return Err(CallError::attachment_missing(&hash, why));
             }
+            Found::Nothing | Found::TooLarge => {}
         }
+        blocks.insert(hash, found);
     }
     request.replace_attachments(|attachment| {
         let Source::Hash(hash) = &attachment.source else { return None };
         Some(match blocks.get(hash)? {
             Found::Bytes(bytes) => Block::Attachment(Attachment { source: Source::bytes(bytes), ..attachment.clone() }),
-            _ => Block::text(attachment.told("which is too large to be shown")),
+            Found::TooLarge => Block::text(attachment.told("which is too large to be shown")),
+            Found::Nothing => Block::text(attachment.told("which cannot be found")),
         })
     });
     Ok(())
@@ -137,7 +150,7 @@ mod tests {
 
     async fn resolved(attachments: &Attachments, hashes: &[&str]) -> Result<String, CallError> {
         let mut request = request(hashes);
-        put_in_place(&mut request, Some(attachments)).await?;
+        put_in_place(&mut request, Some(attachments), false).await?;
         Ok(serde_json::to_string(&request.messages).unwrap())
     }
 
@@ -170,12 +183,28 @@ mod tests {
             let error = resolved(&attachments, &[hash]).await.unwrap_err();
             assert_eq!((error.code(), error.is_retryable()), ("attachment_missing", true), "{hash}");
             assert!(error.to_string().contains("there is nothing of that name"), "{error}");
+            let mut late = request(&[hash]);
+            put_in_place(&mut late, Some(&attachments), true).await.unwrap();
+            assert_eq!(
+                late.messages[0].blocks,
+                [Block::text(format!("[an attachment {hash} of type image/png, which cannot be found]"))]
+            );
         }
     }
 
     #[tokio::test]
     async fn whoever_was_not_told_where_attachments_are_says_so() {
-        let error = put_in_place(&mut request(&["ab"]), None).await.unwrap_err();
+        let error = put_in_place(&mut request(&["ab"]), None, false).await.unwrap_err();
         assert!(error.to_string().contains("ab: this process was not told where attachments are"), "{error}");
+    }
+
+    /// AM2.
+    #[tokio::test]
+    async fn what_cannot_be_read_now_is_not_told_as_missing() {
+        let down = Attachments::found_by(|_| async { Err(Failure::new("down", "gone fishing")) });
+        for is_late in [false, true] {
+            let error = put_in_place(&mut request(&["ab"]), Some(&down), is_late).await.unwrap_err();
+            assert_eq!((error.code(), error.is_retryable()), ("attachment_unreadable", true));
+        }
     }
 }

@@ -4,6 +4,8 @@ use std::future::{Future, poll_fn};
 use std::task::Poll;
 
 use onward_core::Payload;
+#[cfg(feature = "agents")]
+use onward_core::event::Tally;
 use serde::Serialize;
 #[cfg(feature = "agents")]
 use serde::de::DeserializeOwned;
@@ -23,15 +25,17 @@ impl AgentCtx {
     where
         I: Serialize + ?Sized,
     {
-        self.handoff_with(kind, input, Payload::null())
+        self.handoff_with(kind, input, Payload::null(), None)
     }
 
-    /// [`AgentCtx::handoff`] with something for code that knows to look for it ([`AgentCtx::handed_over`]); other code never sees it.
+    /// [`AgentCtx::handoff`] with something for code that knows to look for it ([`AgentCtx::handed_over`]); other code never sees it, but
+    /// passes the number of turns on.
     pub(crate) fn handoff_with<T, I>(
         &self,
         kind: &str,
         input: &I,
         carried: Payload,
+        turns: Option<u32>,
     ) -> impl Future<Output = Result<T>> + Send + use<T, I>
     where
         I: Serialize + ?Sized,
@@ -45,11 +49,17 @@ impl AgentCtx {
                 return Poll::Pending;
             }
             match &input {
-                Ok(input) => cell.call("handoff").engine.hand_over(kind.clone(), input.clone(), carried.clone()),
+                Ok(input) => cell.call("handoff").engine.hand_over(kind.clone(), input.clone(), carried.clone(), turns),
                 Err(failure) => return Poll::Ready(Err(failure.clone())),
             }
             Poll::Pending
         })
+    }
+
+    /// What agents of any kind have done with the conversation since anybody was heard.
+    #[cfg(feature = "agents")]
+    pub(crate) fn tally(&self) -> Tally {
+        self.cell.lock().engine.tally()
     }
 
     /// What the agent that handed the conversation over has carried along, as long as this one has not taken a turn.

@@ -43,6 +43,9 @@ pub(crate) struct Settings {
     /// Said to the model behind the conversation, and no part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask: Option<String>,
+    /// How much the model is told at most of what a user or a tool has said at once, in characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut_at: Option<usize>,
 }
 
 impl AgentCtx {
@@ -50,7 +53,7 @@ impl AgentCtx {
     ///
     /// `model` is a name that the worker's builder knows ([`crate::Builder::model`]); while no worker does, the call waits.
     pub fn llm(&self, model: &str) -> ModelCall {
-        let settings = Settings { request: ModelRequest::new(model, Vec::new()), ask: None };
+        let settings = Settings { request: ModelRequest::new(model, Vec::new()), ..Settings::default() };
         ModelCall { ctx: self.clone(), at: None, settings }
     }
 }
@@ -107,6 +110,13 @@ impl ModelCall {
     /// Says something to the model behind the conversation that is no part of it.
     pub fn ask(mut self, question: impl Into<String>) -> ModelCall {
         self.settings.ask = Some(question.into());
+        self
+    }
+
+    /// Tells the model at most so many characters of what a user or a tool has said at once: how it begins and ends, and how much there is
+    /// between.
+    pub fn cut_at(mut self, chars: usize) -> ModelCall {
+        self.settings.cut_at = Some(chars);
         self
     }
 

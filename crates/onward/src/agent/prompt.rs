@@ -46,6 +46,36 @@ pub(crate) fn tell(entries: &[Entry]) -> Told {
     told
 }
 
+/// Leaves out of long texts what is between their beginning and their end. What the model has said itself stays: it may be signed.
+pub(crate) fn cut(messages: &mut [Message], chars_max: usize) {
+    let said = messages.iter_mut().filter(|message| message.role != Role::Assistant).flat_map(|message| &mut message.blocks);
+    for block in said {
+        match block {
+            Block::Text { text, .. } => cut_text(text, chars_max),
+            Block::ToolResult(result) => {
+                let texts = result.blocks.iter_mut().filter_map(|block| match block {
+                    Block::Text { text, .. } => Some(text),
+                    _ => None,
+                });
+                texts.for_each(|text| cut_text(text, chars_max));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn cut_text(text: &mut String, chars_max: usize) {
+    let count = text.chars().count();
+    if count <= chars_max {
+        return;
+    }
+    let end = chars_max / 4;
+    let at = |chars: usize| text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
+    let (begin_to, end_from) = (at(chars_max - end), at(count - end));
+    let missing = count - chars_max;
+    *text = format!("{}\n[{missing} characters are left out here]\n{}", &text[..begin_to], &text[end_from..]);
+}
+
 /// The conversation for a request without tools (PR3).
 pub(crate) fn without_tools(messages: Vec<Message>) -> Vec<Message> {
     let mut names: BTreeMap<String, String> = BTreeMap::new();
@@ -97,12 +127,13 @@ pub(crate) fn blocks(content: &Payload) -> Vec<Block> {
     #[serde(untagged)]
     enum Content {
         Text(String),
-        Blocks { blocks: Vec<Block> },
+        Blocks { blocks: Vec<Block>, text: Option<String> },
         Said { text: String },
     }
     match content.read::<Content>() {
         Ok(Content::Text(text) | Content::Said { text }) => vec![Block::text(text)],
-        Ok(Content::Blocks { blocks }) => blocks,
+        Ok(Content::Blocks { blocks, text: Some(text) }) if blocks.is_empty() => vec![Block::text(text)],
+        Ok(Content::Blocks { blocks, .. }) => blocks,
         Err(_) => vec![Block::text(String::from_utf8_lossy(content.data()))],
     }
 }
@@ -288,6 +319,33 @@ mod tests {
         assert_eq!(told.system, Vec::<String>::new());
         let sizes: Vec<usize> = told.messages.iter().map(|message| message.blocks.len()).collect();
         assert_eq!(sizes, [2]);
+    }
+
+    #[test]
+    fn of_a_long_text_the_beginning_and_the_end_are_told() {
+        let result = ToolResult { call_id: "a".into(), blocks: vec![Block::text("ä".repeat(100))], is_error: false };
+        let said = |role, blocks| Message { role, blocks };
+        let mut messages = vec![
+            said(Role::User, vec![Block::text("0123456789abcdef"), Block::text("short")]),
+            said(Role::Assistant, vec![Block::text("what the model has said stays")]),
+            said(Role::Tool, vec![Block::ToolResult(result)]),
+        ];
+        cut(&mut messages, 8);
+        let Block::ToolResult(result) = &messages[2].blocks[0] else { panic!("a result") };
+        let told = [&messages[0].blocks[..], &messages[1].blocks, &result.blocks].map(text_of);
+        let expected = [
+            "012345\n[8 characters are left out here]\nef\nshort",
+            "what the model has said stays",
+            "ääääää\n[92 characters are left out here]\nää",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn words_beside_no_blocks_are_told() {
+        let content = |text: &str| blocks(&Payload::from_json_text(text.to_owned()));
+        assert_eq!(content(r#"{"text":"ok","blocks":[]}"#), [Block::text("ok")]);
+        assert_eq!(content(r#"{"text":"ok","blocks":[{"type":"text","text":"yes"}]}"#), [Block::text("yes")]);
     }
 
     #[test]

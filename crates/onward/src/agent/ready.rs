@@ -4,7 +4,8 @@
 //! model, with the tools it asks for. An agent that needs more than this is a function of its own.
 
 use onward_core::budget::Budget;
-use onward_core::conversation::{MESSAGE, SUMMARY};
+use onward_core::conversation::{AGENT_STOP, DONE, MESSAGE, SUMMARY, says_nothing as is_empty};
+use onward_core::event::Tally;
 use onward_core::{Failure, Name, Payload};
 use onward_llm::{Block, ModelReply, StopReason, ToolCall};
 use serde::{Deserialize, Serialize};
@@ -28,8 +29,8 @@ const HANDOFFS_MAX: u32 = 8;
 /// How many of the last entries a summary leaves as they are.
 const KEEP: usize = 8;
 
-/// The attribute that says why a conversation waits.
-const STOP: &str = "agent_stop";
+/// How many characters of what was said at once are told where all of it would be too long, and for a summary.
+const PART: usize = 4_000;
 
 /// The role of what a caller brings along as `system`: a model is told it as something that a user says.
 const BROUGHT_ALONG: &str = "developer";
@@ -118,6 +119,9 @@ struct Progress {
     /// From how many entries on a summary is tried again that did not come about.
     #[serde(default)]
     summary_from: u64,
+    /// All of the last entries was too long for the model, since the last message.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    tells_in_part: bool,
     /// Why it waits for a message; nothing as long as it has only waited because the model was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop: Option<Stop>,
@@ -217,16 +221,24 @@ impl Agent {
             ctx.set_budget(self.budget);
         }
         begin(&ctx, input).await?;
-        let first = ctx.handed_over().unwrap_or_default();
+        let first = ctx.handed_over().unwrap_or_else(|| Progress::behind(ctx.tally()));
         ctx.turns(first, |progress: Progress| self.turn(ctx.clone(), progress)).await
     }
 
     async fn turn(self, ctx: AgentCtx, mut progress: Progress) -> Result<Turn<Progress, AgentOutcome>> {
+        let (mut has_woken, mut has_heard) = (false, false);
         for message in ctx.signal(MESSAGE).drain_heard::<Box<RawValue>>()? {
+            has_woken = true;
+            // No door takes a message that says nothing; one that comes as a bare signal is no word that a model could be told.
+            if message.from.is_none() && is_empty(&Payload::json(&message.value)?) {
+                continue;
+            }
             hear(&ctx, message).await?;
+            has_heard = true;
             progress.begin_to_count();
         }
-        if ctx.entry_count() == 0 {
+        let is_for_nothing = has_woken && !has_heard && has_waited(&ctx) && is_answered(&ctx).await?;
+        if ctx.entry_count() == 0 || is_for_nothing {
             return Ok(Turn::Await(progress, MESSAGE));
         }
         if self.stops_at_budget && ctx.budget_left().nothing_of().is_some() {
@@ -242,11 +254,11 @@ impl Agent {
         if is_long && ctx.entry_count() >= progress.summary_from && !self.compact(&ctx).await? {
             progress.summary_from = ctx.entry_count() + KEEP as u64;
         }
-        let mut reply = self.answer(&ctx).await?;
+        let mut reply = self.answer(&ctx, &mut progress).await?;
         progress.turns += 1;
         progress.turns_in_all += 1;
         if says_nothing(&reply) {
-            reply = self.answer(&ctx).await?;
+            reply = self.answer(&ctx, &mut progress).await?;
         }
         if says_nothing(&reply) {
             return self.stop(&ctx, progress, Stop::NoAnswer, String::new());
@@ -264,7 +276,8 @@ impl Agent {
                 if progress.asks_again(&reply) > SAME_CALLS_MAX {
                     Stop::RepeatedCall
                 } else {
-                    let is_last = progress.handoffs >= self.handoffs_max;
+                    // Other code between agents hands on as well, and only the run counts that.
+                    let is_last = progress.handoffs.max(ctx.tally().handoffs) >= self.handoffs_max;
                     let calls = reply.calls().map(|call| self.carry_out(&ctx, call, is_last));
                     let (mut takes_over, mut wants_to) = (None, false);
                     for (call, outcome) in reply.calls().zip(join_all(calls).await?) {
@@ -274,7 +287,7 @@ impl Agent {
                     }
                     if let Some(kind) = takes_over {
                         progress.handoffs += 1;
-                        return ctx.handoff_with(kind, &(), Payload::json(&progress)?).await;
+                        return ctx.handoff_with(kind, &(), Payload::json(&progress)?, Some(progress.turns)).await;
                     }
                     match wants_to && is_last {
                         true => Stop::MaxHandoffs,
@@ -311,19 +324,24 @@ impl Agent {
         Ok(Turn::Done(AgentOutcome { stop, text, turns: progress.turns_in_all }))
     }
 
-    /// Asks the model; a conversation that is too long for it is made shorter first.
-    async fn answer(&self, ctx: &AgentCtx) -> Result<ModelReply> {
-        match self.ask(ctx).await {
-            Err(failure) if failure.code == "context_too_long" => match self.compact(ctx).await? {
-                true => self.ask(ctx).await,
-                false => Err(failure),
-            },
-            other => other,
+    /// Asks the model; a conversation that is too long for it is made shorter first. Where a summary does not help, or there is nothing to
+    /// sum up, what is long in the last entries is told in part: a tool that says too much must not end the conversation.
+    async fn answer(&self, ctx: &AgentCtx, progress: &mut Progress) -> Result<ModelReply> {
+        let is_too_long = |reply: &Result<ModelReply>| reply.as_ref().is_err_and(|failure| failure.code == "context_too_long");
+        let mut reply = self.ask(ctx, progress.tells_in_part).await;
+        if is_too_long(&reply) && self.compact(ctx).await? {
+            reply = self.ask(ctx, progress.tells_in_part).await;
         }
+        if is_too_long(&reply) && !progress.tells_in_part {
+            progress.tells_in_part = true;
+            reply = self.ask(ctx, true).await;
+        }
+        reply
     }
 
-    async fn ask(&self, ctx: &AgentCtx) -> Result<ModelReply> {
+    async fn ask(&self, ctx: &AgentCtx, in_part: bool) -> Result<ModelReply> {
         let call = ctx.llm(&self.model).tools(&self.tools);
+        let call = if in_part { call.cut_at(PART) } else { call };
         self.system.iter().fold(call, |call, system| call.system(system)).await
     }
 
@@ -342,7 +360,7 @@ impl Agent {
             return Ok(false);
         };
         let covers = EntryId::from(last);
-        let summary = match ctx.llm(&self.model).at(covers).ask(SUMMARIZE).await {
+        let summary = match ctx.llm(&self.model).at(covers).cut_at(PART).ask(SUMMARIZE).await {
             Err(failure) if !failure.is_canceled() => return Ok(false),
             summary => summary?,
         };
@@ -359,7 +377,7 @@ impl Stop {
     /// As it is written in outcomes and attributes.
     pub fn name(self) -> &'static str {
         match self {
-            Stop::Done => "done",
+            Stop::Done => DONE,
             Stop::Refused => "refused",
             Stop::MaxTurns => "max_turns",
             Stop::MaxTokens => "max_tokens",
@@ -372,15 +390,20 @@ impl Stop {
 }
 
 impl Progress {
+    /// Of who takes a conversation over from code that does not count.
+    fn behind(tally: Tally) -> Progress {
+        Progress { turns: tally.turns, turns_in_all: tally.turns, ..Progress::default() }
+    }
+
     /// Somebody has said something.
     fn begin_to_count(&mut self) {
-        (self.turns, self.same_calls, self.handoffs) = (0, None, 0);
+        (self.turns, self.same_calls, self.handoffs, self.tells_in_part) = (0, None, 0, false);
     }
 
     /// Whoever reads a conversation that waits is told when there is another reason for it than that the model was done.
     fn tell(&mut self, ctx: &AgentCtx, stop: Stop) -> Result<()> {
         if stop != self.stop.unwrap_or(Stop::Done) {
-            ctx.attributes().set(STOP, stop.name());
+            ctx.attributes().set(AGENT_STOP, stop.name());
             self.stop = Some(stop);
         }
         if stop == Stop::Done { Ok(()) } else { ctx.emit(STOPPED, &Stopped { stop }) }
@@ -404,6 +427,16 @@ fn says_nothing(reply: &ModelReply) -> bool {
         block => matches!(block, Block::Reasoning(_)),
     };
     ended && reply.blocks.iter().all(is_thought)
+}
+
+/// Whether the turn began with a signal that it waited for.
+fn has_waited(ctx: &AgentCtx) -> bool {
+    ctx.cell.lock().engine.checkpoint().is_some_and(|checkpoint| checkpoint.awaits.is_some())
+}
+
+/// Whether the model has had the last word: others may have put something behind it.
+async fn is_answered(ctx: &AgentCtx) -> Result<bool> {
+    Ok(ctx.messages().last(1).await?.iter().all(|entry| entry.role.as_str() == "assistant"))
 }
 
 /// The last thing that the model said; nothing if it has not.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use onward_core::conversation::{EntryCursor, MESSAGE};
 use onward_core::{Hash, Name, Payload};
-use onward_runtime::{AppendEntry, AppendedEntry, BranchEntry, BranchRun, EntryPage, EntryQuery};
+use onward_runtime::{AppendEntry, AppendedEntry, BranchEntry, BranchRun, EntryPage, EntryQuery, Runtime};
 use onward_store::Appended;
 use serde::Serialize;
 
@@ -51,15 +51,22 @@ impl<O> RunHandle<O> {
         Branch { run: self.untyped(), branch: Ok(branch) }
     }
 
-    /// Says something to an agent: the signal `message`. A text, or anything else that the agent reads.
+    /// Says something to an agent: the signal `message`. A text, or anything else that the agent reads; a text that is empty is refused.
     pub async fn message(&self, content: &(impl Serialize + ?Sized)) -> Result<Appended, Error> {
+        check_message(content)?;
         self.signal(MESSAGE, content).await
     }
 
     /// Like [`RunHandle::message`], once: the same id again is the same message.
     pub async fn message_once(&self, content: &(impl Serialize + ?Sized), id: &str) -> Result<Appended, Error> {
+        check_message(content)?;
         self.signal_once(MESSAGE, content, id).await
     }
+}
+
+fn check_message(content: &(impl Serialize + ?Sized)) -> Result<(), Error> {
+    let content = Payload::json(content).map_err(|why| Error::Convert { what: "the message", why })?;
+    Ok(Runtime::check_message(&content)?)
 }
 
 /// See [`RunHandle::branch`].

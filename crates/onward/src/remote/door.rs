@@ -429,7 +429,8 @@ impl Door for RemoteDoor {
         Box::pin(async move {
             let limit = u32::try_from(query.limit).unwrap_or(u32::MAX);
             let partly = query.gaps.is_some();
-            let request = api::WaitsRequest { namespace: query.namespace, run: query.run, limit, partly };
+            let (namespace, run, below) = (query.namespace, query.run, query.below);
+            let request = api::WaitsRequest { namespace, run, limit, partly, below };
             let api::WaitsReply { waits, missing } = self.channel.call::<api::ListApprovals>(request).await?;
             note(query.gaps, missing);
             Ok(waits)
@@ -479,7 +480,7 @@ impl Door for RemoteDoor {
         Box::pin(async move {
             let limit = u32::try_from(query.limit).unwrap_or(u32::MAX);
             let partly = query.gaps.is_some();
-            let request = api::WaitsRequest { namespace: query.namespace, run: query.run, limit, partly };
+            let request = api::WaitsRequest { namespace: query.namespace, run: query.run, limit, partly, below: false };
             let api::TasksReply { tasks, missing } = self.channel.call::<api::ListQuarantined>(request).await?;
             note(query.gaps, missing);
             Ok(tasks)

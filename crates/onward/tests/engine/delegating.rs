@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::in_memory;
-use crate::site::{events, everywhere};
+use crate::site::{DEADLINE, events, everywhere};
 
 fn with_model(builder: Builder, model: &ScriptedModel) -> Builder {
     builder.model("m", &Provider::openai(&format!("{}/v1", model.url()), None).unwrap())
@@ -136,6 +136,52 @@ async fn a_handoff_does_not_begin_to_count_turns_anew() {
     let run: RunHandle<AgentOutcome> = onward.start("front", "whose is this?").id("c").await.unwrap();
     let outcome = run.result().await.unwrap();
     assert_eq!((outcome.stop, outcome.turns, model.request_count()), (Stop::MaxTurns, 3, 3));
+    onward.shutdown().await;
+}
+
+/// Hands over to `front`, which hands back; where it listens, it waits for a word before.
+async fn courier(ctx: AgentCtx, listens: bool) -> Result<AgentOutcome> {
+    if listens {
+        let word: String = ctx.signal(MESSAGE).recv().await?;
+        ctx.append("user", &word).await?;
+    }
+    ctx.append("user", "carried on").await?;
+    ctx.turns((), async |()| ctx.handoff("front", &()).await).await
+}
+
+/// Code between two ready-made agents knows nothing of their limits, and yet they hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_counted_goes_along_through_code_that_does_not_count() {
+    for (id, handoffs_max, turns_max, stop) in [("h", 4, 50, "max_handoffs"), ("t", 50, 3, "max_turns")] {
+        let model = ScriptedModel::start().await.unwrap();
+        let agent = Agent::new("front").model("front").handoff_to("back").max_handoffs(handoffs_max).max_turns(turns_max);
+        let builder = two_who_hand_over(&model).register_agent(agent);
+        let back = async |ctx: AgentCtx, (): ()| courier(ctx, false).await;
+        let onward = builder.agent("back", back).start().await.unwrap();
+        let run: RunHandle<AgentOutcome> = onward.start("front", "whose is this?").id(id).await.unwrap();
+        let outcome = tokio::time::timeout(DEADLINE, run.result()).await.expect("it is stopped").unwrap();
+        assert_eq!((outcome.stop.name(), outcome.turns), (stop, 3), "a round has two handoffs and one turn");
+        onward.shutdown().await;
+    }
+}
+
+/// Whoever says something wants it answered, whoever hears it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_word_that_other_code_hears_begins_to_count_anew() {
+    let model = ScriptedModel::start().await.unwrap();
+    let agent = Agent::new("front").model("front").handoff_to("back").max_handoffs(3);
+    let builder = two_who_hand_over(&model).register_agent(agent);
+    let onward = builder.agent("back", async |ctx: AgentCtx, (): ()| courier(ctx, true).await).start().await.unwrap();
+    let run: RunHandle<AgentOutcome> = onward.start("front", "whose is this?").id("c").await.unwrap();
+    for round in 1..=6_usize {
+        crate::site::eventually("it is handed over", async || {
+            (said(&run).await.len() == 1 + 2 * round + 2 * (round - 1)).then_some(())
+        })
+        .await;
+        run.message(&format!("word {round}")).await.unwrap();
+    }
+    crate::site::eventually("it goes on", async || (said(&run).await.len() == 27).then_some(())).await;
+    assert!(!run.view().await.unwrap().head.status.is_closed());
     onward.shutdown().await;
 }
 

@@ -122,6 +122,32 @@ async fn a_summary_that_is_none_replaces_nothing() {
     }
 }
 
+/// Neither a tool that says more than the model can read nor a user who does ends the conversation.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_long_for_the_model_is_told_in_part() {
+    let model = ScriptedModel::start().await.unwrap();
+    let dump = |Item { item }| async move { Ok::<_, Failure>(format!("begin {} end", item.repeat(50_000))) };
+    let tool = Tool::new("dump", "Says much", dump).pure();
+    let agent = Agent::new("a").model("m").tool(tool).converse();
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let window = When { tokens_over: Some(8_000), ..When::default() };
+    model.rule(Rule { when: window, answer: Answer::fault(Fault::ContextTooLong), times: None });
+    let run: RunHandle<Value> = onward.start("a", r#"dump {"item":"bell"}"#).id("c").await.unwrap();
+    until_it_has(&run, 4).await;
+    let told = model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(
+        told.contains("196010 characters are left out here") && told.contains("begin bell") && told.contains(" end"),
+        "{told}"
+    );
+    run.message(&"much ".repeat(20_000)).await.unwrap();
+    until_it_has(&run, 6).await;
+    run.message("and now?").await.unwrap();
+    until_it_has(&run, 8).await;
+    let entries = run.entries().limit(100).await.unwrap().entries;
+    assert!(entries.iter().any(|entry| entry.content.data().len() > 200_000), "the conversation has all of it");
+    onward.shutdown().await;
+}
+
 /// A provider refuses calls and results of tools in a request that has no tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_summary_is_asked_for_without_blocks_of_tools() {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use onward::agent::{Agent, AgentCtx, AgentOutcome, Attachments, ModelRetries, Provider, Role, Stop, Tool, Tools, Turn};
+use onward::agent::{Agent, AgentCtx, AgentOutcome, Attachments, MESSAGE, ModelRetries, Provider, Role, Stop, Tool, Tools, Turn};
 use onward::prelude::*;
-use onward::{Budget, Builder, Decide, Encryption, EncryptionKey, Event, Record, Status, join_all};
+use onward::{Budget, Builder, Decide, Encryption, EncryptionKey, Event, Failure, Record, Status, join_all};
 use onward_core::conversation::{Entry, Walk, entries_of, leaf_of};
 use onward_core::event::PauseReason;
 use onward_core::stream::StreamSaid;
@@ -318,6 +319,30 @@ async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
     onward.shutdown().await;
 }
 
+/// Doors refuse a message that says nothing; one that comes as a bare signal is not put to the model, and does not end the conversation.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_says_nothing_begins_no_turn() {
+    let model = ScriptedModel::start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
+    let run = onward.start::<Value, _>("a", "hello").id("c").await.unwrap();
+    until_turn(&onward, "c", 2).await;
+    assert_eq!(run.message("").await.unwrap_err().code(), "message_empty");
+    for (generation, nothing) in [(3, json!("")), (4, json!({"blocks": [{"type": "text", "text": ""}]})), (5, json!(null))] {
+        run.signal(MESSAGE, &nothing).await.unwrap();
+        until_turn(&onward, "c", generation).await;
+        assert_eq!((model.request_count(), conversation(&onward, "c").await.len()), (1, 2), "{nothing}");
+    }
+    // What others have put down is answered, whatever the signal says.
+    run.append("user", "are you there?").await.unwrap();
+    run.signal(MESSAGE, &json!(null)).await.unwrap();
+    until_turn(&onward, "c", 6).await;
+    assert_eq!((model.request_count(), conversation(&onward, "c").await.len()), (2, 4));
+    run.message("and now?").await.unwrap();
+    until_turn(&onward, "c", 7).await;
+    assert_eq!((model.request_count(), conversation(&onward, "c").await.len()), (3, 6));
+    onward.shutdown().await;
+}
+
 /// Who says something again may want the same again: a conversation that was stopped is not stuck for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_message_begins_to_count_anew_what_the_model_asks_for() {
@@ -601,24 +626,46 @@ async fn attachments_that_are_named_by_their_hash_are_put_in_place() {
     onward.shutdown().await;
 }
 
-/// What comes late is waited for; what never comes is an error that says so.
+/// What comes a little late is waited for. What nobody has is told, and looked for again in every later turn, without waiting.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attachment_that_is_missing_is_waited_for_and_then_told() {
+async fn an_attachment_that_nobody_has_is_told_and_the_conversation_goes_on() {
     let model = ScriptedModel::start().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
-    let provider = provider.with_retries(ModelRetries { outage_max: 3, ..ModelRetries::default() });
+    let retries = ModelRetries { first_delay: Duration::from_millis(50), ..ModelRetries::default() };
+    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap().with_retries(retries);
     let builder = in_memory().model("m", &provider).attachments(Attachments::folder(folder.path()));
+    let onward = builder.register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
+    let run = onward.start::<AgentOutcome, _>("a", &picture("ab12")).id("r").await.unwrap();
+    until_turn(&onward, "r", 2).await;
+    let told = || model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(told().contains("[an attachment ab12 of type image/png, which cannot be found]"), "{}", told());
+    let spend = run.view().await.unwrap().head.spend.unwrap();
+    assert_eq!((spend.attempts, spend.unknown), (4, 0), "it was looked for three times, and nothing was asked");
+    run.message("and now?").await.unwrap();
+    until_turn(&onward, "r", 3).await;
+    assert!(told().contains("which cannot be found"), "{}", told());
+    assert_eq!(run.view().await.unwrap().head.spend.unwrap().attempts, 5, "an earlier turn has waited for it");
+    std::fs::write(folder.path().join("ab12"), [0xff; 3]).unwrap();
+    run.message("and now?").await.unwrap();
+    until_turn(&onward, "r", 4).await;
+    assert!(told().contains("data:image/png;base64,////"), "{}", told());
+    onward.shutdown().await;
+}
+
+/// Nobody knows whether it is there, so the model must not be told that it is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn attachments_that_cannot_be_read_now_are_waited_for_as_a_provider_is() {
+    let model = ScriptedModel::start().await.unwrap();
+    let retries = ModelRetries { first_delay: Duration::from_millis(1), outage_max: 7, ..ModelRetries::default() };
+    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap().with_retries(retries);
+    let down = Attachments::found_by(|_| async { Err(Failure::new("down", "the store of pictures is down")) });
+    let builder = in_memory().model("m", &provider).attachments(down);
     let onward = builder.register_agent(Agent::new("a").model("m")).start().await.unwrap();
     let run = onward.start::<AgentOutcome, _>("a", &picture("ab12")).id("r").await.unwrap();
     let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
-    assert_eq!((failure.code.as_str(), model.request_count()), ("attachment_missing", 0));
-    assert!(failure.message.contains("ab12: there is nothing of that name; put it where"), "{failure:?}");
-    let spend = run.view().await.unwrap().head.spend.unwrap();
-    assert_eq!((spend.attempts, spend.unknown), (3, 0), "nothing was asked, so nothing is unknown");
-    run.retry("it is there").await.unwrap();
-    std::fs::write(folder.path().join("ab12"), [0xff; 3]).unwrap();
-    assert_eq!(run.result().await.unwrap().text, "You said: look");
+    assert_eq!((failure.code.as_str(), model.request_count()), ("attachment_unreadable", 0));
+    assert!(failure.message.contains("ab12: the store of pictures is down"), "{failure:?}");
+    assert_eq!(run.view().await.unwrap().head.spend.unwrap().attempts, 7);
     onward.shutdown().await;
 }
 

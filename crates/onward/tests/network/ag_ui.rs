@@ -1,6 +1,8 @@
 //! AG-UI in front of the ready-made loop. Its own client, with approvals and with an agent that is written by hand, is in `tests/ag-ui`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use onward::Onward;
 use onward::agent::{Agent, Provider, Tool};
@@ -140,6 +142,120 @@ async fn a_question_has_the_exact_bytes_of_the_arguments() {
     assert!(last.contains(&format!(r#""show":{{"json":{shown}}}"#)), "{last}");
     let event: Value = serde_json::from_str(&last["data: ".len()..]).unwrap();
     assert_eq!(event["outcome"]["interrupts"][0]["metadata"]["show_text"], shown.as_str());
+}
+
+/// The interrupts with which a turn ended.
+fn interrupts(events: &[Value]) -> Vec<Value> {
+    events.last().unwrap()["outcome"]["interrupts"].as_array().cloned().unwrap_or_default()
+}
+
+/// Lets `boss` be `helper`, with an agent below it that has an agent below it that pays.
+fn three_deep(model: &ScriptedModel, site: &Site) -> onward::Builder {
+    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
+    let pay = Tool::new("pay", "Pays", |_: Payment| async move { Ok::<_, Failure>("paid") }).needs_approval();
+    let teller = Agent::new("teller").model("m").tool(pay);
+    let clerk = Agent::new("clerk").model("m").tool(Tool::agent("bank", "Pays bills", "teller"));
+    let boss = Agent::new("helper").model("m").tool(Tool::agent("office", "Does it", "clerk")).converse();
+    let builder = Onward::connect(site.url()).model("m", &provider);
+    builder.register_agent(boss).register_agent(clerk).register_agent(teller)
+}
+
+/// People talk with one agent, and are asked by whoever works for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_agent_below_asks_is_shown_to_the_byte_and_answered_in_the_thread() {
+    let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
+    let _worker = three_deep(&model, &site).start().await.unwrap();
+    let arguments = r#"{ "cents" : 90071992547409931234567, "b":1.50,  "a":1e2 }"#;
+    model.next(Answer::call("office", r#"{"task":"have it paid"}"#));
+    model.next(Answer::call("bank", r#"{"task":"pay it"}"#));
+    model.next(Answer::call("pay", arguments));
+    let mut front_end = FrontEnd { site, messages: Vec::new() };
+    let events = front_end.say("pay the bill").await;
+    let [interrupt] = &interrupts(&events)[..] else { panic!("nobody asks: {:?}", events.last()) };
+    let shown = format!(r#"{{"tool":"pay","arguments":{arguments}}}"#);
+    assert_eq!((&interrupt["metadata"]["show_text"], &interrupt["metadata"]["agent"]), (&json!(shown), &json!("teller")));
+    assert_eq!(interrupt["message"], "teller asks: Call the tool `pay`?");
+    let other = json!({ "threadId": "other", "runId": "r", "messages": [{ "id": "u", "role": "user", "content": "hello" }] });
+    front_end.post(&other.to_string()).await;
+    let resume = json!([{ "interruptId": interrupt["id"], "status": "resolved", "payload": { "approved": true } }]);
+    let answer = |thread: &str| {
+        json!({ "threadId": thread, "runId": "again", "messages": front_end.messages, "resume": resume }).to_string()
+    };
+    let refused = tokio::time::timeout(DEADLINE, front_end.post_raw(&answer("other"))).await.unwrap();
+    assert!(refused.starts_with("HTTP/1.0 400") && refused.contains("of another thread"), "{refused}");
+    let events = tokio::time::timeout(DEADLINE, front_end.post(&answer("t"))).await.unwrap();
+    assert_eq!(events.last().unwrap()["outcome"], json!({ "type": "success" }));
+    assert_eq!(text(&events), "office says: bank says: pay says: paid");
+}
+
+/// A turn ends with a question when nothing is left that goes on by itself: what the others say is not missed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_ends_with_the_question_of_an_agent_below_when_the_others_have_come_to_rest() {
+    let site = Site::memory().await;
+    let open = Arc::new(tokio::sync::Semaphore::new(0));
+    let gate = open.clone();
+    let dig = move |ctx: Ctx, (): ()| {
+        let gate = gate.clone();
+        async move { ctx.step("dig", async || gate.acquire().await.map(drop)).await }
+    };
+    let boss = async |ctx: onward::agent::AgentCtx, _: Value| {
+        let (asks, digs) = (ctx.child::<String>("asks", &()), ctx.child::<()>("digs", &()));
+        digs.await?;
+        asks.await
+    };
+    let asks = async |ctx: Ctx, (): ()| {
+        let decision = ctx.approval("go", "May I?").await?;
+        Ok::<_, Failure>(if decision.approved { "went" } else { "stayed" })
+    };
+    let builder = Onward::connect(site.url()).agent("helper", boss).workflow("asks", asks).workflow("digs", dig);
+    let worker = builder.start().await.unwrap();
+    let mut front_end = FrontEnd { site, messages: Vec::new() };
+    let mut turn = std::pin::pin!(front_end.say("go"));
+    let asked = async {
+        while worker.list_approvals().await.unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        events = &mut turn => panic!("it ended before anybody asked: {events:?}"),
+        () = asked => {}
+    }
+    // The other one works: longer than it takes to look twice.
+    assert!(tokio::time::timeout(Duration::from_millis(600), &mut turn).await.is_err(), "it ended while somebody works");
+    open.add_permits(1);
+    let asked = interrupts(&turn.await);
+    assert_eq!((asked.len(), &asked[0]["metadata"]["agent"]), (1, &json!("asks")), "{asked:?}");
+}
+
+/// Why a conversation waits is told, if it is not because the model was done: a cut answer does not look like a whole one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_that_was_stopped_says_why() {
+    let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
+    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
+    let agent = Agent::new("helper").model("m").converse();
+    let _worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
+    let mut front_end = FrontEnd { site, messages: Vec::new() };
+    let (cut, whole) = (Answer { cut: true, ..Answer::text("I could say") }, Answer::text("That is all."));
+    for (answer, result) in [(whole.clone(), Value::Null), (cut, json!({ "stop": "max_tokens" })), (whole, Value::Null)] {
+        model.next(answer);
+        let last = front_end.say("tell me").await.pop().unwrap();
+        assert_eq!((&last["outcome"], &last["result"]), (&json!({ "type": "success" }), &result));
+    }
+}
+
+/// A thread whose run has failed can be taken up again, and whoever comes late is told how.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_that_has_failed_says_how_it_goes_on() {
+    let site = Site::memory().await;
+    let fails = async |_: onward::agent::AgentCtx, _: Value| Err::<(), _>(Failure::fatal("it broke"));
+    let _worker = Onward::connect(site.url()).agent("helper", fails).start().await.unwrap();
+    let mut front_end = FrontEnd { site, messages: Vec::new() };
+    assert_eq!(front_end.say("hello").await.pop().unwrap()["message"], "it broke");
+    let messages = [json!({ "id": "later", "role": "user", "content": "and now?" })];
+    let body = json!({ "threadId": "t", "runId": "r", "messages": messages }).to_string();
+    let refused = tokio::time::timeout(DEADLINE, front_end.post_raw(&body)).await.unwrap();
+    assert!(refused.starts_with("HTTP/1.0 409") && refused.contains(r#""code":"run_closed""#), "{refused}");
+    assert!(refused.contains("`onward run retry RUN` lets a failed run go on"), "{refused}");
 }
 
 /// A front end whose ids begin anew must be told: what it says would be taken for what was said.

@@ -18,6 +18,9 @@ pub struct ListArgs {
     /// Only the questions of this run
     #[arg(long, value_name = "ID")]
     run: Option<String>,
+    /// Only the questions of this run and of the runs below it: its children, theirs, and so on
+    #[arg(long, value_name = "ID", conflicts_with = "run")]
+    below: Option<String>,
     /// How many questions
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -25,12 +28,13 @@ pub struct ListArgs {
 
 pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
     let site = Site::to_read(global)?;
-    let run = args.run.as_deref().map(|id| site.key(id)).transpose()?;
+    let below = args.below.is_some();
+    let run = args.below.or(args.run).as_deref().map(|id| site.key(id)).transpose()?;
     if let Some(key) = &run {
         site.read_head(key.clone()).await?; // a run that is not there is told, not shown as one without questions
     }
     let (namespace, limit, gaps) = (site.namespace.clone(), args.limit as usize, Gaps::default());
-    let query = WaitQuery { namespace, run, limit, gaps: Some(gaps.clone()), ..WaitQuery::default() };
+    let query = WaitQuery { namespace, run, below, limit, gaps: Some(gaps.clone()), ..WaitQuery::default() };
     let waits = site.list_approvals(query).await?;
     if global.json {
         print_json(&Partly::new(Approvals { approvals: waits.iter().map(Approval::from).collect() }, &gaps))?;

@@ -72,6 +72,11 @@ pub struct Chat {
 
 pub async fn execute(args: ChatArgs, global: &Global) -> Result<ExitCode> {
     let agent = args.agent.as_deref().map(Name::new).transpose().map_err(RuntimeError::from)?;
+    let screen = Screen::new(global.json);
+    if screen.is_terminal() {
+        // The screen is the chat's: what engine and programs say beside would stand among its lines, and look like them.
+        let _ = tracing::subscriber::set_global_default(tracing::subscriber::NoSubscriber::new());
+    }
     let (site, worker, again) = open(agent.as_ref(), global).await?;
     let chat = Chat {
         site,
@@ -83,7 +88,7 @@ pub async fn execute(args: ChatArgs, global: &Global) -> Result<ExitCode> {
         is_named: true,
         is_alone: worker.is_some(),
     };
-    let code = chat.hold(Screen::new(global.json)).await;
+    let code = chat.hold(screen).await;
     if let Some(worker) = worker {
         leave(worker).await;
     }

@@ -1,8 +1,8 @@
-//! Questions of the run that a person has to answer, in line.
+//! Questions of the run, and of the runs below it, that a person has to answer, in line.
 
 use onward_core::run::Wait;
 use onward_core::stream::ApprovalSaid;
-use onward_core::{Payload, RunKey};
+use onward_core::{Name, Payload, RunKey};
 use onward_runtime::{CallId, Decide};
 use serde_json::{Value, json};
 
@@ -11,6 +11,8 @@ use crate::new_id;
 #[derive(Debug, Clone)]
 pub struct Question {
     pub call: CallId,
+    /// Who asks, where it is not the agent that the chat is with: the kind of a run below it.
+    pub agent: Option<Name>,
     pub title: String,
     pub description: Option<String>,
     show: Option<Payload>,
@@ -21,7 +23,15 @@ impl Question {
         let asked = &said.requested;
         let call = CallId { run: key.clone(), generation: said.generation, place: asked.place.clone() };
         let (title, description, show) = (asked.title.clone(), asked.description.clone(), asked.show.clone());
-        Question { call, title, description, show }
+        Question { call, agent: None, title, description, show }
+    }
+
+    /// What is asked, and by whom.
+    pub fn headline(&self) -> String {
+        match &self.agent {
+            Some(agent) => format!("{agent} asks: {}", self.title),
+            None => self.title.clone(),
+        }
     }
 
     /// The exact bytes that are to be agreed to.
@@ -34,8 +44,8 @@ impl Question {
 
     pub fn document(&self) -> Value {
         json!({
-            "type": "approval_requested", "id": self.call.to_string(), "title": self.title,
-            "description": self.description, "show": self.show,
+            "type": "approval_requested", "id": self.call.to_string(), "run": self.call.run.id, "agent": self.agent,
+            "title": self.title, "description": self.description, "show": self.show,
         })
     }
 }
@@ -43,7 +53,7 @@ impl Question {
 impl From<&Wait> for Question {
     fn from(wait: &Wait) -> Question {
         let (title, description, show) = (wait.title.clone(), wait.description.clone(), wait.show.clone());
-        Question { call: CallId::from(wait), title, description, show }
+        Question { call: CallId::from(wait), agent: None, title, description, show }
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use anyhow::Result;
-use onward_core::conversation::{Entry, EntryCursor};
+use onward_core::conversation::{DONE, Entry, EntryCursor};
 use onward_core::stream::{AttemptFailed, StreamSaid, TaskOutcome};
 use onward_core::view::{AwaitedKind, RunView};
 use onward_core::{Failure, Hash, Name, Payload, RunKey, Status};
@@ -14,6 +14,7 @@ use onward_runtime::{EntryPage, EntryQuery, RuntimeError, WhyHindered, WhyPendin
 use onward_store::{Consequence, WaitQuery};
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 
 use super::acts::{Act, Acts, CANCELED_HERE};
 use super::draft::{Drafts, Words};
@@ -27,12 +28,16 @@ use crate::hindrances;
 use crate::new_id;
 use crate::output::{Style, escape, time};
 use crate::site::Site;
+use crate::stopping;
 
 /// How often it is looked whether the run has come to rest, while somebody waits for that.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// After how long without a word it is said that nobody works on the run.
 const SILENCE: Duration = Duration::from_secs(3);
+
+/// How often it is looked what the runs below ask, and whether the agent has stopped: neither is said in the run's own stream.
+const LOOK_BELOW: Duration = Duration::from_millis(500);
 
 /// How many entries are read at a time when some were missed.
 const MISSED: usize = 100;
@@ -92,7 +97,7 @@ pub struct Talk {
     is_away: bool,
     /// Why the run does not go on, as far as it was told: tasks and words.
     hindered: BTreeSet<(String, &'static str)>,
-    /// Something was said, and the run has not come to rest since.
+    /// Something was said or decided, and the run has not come to rest since.
     is_expecting: bool,
 }
 
@@ -137,6 +142,8 @@ impl Talk {
         }
         self.show_page(&page)?;
         self.look_for_questions().await?;
+        let view = patiently(|| self.site.read_run(self.key.clone())).await?;
+        self.tell_stop(&view)?;
         self.heard = Some(listen(self.site.clone(), self.key.clone()));
         Ok(())
     }
@@ -146,6 +153,8 @@ impl Talk {
         self.screen.prompt("> ")?;
         let mut look = tokio::time::interval(LOOK);
         let mut silent_since = tokio::time::Instant::now();
+        let mut look_below = tokio::time::interval(LOOK_BELOW);
+        look_below.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_held = self.waits || self.has_ended;
             tokio::select! {
@@ -164,6 +173,7 @@ impl Talk {
                     }
                 }
                 Some((act, outcome)) = self.acts.done.recv() => self.took(act, outcome)?,
+                _ = look_below.tick(), if self.heard.is_some() && !self.is_away => self.look_below().await?,
                 _ = look.tick() => {
                     if is_held && self.acts.open() == 0 && self.has_come_to_rest().await? {
                         self.waits = false;
@@ -221,6 +231,7 @@ impl Talk {
             let call = question.call.clone();
             self.questions.pop_front();
             self.acts.add(Act::Decide { call, decide });
+            self.is_expecting = true;
             self.ask_next()?;
             return Ok(None);
         }
@@ -463,7 +474,7 @@ impl Talk {
     fn ask_next(&mut self) -> Result<()> {
         let Some(question) = self.questions.front().cloned() else { return Ok(self.screen.prompt("> ")?) };
         self.screen.document(&question.document())?;
-        self.screen.painted(&format!("? {}", escape::text(&question.title)), Style::yellow)?;
+        self.screen.painted(&format!("? {}", escape::text(&question.headline())), Style::yellow)?;
         if let Some(description) = &question.description {
             self.screen.said(description)?;
         }
@@ -474,11 +485,43 @@ impl Talk {
         Ok(self.screen.prompt("y/n> ")?)
     }
 
-    /// Questions that are open now; of those that were, some may be decided by others.
+    /// Questions that are open now, here and below; of those that were, some may be decided by others.
     async fn look_for_questions(&mut self) -> Result<()> {
-        let query = WaitQuery { namespace: self.site.namespace.clone(), run: Some(self.key.clone()), ..WaitQuery::default() };
-        let open: Vec<Question> =
-            patiently(|| self.site.list_approvals(query.clone())).await?.iter().map(Question::from).collect();
+        let open = patiently(|| self.open_questions()).await?;
+        self.take_questions(open)
+    }
+
+    /// What is said in no frame. A server that is away is asked again the next time.
+    async fn look_below(&mut self) -> Result<()> {
+        match self.open_questions().await {
+            Err(error) if error.consequence() == Consequence::Retry => return Ok(()),
+            open => self.take_questions(open?)?,
+        }
+        if self.is_expecting && self.acts.open() == 0 && self.sent.is_empty() {
+            self.has_come_to_rest().await?;
+        }
+        Ok(())
+    }
+
+    async fn open_questions(&self) -> Result<Vec<Question>, RuntimeError> {
+        let (namespace, run) = (self.site.namespace.clone(), Some(self.key.clone()));
+        let query = WaitQuery { namespace, run, below: true, ..WaitQuery::default() };
+        let mut open = Vec::new();
+        for wait in self.site.list_approvals(query).await? {
+            let mut question = Question::from(&wait);
+            if wait.run != self.key {
+                let known = self.questions.iter().find(|known| known.call == question.call);
+                question.agent = match known {
+                    Some(known) => known.agent.clone(),
+                    None => Some(self.site.read_head(wait.run).await?.kind),
+                };
+            }
+            open.push(question);
+        }
+        Ok(open)
+    }
+
+    fn take_questions(&mut self, open: Vec<Question>) -> Result<()> {
         let first = self.questions.front().map(|question| question.call.clone());
         self.questions.retain(|known| open.iter().any(|question| question.call == known.call));
         if first.is_some() && self.questions.front().map(|question| &question.call) != first.as_ref() {
@@ -508,7 +551,8 @@ impl Talk {
             view => view?,
         };
         // The end of a run is shown when its frame is heard.
-        if rest(&view) != Rest::Waits {
+        let asks_below = awaits(&view, AwaitedKind::Child) && !self.questions.is_empty();
+        if rest(&view) != Rest::Waits && !asks_below {
             return Ok(false);
         }
         let asks = view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Approval);
@@ -516,7 +560,18 @@ impl Talk {
             self.look_for_questions().await?;
         }
         let page = self.entries(EntryQuery { limit: 1, ..EntryQuery::default() }).await?;
-        Ok(page.leaf.is_none_or(|leaf| self.shown.contains(&leaf)))
+        let has_shown = page.leaf.is_none_or(|leaf| self.shown.contains(&leaf));
+        if has_shown && std::mem::take(&mut self.is_expecting) {
+            self.tell_stop(&view)?;
+        }
+        Ok(has_shown)
+    }
+
+    /// Says why the agent waits, if it is not because its model was done.
+    fn tell_stop(&mut self, view: &RunView) -> Result<()> {
+        let Some(stop) = view.agent_stop() else { return Ok(()) };
+        self.screen.document(&json!({"type": "stopped", "stop": stop}))?;
+        Ok(self.screen.note(&format!("stopped: {}; say something, and it goes on", stopping::words(stop)))?)
     }
 
     /// Says it once if there is no worker that could go on with the run, and once for each task why nobody works on it.
@@ -548,7 +603,9 @@ impl Talk {
             // The failure of a canceled run says that it was canceled, and so does what follows.
             Some(Err(failure)) if failure.is_canceled() => view.cancel_reason.filter(|reason| reason != CANCELED_HERE),
             Some(Err(Failure { code, message, .. })) => Some(format!("{message} ({code})")),
-            Some(Ok(output)) => output.read::<Outcome>().ok().map(|outcome| outcome.stop).filter(|stop| stop != "done"),
+            Some(Ok(output)) => {
+                output.read::<Outcome>().ok().filter(|outcome| outcome.stop != DONE).map(|outcome| stopping::words(&outcome.stop))
+            }
             None => None,
         };
         let ended = match status {
@@ -578,9 +635,13 @@ async fn patiently<T, F: Future<Output = Result<T, RuntimeError>>>(ask: impl Fn(
     }
 }
 
+fn awaits(view: &RunView, kind: AwaitedKind) -> bool {
+    view.awaiting.iter().any(|awaited| awaited.kind == kind)
+}
+
 /// Whether a run goes on by itself, or somebody else has to do something first.
 fn rest(view: &RunView) -> Rest {
-    let awaits = |kind: AwaitedKind| view.awaiting.iter().any(|awaited| awaited.kind == kind);
+    let awaits = |kind| awaits(view, kind);
     match view.head.status {
         Status::Pending | Status::Running => Rest::Busy,
         Status::Paused => Rest::Waits,

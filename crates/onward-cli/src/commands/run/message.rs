@@ -1,14 +1,18 @@
 //! `onward run message`: say something to an agent.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
+use onward::agent::{Attachment, Block, Source};
 use onward_core::{Name, Payload};
-use onward_runtime::{RuntimeError, SendSignal};
+use onward_runtime::{Runtime, RuntimeError, SendSignal};
+use serde::Serialize;
 
 use super::act::answer;
 use crate::args::Global;
+use crate::error::Mistake;
 use crate::site::Site;
 
 #[derive(Debug, Args)]
@@ -17,6 +21,9 @@ pub struct MessageArgs {
     id: String,
     /// What to say
     text: String,
+    /// A file to show the model, within the message; may be given several times
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
     /// The same id again is the same message
     #[arg(long, value_name = "ID")]
     message_id: Option<String>,
@@ -27,9 +34,49 @@ pub struct MessageArgs {
 
 pub async fn execute(args: MessageArgs, global: &Global) -> Result<ExitCode> {
     let name = Name::new(&args.signal).map_err(RuntimeError::from)?;
+    let payload = payload(&args.text, &args.attach)?;
+    Runtime::check_message(&payload)?;
     let site = Site::to_write(global)?;
     let key = site.key(&args.id)?;
-    let signal = SendSignal { name, payload: Payload::json(&args.text)?, signal_id: args.message_id, sender: None };
+    let signal = SendSignal { name, payload, signal_id: args.message_id, sender: None };
     let appended = site.signal_run(key.clone(), signal).await?;
     answer(global, &key, "message received", &appended)
+}
+
+/// A text is said as one; with files it has blocks.
+fn payload(text: &str, files: &[PathBuf]) -> Result<Payload> {
+    #[derive(Serialize)]
+    struct Blocks {
+        blocks: Vec<Block>,
+    }
+    if files.is_empty() {
+        return Ok(Payload::json(text)?);
+    }
+    let attached = files.iter().map(|path| attachment(path));
+    let blocks = std::iter::once(Ok(Block::text(text))).chain(attached).collect::<Result<_>>()?;
+    Ok(Payload::json(&Blocks { blocks })?)
+}
+
+fn attachment(path: &Path) -> Result<Block> {
+    let media_type = media_type(path).ok_or_else(|| {
+        let message = format!("nobody knows the type of {}", path.display());
+        Mistake::usage("usage", message, "its name ends in png, jpg, jpeg, gif, webp, pdf, txt, md, csv, mp3 or wav")
+    })?;
+    let bytes = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    Ok(Block::Attachment(Attachment { media_type: media_type.to_owned(), source: Source::bytes(&bytes) }))
+}
+
+fn media_type(path: &Path) -> Option<&'static str> {
+    Some(match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "pdf" => "application/pdf",
+        "txt" | "md" => "text/plain",
+        "csv" => "text/csv",
+        "mp3" => "audio/mpeg",
+        "wav" => "audio/wav",
+        _ => return None,
+    })
 }

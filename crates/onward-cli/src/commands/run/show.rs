@@ -19,6 +19,7 @@ use crate::hindrances;
 use crate::output::document::View;
 use crate::output::{Cell, Style, Table, count, escape, preview, print, print_json, time};
 use crate::site::Site;
+use crate::stopping;
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
@@ -86,6 +87,9 @@ fn tell_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<WhyPending>
     if head.status == Status::Pending {
         let worker = format!("a worker that has `{}`{version}", head.kind);
         add("waits for", if why == Some(WhyPending::Queued) { "its turn at a worker".into() } else { worker.into() });
+    }
+    if let Some(stop) = view.agent_stop() {
+        add("stopped", stopping::words(stop).into());
     }
     if head.generation > 0 {
         add("generation", format!("{}: it has continued as new", head.generation).into());
