@@ -103,6 +103,59 @@ describe('AG-UI before the ready-made loop', () => {
     assert.equal(client.messages.at(-1).content, 'refund says: 20 cents are paid back\nweather says: sunny in Oslo')
   })
 
+  test('what an agent below asks is an interrupt of the thread, and resume decides it', async () => {
+    const { say, last, agent: client } = agent(url, 'below', { kind: 'boss' })
+    await say('desk {"task": "refund {\\"cents\\": 20}"}')
+    const [interrupt, ...others] = last().outcome.interrupts
+    assert.equal(others.length, 0)
+    assert.equal(interrupt.message, 'ready asks: Call the tool `refund`?')
+    assert.equal(interrupt.metadata.agent, 'ready')
+    assert.equal(interrupt.metadata.show_text, '{"tool":"refund","arguments":{"cents": 20}}')
+    assert.equal(client.pendingInterrupts.length, 1)
+    const page = agent(url, 'below', { kind: 'boss' })
+    await page.agent.runAgent()
+    assert.deepEqual(page.last().outcome, last().outcome, 'a page that is loaded anew finds it')
+    await client.runAgent({ resume: [{ interruptId: interrupt.id, status: 'resolved', payload: { approved: true } }] })
+    assert.deepEqual(last().outcome, { type: 'success' })
+    assert.equal(client.messages.at(-1).content, 'desk says: refund says: 20 cents are paid back')
+    assert.equal(client.pendingInterrupts.length, 0)
+  })
+
+  test('why a conversation was stopped is the result of its turn', async () => {
+    const { say, last, agent: client } = agent(url, 'stopped', { kind: 'brief' })
+    const { result } = await say('weather {"city": "Oslo"}')
+    assert.deepEqual(result, { stop: 'max_turns' })
+    assert.deepEqual(last().outcome, { type: 'success' })
+    assert.deepEqual(roles(client.messages), ['user', 'assistant', 'tool'])
+    assert.equal((await say('hello')).result, undefined)
+  })
+
+  test('a message that says nothing is refused, and the next one is heard', async () => {
+    const { say, agent: client } = agent(url, 'empty', KIND)
+    await assert.rejects(say(''), /message_empty/)
+    await say('hello')
+    assert.equal(client.messages.length, 2, JSON.stringify(client.messages))
+    assert.ok(client.messages[1].content.startsWith('You said: hello'))
+  })
+
+  test('two clients on one thread see the same conversation, each with its own words under its own ids', async () => {
+    const first = agent(url, 'shared', KIND)
+    await first.say('hello')
+    const second = agent(url, 'shared', KIND)
+    second.agent.addMessage({ id: 'second-u1', role: 'user', content: 'from the other side' })
+    const both = await Promise.allSettled([first.say('from here'), second.agent.runAgent()])
+    assert.deepEqual(both.map(({ status }) => status), ['fulfilled', 'fulfilled'], JSON.stringify(both))
+    await Promise.all([first.agent.runAgent(), second.agent.runAgent()])
+    assert.deepEqual(said(first.agent.messages), said(second.agent.messages))
+    for (const { agent: client } of [first, second]) {
+      const ids = client.messages.map(({ id }) => id)
+      assert.equal(new Set(ids).size, ids.length, 'nothing stands there twice')
+      const of = (words) => client.messages.filter(({ role, content }) => role === 'user' && content === words).map(({ id }) => id)
+      assert.deepEqual(of('from here'), ['shared-u2'])
+      assert.deepEqual(of('from the other side'), ['second-u1'])
+    }
+  })
+
   test('a page that is loaded anew finds the open question', async () => {
     const first = agent(url, 'anew', KIND)
     await first.say(REFUND)

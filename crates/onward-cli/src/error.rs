@@ -161,6 +161,7 @@ pub fn exit_code(code: &str) -> u8 {
         | "run_not_external"
         | "task_not_quarantined"
         | "signal_lost"
+        | "question_left"
         | "id_taken"
         | "key_ended"
         | "hook_exists"

@@ -6,13 +6,16 @@
 //! Invariants:
 //! - BG1: no attempt of a task that costs something begins once a limit is reached. So a budget is exceeded by no more than the attempts
 //!   that were under way when it ran out.
-//! - BG2: what a child may spend is its parent's no more, from the commit that starts it until the input that says how it ended; with that,
+//! - BG2: what a child may spend is its parent's no more, from the commit that starts it until the input that says what it spent; with that,
 //!   what it has not spent is the parent's again, and no more the child's, should somebody retry it. A child that is given none of what its
 //!   parent is limited in has half of what is left.
 //! - BG3: what nobody hears of any more counts as spent: what was lent to children when their parent continued as new, but for spawned ones,
 //!   which outlive a generation; when it was retried, and when it ended.
 //! - BG4: a budget that the code sets is one for runs that have none: it never takes the place of what somebody else has said.
 //! - BG5: what the code is told of its budget is as of its place in the log, so the same in every replay.
+//! - BG6: a fork may spend what was left of the budget at its point, of time too; what its original has spent behind it is the original's.
+
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -180,6 +183,16 @@ message! {
     }
 }
 
+message! {
+    /// What was gone of a budget at a point of the log, but for what open children have.
+    #[derive(Copy, Default, Eq)]
+    pub struct BudgetGone {
+        1 => spent: BudgetUse,
+        2 => turns: u64,
+        3 => seconds: u64,
+    }
+}
+
 impl BudgetHead {
     pub fn of(limit: Budget) -> BudgetHead {
         BudgetHead { limit, ..BudgetHead::default() }
@@ -231,11 +244,18 @@ impl BudgetHead {
         }
     }
 
-    /// The run is a copy of another one, which has spent what it has: only what its open children get is gone.
-    pub(crate) fn forked(&mut self, at: Timestamp) {
-        let limit = self.limit;
+    /// What a fork begins without that is made of the log as of `at`.
+    pub(crate) fn gone(&self, own: Option<&SpendTotals>, at: Timestamp) -> BudgetGone {
+        let seconds = self.since.map_or(0, |since| at.since(since).as_secs());
+        BudgetGone { spent: BudgetUse::of(own).plus(self.children), turns: self.turns, seconds }
+    }
+
+    /// The run is a copy of another one, which has paid for what it has spent; the copy may spend what was left then (BG6).
+    pub(crate) fn forked(&mut self, gone: BudgetGone, at: Timestamp) {
+        let BudgetGone { spent: children, turns, seconds } = gone;
+        let (limit, since) = (self.limit, Some(at.before(Duration::from_secs(seconds))));
         let lent = std::mem::take(&mut self.lent);
-        *self = BudgetHead { since: Some(at), lent, ..BudgetHead::of(limit) };
+        *self = BudgetHead { since, turns, children, lent, ..BudgetHead::of(limit) };
     }
 
     /// What a child gets that is started now; nothing if that has no limit.
@@ -280,10 +300,17 @@ impl BudgetHead {
 
     /// A child has ended; `child` says which, if it is a spawned one. Nobody gives back twice.
     fn take_back(&mut self, place: &Place, child: Option<&RunId>, spent: Option<BudgetUse>) {
-        let is_its = |slice: &Slice| match child {
-            Some(child) => slice.is_spawned && slice.child == *child,
-            None => !slice.is_spawned && slice.place == *place,
-        };
+        match child {
+            Some(child) => self.take_back_spawned(child, spent),
+            None => self.take_back_slice(|slice| !slice.is_spawned && slice.place == *place, spent),
+        }
+    }
+
+    fn take_back_spawned(&mut self, child: &RunId, spent: Option<BudgetUse>) {
+        self.take_back_slice(|slice| slice.is_spawned && slice.child == *child, spent);
+    }
+
+    fn take_back_slice(&mut self, is_its: impl Fn(&Slice) -> bool, spent: Option<BudgetUse>) {
         if let Some(position) = self.lent.iter().position(is_its) {
             let slice = self.lent.remove(position);
             self.children = self.children.plus(spent.unwrap_or(slice.given.as_use())); // BG3
@@ -330,7 +357,7 @@ pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<B
     let Some(budget) = budget else { return };
     match event {
         Event::RunForked(forked) => {
-            budget.forked(at);
+            budget.forked(forked.gone.unwrap_or_default(), at);
             budget.lend_again(&forked.children);
         }
         Event::RetryRequested(retry) => {
@@ -340,6 +367,7 @@ pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<B
         Event::ChildStarted(child) => drop(budget.give(child, spend.as_deref(), at)), // BG2
         Event::ChildCompleted(ended) => budget.take_back(&ended.place, ended.child.as_ref(), ended.spent),
         Event::ChildFailed(ended) => budget.take_back(&ended.place, ended.child.as_ref(), ended.spent),
+        Event::ChildSettled(settled) => budget.take_back_spawned(&settled.child, Some(settled.spent)),
         _ => {}
     }
 }

@@ -7,19 +7,23 @@
 //! - E1: an event number or field number is never reused (golden logs replay for ever).
 //! - E2: every input that answers a call names the call's [`Place`].
 
+mod checkpoint;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 pub use crate::attribute::{Attribute, AttributeValue};
-use crate::budget::{Budget, BudgetHead, BudgetUse};
+use crate::budget::{Budget, BudgetGone, BudgetHead, BudgetUse};
 use crate::codec::{DecodeError, Field, Message, Raw, Reader, put_nested};
 use crate::conversation::OutsideEntry;
 use crate::external::ExternalAppended;
 pub use crate::lineage::Origin;
+use crate::run::Once;
 use crate::schema::{FieldLine, Proto, Schema};
 use crate::spend::{Spend, SpendTotals};
 use crate::task::TaskOptions;
 use crate::{Failure, Hash, Index, Name, Payload, Place, RunId, RunKey, Timestamp, message, numbered};
+pub use checkpoint::{Checkpoint, EntryKey, Kept, Tally};
 
 /// How an event holds what it says: itself, unless it would make every other event as large as it is.
 macro_rules! held {
@@ -109,6 +113,7 @@ events! {
     19 => TaskAttemptEnded | "task_attempt_ended",
     21 => BranchRequested in Box<BranchRequested> | "branch_requested",
     24 => ExternalAppended | "external_appended",
+    25 => ChildSettled | "child_settled",
     32 => StepCompleted | "step_completed",
     33 => StepFailed | "step_failed",
     34 => TaskScheduled | "task_scheduled",
@@ -205,13 +210,14 @@ impl Event {
                 | BranchRequested(_)
                 | TaskAttempted(_)
                 | TaskAttemptEnded(_)
+                | ChildSettled(_)
                 | ExternalAppended(_)
         )
     }
 
     /// Whether the event is kept for the books alone: nobody waits for it, and the code learns nothing by it.
     pub fn is_quiet(&self) -> bool {
-        matches!(self, Event::TaskAttempted(_) | Event::TaskAttemptEnded(_))
+        matches!(self, Event::TaskAttempted(_) | Event::TaskAttemptEnded(_) | Event::ChildSettled(_))
     }
 
     /// Whether the event reports what a step did; every other event of a commit is something the code asked for.
@@ -375,68 +381,6 @@ impl RunStarted {
     /// The seed of the run's first generation, if it is known: older logs of later ones do not say.
     pub fn origin_seed(&self) -> Option<u64> {
         self.first_seed.or((self.generation == 0).then_some(self.seed))
-    }
-}
-
-message! {
-    /// What closes a segment of an agent's log and begins the next one.
-    pub struct Checkpoint {
-        1 => state: Payload,
-        /// The generation whose log the code replays to its end before it gets here; none for code that looks at the state by itself.
-        2 => prelude: Option<u32>,
-        /// The signal, or the pattern, for which the next turn waits before it begins.
-        3 => awaits: Option<Name>,
-        /// The last entry of the conversation.
-        4 => leaf: Option<Hash>,
-        /// How many entries the conversation has.
-        #[serde(default)]
-        5 => depth: u64,
-        /// What earlier segments keep beside the conversation, latest use last.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        6 => kept: Vec<Kept>,
-        /// The entries that were appended under a key, latest use last.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        9 => keys: Vec<EntryKey>,
-        /// Children that the code has left behind: what they say is heard by nobody.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        10 => left: Vec<RunId>,
-        /// The kind that takes the conversation over: its code begins from its start, and there is no state for it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        11 => handoff: Option<Name>,
-        /// What agents have done with the conversation since anybody was heard; none if that is nothing.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        12 => tally: Option<Tally>,
-    }
-}
-
-message! {
-    /// What agents have done with a conversation since the code of any of them has heard a signal.
-    #[derive(Copy, Default, Eq)]
-    pub struct Tally {
-        /// How often it was handed over.
-        1 => handoffs: u32,
-        /// How many turns were taken, as far as they are counted: whoever does not count them passes on what was.
-        2 => turns: u32,
-    }
-}
-
-message! {
-    /// An entry that was appended under a key.
-    #[derive(Eq)]
-    pub struct EntryKey {
-        1 => key: String,
-        2 => id: Hash,
-        /// With it one can tell whether something else is the same entry.
-        3 => parent: Option<Hash>,
-    }
-}
-
-message! {
-    /// Where something is that was kept beside the conversation.
-    #[derive(Copy, Eq)]
-    pub struct Kept {
-        1 => id: Hash,
-        2 => generation: u32,
     }
 }
 
@@ -617,6 +561,23 @@ message! {
         5 => request_id: String,
         6 => reason: String,
         7 => children: Vec<ChildAgain>,
+        /// What was gone of the budget where the copy ends; nothing if there was none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        8 => gone: Option<BudgetGone>,
+    }
+}
+
+message! {
+    /// A spawned child has ended. Who wants its result asks for it; this only says what it has spent of what it was given.
+    pub struct ChildSettled {
+        1 => child: RunId,
+        2 => spent: BudgetUse,
+    }
+}
+
+impl ChildSettled {
+    pub fn once(&self) -> Once {
+        Once::new(format!("settled:{}", self.child))
     }
 }
 

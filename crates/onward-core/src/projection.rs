@@ -143,6 +143,7 @@ impl Projection {
             Event::ChildFailed(event) => child(&event.place),
             Event::RetryRequested(event) => Some(Once::new(retry_key(&event.request_id))),
             Event::TaskAttemptEnded(event) => Some(event.once()),
+            Event::ChildSettled(event) => Some(event.once()),
             _ => None,
         }
     }

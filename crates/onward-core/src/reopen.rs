@@ -193,8 +193,10 @@ pub fn fork(head: &RunHead, records: &[Record], fork: &Fork, at: Timestamp) -> R
         version: fork.version.clone().or(started.version),
         ..started
     });
+    let there = RunHead::rebuild(fork.key.clone(), &copy).expect("H2");
+    let gone = there.budget.as_ref().map(|budget| budget.gone(there.spend.as_deref(), there.updated_at));
     let children = match fork.children {
-        OpenChildren::Restart => again(&fork.key, 0, &copy, |budget| budget.forked(at), None, at),
+        OpenChildren::Restart => again(&fork.key, 0, &copy, |budget| budget.forked(gone.unwrap_or_default(), at), None, at),
         OpenChildren::Await => Vec::new(),
     };
     let event = RunForked {
@@ -205,6 +207,7 @@ pub fn fork(head: &RunHead, records: &[Record], fork: &Fork, at: Timestamp) -> R
         request_id: fork.request_id.clone(),
         reason: fork.reason.clone(),
         children,
+        gone,
     };
     let signals = rest.iter().flat_map(|record| &record.events).filter(|event| matches!(event, Event::SignalReceived(_)));
     let kept = signals.filter(|_| fork.keep_signals).cloned().collect();

@@ -7,7 +7,9 @@ use tokio::net::TcpListener;
 async fn main() -> std::io::Result<()> {
     let port = std::env::args().nth(1).unwrap_or_else(|| "4010".to_owned());
     let Ok(port) = port.parse::<u16>() else {
-        eprintln!("`{port}` is no port\nusage: scripted-model [PORT]   a model that answers by script, on this machine; 4010 otherwise");
+        eprintln!(
+            "`{port}` is no port\nusage: scripted-model [PORT]   a model that answers by script, on this machine; 4010 otherwise"
+        );
         std::process::exit(2);
     };
     let model = ScriptedModel::start_on(TcpListener::bind(("127.0.0.1", port)).await?)?;

@@ -2,7 +2,7 @@
 //!
 //! Owns who belongs to a conversation beside its own run. A run is below another if the other has started it, or waits for it, or if it is
 //! below such a run: a fork waits for children that its original has started. Must never go through more than the open questions of the
-//! families that are asked for, and the heads above the runs that ask.
+//! families that are asked for, the runs that ask them, and the heads above these.
 //!
 //! Invariant BL1: a question is told as one of a run, and decided as one, only if it is of that run or of one below it.
 
@@ -11,8 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use onward_core::RunKey;
 use onward_core::family::family;
 use onward_core::run::Wait;
-use onward_store::{PAGE_DEFAULT, WaitQuery};
+use onward_core::view::RunView;
+use onward_store::{PAGE_DEFAULT, StoreError, WaitQuery};
 
+use crate::question::is_asked;
 use crate::{Runtime, RuntimeError};
 
 /// How many runs are above one at most; more are a circle of ids that were given twice.
@@ -32,10 +34,10 @@ impl Runtime {
     pub(crate) async fn waits_below(&self, top: &RunKey, query: WaitQuery) -> Result<Vec<Wait>, RuntimeError> {
         let tops = self.tops(top).await?;
         let families: BTreeMap<&str, &RunKey> = tops.iter().map(|top| (family(&top.id), top)).collect();
-        let (mut known, mut found) = (BTreeMap::new(), Vec::new());
+        let (mut known, mut views, mut found) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         for run in families.into_values() {
             for wait in self.store().list_waits(WaitQuery { run: Some(run.clone()), below: true, ..query.clone() }).await? {
-                if self.is_under(&wait.run, &tops, &mut known).await? {
+                if self.is_under(&wait.run, &tops, &mut known).await? && self.asks(&wait, &mut views).await? {
                     found.push(wait); // BL1
                 }
             }
@@ -43,6 +45,18 @@ impl Runtime {
         found.sort_by(|a, b| (a.requested_at, &a.run, &a.place).cmp(&(b.requested_at, &b.run, &b.place)));
         found.truncate(if query.limit == 0 { PAGE_DEFAULT } else { query.limit });
         Ok(found)
+    }
+
+    /// Whether the code of the run that has asked waits for the answer: it may have gone another way since.
+    async fn asks(&self, wait: &Wait, views: &mut BTreeMap<RunKey, RunView>) -> Result<bool, RuntimeError> {
+        if !views.contains_key(&wait.run) {
+            match self.read_run(&wait.run).await {
+                // It was deleted meanwhile.
+                Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => return Ok(false),
+                view => views.insert(wait.run.clone(), view?),
+            };
+        }
+        Ok(is_asked(&views[&wait.run], wait))
     }
 
     /// The run, and those that it waits for: an id that the code has chosen says nothing of a family.

@@ -34,6 +34,8 @@ pub enum RuntimeError {
     CallIdInvalid { text: String },
     #[error("{} may not decide {call}", decided_by.as_deref().unwrap_or("nobody in particular"))]
     NotADecider { call: CallId, decided_by: Option<String> },
+    #[error("the code of the run has gone another way and does not ask {call} any more")]
+    QuestionLeft { call: CallId },
     #[error("run {key} ended before it answered update `{update_id}`")]
     UpdateUnanswered { key: RunKey, update_id: String },
     #[error("no worker has code for `{kind}`{}", version.as_ref().map(|version| format!(" in version `{version}`")).unwrap_or_default())]
@@ -74,6 +76,7 @@ impl RuntimeError {
             RuntimeError::AttributeInvalid(_) => "attribute_invalid",
             RuntimeError::CallIdInvalid { .. } => "call_id_invalid",
             RuntimeError::NotADecider { .. } => "not_a_decider",
+            RuntimeError::QuestionLeft { .. } => "question_left",
             RuntimeError::UpdateUnanswered { .. } => "update_unanswered",
             RuntimeError::NoCompatibleWorker { .. } => "no_compatible_worker",
             RuntimeError::InputInvalid { .. } => "input_invalid",
@@ -110,6 +113,7 @@ impl RuntimeError {
             RuntimeError::FilterEmpty => "name a kind, a version, an attribute or a time; or say that all are meant",
             RuntimeError::AttributeInvalid(_) => "attributes are for finding runs; keep data in the input or the state",
             RuntimeError::NotADecider { .. } => "the approval names who may decide it",
+            RuntimeError::QuestionLeft { .. } => "nothing was decided; `onward run show` says what the run waits for now",
             RuntimeError::UpdateUnanswered { .. } => "`onward run show` says how the run ended",
             RuntimeError::NoCompatibleWorker { .. } => "start a worker that has it; the run waits meanwhile and nothing is lost",
             RuntimeError::InputInvalid { .. } => "GET /v1/kinds/KIND shows what it takes",

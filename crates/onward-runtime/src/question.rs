@@ -4,7 +4,8 @@
 //! answer wins and that a repeat of it is no error (L12).
 
 use onward_core::event::{ApprovalDecided, PromiseResolved};
-use onward_core::run::{Input, WaitKind};
+use onward_core::run::{Input, Wait, WaitKind};
+use onward_core::view::{AwaitedKind, RunView};
 use onward_core::{Event, Failure, Index, Payload};
 use onward_store::{Appended, StoreError, WaitQuery};
 
@@ -64,6 +65,18 @@ impl Runtime {
         self.append(&call.run, Input::answer(event, call.generation, &call.place, resolution_id)).await
     }
 
+    /// Whether the code has left an open question behind, on another way than the one it goes: an answer would go to nobody. It is open until
+    /// its turn ends, because the code may come to ask it again.
+    async fn is_left(&self, wait: &Wait) -> Result<bool, RuntimeError> {
+        if is_asked(&self.read_run(&wait.run).await?, wait) {
+            return Ok(false);
+        }
+        // Somebody may have answered it meanwhile, and then that is what is told.
+        let (namespace, run) = (wait.run.namespace.clone(), Some(wait.run.clone()));
+        let open = self.store().list_waits(WaitQuery { namespace, kind: Some(wait.kind), run, ..WaitQuery::default() }).await?;
+        Ok(open.contains(wait))
+    }
+
     /// Who may answer the question: nobody named means anybody.
     ///
     /// A question that is open is found among the waits. One that is not may be answered already, and then its repeat is no error; so the
@@ -72,6 +85,9 @@ impl Runtime {
         let (namespace, run) = (call.run.namespace.clone(), Some(call.run.clone()));
         let open = self.store().list_waits(WaitQuery { namespace, kind: Some(kind), run, ..WaitQuery::default() }).await?;
         if let Some(wait) = open.into_iter().find(|wait| CallId::from(wait) == *call) {
+            if kind == WaitKind::Approval && self.is_left(&wait).await? {
+                return Err(RuntimeError::QuestionLeft { call: call.clone() });
+            }
             return Ok(wait.deciders);
         }
         let mut from = Index(0);
@@ -93,6 +109,11 @@ impl Runtime {
             }
         }
     }
+}
+
+/// Whether the run waits for the answer.
+pub(crate) fn is_asked(view: &RunView, wait: &Wait) -> bool {
+    view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Approval && awaited.place.as_ref() == Some(&wait.place))
 }
 
 fn check_answer_id(what: &'static str, id: &str) -> Result<(), RuntimeError> {

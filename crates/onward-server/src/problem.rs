@@ -203,6 +203,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "family_differs"
         | "log_conflict"
         | "signal_lost"
+        | "question_left"
         | "id_taken"
         | "entry_key_taken"
         | "no_checkpoint"

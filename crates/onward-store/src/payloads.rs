@@ -68,6 +68,7 @@ pub fn walk<'a>(event: &'a Event, visit: &mut dyn FnMut(&'a Payload)) {
         | Event::VersionChosen(_)
         | Event::TaskAttempted(_)
         | Event::TaskAttemptEnded(_)
+        | Event::ChildSettled(_)
         | Event::SegmentAbandoned(_)
         | Event::CallAdopted(_)
         | Event::RunSuspended(_) => {}

@@ -3,7 +3,7 @@
 //! What `support` is told decides what it does: `tool` calls a tool, `refund` asks a person first, `think` thinks aloud, `flaky` fails once
 //! in the middle, `fail` ends the run, `note TEXT` keeps a note; everything else is answered word by word, with a pause between words.
 //! `ready` is the ready-made loop, with a model that calls the tools which it is told by name: `weather`, and `refund`, which a person
-//! decides about.
+//! decides about. `boss` lets `ready` work, as its tool `desk`, and `brief` takes one turn for a message.
 
 use std::time::Duration;
 
@@ -119,6 +119,17 @@ fn ready() -> Agent {
         .converse()
 }
 
+/// One that lets another one work.
+fn boss() -> Agent {
+    Agent::new("boss").model("scripted").tool(Tool::agent("desk", "Does what customers want", "ready")).converse()
+}
+
+/// One that is stopped before it can tell what its tool has said.
+fn brief() -> Agent {
+    let weather = |City { city }| async move { Ok::<_, Failure>(format!("sunny in {city}")) };
+    Agent::new("brief").model("scripted").tool(Tool::new("weather", "Tells the weather", weather).pure()).max_turns(1).converse()
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -128,7 +139,8 @@ async fn main() -> anyhow::Result<()> {
     let builder = Onward::connect(&url).agent("support", support).task_with("model", model).task("weather", weather).dep(pace);
     let scripted = ScriptedModel::start().await?;
     let provider = Provider::openai(&format!("{}/v1", scripted.url()), None)?;
-    let onward = builder.model("scripted", &provider).register_agent(ready()).start().await?;
+    let builder = builder.model("scripted", &provider).register_agent(ready()).register_agent(boss()).register_agent(brief());
+    let onward = builder.start().await?;
     println!("ready");
     tokio::signal::ctrl_c().await?;
     onward.shutdown().await;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::event::{ChildAwaited, OnParentClose, RunCompleted, RunContinued, RunFailed, TaskAttemptEnded, TaskAttempted};
 use crate::log::CommitId;
+use crate::reopen::{Fork, OpenChildren};
 use crate::run::{Carries, Commit, Delivery, Effect, Input, NewRun, Refusal, Status, answer_to};
 use crate::spend::{Spend, Tokens};
 use crate::{Failure, Hash, Index, Name, Namespace, Payload, Record, RunKey, reopen};
@@ -197,8 +198,12 @@ impl Trees {
 
     fn end_attempt(&mut self) {
         let position = self.draw(self.attempts.len());
-        let Attempt { run: key, generation, place, began_at } = self.attempts.swap_remove(position);
         let tokens = self.draw(30) as u64;
+        self.end_attempt_with(position, tokens);
+    }
+
+    fn end_attempt_with(&mut self, position: usize, tokens: u64) {
+        let Attempt { run: key, generation, place, began_at } = self.attempts.swap_remove(position);
         let spend = vec![Spend::on("m").tokens(Tokens { input: tokens, ..Tokens::default() })];
         let stands_as = Some("m".to_owned());
         let ended = TaskAttemptEnded { place, generation, attempt: 1, claim: 1, began_at, stands_as, failure_code: None, spend };
@@ -218,24 +223,32 @@ impl Trees {
         let mut events = Vec::new();
         for _ in 0..=self.draw(3) {
             let (is_spawned, asked) = (self.draw(3) == 0, (self.draw(2) == 0).then(|| self.draw(80) as u64));
-            let run = self.runs.get_mut(key).expect("it is there");
-            run.ordinal += 1;
-            let (place, generation) = (Place::root(run.ordinal), run.head.generation);
-            let child = match is_spawned {
-                true => reopen::spawned_id(&key.id, generation, &place, run.head.life.unwrap_or_default()),
-                false => reopen::child_id(&key.id, generation, &place),
-            };
-            run.spawned.extend(is_spawned.then(|| child.clone()));
-            let (input, on_parent_close) = (Payload::null(), OnParentClose::Abandon);
-            let budget = asked.map(|tokens| Budget::default().tokens(tokens));
-            let (kind, input_hash, version) = (name("k"), Hash::of(&input), None);
-            let started = ChildStarted { place, child, kind, version, input_hash, input, on_parent_close, is_spawned, budget };
-            events.push(started.into());
+            events.push(self.child(key, is_spawned, asked).into());
         }
         if self.draw(8) == 0 {
             events.push(RunContinued { input: Payload::null(), checkpoint: None }.into());
         }
         self.commit(key, events);
+    }
+
+    fn start_child(&mut self, key: &RunKey, tokens: u64) {
+        let child = self.child(key, false, Some(tokens));
+        self.commit(key, vec![child.into()]);
+    }
+
+    fn child(&mut self, key: &RunKey, is_spawned: bool, asked: Option<u64>) -> ChildStarted {
+        let run = self.runs.get_mut(key).expect("it is there");
+        run.ordinal += 1;
+        let (place, generation) = (Place::root(run.ordinal), run.head.generation);
+        let child = match is_spawned {
+            true => reopen::spawned_id(&key.id, generation, &place, run.head.life.unwrap_or_default()),
+            false => reopen::child_id(&key.id, generation, &place),
+        };
+        run.spawned.extend(is_spawned.then(|| child.clone()));
+        let (input, on_parent_close) = (Payload::null(), OnParentClose::Abandon);
+        let budget = asked.map(|tokens| Budget::default().tokens(tokens));
+        let (kind, input_hash, version) = (name("k"), Hash::of(&input), None);
+        ChildStarted { place, child, kind, version, input_hash, input, on_parent_close, is_spawned, budget }
     }
 
     fn ask_spawned(&mut self, key: &RunKey) {
@@ -269,6 +282,13 @@ impl Trees {
             }
             (Ok(()), _) if child_ended => self.saw("given back"),
             _ => {}
+        }
+    }
+
+    fn deliver_all(&mut self) {
+        while !self.news.is_empty() {
+            let news = self.news.remove(0);
+            self.deliver(news);
         }
     }
 
@@ -323,4 +343,65 @@ fn a_tree_of_runs_spends_no_more_than_its_first_may_but_for_what_was_under_way()
         assert!(seen.get(what).is_some_and(|count| *count > 20), "{what}: {seen:?}");
     }
     assert!(most > LIMIT, "somebody has spent all there is: {most}");
+}
+
+/// The fork of a run that has spent something, at the end of the commit that it made then.
+#[test]
+fn a_fork_begins_with_what_was_left_at_its_point() {
+    let mut trees = Trees::new(1);
+    let root = key("root");
+    let budget = Budget::default().tokens(LIMIT).seconds(100).turns(3);
+    let started = RunStarted { budget: Some(Box::new(BudgetHead::of(budget))), ..RunStarted::new(name("k"), Payload::null(), 1) };
+    trees.start(NewRun { key: root.clone(), started, signal: None });
+    trees.attempt(&root);
+    trees.end_attempt_with(0, 30);
+    trees.now = trees.now.after(std::time::Duration::from_secs(40));
+    trees.start_child(&root, 50);
+    let point = trees.runs[&root].log.last().expect("it has records").last_index();
+    trees.attempt(&root);
+    trees.end_attempt_with(0, 60);
+    trees.now = trees.now.after(std::time::Duration::from_secs(500));
+    for (children, left) in [(OpenChildren::Await, 120), (OpenChildren::Restart, 120)] {
+        let fork = Fork {
+            key: key("fork"),
+            index: Some(point),
+            is_reset: false,
+            keep_signals: false,
+            children,
+            version: None,
+            seed: 2,
+            request_id: String::new(),
+            reason: String::new(),
+        };
+        let run = &trees.runs[&root];
+        let forked = reopen::fork(&run.head, &run.log, &fork, trees.now).expect("it is the end of a commit");
+        let head = RunHead::rebuild(fork.key.clone(), &forked.records).expect("a log has a start");
+        let budget = head.budget.expect("it has one");
+        assert_eq!(head.spend, None, "the original has paid for that");
+        let expected = Budget::default().tokens(left).seconds(60).turns(3);
+        assert_eq!(budget.left(None, trees.now), expected, "30 and a slice of 50 are gone, and 40 seconds");
+    }
+}
+
+/// Nobody asks for its result, and its parent is in a later generation.
+#[test]
+fn what_a_spawned_child_leaves_is_its_parents_again_when_it_ends() {
+    let mut trees = Trees::new(1);
+    let root = key("root");
+    let child = trees.child(&root, true, Some(50));
+    let spawned = RunKey::new(root.namespace.clone(), child.child.clone());
+    trees.commit(&root, vec![child.into()]);
+    trees.deliver_all();
+    trees.attempt(&spawned);
+    trees.end_attempt_with(0, 10);
+    trees.commit(&root, vec![RunContinued { input: Payload::null(), checkpoint: None }.into()]);
+    assert_eq!(trees.left(&root), LIMIT - 50);
+    trees.commit(&spawned, vec![RunCompleted { output: Payload::null(), attempts: None }.into()]);
+    trees.deliver_all();
+    assert_eq!(trees.left(&root), LIMIT - 10);
+    assert_eq!(trees.runs[&root].head.status, Status::Pending, "it is told to nobody's code");
+    trees.ask_spawned(&root);
+    trees.deliver_all();
+    trees.check_rebuilt(&root);
+    assert_eq!(trees.left(&root), LIMIT - 10, "and nothing is given back twice");
 }

@@ -12,8 +12,9 @@
 //! - SG1: a call is answered with what was done for a call of the same kind and content, the k-th with the k-th, and with nothing else.
 //! - SG2: what an abandoned rest has scheduled and nobody has begun is taken back in the commit that leaves it; a commit that has not seen
 //!   every attempt is refused (R11), so none begins behind its back.
-//! - SG3: while something that has had an effect is in the book and unclaimed, nothing else that has one begins, and the segment does not
-//!   close: the run pauses, and whoever resumes it accepts what is there.
+//! - SG3: while something that has had an effect, or that a person has decided, is in the book and unclaimed, nothing else that has an
+//!   effect begins, and the segment does not close: the run pauses, and whoever resumes it accepts what is there. Whoever asks for a
+//!   branch has left what was decided knowingly.
 //! - SG4: a segment is abandoned three times at most; then the run pauses.
 //! - SG5: a call that the code made before the cut, and gave up behind it, is over: what was taken back stays so, and whoever awaits it is
 //!   told that it was canceled.
@@ -77,6 +78,7 @@ impl Segment {
         for event in &record.events {
             match event {
                 Event::TaskAttempted(event) => self.book.begun(&event.place),
+                Event::ApprovalDecided(event) => self.book.decided(&event.place),
                 Event::RunPaused(event) => self.last_pause = Some(event.reason),
                 Event::RunResumed(_) => match self.last_pause.take() {
                     Some(PauseReason::EffectAbandoned) => self.book.accept(record.index),
@@ -245,6 +247,7 @@ impl Engine {
         self.switch(from, to, attempt, self.horizon);
         let withdrawn = self.segment.book.unbegun();
         self.segment.book.withdraw(&withdrawn);
+        self.segment.book.pass_over_decisions();
         self.segment.counts = true;
         (attempt, withdrawn)
     }
@@ -330,13 +333,14 @@ impl Engine {
     /// Why this may not be recorded while an abandoned effect is loose (SG3).
     pub(super) fn check_effects(&self, events: &[Event]) -> Option<Fault> {
         let loose = self.segment.book.loose_effects();
-        let is_new = |event: &Event| event.ends_log() || (!event.is_step_result() && effect_of(event) != EffectOf::Never);
+        let begins = |event: &Event| matches!(effect_of(event), EffectOf::Attempt | EffectOf::Always);
+        let is_new = |event: &Event| event.ends_log() || (!event.is_step_result() && begins(event));
         if loose.is_empty() || !events.iter().any(is_new) {
             return None;
         }
         let asked = events.iter().find(|event| is_new(event)).map(super::matching::describe).unwrap_or_default();
         Some(Fault::EffectAbandoned(format!(
-            "the code left {} behind, which may have had an effect, and now asks for {asked}; look at what it did, then \
+            "the code left {} behind, which may have had an effect or was decided, and now asks for {asked}; look at it, then \
              `onward run resume {}` to go on without it",
             loose.join(", "),
             self.key.id

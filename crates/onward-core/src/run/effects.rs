@@ -8,8 +8,8 @@ use super::{Input, NewRun, Once, RunHead, Wait, WaitKind};
 use crate::budget::{self, BudgetUse};
 use crate::codec::{DecodeError, Field, Reader};
 use crate::event::{
-    CancelRequested, ChildAwaited, ChildCompleted, ChildFailed, ChildStarted, OnParentClose, ParentLink, ResultRequested,
-    RunStarted, SignalReceived, TerminateRequested,
+    CancelRequested, ChildAwaited, ChildCompleted, ChildFailed, ChildSettled, ChildStarted, OnParentClose, ParentLink,
+    ResultRequested, RunStarted, SignalReceived, TerminateRequested,
 };
 use crate::ledger::{LedgerKey, LedgerSum};
 use crate::lineage::Origin;
@@ -305,7 +305,18 @@ impl RunHead {
         let mut effects = vec![Effect::EndRun { goes_on: false }];
         let answer = |link| answer_to(link, &self.key.id, result.clone()).with_spent(self.budget_used());
         effects.extend(self.awaited_by().map(|link| Effect::Send(Box::new(answer(link)))));
+        effects.extend(self.settle().map(|delivery| Effect::Send(Box::new(delivery))));
         effects
+    }
+
+    /// Tells the run that has spawned this one, in whatever generation it is by now, what is left of its slice (BG2).
+    fn settle(&self) -> Option<Delivery> {
+        let parent = self.parent.as_ref().filter(|link| link.is_spawned && link.run.namespace == self.key.namespace)?;
+        let spent = self.budget.as_ref().filter(|budget| budget.is_slice)?.used(self.spend.as_deref());
+        let settled = ChildSettled { child: self.key.id.clone(), spent };
+        // A namesake of the parent has lent nothing under this id, which has the parent's life in it.
+        let input = Input { once: Some(settled.once()), ..Input::new(settled) };
+        Some(Delivery::Input { to: parent.run.clone(), input })
     }
 
     /// What the run has spent of its budget, its children included; nothing if it has none.

@@ -98,6 +98,7 @@ mod tests {
                 request_id: String::new(),
                 reason: String::new(),
                 children: Vec::new(),
+                gone: None,
             };
             [
                 RunStarted { parent: Some(link(victim.clone())), ..started() }.into(),

@@ -63,6 +63,8 @@ struct Speaker {
     next_seq: u64,
     is_over: bool,
     has_failed: bool,
+    /// Words of it, or of an earlier attempt, were said here and not taken back.
+    has_words: bool,
     /// It speaks to this server, which therefore knows all that it has said; of others only what was passed on is known.
     is_here: bool,
 }
@@ -90,6 +92,8 @@ pub(crate) struct Buffer {
     /// The first frame behind the last entry that became final: what comes before is read elsewhere.
     open_from: u64,
     speakers: BTreeMap<(u32, Place), Speaker>,
+    /// There were too many of them: of one that is not known any more words may have been said.
+    has_forgotten: bool,
     known: Option<Known>,
     has_ended: bool,
     pub said_at: Timestamp,
@@ -108,6 +112,7 @@ impl Buffer {
             bytes: 0,
             open_from: 0,
             speakers: BTreeMap::new(),
+            has_forgotten: false,
             known: None,
             has_ended: false,
             said_at: now,
@@ -151,8 +156,10 @@ impl Buffer {
         let key = (generation, place.clone());
         let begins = match self.speakers.get(&key) {
             Some(speaker) if speaker.is_over || speaker.claim > claim => return false, // SB3
-            Some(speaker) => speaker.claim < claim,
-            None => claim > 1,
+            Some(speaker) => speaker.claim < claim && speaker.has_words,
+            // A task may begin with a later claim: it was restored, or copied with its run. What it said at another server, or before this
+            // one was started anew, readers of this stream are told to forget when they come here.
+            None => claim > 1 && self.has_forgotten,
         };
         let next_seq = match self.speakers.get(&key) {
             Some(speaker) if speaker.claim == claim => speaker.next_seq,
@@ -171,7 +178,7 @@ impl Buffer {
             let spoken = Spoken { generation, task: place.clone(), attempt, seq: frame.seq, frame: frame.frame };
             self.push(StreamSaid::Spoken(spoken), now);
         }
-        self.speakers.insert(key, Speaker { claim, next_seq: last, is_over: false, has_failed: false, is_here });
+        self.speakers.insert(key, Speaker { claim, next_seq: last, is_over: false, has_failed: false, has_words: true, is_here });
         true
     }
 
@@ -209,13 +216,15 @@ impl Buffer {
     pub fn fail(&mut self, claim: u64, failed: AttemptFailed, now: Timestamp) {
         self.forget_speakers();
         let key = (failed.generation, failed.task.clone());
-        let speaker =
-            self.speakers.entry(key).or_insert(Speaker { claim, next_seq: 0, is_over: false, has_failed: false, is_here: false });
+        let unheard = Speaker { claim, next_seq: 0, is_over: false, has_failed: false, has_words: false, is_here: false };
+        let speaker = self.speakers.entry(key).or_insert(unheard);
         if speaker.is_over || speaker.claim > claim || (speaker.claim == claim && speaker.has_failed) {
             return;
         }
         if speaker.claim < claim {
-            *speaker = Speaker { claim, next_seq: 0, is_over: false, has_failed: true, is_here: speaker.is_here }; // it failed before it said anything
+            // It failed before it said anything.
+            let Speaker { has_words, is_here, .. } = *speaker;
+            *speaker = Speaker { claim, next_seq: 0, is_over: false, has_failed: true, has_words, is_here };
         }
         speaker.has_failed = true;
         self.push(StreamSaid::AttemptFailed(failed), now);
@@ -227,6 +236,7 @@ impl Buffer {
         }
         while self.speakers.len() >= TASKS_MAX {
             self.speakers.pop_first();
+            self.has_forgotten = true;
         }
     }
 

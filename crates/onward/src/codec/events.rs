@@ -115,6 +115,7 @@ impl Border {
             | Event::VersionChosen(_)
             | Event::TaskAttempted(_)
             | Event::TaskAttemptEnded(_)
+            | Event::ChildSettled(_)
             | Event::SegmentAbandoned(_)
             | Event::CallAdopted(_)
             | Event::RunSuspended(_) => Ok(()),

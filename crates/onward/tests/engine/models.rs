@@ -319,6 +319,78 @@ async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
     onward.shutdown().await;
 }
 
+/// A tool that pays, with or without asking; whether it was called is counted.
+fn payer(directory: &std::path::Path, model: &ScriptedModel, asks: bool, calls: &Arc<AtomicU32>) -> Builder {
+    let calls = calls.clone();
+    let pay = Tool::new("pay", "Pays", move |City { city }| {
+        calls.fetch_add(1, Ordering::SeqCst);
+        async move { Ok::<_, Failure>(format!("{city} is paid")) }
+    });
+    let agent = Agent::new("a").model("m").tool(if asks { pay.needs_approval() } else { pay }).converse();
+    with_model(embedded(directory), model).register_agent(agent)
+}
+
+/// Other settings after a question was asked: what a person has decided is not passed over, whatever it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_to_a_question_that_is_no_longer_asked_stops_the_run_before_anything_is_done() {
+    let (directory, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start().await.unwrap());
+    let calls = Arc::new(AtomicU32::new(0));
+    model.next(Answer::call("pay", r#"{"city":"Ulm"}"#));
+    let asking = payer(directory.path(), &model, true, &calls).start().await.unwrap();
+    let run = asking.start::<Value, _>("a", "pay Ulm").id("c").await.unwrap();
+    let question = crate::site::awaited(&run, AwaitedKind::Approval).await;
+    drop(run);
+    asking.shutdown().await;
+    let onward = payer(directory.path(), &model, false, &calls).start().await.unwrap();
+    let run = onward.run::<Value>("c").unwrap();
+    onward.disapprove(&question, "never").await.unwrap();
+    let pause = crate::site::paused(&run).await;
+    assert_eq!(pause.reason, PauseReason::EffectAbandoned);
+    assert!(pause.message.contains("approval `tool.pay`") && pause.message.contains("onward run resume c"), "{}", pause.message);
+    assert_eq!(calls.load(Ordering::SeqCst), 0, "a person has said no");
+    run.resume().await.unwrap();
+    until_turn(&onward, "c", 3).await;
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "whoever resumes goes by the new settings");
+    assert!(onward.list_approvals().await.unwrap().is_empty());
+    onward.shutdown().await;
+}
+
+/// A question that the code has left for another one cannot be answered any more: the answer would go to nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_the_code_has_left_takes_no_answer() {
+    async fn asking(ctx: AgentCtx, title: &'static str) -> Result<bool> {
+        ctx.turns((), |()| {
+            let ctx = ctx.clone();
+            async move {
+                let decision = ctx.approval("go", title).await?;
+                Ok(Turn::Done(decision.approved))
+            }
+        })
+        .await
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let with = |title: &'static str| embedded(directory.path()).agent("a", move |ctx, (): ()| asking(ctx, title));
+    let first = with("May I pay?").start().await.unwrap();
+    let run = first.start::<bool, _>("a", &()).id("c").await.unwrap();
+    let old = crate::site::awaited(&run, AwaitedKind::Approval).await;
+    drop(run);
+    first.shutdown().await;
+    let onward = with("May I pay twice?").start().await.unwrap();
+    let run = onward.run::<bool>("c").unwrap();
+    run.signal("nudge", &()).await.unwrap();
+    let new = crate::site::eventually("it asks something else", async || {
+        let awaited = run.view().await.unwrap().awaiting.into_iter().find(|awaited| awaited.kind == AwaitedKind::Approval)?;
+        (awaited.id != old).then_some(awaited.id)
+    })
+    .await;
+    let refused = onward.approve(&old).await.unwrap_err();
+    assert_eq!(refused.code(), "question_left", "{refused}");
+    onward.approve(&new).await.unwrap();
+    assert!(run.result().await.unwrap());
+    assert_eq!(onward.approve(&old).await.unwrap_err().code(), "run_closed");
+    onward.shutdown().await;
+}
+
 /// Doors refuse a message that says nothing; one that comes as a bare signal is not put to the model, and does not end the conversation.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_says_nothing_begins_no_turn() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use onward::agent::{AgentCtx, Spawned, Turn};
+use onward::agent::{AgentCtx, MESSAGE, Spawned, Turn};
 use onward::ledger::{SpendBy, SpendQuery};
 use onward::prelude::*;
 use onward::spend::{PicoDollars, Spend, SpendTotals, Tokens};
@@ -95,16 +95,23 @@ async fn sends_out(ctx: Ctx, (): ()) -> Result<u32> {
     ctx.child::<u32>("asks-and-stumbles", &()).budget(Budget::default().tokens(18)).await
 }
 
-/// Spawns somebody in one turn and hears of it in another; says what was left before and after.
+/// Spends something as soon as it is told to.
+async fn asks_when_told(ctx: Ctx, times: u32) -> Result<u32> {
+    let () = ctx.signal(MESSAGE).recv().await?;
+    asks_often(ctx, times).await
+}
+
+/// Spawns somebody in one turn and lets it spend something in another; says what was left before, and when it is told to look.
 async fn keeps_a_helper(ctx: AgentCtx, (): ()) -> Result<(Option<u64>, Option<u64>)> {
     ctx.turns(None, |helper: Option<Spawned<u32>>| {
         let ctx = ctx.clone();
         async move {
             let Some(helper) = helper else {
-                return Ok(Turn::Next(Some(ctx.spawn_within("asks-often", &2, Budget::default().tokens(10))?)));
+                return Ok(Turn::Next(Some(ctx.spawn_within("asks-when-told", &2, Budget::default().tokens(10))?)));
             };
             let before = ctx.budget_left().tokens;
-            helper.result(&ctx).await?;
+            helper.message(&ctx, &())?;
+            let () = ctx.signal("look").recv().await?;
             Ok(Turn::Done((before, ctx.budget_left().tokens)))
         }
     })
@@ -117,6 +124,7 @@ fn with_code(builder: Builder, begun: &Arc<AtomicU32>) -> Builder {
         .workflow("gives-up", gives_up)
         .workflow("waits-too-short", waits_too_short)
         .workflow("asks-often", asks_often)
+        .workflow("asks-when-told", asks_when_told)
         .workflow("delegates", delegates)
         .workflow("asks-and-stumbles", asks_and_stumbles)
         .workflow("sends-out", sends_out)
@@ -187,11 +195,13 @@ everywhere! {
         onward.shutdown().await;
     }
 
-    async fn a_slice_of_a_spawned_child_is_out_from_turn_to_turn(site) {
+    async fn a_slice_of_a_spawned_child_is_out_from_turn_to_turn_until_it_ends(site) {
         let onward = with_code(site.builder().await, &Arc::default()).start().await.unwrap();
         let budget = Budget::default().tokens(30);
         let run = onward.start::<(Option<u64>, Option<u64>), _>("keeps-a-helper", &()).budget(budget).await.unwrap();
-        assert_eq!(run.result().await.unwrap(), (Some(20), Some(22)));
+        until_logged(&run, "child_settled", 1).await;
+        run.signal("look", &()).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), (Some(20), Some(22)), "nobody has asked for its result");
         onward.shutdown().await;
     }
 

@@ -48,6 +48,7 @@ const GOLDEN: &[Golden] = golden! {
     tasks by tasks,
     spending by tasks,
     budgets by budgets,
+    settled by settled,
     timers by timers,
     signals by signals,
     approvals by approvals,
@@ -174,6 +175,7 @@ every_event! {
     ChildCanceled SignalSent VersionChosen UpdateAnswered RunSuspended RunCompleted RunFailed RunCanceled RunContinued
     RetryRequested RunForked ResultRequested AttributeSet
     ExternalAppended TaskAttempted TaskAttemptEnded EntryAppended SegmentAbandoned CallAdopted ChildAwaited BranchRequested BudgetSet
+    ChildSettled
 }
 
 #[test]

@@ -5,9 +5,9 @@ use onward::testing::World;
 use onward_core::budget::{Budget, BudgetUse};
 use onward_core::conversation::OutsideEntry;
 use onward_core::event::{
-    ApprovalDecided, BranchRequested, CancelRequested, ChildCompleted, ChildFailed, Divergence, OnParentClose, ParentLink,
-    PauseReason, PromiseResolved, ResultRequested, RunPaused, RunResumed, SignalReceived, TaskAttemptEnded, TaskAttempted,
-    TaskCompleted, TaskFailed, TerminateRequested, UpdateReceived,
+    ApprovalDecided, BranchRequested, CancelRequested, ChildCompleted, ChildFailed, ChildSettled, Divergence, OnParentClose,
+    ParentLink, PauseReason, PromiseResolved, ResultRequested, RunPaused, RunResumed, SignalReceived, TaskAttemptEnded,
+    TaskAttempted, TaskCompleted, TaskFailed, TerminateRequested, UpdateReceived,
 };
 use onward_core::external::{ExternalAppended, ExternalState};
 use onward_core::log::CommitHeader;
@@ -192,6 +192,23 @@ pub fn budgets() -> Log {
     input(&mut world, RunResumed { budget: Some(Budget::default().tokens(200)) });
     let place = children(&world)[1].clone();
     input(&mut world, ChildFailed { place, failure: Failure::fatal("lost"), child: None, spent });
+    finished(world)
+}
+
+pub fn settled() -> Log {
+    let mut world = World::new(workflows::settled, &());
+    pump(&mut world);
+    signal(&mut world, "look", "null");
+    let started = world.log().events().find_map(|(_, event)| match event {
+        Event::ChildStarted(event) => Some(event.child.clone()),
+        _ => None,
+    });
+    let spent = BudgetUse { tokens: 12, cost: PicoDollars(0) };
+    world
+        .input(ChildSettled { child: started.expect("it has spawned"), spent })
+        .expect("an open run takes what its children leave");
+    signal(&mut world, "look", "null");
+    assert_eq!(world.output(), "[60,88]");
     finished(world)
 }
 

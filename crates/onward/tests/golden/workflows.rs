@@ -81,6 +81,17 @@ pub async fn budgets(ctx: Ctx, _: ()) -> Result<Vec<u64>> {
     Ok(seen)
 }
 
+/// Has somebody spawned that it never asks for a result.
+pub async fn settled(ctx: Ctx, _: ()) -> Result<Vec<u64>> {
+    ctx.set_budget(Budget::default().tokens(100));
+    ctx.spawn_within::<u32>("helper", &(), Budget::default().tokens(40))?;
+    let () = ctx.signal("look").recv().await?;
+    let mut seen: Vec<u64> = ctx.budget_left().tokens.into_iter().collect();
+    let () = ctx.signal("look").recv().await?;
+    seen.extend(ctx.budget_left().tokens);
+    Ok(seen)
+}
+
 pub async fn timers(ctx: Ctx, _: ()) -> Result<(u64, bool)> {
     let before = ctx.now();
     ctx.sleep(hours(1)).await?;

@@ -24,6 +24,8 @@ pub(super) struct Book {
     given_up: Vec<Place>,
     /// Tasks of which an attempt was begun.
     attempted: BTreeSet<Place>,
+    /// Questions that a person has decided.
+    decided: BTreeSet<Place>,
     /// What was asked for before this was accepted when somebody resumed the run.
     accepted: Index,
 }
@@ -51,6 +53,16 @@ impl Book {
     /// An attempt of the task at `place` was begun.
     pub fn begun(&mut self, place: &Place) {
         self.attempted.insert(place.clone());
+    }
+
+    /// A person has decided the question at `place`.
+    pub fn decided(&mut self, place: &Place) {
+        self.decided.insert(place.clone());
+    }
+
+    /// Whoever went back has left what was decided, knowingly.
+    pub fn pass_over_decisions(&mut self) {
+        self.decided.clear();
     }
 
     /// Somebody has looked at what was asked for before `index`, and goes on without it.
@@ -100,6 +112,7 @@ impl Book {
         let has_effect = |found: &&Abandoned| match found.effect {
             EffectOf::Never => false,
             EffectOf::Always => true,
+            EffectOf::Decision => self.decided.contains(&found.place),
             EffectOf::Attempt => self.attempted.contains(&found.place) || self.answers.contains_key(&found.place),
         };
         let is_loose = |found: &&Abandoned| !found.adopted && !found.withdrawn && found.index >= self.accepted;

@@ -48,6 +48,8 @@ impl Way {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EffectOf {
     Never,
+    /// From the moment a person has decided. Asking has none.
+    Decision,
     /// From the moment an attempt begins.
     Attempt,
     /// With the commit.
@@ -116,6 +118,7 @@ pub(super) fn effect_of(event: &Event) -> EffectOf {
         Event::TaskScheduled(event) if event.options.class.is_some() => EffectOf::Attempt,
         Event::TaskScheduled(_) | Event::StepCompleted(_) | Event::StepFailed(_) => EffectOf::Always,
         Event::ChildStarted(_) | Event::SignalSent(_) => EffectOf::Always,
+        Event::ApprovalRequested(_) => EffectOf::Decision,
         _ => EffectOf::Never,
     }
 }
