@@ -6,7 +6,8 @@
 //! Invariants:
 //! - K1 (L8): a task has at most one terminal outcome; a report for another attempt changes nothing.
 //! - K2 (L9): a leased task is not offered again before its lease ends.
-//! - K3: a lost worker does not burn an attempt, but a task whose workers keep vanishing is quarantined until a person lets it go.
+//! - K3: a lost worker does not burn an attempt, but a task whose workers keep vanishing, one after the other and without a word, is
+//!   quarantined until a person lets it go. A call of a model is suspected later than others: what makes it is no code of a user.
 //! - K4: while its run is paused no attempt of a task begins, and whatever it waits for (its turn, the next attempt, all of them
 //!   together) keeps its remaining time. An attempt that runs goes on, with its own timeouts.
 //! - K5 (F22): tasks that lost a worker twice are handed out apart from each other: one that kills its worker does not take the
@@ -30,8 +31,11 @@ use crate::spend::{AttemptSpend, Spend};
 use crate::time::millis;
 use crate::{Failure, Hash, Name, Payload, Place, RunKey, Timestamp, WorkerId, message, numbered};
 
-/// How many workers a task may lose before it is taken off its queue.
+/// How many workers a task may lose in a row before it is taken off its queue.
 pub const LOST_WORKERS_MAX: u32 = 5;
+
+/// How many a call of a model may lose. Its pauses grow up to minutes, so one that does kill its workers takes half an hour over it.
+pub const LOST_CALLERS_MAX: u32 = 20;
 
 /// Over how long tasks are spread that lost their second worker; it doubles with each further one.
 const APART_FIRST_MS: u64 = 500;
@@ -364,7 +368,10 @@ impl Task {
                     false => TaskCompleted { place, output, attempts }.into(),
                 }))
             }
-            TaskReport::Failed(failure) => self.fail(failure.bounded(), now),
+            TaskReport::Failed(failure) => {
+                self.lost_workers = 0; // this one is still there
+                self.fail(failure.bounded(), now)
+            }
             TaskReport::Spent { report, .. } => return self.report(claim, *report, lease, now),
             TaskReport::Released => {
                 self.queue_again(now, now);
@@ -461,10 +468,23 @@ impl Task {
             return;
         }
         self.lost_workers += 1;
-        self.queue_again(now.after(self.apart()), now);
-        if self.lost_workers > LOST_WORKERS_MAX {
-            self.state = TaskState::Quarantined;
+        if self.lost_workers <= self.lost_workers_max() {
+            return self.queue_again(now.after(self.apart()), now);
         }
+        self.queue_again(now, now);
+        self.state = TaskState::Quarantined;
+    }
+
+    /// Workers make calls of models with code of their own, which catches panics and bounds what it takes in: one that dies meanwhile has
+    /// as a rule died of something else, and a conversation must not stand still over that (K3).
+    fn lost_workers_max(&self) -> u32 {
+        let is_model_call = self.kind.as_str().starts_with(MODEL_CALL) && self.options.class == Some(EffectClass::Pure);
+        if is_model_call { LOST_CALLERS_MAX } else { LOST_WORKERS_MAX }
+    }
+
+    /// Since when it is taken off its queue, if it is.
+    pub fn quarantined_at(&self) -> Option<Timestamp> {
+        (self.state == TaskState::Quarantined).then_some(self.visible_at)
     }
 
     /// How long a task that lost its worker waits, so that it is not with the same others again (K5).
@@ -473,7 +493,7 @@ impl Task {
         let window = APART_FIRST_MS << again.min(10);
         let (id, lost) = (self.id.to_string(), self.lost_workers.to_le_bytes());
         let chance = crate::Hash::of_parts(&[id.as_bytes(), &lost]).0;
-        Duration::from_millis(u64::from(u16::from_le_bytes([chance[0], chance[1]])) % window)
+        Duration::from_millis(u64::from(u32::from_le_bytes([chance[0], chance[1], chance[2], chance[3]])) % window)
     }
 
     /// A person has looked at a quarantined task and lets it be tried again, as often as a new one (K3).
@@ -610,11 +630,54 @@ mod tests {
             assert_eq!(task.expire(now.after(LEASE)), TaskFate::Open);
             assert_eq!((task.attempt, task.lost_workers), (1, lost));
         }
-        assert_eq!(task.state, TaskState::Quarantined);
+        let last = u64::from(LOST_WORKERS_MAX + 1) * 100_000;
+        assert_eq!((task.state, task.quarantined_at()), (TaskState::Quarantined, Some(Timestamp(last).after(LEASE))));
         task.retry(Timestamp(900_000)).unwrap();
         assert_eq!((task.state, task.attempt, task.lost_workers, task.visible_at), (TaskState::Queued, 1, 0, Timestamp(900_000)));
         assert_eq!(task.retry(Timestamp(9_000)), Err(NotQuarantined));
         assert_eq!(task.due_at(), None);
+    }
+
+    /// How many workers it takes until the task is in quarantine, each lost as soon as it has the task.
+    fn losses(task: &mut Task) -> u32 {
+        while task.state == TaskState::Queued {
+            let now = task.visible_at;
+            task.claim(&worker(), LEASE, now);
+            task.lose_worker(now);
+        }
+        task.lost_workers
+    }
+
+    /// K3.
+    #[test]
+    fn a_model_call_outlasts_servers_that_crash_but_not_for_ever() {
+        let call = |kind: &str, class| {
+            let options = TaskOptions { class, retry: RetryPolicy::forever(), ..TaskOptions::default() };
+            Task { kind: Name::new(kind).unwrap(), ..task(options) }
+        };
+        let mut pure = call("llm.m", Some(EffectClass::Pure));
+        assert_eq!(losses(&mut pure), LOST_CALLERS_MAX + 1);
+        assert!(pure.visible_at.since(Timestamp(1_000)) > Duration::from_secs(20 * 60), "{}", pure.visible_at);
+        for mut other in [call("llm.m", None), call("mail", Some(EffectClass::Pure))] {
+            assert_eq!(losses(&mut other), LOST_WORKERS_MAX + 1, "it may be anybody's code");
+        }
+    }
+
+    #[test]
+    fn only_workers_that_vanish_in_a_row_count() {
+        let mut task = task(TaskOptions { retry: RetryPolicy::forever(), ..TaskOptions::default() });
+        for _ in 0..3 * LOST_WORKERS_MAX {
+            for _ in 0..LOST_WORKERS_MAX {
+                let now = task.visible_at;
+                task.claim(&worker(), LEASE, now);
+                task.lose_worker(now);
+            }
+            assert_eq!((task.state, task.lost_workers), (TaskState::Queued, LOST_WORKERS_MAX));
+            let now = task.visible_at;
+            task.claim(&worker(), LEASE, now);
+            task.report(task.claim, TaskReport::Failed(Failure::retryable("busy")), LEASE, now).unwrap();
+            assert_eq!(task.lost_workers, 0, "whoever says that it failed has survived it");
+        }
     }
 
     /// K5.

@@ -80,12 +80,15 @@ impl ClosedLimits {
         if closed.is_empty() {
             return worker.task_kinds.clone();
         }
-        let now = Instant::now();
-        let is_open = |kind: &&Name| {
-            let what = What::of(&worker.namespace, kind, worker.task_limits.get(*kind));
-            closed.get(&what).is_none_or(|until| *until <= now)
-        };
+        drop(closed);
+        let is_open = |kind: &&Name| self.closed_for(&worker.namespace, kind, worker.task_limits.get(*kind)).is_none();
         Arc::new(worker.task_kinds.iter().filter(is_open).cloned().collect())
+    }
+
+    /// For how long a kind is closed to workers that say this limit for it, if it is.
+    pub fn closed_for(&self, namespace: &Namespace, kind: &Name, limit: Option<&Name>) -> Option<Duration> {
+        let until = *lock(&self.0).get(&What::of(namespace, kind, limit))?;
+        Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }
 
     /// How long it takes until anything opens that is closed now.

@@ -26,8 +26,8 @@ use crate::appending::known_entry;
 use crate::entries::read_page;
 use crate::watch::{OutcomeWatch, RunWatch};
 use crate::{
-    AppendEntry, AppendedEntry, BranchRun, Bulk, BulkDone, CallId, Decide, Emitted, EntryPage, EntryQuery, ForkRun, QueueInfo,
-    Runtime, RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, WhyPending, WorkerInfo,
+    AppendEntry, AppendedEntry, BranchRun, Bulk, BulkDone, CallId, Decide, Emitted, EntryPage, EntryQuery, ForkRun, Hindrance,
+    QueueInfo, Runtime, RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, WhyPending, WorkerInfo,
 };
 
 /// How many records are read at a time.
@@ -60,6 +60,7 @@ pub trait Door: Send + Sync {
     fn watch_run(&self, key: RunKey) -> DoorFuture<'_, Box<dyn Changes>>;
     fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead>;
     fn why_pending(&self, key: RunKey) -> DoorFuture<'_, Option<WhyPending>>;
+    fn hindrances(&self, key: RunKey) -> DoorFuture<'_, Vec<Hindrance>>;
     fn list_deleted(&self, query: DeletedQuery) -> DoorFuture<'_, Vec<DeletedRun>>;
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>>;
 
@@ -228,6 +229,10 @@ impl Door for Runtime {
 
     fn why_pending(&self, key: RunKey) -> DoorFuture<'_, Option<WhyPending>> {
         Box::pin(async move { Ok(self.why_pending_anywhere(&Runtime::read_head(self, &key).await?).await) })
+    }
+
+    fn hindrances(&self, key: RunKey) -> DoorFuture<'_, Vec<Hindrance>> {
+        Box::pin(async move { Runtime::hindrances(self, &key).await })
     }
 
     fn list_deleted(&self, query: DeletedQuery) -> DoorFuture<'_, Vec<DeletedRun>> {

@@ -26,6 +26,14 @@ message! {
         4 => queues: Vec<Name>,
         5 => has_default_queue: bool,
         6 => members: Vec<Member>,
+        7 => task_limits: Vec<TaskLimit>,
+    }
+}
+
+message! {
+    struct TaskLimit {
+        1 => kind: Name,
+        2 => limit: Name,
     }
 }
 
@@ -50,6 +58,7 @@ message! {
 impl Group {
     fn of(namespace: &Namespace, worker: &WorkerInfo) -> Group {
         let kind = |(kind, version): &(Name, Option<Name>)| Kind { kind: kind.clone(), version: version.clone() };
+        let limit = |(kind, limit): (&Name, &Name)| TaskLimit { kind: kind.clone(), limit: limit.clone() };
         Group {
             namespace: namespace.clone(),
             kinds: worker.kinds.iter().map(kind).collect(),
@@ -57,6 +66,7 @@ impl Group {
             queues: worker.queues.iter().flatten().cloned().collect(),
             has_default_queue: worker.queues.contains(&None),
             members: Vec::new(),
+            task_limits: worker.task_limits.iter().map(limit).collect(),
         }
     }
 
@@ -66,6 +76,7 @@ impl Group {
             id: member.name,
             kinds: self.kinds.iter().map(|known| (known.kind.clone(), known.version.clone())).collect(),
             task_kinds: self.task_kinds.clone(),
+            task_limits: self.task_limits.iter().map(|said| (said.kind.clone(), said.limit.clone())).collect(),
             queues: default.into_iter().chain(self.queues.iter().cloned().map(Some)).collect(),
             runs: member.runs,
             runs_max: member.runs_max,

@@ -15,6 +15,8 @@ pub struct WorkerInfo {
     /// Workflows with their versions; `None` stands for runs without one.
     pub kinds: Vec<(Name, Option<Name>)>,
     pub task_kinds: Vec<Name>,
+    /// Of these kinds, the limits that their calls share with others. Servers tell them to each other, and to no caller.
+    pub task_limits: BTreeMap<Name, Name>,
     /// `None` is the default queue.
     pub queues: Vec<Option<Name>>,
     /// How many runs it holds, and how many it takes.
@@ -81,6 +83,7 @@ impl Runtime {
                     id: profile.id.clone(),
                     kinds: kinds.collect(),
                     task_kinds: profile.task_kinds.to_vec(),
+                    task_limits: (*profile.task_limits).clone(),
                     queues: profile.queues.clone(),
                     runs: worker.seats_taken() as u64,
                     runs_max: profile.runs_max as u64,

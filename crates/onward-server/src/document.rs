@@ -15,7 +15,7 @@ use onward_core::spend::SpendTotals;
 use onward_core::task::{Task, TaskState};
 use onward_core::view::{Awaited, Counts, ForkedFrom, RunView, Undelivered};
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp, WorkerId};
-use onward_runtime::{AppendedExternal, CallId, ExternalRun, QueueInfo, WorkerInfo};
+use onward_runtime::{AppendedExternal, CallId, ExternalRun, Hindrance, QueueInfo, WorkerInfo};
 use onward_store::{Appended, DeletedRun, Gaps, ServerInfo, VersionCount};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -163,6 +163,9 @@ pub struct View<'a> {
     run: Run<'a>,
     input: &'a Payload,
     awaiting: &'a [Awaited],
+    /// Absent where a run is shown as of an earlier moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hindrances: Option<Vec<OneHindrance<'a>>>,
     state: &'a BTreeMap<Name, Payload>,
     outcome: Option<Outcome<'a>>,
     undelivered: &'a [Undelivered],
@@ -179,6 +182,7 @@ impl<'a> From<&'a RunView> for View<'a> {
             run: Run::from(&view.head),
             input: &view.input,
             awaiting: &view.awaiting,
+            hindrances: None,
             state: &view.state,
             outcome: view.outcome.as_ref().map(Outcome::from),
             undelivered: &view.undelivered,
@@ -187,6 +191,41 @@ impl<'a> From<&'a RunView> for View<'a> {
             counts: view.counts,
             forked_from: view.forked_from.as_ref(),
             reset_to: view.reset_to.as_ref(),
+        }
+    }
+}
+
+impl<'a> View<'a> {
+    /// Together with what keeps tasks of the run from being worked on now.
+    pub fn with(self, hindrances: &'a [Hindrance]) -> View<'a> {
+        View { hindrances: Some(hindrances.iter().map(OneHindrance::from).collect()), ..self }
+    }
+}
+
+/// What keeps a task of a run from being worked on.
+#[derive(Serialize)]
+struct OneHindrance<'a> {
+    task: String,
+    kind: &'a Name,
+    why: &'static str,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+    lost_workers: u32,
+    failure_code: Option<&'a str>,
+    hint: Option<String>,
+}
+
+impl<'a> From<&'a Hindrance> for OneHindrance<'a> {
+    fn from(hindrance: &'a Hindrance) -> OneHindrance<'a> {
+        OneHindrance {
+            task: hindrance.task.to_string(),
+            kind: &hindrance.kind,
+            why: hindrance.why.as_str(),
+            since: hindrance.since,
+            until: hindrance.until,
+            lost_workers: hindrance.lost_workers,
+            failure_code: hindrance.failure_code.as_deref(),
+            hint: hindrance.hint(),
         }
     }
 }

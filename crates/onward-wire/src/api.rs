@@ -26,6 +26,8 @@ service! {
         CancelTask: ReasonRequest => AppendReply,
         /// Why a pending run is not being worked on.
         WhyPending: RunRequest => WhyPendingReply,
+        /// Why tasks that a run waits for are not being worked on.
+        ReadHindrances: RunRequest => HindrancesReply,
         ListDeleted: DeletedRequest => DeletedReply,
         ReadLog: LogRequest => LogReply,
         /// A page of the conversation of an agent.
@@ -187,6 +189,31 @@ message! {
     pub struct WhyPendingReply {
         /// `no_compatible_worker` or `queued`; absent for a run that is not pending.
         1 => why: Option<String>,
+    }
+}
+
+message! {
+    pub struct HindrancesReply {
+        1 => hindrances: Vec<HindranceLine>,
+    }
+}
+
+message! {
+    /// What keeps a task of a run from being worked on.
+    pub struct HindranceLine {
+        /// `RUN~GENERATION~PLACE`.
+        1 => task: String,
+        2 => kind: Name,
+        /// `no_worker`, `limit_closed`, `quarantined` or `retries`.
+        3 => why: String,
+        /// Since when it is in quarantine.
+        4 => since: Option<Timestamp>,
+        /// When it goes on by itself.
+        5 => until: Option<Timestamp>,
+        /// How many workers in a row vanished over it.
+        6 => lost_workers: u32,
+        /// What its last attempt failed with.
+        7 => failure_code: Option<String>,
     }
 }
 

@@ -22,7 +22,8 @@ use onward_core::run::Wait;
 use onward_core::view::RunView;
 use onward_core::{Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunId, RunKey};
 use onward_runtime::{
-    Background, Bulk, BulkDone, CallId, Changes, Decide, Door, Emitted, Outcome, Runtime, SendSignal, StartRun, WhyPending,
+    Background, Bulk, BulkDone, CallId, Changes, Decide, Door, Emitted, Hindrance, Outcome, Runtime, SendSignal, StartRun,
+    WhyPending,
 };
 use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Store, VersionCount, WaitQuery};
 use serde::Serialize;
@@ -481,6 +482,12 @@ impl<O> RunHandle<O> {
     /// Why the run is pending, as far as its runtime can tell; `None` if it is not.
     pub async fn why_pending(&self) -> Result<Option<WhyPending>, Error> {
         self.ask(self.door().why_pending(self.key.clone())).await
+    }
+
+    /// What keeps tasks of the run from being worked on at this moment: nobody has them, the key that they need is limited, they are in
+    /// quarantine, or their next attempt is not due. Nothing for a run whose tasks are worked on.
+    pub async fn hindrances(&self) -> Result<Vec<Hindrance>, Error> {
+        self.ask(self.door().hindrances(self.key.clone())).await
     }
 
     /// Lets the run stand still: its timers keep their remaining time, and steps that run are recorded when they end.

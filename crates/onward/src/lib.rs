@@ -54,7 +54,8 @@ pub use onward_core::trace::TraceContext;
 pub use onward_core::view::{AwaitedKind, RunView};
 pub use onward_core::{Failure, Index, Log, Payload, Record, RunId, Status, Timestamp};
 pub use onward_runtime::{
-    AppendedEntry, Bulk, BulkDone, BulkVerb, CallId, Decide, Emitted, EntryPage, TaskView, TaskWord, WhyPending,
+    AppendedEntry, Bulk, BulkDone, BulkVerb, CallId, Decide, Emitted, EntryPage, Hindrance, TaskView, TaskWord, WhyHindered,
+    WhyPending,
 };
 pub use onward_store::{Appended, DeletedRun, RunQuery};
 #[cfg(feature = "remote")]

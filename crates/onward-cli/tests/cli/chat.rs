@@ -429,6 +429,34 @@ fn a_model_that_nobody_offers_is_told() {
 }
 
 #[test]
+fn a_key_that_is_limited_is_told_to_whoever_waits_for_it_and_until_when() {
+    let (_folder, model, served) = served("");
+    model.scripted.next(Answer::fault(Fault::RateLimited { retry_after_seconds: Some(600) }));
+    let mut refused = chat(&served.url, &["--agent", "support", "--run", "refused"]);
+    refused.say("hello");
+    refused.until("", "again in ");
+    let mut waits = chat(&served.url, &["--agent", "support", "--run", "waits"]);
+    waits.say("hello");
+    waits.until("", "· the provider of the model `small` limits its key; the run waits for it until 2");
+    let show = |id: &str| ran(onward().args(["run", "show", id, "--server", &served.url])).out;
+    assert!(
+        show("waits").contains("  the provider of the model `small` limits its key; the run waits for it until 2"),
+        "{}",
+        show("waits")
+    );
+    let own = show("refused");
+    assert!(own.contains("  the model `small` is asked again in ") && own.contains("failed as model_rate_limited"), "{own}");
+    let shown = ran(onward().args(["run", "show", "waits", "--json", "--server", &served.url])).json();
+    assert_eq!((&shown["hindrances"][0]["why"], &shown["hindrances"][0]["kind"]), (&"limit_closed".into(), &"llm.small".into()));
+    for chat in [&mut refused, &mut waits] {
+        chat.say("/quit");
+    }
+    assert_eq!(waits.end().1.matches("limits its key; the run waits").count(), 1, "it is told once");
+    assert_eq!(refused.end().2, Some(0));
+    assert_eq!(model.scripted.request_count(), 1);
+}
+
+#[test]
 fn a_run_that_is_canceled_here_is_told_once() {
     let (_folder, _model, served) = served("");
     let mut chat = chat(&served.url, &["--agent", "support", "--run", "c"]);

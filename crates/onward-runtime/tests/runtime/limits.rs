@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use onward_core::event::TaskScheduled;
+use onward_core::event::{PauseReason, RunPaused, TaskScheduled};
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Hash};
-use onward_runtime::{Runtime, WorkerPort, WorkerProfile};
+use onward_runtime::{Hindrance, Runtime, WorkerPort, WorkerProfile};
 use tokio::time::Instant;
 
 use crate::kit::*;
@@ -43,6 +43,10 @@ async fn begun(kinds: &[(&str, Option<&str>)]) -> (Kit, Runtime, Held, WorkerPor
 
 async fn refuse(worker: &WorkerPort, task: &Task, failure: Failure) {
     worker.report_task(task.id.clone(), task.claim, TaskReport::Failed(failure)).await.unwrap();
+}
+
+fn paused() -> RunPaused {
+    RunPaused { reason: PauseReason::Requested, message: String::new(), divergence: None }
 }
 
 fn limited() -> Failure {
@@ -108,4 +112,36 @@ async fn workers_that_say_no_limit_are_held_back_by_the_kind() {
         assert_eq!((next_task(&second).await.kind.as_str(), refused.elapsed()), ("llm.b", seconds(0)), "{limit:?}");
         assert_eq!((next_task(&second).await.kind.as_str(), refused.elapsed()), ("llm.a", seconds(5)), "{limit:?}");
     }
+}
+
+/// What the run is said to wait for, with how long it takes until it goes on by itself.
+async fn told(kit: &Kit, runtime: &Runtime) -> Vec<(String, &'static str, Option<u64>)> {
+    let now = kit.runtime.clock().now();
+    let found = runtime.hindrances(&key("r")).await.unwrap();
+    let line = |hindrance: &Hindrance| {
+        let left = hindrance.until.map(|until| until.since(now).as_secs());
+        (hindrance.task.to_string(), hindrance.why.as_str(), left)
+    };
+    found.iter().map(line).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_limit_is_told_with_the_time_when_it_opens() {
+    let (kit, _, mut held, first, task) = begun(&[("llm.a", Some("key")), ("llm.b", Some("key"))]).await;
+    assert_eq!(told(&kit, &kit.runtime).await, [], "it is worked on");
+    refuse(&first, &task, limited()).await;
+    kit.commit(&mut held, vec![call(1, "llm.b"), call(2, "llm.c")]).await;
+    let seen = |what: &str, why, left| (format!("r~0~{what}"), why, left);
+    let expected = [seen("0", "retries", Some(60)), seen("1", "limit_closed", Some(5)), seen("2", "no_worker", None)];
+    assert_eq!(told(&kit, &kit.runtime).await, expected);
+    let found = kit.runtime.hindrances(&key("r")).await.unwrap();
+    assert_eq!(found[0].failure_code.as_deref(), Some("model_rate_limited"));
+    // Another worker has the kind, with another key: it takes the task at once.
+    let other = caller(&kit.runtime, "other", &[("llm.b", Some("another key")), ("llm.c", None)]);
+    assert_eq!(told(&kit, &kit.runtime).await, expected[..1]);
+    drop(other);
+    tokio::time::advance(seconds(5)).await;
+    assert_eq!(told(&kit, &kit.runtime).await, [seen("0", "retries", Some(60)), seen("2", "no_worker", None)]);
+    kit.runtime.pause_run(&key("r"), paused()).await.unwrap();
+    assert_eq!(told(&kit, &kit.runtime).await, [], "the pause is the reason");
 }

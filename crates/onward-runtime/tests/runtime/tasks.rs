@@ -3,7 +3,7 @@
 use onward_core::event::TaskCanceled;
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, Payload, Status};
-use onward_runtime::{CallId, Delivery, StartTask, WorkerPort};
+use onward_runtime::{CallId, Delivery, StartTask, WhyHindered, WorkerPort};
 use onward_store::TaskQuery;
 
 use crate::kit::*;
@@ -191,6 +191,11 @@ async fn a_task_that_loses_worker_after_worker_is_quarantined() {
     // A person looks at it and lets it go; who waits for tasks hears of it.
     let listed = kit.runtime.list_quarantined(TaskQuery::default()).await.unwrap();
     let id = CallId::from(listed[0].id.clone());
+    let told = kit.runtime.hindrances(&key("r")).await.unwrap();
+    assert_eq!((told.len(), &told[0].task, told[0].why, told[0].lost_workers), (1, &id, WhyHindered::Quarantined, 6));
+    let (since, until) = (told[0].since.unwrap(), told[0].until);
+    assert_eq!((kit.runtime.clock().now().since(since), until), (seconds(10), None), "since its last worker was lost");
+    assert_eq!(told[0].hint().unwrap(), "find out why its workers vanish, then `onward queue retry r~0~0` lets it go on");
     let (task, retried) = tokio::join!(next_task(&worker), kit.runtime.retry_task(&id));
     retried.unwrap();
     assert_eq!((task.id, task.lost_workers), (listed[0].id.clone(), 0));

@@ -5,7 +5,9 @@ use std::time::Duration;
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::ledger::SpendQuery;
 use onward_core::{Namespace, RunKey};
-use onward_runtime::{Bulk, BulkVerb, CallId, Decide, ForkRun, RuntimeError, SendSignal, StartRun, StreamPage, WorkerInfo};
+use onward_runtime::{
+    Bulk, BulkVerb, CallId, Decide, ForkRun, Hindrance, RuntimeError, SendSignal, StartRun, StreamPage, WorkerInfo,
+};
 use onward_store::{Appended, DeletedQuery, Gaps, Restored, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, payloads};
 use onward_wire::api;
 use tonic::Status;
@@ -70,6 +72,16 @@ pub(super) async fn read_run(server: Server, asker: Asker, request: api::RunRequ
 pub(super) async fn why_pending(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::WhyPendingReply> {
     let head = server.runtime().read_head(&own(&asker, request.run)?).await.map_err(told)?;
     Ok(api::WhyPendingReply { why: server.runtime().why_pending_anywhere(&head).await.map(|why| why.as_str().to_owned()) })
+}
+
+pub(super) async fn read_hindrances(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::HindrancesReply> {
+    let found = server.runtime().hindrances(&own(&asker, request.run)?).await.map_err(told)?;
+    let line = |hindrance: Hindrance| {
+        let Hindrance { task, kind, why, since, until, lost_workers, failure_code } = hindrance;
+        let (task, why) = (task.to_string(), why.as_str().to_owned());
+        api::HindranceLine { task, kind, why, since, until, lost_workers, failure_code }
+    };
+    Ok(api::HindrancesReply { hindrances: found.into_iter().map(line).collect() })
 }
 
 pub(super) async fn list_deleted(server: Server, asker: Asker, request: api::DeletedRequest) -> Answer<api::DeletedReply> {
@@ -287,7 +299,7 @@ pub(super) async fn resolve_promise(server: Server, asker: Asker, request: api::
 
 pub(super) async fn list_workers(server: Server, asker: Asker, _: api::NamespaceRequest) -> Answer<api::WorkersReply> {
     let line = |worker: WorkerInfo| {
-        let WorkerInfo { id, kinds, task_kinds, queues, runs, runs_max, heard_at } = worker;
+        let WorkerInfo { id, kinds, task_kinds, task_limits: _, queues, runs, runs_max, heard_at } = worker;
         let kinds = kinds.into_iter().map(|(kind, version)| api::KnownKind { kind, version }).collect();
         let default_queue = queues.contains(&None);
         let queues = queues.into_iter().flatten().collect();

@@ -9,6 +9,11 @@ use crate::problem::Problem;
 use crate::request::Request;
 
 pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
-    let view = request.server.runtime().read_run(&request.key()?).await?;
-    Ok(json(StatusCode::OK, &View::from(&view)))
+    let (runtime, key) = (request.server.runtime(), request.key()?);
+    let view = runtime.read_run(&key).await?;
+    let hindrances = match runtime.hindrances(&key).await {
+        Err(error) if error.code() == "run_not_found" => Vec::new(), // it was deleted since
+        found => found?,
+    };
+    Ok(json(StatusCode::OK, &View::from(&view).with(&hindrances)))
 }

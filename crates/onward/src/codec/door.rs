@@ -13,8 +13,8 @@ use onward_core::task::Task;
 use onward_core::view::RunView;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
-    AppendEntry, AppendedEntry, BranchRun, Bulk, BulkDone, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun, Outcome,
-    QueueInfo, RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, WhyPending, WorkerInfo,
+    AppendEntry, AppendedEntry, BranchRun, Bulk, BulkDone, CallId, Changes, Decide, Door, DoorFuture, Emitted, ForkRun,
+    Hindrance, Outcome, QueueInfo, RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, WhyPending, WorkerInfo,
 };
 use onward_store::{
     Appended, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
@@ -186,6 +186,10 @@ impl Door for CodedDoor {
 
     fn why_pending(&self, key: RunKey) -> DoorFuture<'_, Option<WhyPending>> {
         self.inner.why_pending(key)
+    }
+
+    fn hindrances(&self, key: RunKey) -> DoorFuture<'_, Vec<Hindrance>> {
+        self.inner.hindrances(key)
     }
 
     fn list_deleted(&self, query: DeletedQuery) -> DoorFuture<'_, Vec<DeletedRun>> {

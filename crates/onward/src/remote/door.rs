@@ -12,8 +12,8 @@ use onward_core::task::Task;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
 use onward_runtime::{
     AppendEntry, AppendedEntry, BranchRun, Bulk, BulkDone, BulkVerb, CallId, Changes, Decide, Door, DoorFuture, Emitted,
-    EntryPage, EntryQuery, ForkRun, Outcome, QueueInfo, RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView,
-    TaskWord, WhyPending, WorkerInfo,
+    EntryPage, EntryQuery, ForkRun, Hindrance, Outcome, QueueInfo, RuntimeError, SendSignal, StartRun, StartTask, StreamPage,
+    TaskView, TaskWord, WhyHindered, WhyPending, WorkerInfo,
 };
 use onward_store::{
     Appended, Consequence, DeletedQuery, DeletedRun, Gaps, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount,
@@ -227,6 +227,15 @@ impl Door for RemoteDoor {
         Box::pin(async move {
             let reply = self.channel.call::<api::WhyPending>(api::RunRequest { run: key }).await?;
             Ok(reply.why.and_then(|why| WhyPending::from_word(&why)))
+        })
+    }
+
+    fn hindrances(&self, key: RunKey) -> DoorFuture<'_, Vec<Hindrance>> {
+        Box::pin(async move {
+            let namespace = key.namespace.clone();
+            let reply = self.channel.call::<api::ReadHindrances>(api::RunRequest { run: key }).await?;
+            let lines = reply.hindrances.into_iter();
+            Ok(lines.filter_map(|line| hindrance(&namespace, line)).collect())
         })
     }
 
@@ -486,9 +495,16 @@ fn note(gaps: Option<Gaps>, missing: Vec<String>) {
     }
 }
 
+/// `None` for one that only a later version knows.
+fn hindrance(namespace: &Namespace, line: api::HindranceLine) -> Option<Hindrance> {
+    let api::HindranceLine { task, kind, why, since, until, lost_workers, failure_code } = line;
+    let (task, why) = (CallId::parse(namespace, &task).ok()?, WhyHindered::from_word(&why)?);
+    Some(Hindrance { task, kind, why, since, until, lost_workers, failure_code })
+}
+
 fn worker(line: api::WorkerLine) -> WorkerInfo {
     let api::WorkerLine { id, kinds, task_kinds, queues, default_queue, runs, runs_max, heard_at } = line;
     let kinds = kinds.into_iter().map(|api::KnownKind { kind, version }| (kind, version)).collect();
     let queues = default_queue.then_some(None).into_iter().chain(queues.into_iter().map(Some)).collect();
-    WorkerInfo { id, kinds, task_kinds, queues, runs, runs_max, heard_at }
+    WorkerInfo { id, kinds, task_kinds, task_limits: Default::default(), queues, runs, runs_max, heard_at }
 }

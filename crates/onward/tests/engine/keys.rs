@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use onward::agent::{Agent, AgentOutcome, Key, ModelRetries, Provider};
 use onward::prelude::*;
-use onward::{Builder, RunHandle};
+use onward::{Builder, RunHandle, WhyHindered};
 use onward_core::stream::StreamSaid;
 use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
 
 use crate::in_memory;
-use crate::site::{Site, count, events, until_logged};
+use crate::site::{Site, count, events, eventually, until_logged};
 
 fn provider(model: &ScriptedModel, key: &str) -> Provider {
     Provider::openai(&format!("{}/v1", model.url()), Some(Key::new(key))).unwrap()
@@ -53,6 +53,10 @@ async fn a_limited_key_holds_back_other_models_of_other_workers() {
     until_logged(&refused, "task_attempt_ended", 1).await;
     let begun = Instant::now();
     let waits = ask(&second, "n", "waits").await;
+    let hindrance = eventually("it is told why it waits", async || waits.hindrances().await.unwrap().pop()).await;
+    assert_eq!((hindrance.kind.as_str(), hindrance.why), ("llm.n", WhyHindered::LimitClosed));
+    let left = hindrance.until.unwrap().since(site.runtime(&second).clock().now());
+    assert!(left <= Duration::from_secs(2), "{left:?}");
     answered_at_once(&waits).await;
     assert!(begun.elapsed() > Duration::from_millis(1_500), "{:?}", begun.elapsed());
     first.shutdown().await;

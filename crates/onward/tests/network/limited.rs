@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use onward::agent::{Agent, AgentOutcome, Key, Provider};
-use onward::{Builder, Event, Onward};
+use onward::{Builder, Event, Onward, WhyHindered};
 use onward_llm_scripted::{Answer, Fault, ScriptedModel};
 use onward_pg_cluster::Cluster;
 
 use crate::site::{Site, eventually};
 
 /// How long the provider wants to be left alone.
-const CLOSED: Duration = Duration::from_secs(3);
+const CLOSED: Duration = Duration::from_secs(5);
 
 const RUNS: u32 = 4;
 
@@ -40,6 +40,13 @@ async fn all_wait(here: &str, there: &str, other: &str) {
     for number in 0..RUNS {
         runs.push(second.start::<AgentOutcome, _>(other, "hello").id(format!("r{number}")).await.unwrap());
     }
+    // The server that is asked has no worker with this model; those of the other say which key it is.
+    let told = first.run::<AgentOutcome>("r0").unwrap();
+    eventually("it is told why it waits", async || {
+        let found = told.hindrances().await.unwrap().pop();
+        found.filter(|hindrance| hindrance.why == WhyHindered::LimitClosed)
+    })
+    .await;
     for run in &runs {
         assert_eq!(run.result().await.unwrap().text, "You said: hello");
         let spend = run.view().await.unwrap().head.spend.unwrap();

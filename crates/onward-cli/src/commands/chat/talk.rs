@@ -10,7 +10,7 @@ use onward_core::conversation::{DONE, Entry, EntryCursor};
 use onward_core::stream::{AttemptFailed, StreamSaid, TaskOutcome};
 use onward_core::view::{AwaitedKind, RunView};
 use onward_core::{Failure, Hash, Name, Payload, RunKey, Status};
-use onward_runtime::{EntryPage, EntryQuery, RuntimeError, WhyPending};
+use onward_runtime::{EntryPage, EntryQuery, RuntimeError, WhyHindered, WhyPending};
 use onward_store::{Consequence, WaitQuery};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -24,7 +24,7 @@ use super::question::{Question, answer};
 use super::screen::Screen;
 use super::told::{Part, parts};
 use super::typing::Input;
-use crate::lonely;
+use crate::hindrances;
 use crate::new_id;
 use crate::output::{Style, escape, time};
 use crate::site::Site;
@@ -95,7 +95,8 @@ pub struct Talk {
     /// The next line is taken when the run rests.
     waits: bool,
     is_away: bool,
-    has_told_alone: bool,
+    /// Why the run does not go on, as far as it was told: tasks and words.
+    hindered: BTreeSet<(String, &'static str)>,
     /// Something was said or decided, and the run has not come to rest since.
     is_expecting: bool,
 }
@@ -120,7 +121,7 @@ impl Talk {
             has_ended: false,
             waits: false,
             is_away: false,
-            has_told_alone: false,
+            hindered: BTreeSet::new(),
             is_expecting: false,
         }
     }
@@ -182,7 +183,7 @@ impl Talk {
                     }
                     // Only whoever has said something waits for somebody to hear it.
                     let expects = self.is_expecting && self.heard.is_some();
-                    if silent_since.elapsed() > SILENCE && expects && !self.has_told_alone {
+                    if silent_since.elapsed() > SILENCE && expects {
                         silent_since = tokio::time::Instant::now();
                         self.tell_alone().await?;
                     }
@@ -573,19 +574,24 @@ impl Talk {
         Ok(self.screen.note(&format!("stopped: {}; say something, and it goes on", stopping::words(stop)))?)
     }
 
-    /// Says it once if there is no worker that could go on with the run, or that offers what it waits for.
+    /// Says it once if there is no worker that could go on with the run, and once for each task why nobody works on it.
     async fn tell_alone(&mut self) -> Result<()> {
         if let Ok(Some(WhyPending::NoCompatibleWorker)) = self.site.why_pending(self.key.clone()).await {
-            self.has_told_alone = true;
+            if !self.hindered.insert((String::new(), WhyPending::NoCompatibleWorker.as_str())) {
+                return Ok(());
+            }
             let head = self.site.read_head(self.key.clone()).await?;
             self.screen.note(&format!("no worker has `{}` now; the run waits for one", head.kind))?;
             return Ok(());
         }
         let Ok(view) = self.site.read_run(self.key.clone()).await else { return Ok(()) };
         self.is_expecting = rest(&view) == Rest::Busy || !self.sent.is_empty();
-        for sentence in lonely::of(&self.site, &view).await {
-            self.has_told_alone = true;
-            self.screen.note(&format!("{sentence}; the run waits for it"))?;
+        let mut found = hindrances::of(&self.site, &self.key).await;
+        // That an attempt has failed, and when the next one is, was told when it did.
+        found.retain(|hindrance| hindrance.why != WhyHindered::Retries);
+        found.retain(|hindrance| self.hindered.insert((hindrance.task.to_string(), hindrance.why.as_str())));
+        for sentence in hindrances::sentences(&self.site, &found).await {
+            self.screen.note(&sentence)?;
         }
         Ok(())
     }

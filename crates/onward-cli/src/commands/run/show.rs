@@ -15,7 +15,7 @@ use super::list::status_cell;
 use crate::args::Global;
 use crate::commands::spend;
 use crate::directory::shell_word;
-use crate::lonely;
+use crate::hindrances;
 use crate::output::document::View;
 use crate::output::{Cell, Style, Table, count, escape, preview, print, print_json, time};
 use crate::site::Site;
@@ -31,15 +31,16 @@ pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
     let site = Site::to_read(global)?;
     let key = site.key(&args.id)?;
     let view = site.read_run(key.clone()).await?;
+    let hindrances = hindrances::of(&site, &key).await;
     if global.json {
-        print_json(&View::from(&view))?;
+        print_json(&View::from(&view).with(&hindrances))?;
         return Ok(ExitCode::SUCCESS);
     }
     // Which workers there are, only the process that has them knows.
     let pending = view.head.status == Status::Pending && !site.is_directory;
     let why = if pending { site.why_pending(key).await? } else { None };
-    let lonely = if site.is_directory { Vec::new() } else { lonely::of(&site, &view).await };
-    print(&tell(&view, tree_of(&site, &view).await?.as_ref(), why, &lonely, time::now()))?;
+    let hindered = hindrances::sentences(&site, &hindrances).await;
+    print(&tell(&view, tree_of(&site, &view).await?.as_ref(), why, &hindered, time::now()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -50,14 +51,14 @@ async fn tree_of(site: &Site, view: &RunView) -> Result<Option<SpendTotals>> {
     Ok(site.read_spend(query).await?.pop().map(|row| row.totals))
 }
 
-fn tell(view: &RunView, tree: Option<&SpendTotals>, why: Option<WhyPending>, lonely: &[String], now: Timestamp) -> String {
+fn tell(view: &RunView, tree: Option<&SpendTotals>, why: Option<WhyPending>, hindered: &[String], now: Timestamp) -> String {
     let mut out = tell_head(view, tree, why, now);
     if let Some(pause) = &view.pause {
         section(&mut out, "paused", &tell_pause(pause));
     }
     if !view.awaiting.is_empty() {
         section(&mut out, "awaiting", &tell_awaiting(&view.awaiting, now));
-        lonely.iter().for_each(|sentence| out.push_str(&format!("  {}; the run waits for it\n", escape::text(sentence))));
+        hindered.iter().for_each(|sentence| out.push_str(&format!("  {}\n", escape::text(sentence))));
     }
     if !view.state.is_empty() {
         section(&mut out, "state", &tell_state(view));
