@@ -60,7 +60,8 @@ fn messages(request: &ModelRequest, provider: &str) -> Result<Vec<Object>, CallE
 
 fn block(block: &Block, provider: &str) -> Result<Option<Object>, CallError> {
     let block = match block {
-        Block::Text { text, .. } | Block::Refusal { text } if text.is_empty() => None, // an empty text is refused
+        // A text of nothing but blanks is refused.
+        Block::Text { text, .. } | Block::Refusal { text } if text.trim().is_empty() => None,
         Block::Text { text, citations } => {
             let citations: Vec<&RawValue> = citations.iter().map(JsonText::raw).collect();
             Some(self::text(text).with_some("citations", (!citations.is_empty()).then_some(citations)))

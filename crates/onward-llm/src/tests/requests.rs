@@ -33,6 +33,15 @@ fn anthropic(request: &ModelRequest) -> String {
     serde_json::to_string(&anthropic::body(request, "p").unwrap()).unwrap()
 }
 
+/// Messages refuses a text of blanks for good, and with it every later turn of the conversation.
+#[test]
+fn a_text_of_blanks_is_not_told_in_messages() {
+    let calls = vec![Block::text("\n\n"), call("a", "f", "{}")];
+    let told = anthropic(&request(vec![Message::user("go"), assistant(calls), result("a", " \n", false), Message::user("on")]));
+    assert!(told.contains(r#"{"content":[{"id":"a","input":{},"name":"f","type":"tool_use"}],"role":"assistant"}"#), "{told}");
+    assert!(told.contains(r#"{"content":[],"tool_use_id":"a""#), "{told}");
+}
+
 fn talk() -> Vec<Message> {
     let thought = reasoning("hm", r#"{"type":"thinking","thinking":"hm","signature":"s"}"#);
     let calls = vec![thought, Block::text("ok"), call("a", "f", r#"{"n": 9007199254740993}"#), call("b", "f", "{oops")];
