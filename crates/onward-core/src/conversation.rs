@@ -231,6 +231,12 @@ impl Walk {
         self.found.push(entry);
     }
 
+    /// The entries that were found, oldest first, each behind its parent: whoever walks on from a part of a conversation needs every link.
+    pub fn into_path(mut self) -> Vec<Entry> {
+        self.found.reverse();
+        self.found
+    }
+
     /// The entries that were found, oldest first. In a context the summary comes first, and what it has replaced is left out.
     pub fn into_entries(self) -> Vec<Entry> {
         let mut entries = self.found;

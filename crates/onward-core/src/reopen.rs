@@ -178,8 +178,8 @@ fn done_at(event: &Event) -> Option<&Place> {
 /// The log of a run that goes on from a point of another one's.
 pub fn fork(head: &RunHead, records: &[Record], fork: &Fork, at: Timestamp) -> Result<Reopened, Refusal> {
     check_workflow(head)?;
-    if let Some(successor) = successor(records).filter(|id| fork.is_reset && **id != fork.key.id) {
-        return Err(Refusal::AlreadyReset { key: head.key.clone(), successor: successor.clone() }); // Z5
+    if fork.is_reset {
+        check_reset(head, records, &fork.key.id)?;
     }
     let count = fork_point(head, records, fork.index)?;
     let (mut copy, rest) = (records[..count].to_vec(), &records[count..]);
@@ -212,10 +212,20 @@ pub fn fork(head: &RunHead, records: &[Record], fork: &Fork, at: Timestamp) -> R
     let signals = rest.iter().flat_map(|record| &record.events).filter(|event| matches!(event, Event::SignalReceived(_)));
     let kept = signals.filter(|_| fork.keep_signals).cloned().collect();
     let mut forked = finish(fork.key.clone(), copy, event.into(), kept, fork.children, at);
-    if fork.is_reset && !head.status.is_closed() {
+    // A generation that went on as the next one is closed, and its run is not.
+    let went_on = records.last().is_some_and(|last| matches!(last.events.last(), Some(Event::RunContinued(_))));
+    if fork.is_reset && (went_on || !head.status.is_closed()) {
         forked.news.push(end_original(head, fork));
     }
     Ok(forked)
+}
+
+/// Whether the run whose current log this is may be reset to `to` (Z5).
+pub fn check_reset(head: &RunHead, records: &[Record], to: &RunId) -> Result<(), Refusal> {
+    match successor(records).filter(|successor| *successor != to) {
+        Some(successor) => Err(Refusal::AlreadyReset { key: head.key.clone(), successor: successor.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// The run that goes on in the place of one that was reset.

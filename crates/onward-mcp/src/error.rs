@@ -77,6 +77,11 @@ impl ToolError {
         self.sent && !matches!(self.cause, ToolCause::Unreachable | ToolCause::Refused | ToolCause::Auth)
     }
 
+    /// Whether the connection was over before anything was asked of it.
+    pub fn had_gone(&self) -> bool {
+        self.cause == ToolCause::Gone && !self.sent
+    }
+
     pub fn hint(&self) -> &'static str {
         match self.cause {
             ToolCause::Unreachable => "check the command or the URL of the source",

@@ -97,6 +97,10 @@ impl Runtime {
         let head = head.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
         let records = self.read_records(&head).await?;
         let own = RunKey::new(key.namespace.clone(), new_id(&head, &records, &fork)?);
+        if fork.is_reset && fork.generation.is_some() {
+            let current = self.read_head(key).await?;
+            reopen::check_reset(&current, &self.read_records(&current).await?, &own.id).map_err(StoreError::from)?;
+        }
         let wanted = Fork {
             key: own.clone(),
             index: fork.index,

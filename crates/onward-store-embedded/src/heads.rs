@@ -254,9 +254,14 @@ fn read_run_row(db: &Connection, key: &RunKey, generation: Option<u32>) -> Resul
 
 /// What would be in the row of a generation that has none any more: all but where its log is says the current one.
 fn read_past_row(db: &Connection, key: &RunKey, generation: u32) -> Result<Option<RunRow>, StoreError> {
-    let current = read_run_row(db, key, None)?.and_then(|row| row.identity);
-    let Some(current) = current.filter(|current| generation < current.generation) else { return Ok(None) };
-    let Some(rk) = past::log_of(db, current.root, generation)? else { return Err(damaged_row(key, "an earlier generation's")) };
+    let Some(RunRow { identity: Some(current), head, .. }) = read_run_row(db, key, None)? else { return Ok(None) };
+    if generation >= current.generation {
+        return Ok(None);
+    }
+    let life = head.and_then(|head| head.origin_life());
+    let Some(rk) = past::log_of(db, current.root, generation, life)? else {
+        return Err(damaged_row(key, "an earlier generation's"));
+    };
     let named = Some(LogKey { key: key.clone(), generation });
     Ok(Some(RunRow { rk, identity: Some(Identity { generation, ..current }), named, head: None }))
 }

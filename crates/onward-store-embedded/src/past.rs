@@ -7,9 +7,11 @@
 //! Invariants:
 //! - I4: a generation that was and that nobody finds is damage, and its row is made again from the first record of its log.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::Record;
+use onward_core::event::RunStarted;
 use onward_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -24,17 +26,61 @@ pub(crate) fn put(db: &Connection, rk: i64, root: i64, generation: u32) -> rusql
         .map(drop)
 }
 
-/// The number of the log of a generation; nothing if no row says it, or one that is damaged.
-pub(crate) fn log_of(db: &Connection, root: i64, generation: u32) -> Result<Option<i64>, StoreError> {
+thread_local! {
+    /// A row was missing, or damaged, and somebody did without.
+    static MISSED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a row has to be made again: one was missed by this thread since it was asked last.
+pub(crate) fn take_missed() -> bool {
+    MISSED.take()
+}
+
+/// The number of the log of a generation of the run that began in `life`. Where its row is missing or damaged the log itself is looked for,
+/// so that nobody has to wait until it is mended.
+pub(crate) fn log_of(db: &Connection, root: i64, generation: u32, life: Option<u64>) -> Result<Option<i64>, StoreError> {
     let find = || -> rusqlite::Result<Option<i64>> {
         if !has_table(db, "past")? {
             return Ok(None);
         }
-        db.prepare_cached("SELECT rk FROM past WHERE root = ?1 AND generation = ?2 AND crc IS row_crc(rk, root, generation)")?
+        let row = db
+            .prepare_cached("SELECT rk FROM past WHERE root = ?1 AND generation = ?2 AND crc IS row_crc(rk, root, generation)")?
             .query_row(params![root, generation], |row| row.get(0))
-            .optional()
+            .optional()?;
+        match life {
+            Some(life) if row.is_none() => {
+                MISSED.set(true);
+                Ok(logs_of_life(db, life)?.into_iter().find(|(_, found)| *found == generation).map(|(rk, _)| rk))
+            }
+            _ => Ok(row),
+        }
     };
     find().map_err(read_error)
+}
+
+/// All logs of the run that began in `life` that have their first record, with their generations: found without any row.
+pub(crate) fn logs_of_life(db: &Connection, life: u64) -> rusqlite::Result<Vec<(i64, u32)>> {
+    let mut found = Vec::new();
+    each_first_record(db, |rk, started| {
+        if started.origin_seed() == Some(life) {
+            found.push((rk, started.generation));
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn each_first_record(db: &Connection, mut look: impl FnMut(i64, &RunStarted) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+    let mut statement = db.prepare(&format!("SELECT {EVENT_COLUMNS} FROM events INDEXED BY events_run WHERE idx = 0"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let Some(first) = event_row(row).ok().filter(|first| first.is_of(first.rk)) else { continue };
+        let Ok(record) = Record::decode_body(first.index, first.at, first.body) else { continue };
+        if let Some(started) = record.started() {
+            look(first.rk, started)?;
+        }
+    }
+    Ok(())
 }
 
 /// The logs of a run's generations that are kept here. `how` says how to look: behind the table's name, in SQL.
@@ -82,20 +128,10 @@ pub(crate) fn restore(db: &Connection) -> rusqlite::Result<()> {
         known.insert(rk);
         roots.extend(life.map(|life| (life, root)));
     })?;
-    let mut statement = db.prepare(&format!("SELECT {EVENT_COLUMNS} FROM events INDEXED BY events_run WHERE idx = 0"))?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let Some(first) = event_row(row).ok().filter(|first| first.is_of(first.rk) && !known.contains(&first.rk)) else {
-            continue;
-        };
-        let Ok(record) = Record::decode_body(first.index, first.at, first.body) else { continue };
-        let Some(started) = record.started() else { continue };
-        let root = started.origin_seed().and_then(|life| roots.get(&life));
-        if let Some(root) = root {
-            put(db, first.rk, *root, started.generation)?;
-        }
-    }
-    Ok(())
+    each_first_record(db, |rk, started| {
+        let root = started.origin_seed().and_then(|life| roots.get(&life)).filter(|_| !known.contains(&rk));
+        root.map_or(Ok(()), |root| put(db, rk, *root, started.generation))
+    })
 }
 
 /// Looks at the rows of runs whose name can be read: their number, their identity, and the life in which the run began, if the row says it.

@@ -19,6 +19,7 @@ use crate::blobs;
 use crate::error::{damaged, may_be_mended, read_error};
 use crate::heads::{self, EVENT_COLUMNS, event_row, log_error};
 use crate::leases::Leases;
+use crate::past;
 use crate::row::unseal_bytes;
 use crate::schema;
 
@@ -88,7 +89,7 @@ impl Readers {
         let job: Job = Box::new(move |db| {
             let answer = catch_unwind(AssertUnwindSafe(|| at_one_moment(db, read)));
             let answer = answer.unwrap_or_else(|_| Err(damaged("a read", "it panicked")));
-            if answer.as_ref().err().is_some_and(may_be_mended) {
+            if answer.as_ref().err().is_some_and(may_be_mended) || past::take_missed() {
                 on_damage();
             }
             to.put(answer);

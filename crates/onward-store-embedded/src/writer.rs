@@ -25,6 +25,7 @@ use crate::failpoint;
 use crate::heads::Heads;
 use crate::leases::Lease;
 use crate::op::Op;
+use crate::past;
 use crate::ready::Ready;
 use crate::shared::{Counters, Shared};
 use crate::upkeep::{LogLength, Upkeep};
@@ -104,7 +105,7 @@ pub(crate) fn run(db: &Connection, shared: Arc<Shared>, beginning: Beginning, lo
         }
         Counters::add_span(&writer.shared.counters.idle_nanos, started.elapsed());
         writer.run_batch(&mut ops);
-        if std::mem::take(&mut writer.mend_wanted) {
+        if std::mem::take(&mut writer.mend_wanted) | past::take_missed() {
             writer.mend();
         }
         let pages = log.pages();

@@ -31,6 +31,12 @@ impl<O> Fork<O> {
         self
     }
 
+    /// From the log of an earlier generation: a turn of an agent, or a run before it continued as new.
+    pub fn of_generation(mut self, generation: u32) -> Self {
+        self.fork.generation = Some(generation);
+        self
+    }
+
     /// The new run's id. The same fork with the same id is the same run. Without one every fork is another run; all resets to one point
     /// are one.
     pub fn id(mut self, id: impl Into<String>) -> Self {

@@ -53,7 +53,7 @@ impl Earlier {
     pub fn read(&self, wish: &Wish) -> Option<Arc<[Entry]>> {
         let mut walk = wish.walk();
         self.logs.iter().for_each(|entries| walk.read(entries));
-        walk.wants().is_none().then(|| walk.into_entries().into())
+        walk.wants().is_none().then(|| walk.into_path().into())
     }
 }
 

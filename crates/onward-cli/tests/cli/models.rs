@@ -229,6 +229,54 @@ fn an_agent_has_the_tools_of_a_program_that_the_settings_name() {
     assert_eq!((tools.as_array().unwrap().len(), &tools[0]["function"]["name"]), (1, &json!("shout")), "one was not wanted");
 }
 
+/// The same tool over HTTP, by a server that forgets its session after each call, as one does that is started anew. Says its port.
+const FORGETFUL: &str = r#"
+    let session = 1;
+    require('http').createServer((request, response) => {
+        let body = '';
+        request.on('data', (data) => body += data).on('end', () => {
+            const head = { 'content-type': 'application/json', 'mcp-session-id': 's' + session };
+            const answer = (status, value) => response.writeHead(status, head).end(JSON.stringify(value));
+            const { id, method, params } = JSON.parse(body || '{}');
+            const result = {
+                'initialize': { protocolVersion: '2025-06-18', capabilities: { tools: {} }, serverInfo: { name: 't', version: '1' } },
+                'tools/list': { tools: [{ name: 'shout', inputSchema: { type: 'object', properties: { word: { type: 'string' } } } }] },
+                'tools/call': { content: [{ type: 'text', text: String(params?.arguments?.word).toUpperCase() }] },
+            }[method];
+            if (id === undefined) return response.writeHead(202).end();
+            if (method.startsWith('tools/') && request.headers['mcp-session-id'] !== 's' + session) {
+                return answer(400, { jsonrpc: '2.0', id: null, error: { code: -32000, message: 'Bad Request: No valid session ID provided' } });
+            }
+            answer(result ? 200 : 404, { jsonrpc: '2.0', id, result, error: result ? undefined : { code: -32601, message: 'no' } });
+            if (method === 'tools/call') session += 1;
+        });
+    }).listen(0, '127.0.0.1', function () { console.log(this.address().port); });
+"#;
+
+#[test]
+fn tools_of_a_server_that_was_started_anew_are_called_all_the_same() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let file = folder.path().join("forgetful.js");
+    std::fs::write(&file, FORGETFUL).unwrap();
+    let mut server = std::process::Command::new("node").arg(&file).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut port = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stdout.take().unwrap()), &mut port).unwrap();
+    let more = format!(
+        "[mcp.loud]\nurl = \"http://127.0.0.1:{}/mcp\"\nclass = \"at_most_once\"\n[agents.caller]\nmodel = \"small\"\nmcp = [\"loud\"]\n",
+        port.trim()
+    );
+    let served = dev_with(folder.path(), &settings(folder.path(), &model, &more));
+    for id in ["first", "second"] {
+        let asked = json!({"kind": "caller", "id": id, "input": "Please shout {\"word\": \"fish\"}"});
+        assert_eq!(served.ask("POST", "/v1/runs", &asked.to_string()).0, 201);
+        let run = served.result(id);
+        assert_eq!(run["outcome"]["output"]["json"]["text"], "shout says: FISH", "{run}");
+    }
+    drop(served);
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
 /// The class of a tool is in the log, with the call.
 #[test]
 fn the_settings_say_what_doing_a_tool_twice_would_do() {

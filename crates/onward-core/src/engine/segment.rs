@@ -78,7 +78,7 @@ impl Segment {
         for event in &record.events {
             match event {
                 Event::TaskAttempted(event) => self.book.begun(&event.place),
-                Event::ApprovalDecided(event) => self.book.decided(&event.place),
+                Event::ApprovalDecided(event) => self.book.decided(event),
                 Event::RunPaused(event) => self.last_pause = Some(event.reason),
                 Event::RunResumed(_) => match self.last_pause.take() {
                     Some(PauseReason::EffectAbandoned) => self.book.accept(record.index),
@@ -340,9 +340,8 @@ impl Engine {
         }
         let asked = events.iter().find(|event| is_new(event)).map(super::matching::describe).unwrap_or_default();
         Some(Fault::EffectAbandoned(format!(
-            "the code left {} behind, which may have had an effect or was decided, and now asks for {asked}; look at it, then \
-             `onward run resume {}` to go on without it",
-            loose.join(", "),
+            "the code left behind {}, and now asks for {asked}; look at it: `onward run resume {}` lets the code do that",
+            loose.join("; "),
             self.key.id
         )))
     }

@@ -86,6 +86,12 @@ impl Writer<'_> {
         let params = params![key.id.as_str(), key.namespace.as_str()];
         let mut generations: Vec<i64> = statement.query_map(params, |row| row.get(0))?.collect::<Result<_, _>>()?;
         generations.extend(past::logs_of(self.db, "", root)?.into_iter().map(|(rk, _)| rk));
+        // What no row leads to goes, too.
+        if let Ok(Some(heads::Loaded { head, .. })) = heads::load(self.db, key, None)
+            && let Some(life) = head.origin_life().filter(|_| generations.len() != head.generation as usize + 1)
+        {
+            generations.extend(past::logs_of_life(self.db, life)?.into_iter().map(|(rk, _)| rk));
+        }
         past::remove(self.db, root)?;
         for rk in generations {
             self.delete_log(rk)?;

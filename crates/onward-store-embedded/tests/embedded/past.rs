@@ -93,13 +93,17 @@ fn a_generation_between_the_first_and_the_current_one_is_the_number_of_its_log_a
     assert_eq!(logs(&reader), logs(&store));
 }
 
+fn terminate(store: &EmbeddedStore, run: &str) {
+    let terminate =
+        onward_core::run::Input::new(onward_core::event::TerminateRequested { reason: String::new(), reset_to: None });
+    block_on(store.append_input(key(run), terminate)).unwrap();
+}
+
 #[test]
 fn a_run_that_goes_takes_all_its_generations_along() {
     let directory = prepare();
     let store = open(directory.path());
-    let terminate =
-        onward_core::run::Input::new(onward_core::event::TerminateRequested { reason: String::new(), reset_to: None });
-    block_on(store.append_input(key("a"), terminate)).unwrap();
+    terminate(&store, "a");
     block_on(store.delete_runs(Delete::Run { key: key("a"), reason: String::new() })).unwrap();
     assert_eq!(log(&store, "a", 2).unwrap_err().code(), "run_not_found");
     assert_eq!(log(&store, "b", 2).unwrap().len(), 2);
@@ -127,14 +131,28 @@ fn whatever_becomes_of_the_rows_of_the_past_their_logs_are_found_again() {
         let directory = copy(original.path());
         Connection::open(directory.path().join("onward.db")).unwrap().execute_batch(change).unwrap();
         let store = open(directory.path());
-        let found = logs(&store);
-        assert_eq!(found, expected, "{change}");
+        let first: Vec<_> = RUNS.into_iter().flat_map(|run| (0..GENERATIONS).map(move |generation| (run, generation))).collect();
+        let first: Vec<_> = first.into_iter().map(|(run, generation)| log(&store, run, generation).unwrap()).collect();
+        assert_eq!(first, expected.iter().map(|log| log.clone().unwrap()).collect::<Vec<_>>(), "at once: {change}");
+        assert_eq!(logs(&EmbeddedStore::open_read_only(directory.path()).unwrap()), expected, "by who only reads: {change}");
+        (0..2).for_each(|_| drop(block_on(store.finish_deliveries(Vec::new()))));
         assert!(store.stats().mended > 0, "{change}");
         let listed = block_on(store.list_runs(RunQuery::default())).unwrap();
         assert_eq!(listed.runs.len(), RUNS.len(), "{change}");
         drop(store);
         assert_eq!(logs(&open(directory.path())), expected, "{change}");
     }
+}
+
+#[test]
+fn a_run_that_goes_takes_along_what_no_row_leads_to() {
+    let directory = prepare();
+    Connection::open(directory.path().join("onward.db")).unwrap().execute_batch("DELETE FROM past WHERE generation = 2").unwrap();
+    let store = open(directory.path());
+    terminate(&store, "a");
+    block_on(store.delete_runs(Delete::Run { key: key("a"), reason: String::new() })).unwrap();
+    drop(store);
+    assert_eq!(count(directory.path(), "events"), 2 * (GENERATIONS - 1) + 1, "the other run's");
 }
 
 /// A log that nobody can tell the run of stays where it is, and whoever asks for it is told.

@@ -125,12 +125,10 @@ fn opened<T: DeserializeOwned>(ctx: &TaskCtx, payload: &Payload) -> Result<T> {
 async fn request(ctx: &TaskCtx, prompt: Prompt) -> Result<ModelRequest> {
     let (library, task) = (ctx.library(), ctx.task());
     let settings = library.kept(&task.run, task.generation, prompt.settings).await.map_err(unreadable)?;
-    let Settings { request, ask, cut_at } = opened(ctx, &settings.content)?;
+    let Settings { request, ask, cut_at, cut_last_at } = opened(ctx, &settings.content)?;
     let entries = library.read(&task.run, task.generation, Walk::context(prompt.leaf)).await.map_err(unreadable)?;
-    let mut told = prompt::tell(&entries);
-    if let Some(max) = cut_at {
-        prompt::cut(&mut told.messages, max);
-    }
+    let mut told = prompt::tell(&entries.into_entries());
+    prompt::cut(&mut told.messages, cut_at, cut_last_at);
     if request.tools.is_empty() {
         told.messages = prompt::without_tools(told.messages);
     }

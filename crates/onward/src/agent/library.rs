@@ -70,15 +70,15 @@ impl Library {
         Library { link, read: Mutex::default() }
     }
 
-    /// Walks back from the log of `generation`, which may still be open. Oldest first.
-    pub async fn read(&self, run: &RunKey, generation: u32, walk: Walk) -> Result<Vec<Entry>, StoreError> {
+    /// Walks back from the log of `generation`, which may still be open.
+    pub async fn read(&self, run: &RunKey, generation: u32, walk: Walk) -> Result<Walk, StoreError> {
         let found = self.walk(run, generation, walk.clone(), true).await?;
         if found.wants().is_none() {
-            return Ok(found.into_entries());
+            return Ok(found);
         }
         let found = self.walk(run, generation, walk, false).await?;
         match found.wants() {
-            None => Ok(found.into_entries()),
+            None => Ok(found),
             Some(missing) => Err(StoreError::Corrupt { why: format!("the entry {missing} is in no log of the run") }),
         }
     }

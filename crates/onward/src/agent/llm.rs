@@ -43,9 +43,12 @@ pub(crate) struct Settings {
     /// Said to the model behind the conversation, and no part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask: Option<String>,
-    /// How much the model is told at most of what a user or a tool has said at once, in characters.
+    /// How much the model is told at most of what a user or a tool has said at once, in characters; of what was said before the model last
+    /// spoke, and of what was said since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut_at: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut_last_at: Option<usize>,
 }
 
 impl AgentCtx {
@@ -113,10 +116,16 @@ impl ModelCall {
         self
     }
 
-    /// Tells the model at most so many characters of what a user or a tool has said at once: how it begins and ends, and how much there is
-    /// between.
+    /// Tells the model at most so many characters of what a user or a tool has said at once, before the model last spoke: how it begins and
+    /// ends, and how much there is between.
     pub fn cut_at(mut self, chars: usize) -> ModelCall {
         self.settings.cut_at = Some(chars);
+        self
+    }
+
+    /// The same for what was said since the model last spoke.
+    pub fn cut_last_at(mut self, chars: usize) -> ModelCall {
+        self.settings.cut_last_at = Some(chars);
         self
     }
 

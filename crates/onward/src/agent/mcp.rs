@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onward_core::task::EffectClass;
 use onward_core::{Failure, Payload};
-use onward_mcp::{OfferedTool, SourceSettings, ToolError, ToolHints, ToolSource};
+use onward_mcp::{CallOutcome, OfferedTool, SourceSettings, ToolError, ToolHints, ToolSource};
 use tokio::sync::Mutex;
 
 use super::tool::{Asked, Output, Tool, Work};
@@ -32,6 +32,10 @@ impl Server {
         let source = Arc::new(ToolSource::open(&self.settings).await?);
         *open = Some(source.clone());
         Ok(source)
+    }
+
+    async fn call(&self, ctx: &TaskCtx, tool: &str, arguments: &str) -> Result<CallOutcome, ToolError> {
+        self.source().await?.call(tool, arguments, Some(ctx.idempotency_key())).await
     }
 }
 
@@ -71,8 +75,12 @@ fn handler(server: Arc<Server>, tool: String) -> TaskHandler {
 
 async fn call(ctx: &TaskCtx, server: &Server, tool: &str, input: &Payload) -> Result<Payload> {
     let Asked { arguments, result_bytes_max, is_once } = input.read()?;
-    let source = server.source().await.map_err(|error| failed(&error))?;
-    let outcome = source.call(tool, arguments.get(), Some(ctx.idempotency_key())).await.map_err(|error| {
+    let mut outcome = server.call(ctx, tool, arguments.get()).await;
+    // The connection had ended before, and the server may only have been started anew: then nothing was done, and there is another one now.
+    if outcome.as_ref().is_err_and(|error| error.had_gone()) {
+        outcome = server.call(ctx, tool, arguments.get()).await;
+    }
+    let outcome = outcome.map_err(|error| {
         let failure = failed(&error);
         let is_unknown = is_once && error.may_have_acted();
         if is_unknown { Failure { retryable: false, ..failure.with_code("outcome_unknown") } } else { failure }

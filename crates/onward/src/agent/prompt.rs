@@ -46,8 +46,16 @@ pub(crate) fn tell(entries: &[Entry]) -> Told {
     told
 }
 
-/// Leaves out of long texts what is between their beginning and their end. What the model has said itself stays: it may be signed.
-pub(crate) fn cut(messages: &mut [Message], chars_max: usize) {
+/// Leaves out of long texts what is between their beginning and their end: of those before the model last spoke, and of those since. What
+/// the model has said itself stays: it may be signed.
+pub(crate) fn cut(messages: &mut [Message], old_max: Option<usize>, last_max: Option<usize>) {
+    let last_from = messages.iter().rposition(|message| message.role == Role::Assistant).map_or(0, |spoke| spoke + 1);
+    let (old, last) = messages.split_at_mut(last_from);
+    old_max.into_iter().for_each(|max| cut_texts(old, max));
+    last_max.into_iter().for_each(|max| cut_texts(last, max));
+}
+
+fn cut_texts(messages: &mut [Message], chars_max: usize) {
     let said = messages.iter_mut().filter(|message| message.role != Role::Assistant).flat_map(|message| &mut message.blocks);
     for block in said {
         match block {
@@ -330,7 +338,13 @@ mod tests {
             said(Role::Assistant, vec![Block::text("what the model has said stays")]),
             said(Role::Tool, vec![Block::ToolResult(result)]),
         ];
-        cut(&mut messages, 8);
+        let whole = messages.clone();
+        cut(&mut messages, None, None);
+        assert_eq!(messages, whole);
+        cut(&mut messages, Some(8), None);
+        assert_eq!(messages[2], whole[2], "what was said since is whole");
+        messages = whole;
+        cut(&mut messages, Some(8), Some(8));
         let Block::ToolResult(result) = &messages[2].blocks[0] else { panic!("a result") };
         let told = [&messages[0].blocks[..], &messages[1].blocks, &result.blocks].map(text_of);
         let expected = [

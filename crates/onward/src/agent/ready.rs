@@ -31,6 +31,7 @@ const KEEP: usize = 8;
 
 /// How many characters of what was said at once are told where all of it would be too long, and for a summary.
 const PART: usize = 4_000;
+const LEAST: usize = 400;
 
 /// The role of what a caller brings along as `system`: a model is told it as something that a user says.
 const BROUGHT_ALONG: &str = "developer";
@@ -119,12 +120,40 @@ struct Progress {
     /// From how many entries on a summary is tried again that did not come about.
     #[serde(default)]
     summary_from: u64,
-    /// All of the last entries was too long for the model, since the last message.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    tells_in_part: bool,
+    /// How much the model was told last, since the last message.
+    #[serde(default, skip_serializing_if = "Told::is_whole")]
+    told: Told,
     /// Why it waits for a message; nothing as long as it has only waited because the model was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop: Option<Stop>,
+}
+
+/// How much the model is told of what users and tools have said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Told {
+    #[default]
+    Whole,
+    /// Parts of what is long, but for what the model is to answer now.
+    OldInPart,
+    InPart,
+    /// Small parts: there are many of them.
+    Least,
+}
+
+impl Told {
+    fn is_whole(&self) -> bool {
+        *self == Told::Whole
+    }
+
+    fn less(self) -> Option<Told> {
+        match self {
+            Told::Whole => Some(Told::OldInPart),
+            Told::OldInPart => Some(Told::InPart),
+            Told::InPart => Some(Told::Least),
+            Told::Least => None,
+        }
+    }
 }
 
 impl Agent {
@@ -327,21 +356,27 @@ impl Agent {
     /// Asks the model; a conversation that is too long for it is made shorter first. Where a summary does not help, or there is nothing to
     /// sum up, what is long in the last entries is told in part: a tool that says too much must not end the conversation.
     async fn answer(&self, ctx: &AgentCtx, progress: &mut Progress) -> Result<ModelReply> {
-        let is_too_long = |reply: &Result<ModelReply>| reply.as_ref().is_err_and(|failure| failure.code == "context_too_long");
-        let mut reply = self.ask(ctx, progress.tells_in_part).await;
+        let mut reply = self.ask(ctx, progress.told).await;
         if is_too_long(&reply) && self.compact(ctx).await? {
-            reply = self.ask(ctx, progress.tells_in_part).await;
+            reply = self.ask(ctx, progress.told).await;
         }
-        if is_too_long(&reply) && !progress.tells_in_part {
-            progress.tells_in_part = true;
-            reply = self.ask(ctx, true).await;
+        while is_too_long(&reply)
+            && let Some(less) = progress.told.less()
+        {
+            progress.told = less;
+            reply = self.ask(ctx, less).await;
         }
         reply
     }
 
-    async fn ask(&self, ctx: &AgentCtx, in_part: bool) -> Result<ModelReply> {
+    async fn ask(&self, ctx: &AgentCtx, told: Told) -> Result<ModelReply> {
         let call = ctx.llm(&self.model).tools(&self.tools);
-        let call = if in_part { call.cut_at(PART) } else { call };
+        let call = match told {
+            Told::Whole => call,
+            Told::OldInPart => call.cut_at(PART),
+            Told::InPart => call.cut_at(PART).cut_last_at(PART),
+            Told::Least => call.cut_at(LEAST).cut_last_at(LEAST),
+        };
         self.system.iter().fold(call, |call, system| call.system(system)).await
     }
 
@@ -360,7 +395,12 @@ impl Agent {
             return Ok(false);
         };
         let covers = EntryId::from(last);
-        let summary = match ctx.llm(&self.model).at(covers).cut_at(PART).ask(SUMMARIZE).await {
+        let summarize = |part| ctx.llm(&self.model).at(covers).cut_at(part).cut_last_at(part).ask(SUMMARIZE);
+        let mut summary = summarize(PART).await;
+        if is_too_long(&summary) {
+            summary = summarize(LEAST).await;
+        }
+        let summary = match summary {
             Err(failure) if !failure.is_canceled() => return Ok(false),
             summary => summary?,
         };
@@ -397,7 +437,7 @@ impl Progress {
 
     /// Somebody has said something.
     fn begin_to_count(&mut self) {
-        (self.turns, self.same_calls, self.handoffs, self.tells_in_part) = (0, None, 0, false);
+        (self.turns, self.same_calls, self.handoffs, self.told) = (0, None, 0, Told::Whole);
     }
 
     /// Whoever reads a conversation that waits is told when there is another reason for it than that the model was done.
@@ -427,6 +467,10 @@ fn says_nothing(reply: &ModelReply) -> bool {
         block => matches!(block, Block::Reasoning(_)),
     };
     ended && reply.blocks.iter().all(is_thought)
+}
+
+fn is_too_long(reply: &Result<ModelReply>) -> bool {
+    reply.as_ref().is_err_and(|failure| failure.code == "context_too_long")
 }
 
 /// Whether the turn began with a signal that it waited for.

@@ -509,7 +509,7 @@ impl World {
         for (generation, log) in self.past.iter().enumerate().rev() {
             walk.read(&entries_of(generation as u32, log.records()));
         }
-        walk.into_entries().into()
+        walk.into_path().into()
     }
 
     /// Replays a whole log in a fresh engine and insists on every byte.

@@ -35,8 +35,8 @@ pub(super) async fn answer(worker: &Worker, question: Question) {
             (replay_log(&run, &handler, logs, &shared, false), wanted.take())
         };
         let Some(wish) = wanted else { break replayed };
-        let Ok(entries) = worker.library.read(&run, started.generation, wish.walk()).await else { return };
-        known.push((wish, entries.into()));
+        let Ok(found) = worker.library.read(&run, started.generation, wish.walk()).await else { return };
+        known.push((wish, found.into_path().into()));
     };
     let said: Option<Result<Payload, Failure>> = match replayed {
         Ok(code) => code.query(&name, input),

@@ -148,8 +148,8 @@ impl Driver {
     fn read_earlier(&mut self, wish: Wish) {
         let (library, key, generation) = (self.worker.library.clone(), self.key.clone(), self.generation);
         self.reading_earlier = Some(Box::pin(async move {
-            let entries = library.read(&key, generation, wish.walk()).await;
-            entries.map(|entries| (wish, entries.into()))
+            let found = library.read(&key, generation, wish.walk()).await;
+            found.map(|found| (wish, found.into_path().into()))
         }));
     }
 

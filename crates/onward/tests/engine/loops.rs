@@ -122,6 +122,26 @@ async fn a_summary_that_is_none_replaces_nothing() {
     }
 }
 
+/// Summaries come one soon after the other where turns are long for the window: each replaces the one before, and all entries since are read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_goes_on_however_often_it_is_summed_up() {
+    let model = ScriptedModel::start().await.unwrap();
+    let agent = Agent::new("a").model("m").converse();
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    model.rule(Rule::when_user_says("Summarize the conversation", Answer::text("THE SUMMARY")));
+    let window = When { tokens_over: Some(900), ..When::default() };
+    model.rule(Rule { when: window, answer: Answer::fault(Fault::ContextTooLong), times: None });
+    let run: RunHandle<Value> = onward.start("a", "hello").id("c").await.unwrap();
+    for n in 1..=12 {
+        until_it_has(&run, 2 * n).await;
+        run.message(&format!("{n:<300}.")).await.unwrap();
+    }
+    until_it_has(&run, 26).await;
+    let summaries = roles(&run).await.iter().filter(|role| *role == "summary").count();
+    assert!(summaries >= 3, "{summaries}");
+    onward.shutdown().await;
+}
+
 /// Neither a tool that says more than the model can read nor a user who does ends the conversation.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_too_long_for_the_model_is_told_in_part() {
@@ -141,8 +161,13 @@ async fn what_is_too_long_for_the_model_is_told_in_part() {
     );
     run.message(&"much ".repeat(20_000)).await.unwrap();
     until_it_has(&run, 6).await;
-    run.message("and now?").await.unwrap();
+    let longer = "what is asked now is told whole if it can be; ".repeat(300);
+    run.message(&longer).await.unwrap();
     until_it_has(&run, 8).await;
+    let told = model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(told.contains(longer.trim()) && told.contains("96000 characters are left out here"), "{told}");
+    run.message("and now?").await.unwrap();
+    until_it_has(&run, 10).await;
     let entries = run.entries().limit(100).await.unwrap().entries;
     assert!(entries.iter().any(|entry| entry.content.data().len() > 200_000), "the conversation has all of it");
     onward.shutdown().await;

@@ -281,6 +281,26 @@ async fn a_budget_of_turns_is_as_many_answers_as_it_says() {
     onward.shutdown().await;
 }
 
+/// The generation that is copied is closed, and its run is not: it has one successor like any other that is reset.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_is_reset_to_an_earlier_turn_ends() {
+    let model = ScriptedModel::start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
+    let run = onward.start::<Value, _>("a", "one").id("c").await.unwrap();
+    for (generation, said) in (2..).zip(["two", "three"]) {
+        until_turn(&onward, "c", generation).await;
+        run.message(said).await.unwrap();
+    }
+    until_turn(&onward, "c", 4).await;
+    let reset = run.reset().of_generation(2).id("d").await.unwrap();
+    let view = run.until(|view| view.head.status.is_closed()).await.unwrap();
+    assert_eq!((view.head.status, view.reset_to.unwrap().as_str()), (Status::Terminated, "d"));
+    let refused = run.reset().of_generation(1).id("e").await.err().unwrap();
+    assert!(refused.to_string().contains("run d goes on in its place"), "{refused}");
+    assert_eq!(run.reset().of_generation(2).id("d").await.unwrap().id(), reset.id(), "the same again is the same");
+    onward.shutdown().await;
+}
+
 /// A conversation waits after whatever it was stopped by; it does not look as if the model had been done.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
@@ -346,7 +366,13 @@ async fn an_answer_to_a_question_that_is_no_longer_asked_stops_the_run_before_an
     onward.disapprove(&question, "never").await.unwrap();
     let pause = crate::site::paused(&run).await;
     assert_eq!(pause.reason, PauseReason::EffectAbandoned);
-    assert!(pause.message.contains("approval `tool.pay`") && pause.message.contains("onward run resume c"), "{}", pause.message);
+    let told = [
+        "approval `tool.pay`",
+        "which was DECLINED (never)",
+        "now asks for task `",
+        "`onward run resume c` lets the code do that",
+    ];
+    assert!(told.iter().all(|words| pause.message.contains(words)), "{}", pause.message);
     assert_eq!(calls.load(Ordering::SeqCst), 0, "a person has said no");
     run.resume().await.unwrap();
     until_turn(&onward, "c", 3).await;

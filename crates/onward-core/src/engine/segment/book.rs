@@ -6,8 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::content::{Call, EffectOf, Way, answered_place, effect_of, given_up_place, place_of};
 use crate::engine::matching::describe;
-use crate::event::CallAdopted;
+use crate::event::{ApprovalDecided, CallAdopted};
 use crate::{Event, Index, Place, Record, RunId};
+
+/// How much of what a person said with a decision is told with it.
+const FEEDBACK_CHARS_MAX: usize = 200;
 
 #[derive(Default)]
 pub(super) struct Book {
@@ -24,8 +27,8 @@ pub(super) struct Book {
     given_up: Vec<Place>,
     /// Tasks of which an attempt was begun.
     attempted: BTreeSet<Place>,
-    /// Questions that a person has decided.
-    decided: BTreeSet<Place>,
+    /// Questions that a person has decided, and how, in words.
+    decided: BTreeMap<Place, String>,
     /// What was asked for before this was accepted when somebody resumed the run.
     accepted: Index,
 }
@@ -55,9 +58,13 @@ impl Book {
         self.attempted.insert(place.clone());
     }
 
-    /// A person has decided the question at `place`.
-    pub fn decided(&mut self, place: &Place) {
-        self.decided.insert(place.clone());
+    /// A person has decided a question.
+    pub fn decided(&mut self, decision: &ApprovalDecided) {
+        let ApprovalDecided { place, approved, feedback, decided_by, .. } = decision;
+        let how = if *approved { "was approved" } else { "was DECLINED" };
+        let by = decided_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        let why = feedback.as_ref().map(|why| format!(" ({})", why.chars().take(FEEDBACK_CHARS_MAX).collect::<String>()));
+        self.decided.insert(place.clone(), format!("{how}{by}{}", why.unwrap_or_default()));
     }
 
     /// Whoever went back has left what was decided, knowingly.
@@ -108,16 +115,20 @@ impl Book {
     }
 
     /// What has had an effect, and is neither taken over nor accepted (SG3), in words.
-    pub fn loose_effects(&self) -> Vec<&str> {
-        let has_effect = |found: &&Abandoned| match found.effect {
-            EffectOf::Never => false,
-            EffectOf::Always => true,
-            EffectOf::Decision => self.decided.contains(&found.place),
-            EffectOf::Attempt => self.attempted.contains(&found.place) || self.answers.contains_key(&found.place),
+    pub fn loose_effects(&self) -> Vec<String> {
+        let effect = |found: &Abandoned| {
+            let may_have = || Some("may have had an effect".to_owned());
+            match found.effect {
+                EffectOf::Never => None,
+                EffectOf::Always => may_have(),
+                EffectOf::Decision => self.decided.get(&found.place).cloned(),
+                EffectOf::Attempt if self.attempted.contains(&found.place) => may_have(),
+                EffectOf::Attempt => self.answers.contains_key(&found.place).then(may_have).flatten(),
+            }
         };
         let is_loose = |found: &&Abandoned| !found.adopted && !found.withdrawn && found.index >= self.accepted;
-        let loose = self.calls.values().chain(&self.over).filter(is_loose).filter(has_effect);
-        loose.map(|found| found.what.as_str()).collect()
+        let loose = self.calls.values().chain(&self.over).filter(is_loose);
+        loose.filter_map(|found| Some(format!("{}, which {}", found.what, effect(found)?))).collect()
     }
 
     /// The calls that were given up in what was written here last.
