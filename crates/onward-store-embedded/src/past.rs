@@ -15,7 +15,7 @@ use onward_core::event::RunStarted;
 use onward_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::read_error;
+use crate::error::{is_malformed, read_error};
 use crate::heads::{self, EVENT_COLUMNS, Identity, event_row};
 use crate::schema::has_table;
 
@@ -44,9 +44,12 @@ pub(crate) fn log_of(db: &Connection, root: i64, generation: u32, life: Option<u
             return Ok(None);
         }
         let row = db
-            .prepare_cached("SELECT rk FROM past WHERE root = ?1 AND generation = ?2 AND crc IS row_crc(rk, root, generation)")?
-            .query_row(params![root, generation], |row| row.get(0))
-            .optional()?;
+            .prepare_cached("SELECT rk FROM past WHERE root = ?1 AND generation = ?2 AND crc IS row_crc(rk, root, generation)")
+            .and_then(|mut statement| statement.query_row(params![root, generation], |row| row.get(0)).optional());
+        let row = match row {
+            Err(error) if is_malformed(&error) && life.is_some() => None,
+            row => row?,
+        };
         match life {
             Some(life) if row.is_none() => {
                 MISSED.set(true);

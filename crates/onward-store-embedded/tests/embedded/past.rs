@@ -150,7 +150,8 @@ fn a_run_that_goes_takes_along_what_no_row_leads_to() {
     Connection::open(directory.path().join("onward.db")).unwrap().execute_batch("DELETE FROM past WHERE generation = 2").unwrap();
     let store = open(directory.path());
     terminate(&store, "a");
-    block_on(store.delete_runs(Delete::Run { key: key("a"), reason: String::new() })).unwrap();
+    let delete = || block_on(store.delete_runs(Delete::Run { key: key("a"), reason: String::new() }));
+    delete().or_else(|_| delete()).unwrap(); // an index was made again
     drop(store);
     assert_eq!(count(directory.path(), "events"), 2 * (GENERATIONS - 1) + 1, "the other run's");
 }
