@@ -241,6 +241,28 @@ everywhere! {
         drop((run, fork, second));
         onward.shutdown().await;
     }
+
+    async fn a_fork_whose_original_is_gone_pauses_and_names_it(site) {
+        let model = ScriptedModel::start().await.unwrap();
+        let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
+        let onward = site.builder().await.model("m", &provider).agent("chat", chat).start().await.unwrap();
+        let run = onward.start::<u32, _>("chat", "one").id("r").await.unwrap();
+        told_last(&run, &model, 2).await;
+        run.message("two").await.unwrap();
+        told_last(&run, &model, 4).await;
+        drop(run.fork().id("fork").await.unwrap());
+        run.terminate("").await.unwrap();
+        onward.delete_run("r", "").await.unwrap();
+        drop(run);
+        onward.shutdown().await; // what was read of the original goes with the process
+        let onward = site.builder().await.model("m", &provider).agent("chat", chat).start().await.unwrap();
+        let fork = onward.run::<u32>("fork").unwrap();
+        fork.message("three").await.unwrap();
+        let pause = crate::site::paused(&fork).await;
+        assert!(pause.message.contains("in the logs of a run that is gone") && pause.message.contains("run r"), "{}", pause.message);
+        drop(fork);
+        onward.shutdown().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
