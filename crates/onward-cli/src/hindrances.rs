@@ -1,15 +1,13 @@
 //! What keeps the tasks of a run from being worked on, in sentences: nobody has them, a key is limited, a person has to look, or their next
 //! attempt is not due.
 
+use onward_core::task::MODEL_CALL;
 use onward_core::{RunKey, Timestamp};
 use onward_runtime::{Hindrance, WhyHindered, WorkerInfo};
 
 use crate::directory::shell_word;
 use crate::output::time;
 use crate::site::Site;
-
-/// How the tasks begin that call a model.
-const MODEL: &str = "llm.";
 
 /// What there is; nothing where that cannot be asked. Which workers there are, only the process that has them knows.
 pub async fn of(site: &Site, key: &RunKey) -> Vec<Hindrance> {
@@ -31,7 +29,7 @@ pub async fn sentences(site: &Site, hindrances: &[Hindrance]) -> Vec<String> {
 
 fn sentence(hindrance: &Hindrance, workers: &[WorkerInfo], now: Timestamp) -> String {
     let Hindrance { task, kind, why, since, until, lost_workers, failure_code } = hindrance;
-    let (model, until) = (kind.as_str().strip_prefix(MODEL), until.unwrap_or(now));
+    let (model, until) = (kind.as_str().strip_prefix(MODEL_CALL), until.unwrap_or(now));
     match why {
         WhyHindered::NoWorker => match model {
             Some(model) => {
@@ -66,7 +64,7 @@ fn sentence(hindrance: &Hindrance, workers: &[WorkerInfo], now: Timestamp) -> St
 }
 
 fn offered(workers: &[WorkerInfo]) -> String {
-    let offered = workers.iter().flat_map(|worker| &worker.task_kinds).filter_map(|kind| kind.as_str().strip_prefix(MODEL));
+    let offered = workers.iter().flat_map(|worker| &worker.task_kinds).filter_map(|kind| kind.as_str().strip_prefix(MODEL_CALL));
     let mut offered: Vec<String> = offered.map(|model| format!("`{model}`")).collect();
     offered.sort();
     offered.dedup();

@@ -151,7 +151,7 @@ numbered! {
 }
 
 /// How the kinds of model calls begin; the model's name follows.
-const MODEL_CALL: &str = "llm.";
+pub const MODEL_CALL: &str = "llm.";
 
 /// Whether attempts of such a task cost money.
 pub fn costs(kind: &Name, options: &TaskOptions) -> bool {

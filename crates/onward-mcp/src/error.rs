@@ -127,16 +127,12 @@ impl ToolError {
     /// Whether a request was refused because its session is over: whoever goes on needs another one.
     pub(crate) fn is_end_of_session(error: &ServiceError) -> bool {
         let ServiceError::TransportSend(error) = error else { return false };
-        let error: &(dyn std::error::Error + 'static) = &*error.error;
-        let mut causes = std::iter::successors(Some(error), |error| error.source());
-        causes.any(|error| matches!(error.downcast_ref::<StreamableHttpError<Lost>>(), Some(StreamableHttpError::SessionExpired)))
+        matches!(http_error(&*error.error), Some(StreamableHttpError::SessionExpired))
     }
 
     /// What a transport says, which wraps what our HTTP client said.
     fn of_transport(error: &(dyn std::error::Error + 'static), otherwise: ToolCause) -> ToolError {
-        let mut causes = std::iter::successors(Some(error), |error| error.source());
-        let http = causes.clone().find_map(|error| error.downcast_ref::<StreamableHttpError<Lost>>());
-        match http {
+        match http_error(error) {
             Some(StreamableHttpError::Client(Lost { reached, why })) => {
                 ToolError::new(if *reached { ToolCause::Gone } else { ToolCause::Unreachable }, why.clone(), *reached)
             }
@@ -150,10 +146,12 @@ impl ToolError {
             }
             Some(StreamableHttpError::SessionExpired) => ToolError::new(ToolCause::Gone, "the session has ended", false),
             Some(other) => ToolError::new(ToolCause::Broken, other.to_string(), true),
-            None => {
-                let last = causes.next().map(ToString::to_string).unwrap_or_default();
-                ToolError::new(otherwise, last, true)
-            }
+            None => ToolError::new(otherwise, error.to_string(), true),
         }
     }
+}
+
+/// What our HTTP client and its transport said, however deep it is wrapped.
+fn http_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a StreamableHttpError<Lost>> {
+    std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref())
 }

@@ -6,7 +6,7 @@
 use std::future::IntoFuture;
 
 use onward_core::event::Kept;
-use onward_core::task::RetryPolicy;
+use onward_core::task::{MODEL_CALL, RetryPolicy};
 use onward_core::{Hash, Name};
 use onward_llm::{JsonText, ModelReply, ModelRequest, ToolChoice};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ const RETRY: RetryPolicy = RetryPolicy { growth_percent: 100, ..RetryPolicy::for
 
 /// The kind of the tasks that call this model.
 pub(crate) fn model_kind(model: &str) -> String {
-    format!("llm.{model}")
+    format!("{MODEL_CALL}{model}")
 }
 
 /// The input of such a task.

@@ -121,8 +121,8 @@ struct Progress {
     #[serde(default)]
     summary_from: u64,
     /// How much the model was told last, since the last message.
-    #[serde(default, skip_serializing_if = "Told::is_whole")]
-    told: Told,
+    #[serde(default, skip_serializing_if = "Portion::is_whole")]
+    portion: Portion,
     /// Why it waits for a message; nothing as long as it has only waited because the model was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop: Option<Stop>,
@@ -131,7 +131,7 @@ struct Progress {
 /// How much the model is told of what users and tools have said.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Told {
+enum Portion {
     #[default]
     Whole,
     /// Parts of what is long, but for what the model is to answer now.
@@ -141,17 +141,17 @@ enum Told {
     Least,
 }
 
-impl Told {
+impl Portion {
     fn is_whole(&self) -> bool {
-        *self == Told::Whole
+        *self == Portion::Whole
     }
 
-    fn less(self) -> Option<Told> {
+    fn less(self) -> Option<Portion> {
         match self {
-            Told::Whole => Some(Told::OldInPart),
-            Told::OldInPart => Some(Told::InPart),
-            Told::InPart => Some(Told::Least),
-            Told::Least => None,
+            Portion::Whole => Some(Portion::OldInPart),
+            Portion::OldInPart => Some(Portion::InPart),
+            Portion::InPart => Some(Portion::Least),
+            Portion::Least => None,
         }
     }
 }
@@ -356,26 +356,26 @@ impl Agent {
     /// Asks the model; a conversation that is too long for it is made shorter first. Where a summary does not help, or there is nothing to
     /// sum up, what is long in the last entries is told in part: a tool that says too much must not end the conversation.
     async fn answer(&self, ctx: &AgentCtx, progress: &mut Progress) -> Result<ModelReply> {
-        let mut reply = self.ask(ctx, progress.told).await;
+        let mut reply = self.ask(ctx, progress.portion).await;
         if is_too_long(&reply) && self.compact(ctx).await? {
-            reply = self.ask(ctx, progress.told).await;
+            reply = self.ask(ctx, progress.portion).await;
         }
         while is_too_long(&reply)
-            && let Some(less) = progress.told.less()
+            && let Some(less) = progress.portion.less()
         {
-            progress.told = less;
+            progress.portion = less;
             reply = self.ask(ctx, less).await;
         }
         reply
     }
 
-    async fn ask(&self, ctx: &AgentCtx, told: Told) -> Result<ModelReply> {
+    async fn ask(&self, ctx: &AgentCtx, portion: Portion) -> Result<ModelReply> {
         let call = ctx.llm(&self.model).tools(&self.tools);
-        let call = match told {
-            Told::Whole => call,
-            Told::OldInPart => call.cut_at(PART),
-            Told::InPart => call.cut_at(PART).cut_last_at(PART),
-            Told::Least => call.cut_at(LEAST).cut_last_at(LEAST),
+        let call = match portion {
+            Portion::Whole => call,
+            Portion::OldInPart => call.cut_at(PART),
+            Portion::InPart => call.cut_at(PART).cut_last_at(PART),
+            Portion::Least => call.cut_at(LEAST).cut_last_at(LEAST),
         };
         self.system.iter().fold(call, |call, system| call.system(system)).await
     }
@@ -437,7 +437,7 @@ impl Progress {
 
     /// Somebody has said something.
     fn begin_to_count(&mut self) {
-        (self.turns, self.same_calls, self.handoffs, self.told) = (0, None, 0, Told::Whole);
+        (self.turns, self.same_calls, self.handoffs, self.portion) = (0, None, 0, Portion::Whole);
     }
 
     /// Whoever reads a conversation that waits is told when there is another reason for it than that the model was done.
