@@ -1,6 +1,8 @@
 //! The tasks that a worker of this process is at.
 //!
 //! Owns what must happen while an attempt runs: its lease is extended, and the worker is told when the attempt is over for others.
+//!
+//! Invariant W4: what is let go is kept alive no longer: the lease of a task that could not be given back runs out.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -159,6 +159,7 @@ impl WorkerPort {
     pub async fn report_task(&self, id: TaskId, claim: u64, report: TaskReport) -> Result<(), StoreError> {
         let held = &self.worker().held;
         let (ends, ended) = (report.ends(), report.attempt_ended(&id, claim));
+        let lets_go = matches!(report.without_cost(), TaskReport::Released);
         let lease = held.lease(&id, self.runtime().options().lease);
         if let TaskReport::Failed(failure) = report.without_cost() {
             self.runtime().say_failed(&id, claim, held, failure);
@@ -175,7 +176,7 @@ impl WorkerPort {
         if let (Err(StoreError::TaskAttemptOver(_)), Some(ended)) = (&answer, ended) {
             self.record_late(&id, ended).await?;
         }
-        if matches!((&answer, ends), (Ok(()), true) | (Err(StoreError::TaskAttemptOver(_)), _)) {
+        if lets_go || matches!((&answer, ends), (Ok(()), true) | (Err(StoreError::TaskAttemptOver(_)), _)) {
             held.end(&id, claim);
         }
         answer
@@ -327,8 +328,8 @@ async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, lookin
     }
 }
 
-/// Releases what was leased to a worker that will not take it. What cannot be released is found again when leases are compared, or lost
-/// with the worker's session.
+/// Releases what was leased to a worker that will not take it. A run that cannot be released is found again when leases are compared, or
+/// lost with the worker's session; the lease of a task runs out (W4).
 pub(crate) async fn give_back(runtime: &Runtime, worker: &Worker, runs: Vec<ClaimedRun>, tasks: Vec<Task>) {
     for run in runs {
         let head = run.head;
@@ -337,6 +338,7 @@ pub(crate) async fn give_back(runtime: &Runtime, worker: &Worker, runs: Vec<Clai
         drop(worker.leases.noted(released, runtime.clock().now()));
     }
     for task in tasks {
+        worker.held.end(&task.id, task.claim);
         let released = task.unbegun(TaskReport::Released);
         drop(runtime.store().report_task(task.id, task.claim, released, runtime.options().lease).await);
     }

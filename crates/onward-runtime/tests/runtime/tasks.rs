@@ -18,7 +18,7 @@ async fn scheduled(options: TaskOptions) -> (Kit, WorkerPort, Held) {
 }
 
 async fn next_task(worker: &WorkerPort) -> Task {
-    let mut tasks = worker.next_tasks(1).await;
+    let mut tasks = tokio::time::timeout(seconds(600), worker.next_tasks(1)).await.expect("there is a task for the worker");
     // The look for more that came with it is over before the test goes on.
     tokio::task::yield_now().await;
     tasks.remove(0)
@@ -246,6 +246,37 @@ async fn a_task_on_its_way_to_a_worker_that_leaves_goes_back_at_once() {
     report(&other, &task, TaskReport::Released).await.unwrap();
     let task = next_task(&other).await;
     report(&other, &task, TaskReport::Completed(Payload::null())).await.unwrap();
+}
+
+/// W4: the store does not answer when it is let go, and nobody works on it any more.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_could_not_be_given_back_is_not_kept_alive() {
+    let (kit, worker, _held) = scheduled(TaskOptions::default()).await;
+    let task = next_task(&worker).await;
+    kit.store.fail_once("report_task", crate::faulty::When::Before);
+    assert_eq!(report(&worker, &task, TaskReport::Released).await, Err("store_unavailable"));
+    pass(&kit, 60).await;
+    let again = next_task(&worker).await;
+    assert_eq!((again.attempt, again.claim), (1, 2));
+    report(&worker, &again, done()).await.unwrap();
+}
+
+/// W4: it was on its way to a worker whose connection is gone.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_an_absent_worker_could_not_give_back_is_not_kept_alive() {
+    let (kit, worker, _held) = scheduled(TaskOptions::default()).await;
+    let gate = kit.store.stall_once("claim_tasks", crate::faulty::When::After);
+    assert!(waits(worker.next_tasks(1)).await);
+    worker.set_present(false);
+    kit.store.fail_once("report_task", crate::faulty::When::Before);
+    gate.notify_one();
+    assert!(waits(worker.next_tasks(1)).await);
+    assert!(kit.store.is_exhausted());
+    pass(&kit, 60).await;
+    worker.set_present(true);
+    let again = next_task(&worker).await;
+    assert_eq!((again.attempt, again.claim), (1, 2));
+    report(&worker, &again, done()).await.unwrap();
 }
 
 /// R9: it waits for its one task, and there is no code to ask or to drive.
