@@ -381,6 +381,50 @@ async fn an_answer_to_a_question_that_is_no_longer_asked_stops_the_run_before_an
     onward.shutdown().await;
 }
 
+/// The same is asked again, because the words around it are others now: where the answers agree nobody has to look at it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_was_left_stops_the_run_only_where_the_next_one_differs() {
+    for agrees in [true, false] {
+        let (directory, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start().await.unwrap());
+        let calls = Arc::new(AtomicU32::new(0));
+        model.next(Answer::call("pay", r#"{"city":"Ulm"}"#));
+        let asking = payer(directory.path(), &model, true, &calls).start().await.unwrap();
+        let run = asking.start::<Value, _>("a", "pay Ulm").id("c").await.unwrap();
+        let old = crate::site::awaited(&run, AwaitedKind::Approval).await;
+        drop(run);
+        asking.shutdown().await;
+        let calls_of = calls.clone();
+        let pay = Tool::new("pay", "Pays", move |City { city }| {
+            calls_of.fetch_add(1, Ordering::SeqCst);
+            async move { Ok::<_, Failure>(format!("{city} is paid")) }
+        });
+        let agent = Agent::new("a").model("m").system("Be thrifty.").tool(pay.needs_approval()).converse();
+        model.next(Answer::call("pay", r#"{"city":"Ulm"}"#));
+        let onward = with_model(embedded(directory.path()), &model).register_agent(agent).start().await.unwrap();
+        let run = onward.run::<Value>("c").unwrap();
+        if agrees {
+            onward.approve(&old).await.unwrap()
+        } else {
+            onward.disapprove(&old, "never").await.unwrap()
+        };
+        let new = crate::site::eventually("it is asked again", async || {
+            let open = onward.list_approvals().await.unwrap();
+            open.into_iter().map(|wait| onward::CallId::from(&wait).to_string()).find(|id| *id != old)
+        })
+        .await;
+        onward.approve(&new).await.unwrap();
+        if !agrees {
+            let pause = crate::site::paused(&run).await;
+            assert!(pause.message.contains("which was DECLINED (never)"), "{}", pause.message);
+            assert_eq!(calls.load(Ordering::SeqCst), 0, "two people have said two things");
+            run.resume().await.unwrap();
+        }
+        until_turn(&onward, "c", 3).await;
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+        onward.shutdown().await;
+    }
+}
+
 /// A question that the code has left for another one cannot be answered any more: the answer would go to nobody.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_the_code_has_left_takes_no_answer() {
