@@ -57,7 +57,9 @@ async fn until_it_waits(onward: &Onward, id: &str, kind: AwaitedKind) {
 async fn until_turn(onward: &Onward, id: &str, generation: u32) {
     let run = onward.run::<Value>(id).unwrap();
     let waits = |view: &onward::RunView| view.head.generation == generation && !view.awaiting.is_empty();
-    run.until(waits).await.unwrap();
+    let reached = tokio::time::timeout(crate::site::DEADLINE, run.until(waits)).await;
+    let Ok(reached) = reached else { panic!("turn {generation} is not reached: {:#?}", run.view().await) };
+    reached.unwrap();
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
