@@ -8,6 +8,7 @@
 //! - CV2: entries are in the log of the generation that made them, and nowhere else in the run; a child is never in an earlier one than
 //!   its parent.
 
+mod attachment;
 mod cursor;
 mod empty;
 mod outside;
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 use crate::event::{EntryAppended, EntryKey, Quote};
 use crate::{Event, Hash, Index, Name, Payload, Record, RunKey, Timestamp, message};
 
+pub use attachment::{attachment_fault, names_attachment};
 pub use cursor::EntryCursor;
 pub use empty::says_nothing;
 pub use outside::{ENTRY_SIGNAL, OutsideEntry, PendingEntry, pending_of};
