@@ -215,7 +215,9 @@ pub fn fork(
     let there = RunHead::rebuild(fork.key.clone(), &copy).expect("H2");
     let gone = there.budget.as_ref().map(|budget| budget.gone(there.spend.as_deref(), there.updated_at));
     let children = match fork.children {
-        OpenChildren::Restart => again(&fork.key, generation, &copy, |budget| budget.forked(gone.unwrap_or_default(), at), None, at),
+        OpenChildren::Restart => {
+            again(&fork.key, generation, &copy, |budget| budget.forked(gone.unwrap_or_default(), at), None, at)
+        }
         OpenChildren::Await => Vec::new(),
     };
     let event = RunForked {

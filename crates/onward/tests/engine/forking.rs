@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use onward::agent::{AgentCtx, Provider, Turn};
-use onward::prelude::*;
 use onward::ledger::{SpendBy, SpendQuery};
+use onward::prelude::*;
 use onward::{Entry, Onward, RunHandle, Status};
 use onward_core::{RunId, RunKey, transfer};
 use onward_llm_scripted::ScriptedModel;
