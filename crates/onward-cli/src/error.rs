@@ -174,6 +174,7 @@ pub fn exit_code(code: &str) -> u8 {
         | "cursor_invalid"
         | "filter_empty"
         | "message_empty"
+        | "attachment_invalid"
         | "input_invalid"
         | "server_url_invalid"
         | "hook_secret_invalid" => USAGE,

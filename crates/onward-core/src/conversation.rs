@@ -7,6 +7,7 @@
 //! - CV1: an entry's id covers its parent's, so one id names a whole conversation; what is read has that id.
 //! - CV2: entries are in the log of the generation that made them, and nowhere else; a child is never in an earlier one than its parent.
 
+mod attachment;
 mod cursor;
 mod empty;
 mod outside;
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 use crate::event::{EntryAppended, EntryKey, Quote};
 use crate::{Event, Hash, Index, Name, Payload, Record, RunKey, Timestamp, message};
 
+pub use attachment::{attachment_fault, names_attachment};
 pub use cursor::EntryCursor;
 pub use empty::says_nothing;
 pub use outside::{ENTRY_SIGNAL, OutsideEntry, PendingEntry, pending_of};

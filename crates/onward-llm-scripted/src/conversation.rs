@@ -18,6 +18,8 @@ pub struct Conversation {
     pub tools: Vec<Tool>,
     /// Whether reasoning was asked for.
     pub thinks: bool,
+    /// Addresses and bytes of what is attached, as they were sent.
+    pub attached: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -45,6 +47,22 @@ pub struct Call {
     pub arguments: String,
 }
 
+/// Parts of either dialect that hold something else than words: an address, or bytes as text.
+fn attached(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| attached(value, found)),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if matches!(name.as_str(), "url" | "data" | "file_data") => found.push(text.clone()),
+                    value => attached(value, found),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 #[derive(Debug, Clone, Serialize)]
 pub struct Tool {
     pub name: String,
@@ -57,8 +75,15 @@ impl Conversation {
         let model = body["model"].as_str().ok_or("model: field required")?.to_owned();
         let messages =
             body["messages"].as_array().filter(|list| !list.is_empty()).ok_or("messages: at least one message is required")?;
-        let mut conversation =
-            Conversation { model, system: text(&body["system"]), turns: Vec::new(), tools: Vec::new(), thinks: false };
+        let mut conversation = Conversation {
+            model,
+            system: text(&body["system"]),
+            turns: Vec::new(),
+            tools: Vec::new(),
+            thinks: false,
+            attached: Vec::new(),
+        };
+        attached(&body["messages"], &mut conversation.attached);
         for message in messages {
             match dialect {
                 Dialect::OpenAi => conversation.add_openai(message)?,

@@ -85,6 +85,8 @@ pub struct When {
     pub model: Option<String>,
     /// Whether the model is told more tokens than these, as a window has them.
     pub tokens_over: Option<u64>,
+    /// A part of something that is attached, an address or bytes as text.
+    pub attached: Option<String>,
 }
 
 /// Tokens, counted by a simple rule.
@@ -179,7 +181,9 @@ impl When {
         let after_tools = self.after_tools.is_none_or(|after| after != conversation.results().is_empty());
         let turn = self.turn.is_none_or(|turn| turn == conversation.turn());
         let tokens = self.tokens_over.is_none_or(|window| Answer::default().tokens(conversation).input > window);
-        says && after_tools && turn && tokens && self.model.as_ref().is_none_or(|model| *model == conversation.model)
+        let attached =
+            self.attached.as_ref().is_none_or(|part| conversation.attached.iter().any(|sent| sent.contains(part.as_str())));
+        says && after_tools && turn && tokens && attached && self.model.as_ref().is_none_or(|model| *model == conversation.model)
     }
 }
 

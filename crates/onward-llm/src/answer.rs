@@ -108,7 +108,14 @@ impl Answer {
             Reader::Anthropic(reader) => reader.blocks(&self.provider),
         };
         let Draft { stop, usage, response_id, model, .. } = &self.draft;
-        ModelReply { blocks, stop: stop.clone(), usage: *usage, response_id: response_id.clone(), model: model.clone() }
+        ModelReply {
+            blocks,
+            stop: stop.clone(),
+            usage: *usage,
+            response_id: response_id.clone(),
+            model: model.clone(),
+            left_out: Vec::new(),
+        }
     }
 
     fn events(&mut self, events: Vec<Vec<u8>>, sink: Sink<'_>) -> Result<(), CallError> {

@@ -3,7 +3,7 @@
 mod request;
 mod stream;
 
-pub(crate) use request::body;
+pub(crate) use request::{body, shows};
 pub(crate) use stream::Reader;
 
 /// Below the base URL.

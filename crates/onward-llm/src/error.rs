@@ -70,6 +70,9 @@ pub enum Cause {
     /// A message names an attachment by its hash, and nobody has its bytes.
     #[error("an attachment is missing")]
     AttachmentMissing,
+    /// A message names an attachment by its hash, and the bytes that are there have another one.
+    #[error("an attachment is damaged")]
+    AttachmentDamaged,
     /// A message names an attachment by its hash, and where its bytes would be cannot be read now.
     #[error("an attachment cannot be read")]
     AttachmentUnreadable,
@@ -79,6 +82,11 @@ impl CallError {
     /// Nobody has the bytes of this attachment.
     pub fn attachment_missing(hash: &str, why: &str) -> CallError {
         CallError::new(Cause::AttachmentMissing, format!("{hash}: {why}"))
+    }
+
+    /// The bytes of this attachment are not those that it is named by.
+    pub fn attachment_damaged(hash: &str) -> CallError {
+        CallError::new(Cause::AttachmentDamaged, format!("{hash}: the bytes that are there have another hash"))
     }
 
     /// Nobody knows whether there are bytes of this attachment.
@@ -108,6 +116,7 @@ impl CallError {
             Cause::Disconnected => "model_disconnected",
             Cause::Unreachable => "model_unreachable",
             Cause::AttachmentMissing => "attachment_missing",
+            Cause::AttachmentDamaged => "attachment_damaged",
             Cause::AttachmentUnreadable => "attachment_unreadable",
         }
     }
@@ -117,7 +126,7 @@ impl CallError {
         let retryable = match self.cause {
             Cause::RateLimited { .. } | Cause::Overloaded { .. } | Cause::ServerError { .. } | Cause::Empty => true,
             Cause::Malformed | Cause::Timeout | Cause::Disconnected | Cause::Unreachable => true,
-            Cause::AttachmentMissing | Cause::AttachmentUnreadable => true,
+            Cause::AttachmentMissing | Cause::AttachmentDamaged | Cause::AttachmentUnreadable => true,
             Cause::QuotaExhausted | Cause::BadRequest | Cause::Auth | Cause::ContextTooLong | Cause::TooLarge => false,
         };
         // Providers know more about their own refusals; about connections they cannot say anything.
@@ -173,6 +182,7 @@ impl CallError {
             Cause::AttachmentMissing => {
                 "put it where the process that calls the model looks for attachments, and try the run again"
             }
+            Cause::AttachmentDamaged => "keep the bytes anew: `POST /v1/attachments` replaces what is damaged",
             Cause::AttachmentUnreadable => "see to it that the place of attachments can be read, and try the run again",
         }
     }

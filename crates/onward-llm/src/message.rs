@@ -21,6 +21,25 @@ pub struct Message {
     pub blocks: Vec<Block>,
 }
 
+impl Message {
+    /// Puts something else in the place of attachments, where `other` has something.
+    pub fn replace_attachments(&mut self, other: &mut impl FnMut(&Attachment) -> Option<Block>) {
+        self.blocks.iter_mut().for_each(|block| replace(block, other));
+    }
+}
+
+fn replace(block: &mut Block, other: &mut impl FnMut(&Attachment) -> Option<Block>) {
+    match block {
+        Block::Attachment(attachment) => {
+            if let Some(other) = other(attachment) {
+                *block = other;
+            }
+        }
+        Block::ToolResult(result) => result.blocks.iter_mut().for_each(|block| replace(block, other)),
+        _ => {}
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -85,8 +104,24 @@ impl Attachment {
         format!("[an attachment{name} of type {}, {why}]", self.media_type)
     }
 
-    pub(crate) fn told_unknown(&self) -> String {
+    /// What a model is told whose provider has no words for the attachment.
+    pub fn told_unknown(&self) -> String {
         self.told("which this model cannot be shown")
+    }
+
+    /// Whether it is a text of which the bytes are there or will be; every model can be told those.
+    pub(crate) fn is_text(&self) -> bool {
+        const TEXTS: [&str; 4] = ["application/json", "application/xml", "application/yaml", "application/x-yaml"];
+        let media_type = self.media_type.as_str();
+        let is_text = media_type.starts_with("text/") || media_type.ends_with("+json") || media_type.ends_with("+xml");
+        (is_text || TEXTS.contains(&media_type)) && !matches!(self.source, Source::Url(_))
+    }
+
+    /// The words of a text, if they are in UTF-8.
+    pub(crate) fn words(&self) -> Option<String> {
+        let Source::Base64(data) = &self.source else { return None };
+        let words = String::from_utf8(BASE64_STANDARD.decode(data).ok()?).ok()?;
+        self.is_text().then(|| format!("[an attachment of type {}]\n{words}", self.media_type))
     }
 }
 

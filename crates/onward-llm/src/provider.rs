@@ -23,7 +23,7 @@ use crate::answer::{Answer, Sink};
 use crate::error::{CallError, Cause, TableError};
 use crate::http::{Http, Lost};
 use crate::json::Object;
-use crate::{ModelReply, ModelRequest, ModelRetries, ProviderSettings, anthropic, classify, openai};
+use crate::{Attachment, ModelReply, ModelRequest, ModelRetries, ProviderSettings, anthropic, classify, openai};
 
 /// What the digests of limits are for, so that they are those of nothing else.
 const LIMIT: &str = "onward 2026 the limit of a provider's key";
@@ -186,6 +186,14 @@ impl Provider {
 
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// Whether a model of this provider can be shown the attachment, or told its words; whether that model can see is its own matter.
+    pub fn shows(&self, attachment: &Attachment) -> bool {
+        match self.0.dialect {
+            Dialect::OpenAi => openai::shows(attachment),
+            Dialect::Anthropic => anthropic::shows(attachment),
+        }
     }
 
     /// Makes one attempt (LP1). Pieces go to `sink` as they arrive; only what is returned counts.

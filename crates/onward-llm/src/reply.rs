@@ -20,6 +20,10 @@ pub struct ModelReply {
     /// The model that answered, which may be another than was asked.
     #[serde(default)]
     pub model: String,
+    /// What was attached and not shown to the model, because its provider did not take it. Whoever calls a model says so, in names of its
+    /// own; no provider does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

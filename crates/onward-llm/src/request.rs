@@ -60,20 +60,27 @@ impl ModelRequest {
 
     /// Those among them that no answer of a model stands behind.
     pub fn new_hashes(&self) -> Vec<String> {
-        let answered = self.messages.iter().rposition(|message| message.role == Role::Assistant);
-        hashes(&self.messages[answered.map_or(0, |answered| answered + 1)..])
+        hashes(self.unanswered())
     }
 
-    /// Whether anything but words is shown to the model.
-    pub fn has_attachments(&self) -> bool {
-        self.messages.iter().flat_map(|message| &message.blocks).any(|block| !attachments(block).is_empty())
+    /// All that is attached, the latest first.
+    pub fn attachments(&self) -> Vec<&Attachment> {
+        latest_first(&self.messages).collect()
+    }
+
+    /// What is attached that no answer of a model stands behind, the latest first.
+    pub fn new_attachments(&self) -> Vec<&Attachment> {
+        latest_first(self.unanswered()).collect()
+    }
+
+    fn unanswered(&self) -> &[Message] {
+        let answered = self.messages.iter().rposition(|message| message.role == Role::Assistant);
+        &self.messages[answered.map_or(0, |answered| answered + 1)..]
     }
 
     /// Puts something else in the place of attachments, where `other` has something.
     pub fn replace_attachments(&mut self, mut other: impl FnMut(&Attachment) -> Option<Block>) {
-        for block in self.messages.iter_mut().flat_map(|message| &mut message.blocks) {
-            replace(block, &mut other);
-        }
+        self.messages.iter_mut().for_each(|message| message.replace_attachments(&mut other));
     }
 
     pub(crate) fn temperature(&self) -> Option<JsonText> {
@@ -86,8 +93,7 @@ impl ModelRequest {
 
 fn hashes(messages: &[Message]) -> Vec<String> {
     let mut hashes: Vec<String> = Vec::new();
-    let blocks = messages.iter().rev().flat_map(|message| message.blocks.iter().rev());
-    for attachment in blocks.flat_map(attachments) {
+    for attachment in latest_first(messages) {
         if let Source::Hash(hash) = &attachment.source
             && !hashes.contains(hash)
         {
@@ -97,24 +103,16 @@ fn hashes(messages: &[Message]) -> Vec<String> {
     hashes
 }
 
+fn latest_first(messages: &[Message]) -> impl Iterator<Item = &Attachment> {
+    messages.iter().rev().flat_map(|message| message.blocks.iter().rev()).flat_map(attachments)
+}
+
 /// Attachments are in messages and in results of tools, and no deeper. The latest first.
 fn attachments(block: &Block) -> Vec<&Attachment> {
     match block {
         Block::Attachment(attachment) => vec![attachment],
         Block::ToolResult(result) => result.blocks.iter().rev().flat_map(attachments).collect(),
         _ => Vec::new(),
-    }
-}
-
-fn replace(block: &mut Block, other: &mut impl FnMut(&Attachment) -> Option<Block>) {
-    match block {
-        Block::Attachment(attachment) => {
-            if let Some(other) = other(attachment) {
-                *block = other;
-            }
-        }
-        Block::ToolResult(result) => result.blocks.iter_mut().for_each(|block| replace(block, other)),
-        _ => {}
     }
 }
 

@@ -46,6 +46,7 @@ impl Runtime {
         }
         if let Some(entry) = &branch.entry {
             check_depth(&entry.content)?;
+            Runtime::check_attached(&entry.content)?;
         }
         let mut tries = 0;
         loop {

@@ -12,6 +12,8 @@
 //! - CL1: a limit is closed for as long as a refusal has said and for [`CLOSED_MAX`] at most, so nobody waits for it without an end.
 //! - CL2: a refusal closes its limit, in every namespace: the name of a limit is known to those alone who share it. Workers that say no
 //!   limit are held back by the kind that was refused, in its namespace; they hold back nobody else.
+//! - CL3: when a limit opens, one task of those that waited is given out first, and then twice as many in each [`BEAT`]: a limit that is
+//!   not open yet refuses a few of them and not all.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -29,6 +31,12 @@ const RATE_LIMITED: &str = "model_rate_limited";
 
 /// However long a provider wants to be left alone, it is asked again after so long.
 const CLOSED_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// How long it takes, from when a limit opens, until twice as many tasks are given out as before.
+const BEAT: Duration = Duration::from_millis(250);
+
+/// After so many beats everything is given out that waits.
+const BEATS: u32 = 12;
 
 /// A call that was refused for its limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,46 +65,101 @@ impl What {
     }
 }
 
+/// A limit that is closed, or has been opened a moment ago.
+#[derive(Clone, Copy)]
+struct Closed {
+    until: Instant,
+    /// How many tasks were given out since then.
+    given: usize,
+}
+
+impl Closed {
+    fn is_over(&self, now: Instant) -> bool {
+        now >= self.until + BEAT * BEATS
+    }
+
+    /// How many more tasks may be given out, and when there may be others if these are none.
+    fn room(&self, now: Instant) -> (usize, Instant) {
+        let Some(open) = now.checked_duration_since(self.until) else { return (0, self.until) };
+        let beats = (open.as_millis() / BEAT.as_millis()) as u32;
+        let allowed = (2 << beats.min(BEATS)) - 1; // one, and two more, and four more
+        (allowed - self.given.min(allowed), self.until + BEAT * (beats + 1))
+    }
+}
+
+/// What a worker may be given now: so many tasks of some of its kinds.
+pub(crate) struct Portion {
+    pub kinds: Arc<Vec<Name>>,
+    pub limit: usize,
+    /// What these kinds share, if it was opened a moment ago.
+    opening: Option<What>,
+}
+
 #[derive(Default)]
-pub(crate) struct ClosedLimits(Mutex<BTreeMap<What, Instant>>);
+pub(crate) struct ClosedLimits(Mutex<BTreeMap<What, Closed>>);
 
 impl ClosedLimits {
     pub fn close(&self, refusal: &Refusal) {
         let Refusal { namespace, kind, limit, span } = refusal;
         let now = Instant::now();
         let until = now + (*span).min(CLOSED_MAX); // CL1
-        let mut closed = lock(&self.0);
-        closed.retain(|_, until| *until > now);
+        let mut limits = lock(&self.0);
+        limits.retain(|_, closed| !closed.is_over(now));
         let for_all = limit.clone().map(What::Limit);
         for what in for_all.into_iter().chain([What::Kind(namespace.clone(), kind.clone())]) {
-            let known = closed.entry(what).or_insert(until); // CL2
-            *known = (*known).max(until);
+            let known = limits.entry(what).or_insert(Closed { until, given: 0 }); // CL2
+            if known.until < until {
+                *known = Closed { until, given: 0 };
+            }
         }
     }
 
-    /// The kinds of a worker that are open to it now.
-    pub fn open_to(&self, worker: &WorkerProfile) -> Arc<Vec<Name>> {
-        let closed = lock(&self.0);
-        if closed.is_empty() {
-            return worker.task_kinds.clone();
+    /// What a worker that has room for `limit` tasks may be given now. Say of each portion how much of it was [`used`](Self::used).
+    pub fn portions(&self, worker: &WorkerProfile, limit: usize) -> Vec<Portion> {
+        let mut limits = lock(&self.0);
+        if limits.is_empty() {
+            return vec![Portion { kinds: worker.task_kinds.clone(), limit, opening: None }];
         }
-        drop(closed);
-        let is_open = |kind: &&Name| self.closed_for(&worker.namespace, kind, worker.task_limits.get(*kind)).is_none();
-        Arc::new(worker.task_kinds.iter().filter(is_open).cloned().collect())
+        let now = Instant::now();
+        limits.retain(|_, closed| !closed.is_over(now));
+        let mut by_what: BTreeMap<Option<What>, Vec<Name>> = BTreeMap::new();
+        for kind in worker.task_kinds.iter() {
+            let what = What::of(&worker.namespace, kind, worker.task_limits.get(kind));
+            by_what.entry(limits.contains_key(&what).then_some(what)).or_default().push(kind.clone());
+        }
+        let mut portion = |(what, kinds): (Option<What>, Vec<Name>)| {
+            let closed = what.as_ref().and_then(|what| limits.get_mut(what));
+            let limit = closed.map_or(limit, |closed| {
+                let room = closed.room(now).0.min(limit);
+                closed.given += room; // nobody else gets it meanwhile (CL3)
+                room
+            });
+            (limit > 0).then(|| Portion { kinds: Arc::new(kinds), limit, opening: what })
+        };
+        by_what.into_iter().rev().filter_map(&mut portion).collect() // first what has waited
+    }
+
+    /// So many tasks of a portion were given out; others may have the rest.
+    pub fn used(&self, portion: &Portion, count: usize) {
+        let mut limits = lock(&self.0);
+        if let Some(closed) = portion.opening.as_ref().and_then(|what| limits.get_mut(what)) {
+            closed.given = closed.given.saturating_sub(portion.limit - count);
+        }
     }
 
     /// For how long a kind is closed to workers that say this limit for it, if it is.
     pub fn closed_for(&self, namespace: &Namespace, kind: &Name, limit: Option<&Name>) -> Option<Duration> {
-        let until = *lock(&self.0).get(&What::of(namespace, kind, limit))?;
+        let until = lock(&self.0).get(&What::of(namespace, kind, limit))?.until;
         Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }
 
-    /// How long it takes until anything opens that is closed now.
+    /// How long it takes until more may be given out of anything that is closed now, or that has just been opened.
     pub fn opens_in(&self) -> Option<Duration> {
         let now = Instant::now();
-        let mut closed = lock(&self.0);
-        closed.retain(|_, until| *until > now);
-        closed.values().min().map(|until| *until - now)
+        let mut limits = lock(&self.0);
+        limits.retain(|_, closed| !closed.is_over(now));
+        let full = limits.values().map(|closed| closed.room(now)).filter(|(room, _)| *room == 0);
+        full.map(|(_, more)| more - now).min()
     }
 }
 
@@ -139,8 +202,18 @@ mod tests {
         Refusal { namespace, kind: name(kind), limit, span }
     }
 
+    /// The kinds of which the worker may be given a task.
     fn open(closed: &ClosedLimits, worker: &WorkerProfile) -> Vec<String> {
-        closed.open_to(worker).iter().map(ToString::to_string).collect()
+        let portions = closed.portions(worker, 1);
+        portions.iter().for_each(|portion| closed.used(portion, 0));
+        let mut kinds: Vec<String> = portions.iter().flat_map(|portion| portion.kinds.iter().map(ToString::to_string)).collect();
+        kinds.sort();
+        kinds
+    }
+
+    /// How many tasks a worker gets that takes all it may be given.
+    fn take(closed: &ClosedLimits, worker: &WorkerProfile) -> usize {
+        closed.portions(worker, 1_000_000).iter().map(|portion| portion.limit).sum()
     }
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -187,6 +260,32 @@ mod tests {
         assert_eq!(closed.opens_in(), Some(CLOSED_MAX));
         tokio::time::advance(CLOSED_MAX).await;
         assert_eq!(open(&closed, &worker).len(), 1);
+    }
+
+    /// CL3.
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_opens_to_one_first_and_then_to_twice_as_many_a_beat() {
+        let closed = ClosedLimits::default();
+        let (one, two) = (worker("here", &[("llm.a", Some("key"))]), worker("there", &[("llm.b", Some("key")), ("llm.c", None)]));
+        closed.close(&refusal(&one, "llm.a", SECOND));
+        assert_eq!(take(&closed, &one), 0);
+        tokio::time::advance(SECOND).await;
+        assert_eq!(closed.opens_in(), None, "one may go now");
+        assert_eq!((take(&closed, &one), take(&closed, &one)), (1, 0));
+        assert_eq!((take(&closed, &two), closed.opens_in()), (1_000_000, Some(BEAT)), "the other kind has nothing to do with it");
+        tokio::time::advance(BEAT).await;
+        let first = closed.portions(&two, 2).remove(0);
+        assert_eq!((first.limit, take(&closed, &one)), (2, 0));
+        closed.used(&first, 1);
+        assert_eq!(take(&closed, &one), 1, "what one does not need is for the other");
+        tokio::time::advance(BEAT).await;
+        assert_eq!((take(&closed, &one), closed.opens_in()), (4, Some(BEAT)));
+        closed.close(&refusal(&one, "llm.a", SECOND));
+        assert_eq!((take(&closed, &one), closed.opens_in()), (0, Some(SECOND)), "it was not open after all");
+        tokio::time::advance(SECOND).await;
+        assert_eq!(take(&closed, &one), 1, "it begins anew");
+        tokio::time::advance(BEAT * BEATS).await;
+        assert_eq!((take(&closed, &one), closed.opens_in()), (1_000_000, None));
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub enum RuntimeError {
     JsonTooDeep { max: usize },
     #[error("the message says nothing")]
     MessageEmpty,
+    #[error("what is attached cannot be shown to any model: {why}")]
+    AttachmentInvalid { why: &'static str },
     #[error("the filter would find every run")]
     FilterEmpty,
     #[error(transparent)]
@@ -72,6 +74,7 @@ impl RuntimeError {
             RuntimeError::TextTooLong { .. } => "text_too_long",
             RuntimeError::JsonTooDeep { .. } => "json_too_deep",
             RuntimeError::MessageEmpty => "message_empty",
+            RuntimeError::AttachmentInvalid { .. } => "attachment_invalid",
             RuntimeError::FilterEmpty => "filter_empty",
             RuntimeError::AttributeInvalid(_) => "attribute_invalid",
             RuntimeError::CallIdInvalid { .. } => "call_id_invalid",
@@ -110,6 +113,9 @@ impl RuntimeError {
                 "it looks like RUN~GENERATION~PLACE; `onward approval list` shows the open ones"
             }
             RuntimeError::MessageEmpty => "send a text, or blocks of which one has something in it",
+            RuntimeError::AttachmentInvalid { .. } => {
+                "`POST /v1/attachments` keeps bytes and answers with their hash; docs/guide/models.md has an example"
+            }
             RuntimeError::FilterEmpty => "name a kind, a version, an attribute or a time; or say that all are meant",
             RuntimeError::AttributeInvalid(_) => "attributes are for finding runs; keep data in the input or the state",
             RuntimeError::NotADecider { .. } => "the approval names who may decide it",

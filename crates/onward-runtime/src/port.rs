@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use onward_core::event::{RunPaused, TaskAttemptEnded};
 use onward_core::run::{Commit, Committed, Input};
 use onward_core::task::{Task, TaskId, TaskReport, TaskState};
-use onward_core::{Epoch, RunKey, WorkerId};
+use onward_core::{Epoch, Name, RunKey, WorkerId};
 use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Consequence, StoreError, StoreFuture, TaskQuery};
 
 use crate::Runtime;
@@ -303,15 +303,15 @@ async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, loo
 }
 
 async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, looking: Looking<Task>) {
-    let (profile, lease) = (&worker.profile, runtime.options().lease);
-    let (id, namespace) = (profile.id.clone(), profile.namespace.clone());
-    let queues = profile.queues.clone();
-    let kinds = runtime.hub().closed.open_to(profile);
-    if kinds.is_empty() {
-        return looking.found(Vec::new(), false); // the next look comes when a limit opens
+    let lease = runtime.options().lease;
+    let mut tasks = Vec::new();
+    // Where a limit is closed or opens there are several portions, or none; then the next look comes when it opens.
+    for portion in runtime.hub().closed.portions(&worker.profile, limit) {
+        let room = portion.limit.min(limit - tasks.len());
+        let found = claim_portion(&runtime, &worker, &portion.kinds, room).await;
+        runtime.hub().closed.used(&portion, found.len());
+        tasks.extend(found);
     }
-    let request = ClaimTasks { worker: id, namespace, queues, kinds, limit, lease };
-    let Ok(tasks) = runtime.store().claim_tasks(request).await else { return };
     let more = tasks.len() == limit;
     for task in &tasks {
         worker.held.add(task);
@@ -326,6 +326,18 @@ async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, lookin
     if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
         give_back(&runtime, &worker, Vec::new(), worker.tasks.drain()).await;
     }
+}
+
+/// Up to `limit` tasks of these kinds.
+async fn claim_portion(runtime: &Runtime, worker: &Worker, kinds: &Arc<Vec<Name>>, limit: usize) -> Vec<Task> {
+    let (profile, lease) = (&worker.profile, runtime.options().lease);
+    let (id, namespace) = (profile.id.clone(), profile.namespace.clone());
+    if kinds.is_empty() || limit == 0 {
+        return Vec::new();
+    }
+    let request = ClaimTasks { worker: id, namespace, queues: profile.queues.clone(), kinds: kinds.clone(), limit, lease };
+    // An error is no news, as with runs.
+    runtime.store().claim_tasks(request).await.unwrap_or_default()
 }
 
 /// Releases what was leased to a worker that will not take it. A run that cannot be released is found again when leases are compared, or

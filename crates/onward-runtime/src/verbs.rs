@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use onward_core::budget::{Budget, BudgetHead};
-use onward_core::conversation::{ENTRY_SIGNAL, says_nothing};
+use onward_core::conversation::{ENTRY_SIGNAL, attachment_fault, says_nothing};
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Input, NewRun, Refusal, Wait, WaitKind};
@@ -121,12 +121,21 @@ impl Runtime {
         Ok(started)
     }
 
-    /// Refuses what says nothing to an agent: a model has no answer to it. For doors at which people say something; a signal may be empty.
+    /// Refuses what says nothing to an agent, because a model has no answer to it, and what [`Runtime::check_attached`] refuses. For doors
+    /// at which people say something; a signal may be empty.
     ///
     /// # Errors
-    /// `message_empty`.
+    /// `message_empty`, `attachment_invalid`.
     pub fn check_message(content: &Payload) -> Result<(), RuntimeError> {
-        if says_nothing(content) { Err(RuntimeError::MessageEmpty) } else { Ok(()) }
+        if says_nothing(content) { Err(RuntimeError::MessageEmpty) } else { Runtime::check_attached(content) }
+    }
+
+    /// Refuses attachments that nobody could ever show to a model.
+    ///
+    /// # Errors
+    /// `attachment_invalid`.
+    pub fn check_attached(content: &Payload) -> Result<(), RuntimeError> {
+        attachment_fault(content).map_or(Ok(()), |why| Err(RuntimeError::AttachmentInvalid { why }))
     }
 
     /// Puts a signal into the run's mailbox.

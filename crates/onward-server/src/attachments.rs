@@ -29,7 +29,7 @@ pub(crate) struct KeptAttachment {
 /// `POST /v1/attachments`.
 pub(crate) async fn put(mut request: Request) -> Result<Response, Problem> {
     let rules = Rules::of(&request.server);
-    let data = request.read_bytes(rules).await?;
+    let data = request.read_plain_bytes(rules).await?;
     Ok(json(StatusCode::CREATED, &keep(&request.server, data).await?))
 }
 
@@ -46,12 +46,17 @@ pub(crate) async fn keep(server: &Server, data: Bytes) -> Result<KeptAttachment,
     Ok(KeptAttachment { hash, bytes })
 }
 
+/// Whether these very bytes are there. It was renamed into its place, so it was whole once; a disk or a person may have changed it since.
+fn is_kept(path: &Path, data: &[u8]) -> bool {
+    let has_size = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == data.len() as u64);
+    has_size && std::fs::read(path).is_ok_and(|bytes| bytes == data)
+}
+
 fn write(folder: &Path, data: &[u8]) -> std::io::Result<String> {
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
     let hash: String = Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect();
     let path = folder.join(&hash);
-    // It was renamed into its place, so it is whole.
-    if !std::fs::metadata(&path).is_ok_and(|file| file.is_file() && file.len() == data.len() as u64) {
+    if !is_kept(&path, data) {
         make_directory(&path)?;
         let unfinished = format!(".{hash}.{}.{}", std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed));
         write_whole(&path, &folder.join(unfinished), data)?;

@@ -67,6 +67,9 @@ pub enum RequestError {
     NotReady { why: String },
 }
 
+/// What a body must be that is kept byte for byte.
+pub(crate) const PLAIN_BYTES: &str = "plain bytes";
+
 impl RequestError {
     /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
     pub fn code(&self) -> &'static str {
@@ -105,6 +108,9 @@ impl RequestError {
             RequestError::MethodNotAllowed { .. } => "the header Allow says what it takes",
             RequestError::ContentTypeUnsupported { wanted: "application/x-ndjson", .. } => {
                 "send the header `Content-Type: application/x-ndjson`, in UTF-8 and without Content-Encoding"
+            }
+            RequestError::ContentTypeUnsupported { wanted: PLAIN_BYTES, .. } => {
+                "send the bytes as they are, without Content-Encoding: a model is shown what is kept"
             }
             RequestError::ContentTypeUnsupported { .. } => {
                 "send the header `Content-Type: application/json`, in UTF-8 and without Content-Encoding"
@@ -164,6 +170,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "attribute_invalid"
         | "filter_empty"
         | "message_empty"
+        | "attachment_invalid"
         | "not_confirmed"
         | "register_invalid"
         | "input_invalid"
@@ -223,7 +230,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         "content_type_unsupported" => 415,
         "run_failed" | "answer_failed" | "commit_malformed" | "hook_unroutable" | "fork_point_invalid" | "log_invalid"
         | "import_invalid" | "model_request_refused" | "tool_call_refused" | "context_too_long"
-        | "attachment_missing" => 422,
+        | "attachment_missing" | "attachment_damaged" => 422,
         "model_rate_limited" => 429,
         "log_corrupt"
         | "store_corrupt"

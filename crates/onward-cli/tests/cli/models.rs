@@ -120,9 +120,10 @@ fn a_call_that_fails_is_told_by_the_server_without_a_word_of_what_was_said() {
     model.scripted.next(Answer::fault(Fault::ServerError));
     let more = "[server]\nattachments = \"pictures\"\n[agents.support]\nmodel = \"small\"\n";
     std::fs::create_dir(folder.path().join("pictures")).unwrap();
-    std::fs::write(folder.path().join("pictures/ab12"), "SECRET").unwrap();
+    let hash = "0917b13a9091915d54b6336f45909539cce452b3661b21f386418a257883b30a"; // of `SECRET`
+    std::fs::write(folder.path().join("pictures").join(hash), "SECRET").unwrap();
     let mut served = dev_with(folder.path(), &settings(folder.path(), &model, more));
-    let picture = json!({"type": "attachment", "media_type": "image/png", "source": {"hash": "ab12"}});
+    let picture = json!({"type": "attachment", "media_type": "image/png", "source": {"hash": hash}});
     let said = json!({"blocks": [{"type": "text", "text": "a SECRET word"}, picture]});
     let start = json!({"kind": "support", "id": "s", "input": said});
     assert_eq!(served.ask("POST", "/v1/runs", &start.to_string()).0, 201);

@@ -13,8 +13,9 @@
 //! - SG2: what an abandoned rest has scheduled and nobody has begun is taken back in the commit that leaves it; a commit that has not seen
 //!   every attempt is refused (R11), so none begins behind its back.
 //! - SG3: while something that has had an effect, or that a person has decided, is in the book and unclaimed, nothing else that has an
-//!   effect begins, and the segment does not close: the run pauses, and whoever resumes it accepts what is there. Whoever asks for a
-//!   branch has left what was decided knowingly.
+//!   effect begins, and the segment does not close: the run pauses, and whoever resumes it accepts what is there. A decision is in
+//!   force, and not left, where the code has asked about the same again and was told the same. Whoever asks for a branch has left what
+//!   was decided knowingly.
 //! - SG4: a segment is abandoned three times at most; then the run pauses.
 //! - SG5: a call that the code made before the cut, and gave up behind it, is over: what was taken back stays so, and whoever awaits it is
 //!   told that it was canceled.
@@ -288,6 +289,7 @@ impl Engine {
             {
                 *event = CallAdopted { place, from }.into();
             }
+            self.segment.book.asked(event);
         }
         self.out = out;
     }

@@ -101,17 +101,31 @@ fn tool_result(result: &ToolResult, provider: &str) -> Result<Object, CallError>
     Ok(object.with_some("is_error", result.is_error.then_some(true)))
 }
 
+/// Whether a model can be shown it, or told its words.
+pub(crate) fn shows(attachment: &Attachment) -> bool {
+    sort_of(&attachment.media_type).is_some() || attachment.is_text()
+}
+
+fn sort_of(media_type: &str) -> Option<&'static str> {
+    match media_type {
+        "application/pdf" => Some("document"),
+        "image/jpeg" | "image/png" | "image/gif" | "image/webp" => Some("image"),
+        _ => None,
+    }
+}
+
 fn attachment(attachment: &Attachment) -> Result<Object, CallError> {
     let Attachment { media_type, source } = attachment;
-    let sort = match media_type.as_str() {
-        "application/pdf" => "document",
-        "image/jpeg" | "image/png" | "image/gif" | "image/webp" => "image",
-        _ => return Ok(text(&attachment.told_unknown())),
-    };
-    let source = match source {
-        Source::Base64(data) => Object::default().with("type", "base64").with("media_type", media_type).with("data", data),
-        Source::Url(url) => Object::default().with("type", "url").with("url", url),
-        Source::Hash(hash) => return Err(CallError::attachment_missing(hash, NOT_IN_PLACE)),
+    if !shows(attachment) {
+        return Ok(text(&attachment.told_unknown()));
+    }
+    let (sort, source) = match (sort_of(media_type), source) {
+        (_, Source::Hash(hash)) => return Err(CallError::attachment_missing(hash, NOT_IN_PLACE)),
+        (None, _) => return Ok(text(&attachment.words().unwrap_or_else(|| attachment.told_unknown()))),
+        (Some(sort), Source::Base64(data)) => {
+            (sort, Object::default().with("type", "base64").with("media_type", media_type).with("data", data))
+        }
+        (Some(sort), Source::Url(url)) => (sort, Object::default().with("type", "url").with("url", url)),
     };
     Ok(Object::default().with("type", sort).with("source", source))
 }

@@ -144,28 +144,49 @@ fn attachments(blocks: &[Block]) -> Result<Vec<Object>, CallError> {
     attachments.collect()
 }
 
+enum Sort {
+    Image,
+    File,
+    Audio(&'static str),
+    Words,
+}
+
 /// What servers of this dialect know to take; all other sorts are told.
+fn sort_of(attachment: &Attachment) -> Option<Sort> {
+    let has_bytes = !matches!(attachment.source, Source::Url(_));
+    match attachment.media_type.as_str() {
+        _ if attachment.is_text() => Some(Sort::Words),
+        image if image.starts_with("image/") => Some(Sort::Image),
+        "application/pdf" if has_bytes => Some(Sort::File),
+        "audio/wav" | "audio/x-wav" if has_bytes => Some(Sort::Audio("wav")),
+        "audio/mpeg" | "audio/mp3" if has_bytes => Some(Sort::Audio("mp3")),
+        _ => None,
+    }
+}
+
+/// Whether a model can be shown it, or told its words.
+pub(crate) fn shows(attachment: &Attachment) -> bool {
+    sort_of(attachment).is_some()
+}
+
 fn attachment_part(attachment: &Attachment) -> Result<Object, CallError> {
-    let Attachment { media_type, source } = attachment;
-    let url = match source {
-        Source::Base64(data) => format!("data:{media_type};base64,{data}"),
-        Source::Url(url) => url.clone(),
+    let Some(sort) = sort_of(attachment) else { return Ok(text_part(&attachment.told_unknown())) };
+    let (url, data) = match &attachment.source {
+        Source::Base64(data) => (format!("data:{};base64,{data}", attachment.media_type), data.as_str()),
+        Source::Url(url) => (url.clone(), ""),
         Source::Hash(hash) => return Err(CallError::attachment_missing(hash, NOT_IN_PLACE)),
     };
-    let part = match (media_type.as_str(), source) {
-        (image, _) if image.starts_with("image/") => {
-            Object::default().with("type", "image_url").with("image_url", Object::default().with("url", url))
-        }
-        ("application/pdf", Source::Base64(_)) => {
+    let part = match sort {
+        Sort::Image => Object::default().with("type", "image_url").with("image_url", Object::default().with("url", url)),
+        Sort::File => {
             let file = Object::default().with("filename", "attachment.pdf").with("file_data", url);
             Object::default().with("type", "file").with("file", file)
         }
-        ("audio/wav" | "audio/x-wav" | "audio/mpeg" | "audio/mp3", Source::Base64(data)) => {
-            let format = if media_type.ends_with("wav") { "wav" } else { "mp3" };
+        Sort::Audio(format) => {
             let audio = Object::default().with("data", data).with("format", format);
             Object::default().with("type", "input_audio").with("input_audio", audio)
         }
-        _ => text_part(&attachment.told_unknown()),
+        Sort::Words => text_part(&attachment.words().unwrap_or_else(|| attachment.told_unknown())),
     };
     Ok(part)
 }

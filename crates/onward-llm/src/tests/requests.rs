@@ -157,6 +157,28 @@ fn an_attachment_that_is_not_there_is_refused_before_anything_is_sent() {
     assert_eq!(errors.map(|error| error.code()), ["attachment_missing"; 2]);
 }
 
+/// Every model reads; a text that is no text is told as what cannot be shown.
+#[test]
+fn the_words_of_a_text_are_told() {
+    let attachment = |media_type: &str, source: Source| Block::Attachment(Attachment { media_type: media_type.into(), source });
+    let blocks = vec![
+        attachment("text/csv", Source::bytes("bell,7".as_bytes())),
+        attachment("image/svg+xml", Source::bytes("<svg/>".as_bytes())),
+        attachment("text/plain", Source::bytes(b"\xff")),
+        attachment("text/plain", Source::Url("https://x/y".into())),
+    ];
+    let request = request(vec![Message { role: Role::User, blocks }]);
+    for body in [openai(&request), anthropic(&request)] {
+        let parts = [
+            r#"{"text":"[an attachment of type text/csv]\nbell,7","type":"text"}"#,
+            r#"{"text":"[an attachment of type image/svg+xml]\n<svg/>","type":"text"}"#,
+            r#"{"text":"[an attachment of type text/plain, which this model cannot be shown]","type":"text"}"#,
+            r#"{"text":"[an attachment https://x/y of type text/plain, which this model cannot be shown]","type":"text"}"#,
+        ];
+        assert!(body.contains(&parts.join(",")), "{body}");
+    }
+}
+
 #[test]
 fn an_attachment_that_a_dialect_has_no_words_for_is_told() {
     let attachment = |media_type: &str, source: Source| Block::Attachment(Attachment { media_type: media_type.into(), source });

@@ -77,6 +77,24 @@ async fn a_refusal_holds_back_everything_that_shares_its_limit_in_all_processes(
     assert_eq!(kit.log("r").await[before..], ["task_attempted", "task_completed", "task_attempted"], "waiting is no record");
 }
 
+/// CL3: a provider that still refuses is asked by one of them.
+#[tokio::test(start_paused = true)]
+async fn when_a_limit_opens_one_call_goes_first() {
+    let (kit, _, mut held, worker, task) = begun(&[("llm.a", Some("key"))]).await;
+    refuse(&worker, &task, limited()).await;
+    kit.commit(&mut held, (1..=20).map(|place| call(place, "llm.a")).collect()).await;
+    let refused = Instant::now();
+    let first = worker.next_tasks(100).await;
+    assert_eq!((first.len(), refused.elapsed()), (1, seconds(5)));
+    refuse(&worker, &first[0], limited()).await;
+    let mut given = Vec::new();
+    while given.iter().sum::<usize>() < 19 {
+        given.push(worker.next_tasks(100).await.len());
+    }
+    assert_eq!(given, [1, 2, 4, 8, 4]);
+    assert_eq!(refused.elapsed(), seconds(11), "a quarter of a second each");
+}
+
 #[tokio::test(start_paused = true)]
 async fn whoever_gave_up_has_closed_the_limit_for_the_others_too() {
     let (kit, other, mut held, first, task) = begun(&[("llm.a", Some("key"))]).await;

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onward_core::conversation::says_nothing;
 use onward_core::{Payload, RunId};
 use onward_runtime::Runtime;
 use serde::Deserialize;
@@ -106,6 +105,10 @@ impl UserMessage {
         }
     }
 
+    fn is_refused(&self) -> bool {
+        Runtime::check_message(&self.payload()).is_err()
+    }
+
     fn is_text(&self) -> bool {
         self.content["text"].is_string()
     }
@@ -148,10 +151,10 @@ impl RunAgentInput {
         RunId::new(named).map_err(|error| RequestError::JsonInvalid { why: format!("the thread has no run: {error}") })
     }
 
-    /// What people have said since anybody answered. A client keeps a message that was refused because it says nothing, and sends it again
-    /// with the next one: it is passed over then.
+    /// What people have said since anybody answered. A client keeps a message that was refused, because it says nothing for example, and
+    /// sends it again with the next one: it is passed over then.
     pub fn new_messages(&self) -> Vec<UserMessage> {
-        self.since_answered().filter(|message| !says_nothing(&message.payload())).collect()
+        self.since_answered().filter(|message| !message.is_refused()).collect()
     }
 
     /// Refuses two messages of one id that say different things, as it is refused where they come one after the other; and what says
@@ -177,10 +180,10 @@ impl RunAgentInput {
     /// What the run of a new thread is started with: the last thing that was said, as the signal would bring it, and all the rest.
     pub fn start(&self, last: &UserMessage) -> Payload {
         let mut input = last.content.clone();
-        let is_nothing = |message: &&Value| of_user(message).is_some_and(|message| says_nothing(&message.payload()));
+        let is_refused = |message: &&Value| of_user(message).is_some_and(|message| message.is_refused());
         let mut known = BTreeSet::new();
         let mut is_new = |message: &&Value| of_user(message).is_none_or(|message| known.insert(message.id));
-        let messages = self.messages.iter().filter(|message| !is_nothing(message));
+        let messages = self.messages.iter().filter(|message| !is_refused(message));
         input["messages"] = messages.filter(|message| is_new(message)).cloned().collect();
         let rest = [("tools", &self.tools), ("context", &self.context), ("state", &self.state)];
         for (name, value) in rest.into_iter().chain([("forwarded_props", &self.forwarded_props)]) {

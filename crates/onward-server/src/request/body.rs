@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::Request;
 use crate::limits::JSON_DEPTH_MAX;
-use crate::problem::RequestError;
+use crate::problem::{PLAIN_BYTES, RequestError};
 use crate::server::Server;
 
 /// The size from which a body waits for one of the few seats.
@@ -131,10 +131,27 @@ impl Request {
         }
     }
 
+    /// The whole body as it is to be kept: any type, but not encoded for the way.
+    pub(crate) async fn read_plain_bytes(&mut self, rules: Rules) -> Result<Bytes, RequestError> {
+        let bytes = self.read_bytes(rules).await?;
+        match self.coding() {
+            None => Ok(bytes),
+            Some(coding) => {
+                let found = format!("encoded as {coding}").chars().take(100).collect();
+                Err(RequestError::ContentTypeUnsupported { wanted: PLAIN_BYTES, found })
+            }
+        }
+    }
+
+    /// How the body is encoded for the way, if it is.
+    fn coding(&self) -> Option<String> {
+        let coding = self.headers.get(CONTENT_ENCODING).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        coding.filter(|coding| !coding.trim().eq_ignore_ascii_case("identity")).map(Into::into)
+    }
+
     fn check_content_type(&self, wanted: &'static str) -> Result<(), RequestError> {
         let found = self.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
-        let coding = self.headers.get(CONTENT_ENCODING).map(|value| String::from_utf8_lossy(value.as_bytes()));
-        let coding = coding.filter(|coding| !coding.trim().eq_ignore_ascii_case("identity"));
+        let coding = self.coding();
         if coding.is_none() && found.as_deref().is_some_and(|found| is_plain(found, wanted)) {
             return Ok(());
         }

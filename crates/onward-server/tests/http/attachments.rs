@@ -2,6 +2,7 @@
 
 use onward_server::Options;
 use onward_wire::api;
+use serde_json::{Value, json};
 
 use crate::entries::call;
 use crate::site::{BODY_BYTES_MAX, Site, limits};
@@ -46,4 +47,52 @@ async fn what_cannot_be_kept_is_refused() {
     site.send("POST", "/v1/attachments", "", &"x".repeat(BODY_BYTES_MAX + 1)).await.problem(413, "body_too_large");
     std::fs::write(&place, "a file stands where the folder should be").unwrap();
     site.send("POST", "/v1/attachments", "", "hello").await.problem(503, "not_ready");
+}
+
+/// Bytes that a model cannot be shown as what they are said to be.
+#[tokio::test]
+async fn bytes_that_are_encoded_for_the_way_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let attachments = Some(folder.path().join("kept"));
+    let site = Site::with(Options { limits: limits(), attachments, ..Options::default() }).await;
+    let refused = site.send("POST", "/v1/attachments", "Content-Encoding: gzip\r\n", "hello").await;
+    assert!(refused.body.contains("without Content-Encoding"), "{}", refused.body);
+    refused.problem(415, "content_type_unsupported");
+    site.send("POST", "/v1/attachments", "Content-Encoding: identity\r\n", "hello").await.expect(201);
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_replaced_by_whoever_has_the_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let attachments = Some(folder.path().to_owned());
+    let site = Site::with(Options { limits: limits(), attachments, ..Options::default() }).await;
+    std::fs::write(folder.path().join(HASH), "hallo").unwrap();
+    site.send("POST", "/v1/attachments", "", "hello").await.expect(201);
+    assert_eq!(std::fs::read(folder.path().join(HASH)).unwrap(), b"hello");
+}
+
+/// What nobody could ever show to a model is refused where somebody can still do something about it.
+#[tokio::test]
+async fn an_attachment_that_is_none_is_refused_at_every_door() {
+    let site = Site::open().await;
+    site.start("chat", "a", json!("be brief")).await;
+    let attached =
+        |source: Value, media_type: &str| json!({"blocks": [{"type": "attachment", "media_type": media_type, "source": source}]});
+    let ab12 = || attached(json!({"hash": "ab12"}), "image/png");
+    let upper = attached(json!({"hash": HASH.to_uppercase()}), "image/png");
+    let data_url = attached(json!({"base64": "data:image/png;base64,AAAA"}), "image/png");
+    let nothing = attached(json!({}), "image/png");
+    let no_type = attached(json!({"hash": HASH}), "picture");
+    for content in [ab12(), upper, data_url, nothing, no_type] {
+        let refused = site.post_json("/v1/runs/a/messages", json!({"content": content})).await;
+        refused.problem(400, "attachment_invalid");
+    }
+    let result = json!({"blocks": [{"type": "tool_result", "call_id": "c", "blocks": ab12()["blocks"]}]});
+    for content in [ab12(), result] {
+        let entry = json!({"role": "tool", "content": content});
+        site.post_json("/v1/runs/a/entries", entry.clone()).await.problem(400, "attachment_invalid");
+        site.post_json("/v1/runs/a/branch", json!({"entry": entry})).await.problem(400, "attachment_invalid");
+    }
+    let good = attached(json!({"hash": HASH}), "application/zip");
+    site.post_json("/v1/runs/a/messages", json!({"content": good})).await.expect(202);
 }

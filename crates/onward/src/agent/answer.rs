@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::attachments::{self, Attachments};
 use super::llm::{Prompt, Settings};
 use super::prompt;
+use super::refused::Trials;
 use crate::Result;
 use crate::code::panic_message;
 use crate::registry::TaskHandler;
@@ -48,12 +49,20 @@ pub(crate) fn handler(model: Model) -> TaskHandler {
 struct SoFar {
     #[serde(flatten)]
     failures: Failures,
-    /// The provider did not take the request, and may take one without what is attached.
+    /// How often the provider did not take the request with something attached: one after the other is left out on trial.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    refusals: usize,
+    /// The request was too long, and may not be so without what is attached.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_words_only: bool,
-    /// What a message has attached did not come, and is waited for no longer.
+    /// What a message has attached did not come, or not whole, and is waited for no longer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_late: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl SoFar {
@@ -65,15 +74,20 @@ impl SoFar {
 
 async fn attempt(ctx: &TaskCtx, model: &Model, input: Payload) -> Result<Payload> {
     let prompt = opened(ctx, &input)?;
-    let mut request = request(ctx, prompt).await?;
+    let provider = &model.provider;
+    let mut request = request(ctx, provider.name(), prompt).await?;
+    request.replace_attachments(|attachment| (!provider.shows(attachment)).then(|| Block::text(attachment.told_unknown())));
     let so_far = SoFar::of(ctx);
+    let trials = Trials::of(provider.name(), &request);
+    let left_out = trials.after(so_far.refusals).unwrap_or_default();
+    trials.leave_out(&mut request, left_out);
     if so_far.is_words_only {
-        request.replace_attachments(|attachment| Some(Block::text(attachment.told("which the model's provider did not take"))));
+        Trials::leave_out_all(&mut request);
     }
     let attachments = ctx.find_dep::<Attachments>();
     if let Err(error) = attachments::put_in_place(&mut request, attachments.as_deref(), so_far.is_late).await {
         ctx.spend(line(model, None, false));
-        return Err(failed(ctx, model, so_far, &request, &error));
+        return Err(failed(ctx, model, so_far, &Attached { trials: &trials, request: &request }, &error));
     }
     // Whatever becomes of the attempt, the ledger knows of it.
     ctx.spend(line(model, None, true));
@@ -86,11 +100,11 @@ async fn attempt(ctx: &TaskCtx, model: &Model, input: Payload) -> Result<Payload
     match model.call(&request, &mut heard).await {
         Ok(reply) => {
             ctx.spend(line(model, reply.usage, reply.usage.is_none()));
-            Ok(Payload::json(&reply)?)
+            Ok(Payload::json(&ModelReply { left_out: left_out.to_vec(), ..reply })?)
         }
         Err(error) => {
             ctx.spend(line(model, error.arrived.usage, error.cost_is_unknown()));
-            Err(failed(ctx, model, so_far, &request, &error))
+            Err(failed(ctx, model, so_far, &Attached { trials: &trials, request: &request }, &error))
         }
     }
 }
@@ -122,12 +136,12 @@ fn opened<T: DeserializeOwned>(ctx: &TaskCtx, payload: &Payload) -> Result<T> {
 }
 
 /// What the model is told.
-async fn request(ctx: &TaskCtx, prompt: Prompt) -> Result<ModelRequest> {
+async fn request(ctx: &TaskCtx, provider: &str, prompt: Prompt) -> Result<ModelRequest> {
     let (library, task) = (ctx.library(), ctx.task());
     let settings = library.kept(&task.run, task.generation, prompt.settings).await.map_err(unreadable)?;
     let Settings { request, ask, cut_at, cut_last_at } = opened(ctx, &settings.content)?;
     let entries = library.read(&task.run, task.generation, Walk::context(prompt.leaf)).await.map_err(unreadable)?;
-    let mut told = prompt::tell(&entries.into_entries());
+    let mut told = prompt::tell(&entries.into_entries(), provider);
     prompt::cut(&mut told.messages, cut_at, cut_last_at);
     if request.tools.is_empty() {
         told.messages = prompt::without_tools(told.messages);
@@ -144,17 +158,26 @@ fn unreadable(error: StoreError) -> Failure {
     Failure { retryable, ..Failure::new(error.code(), error.to_string()) }
 }
 
+/// What was attached to a request, and what could be left out of the next.
+struct Attached<'a> {
+    trials: &'a Trials,
+    request: &'a ModelRequest,
+}
+
 /// Tells whoever looks, and says whether to try again, and for how long nobody should who has the same key.
-fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, request: &ModelRequest, error: &CallError) -> Failure {
-    let SoFar { mut failures, mut is_words_only, mut is_late } = so_far;
+fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, attached: &Attached<'_>, error: &CallError) -> Failure {
+    let SoFar { mut failures, mut refusals, mut is_words_only, mut is_late } = so_far;
     let mut next = model.provider.retries().after(&mut failures, error);
-    // Which part of a request a provider does not take, it says in words if at all. A conversation must not end over a picture, nor over
-    // one that no summary makes smaller.
-    let is_refused = matches!(error.cause, Cause::BadRequest | Cause::ContextTooLong);
-    if is_refused && request.has_attachments() && !is_words_only {
-        (next, is_words_only) = (Next::Again { delay: Duration::ZERO }, true);
+    // A conversation must not end over a picture that its provider does not take, nor over one that no summary makes smaller.
+    let has_attachments = !attached.request.attachments().is_empty();
+    match error.cause {
+        Cause::BadRequest if has_attachments && attached.trials.after(refusals + 1).is_some() => {
+            (next, refusals) = (Next::Again { delay: Duration::ZERO }, refusals + 1);
+        }
+        Cause::ContextTooLong if has_attachments => (next, is_words_only) = (Next::Again { delay: Duration::ZERO }, true),
+        _ => {}
     }
-    if matches!(error.cause, Cause::AttachmentMissing) && next == Next::GiveUp && !is_late {
+    if matches!(error.cause, Cause::AttachmentMissing | Cause::AttachmentDamaged) && next == Next::GiveUp && !is_late {
         (next, is_late) = (Next::Again { delay: Duration::ZERO }, true);
     }
     let next_delay = match next {
@@ -181,7 +204,7 @@ fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, request: &ModelRequest, e
     let message = format!("{error}; {}", error.hint());
     let (failure, details) = match next {
         Next::Again { delay } => {
-            let so_far = SoFar { failures, is_words_only, is_late };
+            let so_far = SoFar { failures, refusals, is_words_only, is_late };
             (Failure::new(error.code(), message).with_retry_after(delay), Payload::json(&so_far).ok())
         }
         Next::GiveUp => {

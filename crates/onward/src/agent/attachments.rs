@@ -1,10 +1,12 @@
 //! Where attachments are that messages name by their hash, and how they get into a request.
 //!
-//! Owns how much of them a request may have. Must never read anything but the file of a hash, whatever a message calls a hash.
+//! Owns how much of them a request may have, and that bytes are those of their hash. Must never read anything but the file of a hash,
+//! whatever a message calls a hash.
 //!
 //! Invariants:
 //! - AM1: a request never has more than a limit of such attachments: what is left over is told instead of shown, the oldest first.
 //! - AM2: what nobody has is told as missing; what cannot be read now is not, because nobody knows whether it is there.
+//! - AM3: bytes that have another SHA-256 than the one they are asked for by are shown to no model.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,15 +17,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use onward_core::Failure;
+use onward_core::conversation::names_attachment;
 use onward_llm::{Attachment, Block, CallError, ModelRequest, Source};
+use sha2::{Digest as _, Sha256};
 
 /// Providers take some 30 MB, written as text.
 const BYTES_MAX: usize = 20 * 1024 * 1024;
 
-/// The longest name of a file that is looked for.
-const HASH_BYTES_MAX: usize = 128;
-
-/// Where attachments are that messages name by their hash: `{"type": "attachment", "media_type": "image/png", "source": {"hash": "…"}}`.
+/// Where attachments are that messages name by their hash: `{"type": "attachment", "media_type": "image/png", "source": {"hash": "…"}}`. A hash is
+/// the SHA-256 of the bytes, 64 hexadecimal digits in lower case.
 #[derive(Clone)]
 pub struct Attachments {
     place: Place,
@@ -41,11 +43,12 @@ type Finding = Pin<Box<dyn Future<Output = Result<Option<Vec<u8>>, Failure>> + S
 enum Found {
     Bytes(Vec<u8>),
     TooLarge,
+    Damaged,
     Nothing,
 }
 
 impl Attachments {
-    /// Files in a folder, each named as its hash: letters, digits, `-`, `_` and `.`, which it does not begin with.
+    /// Files in a folder, each named as its hash.
     pub fn folder(folder: impl AsRef<Path>) -> Attachments {
         Attachments { place: Place::Folder(folder.as_ref().to_owned()), bytes_max: BYTES_MAX }
     }
@@ -65,6 +68,9 @@ impl Attachments {
     }
 
     async fn find(&self, hash: &str, bytes_max: usize) -> Result<Found, Failure> {
+        if !names_attachment(hash) {
+            return Ok(Found::Nothing);
+        }
         let found = match &self.place {
             Place::Folder(folder) => {
                 let (folder, hash) = (folder.clone(), hash.to_owned());
@@ -74,16 +80,17 @@ impl Attachments {
         };
         Ok(match found {
             Found::Bytes(bytes) if bytes.len() > bytes_max => Found::TooLarge,
+            Found::Bytes(bytes) if hash_of(&bytes) != hash => Found::Damaged, // AM3
             found => found,
         })
     }
 }
 
+fn hash_of(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn read(folder: &Path, hash: &str, bytes_max: usize) -> std::io::Result<Found> {
-    let is_plain = hash.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-    if !is_plain || hash.is_empty() || hash.starts_with('.') || hash.len() > HASH_BYTES_MAX {
-        return Ok(Found::Nothing);
-    }
     let file = match File::open(folder.join(hash)) {
         Ok(file) if file.metadata()?.is_file() => file,
         Ok(_) => return Ok(Found::Nothing),
@@ -95,8 +102,8 @@ fn read(folder: &Path, hash: &str, bytes_max: usize) -> std::io::Result<Found> {
     Ok(Found::Bytes(bytes))
 }
 
-/// Puts bytes in the place of hashes. What is missing is an error where its message has just come, for its bytes may come a little later;
-/// not if `is_late`, and not where a model has answered since: then there was time for them.
+/// Puts bytes in the place of hashes. What is missing or damaged is an error where its message has just come, for its bytes may come a
+/// little later, or be on their way; not if `is_late`, and not where a model has answered since: then there was time for them.
 pub(super) async fn put_in_place(
     request: &mut ModelRequest,
     attachments: Option<&Attachments>,
@@ -120,6 +127,10 @@ pub(super) async fn put_in_place(
                 };
                 return Err(CallError::attachment_missing(&hash, why));
             }
+            Found::Damaged if awaited.contains(&hash) => return Err(CallError::attachment_damaged(&hash)),
+            Found::Damaged => {
+                tracing::warn!(hash, "an attachment is damaged: the bytes that are kept of it have another hash; keep it anew");
+            }
             Found::Nothing | Found::TooLarge => {}
         }
         blocks.insert(hash, found);
@@ -129,6 +140,7 @@ pub(super) async fn put_in_place(
         Some(match blocks.get(hash)? {
             Found::Bytes(bytes) => Block::Attachment(Attachment { source: Source::bytes(bytes), ..attachment.clone() }),
             Found::TooLarge => Block::text(attachment.told("which is too large to be shown")),
+            Found::Damaged => Block::text(attachment.told("which is damaged: its bytes are not those that were attached")),
             Found::Nothing => Block::text(attachment.told("which cannot be found")),
         })
     });
@@ -158,16 +170,35 @@ mod tests {
     #[tokio::test]
     async fn what_is_too_large_is_told_and_the_latest_are_shown() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, bytes) in [("a", 6), ("b", 6), ("c", 4), ("huge", 11)] {
-            std::fs::write(folder.path().join(name), vec![0; bytes]).unwrap();
-        }
+        let [a, b, c, huge] = [[1; 6].as_slice(), &[2; 6], &[0; 4], &[0; 11]].map(|bytes| {
+            std::fs::write(folder.path().join(hash_of(bytes)), bytes).unwrap();
+            hash_of(bytes)
+        });
         let attachments = Attachments::folder(folder.path()).bytes_max(10);
-        let text = resolved(&attachments, &["a", "b", "c", "c"]).await.unwrap();
-        assert!(text.contains("[an attachment a of type image/png, which is too large to be shown]"), "{text}");
+        let text = resolved(&attachments, &[&a, &b, &c, &c]).await.unwrap();
+        assert!(text.contains(&format!("[an attachment {a} of type image/png, which is too large to be shown]")), "{text}");
         assert_eq!((text.matches(r#""base64":"AAAAAA=="#).count(), text.matches("too large").count()), (2, 1), "{text}");
-        let found = Attachments::found_by(|hash| async move { Ok(Some(vec![0; hash.len()])) }).bytes_max(3);
-        assert!(resolved(&found, &["four"]).await.unwrap().contains("too large"));
-        assert!(resolved(&attachments, &["huge"]).await.unwrap().contains("too large"));
+        let found = Attachments::found_by(|_| async move { Ok(Some(vec![0; 4])) }).bytes_max(3);
+        assert!(resolved(&found, &[&c]).await.unwrap().contains("too large"));
+        assert!(resolved(&attachments, &[&huge]).await.unwrap().contains("too large"));
+    }
+
+    /// AM3.
+    #[tokio::test]
+    async fn bytes_that_are_not_those_of_their_hash_are_told_as_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let hash = hash_of(b"seven");
+        std::fs::write(folder.path().join(&hash), "eleven").unwrap();
+        let exchanged = Attachments::found_by(|_| async { Ok(Some(b"eleven".to_vec())) });
+        for attachments in [Attachments::folder(folder.path()), exchanged] {
+            let error = resolved(&attachments, &[&hash]).await.unwrap_err();
+            assert_eq!((error.code(), error.is_retryable()), ("attachment_damaged", true));
+            let mut late = request(&[&hash]);
+            put_in_place(&mut late, Some(&attachments), true).await.unwrap();
+            let told =
+                format!("[an attachment {hash} of type image/png, which is damaged: its bytes are not those that were attached]");
+            assert_eq!(late.messages[0].blocks, [Block::text(told)]);
+        }
     }
 
     #[tokio::test]
@@ -179,7 +210,9 @@ mod tests {
         std::fs::write(inner.join(".hidden"), "x").unwrap();
         let attachments = Attachments::folder(&inner);
         let absolute = folder.path().join("secret").to_str().unwrap().to_owned();
-        for hash in ["../secret", absolute.as_str(), "..", ".", "", "deeper", ".hidden", "gone", "a\0b"] {
+        let (gone, directory) = (hash_of(b"gone"), hash_of(b"directory"));
+        std::fs::create_dir(inner.join(&directory)).unwrap();
+        for hash in ["../secret", absolute.as_str(), "..", ".", "", "deeper", ".hidden", &gone, &directory, "a\0b"] {
             let error = resolved(&attachments, &[hash]).await.unwrap_err();
             assert_eq!((error.code(), error.is_retryable()), ("attachment_missing", true), "{hash}");
             assert!(error.to_string().contains("there is nothing of that name"), "{error}");
@@ -203,7 +236,7 @@ mod tests {
     async fn what_cannot_be_read_now_is_not_told_as_missing() {
         let down = Attachments::found_by(|_| async { Err(Failure::new("down", "gone fishing")) });
         for is_late in [false, true] {
-            let error = put_in_place(&mut request(&["ab"]), Some(&down), is_late).await.unwrap_err();
+            let error = put_in_place(&mut request(&[&hash_of(b"ab")]), Some(&down), is_late).await.unwrap_err();
             assert_eq!((error.code(), error.is_retryable()), ("attachment_unreadable", true));
         }
     }

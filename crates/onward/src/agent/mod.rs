@@ -25,6 +25,8 @@ mod prompt;
 #[cfg(feature = "agents")]
 mod ready;
 #[cfg(feature = "agents")]
+mod refused;
+#[cfg(feature = "agents")]
 mod tool;
 #[cfg(feature = "agents")]
 mod tools;

@@ -15,6 +15,8 @@ use onward_core::conversation::{Entry, SUMMARY};
 use onward_llm::{Block, Message, Role, ToolCall, ToolResult};
 use serde::Deserialize;
 
+use super::refused::leave_out_as_before;
+
 /// What stands in the place of a result that nobody has recorded.
 const NO_RESULT: &str = "there is no result of this call";
 
@@ -27,13 +29,17 @@ pub(crate) struct Told {
     pub messages: Vec<Message>,
 }
 
-pub(crate) fn tell(entries: &[Entry]) -> Told {
+/// `provider` is whose model is told it.
+pub(crate) fn tell(entries: &[Entry], provider: &str) -> Told {
     let mut told = Told { system: Vec::new(), messages: Vec::new() };
     for entry in entries {
         let blocks = blocks(&entry.content);
         match entry.role.as_str() {
             "system" => told.system.push(text_of(&blocks)),
-            "assistant" => told.messages.push(Message { role: Role::Assistant, blocks }),
+            "assistant" => {
+                leave_out_as_before(provider, &entry.content, &mut told.messages);
+                told.messages.push(Message { role: Role::Assistant, blocks });
+            }
             "tool" => told.messages.push(Message { role: Role::Tool, blocks }),
             SUMMARY => {
                 told.messages.push(Message::user(format!("Summary of the conversation so far:\n{}", text_of(&blocks))));
@@ -233,6 +239,10 @@ mod tests {
         }
     }
 
+    fn tell_p(entries: &[Entry]) -> Told {
+        tell(entries, "p")
+    }
+
     fn call(id: &str) -> Block {
         Block::ToolCall(ToolCall { id: id.into(), name: "t".into(), arguments: "{}".into() })
     }
@@ -260,7 +270,7 @@ mod tests {
             text: &'static str,
             mood: &'static str,
         }
-        let told = tell(&[
+        let told = tell_p(&[
             entry("system", &"be brief"),
             entry("user", &"hello"),
             entry("user", &Said { text: "you", mood: "good" }),
@@ -276,7 +286,7 @@ mod tests {
     #[test]
     fn every_call_has_one_result_before_anybody_else_speaks() {
         let reply = ModelReply { blocks: vec![call("a"), call("b")], ..ModelReply::default() };
-        let told = tell(&[
+        let told = tell_p(&[
             entry("assistant", &reply),
             entry("tool", &result("a")),
             entry("tool", &result("a")),
@@ -295,7 +305,7 @@ mod tests {
     #[test]
     fn what_a_tool_says_without_being_asked_is_told_behind_the_results() {
         let reply = ModelReply { blocks: vec![call("a"), call("b")], ..ModelReply::default() };
-        let told = tell(&[
+        let told = tell_p(&[
             entry("assistant", &reply),
             entry("tool", &result("a")),
             entry("tool", &"The parcel has left Bremen."),
@@ -316,7 +326,7 @@ mod tests {
             blocks: Vec<Block>,
         }
         let thought = Block::Reasoning(Reasoning { text: "hm".into(), payload: None });
-        let told = tell(&[
+        let told = tell_p(&[
             entry("system", &" "),
             entry("user", &Blocks { blocks: Vec::new() }),
             entry("user", &""),
@@ -366,7 +376,7 @@ mod tests {
     fn without_tools_calls_and_results_are_texts() {
         let thought = Block::Reasoning(Reasoning { text: "hm".into(), payload: None });
         let reply = ModelReply { blocks: vec![thought, Block::text("let me see"), call("a")], ..ModelReply::default() };
-        let told = tell(&[entry("assistant", &reply), entry("tool", &result("a")), entry("user", &"and?")]);
+        let told = tell_p(&[entry("assistant", &reply), entry("tool", &result("a")), entry("user", &"and?")]);
         let plain = without_tools(told.messages);
         let texts: Vec<_> = plain.iter().map(|message| (message.role, text_of(&message.blocks))).collect();
         let expected = [

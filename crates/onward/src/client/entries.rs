@@ -38,7 +38,7 @@ impl<O> RunHandle<O> {
         role: &str,
         content: &(impl Serialize + ?Sized),
     ) -> Result<AppendedEntry, Error> {
-        let content = Payload::json(content).map_err(|why| Error::Convert { what: "the entry", why })?;
+        let content = entry(content)?;
         let append = AppendEntry { role: Name::new(role)?, content, idempotency_key };
         self.ask(self.door().append_entry(self.key().clone(), append)).await
     }
@@ -69,6 +69,13 @@ fn check_message(content: &(impl Serialize + ?Sized)) -> Result<(), Error> {
     Ok(Runtime::check_message(&content)?)
 }
 
+/// Looked at here, because a codec may seal it on its way.
+fn entry(content: &(impl Serialize + ?Sized)) -> Result<Payload, Error> {
+    let content = Payload::json(content).map_err(|why| Error::Convert { what: "the entry", why })?;
+    Runtime::check_attached(&content)?;
+    Ok(content)
+}
+
 /// See [`RunHandle::branch`].
 #[must_use = "await it to ask for the branch"]
 pub struct Branch {
@@ -79,10 +86,7 @@ pub struct Branch {
 impl Branch {
     /// What is said there at once; the agent's turn begins with it.
     pub fn say(self, role: &str, content: &(impl Serialize + ?Sized)) -> Branch {
-        let entry = Name::new(role).map_err(Error::from).and_then(|role| {
-            let content = Payload::json(content).map_err(|why| Error::Convert { what: "the entry", why })?;
-            Ok(BranchEntry { role, content })
-        });
+        let entry = Name::new(role).map_err(Error::from).and_then(|role| Ok(BranchEntry { role, content: entry(content)? }));
         let branch = self.branch.and_then(|branch| Ok(BranchRun { entry: Some(entry?), ..branch }));
         Branch { branch, ..self }
     }

@@ -11,7 +11,7 @@ use onward_core::conversation::{Entry, Walk, entries_of, leaf_of};
 use onward_core::event::PauseReason;
 use onward_core::stream::StreamSaid;
 use onward_core::view::{Awaited, AwaitedKind};
-use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
+use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -381,6 +381,50 @@ async fn an_answer_to_a_question_that_is_no_longer_asked_stops_the_run_before_an
     onward.shutdown().await;
 }
 
+/// The same is asked again, because the words around it are others now: where the answers agree nobody has to look at it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_was_left_stops_the_run_only_where_the_next_one_differs() {
+    for agrees in [true, false] {
+        let (directory, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start().await.unwrap());
+        let calls = Arc::new(AtomicU32::new(0));
+        model.next(Answer::call("pay", r#"{"city":"Ulm"}"#));
+        let asking = payer(directory.path(), &model, true, &calls).start().await.unwrap();
+        let run = asking.start::<Value, _>("a", "pay Ulm").id("c").await.unwrap();
+        let old = crate::site::awaited(&run, AwaitedKind::Approval).await;
+        drop(run);
+        asking.shutdown().await;
+        let calls_of = calls.clone();
+        let pay = Tool::new("pay", "Pays", move |City { city }| {
+            calls_of.fetch_add(1, Ordering::SeqCst);
+            async move { Ok::<_, Failure>(format!("{city} is paid")) }
+        });
+        let agent = Agent::new("a").model("m").system("Be thrifty.").tool(pay.needs_approval()).converse();
+        model.next(Answer::call("pay", r#"{"city":"Ulm"}"#));
+        let onward = with_model(embedded(directory.path()), &model).register_agent(agent).start().await.unwrap();
+        let run = onward.run::<Value>("c").unwrap();
+        if agrees {
+            onward.approve(&old).await.unwrap()
+        } else {
+            onward.disapprove(&old, "never").await.unwrap()
+        };
+        let new = crate::site::eventually("it is asked again", async || {
+            let open = onward.list_approvals().await.unwrap();
+            open.into_iter().map(|wait| onward::CallId::from(&wait).to_string()).find(|id| *id != old)
+        })
+        .await;
+        onward.approve(&new).await.unwrap();
+        if !agrees {
+            let pause = crate::site::paused(&run).await;
+            assert!(pause.message.contains("which was DECLINED (never)"), "{}", pause.message);
+            assert_eq!(calls.load(Ordering::SeqCst), 0, "two people have said two things");
+            run.resume().await.unwrap();
+        }
+        until_turn(&onward, "c", 3).await;
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+        onward.shutdown().await;
+    }
+}
+
 /// A question that the code has left for another one cannot be answered any more: the answer would go to nobody.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_the_code_has_left_takes_no_answer() {
@@ -705,6 +749,9 @@ async fn failures_of_one_cause_do_not_count_for_another() {
     onward.shutdown().await;
 }
 
+/// The SHA-256 of three bytes `ff`, by which [`picture`] is named.
+const PICTURE: &str = "5ae7e6a42304dc6e4176210b83c43024f99a0bce9a870c3b6d2c95fc8ebfb74c";
+
 fn picture(hash: &str) -> Value {
     let picture = json!({"type": "attachment", "media_type": "image/png", "source": {"hash": hash}});
     json!({"blocks": [{"type": "text", "text": "look"}, picture]})
@@ -714,10 +761,10 @@ fn picture(hash: &str) -> Value {
 async fn attachments_that_are_named_by_their_hash_are_put_in_place() {
     let model = ScriptedModel::start().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("ab12"), [0xff; 3]).unwrap();
+    std::fs::write(folder.path().join(PICTURE), [0xff; 3]).unwrap();
     let builder = with_model(in_memory(), &model).attachments(Attachments::folder(folder.path()));
     let onward = builder.register_agent(Agent::new("a").model("m")).start().await.unwrap();
-    let run = onward.start::<AgentOutcome, _>("a", &picture("ab12")).id("r").await.unwrap();
+    let run = onward.start::<AgentOutcome, _>("a", &picture(PICTURE)).id("r").await.unwrap();
     assert_eq!(run.result().await.unwrap().text, "You said: look");
     let told = model.requests().pop().unwrap().body["messages"].to_string();
     assert!(told.contains("data:image/png;base64,////"), "{told}");
@@ -733,20 +780,45 @@ async fn an_attachment_that_nobody_has_is_told_and_the_conversation_goes_on() {
     let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap().with_retries(retries);
     let builder = in_memory().model("m", &provider).attachments(Attachments::folder(folder.path()));
     let onward = builder.register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
-    let run = onward.start::<AgentOutcome, _>("a", &picture("ab12")).id("r").await.unwrap();
+    let run = onward.start::<AgentOutcome, _>("a", &picture(PICTURE)).id("r").await.unwrap();
     until_turn(&onward, "r", 2).await;
     let told = || model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(told().contains("[an attachment ab12 of type image/png, which cannot be found]"), "{}", told());
+    assert!(told().contains(&format!("[an attachment {PICTURE} of type image/png, which cannot be found]")), "{}", told());
     let spend = run.view().await.unwrap().head.spend.unwrap();
     assert_eq!((spend.attempts, spend.unknown), (4, 0), "it was looked for three times, and nothing was asked");
     run.message("and now?").await.unwrap();
     until_turn(&onward, "r", 3).await;
     assert!(told().contains("which cannot be found"), "{}", told());
     assert_eq!(run.view().await.unwrap().head.spend.unwrap().attempts, 5, "an earlier turn has waited for it");
-    std::fs::write(folder.path().join("ab12"), [0xff; 3]).unwrap();
+    std::fs::write(folder.path().join(PICTURE), [0xff; 3]).unwrap();
     run.message("and now?").await.unwrap();
     until_turn(&onward, "r", 4).await;
     assert!(told().contains("data:image/png;base64,////"), "{}", told());
+    onward.shutdown().await;
+}
+
+/// Whatever stands there under that name now is not what was attached.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_attachment_is_shown_to_no_model_and_the_conversation_goes_on() {
+    let model = ScriptedModel::start().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(PICTURE), [0xfe; 3]).unwrap();
+    let retries = ModelRetries { first_delay: Duration::from_millis(1), ..ModelRetries::default() };
+    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap().with_retries(retries);
+    let builder = in_memory().model("m", &provider).attachments(Attachments::folder(folder.path()));
+    let onward = builder.register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
+    let run = onward.start::<AgentOutcome, _>("a", &picture(PICTURE)).id("r").await.unwrap();
+    until_turn(&onward, "r", 2).await;
+    let told = || model.requests().pop().unwrap().body["messages"].to_string();
+    let damaged =
+        format!("[an attachment {PICTURE} of type image/png, which is damaged: its bytes are not those that were attached]");
+    assert!(told().contains(&damaged) && !told().contains("base64"), "{}", told());
+    std::fs::write(folder.path().join(PICTURE), [0xff; 3]).unwrap();
+    run.message("and now?").await.unwrap();
+    until_turn(&onward, "r", 3).await;
+    assert!(told().contains("data:image/png;base64,////"), "{}", told());
+    let error = run.message(&picture("ab12")).await.unwrap_err();
+    assert_eq!(error.code(), "attachment_invalid");
     onward.shutdown().await;
 }
 
@@ -759,10 +831,10 @@ async fn attachments_that_cannot_be_read_now_are_waited_for_as_a_provider_is() {
     let down = Attachments::found_by(|_| async { Err(Failure::new("down", "the store of pictures is down")) });
     let builder = in_memory().model("m", &provider).attachments(down);
     let onward = builder.register_agent(Agent::new("a").model("m")).start().await.unwrap();
-    let run = onward.start::<AgentOutcome, _>("a", &picture("ab12")).id("r").await.unwrap();
+    let run = onward.start::<AgentOutcome, _>("a", &picture(PICTURE)).id("r").await.unwrap();
     let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
     assert_eq!((failure.code.as_str(), model.request_count()), ("attachment_unreadable", 0));
-    assert!(failure.message.contains("ab12: the store of pictures is down"), "{failure:?}");
+    assert!(failure.message.contains(&format!("{PICTURE}: the store of pictures is down")), "{failure:?}");
     assert_eq!(run.view().await.unwrap().head.spend.unwrap().attempts, 7);
     onward.shutdown().await;
 }
@@ -791,6 +863,49 @@ async fn a_request_that_is_refused_is_made_again_without_what_is_attached() {
         let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
         assert_eq!((failure.code.as_str(), model.request_count() - before), ("model_request_refused", attempts), "{id}");
     }
+    onward.shutdown().await;
+}
+
+/// One picture that a provider does not take leaves the others in place, in that turn and in later ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_a_provider_does_not_take_is_left_out_and_later_turns_know_it() {
+    let model = ScriptedModel::start().await.unwrap();
+    let refusing = |part: &str| Rule {
+        when: When { attached: Some(part.to_owned()), ..When::default() },
+        answer: Answer::fault(Fault::RequestRefused),
+        times: None,
+    };
+    model.rule(refusing("BAD1"));
+    model.rule(refusing("BAD2"));
+    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
+    let said = |bytes: &[&str]| {
+        let picture = |bytes: &&str| json!({"type": "attachment", "media_type": "image/png", "source": {"base64": bytes}});
+        let words = json!({"type": "text", "text": "look"});
+        json!({"blocks": std::iter::once(words).chain(bytes.iter().map(picture)).collect::<Vec<_>>()})
+    };
+    let run = onward.start::<AgentOutcome, _>("a", &said(&["GOOD"])).id("r").await.unwrap();
+    until_turn(&onward, "r", 2).await;
+    let seen = || {
+        let messages = model.requests().pop().unwrap().body["messages"].as_array().unwrap().clone();
+        let told: String = messages.iter().filter(|message| message["role"] == "user").map(Value::to_string).collect();
+        let shown = ["GOOD", "GOO2", "GOO3", "BAD"].map(|bytes| told.matches(&format!("base64,{bytes}")).count());
+        (model.request_count(), shown, told.matches("which the model's provider did not take").count())
+    };
+    assert_eq!(seen(), (1, [1, 0, 0, 0], 0));
+    run.message(&said(&["BAD1", "GOO2"])).await.unwrap();
+    until_turn(&onward, "r", 3).await;
+    assert_eq!(seen(), (4, [1, 1, 0, 0], 1), "asked with all, without the last, and without the one before");
+    run.message("and now?").await.unwrap();
+    until_turn(&onward, "r", 4).await;
+    assert_eq!(seen(), (5, [1, 1, 0, 0], 1), "a later turn knows which one it was");
+    run.message(&said(&["BAD1", "GOO3", "BAD2"])).await.unwrap();
+    until_turn(&onward, "r", 5).await;
+    let (asked, shown, told) = seen();
+    assert_eq!((shown, told), ([1, 1, 0, 0], 4), "two that are not taken take what came with them along, and nothing else");
+    assert!(asked - 5 <= 7, "{asked} requests");
+    run.message(&said(&["GOO3"])).await.unwrap();
+    until_turn(&onward, "r", 6).await;
+    assert_eq!(seen(), (asked + 1, [1, 1, 1, 0], 4), "what is said again is shown again");
     onward.shutdown().await;
 }
 

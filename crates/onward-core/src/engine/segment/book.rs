@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::content::{Call, EffectOf, Way, answered_place, effect_of, given_up_place, place_of};
+use super::content::{Call, EffectOf, Identity, Way, answered_place, effect_of, given_up_place, place_of, subject};
 use crate::engine::matching::describe;
 use crate::event::{ApprovalDecided, CallAdopted};
 use crate::{Event, Index, Place, Record, RunId};
@@ -27,10 +27,18 @@ pub(super) struct Book {
     given_up: Vec<Place>,
     /// Tasks of which an attempt was begun.
     attempted: BTreeSet<Place>,
-    /// Questions that a person has decided, and how, in words.
-    decided: BTreeMap<Place, String>,
+    /// Questions that a person has decided.
+    decided: BTreeMap<Place, Decided>,
+    /// Questions that the code asks on the way that it goes, and what they are about.
+    asked: BTreeMap<Place, Identity>,
     /// What was asked for before this was accepted when somebody resumed the run.
     accepted: Index,
+}
+
+/// How a person has decided.
+struct Decided {
+    approved: bool,
+    words: String,
 }
 
 /// A call that an abandoned part of the log has made.
@@ -46,6 +54,8 @@ struct Abandoned {
     /// Where it was asked for.
     index: Index,
     effect: EffectOf,
+    /// What a question is about.
+    subject: Option<Identity>,
     adopted: bool,
     withdrawn: bool,
     /// The code that asked for it gave it up: nobody will answer it.
@@ -64,7 +74,15 @@ impl Book {
         let how = if *approved { "was approved" } else { "was DECLINED" };
         let by = decided_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
         let why = feedback.as_ref().map(|why| format!(" ({})", why.chars().take(FEEDBACK_CHARS_MAX).collect::<String>()));
-        self.decided.insert(place.clone(), format!("{how}{by}{}", why.unwrap_or_default()));
+        let words = format!("{how}{by}{}", why.unwrap_or_default());
+        self.decided.insert(place.clone(), Decided { approved: *approved, words });
+    }
+
+    /// The code asks this, if it is a question.
+    pub fn asked(&mut self, event: &Event) {
+        if let Some((subject, place)) = subject(event).zip(place_of(event)) {
+            self.asked.insert(place.clone(), subject);
+        }
     }
 
     /// Whoever went back has left what was decided, knowingly.
@@ -114,14 +132,28 @@ impl Book {
         self.calls.values_mut().filter(|found| places.contains(&found.place)).for_each(|found| found.withdrawn = true);
     }
 
-    /// What has had an effect, and is neither taken over nor accepted (SG3), in words.
+    /// What has had an effect, and is neither taken over nor accepted (SG3), in words. A decision is not dropped where the code has asked about
+    /// the same once more, and was told the same.
     pub fn loose_effects(&self) -> Vec<String> {
-        let effect = |found: &Abandoned| {
+        let told = self.asked.iter().filter_map(|(place, subject)| Some((*subject, self.decided.get(place)?.approved)));
+        let mut told: Vec<(Identity, bool)> = told.collect();
+        let mut effect = |found: &Abandoned| {
             let may_have = || Some("may have had an effect".to_owned());
             match found.effect {
                 EffectOf::Never => None,
                 EffectOf::Always => may_have(),
-                EffectOf::Decision => self.decided.get(&found.place).cloned(),
+                EffectOf::Decision => {
+                    let decided = self.decided.get(&found.place)?;
+                    let again =
+                        found.subject.and_then(|subject| told.iter().position(|told| *told == (subject, decided.approved)));
+                    match again {
+                        Some(again) => {
+                            told.swap_remove(again); // one for each
+                            None
+                        }
+                        None => Some(decided.words.clone()),
+                    }
+                }
                 EffectOf::Attempt if self.attempted.contains(&found.place) => may_have(),
                 EffectOf::Attempt => self.answers.contains_key(&found.place).then(may_have).flatten(),
             }
@@ -170,6 +202,7 @@ impl Book {
     /// Writes the abandoned records into the book. Each of their ways is followed from where it left the one before.
     pub fn fill<'a>(&mut self, mut way: Way, records: impl Iterator<Item = &'a Record>) {
         let mut way_at: BTreeMap<Index, Way> = BTreeMap::new();
+        self.asked.clear();
         for record in records {
             if let Some(Event::SegmentAbandoned(marker)) = record.events.first() {
                 way = way_at.get(&marker.from).cloned().unwrap_or(way);
@@ -216,6 +249,7 @@ impl Book {
             is_spawned: matches!(event, Event::ChildStarted(event) if event.is_spawned),
             index,
             effect,
+            subject: subject(event),
             adopted: false,
             withdrawn: false,
             is_given_up: false,

@@ -84,6 +84,13 @@ fn identity(event: &Event, leaf: Option<Hash>) -> Option<Identity> {
     Some(Hash::of_parts(&[tag, name.as_bytes(), &content.0]))
 }
 
+/// What a question is about, however it is put: its name, and what it shows.
+pub(super) fn subject(event: &Event) -> Option<Identity> {
+    let Event::ApprovalRequested(event) = event else { return None };
+    let show = event.show.as_ref().map(Hash::of).unwrap_or_default();
+    Some(Hash::of_parts(&[event.name.as_str().as_bytes(), &show.0]))
+}
+
 pub(super) fn step_identity(name: &Name, input_hash: Option<Hash>) -> Identity {
     Hash::of_parts(&[b"step", name.as_str().as_bytes(), &input_hash.unwrap_or_default().0])
 }

@@ -1,0 +1,108 @@
+//! What a message has attached. Owns what an attachment is named by, and which ones nobody could ever show to a model, the same for every
+//! door; must never refuse what an agent may read in its own way.
+
+use serde_json::Value;
+
+use crate::Payload;
+
+/// The hexadecimal digits of a SHA-256.
+const HASH_DIGITS: usize = 64;
+
+/// Whether this is what attachments are named by: the SHA-256 of their bytes, in hexadecimal digits and lower case.
+pub fn names_attachment(hash: &str) -> bool {
+    hash.len() == HASH_DIGITS && hash.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+/// What is wrong with an attachment of this message or entry, whose `blocks` have one that can be shown to nobody. What is no JSON, or has
+/// another shape, is for the agent to read.
+pub fn attachment_fault(content: &Payload) -> Option<&'static str> {
+    blocks_fault(&content.read::<Value>().ok()?)
+}
+
+/// Attachments are in messages and in results of tools, and no deeper.
+fn blocks_fault(value: &Value) -> Option<&'static str> {
+    value["blocks"].as_array()?.iter().find_map(|block| match block["type"].as_str()? {
+        "attachment" => fault(block),
+        "tool_result" => blocks_fault(block),
+        _ => None,
+    })
+}
+
+fn fault(attachment: &Value) -> Option<&'static str> {
+    if !attachment["media_type"].as_str().is_some_and(is_media_type) {
+        return Some("its `media_type` is none, as `image/png` is one");
+    }
+    let source = attachment["source"].as_object().filter(|source| source.len() == 1).and_then(|source| source.iter().next());
+    match source {
+        Some((sort, Value::String(text))) => match sort.as_str() {
+            "hash" => {
+                (!names_attachment(text)).then_some("its `hash` is no SHA-256, which has 64 hexadecimal digits in lower case")
+            }
+            "base64" => (!is_base64(text)).then_some("its `base64` is not written in Base64"),
+            "url" => text.trim().is_empty().then_some("its `url` is empty"),
+            _ => Some(SOURCE),
+        },
+        _ => Some(SOURCE),
+    }
+}
+
+const SOURCE: &str = "its `source` is not one text named `hash`, `base64` or `url`";
+
+fn is_media_type(text: &str) -> bool {
+    let is_word =
+        |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte));
+    text.split_once('/').is_some_and(|(sort, of_sort)| is_word(sort) && is_word(of_sort))
+}
+
+fn is_base64(text: &str) -> bool {
+    let digits = text.trim_end_matches('=');
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+
+    #[test]
+    fn what_can_be_shown_to_nobody_has_a_fault_and_says_which() {
+        let fault = |json: &str| attachment_fault(&Payload::from_json_text(json.to_owned()));
+        let attached = |media_type: &str, source: &str| {
+            let block = format!(r#"{{"type":"attachment","media_type":"{media_type}","source":{source}}}"#);
+            let alone = fault(&format!(r#"{{"blocks":[{{"type":"text","text":"a"}},{block}]}}"#));
+            let in_result = fault(&format!(r#"{{"blocks":[{{"type":"tool_result","call_id":"c","blocks":[{block}]}}]}}"#));
+            assert_eq!(alone, in_result);
+            alone.unwrap_or("nothing")
+        };
+        for (media_type, source) in [
+            ("image/png", format!(r#"{{"hash":"{HASH}"}}"#)),
+            ("application/vnd.ms-excel", r#"{"base64":"AA=="}"#.to_owned()),
+            ("image/svg+xml", r#"{"url":"https://x/y"}"#.to_owned()),
+        ] {
+            assert_eq!(attached(media_type, &source), "nothing");
+        }
+        for hash in ["", "ab12", &HASH[1..], &HASH.to_uppercase(), &format!("{HASH}0"), &format!("../{}", &HASH[3..])] {
+            assert!(attached("image/png", &format!(r#"{{"hash":"{hash}"}}"#)).contains("`hash` is no SHA-256"), "{hash}");
+        }
+        for media_type in ["", "png", "image/", "image/png; charset=x", "image/p ng"] {
+            assert!(attached(media_type, r#"{"url":"https://x/y"}"#).contains("media_type"), "{media_type}");
+        }
+        for source in ["{}", "null", r#""x""#, r#"{"hash":1}"#, r#"{"file":"x"}"#, r#"{"url":"a","base64":"AA=="}"#] {
+            assert_eq!(attached("image/png", source), SOURCE, "{source}");
+        }
+        for bytes in ["", "=", "data:image/png;base64,AAAA", "A-_A"] {
+            assert!(attached("image/png", &format!(r#"{{"base64":"{bytes}"}}"#)).contains("Base64"), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn what_an_agent_reads_in_its_own_way_has_none() {
+        for json in
+            [r#""look""#, "7", "null", "[]", r#"{"blocks":7}"#, r#"{"blocks":[7,{"type":"order"}]}"#, r#"{"type":"attachment"}"#]
+        {
+            assert_eq!(attachment_fault(&Payload::from_json_text(json.to_owned())), None, "{json}");
+        }
+        assert_eq!(attachment_fault(&Payload::binary("application/octet-stream", b"\xff".to_vec())), None);
+    }
+}
