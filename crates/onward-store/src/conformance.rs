@@ -211,6 +211,7 @@ suite! { $
         a_closed_run_is_told_nothing_more,
         a_standalone_task_has_its_cost_with_its_end,
         an_attempt_of_a_fork_is_not_taken_for_one_of_the_original,
+        what_was_spent_in_the_turns_before_a_fork_is_the_originals,
         the_ledger_is_asked_by_model_day_run_and_tree,
         what_a_deleted_run_has_cost_stays_in_the_ledger,
         a_restored_run_has_the_rows_that_its_logs_say,
@@ -309,6 +310,11 @@ suite! { $
         of_a_retry_and_a_deletion_one_happens,
         a_fork_is_a_run_of_its_own,
         a_reset_ends_the_original,
+    }
+    forking {
+        a_fork_of_a_later_turn_has_the_logs_before_it,
+        a_fork_of_a_later_turn_needs_no_original,
+        a_long_fork_is_there_whole_or_not_at_all,
     }
     starting {
         the_same_start_twice_is_one_run,
