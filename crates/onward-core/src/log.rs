@@ -1,7 +1,8 @@
 //! The append-only record of one run.
 //!
 //! A [`Log`] is the only truth about a run; status, waits, timers and tasks are views of it (see [`crate::view`]).
-//! It grows by two kinds of [`Record`] and no third: one input, or one whole commit.
+//! It grows by two kinds of [`Record`] and no third: one input, or one whole commit. The outcome of a task and what its last attempt has
+//! cost came as one report, and are one record.
 //!
 //! Invariants:
 //! - H1 (L1): indexes start at 0 and have no gaps; a commit of k events takes k of them.
@@ -41,7 +42,7 @@ message! {
     }
 }
 
-/// One append: an input, or a whole commit.
+/// One append: an input, or a whole commit. Only the outcome of a task is an input of two events: what its attempt has cost goes before it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The index of the first event.
@@ -136,7 +137,7 @@ impl Field for Record {
     fn proto(schema: &mut Schema) -> Proto {
         let body = schema.message(
             "RecordBody",
-            &["doc = \"An input, or a whole commit; `commit` is absent for an input.\""],
+            &["doc = \"An input, or a whole commit; `commit` is absent for an input. What an attempt has cost stands before its outcome.\""],
             |schema| {
                 let (commit, event) = (CommitHeader::proto(schema), Event::proto(schema));
                 vec![

@@ -289,7 +289,8 @@ impl TaskAttemptEnded {
         Once::new(format!("spend:{generation}:{place}:{claim}:{}", began_at.0))
     }
 
-    pub(crate) fn malformed(&self) -> Option<&'static str> {
+    /// Why it is not taken: it comes from outside.
+    pub fn malformed(&self) -> Option<&'static str> {
         let is_nothing = self.spend.is_empty() && self.stands_as.is_none();
         if is_nothing || self.spend.len() > LINES_MAX {
             return Some("it spent on no model, or on too many");

@@ -341,7 +341,7 @@ impl Driver {
     }
 
     fn cannot_read(&mut self, error: &StoreError) -> Turn {
-        // By code, because it may have come over a network. A fork reads what was said before where its original has it.
+        // By code, because it may have come over a network. A fork that was made without its earlier logs reads in those of its original.
         if error.code() == "run_not_found" {
             let message = format!("what was said before is in the logs of a run that is gone: {error}");
             return self.pause(Fault::LogBroken(message));
