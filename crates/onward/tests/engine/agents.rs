@@ -273,3 +273,33 @@ async fn a_turn_that_ends_while_something_is_open_pauses_and_names_it() {
     assert!(pause.message.contains("a turn ended while something is still open: approval `refund`"), "{}", pause.message);
     onward.shutdown().await;
 }
+
+/// Entries of this turn and of earlier ones, without reading all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_reads_its_conversation_page_by_page() {
+    async fn reads(ctx: AgentCtx, (): ()) -> Result<Vec<Vec<u32>>> {
+        ctx.turns(0u32, |turn| {
+            let ctx = ctx.clone();
+            async move {
+                for number in 0..4 {
+                    ctx.append("user", &(turn * 4 + number)).await?;
+                }
+                if turn < 2 {
+                    return Ok(Turn::Next(turn + 1));
+                }
+                let (mut pages, mut page) = (Vec::new(), ctx.messages().last(5).await?);
+                while let Some(first) = page.first() {
+                    pages.push(page.iter().map(|entry| entry.content.read().unwrap()).collect());
+                    page = ctx.messages().last(5).before(first).await?;
+                }
+                Ok(Turn::Done(pages))
+            }
+        })
+        .await
+    }
+    let onward = in_memory().agent("a", reads).start().await.unwrap();
+    let run = onward.start::<Vec<Vec<u32>>, _>("a", &()).id("r").await.unwrap();
+    let expected: [Vec<u32>; 3] = [(7..12).collect(), (2..7).collect(), (0..2).collect()];
+    assert_eq!(run.result().await.unwrap(), expected);
+    onward.shutdown().await;
+}
