@@ -14,7 +14,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{DecodeError, Field, Raw, Reader, put_nested};
-use crate::event::RunStarted;
+use crate::event::{RunStarted, TaskAttemptEnded};
 use crate::schema::{FieldLine, Proto, Schema};
 use crate::{Epoch, Event, Index, Timestamp, message};
 
@@ -63,6 +63,14 @@ impl Record {
     pub fn started(&self) -> Option<&RunStarted> {
         match self.events.first() {
             Some(Event::RunStarted(started)) => Some(started),
+            _ => None,
+        }
+    }
+
+    /// What the attempt has cost whose outcome this is.
+    pub fn cost(&self) -> Option<&TaskAttemptEnded> {
+        match &self.events[..] {
+            [Event::TaskAttemptEnded(cost), _] if self.commit.is_none() => Some(cost),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - LG1: an attempt is in the totals once, from the moment it is handed out: as unknown until somebody says what it cost, and then with
-//!   that. Its number (generation, place, claim and beginning) is a once slot of its run.
+//!   that. Its number (generation, place, claim and beginning) is taken once in its run: by a slot, or by the record that has its outcome.
 //! - LG2: everything is a whole number, and sums stop at the largest one instead of turning over.
 
 use std::fmt;

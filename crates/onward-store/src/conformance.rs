@@ -203,6 +203,7 @@ suite! { $
         an_attempt_that_says_nothing_stays_unknown,
         a_task_that_only_happened_to_cost_something_is_counted_too,
         a_report_whose_answer_was_lost_is_counted_once,
+        a_report_is_counted_once_also_when_its_run_has_gone_on,
         an_outcome_and_what_it_has_cost_are_one_record,
         an_outcome_is_taken_whatever_becomes_of_its_cost,
         a_task_that_failed_at_a_cost_is_tried_again_with_its_run,

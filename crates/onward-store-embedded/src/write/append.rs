@@ -2,13 +2,14 @@
 
 use onward_core::event::{RunStarted, TaskAttemptEnded};
 use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun, Wait};
-use onward_core::{Hash, Index, Place, Record, RunHead, RunKey, Status, Timestamp};
+use onward_core::{Event, Hash, Index, Place, Record, RunHead, RunKey, Status, Timestamp};
 use onward_store::judged::{Judged, TakenSlot, judge};
 use onward_store::kept::{Body, News, StartRun};
 use onward_store::{Appended, Started, StoreError};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 
 use crate::blobs;
+use crate::counted;
 use crate::error::{Outcome, Trouble, damaged_row, read_error};
 use crate::heads::{self, Loaded, Seat};
 use crate::past;
@@ -163,6 +164,11 @@ impl Writer<'_> {
 
     pub(crate) fn append_input(&mut self, key: &RunKey, input: Input, body: Body) -> Outcome<Appended> {
         let seat = self.heads.require(self.db, &self.shared.leases, key)?;
+        if let Event::TaskAttemptEnded(attempt) = &input.event
+            && let Some(Record { index, at, .. }) = counted::find(self.db, key, attempt)?
+        {
+            return Ok(Appended { index, at, repeated: true, woke: false }); // I5
+        }
         let judged = self.judge(seat, input, None)?;
         let answer = judged.answer();
         self.take_input(seat, judged, |_| body)?;
@@ -185,7 +191,8 @@ impl Writer<'_> {
         let root = hot.root;
         insert_event(&mut self.insert_event, self.db, hot.rk, &hot.head, &admitted.record, &body)?;
         self.count_event(&body);
-        for once in slots {
+        let in_log = admitted.record.cost().map(TaskAttemptEnded::once); // I5
+        for once in slots.iter().filter(|once| in_log.as_ref() != Some(once)) {
             self.fill_slot(root, &once.key, &once.token, admitted.record.index)?;
         }
         self.after_append(seat, before, admitted.record, admitted.effects)

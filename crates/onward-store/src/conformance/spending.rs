@@ -158,6 +158,20 @@ pub async fn a_report_whose_answer_was_lost_is_counted_once(mut kit: Kit) {
     assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 7, 70));
 }
 
+pub async fn a_report_is_counted_once_also_when_its_run_has_gone_on(mut kit: Kit) {
+    let mut held = asking(&kit).await;
+    let task = begin(&kit).await;
+    report(&kit, &task, spent(&task, done(), 7)).await.unwrap();
+    kit.read_on(&mut held).await;
+    for _ in 0..3 {
+        kit.store().commit(held.commit(vec![RunContinued { input: json("2"), checkpoint: None }.into()])).await.unwrap();
+        kit.reopen();
+        assert!(tell_late(&kit, &task, spent(&task, done(), 7)).await.unwrap(), "it is known already");
+        assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 7, 70));
+        held = kit.claim_one("w").await;
+    }
+}
+
 /// Of the last record.
 async fn last_events(kit: &Kit, id: &str) -> Vec<&'static str> {
     kit.records(id).await.last().unwrap().events.iter().map(Event::name).collect()
