@@ -30,7 +30,7 @@ chores:
   torture --minutes N [--store postgres] [--seed S]
                         the crash tests of onward-cli, repeated with fresh seeds for N minutes: of one process with its directory, or of
                         several servers on one PostgreSQL; S is a seed that was printed. Then the crash matrix of agents with every
-                        two deaths, for N minutes at most
+                        two deaths, for N minutes at most for each of its tests
   gen                   prints the .proto file and its descriptor from the code of onward-wire
   bench [ARGS]          onward-bench in release mode, with ARGS
 ";
