@@ -14,7 +14,8 @@ use onward_core::task::EffectClass;
 use onward_core::{Event, Name, Payload, Place, Status};
 
 use super::judge;
-use super::program::{Bit, GUEST, MESSAGE, Program};
+use super::asked::asked_at;
+use super::program::{BETWEEN_TURNS, GUEST, MESSAGE, Outside, Program};
 use crate::agent::AgentCtx;
 use crate::testing::World;
 
@@ -67,8 +68,12 @@ pub(super) struct State {
     pub crashes: u32,
     pub resumes: u32,
     pub branches: u32,
-    /// Tasks that somebody has begun: their generation, place and kind.
-    pub begun: BTreeSet<(u32, Place, String)>,
+    /// Tasks that somebody has begun: their generation and place.
+    pub begun: BTreeSet<(u32, Place)>,
+    /// What was accepted when somebody resumed it.
+    pub accepted: BTreeSet<(u32, Place)>,
+    /// What the code was at after the last commit.
+    pub doing: char,
     /// Children that have ended.
     pub ended: BTreeSet<String>,
     /// What an activation saw that has not committed yet: the world and the bit of then.
@@ -82,10 +87,10 @@ struct Trace {
 }
 
 impl State {
-    fn first(program: &Program, bit: &Bit) -> State {
-        let (code, bit) = (program.clone(), bit.clone());
+    fn first(program: &Program, outside: &Outside) -> State {
+        let (code, outside) = (program.clone(), outside.clone());
         State {
-            world: World::new_agent(move |ctx: AgentCtx, (): ()| code.clone().run(ctx, bit.clone()), &()),
+            world: World::new_agent(move |ctx: AgentCtx, (): ()| code.clone().run(ctx, outside.clone()), &()),
             bit: 0,
             signals: 0,
             entries: 0,
@@ -94,6 +99,8 @@ impl State {
             resumes: 0,
             branches: 0,
             begun: BTreeSet::new(),
+            accepted: BTreeSet::new(),
+            doing: BETWEEN_TURNS,
             ended: BTreeSet::new(),
             flying: None,
             trace: None,
@@ -105,6 +112,7 @@ impl State {
             world: self.world.copy(),
             flying: self.flying.as_ref().map(|(world, bit)| (world.copy(), *bit)),
             begun: self.begun.clone(),
+            accepted: self.accepted.clone(),
             ended: self.ended.clone(),
             trace: self.trace.clone(),
             ..*self
@@ -128,9 +136,16 @@ impl State {
         }
         (self.bit, self.signals, self.entries, self.flips, self.crashes, self.resumes, self.branches).hash(&mut hasher);
         self.flying.is_some().hash(&mut hasher);
-        (&self.begun, &self.ended, self.world.tasks.keys().collect::<Vec<_>>()).hash(&mut hasher);
+        (&self.begun, &self.accepted, self.doing).hash(&mut hasher);
+        (&self.ended, self.world.tasks.keys().collect::<Vec<_>>()).hash(&mut hasher);
         (self.world.waits.keys().collect::<Vec<_>>(), self.world.timers.keys().collect::<Vec<_>>()).hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// What the world says to whoever asked at `place`: for what, and where.
+    fn answer_to(&self, place: &Place) -> String {
+        let asked = asked_at(self.world.log(), self.world.generation(), place).expect("somebody has asked there");
+        format!("{asked} by {place}")
     }
 
     /// How the state was reached, and all that is recorded in it.
@@ -151,8 +166,8 @@ impl State {
 }
 
 pub(super) fn explore(program: &Program, limits: Limits) -> Explored {
-    let bit = Bit::default();
-    let first = State::first(program, &bit);
+    let outside = Outside::default();
+    let first = State::first(program, &outside);
     let (mut explored, mut seen, mut todo) = (Explored::default(), HashSet::from([first.key()]), VecDeque::from([first]));
     while let Some(state) = todo.pop_front() {
         let moves = moves(&state, limits);
@@ -160,7 +175,7 @@ pub(super) fn explore(program: &Program, limits: Limits) -> Explored {
             explored.found.push(stuck(&state));
         }
         for next in moves {
-            match make(state.copy(), next, limits, &bit) {
+            match make(state.copy(), next, limits, &outside) {
                 Err(found) => explored.found.push(found),
                 Ok(state) if seen.insert(state.key()) => {
                     explored.abandonments += judge::abandonments(state.world.log());
@@ -232,7 +247,7 @@ fn inputs(state: &State, limits: Limits, moves: &mut Vec<Move>) {
     let generation = state.world.generation();
     for (place, task) in &state.world.tasks {
         // Nobody minds how often something pure begins.
-        let is_begun = state.begun.contains(&(generation, place.clone(), task.kind.to_string()));
+        let is_begun = state.begun.contains(&(generation, place.clone()));
         if is_begun || task.options.class == Some(EffectClass::Pure) {
             moves.push(Move::Finish(place.clone()));
         } else if state.world.status() != Status::Paused {
@@ -250,7 +265,7 @@ fn inputs(state: &State, limits: Limits, moves: &mut Vec<Move>) {
     }
 }
 
-fn make(mut state: State, made: Move, limits: Limits, bit: &Bit) -> Next {
+fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next {
     state.trace = Some(Arc::new(Trace { made: made.clone(), before: state.trace.take() }));
     let generation = state.world.generation();
     match made {
@@ -272,8 +287,7 @@ fn make(mut state: State, made: Move, limits: Limits, bit: &Bit) -> Next {
             if !judge::claimed(state.world.log()).contains(&place) {
                 return Err(format!("MA3 {place} begins, and the code has left it: {}", state.story()));
             }
-            let kind = state.world.tasks[&place].kind.to_string();
-            state.begun.insert((generation, place.clone(), kind));
+            state.begun.insert((generation, place.clone()));
             state
                 .world
                 .input(TaskAttempted { place, attempt: 1, stands_as: None, began_at: None })
@@ -281,20 +295,20 @@ fn make(mut state: State, made: Move, limits: Limits, bit: &Bit) -> Next {
             return judge::judge(state);
         }
         Move::Finish(place) => {
-            let task = state.world.tasks.remove(&place).expect("a task that is there is finished");
-            let output = Payload::json(&format!("{} {:?} at {place}", task.kind, task.input)).expect("text");
+            state.world.tasks.remove(&place);
+            let output = Payload::json(&state.answer_to(&place)).expect("text");
             let event = TaskCompleted { place, output, attempts: 1 };
             let input = Input { generation: Some(generation), ..Input::new(event) };
             state.world.append(input).expect("an open run takes results");
         }
         Move::Answer(place) => {
-            let kind = state.world.waits[&place].kind;
-            state.world.input(answer(place, kind)).expect("an open run takes answers");
+            let (kind, text) = (state.world.waits[&place].kind, state.answer_to(&place));
+            state.world.input(answer(place, kind, text)).expect("an open run takes answers");
         }
         Move::Fire(place) => state.world.fire_timer(&place),
         Move::ChildEnds(place, id) => {
             state.ended.insert(id);
-            let output = Payload::json("helped").expect("text");
+            let output = Payload::json(&state.answer_to(&place)).expect("text");
             state
                 .world
                 .input(ChildCompleted { place, output, child: None, spent: None })
@@ -305,19 +319,21 @@ fn make(mut state: State, made: Move, limits: Limits, bit: &Bit) -> Next {
             state.flips += flip;
             state.flying = Some((state.world.copy(), state.bit));
         }
-        Move::Land => return land(state, bit),
+        Move::Land => return land(state, outside),
         Move::Crash => (state.flying, state.crashes) = (None, state.crashes + 1),
         Move::Pump => {
-            bit.set(state.bit);
+            outside.set(state.bit);
             let pumped = state.world.pump();
             state.world.crash();
             return match pumped {
-                Ok(()) => judge::judge(state),
+                Ok(()) if state.world.status() == Status::Paused => judge::judge(state),
+                Ok(()) => committed(state, outside),
                 Err(fault) => pause(state, fault),
             };
         }
         Move::Resume => {
             state.resumes += 1;
+            state.accepted.extend(judge::accepted(&state));
             state.world.input(RunResumed::default()).expect("a paused run is resumed");
         }
     }
@@ -343,27 +359,34 @@ fn guest(number: u32) -> OutsideEntry {
     OutsideEntry { role: Name::new(GUEST).expect("a name"), content, idempotency_key }
 }
 
-fn answer(place: Place, kind: WaitKind) -> Event {
+fn answer(place: Place, kind: WaitKind, text: String) -> Event {
     match kind {
         WaitKind::Approval => {
-            let (feedback, decided_by, decision_id) = (None, None, "d".to_owned());
+            let (feedback, decided_by, decision_id) = (Some(text), None, "d".to_owned());
             ApprovalDecided { place, approved: true, feedback, decided_by, decision_id }.into()
         }
         WaitKind::Promise => {
-            let result = Ok(Payload::json("kept").expect("text"));
+            let result = Ok(Payload::json(&text).expect("text"));
             PromiseResolved { place, result, resolution_id: "r".to_owned() }.into()
         }
     }
 }
 
-fn land(mut state: State, bit: &Bit) -> Next {
+fn land(mut state: State, outside: &Outside) -> Next {
     let Some((mut seen, its)) = state.flying.take() else { return Ok(state) };
-    bit.set(its);
-    match seen.activate() {
-        Ok(Some(draft)) => drop(state.world.commit(draft)),
-        Ok(None) => {}
-        Err(fault) => return pause(state, fault),
+    outside.set(its);
+    match seen.activate().map(|draft| draft.is_some_and(|draft| state.world.commit(draft))) {
+        Ok(true) => committed(state, outside),
+        Ok(false) => judge::judge(state),
+        Err(fault) => pause(state, fault),
     }
+}
+
+/// What the code did when it ran last is recorded.
+fn committed(mut state: State, outside: &Outside) -> Next {
+    let done = outside.done();
+    state.doing = done.doing;
+    judge::compare(&state, &done)?;
     judge::judge(state)
 }
 
@@ -374,7 +397,7 @@ fn pause(mut state: State, fault: Fault) -> Next {
     let report = fault.into_pause().expect("both are told");
     // Somebody may have paused or ended it meanwhile.
     drop(state.world.input(report));
-    Ok(state)
+    judge::judge(state)
 }
 
 fn stuck(state: &State) -> String {
@@ -383,15 +406,15 @@ fn stuck(state: &State) -> String {
 
 /// One way of a program, chosen by `choose`, which is given the number of moves and says which.
 pub(super) fn walk(program: &Program, limits: Limits, mut choose: impl FnMut(usize) -> usize) -> Result<Walked, String> {
-    let bit = Bit::default();
-    let mut state = State::first(program, &bit);
+    let outside = Outside::default();
+    let mut state = State::first(program, &outside);
     for _ in 0..MOVES_MAX {
         let mut moves = moves(&state, limits);
         if moves.is_empty() {
             return if judge::is_stuck(&state) { Err(stuck(&state)) } else { Ok(Walked::of(&state)) };
         }
         let next = moves.swap_remove(choose(moves.len()));
-        state = make(state, next, limits, &bit)?;
+        state = make(state, next, limits, &outside)?;
     }
     Err(format!(
         "MA5 no end after {MOVES_MAX} moves: {}",
