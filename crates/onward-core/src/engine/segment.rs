@@ -18,7 +18,7 @@
 //!   was decided knowingly.
 //! - SG4: a segment is abandoned three times at most; then the run pauses.
 //! - SG5: a call that the code made before the cut, and gave up behind it, is over: what was taken back stays so, and whoever awaits it is
-//!   told that it was canceled.
+//!   told that it was canceled, behind everything that came before the cut.
 
 mod book;
 mod content;
@@ -189,9 +189,14 @@ impl Engine {
         for place in waiting {
             self.step_is_adopted(&place);
         }
-        for place in self.segment.book.take_given_up() {
-            self.was_given_up(&place);
-        }
+    }
+
+    /// Tells the code of what it had given up in what it has left, once it has seen everything up to there: it may give it up again, for the
+    /// same reason. Says whether there was something to tell.
+    pub(super) fn tell_given_up(&mut self) -> bool {
+        let given_up = self.segment.book.take_given_up();
+        given_up.iter().for_each(|place| self.was_given_up(place));
+        !given_up.is_empty()
     }
 
     /// Steps that were asked for before the cut and have not begun. They may be in the book: they are looked for as if they were new.

@@ -21,8 +21,6 @@ pub(super) fn is_left(log: &Log, until: Index) -> impl Fn(Index) -> bool + use<>
 /// What the code asks for on its way as of the record at `until`: each place, as the world knows it, and the identity.
 pub(super) fn calls(log: &Log, generation: u32, until: Index) -> Vec<(Place, String)> {
     let is_left = is_left(log, until);
-    let origins: BTreeMap<&Place, &Event> =
-        log.events().filter_map(|(_, event)| Some((event.place()?, event))).filter(|(_, event)| asks(event)).collect();
     let mut leaf = log.records().first().and_then(|record| record.started()?.checkpoint.as_ref()?.leaf);
     let (mut counts, mut calls) = (BTreeMap::<String, u32>::new(), Vec::new());
     for record in log.records().iter().filter(|record| record.index <= until) {
@@ -35,7 +33,7 @@ pub(super) fn calls(log: &Log, generation: u32, until: Index) -> Vec<(Place, Str
                     leaf = if entry.is_aside { leaf } else { Some(entry.id) };
                     continue;
                 }
-                Event::CallAdopted(adopted) => origins.get(&adopted.from).copied(),
+                Event::CallAdopted(adopted) => origin(log, &adopted.from),
                 event => Some(event),
             };
             let Some((what, place)) = original.and_then(|event| Some((content(event, leaf)?, event.place()?))) else { continue };
@@ -47,6 +45,11 @@ pub(super) fn calls(log: &Log, generation: u32, until: Index) -> Vec<(Place, Str
     calls
 }
 
+/// What was asked for at `place`.
+pub(super) fn origin<'a>(log: &'a Log, place: &Place) -> Option<&'a Event> {
+    log.events().map(|(_, event)| event).find(|event| asks(event) && event.place() == Some(place))
+}
+
 /// The identity of what was asked for at `place`, on whatever way the code was then.
 pub(super) fn asked_at(log: &Log, generation: u32, place: &Place) -> Option<String> {
     let is_it = |event: &Event| asks(event) && event.place() == Some(place);
@@ -55,7 +58,9 @@ pub(super) fn asked_at(log: &Log, generation: u32, place: &Place) -> Option<Stri
 }
 
 fn asks(event: &Event) -> bool {
-    content(event, None).is_some()
+    use Event::{ApprovalRequested, ChildStarted, PromiseCreated, SignalSent, StepCompleted, TaskScheduled};
+    let is_call = matches!(event, TaskScheduled(_) | ChildStarted(_) | PromiseCreated(_) | ApprovalRequested(_));
+    is_call || matches!(event, SignalSent(_) | StepCompleted(_))
 }
 
 fn content(event: &Event, leaf: Option<Hash>) -> Option<String> {

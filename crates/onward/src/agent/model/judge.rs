@@ -10,6 +10,7 @@
 //! - MA5: nothing is stuck: a run waits only after it has seen everything that came, and for good only for a message that nobody has sent.
 //! - MA6: every entry from outside is in the conversation once, in the order in which they came, or still to be taken in.
 //! - MA7: the conversation is what the code says, entry by entry; whoever said it, none is there twice.
+//! - MA8: what somebody makes of a run that was taken from him is refused.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +41,8 @@ fn logs(state: &State) -> impl Iterator<Item = &Log> {
 fn entries(log: &Log) -> Vec<Entry> {
     let is_branched = is_branched(log);
     let until = log.records().iter().position(|record| is_branched && record.ends_log()).unwrap_or(log.records().len());
-    entries_of(0, &log.records()[..until]).into_iter().filter(|entry| !entry.is_abandoned).collect()
+    let generation = log.records().first().and_then(|record| record.started()).map_or(0, |started| started.generation);
+    entries_of(generation, &log.records()[..until]).into_iter().filter(|entry| !entry.is_abandoned).collect()
 }
 
 fn is_branched(log: &Log) -> bool {
@@ -65,7 +67,8 @@ pub(super) fn is_unstable(state: &State) -> bool {
 
 /// Nothing can happen any more, and nobody was told (MA5).
 pub(super) fn is_stuck(state: &State) -> bool {
-    let waits_for_people = ['R', BETWEEN_TURNS].contains(&state.doing) && said(state).len() == state.signals as usize;
+    let heard = said(&conversation(state)).len();
+    let waits_for_people = ['R', BETWEEN_TURNS].contains(&state.doing) && heard == state.signals as usize;
     match state.world.status() {
         Status::Paused => false,
         Status::Waiting => !waits_for_people,
@@ -74,10 +77,11 @@ pub(super) fn is_stuck(state: &State) -> bool {
 }
 
 pub(super) fn judge(state: State) -> Result<State, String> {
+    let conversation = conversation(&state);
     let found = failed(&state)
-        .or_else(|| messages(&state))
-        .or_else(|| guests(&state))
-        .or_else(|| twice(&state))
+        .or_else(|| messages(&state, &conversation))
+        .or_else(|| guests(&state, &conversation))
+        .or_else(|| twice(&conversation))
         .or_else(|| effects(&state))
         .or_else(|| flips(&state))
         .or_else(|| asleep(&state));
@@ -130,20 +134,30 @@ fn asleep(state: &State) -> Option<String> {
     Some(format!("MA5 the run waits, and has not seen {} at {index}", event.name()))
 }
 
-fn said(state: &State) -> Vec<u32> {
-    let said = logs(state).flat_map(entries).filter(|entry| entry.role.as_str() == "user");
-    said.map(|entry| entry.content.read().expect("a number")).collect()
+/// The entries of all generations that the code has not left.
+fn conversation(state: &State) -> Vec<Entry> {
+    logs(state).flat_map(entries).collect()
+}
+
+fn numbers(conversation: &[Entry], role: &str) -> Vec<u32> {
+    let entries = conversation.iter().filter(|entry| entry.role.as_str() == role);
+    entries.map(|entry| entry.content.read().expect("a number")).collect()
+}
+
+fn said(conversation: &[Entry]) -> Vec<u32> {
+    numbers(conversation, "user")
 }
 
 /// MA1.
-fn messages(state: &State) -> Option<String> {
-    let said = said(state);
+fn messages(state: &State, conversation: &[Entry]) -> Option<String> {
+    let said = said(conversation);
     if said != (1..=said.len() as u32).collect::<Vec<_>>() {
         return Some(format!("MA1 the conversation has the messages {said:?}"));
     }
     let log = state.world.log();
     let started = log.records().first().and_then(|record| record.started()).expect("a log begins with its start");
-    let before: usize = state.world.past_logs().iter().map(user_entries).sum();
+    let is_open = |entry: &&Entry| entry.generation == state.world.generation() && entry.role.as_str() == "user";
+    let before = said.len() - conversation.iter().filter(is_open).count();
     let is_message = |name: &Name| name.as_str() == MESSAGE;
     let received = log.events().filter(|(_, event)| matches!(event, Event::SignalReceived(signal) if is_message(&signal.name)));
     let carried = started.mailbox.iter().filter(|signal| is_message(&signal.name)).count();
@@ -152,25 +166,20 @@ fn messages(state: &State) -> Option<String> {
 }
 
 /// MA6.
-fn guests(state: &State) -> Option<String> {
-    let said = logs(state).flat_map(entries).filter(|entry| entry.role.as_str() == GUEST);
-    let said: Vec<u32> = said.map(|entry| entry.content.read().expect("a number")).collect();
+fn guests(state: &State, conversation: &[Entry]) -> Option<String> {
+    let said = numbers(conversation, GUEST);
     let pending = pending_of(state.world.log().records()).into_iter();
     let all: Vec<u32> = said.iter().copied().chain(pending.map(|entry| entry.content.read().expect("a number"))).collect();
     (all != (1..=state.entries).collect::<Vec<_>>())
         .then(|| format!("MA6 of {} entries {said:?} are there, {all:?} in all", state.entries))
 }
 
-fn user_entries(log: &Log) -> usize {
-    entries(log).into_iter().filter(|entry| entry.role.as_str() == "user").count()
-}
-
 /// MA7: what is said names its generation and the how-manieth it is, a result what it was made for; so the same text twice is one too many.
-fn twice(state: &State) -> Option<String> {
+fn twice(conversation: &[Entry]) -> Option<String> {
     let mut seen = BTreeSet::new();
-    let all = logs(state).flat_map(entries).map(|entry| (entry.role.to_string(), entry.content.data().clone()));
-    let again = all.filter(|(role, _)| role != GUEST && role != "user").find(|entry| !seen.insert(entry.clone()))?;
-    Some(format!("MA7 twice: {} {}", again.0, String::from_utf8_lossy(&again.1)))
+    let own = conversation.iter().filter(|entry| ![GUEST, "user"].contains(&entry.role.as_str()));
+    let again = own.map(|entry| (entry.role.as_str(), entry.content.data())).find(|entry| !seen.insert(*entry))?;
+    Some(format!("MA7 twice: {} {}", again.0, String::from_utf8_lossy(again.1)))
 }
 
 /// MA3, looked at whenever something new with an effect was recorded, or a segment was closed.

@@ -26,9 +26,16 @@ pub(super) const BETWEEN_TURNS: char = 'W';
 /// How long a program waits where it does not wait forever.
 const SPAN: Duration = Duration::from_secs(60);
 
+/// Operations, each with the one in its place if the bit is one.
+type Slots = Vec<[char; 2]>;
+
 #[derive(Debug, Clone)]
 pub(super) struct Program {
-    turns: Vec<(Vec<[char; 2]>, char)>,
+    /// What is done before the loop.
+    prelude: Slots,
+    turns: Vec<(Slots, char)>,
+    /// Without [`AgentCtx::turns`]: the code looks for its state itself.
+    has_phases: bool,
 }
 
 /// What nobody records: the bit, and what the code did when it ran last.
@@ -38,6 +45,7 @@ pub(super) struct Outside(Arc<Unrecorded>);
 #[derive(Default)]
 struct Unrecorded {
     bit: AtomicU32,
+    prelude: Mutex<Option<u32>>,
     done: Mutex<Done>,
 }
 
@@ -59,16 +67,28 @@ pub(super) struct Part {
 }
 
 impl Outside {
-    pub fn set(&self, bit: u32) {
+    /// The bit, and what it was when the code before the loop was closed: from then on that is replayed strictly.
+    pub fn set(&self, bit: u32, prelude: Option<u32>) {
         self.0.bit.store(bit, Ordering::SeqCst);
+        *self.0.prelude.lock().expect("nobody panics with a number in hand") = prelude;
+        self.begin();
+    }
+
+    /// The code is at its start.
+    fn begin(&self) {
+        *self.lock() = Done { doing: BETWEEN_TURNS, ..Done::default() };
     }
 
     pub fn done(&self) -> Done {
         self.lock().clone()
     }
 
-    fn bit(&self) -> u32 {
+    pub fn bit(&self) -> u32 {
         self.0.bit.load(Ordering::SeqCst)
+    }
+
+    fn prelude_bit(&self) -> u32 {
+        self.0.prelude.lock().expect("nobody panics with a number in hand").unwrap_or_else(|| self.bit())
     }
 
     fn lock(&self) -> MutexGuard<'_, Done> {
@@ -77,32 +97,40 @@ impl Outside {
 }
 
 impl Program {
-    /// `S N/V > W; D L > F`: two turns, the first of which does `S`, then `N` or `V`, and waits for a message.
+    /// `S N/V > W; D L > F`: two turns, the first of which does `S`, then `N` or `V`, and waits for a message. `S | L > F` does `S` before
+    /// the loop. With `!` in front the code has phases instead of turns.
     pub fn parse(text: &str) -> Program {
-        let turn = |text: &str| {
-            let (slots, end) = text.split_once('>').expect("a turn has an end");
-            let slot = |slot: &str| {
-                let mut letters = slot.chars().filter(|letter| *letter != '/');
-                let zero = letters.next().expect("a slot has a letter");
-                [zero, letters.next().unwrap_or(zero)]
-            };
-            let end = end.trim().chars().next().expect("an end has a letter");
-            (slots.split_whitespace().map(slot).collect(), end)
+        let slot = |slot: &str| {
+            let mut letters = slot.chars().filter(|letter| *letter != '/');
+            let zero = letters.next().expect("a slot has a letter");
+            [zero, letters.next().unwrap_or(zero)]
         };
-        Program { turns: text.split(';').map(turn).collect() }
+        let slots = |text: &str| text.split_whitespace().map(slot).collect();
+        let turn = |text: &str| {
+            let (text, end) = text.split_once('>').expect("a turn has an end");
+            (slots(text), end.trim().chars().next().expect("an end has a letter"))
+        };
+        let (has_phases, text) = text.strip_prefix('!').map_or((false, text), |text| (true, text));
+        let (prelude, text) = text.split_once('|').unwrap_or(("", text));
+        Program { prelude: slots(prelude), turns: text.split(';').map(turn).collect(), has_phases }
     }
 
     pub async fn run(self, ctx: AgentCtx, outside: Outside) -> Result<u32> {
-        *outside.lock() = Done { doing: BETWEEN_TURNS, ..Done::default() };
+        outside.begin();
+        if self.has_phases {
+            return self.run_phase(ctx, outside).await;
+        }
+        let prelude = Teller::new(&ctx, &outside, 0);
+        for slot in &self.prelude {
+            let bit = outside.prelude_bit();
+            prelude.operate(slot[(bit % 2) as usize], bit).await?;
+        }
+        outside.lock().doing = BETWEEN_TURNS;
         ctx.turns(0u32, |turn| {
-            let (program, part) = (&self, Teller::new(&ctx, &outside));
+            let generation = ctx.cell.lock().engine.generation();
+            let (program, teller) = (&self, Teller::new(&ctx, &outside, generation));
             async move {
-                let (slots, end) = &program.turns[turn as usize];
-                for slot in slots {
-                    let bit = part.outside.bit();
-                    part.operate(slot[(bit % 2) as usize], bit).await?;
-                }
-                Ok(match end {
+                Ok(match program.take_turn(&teller, turn).await? {
                     'N' => Turn::Next(turn + 1),
                     'W' => Turn::Await(turn + 1, MESSAGE),
                     _ => Turn::Done(turn),
@@ -110,6 +138,29 @@ impl Program {
             }
         })
         .await
+    }
+
+    async fn run_phase(&self, ctx: AgentCtx, outside: Outside) -> Result<u32> {
+        let phase: u32 = ctx.checkpointed()?.unwrap_or_default();
+        let generation = ctx.cell.lock().engine.generation();
+        let teller = Teller::new(&ctx, &outside, generation);
+        if phase > 0 && self.turns[phase as usize - 1].1 == 'W' {
+            teller.operate('R', 0).await?;
+        }
+        match self.take_turn(&teller, phase).await? {
+            'F' => Ok(phase),
+            _ => ctx.checkpoint(&(phase + 1)).await,
+        }
+    }
+
+    /// How the turn ends.
+    async fn take_turn(&self, teller: &Teller, turn: u32) -> Result<char> {
+        let (slots, end) = &self.turns[turn as usize];
+        for slot in slots {
+            let bit = teller.outside.bit();
+            teller.operate(slot[(bit % 2) as usize], bit).await?;
+        }
+        Ok(*end)
     }
 }
 
@@ -122,8 +173,7 @@ struct Teller {
 }
 
 impl Teller {
-    fn new(ctx: &AgentCtx, outside: &Outside) -> Teller {
-        let generation = ctx.cell.lock().engine.generation();
+    fn new(ctx: &AgentCtx, outside: &Outside, generation: u32) -> Teller {
         Teller { ctx: ctx.clone(), outside: outside.clone(), generation, counts: Mutex::default() }
     }
 
@@ -174,11 +224,17 @@ impl Teller {
                 self.asked("send told to peer");
                 ctx.send_signal("peer", "told", &"hello")?;
             }
-            'A' => {
+            'A' | 'a' => {
                 let asked = self.asked(&format!("approval may-i May I? under {}", self.leaf()));
-                let decision = ctx.approval("may-i", "May I?").await?;
-                let text = compare(&asked, decision.feedback.unwrap_or_default())?;
-                self.append("system", json!(format!("{text}: {}", decision.approved))).await?;
+                let approval = ctx.approval("may-i", "May I?");
+                let decision = if letter == 'a' { approval.within(SPAN).await? } else { approval.await? };
+                match decision.feedback {
+                    None if decision.expired => self.say(&format!("nobody decided {asked}")).await?,
+                    feedback => {
+                        let text = compare(&asked, feedback.unwrap_or_default())?;
+                        self.append("system", json!(format!("{text}: {}", decision.approved))).await?;
+                    }
+                }
             }
             'I' => {
                 let asked = self.asked("step compute");
@@ -199,6 +255,46 @@ impl Teller {
                 if let Some(number) = heard {
                     self.append("user", json!(number)).await?;
                 }
+            }
+            's' => {
+                let (asked, look) = self.task("look", json!("selected"));
+                let won = crate::select! {
+                    number = ctx.signal(MESSAGE).recv::<u32>() => Won::Message(number?),
+                    result = look.pure() => Won::Look(result),
+                    slept = ctx.sleep(SPAN) => slept.map(|()| Won::Time)?,
+                };
+                match won {
+                    Won::Message(number) => self.append("user", json!(number)).await?,
+                    Won::Look(result) => self.tell("tool", &asked, result).await?,
+                    Won::Time => self.say("nothing came").await?,
+                }
+            }
+            'r' => {
+                let runners = ["left", "right"].map(|side| self.task("look", json!(side)));
+                let asked = runners.each_ref().map(|(asked, _)| asked.clone());
+                match crate::race(runners.map(|(_, look)| look.pure())).await {
+                    Ok(text) => {
+                        let asked = asked.iter().find(|asked| text.starts_with(*asked)).unwrap_or(&asked[0]);
+                        self.tell("tool", asked, Ok(text)).await?;
+                    }
+                    Err(_) => self.say("nobody has won").await?,
+                }
+            }
+            'j' => {
+                let arms = [json!("an arm"), json!("another arm")];
+                let [one, two] = arms.map(|input| async move {
+                    let (asked, look) = self.task("look", input.clone());
+                    let first = look.pure().await;
+                    let (then, again) = self.task("pay", input);
+                    (asked, first, then, again.await)
+                });
+                let promised = self.asked("promise joined");
+                let (one, two, kept) = crate::join!(one, two, ctx.promise::<String>("joined"));
+                for (asked, first, then, second) in [one, two] {
+                    self.tell("tool", &asked, first).await?;
+                    self.tell("tool", &then, second).await?;
+                }
+                self.tell("tool", &promised, kept).await?;
             }
             other => panic!("no operation {other}"),
         }
@@ -274,6 +370,13 @@ impl Teller {
         self.outside.lock().parts.entry(self.generation).or_default().said.push((role.to_owned(), content));
         Ok(())
     }
+}
+
+/// What came first.
+enum Won {
+    Message(u32),
+    Look(Result<String>),
+    Time,
 }
 
 /// An answer says what it was made for. A program that is given another one fails, which none does otherwise.
