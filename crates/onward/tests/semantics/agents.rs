@@ -1,5 +1,7 @@
 //! Agents: what a worker may not get wrong about their logs.
 
+use std::time::Duration;
+
 use onward::agent::{AgentCtx, Turn};
 use onward::prelude::*;
 use onward::testing::{Replay, World};
@@ -46,6 +48,37 @@ fn a_log_that_was_hard_to_leave_does_not_end_over_unread_signals() {
     }
     world.pump().unwrap();
     assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "[0,1,2,3,4]"));
+}
+
+/// Waits for a word or an hour, says one thing or another, and looks something up.
+async fn patient(ctx: AgentCtx, _: ()) -> Result<String> {
+    let heard = onward::select! {
+        word = ctx.signal("s").recv::<String>() => word?,
+        slept = ctx.sleep(Duration::from_secs(3600)) => slept.map(|()| "nothing".to_owned())?,
+    };
+    ctx.append("system", if *ctx.dep::<bool>() { "be polite" } else { "be brief" }).await?;
+    let _: String = ctx.task("look", &1).pure().await?;
+    Ok(heard)
+}
+
+/// SG5: the timer was given up because of the word, which the code hears again where it leaves the log.
+#[test]
+fn a_timer_that_lost_in_what_the_code_has_left_does_not_win_as_canceled() {
+    let mut world = World::new_agent(patient, &()).dep(false);
+    world.pump().unwrap();
+    world.signal("s", "hello");
+    world.pump().unwrap();
+    world.crash();
+    let mut world = world.dep(true);
+    world.pump().unwrap();
+    let place = |(_, event): (_, &Event)| match event {
+        Event::TaskScheduled(task) => Some(task.place.clone()),
+        _ => None,
+    };
+    let place = world.log().events().filter_map(place).last().expect("it looks something up again");
+    world.input(TaskCompleted { place, output: Payload::json("found").unwrap(), attempts: 1 }).unwrap();
+    world.pump().unwrap();
+    assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "\"hello\""));
 }
 
 async fn two_turns(ctx: AgentCtx, name: String) -> Result<String> {

@@ -165,8 +165,8 @@ fn no_random_program_breaks_a_rule() {
         let text = random_program(&mut dice);
         let limits = Limits::new(dice.below(4) as u32, dice.below(10) as u32, dice.below(4) as u32);
         let limits = limits.entries(dice.below(4) as u32).branches(dice.below(3) as u32);
-        let limits = limits.failures(dice.below(4) as u32).zombies(dice.below(2) as u32);
-        let limits = Limits { resumes: 1 + dice.below(3) as u32, ..limits };
+        let limits = limits.failures(dice.below(3) as u32).zombies(u32::from(dice.below(4) == 0));
+        let limits = Limits { resumes: 1 + dice.below(2) as u32, ..limits };
         match walk(&Program::parse(&text), limits, |count| dice.below(count)) {
             Ok(walked) => {
                 closed += usize::from(walked.is_closed);
