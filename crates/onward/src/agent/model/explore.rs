@@ -14,9 +14,9 @@ use onward_core::run::{Delivery, Input, WaitKind};
 use onward_core::task::EffectClass;
 use onward_core::{Event, Failure, Name, Payload, Place, Status};
 
+use super::asked::asked_at;
 use super::judge;
 use super::mutant::{self, Mutant};
-use super::asked::asked_at;
 use super::program::{BETWEEN_TURNS, GUEST, MESSAGE, Outside, Program};
 use crate::agent::AgentCtx;
 use crate::testing::World;

@@ -68,7 +68,8 @@ pub(super) fn draft(state: &State, draft: &mut Draft, mutant: Option<Mutant>) {
                 Event::TaskScheduled(task) => Some((task.kind.clone(), task.place.clone())),
                 _ => None,
             };
-            let left = |index: Index| draft.events.iter().any(|event| matches!(event, Event::SegmentAbandoned(to) if to.from <= index));
+            let left =
+                |index: Index| draft.events.iter().any(|event| matches!(event, Event::SegmentAbandoned(to) if to.from <= index));
             let left: Vec<_> = log.events().filter(|(index, _)| left(*index)).filter_map(|(_, event)| kind(event)).collect();
             for event in &mut draft.events {
                 let Some((of, place)) = kind(event) else { continue };
