@@ -550,6 +550,7 @@ pub(super) fn walk(program: &Program, limits: Limits, mut choose: impl FnMut(usi
 const MOVES_MAX: usize = 500;
 
 /// What a way led to.
+#[derive(Clone)]
 pub(super) struct Walked {
     pub is_closed: bool,
     pub abandonments: usize,
