@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! - CV1: an entry's id covers its parent's, so one id names a whole conversation; what is read has that id.
-//! - CV2: entries are in the log of the generation that made them, and nowhere else; a child is never in an earlier one than its parent.
+//! - CV2: entries are in the log of the generation that made them, and nowhere else in the run; a child is never in an earlier one than
+//!   its parent.
 
 mod attachment;
 mod cursor;
@@ -153,11 +154,16 @@ pub fn depth_of(records: &[Record]) -> u64 {
 /// with a copy of another one has everything that one had.
 pub fn log_before(key: &RunKey, first: &Record) -> Option<(RunKey, u32)> {
     let started = first.started()?;
-    let (run, generation) = match started.origins.first() {
-        Some(origin) => (&origin.run, origin.generation),
-        None => (key, started.generation),
-    };
-    Some((run.clone(), generation.checked_sub(1)?))
+    let own = started.origins.iter().find(|origin| origin.run == *key).map_or(started.generation, |origin| origin.generation);
+    match own.checked_sub(1) {
+        Some(before) => Some((key.clone(), before)),
+        None => {
+            // The first log of a fork has what its original had before it only where it is that of a turn: forks were made without their
+            // earlier logs once.
+            let (original, generation) = original_of(key, first)?;
+            Some((original, generation.checked_sub(1)?))
+        }
+    }
 }
 
 /// Reads a conversation backwards.

@@ -458,7 +458,7 @@ message! {
 }
 
 message! {
-    /// What an attempt of a task has cost: recorded in one write with its outcome, or by itself where that came too late.
+    /// What an attempt of a task has cost: in one record with the outcome of its task, or by itself where there is none, or none any more.
     pub struct TaskAttemptEnded {
         1 => place: Place,
         /// Of the task: it may be an earlier one than the log's.
@@ -626,6 +626,8 @@ numbered! {
         5 => EffectAbandoned,
         /// What the run may spend is spent, and it wanted to spend more.
         6 => BudgetExhausted,
+        /// An agent has recorded more since its last checkpoint than it may.
+        7 => SegmentTooLong,
     }
 }
 

@@ -141,9 +141,10 @@ impl Lineage {
     }
 }
 
-/// Where a log begins to say something new: behind the copy that it goes on from. `first` is its first record.
-pub fn behind_copy(first: &Record) -> Index {
-    let copied = first.started().and_then(|started| started.origins.last());
+/// Where a log says more than the one before it in the same run: behind the copy of that, if it begins with one. `first` is its first
+/// record.
+pub fn behind_copy(key: &RunKey, first: &Record) -> Index {
+    let copied = first.started().and_then(|started| started.origins.last()).filter(|origin| origin.run == *key);
     copied.map_or(Index(0), |origin| origin.index.plus(1))
 }
 

@@ -1,7 +1,8 @@
 //! Logs that go on from a copy: a failed run is tried again, a run is reset to an earlier point or forked from one.
 //!
 //! All three make a new log: the copy, one input that says why, and what was kept beside. The old log stays as it is, with its end. A
-//! retry is the next generation of the same run; a fork and a reset are runs of their own.
+//! retry is the next generation of the same run; a fork and a reset are runs of their own. One of a later turn of an agent comes with
+//! copies of the logs before it, because the conversation is in them.
 //!
 //! Owns what is copied and what is left out. Must never leave out what has happened: a retry keeps every result, and only failures are
 //! set aside.
@@ -15,6 +16,8 @@
 //! - Z4: what is open in the copy is open in the new log: timers with the time they had left, tasks scheduled again, questions, and
 //!   children, which are started again or, in a fork, awaited together with the original.
 //! - Z5: a run that has ended because it was reset names its one successor, and is not reset to another one.
+//! - Z6: a fork needs nothing of its original but children that both await. The logs before its own have the numbers that they had, and
+//!   count nothing and begin nothing there: all that is in them has happened to the original.
 
 use crate::budget::BudgetHead;
 use crate::event::{
@@ -31,6 +34,14 @@ use crate::{Event, Index, Name, Place, Record, RunId, RunKey, Timestamp};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reopened {
     pub records: Vec<Record>,
+    pub news: Vec<Delivery>,
+}
+
+/// A run that is written as a whole, and what it has to say to others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Forked {
+    /// By generation; the last one goes on.
+    pub logs: Vec<Vec<Record>>,
     pub news: Vec<Delivery>,
 }
 
@@ -175,9 +186,22 @@ fn done_at(event: &Event) -> Option<&Place> {
     }
 }
 
-/// The log of a run that goes on from a point of another one's.
-pub fn fork(head: &RunHead, records: &[Record], fork: &Fork, at: Timestamp) -> Result<Reopened, Refusal> {
+/// Whether a fork of this log takes those before it along: it is one of a turn, and the code of an agent reads what was said before.
+pub fn takes_earlier(records: &[Record]) -> bool {
+    records.first().and_then(Record::started).is_some_and(|started| started.checkpoint.is_some())
+}
+
+/// A run that goes on from a point of another one's log. `earlier` are the logs before that one, if it takes them along.
+pub fn fork(
+    head: &RunHead,
+    earlier: Vec<Vec<Record>>,
+    records: &[Record],
+    fork: &Fork,
+    at: Timestamp,
+) -> Result<Forked, Refusal> {
     check_workflow(head)?;
+    let generation = if takes_earlier(records) { head.generation } else { 0 };
+    assert_eq!(earlier.len(), generation as usize, "Z6");
     if fork.is_reset {
         check_reset(head, records, &fork.key.id)?;
     }
@@ -185,18 +209,15 @@ pub fn fork(head: &RunHead, records: &[Record], fork: &Fork, at: Timestamp) -> R
     let (mut copy, rest) = (records[..count].to_vec(), &records[count..]);
     let index = copy[count - 1].last_index();
     begin_with(&mut copy, head, Vec::new(), |started| RunStarted {
-        generation: 0,
-        seed: fork.seed,
-        first_seed: None,
-        // Its parent hears of the original alone.
-        parent: None,
-        version: fork.version.clone().or(started.version),
-        ..started
+        version: fork.version.clone().or(started.version.clone()),
+        ..start_in_fork(started, generation, fork.seed)
     });
     let there = RunHead::rebuild(fork.key.clone(), &copy).expect("H2");
     let gone = there.budget.as_ref().map(|budget| budget.gone(there.spend.as_deref(), there.updated_at));
     let children = match fork.children {
-        OpenChildren::Restart => again(&fork.key, 0, &copy, |budget| budget.forked(gone.unwrap_or_default(), at), None, at),
+        OpenChildren::Restart => {
+            again(&fork.key, generation, &copy, |budget| budget.forked(gone.unwrap_or_default(), at), None, at)
+        }
         OpenChildren::Await => Vec::new(),
     };
     let event = RunForked {
@@ -211,13 +232,24 @@ pub fn fork(head: &RunHead, records: &[Record], fork: &Fork, at: Timestamp) -> R
     };
     let signals = rest.iter().flat_map(|record| &record.events).filter(|event| matches!(event, Event::SignalReceived(_)));
     let kept = signals.filter(|_| fork.keep_signals).cloned().collect();
-    let mut forked = finish(fork.key.clone(), copy, event.into(), kept, fork.children, at);
+    let Reopened { records: last, mut news } = finish(fork.key.clone(), copy, event.into(), kept, fork.children, at);
     // A generation that went on as the next one is closed, and its run is not.
     let went_on = records.last().is_some_and(|last| matches!(last.events.last(), Some(Event::RunContinued(_))));
     if fork.is_reset && (went_on || !head.status.is_closed()) {
-        forked.news.push(end_original(head, fork));
+        news.push(end_original(head, fork));
     }
-    Ok(forked)
+    let earlier = earlier.into_iter().zip(0..).map(|(mut log, generation)| {
+        begin_with(&mut log, head, Vec::new(), |started| start_in_fork(started, generation, fork.seed));
+        log
+    });
+    Ok(Forked { logs: earlier.chain([last]).collect(), news })
+}
+
+/// How a log begins that was copied for a fork, and is that of `generation` there.
+fn start_in_fork(started: RunStarted, generation: u32, seed: u64) -> RunStarted {
+    let first_seed = (generation > 0).then_some(seed);
+    // Its parent hears of the original alone.
+    RunStarted { generation, seed, first_seed, parent: None, ..started }
 }
 
 /// Whether the run whose current log this is may be reset to `to` (Z5).

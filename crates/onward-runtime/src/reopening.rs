@@ -1,12 +1,13 @@
 //! Runs that go on from a copy of a log: retry, fork and reset.
 //!
-//! The copy is made here, from a log that cannot change any more where it is copied; the store decides whether it is still wanted. A
-//! reset ends the original by news, so that no write touches two runs.
+//! The copy is made here, from logs that cannot change any more where they are copied; the store decides whether it is still wanted, and
+//! writes all of it or nothing. A reset ends the original by news, so that no write touches two runs.
 
 use onward_core::reopen::{self, Fork, OpenChildren};
 use onward_core::{Event, Index, Name, Record, RunHead, RunId, RunKey, Status};
 use onward_store::{Restore, RestoreRun, Restored, StoreError};
 
+use crate::transfer::read_ended;
 use crate::verbs::{check_id, check_text};
 use crate::{Runtime, RuntimeError};
 
@@ -93,9 +94,7 @@ impl Runtime {
     /// Begins a run that goes on from a point of this one's log; the original is kept, and ended by a reset.
     pub async fn fork_run(&self, key: &RunKey, fork: ForkRun) -> Result<Restored, RuntimeError> {
         check_text("reason", &fork.reason)?;
-        let head = self.store().read_run(key.clone(), fork.generation).await?;
-        let head = head.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
-        let records = self.read_records(&head).await?;
+        let Copied { head, earlier, records } = self.read_to_copy(key, fork.generation).await?;
         let own = RunKey::new(key.namespace.clone(), new_id(&head, &records, &fork)?);
         if fork.is_reset && fork.generation.is_some() {
             let current = self.read_head(key).await?;
@@ -112,8 +111,8 @@ impl Runtime {
             request_id: fork.wish(),
             reason: fork.reason.clone(),
         };
-        let forked = reopen::fork(&head, &records, &wanted, self.clock().now()).map_err(StoreError::from)?;
-        let what = Restore::Run { logs: vec![forked.records] };
+        let forked = reopen::fork(&head, earlier, &records, &wanted, self.clock().now()).map_err(StoreError::from)?;
+        let what = Restore::Run { logs: forked.logs };
         match self.store().restore_run(RestoreRun { key: own.clone(), what, news: forked.news }).await {
             Err(StoreError::RunExists { key: exists }) => {
                 self.find_fork(own, &head, &fork).await?.ok_or_else(|| RuntimeError::from(StoreError::RunExists { key: exists }))
@@ -122,26 +121,59 @@ impl Runtime {
         }
     }
 
+    /// A log to copy, and those before it that go along, all of one run: it may be deleted meanwhile, and another one get its id.
+    async fn read_to_copy(&self, key: &RunKey, generation: Option<u32>) -> Result<Copied, RuntimeError> {
+        let read_head = async |generation| {
+            let head = self.store().read_run(key.clone(), generation).await?;
+            head.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })
+        };
+        loop {
+            let head = read_head(generation).await?;
+            let records = self.read_records(&head).await?;
+            let mut earlier = Vec::new();
+            for before in (0..head.generation).filter(|_| reopen::takes_earlier(&records)) {
+                earlier.push(read_ended(self, key, before).await?);
+            }
+            let now = read_head(Some(head.generation)).await?;
+            if (now.created_at, now.life) == (head.created_at, head.life) {
+                return Ok(Copied { head, earlier, records });
+            }
+        }
+    }
+
     /// The run of that id, if it is what the same fork made before.
     async fn find_fork(&self, own: RunKey, original: &RunHead, fork: &ForkRun) -> Result<Option<Restored>, RuntimeError> {
-        let first = self.store().read_run(own.clone(), Some(0)).await?;
-        let Some(first) = first else { return Ok(None) };
-        let records = self.read_records(&first).await?;
-        // A run that had the original's id before may have been forked like this too.
-        let copied = records.first().and_then(Record::started).and_then(|started| started.origins.last());
-        let is_of_its_life = copied.is_some_and(|origin| original.life.is_none_or(|life| life == origin.seed));
-        let made = records.iter().flat_map(|record| &record.events).any(|event| match event {
-            Event::RunForked(event) => {
-                (&event.from, event.generation, event.is_reset) == (&original.key, original.generation, fork.is_reset)
-                    && event.request_id == fork.wish()
+        // One of a later turn goes on in the generation that was copied; it was made without its earlier logs once.
+        for generation in [original.generation, 0] {
+            let Some(log) = self.store().read_run(own.clone(), Some(generation)).await? else { continue };
+            if is_made_by(&self.read_records(&log).await?, original, fork) {
+                return Ok(Some(Restored { created: false, head: self.read_head(&own).await? }));
             }
-            _ => false,
-        });
-        if !made || !is_of_its_life {
-            return Ok(None);
         }
-        Ok(Some(Restored { created: false, head: self.read_head(&own).await? }))
+        Ok(None)
     }
+}
+
+/// Whether this is the log that such a fork of the original goes on in.
+fn is_made_by(records: &[Record], original: &RunHead, fork: &ForkRun) -> bool {
+    // A run that had the original's id before may have been forked like this too.
+    let copied = records.first().and_then(Record::started).and_then(|started| started.origins.last());
+    let is_of_its_life = copied.is_some_and(|origin| original.life.is_none_or(|life| life == origin.seed));
+    let asked = |event: &Event| match event {
+        Event::RunForked(event) => {
+            (&event.from, event.generation, event.is_reset) == (&original.key, original.generation, fork.is_reset)
+                && event.request_id == fork.wish()
+        }
+        _ => false,
+    };
+    is_of_its_life && records.iter().flat_map(|record| &record.events).any(asked)
+}
+
+/// What a fork is made of.
+struct Copied {
+    head: RunHead,
+    earlier: Vec<Vec<Record>>,
+    records: Vec<Record>,
 }
 
 fn new_id(head: &RunHead, records: &[Record], fork: &ForkRun) -> Result<RunId, RuntimeError> {

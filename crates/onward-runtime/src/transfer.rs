@@ -58,7 +58,7 @@ pub async fn export_run(door: &(impl Door + ?Sized), key: &RunKey) -> Result<Exp
 }
 
 /// The log of a generation that has ended.
-async fn read_ended(door: &(impl Door + ?Sized), key: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
+pub(crate) async fn read_ended(door: &(impl Door + ?Sized), key: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
     let mut records: Vec<Record> = Vec::new();
     while !ends(&records) {
         let from = records.last().map_or(Index(0), Record::next_index);

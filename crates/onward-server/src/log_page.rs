@@ -53,7 +53,7 @@ pub(crate) async fn read(runtime: &Runtime, key: &RunKey, at: LogPosition, limit
 pub(crate) async fn next_log(runtime: &Runtime, key: &RunKey, generation: u32) -> Result<LogPosition, RuntimeError> {
     let generation = generation + 1;
     let first = runtime.read_log(key, Some(generation), Index(0), 1).await?;
-    Ok(LogPosition { generation, from: first.first().map_or(Index(0), behind_copy) })
+    Ok(LogPosition { generation, from: first.first().map_or(Index(0), |first| behind_copy(key, first)) })
 }
 
 impl LogPage {

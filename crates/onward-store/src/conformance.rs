@@ -203,11 +203,16 @@ suite! { $
         an_attempt_that_says_nothing_stays_unknown,
         a_task_that_only_happened_to_cost_something_is_counted_too,
         a_report_whose_answer_was_lost_is_counted_once,
+        a_report_is_counted_once_also_when_its_run_has_gone_on,
+        an_outcome_and_what_it_has_cost_are_one_record,
+        an_outcome_is_taken_whatever_becomes_of_its_cost,
+        a_task_that_failed_at_a_cost_is_tried_again_with_its_run,
         an_attempt_whose_worker_was_lost_is_counted_beside_the_next_one,
         what_comes_late_is_counted_in_the_generation_that_there_is,
         a_closed_run_is_told_nothing_more,
         a_standalone_task_has_its_cost_with_its_end,
         an_attempt_of_a_fork_is_not_taken_for_one_of_the_original,
+        what_was_spent_in_the_turns_before_a_fork_is_the_originals,
         the_ledger_is_asked_by_model_day_run_and_tree,
         what_a_deleted_run_has_cost_stays_in_the_ledger,
         a_restored_run_has_the_rows_that_its_logs_say,
@@ -306,6 +311,11 @@ suite! { $
         of_a_retry_and_a_deletion_one_happens,
         a_fork_is_a_run_of_its_own,
         a_reset_ends_the_original,
+    }
+    forking {
+        a_fork_of_a_later_turn_has_the_logs_before_it,
+        a_fork_of_a_later_turn_needs_no_original,
+        a_long_fork_is_there_whole_or_not_at_all,
     }
     starting {
         the_same_start_twice_is_one_run,

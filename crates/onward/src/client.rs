@@ -664,7 +664,7 @@ impl Attached {
     /// To the next generation, behind the copy of what was read already.
     async fn go_on(&mut self) -> Result<(), Error> {
         let first = self.open.ask(self.door.read_log(self.key.clone(), Some(self.generation + 1), Index(0), 1)).await?;
-        self.next = first.first().map_or(Index(0), behind_copy);
+        self.next = first.first().map_or(Index(0), |first| behind_copy(&self.key, first));
         (self.generation, self.log_over) = (self.generation + 1, false);
         Ok(())
     }

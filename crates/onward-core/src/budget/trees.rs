@@ -374,8 +374,8 @@ fn a_fork_begins_with_what_was_left_at_its_point() {
             reason: String::new(),
         };
         let run = &trees.runs[&root];
-        let forked = reopen::fork(&run.head, &run.log, &fork, trees.now).expect("it is the end of a commit");
-        let head = RunHead::rebuild(fork.key.clone(), &forked.records).expect("a log has a start");
+        let forked = reopen::fork(&run.head, Vec::new(), &run.log, &fork, trees.now).expect("it is the end of a commit");
+        let head = RunHead::rebuild(fork.key.clone(), &forked.logs[0]).expect("a log has a start");
         let budget = head.budget.expect("it has one");
         assert_eq!(head.spend, None, "the original has paid for that");
         let expected = Budget::default().tokens(left).seconds(60).turns(3);

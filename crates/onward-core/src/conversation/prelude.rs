@@ -1,7 +1,7 @@
 //! Where the log is of what an agent did before its turns.
 //!
-//! Checkpoints name it by its generation. A run that was forked from a later turn has it, and everything else that was made before, in the
-//! logs of its original.
+//! Checkpoints name it by its generation. A run that was forked from a later turn has a copy of it (Z6). One that was forked before that
+//! was so has it, and everything else that was made before, in the logs of its original: its first log is that of a turn.
 
 use crate::log::prelude_of;
 use crate::{Record, RunKey};

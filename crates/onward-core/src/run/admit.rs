@@ -4,7 +4,7 @@ use super::{Commit, Committed, Effect, Input, LastCommit, NewRun, QuietTail, Run
 use crate::attribute;
 use crate::budget;
 use crate::conversation::ENTRY_SIGNAL;
-use crate::event::{Attribute, PauseReason, RunPaused, RunStarted, TaskAttempted, is_same_life};
+use crate::event::{Attribute, PauseReason, RunPaused, RunStarted, TaskAttemptEnded, TaskAttempted, is_same_life};
 use crate::{Epoch, Event, Index, Place, Record, RunId, RunKey, Timestamp};
 
 /// Why an append was not taken. Nothing was written.
@@ -48,7 +48,14 @@ impl Refusal {
     /// What is appended in the place of the attempt that was refused: a run that has spent its budget pauses (BG1).
     pub fn pause(&self) -> Option<Input> {
         let Refusal::BudgetExhausted { what, .. } = self else { return None };
-        let message = format!("the run has spent what it may: its {what}");
+        let message = match *what {
+            budget::UNPRICED => {
+                "the run may spend a sum of dollars, and has used a model without a price: nobody knows what is left; give the model a price \
+                 (0 if it costs nothing), or resume the run to let it go on without"
+                    .to_owned()
+            }
+            what => format!("the run has spent what it may: its {what}"),
+        };
         Some(Input::new(RunPaused { reason: PauseReason::BudgetExhausted, message, divergence: None }))
     }
 }
@@ -79,6 +86,11 @@ impl From<Refusal> for CommitRefusal {
 impl RunHead {
     /// Decides about an input. On success the head has moved on.
     pub fn admit_input(&mut self, input: Input, at: Timestamp) -> Result<Admitted, Refusal> {
+        self.admit_outcome(input, None, at)
+    }
+
+    /// Decides about the outcome of a task together with what its last attempt has cost, which goes before it in one record.
+    pub fn admit_outcome(&mut self, input: Input, cost: Option<TaskAttemptEnded>, at: Timestamp) -> Result<Admitted, Refusal> {
         let needs_wait = input.needs_wait().is_some();
         let Input { event, generation, epoch, life, .. } = input;
         self.check_form(&event)?;
@@ -118,10 +130,15 @@ impl RunHead {
         {
             return Err(Refusal::BudgetExhausted { key: self.key.clone(), what }); // R13
         }
-        let effects = self.input_effects(&event, at);
-        self.take_input_status(&event, at);
-        let record = Record::input(self.next_index, at, event);
-        self.advance(&record);
+        let mut effects = Vec::new();
+        let mut record = Record { index: self.next_index, at, commit: None, events: Vec::with_capacity(1) };
+        for event in cost.map(Event::from).into_iter().chain([event]) {
+            effects.extend(self.input_effects(&event, at));
+            self.take_input_status(&event, at);
+            let one = Record::input(self.next_index, at, event);
+            self.advance(&one);
+            record.events.extend(one.events);
+        }
         Ok(Admitted { record, effects, successor: None })
     }
 
@@ -273,7 +290,11 @@ impl RunHead {
         let taken_over = continued.checkpoint.as_ref().and_then(|checkpoint| checkpoint.handoff.clone());
         let first_kind = taken_over.as_ref().map(|_| self.first_kind().clone()).or_else(|| self.first_kind.clone());
         let started = RunStarted {
-            version: if taken_over.is_some() { None } else { self.version.clone() },
+            version: match (&taken_over, &continued.checkpoint) {
+                (Some(_), _) => None,
+                (None, Some(_)) => commit.carries.version.clone().or_else(|| self.version.clone()), // R14
+                (None, None) => self.version.clone(),
+            },
             kind: taken_over.unwrap_or_else(|| self.kind.clone()),
             first_kind,
             nesting: self.nesting,

@@ -104,6 +104,18 @@ async fn the_metrics_are_prometheus_text() {
     }
 }
 
+#[tokio::test]
+async fn an_entry_that_was_there_already_is_counted() {
+    let site = Site::open().await;
+    site.start("order", "a", json!("x")).await;
+    for _ in 0..3 {
+        let entry = json!({"role": "user", "content": "hello", "idempotency_key": "one"});
+        site.post_json("/v1/runs/a/entries", entry).await;
+    }
+    let page = site.get("/metrics").await.body;
+    assert!(page.lines().any(|line| line == "agent_entry_duplicates_prevented 2"), "{page}");
+}
+
 /// S30: names that clients make up are no labels.
 #[tokio::test]
 async fn clients_cannot_make_the_metrics_grow() {
@@ -178,6 +190,9 @@ async fn what_is_said_has_the_fields_that_are_documented() {
     site.post_json("/v1/tasks", json!({"kind": "of nobody", "id": "t"})).await.expect(201);
     let hindrance = site.show("t").await["hindrances"][0].take();
     check("Hindrance", &hindrance);
+    let task = site.get("/v1/tasks/t").await.expect(200);
+    check("TaskView", &task);
+    assert_eq!(task["hindrances"], json!([hindrance]));
     assert_eq!((&hindrance["why"], &hindrance["hint"]), (&json!("no_worker"), &json!("start a worker that has `of nobody`")));
     check("Appended", &site.signal("a", "payment", json!(1)).await);
     let page = site.get("/v1/runs").await.expect(200);

@@ -192,8 +192,8 @@ impl Story {
         let (head, log) = (self.kit.head(&id).await, self.kit.records(&id).await);
         let fork_id = format!("{id}/fork-{}", self.number());
         let wanted = fork(&fork_id, log.last().unwrap().last_index().0, false);
-        let forked = reopen::fork(&head, &log, &wanted, self.kit.now()).unwrap();
-        let what = Restore::Run { logs: vec![forked.records] };
+        let forked = reopen::fork(&head, Vec::new(), &log, &wanted, self.kit.now()).unwrap();
+        let what = Restore::Run { logs: forked.logs };
         self.kit.store().restore_run(RestoreRun { key: key(&fork_id), what, news: forked.news }).await.unwrap();
         self.runs.push(fork_id);
     }

@@ -293,8 +293,8 @@ pub async fn a_fork_is_a_run_of_its_own(mut kit: Kit) {
     kit.commit(&mut held, vec![settled()]).await;
     let before = kit.records("r").await;
     kit.pass(seconds(20));
-    let forked = reopen::fork(&kit.head("r").await, &before, &fork("f", 4, false), kit.now()).unwrap();
-    let what = Restore::Run { logs: vec![forked.records] };
+    let forked = reopen::fork(&kit.head("r").await, Vec::new(), &before, &fork("f", 4, false), kit.now()).unwrap();
+    let what = Restore::Run { logs: forked.logs };
     kit.store().restore_run(RestoreRun { key: key("f"), what, news: forked.news }).await.unwrap();
     kit.reopen();
     let names = kit.log("f").await;
@@ -319,8 +319,8 @@ pub async fn a_fork_is_a_run_of_its_own(mut kit: Kit) {
 pub async fn a_reset_ends_the_original(kit: Kit) {
     busy(&kit, "r").await;
     let log = kit.records("r").await;
-    let forked = reopen::fork(&kit.head("r").await, &log, &fork("f", 4, true), kit.now()).unwrap();
-    let what = Restore::Run { logs: vec![forked.records] };
+    let forked = reopen::fork(&kit.head("r").await, Vec::new(), &log, &fork("f", 4, true), kit.now()).unwrap();
+    let what = Restore::Run { logs: forked.logs };
     kit.store().restore_run(RestoreRun { key: key("f"), what, news: forked.news }).await.unwrap();
     assert_eq!(kit.deliver().await, 1);
     assert_eq!(kit.head("r").await.status, Status::Terminated);
@@ -331,7 +331,7 @@ pub async fn a_reset_ends_the_original(kit: Kit) {
     assert_eq!(end.reset_to.map(|id| id.to_string()), Some("f".to_owned()));
     // Z5: it has its one successor; the same reset again is that one, and a fork is none.
     let (head, log) = (kit.head("r").await, kit.records("r").await);
-    let wanted = |id: &str, index, is_reset| reopen::fork(&head, &log, &fork(id, index, is_reset), kit.now()).map(drop);
+    let wanted = |id: &str, index, is_reset| reopen::fork(&head, Vec::new(), &log, &fork(id, index, is_reset), kit.now()).map(drop);
     let refusal = wanted("g", 0, true).unwrap_err();
     assert_eq!(refusal, Refusal::AlreadyReset { key: key("r"), successor: key("f").id });
     assert_eq!((wanted("f", 4, true), wanted("g", 0, false)), (Ok(()), Ok(())));

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::budget::Budget;
-use onward_core::conversation::original_of;
 use onward_core::event::RunPaused;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::Wait;
@@ -51,18 +50,12 @@ impl CodedDoor {
         if makers.is_alone() { Err(told(error)) } else { decode(&makers).map_err(told) }
     }
 
-    /// A turn of an agent that was forked may show what its original was given, or the original of that one.
     async fn add_originals(&self, run: &RunKey, makers: &mut Makers) -> Result<(), RuntimeError> {
-        let mut run = run.clone();
-        loop {
-            let first = match self.inner.read_log(run.clone(), Some(0), Index(0), 1).await {
-                Err(error) if error.code() == "run_not_found" => return Ok(()), // it was deleted
-                read => read?,
-            };
-            let Some((original, _)) = first.first().and_then(|first| original_of(&run, first)) else { return Ok(()) };
-            makers.add(original.clone());
-            run = original;
-        }
+        let first_of = async |run| match self.inner.read_log(run, Some(0), Index(0), 1).await {
+            Err(error) if error.code() == "run_not_found" => Ok(None), // it was deleted
+            read => Ok(read?.into_iter().next()),
+        };
+        makers.add_originals(run, first_of).await
     }
 }
 
@@ -198,15 +191,22 @@ impl Door for CodedDoor {
 
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>> {
         Box::pin(async move {
-            let mut records = self.inner.read_log(key.clone(), generation, from, limit).await?;
+            let read = async || self.inner.read_log(key.clone(), generation, from, limit).await;
+            let decode = |mut records: Vec<Record>, makers: &Makers| {
+                records.iter_mut().try_for_each(|record| self.border.record_in(record, makers)).map(|()| records)
+            };
+            let records = read().await?;
             // A part of a log does not say which runs it goes on from.
             let first = match from {
                 Index(0) => None,
                 _ => Some(self.inner.read_log(key.clone(), generation, Index(0), 1).await?),
             };
-            let makers = Makers::of(&key, first.as_ref().unwrap_or(&records).first());
-            records.iter_mut().try_for_each(|record| self.border.record_in(record, &makers)).map_err(told)?;
-            Ok(records)
+            let mut makers = Makers::of(&key, first.as_ref().unwrap_or(&records).first());
+            if let Ok(records) = decode(records, &makers) {
+                return Ok(records);
+            }
+            self.add_originals(&key, &mut makers).await?;
+            decode(read().await?, &makers).map_err(told)
         })
     }
 

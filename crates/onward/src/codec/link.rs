@@ -209,16 +209,25 @@ impl Link for CodedLink {
     }
 
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'static, Vec<Record>> {
-        let (border, read) = (self.border.clone(), self.inner.read_log(key.clone(), generation, from, limit));
-        // A part of a log does not say which runs it goes on from.
-        let first = (from > Index(0)).then(|| self.inner.read_log(key.clone(), generation, Index(0), 1));
+        let (border, link) = (self.border.clone(), self.inner.clone());
         Box::pin(async move {
-            let records = read.await?;
-            let makers = match first {
-                Some(first) => Makers::of(&key, first.await?.first()),
-                None => Makers::of(&key, records.first()),
+            let read = || link.read_log(key.clone(), generation, from, limit);
+            let first_of = |run, generation| link.read_log(run, generation, Index(0), 1);
+            let records = read().await?;
+            let mut makers = match from {
+                Index(0) => Makers::of(&key, records.first()),
+                // A part of a log does not say which runs it goes on from.
+                _ => Makers::of(&key, first_of(key.clone(), generation).await?.first()),
             };
-            decode(&border, records, &key, &makers)
+            if let Ok(records) = decode(&border, records, &key, &makers) {
+                return Ok(records);
+            }
+            let first_of = async |run| match first_of(run, Some(0)).await {
+                Err(error) if error.code() == "run_not_found" => Ok::<_, StoreError>(None), // it was deleted
+                read => Ok(read?.into_iter().next()),
+            };
+            makers.add_originals(&key, first_of).await?;
+            decode(&border, read().await?, &key, &makers)
         })
     }
 

@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use onward_core::codec::Message;
-use onward_core::conversation::OutsideEntry;
+use onward_core::conversation::{OutsideEntry, original_of};
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::lineage::Lineage;
 use onward_core::{Failure, Hash, Name, Payload, Place, Record, RunKey};
@@ -218,11 +218,24 @@ impl Makers {
         Makers { runs: lineage.runs(), lineage }
     }
 
-    /// Another run that may have made what is shown.
-    fn add(&mut self, run: RunKey) {
-        if !self.runs.contains(&run) {
-            self.runs.push(run);
+    /// Adds the runs that `run` goes on from, by the first records of first logs, which `first_of` reads; it has none of a run that is gone.
+    /// A later log of a fork may have what was made for them: where a conversation branches off, or what it began with.
+    async fn add_originals<F, E>(&mut self, run: &RunKey, first_of: impl Fn(RunKey) -> F) -> Result<(), E>
+    where
+        F: Future<Output = Result<Option<Record>, E>>,
+    {
+        let mut run = run.clone();
+        while let Some(first) = first_of(run.clone()).await? {
+            let Some(started) = first.started() else { break };
+            for origin in &started.origins {
+                if !self.runs.contains(&origin.run) {
+                    self.runs.push(origin.run.clone());
+                }
+            }
+            let Some((original, _)) = original_of(&run, &first) else { break };
+            run = original;
         }
+        Ok(())
     }
 
     fn is_alone(&self) -> bool {

@@ -479,10 +479,14 @@ impl World {
             request_id: id.to_owned(),
             reason: String::new(),
         };
-        let forked = reopen::fork(&self.head, self.log.records(), &fork, self.now)?;
+        let past = self.past.iter().filter(|_| reopen::takes_earlier(self.log.records()));
+        let earlier = past.map(|log| log.records().to_vec()).collect();
+        let reopen::Forked { mut logs, news } = reopen::fork(&self.head, earlier, self.log.records(), &fork, self.now)?;
+        let records = logs.pop().expect("the last one goes on");
         let mut world = World::with_handler(fork.key, self.handler.clone(), Payload::null(), self.shared.clone(), 7);
         (world.now, world.shadow, world.waker) = (self.now, self.shadow, self.waker.clone());
-        world.go_on_from(forked);
+        world.past = logs.into_iter().map(|log| Log::load(log).expect("a copy is a log")).collect();
+        world.go_on_from(reopen::Reopened { records, news });
         Ok(world)
     }
 

@@ -257,6 +257,9 @@ impl Driver {
     fn commit(&mut self, draft: Draft) {
         let mut commit = draft.into_commit(self.key.clone(), self.generation, self.epoch, self.worker.commit_id());
         commit.end_over_unread = self.refusals >= END_REFUSALS_MAX;
+        if self.handler.is_agent && commit.events.last().is_some_and(Event::ends_log) {
+            commit.carries.version = self.worker.registry.current_of(&self.kind).cloned(); // R14
+        }
         self.carries = commit.carries.clone();
         self.traced.commit(&commit);
         self.in_flight = Some((commit.header(), self.worker.link.commit(commit)));
@@ -341,7 +344,7 @@ impl Driver {
     }
 
     fn cannot_read(&mut self, error: &StoreError) -> Turn {
-        // By code, because it may have come over a network. A fork reads what was said before where its original has it.
+        // By code, because it may have come over a network. A fork that was made without its earlier logs reads in those of its original.
         if error.code() == "run_not_found" {
             let message = format!("what was said before is in the logs of a run that is gone: {error}");
             return self.pause(Fault::LogBroken(message));

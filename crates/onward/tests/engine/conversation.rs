@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use onward::agent::{AgentCtx, Provider, Turn};
+use onward::agent::{AgentCtx, Turn};
 use onward::prelude::*;
 use onward::{Entry, EntryCursor, EntryPage, Event, RunHandle, Status};
-use onward_llm_scripted::ScriptedModel;
 
 use crate::site::{Site, everywhere, until_status};
 
@@ -179,89 +178,6 @@ everywhere! {
         let fork = run.fork().id("fork").await.unwrap();
         let (forked, _) = all(&fork, 2).await;
         assert_eq!(texts(&forked), texts(&page.entries));
-    }
-}
-
-/// Answers with a model, and knows how long the conversation is.
-async fn chat(ctx: AgentCtx, first: String) -> Result<u32> {
-    ctx.append("user", &first).await?;
-    ctx.query("began with", move |()| Ok(first.clone()));
-    ctx.turns(0u32, async |turn| {
-        for message in ctx.signal(&MESSAGE).drain()? {
-            ctx.append("user", &message).await?;
-        }
-        if ctx.messages().await?.len() as u64 != ctx.entry_count() {
-            return Err(Failure::fatal("something is missing"));
-        }
-        let reply = ctx.llm("m").system("Be brief.").await?;
-        ctx.append("assistant", &reply).await?;
-        Ok(Turn::wait_for(turn + 1, &MESSAGE))
-    })
-    .await
-}
-
-/// What the model was told last, in a few letters, as soon as the agent has answered.
-async fn told_last(run: &RunHandle<u32>, model: &ScriptedModel, depth: u64) -> Vec<String> {
-    let answered = async || (run.entries().await.unwrap().depth == Some(depth)).then_some(());
-    crate::site::eventually("the answer", answered).await;
-    until_status(run, Status::Waiting).await;
-    let body = model.requests().pop().unwrap().body;
-    let text = |message: &serde_json::Value| message["content"].as_str().unwrap_or_default().to_owned();
-    body["messages"].as_array().unwrap().iter().map(text).collect()
-}
-
-everywhere! {
-    /// CV2: what was said before the fork, what the code did before its turns, and the settings of the calls are in the original's logs.
-    async fn a_fork_of_a_later_turn_goes_on_with_the_whole_conversation(site) {
-        let model = ScriptedModel::start().await.unwrap();
-        let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
-        let onward = site.builder().await.model("m", &provider).agent("chat", chat).start().await.unwrap();
-        let run = onward.start::<u32, _>("chat", "one").id("r").await.unwrap();
-        told_last(&run, &model, 2).await;
-        run.message("two").await.unwrap();
-        told_last(&run, &model, 4).await;
-        let fork = run.fork().id("fork").await.unwrap();
-        fork.message("three").await.unwrap();
-        let mut expected = vec!["Be brief.", "one", "You said: one", "two", "You said: two", "three"];
-        assert_eq!(told_last(&fork, &model, 6).await, expected);
-        // Its own later turns get to their prelude by way of the fork's first log, which is none.
-        fork.message("four").await.unwrap();
-        expected.extend(["You said: three", "four"]);
-        assert_eq!(told_last(&fork, &model, 8).await, expected);
-        let view = fork.view().await.unwrap();
-        assert_eq!(view.input.read::<String>().unwrap(), "one");
-        assert_eq!(fork.query::<String>("began with", &()).await.unwrap(), "one");
-        // A fork of the fork, and the original, which knows nothing of all that.
-        let second = fork.fork().id("second").await.unwrap();
-        second.message("five").await.unwrap();
-        expected.extend(["You said: four", "five"]);
-        assert_eq!(told_last(&second, &model, 10).await, expected);
-        run.message("three and a half").await.unwrap();
-        assert_eq!(told_last(&run, &model, 6).await[3..], ["two", "You said: two", "three and a half"]);
-        drop((run, fork, second));
-        onward.shutdown().await;
-    }
-
-    async fn a_fork_whose_original_is_gone_pauses_and_names_it(site) {
-        let model = ScriptedModel::start().await.unwrap();
-        let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
-        let onward = site.builder().await.model("m", &provider).agent("chat", chat).start().await.unwrap();
-        let run = onward.start::<u32, _>("chat", "one").id("r").await.unwrap();
-        told_last(&run, &model, 2).await;
-        run.message("two").await.unwrap();
-        told_last(&run, &model, 4).await;
-        drop(run.fork().id("fork").await.unwrap());
-        run.terminate("").await.unwrap();
-        onward.delete_run("r", "").await.unwrap();
-        drop(run);
-        onward.shutdown().await; // what was read of the original goes with the process
-        let onward = site.builder().await.model("m", &provider).agent("chat", chat).start().await.unwrap();
-        let fork = onward.run::<u32>("fork").unwrap();
-        fork.message("three").await.unwrap();
-        let pause = crate::site::paused(&fork).await;
-        assert!(pause.message.contains("in the logs of a run that is gone") && pause.message.contains("run r"), "{}", pause.message);
-        drop(fork);
-        onward.shutdown().await;
     }
 }
 

@@ -12,6 +12,7 @@ mod counterexamples;
 mod crashes;
 mod delegating;
 mod drive;
+mod forking;
 mod guards;
 mod heard;
 mod keeping;
