@@ -85,6 +85,8 @@ impl Segment {
     pub fn hear(&mut self, record: &Record) {
         for event in &record.events {
             match event {
+                // A log that is left at its first commit is left before its start is delivered.
+                Event::RunStarted(event) => self.begin(event.checkpoint.as_ref().and_then(|checkpoint| checkpoint.leaf)),
                 Event::TaskAttempted(event) => self.book.begun(&event.place),
                 Event::ApprovalDecided(event) => self.book.decided(event),
                 Event::RunPaused(event) => self.last_pause = Some(event.reason),

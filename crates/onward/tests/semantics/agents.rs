@@ -5,7 +5,7 @@ use std::time::Duration;
 use onward::agent::{AgentCtx, Turn};
 use onward::prelude::*;
 use onward::testing::{Replay, World};
-use onward_core::event::TaskCompleted;
+use onward_core::event::{ApprovalDecided, TaskCompleted};
 use onward_core::{Event, Payload, Place, Status};
 
 /// Says one thing or another, looks something up, hears what there is, and is done.
@@ -79,6 +79,39 @@ fn a_timer_that_lost_in_what_the_code_has_left_does_not_win_as_canceled() {
     world.input(TaskCompleted { place, output: Payload::json("found").unwrap(), attempts: 1 }).unwrap();
     world.pump().unwrap();
     assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "\"hello\""));
+}
+
+/// Asks a person in a conversation that has begun, and may look something up before.
+async fn asks(ctx: AgentCtx, _: ()) -> Result<bool> {
+    ctx.append("user", "hello").await?;
+    ctx.turns((), async |()| {
+        if *ctx.dep::<bool>() {
+            let _: String = ctx.task("look", &1).pure().await?;
+        }
+        Ok(Turn::Done(ctx.approval("may-i", "May I?").await?.approved))
+    })
+    .await
+}
+
+/// SG1: the question was the first thing that the turn did.
+#[test]
+fn a_question_that_the_code_comes_back_to_is_not_asked_twice() {
+    let mut world = World::new_agent(asks, &()).dep(false);
+    for looks_first in [false, true, false] {
+        world.crash();
+        world = world.dep(looks_first);
+        world.pump().unwrap();
+    }
+    let place = |(_, event): (_, &Event)| match event {
+        Event::ApprovalRequested(question) => Some(question.place.clone()),
+        _ => None,
+    };
+    let asked: Vec<Place> = world.log().events().filter_map(place).collect();
+    assert_eq!((asked.len(), world.open_waits()), (1, 1), "{:?}", world.event_names());
+    let (place, feedback, decided_by, decision_id) = (asked[0].clone(), None, None, "d".to_owned());
+    world.input(ApprovalDecided { place, approved: true, feedback, decided_by, decision_id }).unwrap();
+    world.pump().unwrap();
+    assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "true"));
 }
 
 async fn two_turns(ctx: AgentCtx, name: String) -> Result<String> {

@@ -4,8 +4,8 @@
 //!   left counts.
 //! - MA2: a call is given the answer that was made for it: by kind, content, the conversation where that is part of it, and the
 //!   how-manieth of its kind (the program compares, and fails otherwise). The way of the log asks for nothing that the code has not.
-//! - MA3: nothing begins that the code has left; and while something is left that has had an effect, nothing new with one is recorded, and
-//!   no segment closes, unless somebody has accepted it by resuming the run.
+//! - MA3: nothing begins that the code has left; and while something is left that has had an effect, or that a person has decided, nothing
+//!   new with one is recorded, and no segment closes, unless somebody has accepted it by resuming the run.
 //! - MA4: there are never more abandonments than flips and branches.
 //! - MA5: nothing is stuck: a run waits only after it has seen everything that came, and for good only for a message that nobody has sent.
 //! - MA6: every entry from outside is in the conversation once, in the order in which they came, or still to be taken in.
@@ -199,8 +199,23 @@ fn effects(state: &State) -> Option<String> {
 fn loose(state: &State, generation: u32, log: &Log) -> Vec<Place> {
     let claimed = claimed(log);
     let is_accepted = |place: &Place| state.accepted.contains(&(generation, place.clone()));
-    let all = had_effect(state, generation, log).into_iter();
-    all.filter(|place| !claimed.contains(place) && !is_accepted(place)).collect()
+    let all = had_effect(state, generation, log).into_iter().filter(|place| !claimed.contains(place));
+    all.chain(left_decisions(log, &claimed)).filter(|place| !is_accepted(place)).collect()
+}
+
+/// What people have decided for nobody: the code has left the question, and was not told the same when it asked again. Whoever asks for a
+/// branch has left it knowingly.
+fn left_decisions(log: &Log, claimed: &BTreeSet<Place>) -> Vec<Place> {
+    let decision = |(_, event): (Index, &Event)| match event {
+        Event::ApprovalDecided(decided) if !is_branched(log) => Some((decided.place.clone(), decided.approved)),
+        _ => None,
+    };
+    let (told, mut left): (Vec<_>, Vec<_>) = log.events().filter_map(decision).partition(|(place, _)| claimed.contains(place));
+    for (_, approved) in told {
+        let again = left.iter().position(|(_, left)| *left == approved);
+        again.into_iter().for_each(|at| drop(left.swap_remove(at)));
+    }
+    left.into_iter().map(|(place, _)| place).collect()
 }
 
 /// What has had an effect in a generation.
@@ -215,7 +230,7 @@ fn had_effect(state: &State, generation: u32, log: &Log) -> Vec<Place> {
 pub(super) fn accepted(state: &State) -> Vec<(u32, Place)> {
     let (generation, log) = (state.world.generation(), state.world.log());
     let is_paused_for_it = last_pause(log) == Some(PauseReason::EffectAbandoned);
-    let events = log.events().map(|(_, event)| event).filter(|event| is_paused_for_it && has_effect(event));
+    let events = log.events().map(|(_, event)| event).filter(|event| is_paused_for_it && may_be_left(event));
     events.filter_map(|event| Some((generation, place_of(event)?.clone()))).collect()
 }
 
@@ -226,6 +241,11 @@ pub(super) fn claimed(log: &Log) -> BTreeSet<Place> {
         event => place_of(event).cloned(),
     };
     way(log).into_iter().filter_map(place).collect()
+}
+
+/// Whether it matters to people if the code leaves what the event asks for.
+fn may_be_left(event: &Event) -> bool {
+    has_effect(event) || matches!(event, Event::ApprovalRequested(_))
 }
 
 fn has_effect(event: &Event) -> bool {
@@ -242,6 +262,7 @@ fn place_of(event: &Event) -> Option<&Place> {
         Event::SignalSent(sent) => Some(&sent.place),
         Event::ChildStarted(child) => Some(&child.place),
         Event::StepCompleted(step) => Some(&step.place),
+        Event::ApprovalRequested(question) => Some(&question.place),
         _ => None,
     }
 }
