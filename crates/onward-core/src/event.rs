@@ -458,7 +458,7 @@ message! {
 }
 
 message! {
-    /// What an attempt of a task has cost: recorded in one write with its outcome, or by itself where that came too late.
+    /// What an attempt of a task has cost: in one record with the outcome of its task, or by itself where there is none, or none any more.
     pub struct TaskAttemptEnded {
         1 => place: Place,
         /// Of the task: it may be an earlier one than the log's.

@@ -1,7 +1,8 @@
 //! The append-only record of one run.
 //!
 //! A [`Log`] is the only truth about a run; status, waits, timers and tasks are views of it (see [`crate::view`]).
-//! It grows by two kinds of [`Record`] and no third: one input, or one whole commit.
+//! It grows by two kinds of [`Record`] and no third: one input, or one whole commit. The outcome of a task and what its last attempt has
+//! cost came as one report, and are one record.
 //!
 //! Invariants:
 //! - H1 (L1): indexes start at 0 and have no gaps; a commit of k events takes k of them.
@@ -13,7 +14,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{DecodeError, Field, Raw, Reader, put_nested};
-use crate::event::RunStarted;
+use crate::event::{RunStarted, TaskAttemptEnded};
 use crate::schema::{FieldLine, Proto, Schema};
 use crate::{Epoch, Event, Index, Timestamp, message};
 
@@ -41,7 +42,7 @@ message! {
     }
 }
 
-/// One append: an input, or a whole commit.
+/// One append: an input, or a whole commit. Only the outcome of a task is an input of two events: what its attempt has cost goes before it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The index of the first event.
@@ -62,6 +63,14 @@ impl Record {
     pub fn started(&self) -> Option<&RunStarted> {
         match self.events.first() {
             Some(Event::RunStarted(started)) => Some(started),
+            _ => None,
+        }
+    }
+
+    /// What the attempt has cost whose outcome this is.
+    pub fn cost(&self) -> Option<&TaskAttemptEnded> {
+        match &self.events[..] {
+            [Event::TaskAttemptEnded(cost), _] if self.commit.is_none() => Some(cost),
             _ => None,
         }
     }
@@ -136,7 +145,7 @@ impl Field for Record {
     fn proto(schema: &mut Schema) -> Proto {
         let body = schema.message(
             "RecordBody",
-            &["doc = \"An input, or a whole commit; `commit` is absent for an input.\""],
+            &["doc = \"An input, or a whole commit; `commit` is absent for an input. What an attempt has cost stands before its outcome.\""],
             |schema| {
                 let (commit, event) = (CommitHeader::proto(schema), Event::proto(schema));
                 vec![

@@ -96,7 +96,7 @@ impl Projection {
     pub fn push(&mut self, record: &Record) {
         let effects = self.head.effects_of(record);
         if record.commit.is_none() {
-            record.events.iter().for_each(|event| self.take_input(record, event));
+            record.indexed().for_each(|(index, event)| self.take_input(record, index, event));
         }
         let n = record.commit.map_or(u64::MAX, |commit| commit.n);
         self.head.follow(record);
@@ -107,8 +107,8 @@ impl Projection {
     }
 
     /// What the store had done already when the input was appended, and the slot it filled.
-    fn take_input(&mut self, record: &Record, event: &Event) {
-        let set_aside = self.lineage.is_set_aside(record.index);
+    fn take_input(&mut self, record: &Record, index: Index, event: &Event) {
+        let set_aside = self.lineage.is_set_aside(index);
         match event {
             Event::TimerFired(event) => drop(self.timers.remove(&event.place)),
             Event::TaskCompleted(event) => drop(self.tasks.remove(&event.place)),

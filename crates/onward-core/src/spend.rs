@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - LG1: an attempt is in the totals once, from the moment it is handed out: as unknown until somebody says what it cost, and then with
-//!   that. Its number (generation, place, claim and beginning) is a once slot of its run.
+//!   that. Its number (generation, place, claim and beginning) is taken once in its run: by a slot, or by the record that has its outcome.
 //! - LG2: everything is a whole number, and sums stop at the largest one instead of turning over.
 
 use std::fmt;
@@ -289,7 +289,8 @@ impl TaskAttemptEnded {
         Once::new(format!("spend:{generation}:{place}:{claim}:{}", began_at.0))
     }
 
-    pub(crate) fn malformed(&self) -> Option<&'static str> {
+    /// Why it is not taken: it comes from outside.
+    pub fn malformed(&self) -> Option<&'static str> {
         let is_nothing = self.spend.is_empty() && self.stands_as.is_none();
         if is_nothing || self.spend.len() > LINES_MAX {
             return Some("it spent on no model, or on too many");

@@ -29,8 +29,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts the program of a place. Its complaints go where ours go (MC4).
-    pub fn start(place: &Place) -> Result<(Program, ChildStdout, ChildStdin), ToolError> {
+    /// Starts the program of a place. Its complaints go where ours go, under its name (MC4).
+    pub fn start(place: &Place, name: Option<&str>) -> Result<(Program, ChildStdout, ChildStdin), ToolError> {
         let Place::Program { command, arguments, environment, inherits, folder } = place else {
             unreachable!("only programs are started")
         };
@@ -57,7 +57,7 @@ impl Program {
         let mut child = program.spawn().map_err(|error| unreachable(error.to_string()))?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(complaints) = child.stderr.take() {
-            tokio::spawn(pass_on(command.clone(), complaints));
+            tokio::spawn(pass_on(name.unwrap_or(command).to_owned(), complaints));
         }
         let pipes = child.stdout.take().zip(child.stdin.take());
         let (output, input) = pipes.ok_or_else(|| unreachable("it has no pipes".into()))?;

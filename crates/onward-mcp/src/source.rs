@@ -83,6 +83,8 @@ impl Place {
 #[derive(Debug, Clone)]
 pub struct SourceSettings {
     pub place: Place,
+    /// What the server is called where its own words are told; a program is called by its command otherwise.
+    pub name: Option<String>,
     pub open_timeout: Duration,
     pub call_timeout: Duration,
     /// How large one message of the server may be.
@@ -93,7 +95,7 @@ pub struct SourceSettings {
 impl SourceSettings {
     pub fn new(place: Place) -> SourceSettings {
         let [open_timeout, call_timeout] = [60, 300].map(Duration::from_secs);
-        SourceSettings { place, open_timeout, call_timeout, message_bytes_max: 16 * 1024 * 1024, http: Http::new() }
+        SourceSettings { place, name: None, open_timeout, call_timeout, message_bytes_max: 16 * 1024 * 1024, http: Http::new() }
     }
 }
 
@@ -112,7 +114,7 @@ impl ToolSource {
     pub async fn open(settings: &SourceSettings) -> Result<ToolSource, ToolError> {
         match &settings.place {
             Place::Program { .. } => {
-                let (program, output, input) = Program::start(&settings.place)?;
+                let (program, output, input) = Program::start(&settings.place, settings.name.as_deref())?;
                 ToolSource::over(settings, output, input, Some(program)).await
             }
             Place::Http { url, headers } => ToolSource::over_http(settings, url, headers).await,

@@ -204,7 +204,7 @@ impl<'a> View<'a> {
 
 /// What keeps a task of a run from being worked on.
 #[derive(Serialize)]
-struct OneHindrance<'a> {
+pub(crate) struct OneHindrance<'a> {
     task: String,
     kind: &'a Name,
     why: &'static str,

@@ -83,18 +83,21 @@ impl Metrics {
     }
 
     fn appended(&self, record: &Record) {
-        match (&record.commit, record.events.first()) {
-            (Some(_), _) => self.commits.add(1),
-            (None, Some(event)) => {
-                count(&self.inputs, event.name());
-                if let Event::RunStarted(started) = event {
-                    self.runs_started.add(u64::from(started.generation == 0));
-                }
-                if let Event::RunPaused(paused) = event {
-                    self.replays_diverged.add(u64::from(paused.reason == PauseReason::Diverged));
-                }
+        let inputs = match record.commit {
+            Some(_) => {
+                self.commits.add(1);
+                &[][..]
             }
-            (None, None) => {}
+            None => &record.events,
+        };
+        for event in inputs {
+            count(&self.inputs, event.name());
+            if let Event::RunStarted(started) = event {
+                self.runs_started.add(u64::from(started.generation == 0));
+            }
+            if let Event::RunPaused(paused) = event {
+                self.replays_diverged.add(u64::from(paused.reason == PauseReason::Diverged));
+            }
         }
         if let Some(last) = record.events.last().filter(|event| event.ends_log()) {
             count(&self.ends, last.name());

@@ -4,12 +4,12 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::task::{RetryPolicy, TaskOptions};
 use onward_core::{Failure, Name, Namespace, Payload, RunId, RunKey, Timestamp};
-use onward_runtime::{StartTask, TaskView};
+use onward_runtime::{Hindrance, StartTask, TaskView};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::answer::json;
-use crate::document::{Answer, Outcome};
+use crate::document::{Answer, OneHindrance, Outcome};
 use crate::new_id;
 use crate::problem::Problem;
 use crate::request::{self, Request, payload};
@@ -98,12 +98,13 @@ struct TaskDocument<'a> {
     progress: Option<&'a Payload>,
     last_failure: Option<&'a Failure>,
     outcome: Option<Outcome<'a>>,
+    hindrances: Vec<OneHindrance<'a>>,
     created_at: Timestamp,
     ended_at: Option<Timestamp>,
 }
 
-impl<'a> From<&'a TaskView> for TaskDocument<'a> {
-    fn from(view: &'a TaskView) -> TaskDocument<'a> {
+impl<'a> TaskDocument<'a> {
+    fn new(view: &'a TaskView, hindrances: &'a [Hindrance]) -> TaskDocument<'a> {
         TaskDocument {
             id: &view.head.key.id,
             namespace: &view.head.key.namespace,
@@ -116,6 +117,7 @@ impl<'a> From<&'a TaskView> for TaskDocument<'a> {
             progress: view.progress.as_ref(),
             last_failure: view.last_failure.as_ref(),
             outcome: view.outcome.as_ref().map(Outcome::from),
+            hindrances: hindrances.iter().map(OneHindrance::from).collect(),
             created_at: view.head.created_at,
             ended_at: view.head.ended_at,
         }
@@ -151,8 +153,10 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
 
 /// `GET /v1/tasks/{id}`.
 pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
-    let view = request.server.runtime().read_task(&request.key()?).await?;
-    Ok(json(StatusCode::OK, &TaskDocument::from(&view)))
+    let (runtime, key) = (request.server.runtime(), request.key()?);
+    let view = runtime.read_task(&key).await?;
+    let hindrances = runs::hindrances(runtime, &key).await?;
+    Ok(json(StatusCode::OK, &TaskDocument::new(&view, &hindrances)))
 }
 
 /// `GET /v1/tasks/{id}/result`: that of its run.

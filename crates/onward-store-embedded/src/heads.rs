@@ -369,6 +369,12 @@ fn read_event(
     found.map_err(|error| log_error(key, index.unwrap_or_default(), error))?.transpose()
 }
 
+/// The first record of a log.
+pub(crate) fn first_record(db: &Connection, key: &RunKey, rk: i64) -> Result<Record, StoreError> {
+    let missing = || StoreError::LogCorrupt { key: key.clone(), index: Index(0), why: "its beginning is missing".to_owned() };
+    read_event(db, rk, Some(Index(0)), key)?.map(|(record, ..)| record).ok_or_else(missing)
+}
+
 pub(crate) const EVENT_COLUMNS: &str = "rk, idx, at, n, last, crc, body, blobs";
 
 pub(crate) fn event_row<'a>(row: &'a Row<'_>) -> rusqlite::Result<EventRow<'a>> {

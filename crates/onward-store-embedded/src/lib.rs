@@ -9,6 +9,7 @@
 //! `heads` (from rows to a run's head), `leases` and `ready` (what is in memory), `reader` and `list`.
 
 mod blobs;
+mod counted;
 mod directory;
 mod error;
 mod failpoint;

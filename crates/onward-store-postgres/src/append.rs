@@ -1,5 +1,6 @@
 //! Starting runs, inputs and commits: everything that puts a row into a log.
 
+use onward_core::event::TaskAttemptEnded;
 use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun};
 use onward_core::{RunHead, RunKey};
 use onward_store::judged::{self, Judged, TakenSlot};
@@ -90,7 +91,7 @@ impl Scene<'_> {
         let head = fresh.head.clone();
         // Decided before anything is changed: a signal that is refused refuses the whole call.
         let judged = match &run.signal {
-            Some(signal) => Some(judge(&fresh, (**signal).clone(), self.now)?),
+            Some(signal) => Some(judge(&fresh, (**signal).clone(), None, self.now)?),
             None => None,
         };
         let signal = judged.as_ref().map(Judged::answer);
@@ -125,14 +126,7 @@ impl Scene<'_> {
     }
 
     pub async fn append_input(&mut self, key: &RunKey, input: Input, body: &Body) -> Outcome<Appended> {
-        self.require(key)?;
-        if let Some(once) = &input.once {
-            self.need_slots(vec![(key.clone(), once.key.clone())]).await?;
-        }
-        if let Some(place) = input.needs_wait() {
-            self.need_waits(vec![(key.clone(), place.clone())]).await?;
-        }
-        let judged = judge(self.require(key)?, input, self.now)?;
+        let judged = self.judge(key, input, None).await?;
         let answer = judged.answer();
         self.take_input(key, judged, body).await?;
         if !answer.repeated {
@@ -141,25 +135,43 @@ impl Scene<'_> {
         Ok(answer)
     }
 
+    /// Decides about an input, with all that it takes to decide.
+    async fn judge(&mut self, key: &RunKey, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<Judged> {
+        self.require(key)?;
+        let slots = cost.iter().map(TaskAttemptEnded::once).chain(input.once.clone());
+        let slots: Vec<_> = slots.map(|once| (key.clone(), once.key)).collect();
+        if !slots.is_empty() {
+            self.need_slots(slots).await?;
+        }
+        if let Some(place) = input.needs_wait() {
+            self.need_waits(vec![(key.clone(), place.clone())]).await?;
+        }
+        judge(self.require(key)?, input, cost, self.now)
+    }
+
     /// Carries out what [`judge`] decided; the caller settles the run.
     async fn take_input(&mut self, key: &RunKey, judged: Judged, body: &Body) -> Outcome<()> {
-        let Judged::Taken { head, admitted, once, .. } = judged else { return Ok(()) };
+        let Judged::Taken { head, admitted, slots, .. } = judged else { return Ok(()) };
         let seat = self.seat(key);
-        if let Some(once) = once {
+        for once in slots {
             let taken = TakenSlot { token: once.token, index: admitted.record.index, at: admitted.record.at };
             seat.slots.put(once.key, taken);
         }
         self.take(key, *head, admitted, body).await
     }
 
-    /// What became of a timer or task. A run that has ended since does not want it, and says so.
-    pub async fn append_outcome(&mut self, key: &RunKey, input: Input) -> Outcome<bool> {
-        let body = Body::of_input(&input);
-        match self.append_input(key, input, &body).await {
-            Ok(_) => Ok(true),
-            Err(Trouble::Refused(StoreError::RunNotFound { .. } | StoreError::Refused(_))) => Ok(false),
-            Err(trouble) => Err(trouble),
+    /// What became of a timer or task, and what its last attempt has cost. A run that has ended since does not want it, and says so.
+    pub async fn append_outcome(&mut self, key: &RunKey, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<bool> {
+        let judged = match self.judge(key, input, cost).await {
+            Err(Trouble::Refused(StoreError::RunNotFound { .. } | StoreError::Refused(_))) => return Ok(false),
+            judged => judged?,
+        };
+        if let Judged::Taken { admitted, .. } = &judged {
+            let body = Body::of_record(&admitted.record);
+            self.take_input(key, judged, &body).await?;
+            self.settle(key);
         }
+        Ok(true)
     }
 
     /// Writes an append that was admitted, with all that follows from it; the caller settles the run.
@@ -179,9 +191,9 @@ impl Scene<'_> {
 }
 
 /// Decides about an input before anything is changed (DB2).
-fn judge(seat: &Seat, input: Input, now: onward_core::Timestamp) -> Outcome<Judged> {
+fn judge(seat: &Seat, input: Input, cost: Option<TaskAttemptEnded>, now: onward_core::Timestamp) -> Outcome<Judged> {
     // A look for what is due reads the clock before it has the locks: the times of a log never go back for that.
     let now = now.max(seat.head.updated_at);
     let slot = |key: &str| Ok(seat.slots.get(&key.to_owned()).cloned());
-    judged::judge(&seat.head, input, now, slot, |place| Ok(seat.waits.get(place).map(|wait| wait.generation)))
+    judged::judge(&seat.head, input, cost, now, slot, |place| Ok(seat.waits.get(place).map(|wait| wait.generation)))
 }

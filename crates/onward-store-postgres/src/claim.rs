@@ -205,7 +205,7 @@ impl Scene<'_> {
                 if let Some(pause) = pause {
                     // What was claimed before of the same run is frozen as it is then.
                     self.write_tasks(std::mem::take(&mut changed)).await?;
-                    self.append_outcome(&waiting.id.run, pause).await?;
+                    self.append_outcome(&waiting.id.run, pause, None).await?;
                 }
                 continue;
             }

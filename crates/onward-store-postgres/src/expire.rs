@@ -54,7 +54,7 @@ impl Scene<'_> {
             let seat = self.seat(key);
             seat.timers.remove(place);
             let generation = seat.head.generation;
-            self.append_outcome(key, Input::outcome(TimerFired { place: place.clone() }.into(), generation)).await?;
+            self.append_outcome(key, Input::outcome(TimerFired { place: place.clone() }.into(), generation), None).await?;
         }
         Ok((armed.len() as u64, more))
     }
@@ -136,7 +136,7 @@ impl Scene<'_> {
             let is_due = |queued: &crate::scene::Queued| queued.task.due_at().is_some_and(|due| due <= self.now);
             if let Some(mut queued) = queued.filter(is_due) {
                 let fate = queued.task.expire(self.now);
-                self.seal_fate(queued, fate).await?;
+                self.seal_fate(queued, fate, None).await?;
                 count += 1;
             }
         }

@@ -1,5 +1,6 @@
 //! Tasks on their queues. What becomes of a task is decided by [`Task`] itself.
 
+use onward_core::event::TaskAttemptEnded;
 use onward_core::run::Input;
 use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskState};
 use onward_core::{RunKey, Timestamp};
@@ -42,10 +43,7 @@ impl Scene<'_> {
     pub async fn report_task(&mut self, work: &Report) -> Outcome<()> {
         let mut queued = self.open_task(&work.task).await?.ok_or(StaleReport)?;
         let fate = queued.task.report(work.claim, work.report.clone(), work.lease, self.now)?;
-        if let Some(ended) = work.report.attempt_ended(&work.task, work.claim) {
-            self.append_outcome(&work.task.run, Input::attempt_ended(ended)).await?;
-        }
-        self.seal_fate(queued, fate).await
+        self.seal_fate(queued, fate, work.report.attempt_ended(&work.task, work.claim)).await
     }
 
     pub async fn retry_task(&mut self, id: &TaskId) -> Outcome<()> {
@@ -67,14 +65,19 @@ impl Scene<'_> {
         Ok(found.cloned())
     }
 
-    /// Keeps the task, or removes it and hands its outcome to its run (L8).
-    pub async fn seal_fate(&mut self, queued: Queued, fate: TaskFate) -> Outcome<()> {
+    /// Keeps the task, or removes it and hands its outcome to its run (L8); the run is told what the attempt has cost.
+    pub async fn seal_fate(&mut self, queued: Queued, fate: TaskFate, cost: Option<TaskAttemptEnded>) -> Outcome<()> {
         let id = queued.task.id.clone();
         match fate {
-            TaskFate::Open => self.put_task(&id.run, queued),
+            TaskFate::Open => {
+                if let Some(cost) = cost {
+                    self.append_outcome(&id.run, Input::attempt_ended(cost), None).await?;
+                }
+                self.put_task(&id.run, queued);
+            }
             TaskFate::Ended(event) => {
                 self.seat(&id.run).tasks.remove(&id.place);
-                self.append_outcome(&id.run, Input::outcome(*event, id.generation)).await?;
+                self.append_outcome(&id.run, Input::outcome(*event, id.generation), cost).await?;
             }
         }
         Ok(())

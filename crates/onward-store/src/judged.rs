@@ -3,6 +3,7 @@
 //! The run's head decides about the input itself; its slot and the wait that it answers are the store's to look up, and only if they
 //! matter.
 
+use onward_core::event::TaskAttemptEnded;
 use onward_core::run::{Admitted, Input, Once};
 use onward_core::{Index, Place, RunHead, Status, Timestamp};
 
@@ -18,7 +19,13 @@ pub struct TakenSlot {
 
 pub enum Judged {
     Repeated(Appended),
-    Taken { head: Box<RunHead>, admitted: Admitted, once: Option<Once>, woke: bool },
+    /// `slots` are those that it fills.
+    Taken {
+        head: Box<RunHead>,
+        admitted: Admitted,
+        slots: Vec<Once>,
+        woke: bool,
+    },
 }
 
 impl Judged {
@@ -34,12 +41,14 @@ impl Judged {
 
 /// Decides about an input: its slot first, so that a late repeat stays a repeat (L11); then the run; then the wait it answers.
 ///
+/// `cost` is what the attempt has cost whose outcome the input is: both become one record.
 /// `slot` finds what was taken under a key, `wait` the generation in which the open wait at a place was asked for.
 pub fn judge<E: From<StoreError>>(
     before: &RunHead,
     mut input: Input,
+    cost: Option<TaskAttemptEnded>,
     now: Timestamp,
-    slot: impl FnOnce(&str) -> Result<Option<TakenSlot>, E>,
+    slot: impl Fn(&str) -> Result<Option<TakenSlot>, E>,
     wait: impl FnOnce(&Place) -> Result<Option<u32>, E>,
 ) -> Result<Judged, E> {
     let key = &before.key;
@@ -49,14 +58,22 @@ pub fn judge<E: From<StoreError>>(
         StoreError::of_slot(key, once, &token, index)?;
         return Ok(Judged::Repeated(Appended { index, at, repeated: true, woke: false }));
     }
-    let (place, once, generation) = (input.needs_wait().cloned(), input.once.take(), input.generation);
+    // Without a cost that cannot be kept the outcome counts all the same.
+    let mut cost = cost.filter(|cost| cost.malformed().is_none());
+    if let Some(counted) = cost.as_ref().map(|cost| cost.once())
+        && slot(&counted.key)?.is_some()
+    {
+        cost = None; // LG1
+    }
+    let slots = cost.as_ref().map(|cost| cost.once()).into_iter().chain(input.once.take()).collect();
+    let (place, generation) = (input.needs_wait().cloned(), input.generation);
     let mut head = Box::new(before.clone());
-    let admitted = head.admit_input(input, now).map_err(StoreError::from)?;
+    let admitted = head.admit_outcome(input, cost, now).map_err(StoreError::from)?;
     if let Some(place) = place
         && wait(&place)?.is_none_or(|own| generation.is_some_and(|asked| asked != own))
     {
         return Err(StoreError::WaitNotFound { key: key.clone(), place: place.to_string() }.into());
     }
     let woke = before.status == Status::Waiting && head.status == Status::Pending;
-    Ok(Judged::Taken { head, admitted, once, woke })
+    Ok(Judged::Taken { head, admitted, slots, woke })
 }

@@ -38,7 +38,7 @@ pub fn check(name: &str, mcp: &McpSettings, env: impl Fn(&str) -> Option<String>
 /// Adds what the server offers now. A name that nobody offers, or that two do, is a mistake that would let something be done without a
 /// question.
 pub async fn add(tools: Tools, name: &str, mcp: &McpSettings) -> Result<Tools> {
-    let settings = settings(mcp);
+    let settings = settings(name, mcp);
     let before: BTreeSet<String> = tools.names().map(str::to_owned).collect();
     let offered = Mutex::new(BTreeSet::new());
     let wanted = |tool: Tool| {
@@ -76,7 +76,7 @@ fn check_names(name: &str, mcp: &McpSettings, before: &BTreeSet<String>, offered
     Ok(())
 }
 
-fn settings(mcp: &McpSettings) -> SourceSettings {
+fn settings(name: &str, mcp: &McpSettings) -> SourceSettings {
     let place = match &mcp.url {
         Some(url) => {
             let mut headers = mcp.headers.clone();
@@ -93,7 +93,7 @@ fn settings(mcp: &McpSettings) -> SourceSettings {
             folder: mcp.folder.clone(),
         },
     };
-    let mut settings = SourceSettings::new(place);
+    let mut settings = SourceSettings { name: Some(name.to_owned()), ..SourceSettings::new(place) };
     if let Some(seconds) = mcp.call_timeout_seconds {
         settings.call_timeout = Duration::from_secs(seconds);
     }

@@ -407,8 +407,24 @@ fn a_run_that_nobody_can_work_on_is_told() {
 fn an_agent_that_is_not_there_is_a_mistake_that_names_the_others() {
     let (_folder, _model, served) = served("");
     let (_, err, code) = chat(&served.url, &["--agent", "suport"]).end();
-    assert_eq!(err, "error[usage]: no worker has an agent `suport`\nhint: there are: support\n");
+    assert_eq!(err, "error[usage]: no worker has an agent `suport`\nhint: there are: support; `--wait` waits for one\n");
     assert_eq!(code, Some(2));
+}
+
+/// A run under the mistyped name makes it no agent; who knows that one is coming says so.
+#[test]
+fn an_agent_that_nobody_has_now_is_waited_for_only_if_that_is_said() {
+    let (_folder, _model, served) = served("");
+    ran(onward().args(["run", "start", "suport", "--id", "n", "--server", &served.url]));
+    let (_, err, code) = chat(&served.url, &["--agent", "suport"]).end();
+    let waits = "no worker has an agent `suport` now; looking for one that starts; there are: support\n";
+    let refused = "error[usage]: no worker has an agent `suport`\nhint: there are: support; `--wait` waits for one\n";
+    assert_eq!((err.as_str(), code), (format!("{waits}{refused}").as_str(), Some(2)));
+    let mut chat = chat(&served.url, &["--agent", "suport", "--wait"]);
+    chat.say("hello");
+    chat.until("", "· no worker has `suport` now; the run waits for one\n");
+    chat.say("/quit");
+    assert_eq!(chat.end().2, Some(0));
 }
 
 #[test]

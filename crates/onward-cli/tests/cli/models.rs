@@ -218,16 +218,22 @@ pub const TOOLS: &str = r#"
 #[test]
 fn an_agent_has_the_tools_of_a_program_that_the_settings_name() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
-    std::fs::write(folder.path().join("tools.js"), TOOLS).unwrap();
+    std::fs::write(folder.path().join("tools.js"), format!("console.error('I am here');\n{TOOLS}")).unwrap();
     let more = "[mcp.loud]\ncommand = \"node\"\narguments = [\"tools.js\"]\nfolder = \".\"\ntools = [\"shout\"]\n\
                 [agents.caller]\nmodel = \"small\"\nmcp = [\"loud\"]\n";
-    let served = dev_with(folder.path(), &settings(folder.path(), &model, more));
+    let mut served = dev_with(folder.path(), &settings(folder.path(), &model, more));
     let asked = json!({"kind": "caller", "id": "c", "input": "Please shout {\"word\": \"fish\"}"});
     assert_eq!(served.ask("POST", "/v1/runs", &asked.to_string()).0, 201);
     let run = served.result("c");
     assert_eq!(run["outcome"]["output"]["json"]["text"], "shout says: FISH", "{run}");
     let tools = &model.scripted.requests()[0].body["tools"];
     assert_eq!((tools.as_array().unwrap().len(), &tools[0]["function"]["name"]), (1, &json!("shout")), "one was not wanted");
+    served.signal("-TERM");
+    let mut told = String::new();
+    served.child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    let line = told.lines().find(|line| line.contains("I am here")).unwrap_or_else(|| panic!("{told}"));
+    let line: Value = serde_json::from_str(line).unwrap();
+    assert_eq!(line["program"], "loud", "its words are told under the name that the settings give it: {line}");
 }
 
 /// The same tool over HTTP, by a server that forgets its session after each call, as one does that is started anew. Says its port.

@@ -4,7 +4,7 @@ use super::{Commit, Committed, Effect, Input, LastCommit, NewRun, QuietTail, Run
 use crate::attribute;
 use crate::budget;
 use crate::conversation::ENTRY_SIGNAL;
-use crate::event::{Attribute, PauseReason, RunPaused, RunStarted, TaskAttempted, is_same_life};
+use crate::event::{Attribute, PauseReason, RunPaused, RunStarted, TaskAttemptEnded, TaskAttempted, is_same_life};
 use crate::{Epoch, Event, Index, Place, Record, RunId, RunKey, Timestamp};
 
 /// Why an append was not taken. Nothing was written.
@@ -79,6 +79,11 @@ impl From<Refusal> for CommitRefusal {
 impl RunHead {
     /// Decides about an input. On success the head has moved on.
     pub fn admit_input(&mut self, input: Input, at: Timestamp) -> Result<Admitted, Refusal> {
+        self.admit_outcome(input, None, at)
+    }
+
+    /// Decides about the outcome of a task together with what its last attempt has cost, which goes before it in one record.
+    pub fn admit_outcome(&mut self, input: Input, cost: Option<TaskAttemptEnded>, at: Timestamp) -> Result<Admitted, Refusal> {
         let needs_wait = input.needs_wait().is_some();
         let Input { event, generation, epoch, life, .. } = input;
         self.check_form(&event)?;
@@ -118,10 +123,15 @@ impl RunHead {
         {
             return Err(Refusal::BudgetExhausted { key: self.key.clone(), what }); // R13
         }
-        let effects = self.input_effects(&event, at);
-        self.take_input_status(&event, at);
-        let record = Record::input(self.next_index, at, event);
-        self.advance(&record);
+        let mut effects = Vec::new();
+        let mut record = Record { index: self.next_index, at, commit: None, events: Vec::with_capacity(1) };
+        for event in cost.map(Event::from).into_iter().chain([event]) {
+            effects.extend(self.input_effects(&event, at));
+            self.take_input_status(&event, at);
+            let one = Record::input(self.next_index, at, event);
+            self.advance(&one);
+            record.events.extend(one.events);
+        }
         Ok(Admitted { record, effects, successor: None })
     }
 

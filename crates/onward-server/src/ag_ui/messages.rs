@@ -48,6 +48,13 @@ impl Said {
         said
     }
 
+    /// What a tool says beside its results, with the id of that message: the model is told it as a report. Clients show what tools say only
+    /// below the calls that asked for it, so it is shown as something that comes from the agent.
+    pub fn report(&self, entry: &str) -> Option<(String, String)> {
+        let id = if self.results.is_empty() { entry.to_owned() } else { format!("{entry}-report") };
+        (!self.text.trim().is_empty()).then(|| (id, format!("A tool reports:\n{}", self.text)))
+    }
+
     fn take(&mut self, block: &Value) {
         let text = |name: &str| block[name].as_str().unwrap_or_default();
         match text("type") {
@@ -86,7 +93,10 @@ fn message(entry: &Entry, names: &BTreeMap<Hash, String>) -> Vec<Value> {
         }
         "tool" => {
             let result = |(at, (call, content)): (usize, &(String, String))| json!({"id": result_id(&id, at), "role": "tool", "toolCallId": call, "content": content});
-            said.results.iter().enumerate().map(result).collect()
+            let mut messages: Vec<Value> = said.results.iter().enumerate().map(result).collect();
+            let report = said.report(&id);
+            messages.extend(report.map(|(id, text)| json!({"id": id, "role": "assistant", "content": text})));
+            messages
         }
         _ => Vec::new(),
     }

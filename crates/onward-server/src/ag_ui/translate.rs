@@ -141,9 +141,19 @@ impl Translator {
                         "type": "TOOL_CALL_RESULT", "messageId": result_id(&id, at), "toolCallId": call, "content": content, "role": "tool",
                     }));
                 }
+                if let Some((id, text)) = said.report(&id) {
+                    let mut report = Draft { id, ..Draft::default() };
+                    report.take_text(&text, out);
+                    report.close(out);
+                }
             }
             _ => {}
         }
+    }
+
+    /// Whether something is being said.
+    pub fn is_speaking(&self) -> bool {
+        !self.drafts.is_empty()
     }
 
     fn show_answer(&mut self, entry: &Entry, said: &Said, out: &mut Vec<Value>) {

@@ -10,7 +10,7 @@ use onward_core::run::Wait;
 use onward_core::stream::{EntrySaid, StreamFrame};
 use onward_core::view::{AwaitedKind, RunView, outcome};
 use onward_core::{Failure, Hash, Index, Name, Payload, RunKey, Status};
-use onward_runtime::{Door, EntryQuery, RunWatch, Runtime, RuntimeError, WhyPending, WorkerInfo};
+use onward_runtime::{Door, EntryQuery, Hindrance, RunWatch, Runtime, RuntimeError, WhyHindered, WhyPending, WorkerInfo};
 use onward_store::{PAGE_DEFAULT, StoreError, WaitQuery};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -19,8 +19,9 @@ use super::client::Client;
 use super::finish::{Finished, Outcome};
 use super::input::{RunAgentInput, UserMessage};
 use super::messages::{Said, conversation, entry, messages};
-use super::translate::{Translator, Want};
+use super::translate::{Translator, Want, custom};
 use crate::auth::{self, Pass};
+use crate::document::OneHindrance;
 use crate::problem::Problem;
 use crate::server::Server;
 use crate::sse::{NOTHING_NEW, Over, Sink};
@@ -30,6 +31,9 @@ const WORKER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How often it is looked whether a run below asks something, while the run waits for those below.
 const LOOK_BELOW: Duration = Duration::from_millis(250);
+
+/// How often it is looked what keeps the run's tasks from being worked on, while nothing is said.
+const LOOK_HINDERED: Duration = Duration::from_secs(1);
 
 /// How many runs below are looked at to find out whether one of them works; with more, people are asked all the same.
 const BELOW_MAX: usize = 100;
@@ -49,6 +53,8 @@ pub(super) struct Turn {
     client: Client,
     /// Since when there is no worker that could take the run.
     alone_since: Option<Instant>,
+    /// What the client was told to keep the run from going on.
+    hindered: Vec<Hindrance>,
     out: Vec<Value>,
     sink: Sink,
 }
@@ -101,6 +107,7 @@ impl Turn {
             has_looked: false,
             client,
             alone_since: None,
+            hindered: Vec::new(),
             out: Vec::new(),
             sink,
         }
@@ -142,6 +149,8 @@ impl Turn {
             let rest = rest(&view);
             while self.take_frames().await? {}
             self.show_states(&view).await?;
+            let is_in_task = matches!(rest, Rest::Busy) && awaits(&view, AwaitedKind::Task);
+            self.show_hindrances(is_in_task).await;
             match rest {
                 Rest::Busy => {}
                 Rest::Waits | Rest::Asks | Rest::Below => {
@@ -163,7 +172,8 @@ impl Turn {
             }
             self.flush().await?;
             self.expect_worker(&view).await?;
-            let looks_at = matches!(rest, Rest::Below).then(|| Instant::now() + LOOK_BELOW);
+            let look = if is_in_task { Some(LOOK_HINDERED) } else { matches!(rest, Rest::Below).then_some(LOOK_BELOW) };
+            let looks_at = look.map(|look| Instant::now() + look);
             if !self.wait(&mut watch, looks_at).await? {
                 return Ok(());
             }
@@ -184,6 +194,29 @@ impl Turn {
             return Ok(());
         }
         Err(RuntimeError::NoCompatibleWorker { kind, version }.into())
+    }
+
+    /// Says why nobody works on what the run waits for, when that begins, changes and is over: a key is limited, or a call is in quarantine.
+    /// That no worker has it, or when the next attempt is, the client is told otherwise.
+    async fn show_hindrances(&mut self, is_in_task: bool) {
+        let mut found = Vec::new();
+        if is_in_task && !self.translator.is_speaking() {
+            // Where that cannot be asked, nothing new is known.
+            let Ok(hindrances) = self.runtime().hindrances(&self.key).await else { return };
+            found = hindrances;
+            found.retain(|hindrance| matches!(hindrance.why, WhyHindered::LimitClosed | WhyHindered::Quarantined));
+        }
+        let is_same = |(one, other): (&Hindrance, &Hindrance)| {
+            // The end of a limit is known as what is left of it.
+            let until = [one, other].map(|hindrance| hindrance.until.unwrap_or_default());
+            let apart = until[0].since(until[1]).max(until[1].since(until[0]));
+            one.task == other.task && one.why == other.why && apart < LOOK_HINDERED
+        };
+        if found.len() != self.hindered.len() || !found.iter().zip(&self.hindered).all(is_same) {
+            let told: Vec<OneHindrance<'_>> = found.iter().map(OneHindrance::from).collect();
+            self.out.push(custom("hindrances", &json!({"hindrances": told})));
+            self.hindered = found;
+        }
     }
 
     /// A task that the run waits for and no worker has, a model that nobody offers for example. Who cannot be asked is taken to have it.
@@ -411,6 +444,10 @@ fn awaited_children(view: &RunView) -> Vec<RunKey> {
     children.map(|id| RunKey::new(view.head.key.namespace.clone(), id)).collect()
 }
 
+fn awaits(view: &RunView, kind: AwaitedKind) -> bool {
+    view.awaiting.iter().any(|awaited| awaited.kind == kind)
+}
+
 /// Whether a run goes on by itself, or somebody else has to do something first.
 fn rest(view: &RunView) -> Rest {
     match view.head.status {
@@ -419,7 +456,7 @@ fn rest(view: &RunView) -> Rest {
         Status::Waiting => {}
         status => return Rest::Ended(status),
     }
-    let awaits = |kind: AwaitedKind| view.awaiting.iter().any(|awaited| awaited.kind == kind);
+    let awaits = |kind: AwaitedKind| awaits(view, kind);
     if awaits(AwaitedKind::Task) {
         return Rest::Busy;
     }

@@ -2,6 +2,8 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use onward_core::RunKey;
+use onward_runtime::{Hindrance, Runtime};
 
 use crate::answer::json;
 use crate::document::View;
@@ -11,9 +13,14 @@ use crate::request::Request;
 pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
     let (runtime, key) = (request.server.runtime(), request.key()?);
     let view = runtime.read_run(&key).await?;
-    let hindrances = match runtime.hindrances(&key).await {
-        Err(error) if error.code() == "run_not_found" => Vec::new(), // it was deleted since
-        found => found?,
-    };
+    let hindrances = hindrances(runtime, &key).await?;
     Ok(json(StatusCode::OK, &View::from(&view).with(&hindrances)))
+}
+
+/// What keeps tasks of a run that was read from being worked on.
+pub(crate) async fn hindrances(runtime: &Runtime, key: &RunKey) -> Result<Vec<Hindrance>, Problem> {
+    match runtime.hindrances(key).await {
+        Err(error) if error.code() == "run_not_found" => Ok(Vec::new()), // it was deleted since
+        found => Ok(found?),
+    }
 }

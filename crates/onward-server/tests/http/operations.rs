@@ -178,6 +178,9 @@ async fn what_is_said_has_the_fields_that_are_documented() {
     site.post_json("/v1/tasks", json!({"kind": "of nobody", "id": "t"})).await.expect(201);
     let hindrance = site.show("t").await["hindrances"][0].take();
     check("Hindrance", &hindrance);
+    let task = site.get("/v1/tasks/t").await.expect(200);
+    check("TaskView", &task);
+    assert_eq!(task["hindrances"], json!([hindrance]));
     assert_eq!((&hindrance["why"], &hindrance["hint"]), (&json!("no_worker"), &json!("start a worker that has `of nobody`")));
     check("Appended", &site.signal("a", "payment", json!(1)).await);
     let page = site.get("/v1/runs").await.expect(200);

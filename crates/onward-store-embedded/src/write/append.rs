@@ -1,14 +1,15 @@
 //! Starting runs, inputs and commits: everything that puts a row into a log.
 
-use onward_core::event::RunStarted;
+use onward_core::event::{RunStarted, TaskAttemptEnded};
 use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun, Wait};
-use onward_core::{Hash, Index, Place, Record, RunHead, RunKey, Status, Timestamp};
+use onward_core::{Event, Hash, Index, Place, Record, RunHead, RunKey, Status, Timestamp};
 use onward_store::judged::{Judged, TakenSlot, judge};
 use onward_store::kept::{Body, News, StartRun};
 use onward_store::{Appended, Started, StoreError};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 
 use crate::blobs;
+use crate::counted;
 use crate::error::{Outcome, Trouble, damaged_row, read_error};
 use crate::heads::{self, Loaded, Seat};
 use crate::past;
@@ -163,26 +164,45 @@ impl Writer<'_> {
 
     pub(crate) fn append_input(&mut self, key: &RunKey, input: Input, body: Body) -> Outcome<Appended> {
         let seat = self.heads.require(self.db, &self.shared.leases, key)?;
-        let judged = self.judge(seat, input)?;
+        if let Event::TaskAttemptEnded(attempt) = &input.event
+            && let Some(Record { index, at, .. }) = counted::find(self.db, key, attempt)?
+        {
+            return Ok(Appended { index, at, repeated: true, woke: false }); // I5
+        }
+        let judged = self.judge(seat, input, None)?;
         let answer = judged.answer();
-        let Judged::Taken { head, admitted, once, .. } = judged else { return Ok(answer) };
+        self.take_input(seat, judged, |_| body)?;
+        Ok(answer)
+    }
+
+    /// Appends an input that the store has made itself; with the outcome of a task, what its last attempt has cost.
+    pub(super) fn append_own(&mut self, key: &RunKey, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<()> {
+        let seat = self.heads.require(self.db, &self.shared.leases, key)?;
+        let judged = self.judge(seat, input, cost)?;
+        self.take_input(seat, judged, Body::of_record)
+    }
+
+    /// Carries out what [`judge`] decided.
+    fn take_input(&mut self, seat: Seat, judged: Judged, body: impl FnOnce(&Record) -> Body) -> Outcome<()> {
+        let Judged::Taken { head, admitted, slots, .. } = judged else { return Ok(()) };
+        let body = body(&admitted.record);
         let hot = &mut self.heads[seat];
         let before = std::mem::replace(&mut hot.head, *head).status;
         let root = hot.root;
         insert_event(&mut self.insert_event, self.db, hot.rk, &hot.head, &admitted.record, &body)?;
         self.count_event(&body);
-        if let Some(once) = once {
+        let in_log = admitted.record.cost().map(TaskAttemptEnded::once); // I5
+        for once in slots.iter().filter(|once| in_log.as_ref() != Some(once)) {
             self.fill_slot(root, &once.key, &once.token, admitted.record.index)?;
         }
-        self.after_append(seat, before, admitted.record, admitted.effects)?;
-        Ok(answer)
+        self.after_append(seat, before, admitted.record, admitted.effects)
     }
 
-    fn judge(&self, seat: Seat, input: Input) -> Outcome<Judged> {
+    fn judge(&self, seat: Seat, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<Judged> {
         let hot = &self.heads[seat];
         let slot = |key: &str| read_slot(self.db, &hot.head.key, hot.root, key);
         let wait = |place: &Place| wait_generation(self.db, hot.rk, &place_key(place));
-        judge(&hot.head, input, self.batch.now, slot, wait)
+        judge(&hot.head, input, cost, self.batch.now, slot, wait)
     }
 
     /// The head as it is told to others.

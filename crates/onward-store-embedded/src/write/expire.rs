@@ -74,7 +74,7 @@ impl Writer<'_> {
             if let Some((key, generation)) = key
                 && let Ok(place) = read_place(place)
             {
-                self.append_outcome(&key, Input::outcome(TimerFired { place }.into(), generation))?;
+                self.append_outcome(&key, Input::outcome(TimerFired { place }.into(), generation), None)?;
             }
         }
         Ok((due.len() as u64, more))
@@ -100,7 +100,7 @@ impl Writer<'_> {
             match (self.read_task(row), self.head_of(row.rk)) {
                 (Ok(mut task), Ok(_)) => {
                     let fate = task.expire(self.batch.now);
-                    self.seal_fate(row.rk, task, fate)?;
+                    self.seal_fate(row.rk, task, fate, None)?;
                 }
                 (Err(error), Ok(_)) | (_, Err(Trouble::Refused(error))) => self.pass_over(row, &error)?,
                 (_, Err(trouble)) => return Err(trouble),

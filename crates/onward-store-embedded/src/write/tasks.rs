@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use onward_core::event::TaskAttemptEnded;
 use onward_core::run::Input;
 use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport, TaskState};
 use onward_core::{Index, Name, Place, RunKey, Timestamp};
-use onward_store::kept::{Body, News, Stash};
+use onward_store::kept::{News, Stash};
 use onward_store::{ClaimTasks, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -166,12 +167,11 @@ impl Writer<'_> {
 
     /// Records an attempt, or that the run pauses in its place.
     fn begin_attempt(&mut self, key: &RunKey, attempted: Input) -> Outcome<bool> {
-        let body = Body::of_input(&attempted);
-        match self.append_input(key, attempted, body) {
-            Ok(_) => Ok(true),
+        match self.append_own(key, attempted, None) {
+            Ok(()) => Ok(true),
             Err(Trouble::Refused(StoreError::Refused(refusal))) => {
                 if let Some(pause) = refusal.pause() {
-                    self.append_outcome(key, pause)?;
+                    self.append_outcome(key, pause, None)?;
                 }
                 Ok(false)
             }
@@ -198,10 +198,7 @@ impl Writer<'_> {
         let (rk, mut task) = self.open_task(id)?.ok_or(StaleReport)?;
         let ended = report.attempt_ended(id, claim);
         let fate = task.report(claim, report, lease, self.batch.now)?;
-        if let Some(ended) = ended {
-            self.append_outcome(&id.run, Input::attempt_ended(ended))?;
-        }
-        self.seal_fate(rk, task, fate)
+        self.seal_fate(rk, task, fate, ended)
     }
 
     pub(crate) fn retry_task(&mut self, id: &TaskId) -> Outcome<()> {
@@ -228,22 +225,26 @@ impl Writer<'_> {
         Ok(task.filter(|task| task.id.is_same_task(id)).map(|task| (rk, task)))
     }
 
-    /// Keeps the task, or removes it and hands its outcome to its run (L8).
-    pub(crate) fn seal_fate(&mut self, rk: i64, task: Task, fate: TaskFate) -> Outcome<()> {
+    /// Keeps the task, or removes it and hands its outcome to its run (L8); the run is told what the attempt has cost.
+    pub(crate) fn seal_fate(&mut self, rk: i64, task: Task, fate: TaskFate, cost: Option<TaskAttemptEnded>) -> Outcome<()> {
         match fate {
-            TaskFate::Open => self.put_task(rk, task),
+            TaskFate::Open => {
+                if let Some(cost) = cost {
+                    self.append_outcome(&task.id.run, Input::attempt_ended(cost), None)?;
+                }
+                self.put_task(rk, task)
+            }
             TaskFate::Ended(event) => {
                 self.remove_task(rk, &task.id.place)?;
-                self.append_outcome(&task.id.run, Input::outcome(*event, task.id.generation)).map(drop)
+                self.append_outcome(&task.id.run, Input::outcome(*event, task.id.generation), cost).map(drop)
             }
         }
     }
 
-    /// What became of a timer or task. A run that has ended since does not want it.
-    pub(crate) fn append_outcome(&mut self, key: &RunKey, input: Input) -> Outcome<bool> {
-        let body = Body::of_input(&input);
-        match self.append_input(key, input, body) {
-            Ok(_) => Ok(true),
+    /// What became of a timer or task, and what its last attempt has cost. A run that has ended since does not want it.
+    pub(crate) fn append_outcome(&mut self, key: &RunKey, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<bool> {
+        match self.append_own(key, input, cost) {
+            Ok(()) => Ok(true),
             Err(Trouble::Refused(StoreError::RunNotFound { .. } | StoreError::Refused(_))) => Ok(false),
             Err(trouble) => Err(trouble),
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onward_core::budget::{Budget, BudgetHead};
-use onward_core::event::{OnParentClose, PauseReason, RunContinued, RunResumed, StandaloneTask, TaskAttempted};
+use onward_core::event::{OnParentClose, PauseReason, RunContinued, RunFailed, RunResumed, StandaloneTask, TaskAttempted};
 use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_core::reopen;
 use onward_core::run::{Input, NewRun};
@@ -156,6 +156,74 @@ pub async fn a_report_whose_answer_was_lost_is_counted_once(mut kit: Kit) {
     kit.reopen();
     assert!(tell_late(&kit, &task, spent(&task, done(), 7)).await.unwrap(), "it is known already");
     assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 7, 70));
+}
+
+pub async fn a_report_is_counted_once_also_when_its_run_has_gone_on(mut kit: Kit) {
+    let mut held = asking(&kit).await;
+    let task = begin(&kit).await;
+    report(&kit, &task, spent(&task, done(), 7)).await.unwrap();
+    kit.read_on(&mut held).await;
+    for _ in 0..3 {
+        kit.store().commit(held.commit(vec![RunContinued { input: json("2"), checkpoint: None }.into()])).await.unwrap();
+        kit.reopen();
+        assert!(tell_late(&kit, &task, spent(&task, done(), 7)).await.unwrap(), "it is known already");
+        assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 7, 70));
+        held = kit.claim_one("w").await;
+    }
+}
+
+/// Of the last record.
+async fn last_events(kit: &Kit, id: &str) -> Vec<&'static str> {
+    kit.records(id).await.last().unwrap().events.iter().map(Event::name).collect()
+}
+
+pub async fn an_outcome_and_what_it_has_cost_are_one_record(mut kit: Kit) {
+    asking(&kit).await;
+    let task = begin(&kit).await;
+    report(&kit, &task, spent(&task, done(), 7)).await.unwrap();
+    kit.reopen();
+    assert_eq!(last_events(&kit, "r").await, ["task_attempt_ended", "task_completed"]);
+    assert_eq!(kit.head("r").await.next_index, Index(5), "each has an index of its own");
+    kit.check_run(&key("r")).await;
+}
+
+pub async fn an_outcome_is_taken_whatever_becomes_of_its_cost(mut kit: Kit) {
+    asking(&kit).await;
+    let task = begin(&kit).await;
+    let said = spent(&task, done(), 7);
+    let ended = said.attempt_ended(&task.id, task.claim).unwrap();
+    kit.append("r", Input::attempt_ended(ended)).await.unwrap();
+    report(&kit, &task, said).await.unwrap();
+    kit.reopen();
+    assert_eq!(last_events(&kit, "r").await, ["task_completed"], "the cost is counted already");
+    assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 7, 70));
+
+    let mut held = kit.start_held("nameless").await;
+    kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
+    let task = begin(&kit).await;
+    let nameless = done().with_spend(task.attempt_spend(vec![Spend::on("")]));
+    report(&kit, &task, nameless).await.unwrap();
+    kit.reopen();
+    assert_eq!(last_events(&kit, "nameless").await, ["task_completed"], "such a cost is not kept");
+    assert_eq!(cost_of(&kit, "nameless").await, cost(1, 1, 0, 0));
+}
+
+pub async fn a_task_that_failed_at_a_cost_is_tried_again_with_its_run(mut kit: Kit) {
+    let mut held = asking(&kit).await;
+    let task = begin(&kit).await;
+    let failure = Failure::fatal("no paper");
+    report(&kit, &task, spent(&task, TaskReport::Failed(failure.clone()), 7)).await.unwrap();
+    kit.read_on(&mut held).await;
+    kit.commit(&mut held, vec![RunFailed { failure, attempts: None }.into()]).await;
+    let again = reopen::retry(&kit.head("r").await, &kit.records("r").await, "again", "", kit.now()).unwrap();
+    let what = Restore::Retry { after: 0, log: again.records, request_id: "again".to_owned() };
+    kit.store().restore_run(RestoreRun { key: key("r"), what, news: again.news }).await.unwrap();
+    kit.reopen();
+    let task = begin(&kit).await;
+    assert_eq!((task.id.generation, task.attempt), (1, 1));
+    report(&kit, &task, spent(&task, done(), 4)).await.unwrap();
+    kit.check_run(&key("r")).await;
+    assert_eq!(cost_of(&kit, "r").await, cost(2, 0, 11, 110));
 }
 
 pub async fn an_attempt_whose_worker_was_lost_is_counted_beside_the_next_one(mut kit: Kit) {

@@ -58,13 +58,13 @@ impl State {
             // The row goes in the same write as the event comes: a timer fires once (L10).
             run.timers.remove(place);
             let generation = run.head().generation;
-            self.append_outcome(key, Input::outcome(TimerFired { place: place.clone() }.into(), generation), now);
+            self.append_outcome(key, Input::outcome(TimerFired { place: place.clone() }.into(), generation), None, now);
         }
         let (tasks, more_tasks) = first(limit, self.due_tasks(now));
         for (_, _, key, place) in &tasks {
             let mut queued = self.run(key).tasks[place].clone();
             let fate = queued.task.expire(now);
-            self.seal_fate(queued, fate, now);
+            self.seal_fate(queued, fate, None, now);
         }
         let (workers, more_workers) = first(limit, self.due_workers(now));
         workers.iter().for_each(|(_, worker)| self.lose_worker(worker));

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onward_core::event::TaskAttemptEnded;
 use onward_core::ledger::{LedgerKey, LedgerSum};
 use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Delivery, Effect, Input, NewRun, Refusal, Wait, wait_key};
 use onward_core::{Hash, KindSchemas, Place, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
@@ -91,9 +92,9 @@ impl Run {
     }
 }
 
-fn judge(run: &Run, input: Input, now: Timestamp) -> Answer<Judged> {
+fn judge(run: &Run, input: Input, cost: Option<TaskAttemptEnded>, now: Timestamp) -> Answer<Judged> {
     let slot = |key: &str| Ok(run.slots.get(key).cloned());
-    judged::judge(run.head(), input, now, slot, |place| Ok(run.waits.get(place).map(|wait| wait.generation)))
+    judged::judge(run.head(), input, cost, now, slot, |place| Ok(run.waits.get(place).map(|wait| wait.generation)))
 }
 
 impl State {
@@ -104,7 +105,7 @@ impl State {
         let key = run.key.clone();
         let (head, first) = RunHead::start(key.clone(), run.started, now);
         let fresh = Run::new(head, first.clone());
-        let judged = run.signal.map(|signal| judge(&fresh, *signal, now)).transpose()?;
+        let judged = run.signal.map(|signal| judge(&fresh, *signal, None, now)).transpose()?;
 
         let signal = judged.as_ref().map(Judged::answer);
         let effects = fresh.head().start_effects(&first);
@@ -141,8 +142,18 @@ impl State {
     }
 
     pub fn append_input(&mut self, key: &RunKey, input: Input, now: Timestamp) -> Answer<Appended> {
+        self.append_with_cost(key, input, None, now)
+    }
+
+    fn append_with_cost(
+        &mut self,
+        key: &RunKey,
+        input: Input,
+        cost: Option<TaskAttemptEnded>,
+        now: Timestamp,
+    ) -> Answer<Appended> {
         let run = self.runs.get(key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
-        let judged = judge(run, input, now)?;
+        let judged = judge(run, input, cost, now)?;
         let answer = judged.answer();
         self.take_input(key, judged);
         self.settle(key);
@@ -151,17 +162,17 @@ impl State {
 
     /// Carries out what [`judge`] decided; the caller settles the run.
     fn take_input(&mut self, key: &RunKey, judged: Judged) {
-        let Judged::Taken { head, admitted, once, .. } = judged else { return };
-        if let Some(once) = once {
+        let Judged::Taken { head, admitted, slots, .. } = judged else { return };
+        for once in slots {
             let slot = TakenSlot { token: once.token, index: admitted.record.index, at: admitted.record.at };
             self.run_mut(key).slots.insert(once.key, slot);
         }
         self.take(key, *head, admitted);
     }
 
-    /// What became of a timer or task. A run that has ended since does not want it, and says so.
-    pub fn append_outcome(&mut self, key: &RunKey, input: Input, now: Timestamp) -> bool {
-        match self.append_input(key, input, now) {
+    /// What became of a timer or task, and what its last attempt has cost. A run that has ended since does not want it, and says so.
+    pub fn append_outcome(&mut self, key: &RunKey, input: Input, cost: Option<TaskAttemptEnded>, now: Timestamp) -> bool {
+        match self.append_with_cost(key, input, cost, now) {
             Ok(_) => true,
             Err(StoreError::RunNotFound { .. } | StoreError::Refused(_)) => false,
             Err(error) => unreachable!("an outcome answers no wait, and its slot is filled by nothing else: {error}"),

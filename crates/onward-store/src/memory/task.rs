@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use onward_core::event::TaskAttemptEnded;
 use onward_core::run::Input;
 use onward_core::task::{StaleReport, Task, TaskCount, TaskFate, TaskId, TaskReport, TaskState};
 use onward_core::{Name, Namespace, RunKey, Timestamp};
@@ -89,7 +90,7 @@ impl State {
             Ok(_) => true,
             Err(StoreError::Refused(refusal)) => {
                 if let Some(pause) = refusal.pause() {
-                    self.append_outcome(key, pause, now);
+                    self.append_outcome(key, pause, None, now);
                 }
                 false
             }
@@ -114,10 +115,7 @@ impl State {
         let id = queued.task.id.clone();
         let ended = report.attempt_ended(&id, claim);
         let fate = queued.task.report(claim, report, lease, now)?;
-        if let Some(ended) = ended {
-            self.append_outcome(&id.run, Input::attempt_ended(ended), now);
-        }
-        self.seal_fate(queued, fate, now);
+        self.seal_fate(queued, fate, ended, now);
         Ok(())
     }
 
@@ -154,14 +152,19 @@ impl State {
         counts.into_values().collect()
     }
 
-    /// Keeps the task, or removes it and hands its outcome to its run (L8).
-    pub fn seal_fate(&mut self, queued: QueuedTask, fate: TaskFate, now: Timestamp) {
+    /// Keeps the task, or removes it and hands its outcome to its run (L8); the run is told what the attempt has cost.
+    pub fn seal_fate(&mut self, queued: QueuedTask, fate: TaskFate, cost: Option<TaskAttemptEnded>, now: Timestamp) {
+        let id = queued.task.id.clone();
         match fate {
-            TaskFate::Open => self.put_task(queued, now),
+            TaskFate::Open => {
+                if let Some(cost) = cost {
+                    self.append_outcome(&id.run, Input::attempt_ended(cost), None, now);
+                }
+                self.put_task(queued, now);
+            }
             TaskFate::Ended(event) => {
-                let id = queued.task.id;
                 self.run_mut(&id.run).tasks.remove(&id.place);
-                self.append_outcome(&id.run, Input::outcome(*event, id.generation), now);
+                self.append_outcome(&id.run, Input::outcome(*event, id.generation), cost, now);
             }
         }
     }

@@ -167,12 +167,12 @@ impl Tx {
     pub fn input(&mut self, rules: Rules, input: Input) -> Decided<Answer> {
         let Some(run) = &self.run else { return Ok(Answer::Refused("run_not_found")) };
         let slot = run.slot.clone().filter(|_| rules.has(Guard::SignalSlot));
-        match judge(&run.head, input, self.now, |_| Ok::<_, StoreError>(slot), |_| Ok(None)) {
+        match judge(&run.head, input, None, self.now, |_| Ok::<_, StoreError>(slot.clone()), |_| Ok(None)) {
             Err(error) => Ok(Answer::Refused(error.code())),
             Ok(Judged::Repeated(_)) => Ok(Answer::Done),
-            Ok(Judged::Taken { head, admitted, once, .. }) => {
+            Ok(Judged::Taken { head, admitted, slots, .. }) => {
                 let run = Rc::make_mut(self.run.as_mut().expect("it was just looked at"));
-                if let Some(once) = once {
+                for once in slots {
                     let slot = TakenSlot { token: once.token, index: admitted.record.index, at: admitted.record.at };
                     run.slot = Some(slot);
                 }

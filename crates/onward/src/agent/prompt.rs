@@ -152,6 +152,16 @@ pub(crate) fn blocks(content: &Payload) -> Vec<Block> {
     }
 }
 
+/// All that is said in words, results of tools included.
+pub(crate) fn texts(blocks: &[Block]) -> Vec<&str> {
+    let texts = blocks.iter().flat_map(|block| match block {
+        Block::Text { text, .. } => vec![text.as_str()],
+        Block::ToolResult(result) => texts(&result.blocks),
+        _ => Vec::new(),
+    });
+    texts.collect()
+}
+
 pub(crate) fn text_of(blocks: &[Block]) -> String {
     let texts = blocks.iter().filter_map(|block| match block {
         Block::Text { text, .. } => Some(text.as_str()),

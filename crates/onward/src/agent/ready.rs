@@ -11,7 +11,7 @@ use onward_llm::{Block, ModelReply, StopReason, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::prompt::{blocks, text_of};
+use super::prompt::{blocks, text_of, texts};
 use super::tool::Tool;
 use super::tools::{ToolFuture, Tools};
 use super::{AgentCtx, EntryId, Heard, Turn};
@@ -32,6 +32,9 @@ const KEEP: usize = 8;
 /// How many characters of what was said at once are told where all of it would be too long, and for a summary.
 const PART: usize = 4_000;
 const LEAST: usize = 400;
+
+/// About how many characters a token has, where nobody has counted.
+const TOKEN_CHARS: u64 = 4;
 
 /// The role of what a caller brings along as `system`: a model is told it as something that a user says.
 const BROUGHT_ALONG: &str = "developer";
@@ -120,6 +123,9 @@ struct Progress {
     /// From how many entries on a summary is tried again that did not come about.
     #[serde(default)]
     summary_from: u64,
+    /// Up to how many entries what is long and old is told in part, because a summary does not cover it yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    in_part_until: u64,
     /// How much the model was told last, since the last message.
     #[serde(default, skip_serializing_if = "Portion::is_whole")]
     portion: Portion,
@@ -139,6 +145,11 @@ enum Portion {
     InPart,
     /// Small parts: there are many of them.
     Least,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Portion {
@@ -222,7 +233,8 @@ impl Agent {
         Agent { converses: true, ..self }
     }
 
-    /// Puts a summary in the place of old entries when the model has read this many tokens.
+    /// Puts a summary in the place of old entries when the model has read this many tokens. Of the last entries, which a summary leaves as
+    /// they are, those that are longer than that are told in part once they were answered.
     pub fn compact_at(self, tokens: u64) -> Agent {
         Agent { context_tokens: Some(tokens), ..self }
     }
@@ -279,9 +291,8 @@ impl Agent {
             let text = last_answer(&ctx).await?;
             return self.stop(&ctx, progress, Stop::MaxTurns, text);
         }
-        let is_long = self.context_tokens.is_some_and(|max| progress.context_tokens > max);
-        if is_long && ctx.entry_count() >= progress.summary_from && !self.compact(&ctx).await? {
-            progress.summary_from = ctx.entry_count() + KEEP as u64;
+        if let Some(tokens_max) = self.context_tokens {
+            self.shorten(&ctx, &mut progress, tokens_max).await?;
         }
         let mut reply = self.answer(&ctx, &mut progress).await?;
         progress.turns += 1;
@@ -351,6 +362,23 @@ impl Agent {
             return Ok(Turn::Await(progress, MESSAGE));
         }
         Ok(Turn::Done(AgentOutcome { stop, text, turns: progress.turns_in_all }))
+    }
+
+    /// Sums up a conversation of which the model has read more than it should. What is long in the entries that a summary leaves as they are
+    /// is told in part from now on, until it is old enough to be summed up: it would be read whole in every turn until then.
+    async fn shorten(&self, ctx: &AgentCtx, progress: &mut Progress, tokens_max: u64) -> Result<()> {
+        let is_old = progress.in_part_until != 0 && ctx.entry_count() >= progress.in_part_until;
+        if progress.context_tokens > tokens_max || is_old {
+            if ctx.entry_count() >= progress.summary_from && !self.compact(ctx).await? {
+                progress.summary_from = ctx.entry_count() + KEEP as u64;
+            }
+            let has_long = has_long(ctx, tokens_max).await?;
+            progress.in_part_until = if has_long { ctx.entry_count() + KEEP as u64 } else { 0 };
+        }
+        if progress.in_part_until != 0 && progress.portion.is_whole() {
+            progress.portion = Portion::OldInPart;
+        }
+        Ok(())
     }
 
     /// Asks the model; a conversation that is too long for it is made shorter first. Where a summary does not help, or there is nothing to
@@ -460,6 +488,21 @@ impl Progress {
 }
 
 /// Whether a model has ended by itself and has said nothing, asked for nothing and refused nothing.
+/// Whether more is told than the model should read, and some of it can be told in part.
+async fn has_long(ctx: &AgentCtx, tokens_max: u64) -> Result<bool> {
+    let entries = ctx.messages().await?;
+    let answered = entries.iter().rposition(|entry| entry.role.as_str() == "assistant").unwrap_or_default();
+    let (mut chars, mut has_long) = (0, false);
+    for (at, entry) in entries.iter().enumerate() {
+        for text in texts(&blocks(&entry.content)) {
+            let count = text.chars().count();
+            chars += count as u64;
+            has_long |= count > PART && at < answered && entry.role.as_str() != "assistant";
+        }
+    }
+    Ok(has_long && chars > tokens_max.saturating_mul(TOKEN_CHARS))
+}
+
 fn says_nothing(reply: &ModelReply) -> bool {
     let ended = matches!(reply.stop, None | Some(StopReason::End));
     let is_thought = |block: &Block| match block {

@@ -173,6 +173,30 @@ async fn what_is_too_long_for_the_model_is_told_in_part() {
     onward.shutdown().await;
 }
 
+/// What is longer than `compact_at` leaves room for is told in part as soon as it was answered, and summed up when it is old.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_message_is_told_whole_once_where_conversations_are_summed_up() {
+    let model = ScriptedModel::start().await.unwrap();
+    let agent = Agent::new("a").model("m").converse().compact_at(2_000);
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    model.rule(Rule::when_user_says("Summarize the conversation", Answer::text("THE SUMMARY")));
+    model.rule(Rule::always(Answer::text("ok")));
+    let run: RunHandle<Value> = onward.start("a", &"much ".repeat(20_000)).id("c").await.unwrap();
+    for n in 1..=8 {
+        until_it_has(&run, 2 * n).await;
+        run.message(&format!("message {n}")).await.unwrap();
+    }
+    until_it_has(&run, 18).await;
+    let told: Vec<String> = model.requests().iter().map(|request| request.body["messages"].to_string()).collect();
+    assert!(told[0].len() > 100_000, "what is to be answered now is told whole");
+    let longest = told[1..].iter().map(String::len).max().unwrap();
+    assert!(longest < 8_000, "{longest} characters were told later");
+    assert!(told[1].contains("characters are left out here"), "{}", told[1]);
+    let summaries = told.iter().filter(|told| told.contains("Summarize the conversation")).count();
+    assert_eq!((summaries, roles(&run).await.contains(&"summary".to_owned())), (1, true), "it is old by then");
+    onward.shutdown().await;
+}
+
 /// A provider refuses calls and results of tools in a request that has no tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_summary_is_asked_for_without_blocks_of_tools() {

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward::Onward;
-use onward::agent::{Agent, Provider, Tool};
+use onward::agent::{Agent, AgentOutcome, Key, Provider, Tool};
 use onward::prelude::*;
-use onward_llm_scripted::{Answer, ScriptedModel};
+use onward_llm_scripted::{Answer, Fault, ScriptedModel};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::site::{DEADLINE, Site};
+use crate::site::{DEADLINE, Site, eventually};
 
 #[derive(Deserialize, JsonSchema)]
 struct City {
@@ -315,4 +315,60 @@ async fn a_model_that_nobody_offers_is_told_to_the_front_end() {
     let last = events.last().unwrap();
     assert_eq!((&last["type"], &last["code"]), (&json!("RUN_ERROR"), &json!("no_compatible_worker")));
     assert!(last["message"].as_str().unwrap().contains("llm.gpt-5o"), "{last}");
+}
+
+/// A key that another run has closed: the person is told why nothing comes, until when, and that it is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_front_end_is_told_what_its_turn_waits_for_and_when_that_is_over() {
+    let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
+    let provider = Provider::openai(&format!("{}/v1", model.url()), Some(Key::new("sk-secret"))).unwrap();
+    let builder = Onward::connect(site.url()).model("m", &provider).register_agent(Agent::new("helper").model("m").converse());
+    let worker = builder.register_agent(Agent::new("other").model("m")).start().await.unwrap();
+    model.next(Answer::fault(Fault::RateLimited { retry_after_seconds: Some(4) }));
+    let refused = worker.start::<AgentOutcome, _>("other", "hello").id("refused").await.unwrap();
+    eventually("that is recorded", async || {
+        let log = refused.log().await.unwrap();
+        let mut events = log.iter().flat_map(|record| &record.events);
+        events.any(|event| matches!(event, onward::Event::TaskAttemptEnded(_))).then_some(())
+    })
+    .await;
+    let mut front_end = FrontEnd { site, messages: Vec::new() };
+    let events = front_end.say("hello").await;
+    let told: Vec<&Value> = events.iter().filter(|event| event["name"] == "onward.hindrances").collect();
+    let [begins, is_over] = &told[..] else { panic!("it is told when it begins and when it is over: {events:?}") };
+    let hindrance = &begins["value"]["hindrances"][0];
+    assert_eq!(
+        (&begins["type"], &hindrance["why"], &hindrance["kind"]),
+        (&json!("CUSTOM"), &json!("limit_closed"), &json!("llm.m"))
+    );
+    assert!(hindrance["until"].is_string(), "{begins}");
+    assert_eq!(is_over["value"]["hindrances"], json!([]));
+    assert_eq!(text(&events), "You said: hello");
+}
+
+/// What a tool says without being asked is told to the model, so people see what its answer is about.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_tool_reports_from_outside_is_shown() {
+    let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
+    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
+    let agent = Agent::new("helper").model("m").converse();
+    let _worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
+    let client = Onward::connect(site.url()).start().await.unwrap();
+    let mut front_end = FrontEnd { site, messages: Vec::new() };
+    front_end.say("hello").await;
+    let run = client.run::<Value>("helper:t").unwrap();
+    run.append("tool", "The parcel has left Bremen.").await.unwrap();
+    let events = front_end.say("and now?").await;
+    let report = "A tool reports:\nThe parcel has left Bremen.";
+    assert!(text(&events).starts_with(report), "it is shown when it is taken in: {events:?}");
+    let shown: Vec<(&str, &str)> = front_end
+        .messages
+        .iter()
+        .map(|message| (message["role"].as_str().unwrap(), message["content"].as_str().unwrap()))
+        .collect();
+    let expected = [("user", "hello"), ("assistant", "You said: hello"), ("assistant", report), ("user", "and now?")];
+    assert_eq!(shown[..4], expected, "{shown:?}");
+    assert_eq!(shown.len(), 5);
+    let told = model.requests().pop().unwrap().body["messages"].clone();
+    assert!(told.to_string().contains("The parcel has left Bremen."), "{told}");
 }

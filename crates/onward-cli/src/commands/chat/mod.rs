@@ -15,7 +15,7 @@ mod typing;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
@@ -36,6 +36,12 @@ use crate::site::{Place, Site};
 pub use screen::Screen;
 use talk::{Over, Talk};
 
+/// How long a worker is looked for that has an agent which there was before: it may have been started together with the chat.
+const WORKER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often it is looked for.
+const LOOK: Duration = Duration::from_millis(250);
+
 /// How long somebody who leaves waits without being told for what.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
@@ -50,6 +56,9 @@ pub struct ChatArgs {
     /// How many of the last entries to show of a run that is taken up
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     entries: u32,
+    /// Wait for a worker that has the agent, however long that takes
+    #[arg(long, requires = "agent")]
+    wait: bool,
     /// Who decides, where a question names who may
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
@@ -62,6 +71,8 @@ pub struct Chat {
     pub run: Option<String>,
     pub entries: usize,
     pub by: Option<String>,
+    /// Whether an agent that no worker has is waited for.
+    pub waits: bool,
     /// How to come back.
     pub again: String,
     /// The run has to be named for that.
@@ -84,6 +95,7 @@ pub async fn execute(args: ChatArgs, global: &Global) -> Result<ExitCode> {
         run: args.run,
         entries: args.entries as usize,
         by: args.by,
+        waits: args.wait,
         again,
         is_named: true,
         is_alone: worker.is_some(),
@@ -144,20 +156,33 @@ fn namespace_option(global: &Global) -> Result<String> {
     Ok(if is_usual { String::new() } else { format!(" --namespace {}", shell_word(namespace.as_str())) })
 }
 
-/// Refuses an agent that nobody has and that nobody has talked to, where there are others: it would be waited for for ever.
+/// Refuses an agent that nobody has, where there are others: it would be waited for for ever. One that somebody has talked to before may
+/// have a worker in a moment; that its name is in the store says nothing more, for it may have been mistyped then, too.
 async fn check_agent(site: &Site, agent: &Name) -> Result<()> {
-    // Who may not ask finds out by talking.
-    let Ok(workers) = site.list_workers(site.namespace.clone()).await else { return Ok(()) };
-    let there: BTreeSet<&str> = workers.iter().flat_map(|worker| &worker.kinds).map(|(kind, _)| kind.as_str()).collect();
-    if there.is_empty() || there.contains(agent.as_str()) {
-        return Ok(());
-    }
     let query = RunQuery { namespace: site.namespace.clone(), kind: Some(agent.clone()), limit: 1, ..RunQuery::default() };
-    if site.list_runs(query).await.is_ok_and(|page| page.runs.is_empty()) {
-        let hint = format!("there are: {}", there.into_iter().collect::<Vec<_>>().join(", "));
-        return Err(Mistake::usage("usage", format!("no worker has an agent `{agent}`"), &hint).into());
+    let mut until = None;
+    loop {
+        // Who may not ask finds out by talking.
+        let Ok(workers) = site.list_workers(site.namespace.clone()).await else { return Ok(()) };
+        let there: BTreeSet<&str> = workers.iter().flat_map(|worker| &worker.kinds).map(|(kind, _)| kind.as_str()).collect();
+        if there.is_empty() || there.contains(agent.as_str()) {
+            return Ok(());
+        }
+        let there = there.into_iter().collect::<Vec<_>>().join(", ");
+        let now = Instant::now();
+        if until.is_none() {
+            let is_known = site.list_runs(query.clone()).await.is_ok_and(|page| !page.runs.is_empty());
+            if is_known {
+                say(&format!("no worker has an agent `{agent}` now; looking for one that starts; there are: {there}"));
+            }
+            until = Some(if is_known { now + WORKER_PATIENCE } else { now });
+        }
+        if until.is_some_and(|until| until <= now) {
+            let hint = format!("there are: {there}; `--wait` waits for one");
+            return Err(Mistake::usage("usage", format!("no worker has an agent `{agent}`"), &hint).into());
+        }
+        tokio::time::sleep(LOOK).await;
     }
-    Ok(())
 }
 
 impl Chat {
@@ -171,7 +196,7 @@ impl Chat {
             Err(error) => return Err(error.into()),
         };
         let kind = self.agent.filter(|_| !is_there);
-        if let Some(kind) = kind.as_ref().filter(|_| !self.is_alone) {
+        if let Some(kind) = kind.as_ref().filter(|_| !self.is_alone && !self.waits) {
             check_agent(&self.site, kind).await?;
         }
         let raw = typing::Raw::enter(&screen)?;

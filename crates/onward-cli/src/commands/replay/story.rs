@@ -72,7 +72,7 @@ impl Story {
             last.events.truncate(line.offset + 1);
         }
         let mut head = RunHead::rebuild(self.key.clone(), &known).expect("the whole log has a head, so its beginnings have");
-        if !whole {
+        if !whole && record.commit.is_some() {
             head.status = Status::Running; // in the middle of a commit nothing has been decided
         }
         let first = at - line.offset;
