@@ -130,8 +130,7 @@ fn an_old_fork_whose_original_is_gone_is_not_safe_and_does_not_disturb_the_other
     let directory = readers(|builder| builder);
     let before = include_str!("../../../onward/tests/engine/forked_before.jsonl");
     let renamed = before.replace("\"r\"", "\"old\"").replace("\"id\":\"fork\"", "\"id\":\"old-fork\"");
-    run_with_stdin(directory.path(), &["import", "-"], &renamed)
-        .says(0, "2 runs imported, 0 were there already");
+    run_with_stdin(directory.path(), &["import", "-"], &renamed).says(0, "2 runs imported, 0 were there already");
     end_and_delete(directory.path(), "old");
     let ran = check(directory.path(), &[], "reader");
     assert_eq!(ran.code, 1);
