@@ -289,7 +289,7 @@ fn a_batch_that_nobody_takes_says_so_once() {
 fn long_run() -> Vec<Vec<Record>> {
     let generations = 700;
     let log = |generation: u32| {
-        let count = if generation % 20 == 0 { 40_000 } else { 2_000 };
+        let count = if generation.is_multiple_of(20) { 40_000 } else { 2_000 };
         let words = json(&format!("\"{generation}: {}\"", "what was said ".repeat(count)));
         let first_seed = (generation > 0).then_some(7);
         let started = RunStarted { generation, first_seed, ..RunStarted::new(name("order"), json("{}"), 7) };
