@@ -29,7 +29,8 @@ chores:
   tidy [--write]        the rules no compiler knows; --write brings docs/invariants.md up to date
   torture --minutes N [--store postgres] [--seed S]
                         the crash tests of onward-cli, repeated with fresh seeds for N minutes: of one process with its directory, or of
-                        several servers on one PostgreSQL; S is a seed that was printed
+                        several servers on one PostgreSQL; S is a seed that was printed. Then the crash matrix of agents with every
+                        two deaths, for N minutes at most
   gen                   prints the .proto file and its descriptor from the code of onward-wire
   bench [ARGS]          onward-bench in release mode, with ARGS
 ";

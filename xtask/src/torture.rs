@@ -1,4 +1,5 @@
-//! `cargo xtask torture`: the crash tests for longer than anybody waits, each round with a seed that it prints.
+//! `cargo xtask torture`: the crash tests for longer than anybody waits, each round with a seed that it prints. First processes are killed
+//! at random, and then the crash matrix of agents is played, with every two deaths.
 
 use anyhow::{Context, Result, bail};
 
@@ -18,14 +19,20 @@ pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
         }
     }
     let minutes = minutes.context(WANTED)?;
-    let mut tests = cargo(repository);
-    tests.env("ONWARD_TORTURE_MINUTES", minutes.to_string());
-    if let Some(seed) = seed {
-        tests.env("ONWARD_TORTURE_SEED", seed.to_string());
-    }
-    let which = if store == "postgres" { "servers::" } else { "crash::" };
+    let (killed, played) = match store {
+        "postgres" => ("servers::", &["database"][..]),
+        _ => ("crash::", &["crashes::", "--skip", "database"][..]),
+    };
     if store == "postgres" {
         setup::check_postgres()?;
     }
-    run(tests.args(["test", "--package", "onward-cli", "--test", "cli", which, "--", "--nocapture"]))
+    let tests = |parts: &[&str]| {
+        let mut tests = cargo(repository);
+        tests.env("ONWARD_TORTURE_MINUTES", minutes.to_string());
+        tests.envs(seed.map(|seed| ("ONWARD_TORTURE_SEED", seed.to_string())));
+        run(tests.arg("test").args(parts).arg("--nocapture"))
+    };
+    tests(&["--package", "onward-cli", "--test", "cli", killed, "--"])?;
+    let matrix = ["--package", "onward", "--all-features", "--test", "engine", "--"];
+    tests(&[&matrix[..], played].concat())
 }

@@ -14,14 +14,18 @@
 //! - BG4: a budget that the code sets is one for runs that have none: it never takes the place of what somebody else has said.
 //! - BG5: what the code is told of its budget is as of its place in the log, so the same in every replay.
 //! - BG6: a fork may spend what was left of the budget at its point, of time too; what its original has spent behind it is the original's.
+//! - BG7: where dollars are limited, what a model without a price has cost does not pass for nothing: the next attempt pauses the run, once.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::event::{ChildAgain, ChildStarted, RunResumed, RunStarted};
+use crate::event::{ChildAgain, ChildStarted, PauseReason, RunResumed, RunStarted};
 use crate::spend::{self, PicoDollars, SpendTotals};
 use crate::{Event, Place, RunHead, RunId, Timestamp, message};
+
+/// What stands in the way where dollars are limited and a model has no price (BG7).
+pub const UNPRICED: &str = "price";
 
 message! {
     /// What may be spent. What is not said has no limit.
@@ -180,6 +184,8 @@ message! {
         6 => is_slice: bool,
         /// The attempts of the run when its generation began; with more of them it is a turn.
         8 => attempts_before: u64,
+        /// The run has paused because it used a model without a price; who resumes it knows that.
+        9 => told_unpriced: bool,
     }
 }
 
@@ -221,7 +227,8 @@ impl BudgetHead {
 
     /// Which limit is reached, if one is (BG1).
     pub fn exhausted(&self, own: Option<&SpendTotals>, at: Timestamp) -> Option<&'static str> {
-        self.left(own, at).nothing_of()
+        let is_unpriced = self.limit.cost.is_some() && !self.told_unpriced && own.is_some_and(|own| own.unpriced > 0);
+        self.left(own, at).nothing_of().or(is_unpriced.then_some(UNPRICED))
     }
 
     /// What the next generation begins with.
@@ -356,6 +363,9 @@ pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<B
     }
     let Some(budget) = budget else { return };
     match event {
+        Event::RunPaused(pause) if pause.reason == PauseReason::BudgetExhausted => {
+            budget.told_unpriced |= budget.exhausted(spend.as_deref(), at) == Some(UNPRICED);
+        }
         Event::RunForked(forked) => {
             budget.forked(forked.gone.unwrap_or_default(), at);
             budget.lend_again(&forked.children);
@@ -456,6 +466,10 @@ mod tests {
         assert_eq!(budget.exhausted(Some(&spent(10)), Timestamp(2_000)), Some("tokens"));
         assert_eq!(budget.exhausted(None, Timestamp(61_000)), Some("seconds"));
         assert_eq!(BudgetHead::of(Budget::default().cost(PicoDollars(3))).exhausted(Some(&spent(3)), Timestamp(0)), Some("cost"));
+        let dollars = BudgetHead::of(Budget::default().cost(PicoDollars(9)));
+        let unpriced = SpendTotals { unpriced: 1, ..spent(3) };
+        assert_eq!(dollars.exhausted(Some(&unpriced), Timestamp(0)), Some(UNPRICED)); // BG7
+        assert_eq!(BudgetHead { told_unpriced: true, ..dollars }.exhausted(Some(&unpriced), Timestamp(0)), None);
         let turns = BudgetHead::of(Budget::default().turns(1));
         assert_eq!(turns.carried(Some(&spent(1)), false).exhausted(None, Timestamp(0)), None);
         assert_eq!(turns.carried(None, true).exhausted(None, Timestamp(0)), None, "nothing was asked for");

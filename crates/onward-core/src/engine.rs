@@ -119,6 +119,8 @@ pub enum Fault {
     Branched,
     /// It goes on without something that has had an effect.
     EffectAbandoned(String),
+    /// It has recorded too much since its last checkpoint.
+    TooLong(String),
     /// The code has forgotten a version that is recorded.
     VersionTooOld(Box<Divergence>),
     /// The code did something that cannot be replayed.
@@ -144,6 +146,7 @@ impl Fault {
             Fault::Departed(cut) => paused(PauseReason::Diverged, *cut.divergence),
             Fault::Unstable(report) => paused(PauseReason::UnstableSegment, *report),
             Fault::EffectAbandoned(message) => RunPaused { reason: PauseReason::EffectAbandoned, ..plain(message) },
+            Fault::TooLong(message) => RunPaused { reason: PauseReason::SegmentTooLong, ..plain(message) },
             Fault::VersionTooOld(report) => paused(PauseReason::VersionTooOld, *report),
             Fault::Misuse(message) | Fault::Stuck(message) | Fault::LogBroken(message) => plain(message),
             Fault::Panicked(message) => plain(format!("the workflow code panicked: {message}")),
@@ -578,7 +581,7 @@ impl Engine {
     /// Hands what the code asked for to the store, unless an effect would be lost over it.
     fn try_draft(&mut self, waits: bool) -> Result<Advance, Fault> {
         self.adopt_asked();
-        match self.check_effects(&self.out) {
+        match self.check_effects(&self.out).or_else(|| self.check_length()) {
             Some(fault) => Err(fault),
             None => Ok(self.draft(waits && !self.adopts_answered())),
         }

@@ -626,6 +626,8 @@ numbered! {
         5 => EffectAbandoned,
         /// What the run may spend is spent, and it wanted to spend more.
         6 => BudgetExhausted,
+        /// An agent has recorded more since its last checkpoint than it may.
+        7 => SegmentTooLong,
     }
 }
 

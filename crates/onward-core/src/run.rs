@@ -24,6 +24,7 @@
 //!   be taken for something that has not.
 //! - R12 (LG1): what a run has cost is what its own attempts have, in all its generations: a copy of a log counts nothing of what it copied.
 //! - R13 (BG1): an attempt that costs something is not recorded, and so not handed out, when a limit of the run's budget is reached.
+//! - R14: a generation keeps the version that it began with; an agent goes on after a checkpoint with the one that its worker says is current.
 
 mod admit;
 mod effects;
@@ -240,6 +241,10 @@ message! {
         /// The updates that nobody has answered, oldest first.
         #[serde(default)]
         3 => updates: Vec<UpdateReceived>,
+        /// The version that an agent goes on with after a checkpoint, as the worker says it whose code made that; nothing if it stays with
+        /// its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        4 => version: Option<Name>,
     }
 }
 

@@ -81,17 +81,19 @@ impl ModelRetries {
     }
 }
 
-/// What a call ends with whose every attempt was answered with nothing.
+/// What a call ends with that was answered with nothing once too often.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("the model answered nothing, {attempts} times")]
 pub struct EmptyModelResponse {
+    /// Those that were answered with nothing; what failed otherwise is not among them (LR1).
     pub attempts: u32,
     pub last_response: Box<ModelReply>,
 }
 
 impl EmptyModelResponse {
-    /// If that is what the last attempt failed with.
-    pub fn after(attempts: u32, last: &CallError) -> Option<EmptyModelResponse> {
+    /// If that is what the last attempt failed with, after these failures, it included.
+    pub fn after(failures: &Failures, last: &CallError) -> Option<EmptyModelResponse> {
+        let attempts = failures.counts.get(last.code()).copied().unwrap_or(1);
         matches!(last.cause, Cause::Empty).then(|| EmptyModelResponse { attempts, last_response: last.arrived.clone() })
     }
 }
@@ -116,9 +118,13 @@ mod tests {
     #[test]
     fn an_empty_answer_is_asked_for_three_times_with_doubling_delays() {
         assert_eq!(after(&ModelRetries::default(), [Cause::Empty, Cause::Empty, Cause::Empty]), [secs(1), secs(2), Next::GiveUp]);
-        let error = CallError::new(Cause::Empty, "");
-        assert_eq!(EmptyModelResponse::after(3, &error).unwrap().attempts, 3);
-        assert!(EmptyModelResponse::after(3, &CallError::new(Cause::Timeout, "")).is_none());
+        let mut failures = Failures::default();
+        for cause in [FAILED, Cause::Empty, FAILED, Cause::Empty, Cause::Empty] {
+            ModelRetries::default().after(&mut failures, &CallError::new(cause, ""));
+        }
+        let empty = EmptyModelResponse::after(&failures, &CallError::new(Cause::Empty, "")).unwrap();
+        assert_eq!(empty.attempts, 3, "as many as were empty");
+        assert!(EmptyModelResponse::after(&failures, &CallError::new(Cause::Timeout, "")).is_none());
     }
 
     /// LR1.

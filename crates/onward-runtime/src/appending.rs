@@ -47,7 +47,11 @@ impl From<Appended> for AppendedEntry {
 impl Runtime {
     /// Puts an entry before those who take turns: the agent takes it in when its next turn begins, or when it asks.
     pub async fn append_entry(&self, key: &RunKey, append: AppendEntry) -> Result<AppendedEntry, RuntimeError> {
-        Door::append_entry(self, key.clone(), append).await
+        let appended = Door::append_entry(self, key.clone(), append).await?;
+        if appended.already_existed {
+            self.counts().entries_repeated.one();
+        }
+        Ok(appended)
     }
 
     pub(crate) async fn put_entry(&self, key: &RunKey, append: AppendEntry) -> Result<AppendedEntry, RuntimeError> {

@@ -10,7 +10,6 @@
 //! - D3: a signal that no run can take is counted and told with its sender, for nobody else hears of it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use onward_core::budget::BudgetUse;
 use onward_core::event::ParentLink;
@@ -118,7 +117,7 @@ impl Runtime {
 
     /// Whoever sent it has gone on: what is left is to say so (D3).
     fn drop_signal(&self, to: &RunKey, name: &Name, sender: Option<&RunKey>, error: &StoreError) {
-        self.shared.signals_dropped.fetch_add(1, Ordering::Relaxed);
+        self.shared.counts.signals_dropped.one();
         tracing::warn!(
             run = sender.map(|sender| sender.id.as_str()),
             namespace = %to.namespace,

@@ -71,12 +71,16 @@ impl WorkerPort {
         let lost = match self.claim_run(key, delivery).await {
             Ok(ClaimedOne { appended, head, claimed }) => {
                 let claimed = claimed.ok_or_else(|| NotResumed::of(head.status));
+                if claimed.is_err() {
+                    self.runtime().counts().resumes_lost.one();
+                }
                 return Ok(Resumed { head, appended, claimed });
             }
             Err(RuntimeError::Store(StoreError::RunHeld { .. })) => NotResumed::Held,
             Err(RuntimeError::Store(StoreError::Refused(Refusal::Closed { .. }))) => NotResumed::Closed,
             Err(error) => return Err(error),
         };
+        self.runtime().counts().resumes_lost.one();
         Ok(Resumed { head: self.runtime().read_head(key).await?, appended: None, claimed: Err(lost) })
     }
 

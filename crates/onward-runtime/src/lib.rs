@@ -15,6 +15,7 @@ mod bulk;
 mod by_run;
 mod call_id;
 mod closed;
+mod counts;
 mod courier;
 mod depth;
 mod door;
@@ -52,7 +53,6 @@ mod watch;
 mod worker;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use onward_store::{Clock, Retention, Store};
@@ -62,6 +62,7 @@ pub use background::Background;
 pub use branching::{BranchEntry, BranchRun};
 pub use bulk::{BULK_MAX, Bulk, BulkDone, BulkVerb};
 pub use call_id::CallId;
+pub use counts::{Count, Counts};
 pub use depth::{JSON_DEPTH_MAX, too_deep};
 pub use door::{Changes, Door, DoorFuture, Outcome, find_prelude, read_records};
 pub use driving::{Delivery, NotResumed, Resumed};
@@ -123,7 +124,7 @@ pub(crate) struct Shared {
     /// Held while somebody keeps house, so that two ticks do not do the same work twice.
     pub house: tokio::sync::Mutex<housekeeping::House>,
     pub kinds: kinds::Kinds,
-    pub signals_dropped: AtomicU64,
+    pub counts: Counts,
 }
 
 impl Runtime {
@@ -133,8 +134,8 @@ impl Runtime {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: Options) -> Runtime {
         let hub = Arc::new(Hub::default());
         store.subscribe(hub.clone());
-        let (house, kinds, signals_dropped) = Default::default();
-        Runtime { shared: Arc::new(Shared { store, clock, options, hub, house, kinds, signals_dropped }) }
+        let (house, kinds, counts) = Default::default();
+        Runtime { shared: Arc::new(Shared { store, clock, options, hub, house, kinds, counts }) }
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -154,9 +155,9 @@ impl Runtime {
         self.hub().replays.count()
     }
 
-    /// How many signals from run to run no run could take, since this runtime began.
-    pub fn signals_dropped(&self) -> u64 {
-        self.shared.signals_dropped.load(Ordering::Relaxed)
+    /// What was counted since this runtime began.
+    pub fn counts(&self) -> &Counts {
+        &self.shared.counts
     }
 
     pub(crate) fn hub(&self) -> &Arc<Hub> {

@@ -172,6 +172,7 @@ impl WorkerPort {
             let refusal = Refusal { namespace: id.run.namespace.clone(), kind, limit, span };
             self.runtime().close_limit(refusal).await; // before anybody gets the next one
         }
+        self.runtime().counts().reported(&report);
         let answer = self.runtime().store().report_task(id.clone(), claim, report, lease).await;
         if let (Err(StoreError::TaskAttemptOver(_)), Some(ended)) = (&answer, ended) {
             self.record_late(&id, ended).await?;

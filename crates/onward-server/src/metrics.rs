@@ -61,9 +61,6 @@ pub struct Metrics {
     /// Connections that ended before TLS was agreed on.
     pub tls_refused: Counter,
     pub replays_diverged: Counter,
-    pub agent_entry_duplicates_prevented: Counter,
-    pub agent_llm_empty_responses: Counter,
-    pub agent_resume_conflicts: Counter,
     /// By the event's name.
     inputs: Mutex<BTreeMap<&'static str, u64>>,
     /// By the last event's name.
@@ -111,20 +108,16 @@ impl Metrics {
         page.labeled("onward_inputs_total", "Events from outside, by name", "event", &read(&self.inputs));
         page.counter("onward_commits_total", "Commits of workers", &[("", self.commits.value())]);
         page.labeled("onward_logs_ended_total", "Logs that ended, by their last event", "event", &read(&self.ends));
-        let dropped = runtime.signals_dropped();
-        page.counter("onward_signals_dropped_total", "Signals from run to run that no run could take", &[("", dropped)]);
         let outcomes = [("ok", runtime.replays_ok()), ("diverged", self.replays_diverged.value())];
         page.labeled("replays_total", "Replays, by how they compared with the log", "outcome", &BTreeMap::from(outcomes));
-        for (name, help, counter) in [
-            (
-                "agent_entry_duplicates_prevented",
-                "Entries that were there already when an agent resumed",
-                &self.agent_entry_duplicates_prevented,
-            ),
-            ("agent_llm_empty_responses", "Answers of models that had nothing in them", &self.agent_llm_empty_responses),
-            ("agent_resume_conflicts", "Resumes of an agent that lost to another", &self.agent_resume_conflicts),
+        let counts = runtime.counts();
+        for (name, help, count) in [
+            ("onward_signals_dropped_total", "Signals from run to run that no run could take", &counts.signals_dropped),
+            ("agent_entry_duplicates_prevented", "Entries whose key was there already", &counts.entries_repeated),
+            ("agent_llm_empty_responses", "Answers of models that had nothing in them", &counts.empty_answers),
+            ("agent_resume_conflicts", "Resumes of an agent that lost to another", &counts.resumes_lost),
         ] {
-            page.counter(name, help, &[("", counter.value())]);
+            page.counter(name, help, &[("", count.value())]);
         }
         page.requests(&read(&self.requests));
         page.gauge("onward_http_connections", "Open connections", self.connections.value());

@@ -295,15 +295,31 @@ impl Builder {
     }
 
     /// Keeps an earlier version of the workflow just registered, for the runs that are pinned to it.
-    pub fn previous<I, O, F, Fut>(mut self, version: &str, workflow: F) -> Builder
+    pub fn previous<I, O, F, Fut>(self, version: &str, workflow: F) -> Builder
     where
         I: DeserializeOwned + Send + 'static,
         O: Serialize + 'static,
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
+        self.keep_previous(version, erase_workflow(workflow))
+    }
+
+    /// Keeps an earlier version of the agent just registered, for the turns that are pinned to it: a run goes over to the current one with
+    /// its next checkpoint.
+    pub fn previous_agent<I, O, F, Fut>(self, version: &str, agent: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(AgentCtx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        self.keep_previous(version, erase_agent(agent))
+    }
+
+    fn keep_previous(mut self, version: &str, handler: crate::code::Handler) -> Builder {
         let name = self.latest_workflow();
-        let version = self.registry.previous(name.as_ref(), version, erase_workflow(workflow));
+        let version = self.registry.previous(name.as_ref(), version, handler);
         self.latest = name.map(|name| Latest::Workflow(name, version));
         self
     }

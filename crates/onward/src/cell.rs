@@ -67,6 +67,8 @@ pub(crate) struct State {
     pub queries: HashMap<Name, Answerer>,
     pub updates: HashMap<Name, Answerer>,
     pub compensations: Vec<crate::ctx::Compensation>,
+    /// The code of an agent has come to its turns.
+    pub in_turns: bool,
     /// What the code of an agent wants to read of its conversation before it can go on.
     pub wish: Option<Wish>,
     /// What was read for it.
@@ -85,6 +87,7 @@ impl RunCell {
             queries: HashMap::new(),
             updates: HashMap::new(),
             compensations: Vec::new(),
+            in_turns: false,
             wish: None,
             earlier: Vec::new(),
         };

@@ -151,6 +151,11 @@ impl Registry {
         self.workflows.iter().filter_map(|(name, kind)| Some((name.clone(), kind.current.clone()?))).collect()
     }
 
+    /// The version that new runs of this kind are pinned to.
+    pub fn current_of(&self, kind: &Name) -> Option<&Name> {
+        self.workflows.get(kind)?.current.as_ref()
+    }
+
     fn name(&mut self, name: &str) -> Option<Name> {
         Name::new(name).map_err(|error| self.wrong(error.into())).ok()
     }

@@ -115,6 +115,6 @@ impl Engine {
         signals.extend(self.calls.values().filter_map(|call| call.answer.signal().cloned()));
         signals.sort_by_key(|signal| signal.index);
         let signals = signals.into_iter().map(carry).collect();
-        Carries { signals, cancel_reason: self.cancel.unseen(), updates: self.updates.iter().cloned().collect() }
+        Carries { signals, cancel_reason: self.cancel.unseen(), updates: self.updates.iter().cloned().collect(), version: None }
     }
 }

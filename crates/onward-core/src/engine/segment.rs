@@ -19,6 +19,8 @@
 //! - SG4: a segment is abandoned three times at most; then the run pauses.
 //! - SG5: a call that the code made before the cut, and gave up behind it, is over: what was taken back stays so, and whoever awaits it is
 //!   told that it was canceled.
+//! - SG6: a segment has [`SEGMENT_EVENTS_MAX`] events at most; then the run pauses, and whoever resumes it gives it as many again. What
+//!   has happened is recorded all the same.
 
 mod book;
 mod content;
@@ -35,6 +37,9 @@ use crate::{Event, Failure, Hash, Index, Name, Place, Record, RunId, RunKey};
 
 /// How often a segment may be abandoned before somebody has to look at it.
 pub const ABANDONMENTS_MAX: u32 = 3;
+
+/// How many events a segment may have before somebody has to look at it: all of them are read again after every crash.
+pub const SEGMENT_EVENTS_MAX: u64 = 100_000;
 
 /// By how much the places of one attempt lie above those of the one before.
 const PLACES_PER_ATTEMPT: u32 = 1 << 24;
@@ -58,6 +63,8 @@ pub(super) struct Segment {
     passed: BTreeSet<Place>,
     book: Book,
     last_pause: Option<PauseReason>,
+    /// Where its length is counted from (SG6).
+    counted_from: Index,
 }
 
 /// Where a pass stops to replay and goes on live.
@@ -84,6 +91,7 @@ impl Segment {
                 Event::RunResumed(_) => match self.last_pause.take() {
                     Some(PauseReason::EffectAbandoned) => self.book.accept(record.index),
                     Some(PauseReason::UnstableSegment) => self.unstable = 0,
+                    Some(PauseReason::SegmentTooLong) => self.counted_from = record.index,
                     _ => {}
                 },
                 Event::SegmentAbandoned(event) => {
@@ -330,6 +338,20 @@ impl Engine {
     /// Whether something that the code takes over is answered already: it goes on without an input.
     pub(super) fn adopts_answered(&self) -> bool {
         self.out.iter().any(|event| matches!(event, Event::CallAdopted(call) if self.segment.book.is_answered(&call.from)))
+    }
+
+    /// Why nothing more may be asked for in this segment (SG6).
+    pub(super) fn check_length(&self) -> Option<Fault> {
+        let length = self.last_fed().0.saturating_sub(self.segment.counted_from.0);
+        let ends = |event: &Event| event.ends_log() || event.is_step_result();
+        if !self.segment.is_agent || length < SEGMENT_EVENTS_MAX || self.out.iter().any(ends) {
+            return None;
+        }
+        Some(Fault::TooLong(format!(
+            "the agent has recorded {length} events since its last checkpoint, and all of them are read again after a crash; let its \
+             turns end earlier; `onward run resume {}` lets it go on with this one",
+            self.key.id
+        )))
     }
 
     /// Why this may not be recorded while an abandoned effect is loose (SG3).

@@ -741,3 +741,31 @@ fn a_call_inside_of_too_many_joins_pauses_the_run_before_anything_is_written() {
         }
     }
 }
+
+/// SG6.
+#[test]
+fn a_segment_that_has_become_too_long_pauses_before_anything_else_is_asked_for() {
+    let mut bench = Bench::new();
+    bench.engine.set_agent();
+    bench.poll();
+    bench.engine.start_timer(Timestamp(9_999));
+    bench.commit();
+    for _ in 0..segment::SEGMENT_EVENTS_MAX {
+        bench.signal("word", "1");
+    }
+    bench.engine.start_timer(Timestamp(9_999));
+    let too_long = |bench: &mut Bench| loop {
+        match bench.engine.advance() {
+            Ok(Advance::Poll(_)) => {}
+            Err(Fault::TooLong(message)) => return message,
+            other => panic!("{other:?}"),
+        }
+    };
+    let message = too_long(&mut bench);
+    assert!(message.contains("100001 events"), "{message}");
+    let pause = Fault::TooLong(message).into_pause().unwrap();
+    assert_eq!(pause.reason, PauseReason::SegmentTooLong);
+    bench.input(pause);
+    bench.resume();
+    assert_eq!(bench.commit().events.len(), 1, "it may have as many again");
+}

@@ -48,7 +48,14 @@ impl Refusal {
     /// What is appended in the place of the attempt that was refused: a run that has spent its budget pauses (BG1).
     pub fn pause(&self) -> Option<Input> {
         let Refusal::BudgetExhausted { what, .. } = self else { return None };
-        let message = format!("the run has spent what it may: its {what}");
+        let message = match *what {
+            budget::UNPRICED => {
+                "the run may spend a sum of dollars, and has used a model without a price: nobody knows what is left; give the model a price \
+                 (0 if it costs nothing), or resume the run to let it go on without"
+                    .to_owned()
+            }
+            what => format!("the run has spent what it may: its {what}"),
+        };
         Some(Input::new(RunPaused { reason: PauseReason::BudgetExhausted, message, divergence: None }))
     }
 }
@@ -283,7 +290,11 @@ impl RunHead {
         let taken_over = continued.checkpoint.as_ref().and_then(|checkpoint| checkpoint.handoff.clone());
         let first_kind = taken_over.as_ref().map(|_| self.first_kind().clone()).or_else(|| self.first_kind.clone());
         let started = RunStarted {
-            version: if taken_over.is_some() { None } else { self.version.clone() },
+            version: match (&taken_over, &continued.checkpoint) {
+                (Some(_), _) => None,
+                (None, Some(_)) => commit.carries.version.clone().or_else(|| self.version.clone()), // R14
+                (None, None) => self.version.clone(),
+            },
             kind: taken_over.unwrap_or_else(|| self.kind.clone()),
             first_kind,
             nesting: self.nesting,

@@ -168,7 +168,7 @@ async fn a_signal_that_nobody_can_take_is_counted_and_finished() {
     kit.commit(&mut held, vec![sent(0, "closed"), sent(1, "nobody")]).await;
     let tick = kit.runtime.tick().await;
     assert_eq!((tick.did.news_undeliverable, tick.did.news_delivered), (2, 0));
-    assert_eq!(kit.runtime.signals_dropped(), 2, "D3");
+    assert_eq!(kit.runtime.counts().signals_dropped.value(), 2, "D3");
     kit.settle().await;
     assert_eq!(kit.log("closed").await, ["run_started", "terminate_requested"]);
 }

@@ -104,6 +104,18 @@ async fn the_metrics_are_prometheus_text() {
     }
 }
 
+#[tokio::test]
+async fn an_entry_that_was_there_already_is_counted() {
+    let site = Site::open().await;
+    site.start("order", "a", json!("x")).await;
+    for _ in 0..3 {
+        let entry = json!({"role": "user", "content": "hello", "idempotency_key": "one"});
+        site.post_json("/v1/runs/a/entries", entry).await;
+    }
+    let page = site.get("/metrics").await.body;
+    assert!(page.lines().any(|line| line == "agent_entry_duplicates_prevented 2"), "{page}");
+}
+
 /// S30: names that clients make up are no labels.
 #[tokio::test]
 async fn clients_cannot_make_the_metrics_grow() {

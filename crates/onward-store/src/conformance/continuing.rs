@@ -191,7 +191,7 @@ pub async fn a_run_that_is_handed_over_is_of_the_other_kind(mut kit: Kit) {
 fn continued(held: &Held) -> Commit {
     let carried = CarriedSignal { name: name("paid"), payload: json("1"), signal_id: None, sender: None };
     let events = vec![RunContinued { input: json("2"), checkpoint: None }.into()];
-    let carries = Carries { signals: vec![carried], cancel_reason: None, updates: Vec::new() };
+    let carries = Carries { signals: vec![carried], cancel_reason: None, updates: Vec::new(), version: None };
     Commit { carries, ..held.commit(events) }
 }
 

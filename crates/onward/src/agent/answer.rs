@@ -210,7 +210,7 @@ fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, attached: &Attached<'_>, 
         Next::GiveUp => {
             let run = &ctx.task().run;
             let hint = format!("if the run fails over this, `onward run retry {run}` goes on from here with all that was said");
-            (Failure::fatal(format!("{message}; {hint}")).with_code(error.code()), details(ctx, error))
+            (Failure::fatal(format!("{message}; {hint}")).with_code(error.code()), details(&failures, error))
         }
     };
     let failure = limited.into_iter().fold(failure, Failure::with_limited);
@@ -218,8 +218,8 @@ fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, attached: &Attached<'_>, 
 }
 
 /// What had arrived, for whoever handles it.
-fn details(ctx: &TaskCtx, error: &CallError) -> Option<Payload> {
-    let details = match EmptyModelResponse::after(ctx.attempt(), error) {
+fn details(failures: &Failures, error: &CallError) -> Option<Payload> {
+    let details = match EmptyModelResponse::after(failures, error) {
         Some(empty) => Payload::json(&empty),
         None => {
             let ModelReply { blocks, usage, .. } = &*error.arrived;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use onward_core::conversation::{Entry, SUMMARY, Summary, Walk};
-use onward_core::{Index, Timestamp};
+use onward_core::{Hash, Index, Timestamp};
 
 use super::library::Wish;
 use super::{AgentCtx, EntryId};
@@ -18,7 +18,7 @@ impl AgentCtx {
     /// The conversation as of here: the last summary, if there is one, and everything that it does not cover. Awaited it is the entries,
     /// oldest first.
     pub fn messages(&self) -> Messages {
-        Messages { cell: self.cell.clone(), limit: None }
+        Messages { cell: self.cell.clone(), limit: None, from: None }
     }
 
     /// How many entries the conversation has, as of here.
@@ -55,12 +55,20 @@ impl AgentCtx {
 pub struct Messages {
     cell: Arc<RunCell>,
     limit: Option<usize>,
+    /// The last entry to be read; the last one of the conversation if nothing is said.
+    from: Option<Option<Hash>>,
 }
 
 impl Messages {
     /// The last `count` entries, whatever summaries cover.
     pub fn last(mut self, count: usize) -> Messages {
         self.limit = Some(count);
+        self
+    }
+
+    /// What comes before this entry, which was read before: page by page with [`Messages::last`].
+    pub fn before(mut self, entry: &Entry) -> Messages {
+        self.from = Some(entry.parent);
         self
     }
 
@@ -81,9 +89,10 @@ impl Messages {
                 is_aside: false,
             });
         }
+        let from = self.from.unwrap_or_else(|| state.engine.leaf());
         let mut walk = match self.limit {
-            Some(limit) => Walk::from(state.engine.leaf(), limit),
-            None => Walk::context(state.engine.leaf()),
+            Some(limit) => Walk::from(from, limit),
+            None => Walk::context(from),
         };
         walk.read(&own);
         let Some(leaf) = walk.wants() else { return Poll::Ready(walk.into_entries()) };

@@ -38,6 +38,8 @@ impl AgentCtx {
     ///
     /// What others have appended to the conversation before the turn began, or before the signal that it waited for, is taken in first.
     ///
+    /// An agent has one loop: a second one, inside of it or behind it, pauses the run.
+    ///
     /// # Errors
     /// What the turn fails with, and a state that cannot be read or is too large.
     pub async fn turns<S, O, F, Fut>(&self, first: S, turn: F) -> Result<O>
@@ -46,6 +48,9 @@ impl AgentCtx {
         F: FnOnce(S) -> Fut,
         Fut: Future<Output = Result<Turn<S, O>>>,
     {
+        if self.is_second_loop() {
+            std::future::pending::<()>().await; // the run pauses
+        }
         let (state, awaits) = self.enter_turns(&first).await?;
         drop(first);
         let awaited = awaits.map(Pattern::Exactly);
@@ -72,6 +77,18 @@ impl AgentCtx {
     async fn close<T>(&self, state: &impl Serialize, awaits: Option<&str>) -> Result<T> {
         let prelude = self.cell.lock().engine.checkpoint().and_then(|checkpoint| checkpoint.prelude);
         self.end_segment(state, prelude, awaits).await
+    }
+
+    /// A second loop would be given the state of the first one, whether it is inside of it or comes behind it.
+    fn is_second_loop(&self) -> bool {
+        let mut state = self.cell.call("turns");
+        let is_second = std::mem::replace(&mut state.in_turns, true);
+        if is_second {
+            state.engine.misuse(
+                "`turns` was called a second time: an agent has one loop; let its state say where it is, or start a child for the other one",
+            );
+        }
+        is_second
     }
 
     /// The state of this turn, and what it waits for. What came before the loop is closed first, as a segment of its own.

@@ -257,6 +257,9 @@ impl Driver {
     fn commit(&mut self, draft: Draft) {
         let mut commit = draft.into_commit(self.key.clone(), self.generation, self.epoch, self.worker.commit_id());
         commit.end_over_unread = self.refusals >= END_REFUSALS_MAX;
+        if self.handler.is_agent && commit.events.last().is_some_and(Event::ends_log) {
+            commit.carries.version = self.worker.registry.current_of(&self.kind).cloned(); // R14
+        }
         self.carries = commit.carries.clone();
         self.traced.commit(&commit);
         self.in_flight = Some((commit.header(), self.worker.link.commit(commit)));

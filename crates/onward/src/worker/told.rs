@@ -37,5 +37,6 @@ fn code(reason: PauseReason) -> &'static str {
         PauseReason::UnstableSegment => "unstable_segment",
         PauseReason::EffectAbandoned => "effect_abandoned",
         PauseReason::BudgetExhausted => "budget_exhausted",
+        PauseReason::SegmentTooLong => "segment_too_long",
     }
 }

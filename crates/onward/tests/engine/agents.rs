@@ -199,3 +199,107 @@ async fn an_agent_that_is_not_in_memory_answers_in_its_second_turn() {
     assert_eq!(began_with, "hello");
     onward.shutdown().await;
 }
+
+/// R14: what a turn began with it goes on with; new code enters at a checkpoint.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_keeps_its_version_and_the_next_one_has_the_current_one() {
+    async fn named(ctx: AgentCtx, name: &'static str) -> Result<Vec<String>> {
+        ctx.turns(Vec::new(), |mut turns: Vec<String>| {
+            let ctx = ctx.clone();
+            async move {
+                drop(ctx.signal(&MESSAGE).drain()?);
+                turns.push(ctx.step("name", async || Ok::<_, Failure>(name.to_owned())).await?);
+                Ok(if turns.len() == 3 { Turn::Done(turns) } else { Turn::wait_for(turns, &MESSAGE) })
+            }
+        })
+        .await
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let of = |name: &'static str| embedded(directory.path()).agent("a", move |ctx, (): ()| named(ctx, name)).version(name);
+    let first = of("v1").start().await.unwrap();
+    let run = first.start::<Vec<String>, _>("a", &()).id("r").await.unwrap();
+    let waits_in = |generation| move |view: &onward::RunView| view.head.generation == generation && !view.awaiting.is_empty();
+    run.until(waits_in(2)).await.unwrap();
+    drop(run);
+    first.shutdown().await;
+    let onward = of("v2").previous_agent("v1", |ctx, (): ()| named(ctx, "v1")).start().await.unwrap();
+    let run = onward.run::<Vec<String>>("r").unwrap();
+    run.signal(&MESSAGE, "go on").await.unwrap();
+    run.until(waits_in(3)).await.unwrap();
+    assert_eq!(run.view().await.unwrap().head.version.unwrap().as_str(), "v2");
+    run.signal(&MESSAGE, "go on").await.unwrap();
+    assert_eq!(run.result().await.unwrap(), ["v1", "v1", "v2"]);
+    onward.shutdown().await;
+}
+
+/// The state of one loop is none of another.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_has_one_loop() {
+    async fn count(ctx: &AgentCtx, to: u32) -> Result<u32> {
+        ctx.turns(0, |at| async move { Ok(if at < to { Turn::Next(at + 1) } else { Turn::Done(at) }) }).await
+    }
+    async fn behind(ctx: AgentCtx, (): ()) -> Result<u32> {
+        Ok(count(&ctx, 2).await? + count(&ctx, 3).await?)
+    }
+    async fn inside(ctx: AgentCtx, (): ()) -> Result<u32> {
+        let outer = ctx.clone();
+        outer.turns(0u32, |_| async move { Ok(Turn::Done(count(&ctx, 2).await?)) }).await
+    }
+    let onward = in_memory().agent("behind", behind).agent("inside", inside).start().await.unwrap();
+    for kind in ["behind", "inside"] {
+        let run = onward.start::<u32, _>(kind, &()).id(kind).await.unwrap();
+        let pause = crate::site::paused(&run).await;
+        assert!(pause.message.contains("an agent has one loop"), "{kind}: {}", pause.message);
+    }
+    onward.shutdown().await;
+}
+
+/// What is still open when a turn ends would be nobody's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_ends_while_something_is_open_pauses_and_names_it() {
+    async fn careless(ctx: AgentCtx, (): ()) -> Result<()> {
+        let mut open = Box::pin(ctx.approval("refund", "May I?").into_future());
+        ctx.turns((), |()| {
+            std::future::poll_fn(|cx| {
+                assert!(open.as_mut().poll(cx).is_pending());
+                std::task::Poll::Ready(Ok(Turn::Next(())))
+            })
+        })
+        .await
+    }
+    let onward = in_memory().agent("a", careless).start().await.unwrap();
+    let run = onward.start::<(), _>("a", &()).id("r").await.unwrap();
+    let pause = crate::site::paused(&run).await;
+    assert!(pause.message.contains("a turn ended while something is still open: approval `refund`"), "{}", pause.message);
+    onward.shutdown().await;
+}
+
+/// Entries of this turn and of earlier ones, without reading all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_reads_its_conversation_page_by_page() {
+    async fn reads(ctx: AgentCtx, (): ()) -> Result<Vec<Vec<u32>>> {
+        ctx.turns(0u32, |turn| {
+            let ctx = ctx.clone();
+            async move {
+                for number in 0..4 {
+                    ctx.append("user", &(turn * 4 + number)).await?;
+                }
+                if turn < 2 {
+                    return Ok(Turn::Next(turn + 1));
+                }
+                let (mut pages, mut page) = (Vec::new(), ctx.messages().last(5).await?);
+                while let Some(first) = page.first() {
+                    pages.push(page.iter().map(|entry| entry.content.read().unwrap()).collect());
+                    page = ctx.messages().last(5).before(first).await?;
+                }
+                Ok(Turn::Done(pages))
+            }
+        })
+        .await
+    }
+    let onward = in_memory().agent("a", reads).start().await.unwrap();
+    let run = onward.start::<Vec<Vec<u32>>, _>("a", &()).id("r").await.unwrap();
+    let expected: [Vec<u32>; 3] = [(7..12).collect(), (2..7).collect(), (0..2).collect()];
+    assert_eq!(run.result().await.unwrap(), expected);
+    onward.shutdown().await;
+}

@@ -57,7 +57,9 @@ async fn until_it_waits(onward: &Onward, id: &str, kind: AwaitedKind) {
 async fn until_turn(onward: &Onward, id: &str, generation: u32) {
     let run = onward.run::<Value>(id).unwrap();
     let waits = |view: &onward::RunView| view.head.generation == generation && !view.awaiting.is_empty();
-    run.until(waits).await.unwrap();
+    let reached = tokio::time::timeout(crate::site::DEADLINE, run.until(waits)).await;
+    let Ok(reached) = reached else { panic!("turn {generation} is not reached: {:#?}", run.view().await) };
+    reached.unwrap();
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -146,8 +148,9 @@ async fn empty_answers_are_asked_for_again_and_the_last_one_is_told() {
     let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
     assert_eq!(failure.code, "empty_model_response");
     let details: Value = failure.details.unwrap().read().unwrap();
-    assert_eq!(details["attempts"], 3);
+    assert_eq!((&details["attempts"], &details["last_response"]["blocks"]), (&json!(3), &json!([])));
     assert_eq!(model.request_count(), 5);
+    assert_eq!(onward.runtime().unwrap().counts().empty_answers.value(), 4);
     let spend = run.view().await.unwrap().head.spend.unwrap();
     assert_eq!(spend.attempts, 3, "every one of them is in the totals");
     assert_eq!(roles(&onward, "never").await, ["user"], "an answer that was none is no entry");

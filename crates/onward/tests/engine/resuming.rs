@@ -96,7 +96,7 @@ async fn race(ports: [&WorkerPort; 2], id: &str, bring: impl Fn(usize) -> Delive
 
 async fn races(store: Arc<dyn Store>, clock: Arc<ManualClock>) {
     let (first, one) = worker(&store, &clock, "one");
-    let (_second, two) = worker(&store, &clock, "two");
+    let (second, two) = worker(&store, &clock, "two");
     let mut won = [0, 0];
     for number in 0..RACES {
         let id = format!("agent-{number}");
@@ -120,6 +120,8 @@ async fn races(store: Arc<dyn Store>, clock: Arc<ManualClock>) {
     }
     println!("{won:?}");
     assert_eq!(won[0] + won[1], RACES);
+    let lost = [&first, &second].map(|runtime| runtime.counts().resumes_lost.value());
+    assert_eq!(lost, [won[1], won[0]].map(u64::from), "who did not win was counted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

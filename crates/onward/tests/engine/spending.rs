@@ -265,3 +265,27 @@ everywhere! {
         onward.shutdown().await;
     }
 }
+
+/// BG7: dollars of which nobody knows how many.
+#[tokio::test]
+async fn a_budget_of_dollars_does_not_take_a_model_without_a_price_for_free() {
+    let ask = |ctx: TaskCtx, (): ()| async move {
+        ctx.spend(Spend::on("unpriced").tokens(Tokens { input: 5, ..Tokens::default() }));
+        Ok::<_, Failure>(())
+    };
+    async fn asks(ctx: Ctx, times: u32) -> Result<u32> {
+        for _ in 0..times {
+            ctx.task::<()>("ask", &()).costs().await?;
+        }
+        Ok(times)
+    }
+    let onward = crate::in_memory().workflow("asks", asks).task_with("ask", ask).start().await.unwrap();
+    let run = onward.start::<u32, _>("asks", &3).id("r").budget(Budget::default().cost(PicoDollars(1))).await.unwrap();
+    let pause = crate::site::paused(&run).await;
+    assert_eq!(pause.reason, PauseReason::BudgetExhausted);
+    assert!(pause.message.contains("a model without a price"), "{}", pause.message);
+    assert_eq!(run.view().await.unwrap().head.spend.unwrap().attempts, 1, "before anybody knew");
+    run.resume().await.unwrap();
+    assert_eq!(run.result().await.unwrap(), 3, "whoever resumes it knows");
+    onward.shutdown().await;
+}

@@ -63,5 +63,5 @@ async fn a_signal_that_no_run_can_take_is_told_with_its_sender() {
     run.result().await.unwrap();
     let said = eventually("the signal is told", async || heard.about("sender").pop()).await;
     assert_eq!((said["receiver"].as_str(), said["signal"].as_str(), said["code"].as_str()), ("nobody", "hello", "run_not_found"));
-    assert_eq!(onward.runtime().unwrap().signals_dropped(), 1);
+    assert_eq!(onward.runtime().unwrap().counts().signals_dropped.value(), 1);
 }

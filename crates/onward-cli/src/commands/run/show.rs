@@ -243,6 +243,7 @@ fn reason(pause: &RunPaused) -> &'static str {
         PauseReason::VersionTooOld => "the code no longer knows the run's version",
         PauseReason::UnstableSegment => "its code goes another way each time",
         PauseReason::BudgetExhausted => "it has spent what it may",
+        PauseReason::SegmentTooLong => "it has recorded too much without a checkpoint",
         PauseReason::EffectAbandoned => {
             "its code left something behind that may have had an effect, or that a person has decided"
         }

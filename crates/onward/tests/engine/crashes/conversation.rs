@@ -60,6 +60,11 @@ impl Till {
     }
 }
 
+/// What the model was asked, in that order.
+pub fn asked(model: &ScriptedModel) -> Vec<String> {
+    model.requests().into_iter().map(|request| request.body.to_string()).collect()
+}
+
 #[derive(Clone)]
 pub struct Conversation {
     model: Arc<ScriptedModel>,
@@ -118,8 +123,8 @@ impl Story for Conversation {
         self.client.lock().unwrap().take();
     }
 
-    fn asked(&self) -> u64 {
-        self.model.request_count()
+    fn asked(&self) -> Vec<String> {
+        asked(&self.model)
     }
 
     fn paid(&self) -> usize {

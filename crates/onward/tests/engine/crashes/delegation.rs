@@ -7,7 +7,7 @@ use onward::prelude::*;
 use onward::{Builder, join_all};
 use onward_llm_scripted::{Answer, Rule, ScriptedModel, When};
 
-use super::conversation::Till;
+use super::conversation::{Till, asked};
 use super::stage::{Actor, insist};
 use super::{Left, Story};
 
@@ -65,8 +65,8 @@ impl Story for Delegation {
         assert_eq!((outcome.stop, outcome.text.as_str()), (Stop::Done, "The clerk has paid."));
     }
 
-    fn asked(&self) -> u64 {
-        self.model.request_count()
+    fn asked(&self) -> Vec<String> {
+        asked(&self.model)
     }
 
     fn paid(&self) -> usize {

@@ -1,8 +1,9 @@
 //! A process's view of a store, which dies with the process at a chosen call: nothing that follows is ever answered.
 
+use std::collections::BTreeMap;
 use std::future::pending;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
@@ -14,13 +15,38 @@ use onward_store::{
     Listener, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Since, Started, Store, StoreFuture, TaskQuery, VersionCount,
     WaitQuery,
 };
-use tokio::sync::Notify;
+use tokio::sync::watch;
+
+use super::link::Bell;
 
 /// Where the process dies: at which of its calls, and whether the store has done what it was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Death {
+    /// Counted among the calls of this operation alone; otherwise among all steps.
+    pub among: Option<&'static str>,
     pub at: u64,
     pub is_done: bool,
+}
+
+impl Death {
+    pub fn step(at: u64, is_done: bool) -> Death {
+        Death { among: None, at, is_done }
+    }
+}
+
+/// What all processes of a stage tell whoever judges the story.
+#[derive(Default)]
+pub struct Seen {
+    /// How often a task was taken from somebody or given back before it was done.
+    losses: AtomicU64,
+    /// Rings at every step of the server.
+    pub bell: Bell,
+}
+
+impl Seen {
+    pub fn losses(&self) -> u64 {
+        self.losses.load(Ordering::SeqCst)
+    }
 }
 
 #[derive(Clone)]
@@ -29,28 +55,36 @@ pub struct DyingStore(Arc<Process>);
 struct Process {
     store: Arc<dyn Store>,
     death: Option<Death>,
-    calls: AtomicU64,
-    is_dead: AtomicBool,
-    died: Notify,
+    /// How many steps it has made.
+    steps: AtomicU64,
+    /// How many calls that are no steps, by operation.
+    others: Mutex<BTreeMap<&'static str, u64>>,
+    is_dead: watch::Sender<bool>,
     /// The store knows the process: one that dies before is missed only after the default session.
-    is_known: tokio::sync::watch::Sender<bool>,
+    is_known: watch::Sender<bool>,
+    seen: Arc<Seen>,
 }
 
 impl DyingStore {
-    pub fn new(store: Arc<dyn Store>, death: Option<Death>) -> DyingStore {
-        let (calls, is_dead, died) = (AtomicU64::new(0), AtomicBool::new(false), Notify::new());
-        let is_known = tokio::sync::watch::Sender::new(false);
-        DyingStore(Arc::new(Process { store, death, calls, is_dead, died, is_known }))
+    pub fn new(store: Arc<dyn Store>, death: Option<Death>, seen: Arc<Seen>) -> DyingStore {
+        let [is_dead, is_known] = [false; 2].map(watch::Sender::new);
+        let (steps, others) = (AtomicU64::new(0), Mutex::default());
+        DyingStore(Arc::new(Process { store, death, steps, others, is_dead, is_known, seen }))
     }
 
-    /// How many calls it has made that can matter.
-    pub fn calls(&self) -> u64 {
-        self.0.calls.load(Ordering::SeqCst)
+    /// How many steps it has made.
+    pub fn steps(&self) -> u64 {
+        self.0.steps.load(Ordering::SeqCst)
+    }
+
+    /// How many other calls it has made, by operation.
+    pub fn others(&self) -> BTreeMap<&'static str, u64> {
+        self.0.others.lock().unwrap().clone()
     }
 
     /// Waits for its end.
     pub async fn died(&self) {
-        self.0.died.notified().await;
+        drop(self.0.is_dead.subscribe().wait_for(|is_dead| *is_dead).await);
     }
 
     /// A call that may be the last one. `matters` says so of its answer: to claim nothing is no step.
@@ -65,17 +99,38 @@ impl DyingStore {
             if process.death.is_some() {
                 process.known().await;
             }
+            process.seen.bell.ring(false);
             // To die before a call is to have died after the one before it, but for the work in between.
-            if process.death == Some(Death { at: process.calls.load(Ordering::SeqCst), is_done: false }) {
+            if process.death == Some(Death::step(process.steps.load(Ordering::SeqCst), false)) {
                 return process.die().await;
             }
             let answer = call.await;
             process.alive().await;
             if answer.as_ref().map_or(true, &matters) {
-                let number = process.calls.fetch_add(1, Ordering::SeqCst);
-                if process.death == Some(Death { at: number, is_done: true }) {
+                process.seen.bell.ring(true);
+                let number = process.steps.fetch_add(1, Ordering::SeqCst);
+                if process.death == Some(Death::step(number, true)) {
                     return process.die().await;
                 }
+            }
+            answer
+        })
+    }
+
+    /// Reads, and what time does anyway: how often is not the same each time, so they are counted by themselves.
+    fn other<T: Send + 'static>(&self, name: &'static str, call: StoreFuture<'static, T>) -> StoreFuture<'static, T> {
+        let process = self.0.clone();
+        Box::pin(async move {
+            process.alive().await;
+            let at = process.count(name);
+            let dies = |is_done| process.death == Some(Death { among: Some(name), at, is_done });
+            if dies(false) {
+                return process.die().await;
+            }
+            let answer = call.await;
+            process.alive().await;
+            if dies(true) {
+                return process.die().await;
             }
             answer
         })
@@ -83,8 +138,15 @@ impl DyingStore {
 }
 
 impl Process {
+    fn count(&self, name: &'static str) -> u64 {
+        let mut others = self.others.lock().unwrap();
+        let count = others.entry(name).or_default();
+        *count += 1;
+        *count - 1
+    }
+
     async fn alive(&self) {
-        if self.is_dead.load(Ordering::SeqCst) {
+        if *self.is_dead.borrow() {
             pending::<()>().await;
         }
     }
@@ -94,22 +156,16 @@ impl Process {
     }
 
     async fn die<T>(&self) -> T {
-        self.is_dead.store(true, Ordering::SeqCst);
-        self.died.notify_one();
+        self.is_dead.send_replace(true);
         pending().await
     }
 }
 
-/// Reads, and what time does anyway: the process may be dead, but does not die there.
-macro_rules! through {
+macro_rules! others {
     ($($name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
         fn $name(&self, $($argument: $type),*) -> StoreFuture<'_, $answer> {
-            Box::pin(async move {
-                self.0.alive().await;
-                let answer = self.0.store.$name($($argument),*).await;
-                self.0.alive().await;
-                answer
-            })
+            let store = self.0.store.clone();
+            self.other(stringify!($name), Box::pin(async move { store.$name($($argument),*).await }))
         }
     )*};
 }
@@ -118,8 +174,7 @@ macro_rules! steps {
     ($($name:ident($($argument:ident: $type:ty),*) -> $answer:ty, $matters:expr;)*) => {$(
         fn $name(&self, $($argument: $type),*) -> StoreFuture<'_, $answer> {
             let store = self.0.store.clone();
-            let call: StoreFuture<'static, $answer> = Box::pin(async move { store.$name($($argument),*).await });
-            self.step(call, $matters)
+            self.step(Box::pin(async move { store.$name($($argument),*).await }), $matters)
         }
     )*};
 }
@@ -135,37 +190,62 @@ impl Store for DyingStore {
     }
 
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
-        Box::pin(async move {
-            self.0.alive().await;
-            let answer = self.0.store.heartbeat(worker, lease).await;
-            self.0.is_known.send_replace(true);
-            self.0.alive().await;
+        let process = self.0.clone();
+        let call = Box::pin(async move {
+            let answer = process.store.heartbeat(worker, lease).await;
+            process.is_known.send_replace(true);
             answer
-        })
+        });
+        self.other("heartbeat", call)
+    }
+
+    fn expire(&self, limit: usize) -> StoreFuture<'_, Expired> {
+        let process = self.0.clone();
+        let call = Box::pin(async move {
+            let answer = process.store.expire(limit).await;
+            let lost = answer.as_ref().map_or(0, |expired| expired.tasks_expired);
+            process.seen.losses.fetch_add(lost, Ordering::SeqCst);
+            answer
+        });
+        self.step(call, |expired| expired.timers_fired + expired.tasks_expired + expired.workers_lost > 0)
+    }
+
+    fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
+        let process = self.0.clone();
+        let is_given_back = matches!(report.without_cost(), TaskReport::Released);
+        let call = Box::pin(async move {
+            let answer = process.store.report_task(task, claim, report, lease).await;
+            process.seen.losses.fetch_add(u64::from(is_given_back && answer.is_ok()), Ordering::SeqCst);
+            answer
+        });
+        self.step(call, |()| true)
     }
 
     fn is_shared(&self) -> bool {
         self.0.store.is_shared()
     }
 
+    fn payload_bytes_max(&self) -> usize {
+        self.0.store.payload_bytes_max()
+    }
+
     steps! {
         start_run(run: NewRun, claim: Option<WorkerId>) -> Started, |_| true;
+        restore_run(restore: RestoreRun) -> Restored, |_| true;
         finish_deliveries(done: Vec<DeliveryId>) -> (), |()| true;
         append_input(run: RunKey, input: Input) -> Appended, |_| true;
         claim_runs(request: ClaimRuns) -> Vec<ClaimedRun>, |claimed| !claimed.is_empty();
+        claim_run(run: RunKey, worker: WorkerId, input: Option<Input>) -> ClaimedOne, |_| true;
+        release_run(run: RunKey, epoch: Epoch) -> (), |()| true;
         claim_tasks(request: ClaimTasks) -> Vec<Task>, |claimed| !claimed.is_empty();
-        report_task(task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> (), |()| true;
+        retry_task(task: TaskId) -> (), |()| true;
+        delete_runs(delete: Delete) -> u64, |deleted| *deleted > 0;
     }
 
-    through! {
-        restore_run(restore: RestoreRun) -> Restored;
-        claim_run(run: RunKey, worker: WorkerId, input: Option<Input>) -> ClaimedOne;
-        release_run(run: RunKey, epoch: Epoch) -> ();
+    others! {
         register_kinds(kinds: Vec<KindSchemas>) -> ();
         list_kinds(namespace: Namespace) -> Vec<KindSchemas>;
-        retry_task(task: TaskId) -> ();
         list_leases(worker: WorkerId) -> Vec<(RunKey, Epoch)>;
-        expire(limit: usize) -> Expired;
         deliveries(limit: usize) -> Vec<(DeliveryId, Delivery)>;
         read_run(run: RunKey, generation: Option<u32>) -> Option<RunHead>;
         read_log(run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> Vec<Record>;
@@ -174,7 +254,6 @@ impl Store for DyingStore {
         list_waits(query: WaitQuery) -> Vec<Wait>;
         list_tasks(query: TaskQuery) -> Vec<Task>;
         count_tasks(namespace: Namespace) -> Vec<TaskCount>;
-        delete_runs(delete: Delete) -> u64;
         spend(query: SpendQuery) -> Vec<SpendRow>;
         list_deleted(query: DeletedQuery) -> Vec<DeletedRun>;
         read_since(known: Vec<Known>) -> Vec<Since>;

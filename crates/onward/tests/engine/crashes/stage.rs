@@ -1,6 +1,7 @@
 //! Where the processes of a story live: on a store that all of them open, or behind a server that has it. Each dies as planned, and
 //! is followed by another of its kind.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use onward_store_embedded::EmbeddedStore;
 use onward_store_postgres::PostgresStore;
 use tokio::sync::watch;
 
-use super::dying::{Death, DyingStore};
+use super::dying::{Death, DyingStore, Seen};
+use super::link::Link;
 use crate::site::eventually;
 
 /// How long somebody is waited for who may have died.
@@ -30,7 +32,9 @@ const LEASE: Duration = Duration::from_millis(1_000);
 /// What outlives every process.
 pub enum Place {
     /// One store that is shared, as if each process had opened it.
-    Kept(Arc<dyn Store>),
+    Memory(Arc<MemoryStore>),
+    /// The same, on a disk.
+    Kept(Arc<EmbeddedStore>),
     /// A directory that each life of the only process opens anew.
     Directory(tempfile::TempDir),
     /// A database that each process connects to by itself.
@@ -39,7 +43,7 @@ pub enum Place {
 
 impl Place {
     pub fn memory() -> Place {
-        Place::Kept(Arc::new(MemoryStore::new(Arc::new(SystemClock))))
+        Place::Memory(Arc::new(MemoryStore::new(Arc::new(SystemClock))))
     }
 
     pub fn directory() -> Place {
@@ -54,6 +58,7 @@ impl Place {
     async fn open(&self) -> (Arc<dyn Store>, Arc<dyn Clock>) {
         let system: Arc<dyn Clock> = Arc::new(SystemClock);
         match self {
+            Place::Memory(store) => (store.clone(), system),
             Place::Kept(store) => (store.clone(), system),
             Place::Directory(directory) => {
                 let open = async || match EmbeddedStore::open(directory.path(), Default::default()) {
@@ -64,7 +69,8 @@ impl Place {
                 (eventually("the directory is free", open).await, system)
             }
             Place::Database(database) => {
-                let store = PostgresStore::connect(&database.url(), Default::default()).await.unwrap();
+                let url = database.url();
+                let store = insist(|| PostgresStore::connect(&url, Default::default())).await;
                 let clock = store.clock();
                 (Arc::new(store), clock)
             }
@@ -80,19 +86,20 @@ pub struct Stage {
     server: Option<Arc<TcpListener>>,
     /// Stories that are played at the same time in one place do not see each other.
     namespace: Namespace,
+    pub seen: Arc<Seen>,
 }
 
 impl Stage {
     /// Every process opens the store.
     pub fn apart(place: Place) -> Stage {
-        Stage { place: Arc::new(place), server: None, namespace: Namespace::default() }
+        Stage { place: Arc::new(place), server: None, namespace: Namespace::default(), seen: Arc::default() }
     }
 
     /// Every process is connected to a server, which alone opens the store.
     pub fn served(place: Place) -> Stage {
         let door = TcpListener::bind("127.0.0.1:0").unwrap();
         door.set_nonblocking(true).unwrap();
-        Stage { place: Arc::new(place), server: Some(Arc::new(door)), namespace: Namespace::default() }
+        Stage { place: Arc::new(place), server: Some(Arc::new(door)), namespace: Namespace::default(), seen: Arc::default() }
     }
 
     /// The same place, where nobody has been.
@@ -100,6 +107,16 @@ impl Stage {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let namespace = Namespace::new(format!("stage-{}", COUNT.fetch_add(1, Ordering::SeqCst))).unwrap();
         Stage { namespace, ..self.clone() }
+    }
+
+    /// How many stories are played at a time: mostly they wait until somebody is missed.
+    pub fn at_once(&self) -> usize {
+        if matches!(*self.place, Place::Database(_)) { 6 } else { 10 }
+    }
+
+    /// Whether everything is seen that becomes of a task: elsewhere a call is carried out also if its caller dies before it is answered.
+    pub fn sees_all(&self) -> bool {
+        matches!(*self.place, Place::Memory(_))
     }
 
     /// Where the runs stand, for somebody who wonders.
@@ -116,28 +133,32 @@ impl Stage {
         shown
     }
 
-    /// What a process builds its engine with, and its view of the store if it has one.
-    pub async fn builder(&self, death: Option<Death>) -> (Builder, Option<DyingStore>) {
+    /// What a process builds its engine with, and how it dies.
+    pub async fn builder(&self, death: Option<Death>) -> (Builder, Mortal) {
         if let Some(door) = &self.server {
-            return (Onward::connect(format!("http://{}", door.local_addr().unwrap())), None);
+            let server = door.local_addr().unwrap();
+            let Some(death) = death else { return (Onward::connect(format!("http://{server}")), Mortal::Never) };
+            let link = Link::to(server).await;
+            self.seen.bell.cut(link.clone(), death);
+            return (Onward::connect(format!("http://{}", link.address())), Mortal::Linked(link));
         }
         let (store, clock) = self.place.open().await;
-        let dying = DyingStore::new(store, death);
+        let dying = DyingStore::new(store, death, self.seen.clone());
         let builder = Onward::with_store(Arc::new(dying.clone()), clock).lease(LEASE).threads(1);
-        (builder.namespace(self.namespace.as_str()), Some(dying))
+        (builder.namespace(self.namespace.as_str()), Mortal::Stored(dying))
     }
 
     /// The server, where there is one.
     pub fn server(&self, deaths: Vec<Death>) -> Option<Actor> {
         let door = self.server.clone()?;
-        let place = self.place.clone();
+        let (place, seen) = (self.place.clone(), self.seen.clone());
         let begin = move |death| -> Begun {
-            let (place, door) = (place.clone(), door.clone());
+            let (place, door, seen) = (place.clone(), door.clone(), seen.clone());
             Box::pin(async move {
                 let (store, clock) = place.open().await;
-                let dying = DyingStore::new(store, death);
+                let dying = DyingStore::new(store, death, seen);
                 let threads = Threads::serve(Arc::new(dying.clone()), clock, &door);
-                Life { engine: None, store: Some(dying), threads: Some(threads) }
+                Life { engine: None, mortal: Mortal::Stored(dying), threads: Some(threads) }
             })
         };
         Some(Actor::new(deaths, begin))
@@ -181,20 +202,54 @@ impl Drop for Threads {
     }
 }
 
+/// By what a process dies.
+#[derive(Clone, Default)]
+pub enum Mortal {
+    #[default]
+    Never,
+    /// By the store that it has opened.
+    Stored(DyingStore),
+    /// By its connections to the server.
+    Linked(Arc<Link>),
+}
+
+impl Mortal {
+    pub async fn died(&self) {
+        match self {
+            Mortal::Never => std::future::pending().await,
+            Mortal::Stored(store) => store.died().await,
+            Mortal::Linked(link) => link.was_cut().await,
+        }
+    }
+
+    fn store(&self) -> Option<&DyingStore> {
+        if let Mortal::Stored(store) = self { Some(store) } else { None }
+    }
+}
+
 /// One life of a process.
 pub struct Life {
+    /// Not there if it is no worker, or died while it began.
     pub engine: Option<Onward>,
-    pub store: Option<DyingStore>,
+    pub mortal: Mortal,
     pub threads: Option<Threads>,
 }
 
 pub type Begun = Pin<Box<dyn Future<Output = Life>>>;
 
+/// What a process asked its store for.
+#[derive(Debug, Clone, Default)]
+pub struct Calls {
+    pub steps: u64,
+    /// By operation.
+    pub others: BTreeMap<&'static str, u64>,
+}
+
 /// What it is at now, for the others to see.
 #[derive(Clone, Default)]
 struct Now {
     engine: Option<Onward>,
-    store: Option<DyingStore>,
+    mortal: Mortal,
 }
 
 /// A process that dies as planned and is followed by another.
@@ -214,15 +269,12 @@ impl Actor {
     pub async fn live(&self) {
         let mut planned = self.planned.iter().copied();
         loop {
-            let Life { engine, store, threads } = (self.begin)(planned.next()).await;
-            self.now.send_replace(Now { engine: engine.clone(), store: store.clone() });
-            match &store {
-                Some(store) => store.died().await,
-                None => std::future::pending().await,
-            }
+            let Life { engine, mortal, threads } = (self.begin)(planned.next()).await;
+            self.now.send_replace(Now { engine: engine.clone(), mortal: mortal.clone() });
+            mortal.died().await;
             self.deaths.fetch_add(1, Ordering::SeqCst);
             self.now.send_replace(Now::default());
-            drop((engine, store));
+            drop((engine, mortal));
             if let Some(threads) = threads {
                 threads.end().await;
             }
@@ -233,9 +285,10 @@ impl Actor {
         self.deaths.load(Ordering::SeqCst)
     }
 
-    /// How many calls that can matter its present life has made.
-    pub fn calls(&self) -> u64 {
-        self.now.borrow().store.as_ref().map_or(0, DyingStore::calls)
+    /// How many steps its present life has made, and how many other calls.
+    pub fn calls(&self) -> Calls {
+        let now = self.now.borrow();
+        now.mortal.store().map_or(Calls::default(), |store| Calls { steps: store.steps(), others: store.others() })
     }
 
     /// The engine of its present life.

@@ -1,0 +1,103 @@
+//! A conversation that somebody goes on with from an earlier entry, and that is then handed to another agent, in the other process.
+
+use std::sync::Arc;
+
+use onward::agent::{AgentCtx, MESSAGE, Provider, Role, Turn};
+use onward::prelude::*;
+use onward::{Builder, Entry, RunHandle};
+use onward_llm_scripted::{Answer, Rule, ScriptedModel};
+
+use super::conversation::asked;
+use super::stage::{Actor, insist};
+use super::{Left, Story};
+
+/// Answers what was said last, until that is about a bill.
+async fn front(ctx: AgentCtx, first: String) -> Result<String> {
+    ctx.append(Role::User, &first).await?;
+    ctx.turns((), async |()| {
+        for message in ctx.signal(MESSAGE).drain::<String>()? {
+            ctx.append(Role::User, &message).await?;
+        }
+        let last = ctx.messages().last(1).await?.pop().expect("it has a first entry");
+        if last.role.as_str() != "user" {
+            return Ok(Turn::Await((), MESSAGE));
+        }
+        if last.content.read::<String>()?.contains("bill") {
+            return ctx.handoff("back", "Count.").await;
+        }
+        let reply = ctx.llm("m").system("Be brief.").await?;
+        ctx.append(Role::Assistant, &reply).await?;
+        Ok(Turn::Await((), MESSAGE))
+    })
+    .await
+}
+
+async fn back(ctx: AgentCtx, system: String) -> Result<String> {
+    ctx.turns((), async |()| {
+        let reply = ctx.llm("m").system(&system).await?;
+        ctx.append(Role::Assistant, &reply).await?;
+        Ok(Turn::Done(reply.text()))
+    })
+    .await
+}
+
+/// The conversation, once this is the last that was said to it, is answered, and the next word is waited for.
+async fn answered(run: &RunHandle<String>, said: &str) -> Vec<Entry> {
+    let is_said = |entry: &Entry| entry.content.read::<String>().is_ok_and(|text| text == said);
+    insist(|| async {
+        let entries = run.entries().limit(100).await.map_err(|error| error.to_string())?.entries;
+        let is_answered = matches!(&entries[..], [.., last, answer] if answer.role.as_str() == "assistant" && is_said(last));
+        let awaiting = run.view().await.map_err(|error| error.to_string())?.awaiting;
+        let waits = awaiting.iter().any(|awaited| awaited.name.as_ref().is_some_and(|name| name.as_str() == MESSAGE));
+        if is_answered && waits { Ok(entries) } else { Err(format!("{} entries", entries.len())) }
+    })
+    .await
+}
+
+#[derive(Clone)]
+pub struct Turning {
+    model: Arc<ScriptedModel>,
+}
+
+impl Story for Turning {
+    const ANSWERS: u64 = 4;
+
+    async fn new() -> Self {
+        let model = ScriptedModel::start().await.unwrap();
+        for (said, answer) in [("hello", "Hi."), ("one", "First."), ("two", "Second."), ("bill", "It is enough.")] {
+            model.rule(Rule::when_user_says(said, Answer::text(answer)));
+        }
+        Turning { model: Arc::new(model) }
+    }
+
+    fn first(&self, builder: Builder) -> Builder {
+        builder.agent("front", front)
+    }
+
+    fn second(&self, builder: Builder) -> Builder {
+        let provider = Provider::openai(&format!("{}/v1", self.model.url()), None).unwrap();
+        builder.agent("back", back).model("m", &provider)
+    }
+
+    async fn talk(&self, client: &Onward, first: &Actor) {
+        insist(|| async { first.engine().await.start::<String, _>("front", "hello").id("c").await }).await;
+        let run = client.run::<String>("c").unwrap();
+        let hello = answered(&run, "hello").await;
+        insist(|| run.message_once("one", "one")).await;
+        answered(&run, "one").await;
+        insist(|| async { run.branch(Some(hello[1].id)).say("user", "two").once("edit").await }).await;
+        answered(&run, "two").await;
+        insist(|| run.message_once("is there a bill", "bill")).await;
+        assert_eq!(insist(|| run.result()).await, "It is enough.");
+    }
+
+    fn asked(&self) -> Vec<String> {
+        asked(&self.model)
+    }
+
+    fn judge(left: &Left) {
+        let run = &left.runs[0];
+        assert_eq!((left.runs.len(), run.kind.as_str(), run.tasks.len()), (1, "back", 4), "{left:?}");
+        assert_eq!(run.heard, [r#""one""#, r#""is there a bill""#]);
+    }
+}
