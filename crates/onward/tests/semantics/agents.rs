@@ -161,3 +161,43 @@ fn the_log_of_a_turn_replays_behind_its_prelude_and_says_so_without() {
         assert!(missing.message.contains("generation 0"), "{}", missing.message);
     }
 }
+
+/// Draws by lot, under the names of whoever draws, before its turns and in each of them.
+async fn draws(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
+    let first = format!("{} {}", ctx.run_id(), ctx.uuid());
+    ctx.append("system", &first).await?;
+    ctx.turns(vec![first], |drawn: Vec<String>| {
+        let ctx = ctx.clone();
+        async move {
+            let drawn: Vec<String> = drawn.into_iter().chain([format!("{} {}", ctx.run_id(), ctx.uuid())]).collect();
+            ctx.append("assistant", drawn.last().expect("it has drawn")).await?;
+            let _: String = ctx.signal("go").recv().await?;
+            if drawn.len() == 4 { Ok(Turn::Done(drawn)) } else { Ok(Turn::Next(drawn)) }
+        }
+    })
+    .await
+}
+
+/// J2, Z6: the fork comes to its turn as the original did, and draws for itself behind it. Worlds replay every log strictly.
+#[test]
+fn a_fork_of_a_later_turn_has_the_logs_before_it_and_replays_them_under_the_names_of_then() {
+    let go_on = |world: &mut World| {
+        world.signal("go", "on");
+        world.pump().unwrap();
+    };
+    let mut world = World::new_agent(draws, &());
+    world.pump().unwrap();
+    go_on(&mut world);
+    let mut fork = world.fork("fork", None, true).unwrap();
+    assert_eq!((fork.past_logs().len(), world.past_logs().len()), (2, 2));
+    fork.pump().unwrap();
+    [&mut world, &mut fork].into_iter().for_each(go_on);
+    let mut second = fork.fork("second", None, true).unwrap();
+    second.pump().unwrap();
+    [&mut world, &mut fork, &mut second].into_iter().for_each(go_on);
+    let drawn = |world: &World| serde_json::from_str::<Vec<String>>(&world.output()).unwrap();
+    let (original, forked) = (drawn(&world), drawn(&fork));
+    assert_eq!(original[..3], forked[..3]);
+    assert!(forked[3].starts_with("fork ") && original[3] != forked[3], "{forked:?}");
+    assert_eq!(drawn(&second), forked, "it was drawn before the second fork");
+}
