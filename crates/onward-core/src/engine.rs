@@ -396,6 +396,9 @@ impl Engine {
             if self.in_flight.is_some() {
                 return Ok(Advance::Idle); // N3
             }
+            if self.tell_given_up() {
+                continue; // SG5
+            }
             if let Some(expected) = self.expected.take() {
                 let from = expected.index;
                 self.match_commit(expected).map_err(|fault| self.departed(from, fault))?;

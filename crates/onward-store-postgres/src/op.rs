@@ -117,7 +117,7 @@ fn weigh(body: &Body) -> usize {
 }
 
 /// How many bytes share one transaction, more or less: a statement has a limit, and so has everybody's patience.
-const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(crate) const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// How many operations may wait. More than this and the database is not keeping up: whoever comes is told so at once.
 const WAITING_MAX: usize = 65_536;

@@ -39,6 +39,12 @@ impl Scene<'_> {
                 }
             }
         }
+        let log = match &work.restore.what {
+            Restore::Run { logs } => logs.last().expect("checked before it came here"),
+            Restore::Retry { log, .. } => log,
+        };
+        let (head, record) = (self.seat(key).head.clone(), log.last().expect("a log has records").clone());
+        self.news.push(News::Appended { head, record });
         for delivery in work.restore.news.clone() {
             self.send(key, delivery);
         }
@@ -74,12 +80,10 @@ impl Scene<'_> {
         let wanted = projection.slots.keys().cloned().chain(waits);
         self.need_slots(wanted.map(|slot| (key.clone(), slot)).collect()).await?;
         let seat = self.seat(key);
-        seat.head = head.clone();
+        seat.head = head;
         seat.is_changed = true;
         log.iter().for_each(|record| self.put_event(key, record.index, record.at, &Body::of_record(record)));
         self.put_rows(key, projection);
-        let record = log.last().expect("a log has records").clone();
-        self.news.push(News::Appended { head, record });
         Ok(())
     }
 

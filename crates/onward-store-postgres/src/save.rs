@@ -1,27 +1,30 @@
-//! What a scene has decided, as rows: many runs, one function per table, one statement that calls them, one round trip with the COMMIT.
+//! What a scene has decided, as rows: many runs, one function per table, one statement that calls them, one round trip with the COMMIT. A
+//! run that comes with more than fits into a statement, a long conversation that is forked for example, has more of them.
 //!
 //! Must never decide: every value here is in the scene.
 
-use onward_core::{Name, RunHead, Timestamp};
+use bytes::Bytes;
+use onward_core::{Hash, Name, RunHead, Timestamp};
 use onward_store::kept::Stash;
 use onward_store::kept::seal::{due_number, place_key, seal};
 
 use crate::claim::text_of;
 use crate::ledger;
+use crate::op::BATCH_BYTES_MAX;
 use crate::row::{crc, event_crc, seal_head};
 use crate::scene::{NewEvent, Queued, Scene, Seat};
 use crate::sql::Sql;
 use crate::tasks::state_column;
 
 impl Scene<'_> {
-    /// The statement that writes everything; none if nothing changed.
-    pub fn statement(mut self) -> Option<Sql> {
-        let mut calls = Vec::new();
+    /// The statement that writes everything, and what it has no room for; none if nothing changed.
+    pub fn statements(mut self) -> Vec<Sql> {
+        let (mut calls, mut more) = (Vec::new(), Vec::new());
         let mut seats: Vec<Box<Seat>> = std::mem::take(&mut self.seats).into_values().flatten().collect();
         // New runs go in in the order of their names: two transactions that start the same ones do not wait for each other (DB4).
         seats.sort_unstable_by(|a, b| a.head.key.cmp(&b.head.key));
         save_runs(&seats, &mut calls);
-        save_events(&mut seats, &mut calls);
+        push_all(save_events(&mut seats), &mut calls, &mut more);
         save_slots(&seats, &mut calls);
         self.save_waits(&seats, &mut calls);
         save_timers(&seats, &mut calls);
@@ -29,9 +32,10 @@ impl Scene<'_> {
         save_attributes(&seats, &mut calls);
         ledger::save(&seats, &mut calls);
         self.save_outbox(&mut calls);
-        self.save_blobs(&mut calls);
+        push_all(self.save_blobs(), &mut calls, &mut more);
         self.save_sessions(&mut calls);
-        (!calls.is_empty()).then(|| Sql::all(calls))
+        let all = (!calls.is_empty()).then_some(calls);
+        all.into_iter().chain(more.into_iter().map(|call| vec![call])).map(Sql::all).collect()
     }
 
     fn save_waits(&mut self, seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
@@ -83,19 +87,16 @@ impl Scene<'_> {
         calls.push(Sql::call("put_news").numbers(numbers).byteses(data));
     }
 
-    fn save_blobs(&mut self, calls: &mut Vec<Sql>) {
+    fn save_blobs(&mut self) -> Vec<Sql> {
         let blobs = std::mem::take(&mut self.blobs).into_iter();
         let rows = blobs.flat_map(|(rk, stash)| stash.blobs.into_iter().map(move |(hash, data)| (rk, hash, data)));
-        let rows: Vec<_> = rows.collect();
-        if rows.is_empty() {
-            return;
-        }
-        calls.push(
+        let call = |rows: Vec<(i64, Hash, Bytes)>| {
             Sql::call("put_blobs")
                 .numbers(rows.iter().map(|row| row.0).collect())
                 .byteses(rows.iter().map(|row| row.1.0.to_vec()).collect())
-                .byteses(rows.iter().map(|row| row.2.to_vec()).collect()),
-        );
+                .byteses(rows.iter().map(|row| row.2.to_vec()).collect())
+        };
+        portions(rows, |(_, _, data)| data.len()).into_iter().map(call).collect()
     }
 
     /// A worker that is known keeps its time. Its row is locked in either case, so that it cannot be forgotten while it gets a run (DB5);
@@ -180,23 +181,44 @@ fn columns(sql: Sql, seats: &[&Seat]) -> Sql {
         .numbers(seats.iter().map(|seat| seat.head.next_index.0 as i64).collect())
 }
 
-fn save_events(seats: &mut [Box<Seat>], calls: &mut Vec<Sql>) {
+fn save_events(seats: &mut [Box<Seat>]) -> Vec<Sql> {
     let take =
         |seat: &mut Box<Seat>| std::mem::take(&mut seat.events).into_iter().map(|event| (seat.rk, event)).collect::<Vec<_>>();
-    let events: Vec<(i64, NewEvent)> = seats.iter_mut().flat_map(take).collect();
-    if events.is_empty() {
-        return;
-    }
     let crc = |(rk, event): &(i64, NewEvent)| event_crc(*rk, event.generation, event.index, event.at, &event.body);
-    calls.push(
+    let call = |events: Vec<(i64, NewEvent)>| {
         Sql::call("put_events")
             .numbers(events.iter().map(|(rk, _)| *rk).collect())
             .ints(events.iter().map(|(_, event)| event.generation as i32).collect())
             .numbers(events.iter().map(|(_, event)| event.index.0 as i64).collect())
             .numbers(events.iter().map(|(_, event)| event.at.0 as i64).collect())
             .numbers(events.iter().map(crc).collect())
-            .byteses(events.into_iter().map(|(_, event)| event.body).collect()),
-    );
+            .byteses(events.into_iter().map(|(_, event)| event.body).collect())
+    };
+    portions(seats.iter_mut().flat_map(take), |(_, event)| event.body.len()).into_iter().map(call).collect()
+}
+
+/// The first one goes with all the others, the rest have statements of their own.
+fn push_all(portions: Vec<Sql>, calls: &mut Vec<Sql>, more: &mut Vec<Sql>) {
+    let mut portions = portions.into_iter();
+    calls.extend(portions.next());
+    more.extend(portions);
+}
+
+/// Rows in portions of about as many bytes as a transaction has by itself; a row is in one of them, however large it is.
+fn portions<T>(rows: impl IntoIterator<Item = T>, weigh: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let (mut portions, mut bytes) = (Vec::new(), 0);
+    for row in rows {
+        let weight = weigh(&row);
+        bytes += weight;
+        match portions.last_mut() {
+            Some(portion) if bytes <= BATCH_BYTES_MAX => Vec::push(portion, row),
+            _ => {
+                portions.push(vec![row]);
+                bytes = weight;
+            }
+        }
+    }
+    portions
 }
 
 fn save_slots(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
@@ -294,5 +316,19 @@ impl Gone {
 
     fn with(self, call: Sql) -> Sql {
         call.numbers(self.runs).numbers(self.numbers).byteses(self.places)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_go_out_in_their_order_and_in_portions_that_a_statement_takes() {
+        let half = BATCH_BYTES_MAX / 2;
+        let rows = [half, half, 1, half, half, 3 * half, 1, 1];
+        let sizes: Vec<Vec<usize>> = portions(rows, |row| *row);
+        assert_eq!(sizes, [vec![half, half], vec![1, half], vec![half], vec![3 * half], vec![1, 1]]);
+        assert!(portions([], |row: &usize| *row).is_empty());
     }
 }

@@ -180,8 +180,8 @@ async fn attempt_once<T>(
     scene.damaged.keys().chain(&scene.hurt).for_each(|key| shared.mend_soon(key));
     let answer = done.unwrap_or_else(|panic| Err(Trouble::Panicked(message(&*panic)))).map_err(Failed::Before)?;
     let after = scene.aftermath();
-    let statement = scene.statement();
-    db.pipeline(None, statement.as_slice(), Some("COMMIT")).await.map_err(Failed::AtCommit)?;
+    let statements = scene.statements();
+    db.pipeline(None, &statements, Some("COMMIT")).await.map_err(Failed::AtCommit)?;
     Ok((answer, after))
 }
 

@@ -114,10 +114,13 @@ fn judge(mut checked: RunToCheck, registry: &Registry, codec: Option<&Border>, s
 fn decode(checked: &mut RunToCheck, codec: Option<&Border>) -> Result<(), CodecError> {
     let Some(border) = codec else { return Ok(()) };
     let prelude_run = checked.prelude_run.as_ref().unwrap_or(&checked.run);
+    // A later log of a fork may have what was made for its original: where it is to branch off.
+    let prelude = checked.prelude.first().cloned();
     let logs = [(&checked.run, &mut checked.records), (prelude_run, &mut checked.prelude)];
     let earlier = checked.earlier.iter_mut().map(|log| (&log.run, &mut log.records));
     for (run, records) in logs.into_iter().chain(earlier) {
-        let makers = Makers::of(run, records.first());
+        let mut makers = Makers::of(run, records.first());
+        prelude.iter().for_each(|first| makers.add_origins(first));
         records.iter_mut().try_for_each(|record| border.record_in(record, &makers))?;
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::path::Path;
 use onward::agent::{AgentCtx, Turn};
 use onward::{Builder, Encryption, EncryptionKey, Onward};
 
-use crate::kit::{self, Ran, one_order, one_order_with, run};
+use crate::kit::{self, Ran, one_order, one_order_with, run, run_with_stdin};
 
 const MESSAGE: &str = "message";
 
@@ -23,7 +23,7 @@ async fn the_program_itself() {
         }
         "next" => builder.workflow("order", kit::changed_order).version("2"),
         "agent" => builder.agent("greeter", greeter),
-        "reader" => builder.agent("reader", reader),
+        "reader" => builder.agent("reader", reader).agent("chat", reader),
         "sealed reader" => sealed(builder.agent("reader", reader), 7),
         "other" => builder.workflow("other", kit::order),
         "sealed" => sealed(builder.workflow("order", kit::order), 7),
@@ -99,7 +99,7 @@ fn readers(with: impl FnOnce(Builder) -> Builder) -> tempfile::TempDir {
     directory
 }
 
-/// What was said before lies in earlier logs, for a fork in those of its original.
+/// What was said before lies in earlier logs.
 #[test]
 fn an_agent_that_reads_its_conversation_is_checked_with_what_was_said() {
     let safe = "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\nreader 3 0 0 0 0";
@@ -107,14 +107,35 @@ fn an_agent_that_reads_its_conversation_is_checked_with_what_was_said() {
     check(readers(|builder| sealed(builder, 7)).path(), &[], "sealed reader").says(0, safe);
 }
 
+fn end_and_delete(directory: &Path, id: &str) {
+    assert_eq!(run(directory, ["run", "terminate", id]).code, 0);
+    assert_eq!(run(directory, ["run", "delete", id]).code, 0);
+}
+
+/// One of them is to go on where the original was sealed for itself, and nobody has worked on it since.
 #[test]
-fn a_fork_whose_original_is_gone_is_not_safe_and_does_not_disturb_the_others() {
+fn a_fork_is_checked_without_its_original() {
+    let directory = readers(|builder| sealed(builder, 7));
+    let page = run(directory.path(), ["run", "entries", "fork", "--json"]).json();
+    let first = page["entries"][0]["id"].as_str().unwrap().to_owned();
+    end_and_delete(directory.path(), "r");
+    assert_eq!(run(directory.path(), ["run", "branch", "fork", &first]).code, 0);
+    let safe = "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\nreader 2 0 0 0 0";
+    check(directory.path(), &[], "sealed reader").says(0, safe);
+}
+
+/// One that was made of its turn alone, by a program from before.
+#[test]
+fn an_old_fork_whose_original_is_gone_is_not_safe_and_does_not_disturb_the_others() {
     let directory = readers(|builder| builder);
-    assert_eq!(run(directory.path(), ["run", "terminate", "r"]).code, 0);
-    assert_eq!(run(directory.path(), ["run", "delete", "r"]).code, 0);
+    let before = include_str!("../../../onward/tests/engine/forked_before.jsonl");
+    let renamed = before.replace("\"r\"", "\"old\"").replace("\"id\":\"fork\"", "\"id\":\"old-fork\"");
+    run_with_stdin(directory.path(), &["import", "-"], &renamed).says(0, "2 runs imported, 0 were there already");
+    end_and_delete(directory.path(), "old");
     let ran = check(directory.path(), &[], "reader");
     assert_eq!(ran.code, 1);
-    assert!(kit::steady(&ran.out).contains("reader 0 2 0 0 0") && ran.out.contains("is not there"), "{}", ran.out);
+    assert!(kit::steady(&ran.out).contains("chat 0 1 0 0 0") && ran.out.contains("is not there"), "{}", ran.out);
+    assert!(kit::steady(&ran.out).contains("reader 3 0 0 0 0"), "{}", ran.out);
 }
 
 fn sealed(builder: Builder, byte: u8) -> Builder {

@@ -64,6 +64,7 @@ impl PreludeSearch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conversation::log_before;
     use crate::event::{Checkpoint, RunStarted};
     use crate::lineage::Origin;
     use crate::{Index, Name, Namespace, Payload, RunId, Timestamp};
@@ -113,6 +114,32 @@ mod tests {
             assert_eq!(search(&logs, run, within, 0), Search::Found(key("original"), 0), "{run} {within}");
         }
         assert_eq!(search(&logs[1..], "fork", 1, 0), Search::Nowhere, "the original is gone");
+    }
+
+    #[test]
+    fn a_fork_has_its_own_logs_and_one_that_has_not_goes_on_in_those_of_its_original() {
+        let before = |run: &str, generation, origins: &[(&str, u32)]| {
+            let mut first = first(generation, Some(0), None);
+            if let Some(crate::Event::RunStarted(started)) = first.events.first_mut() {
+                let origin = |(run, generation): &(&str, u32)| Origin { generation: *generation, ..Origin::of_start(key(run)) };
+                started.origins = origins.iter().map(origin).collect();
+            }
+            log_before(&key(run), &first).map(|(run, generation)| (run.id.to_string(), generation))
+        };
+        let of = |run: &str, generation| Some((run.to_owned(), generation));
+        assert_eq!(before("r", 0, &[]), None);
+        assert_eq!(before("r", 3, &[]), of("r", 2));
+        assert_eq!(before("r", 3, &[("r", 2)]), of("r", 1), "a retry has what failed");
+        assert_eq!(before("f", 3, &[("r", 3)]), of("f", 2));
+        assert_eq!(before("f", 3, &[("r", 2), ("r", 3)]), of("f", 2), "of a retry");
+        assert_eq!(before("f", 4, &[("r", 3), ("f", 3)]), of("f", 2), "retried itself");
+        assert_eq!(before("g", 2, &[("r", 2), ("f", 2)]), of("g", 1), "of a fork");
+        assert_eq!(before("f", 0, &[("r", 0)]), None);
+        // Made of its turn alone, retried, and forked in its turn.
+        assert_eq!(before("f", 0, &[("r", 3)]), of("r", 2));
+        assert_eq!(before("f", 1, &[("r", 3), ("f", 0)]), of("r", 2));
+        assert_eq!(before("f", 1, &[]), of("f", 0));
+        assert_eq!(before("g", 0, &[("r", 3), ("f", 0)]), of("r", 2));
     }
 
     #[test]

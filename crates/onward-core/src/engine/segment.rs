@@ -18,7 +18,7 @@
 //!   was decided knowingly.
 //! - SG4: a segment is abandoned three times at most; then the run pauses.
 //! - SG5: a call that the code made before the cut, and gave up behind it, is over: what was taken back stays so, and whoever awaits it is
-//!   told that it was canceled.
+//!   told that it was canceled, behind everything that came before the cut.
 //! - SG6: a segment has [`SEGMENT_EVENTS_MAX`] events at most; then the run pauses, and whoever resumes it gives it as many again. What
 //!   has happened is recorded all the same.
 
@@ -85,6 +85,8 @@ impl Segment {
     pub fn hear(&mut self, record: &Record) {
         for event in &record.events {
             match event {
+                // A log that is left at its first commit is left before its start is delivered.
+                Event::RunStarted(event) => self.begin(event.checkpoint.as_ref().and_then(|checkpoint| checkpoint.leaf)),
                 Event::TaskAttempted(event) => self.book.begun(&event.place),
                 Event::ApprovalDecided(event) => self.book.decided(event),
                 Event::RunPaused(event) => self.last_pause = Some(event.reason),
@@ -197,9 +199,14 @@ impl Engine {
         for place in waiting {
             self.step_is_adopted(&place);
         }
-        for place in self.segment.book.take_given_up() {
-            self.was_given_up(&place);
-        }
+    }
+
+    /// Tells the code of what it had given up in what it has left, once it has seen everything up to there: it may give it up again, for the
+    /// same reason. Says whether there was something to tell.
+    pub(super) fn tell_given_up(&mut self) -> bool {
+        let given_up = self.segment.book.take_given_up();
+        given_up.iter().for_each(|place| self.was_given_up(place));
+        !given_up.is_empty()
     }
 
     /// Steps that were asked for before the cut and have not begun. They may be in the book: they are looked for as if they were new.

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use onward_core::run::Commit;
 use onward_core::{CommitId, Index};
@@ -61,12 +61,24 @@ pub struct Ended {
     pub said: Vec<String>,
 }
 
-/// Runs the other process to its end.
-pub fn run_child(role: &str, directory: &Path, environment: &[(&str, &str)]) -> Ended {
+fn other_process(role: &str, directory: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "crash::the_other_process", "--nocapture", "--test-threads=1"]);
-    command.env(ROLE, role).env("ONWARD_TEST_DIRECTORY", directory).envs(environment.iter().copied());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    command.env(ROLE, role).env("ONWARD_TEST_DIRECTORY", directory).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+}
+
+/// Starts the other process, and returns when it says that it begins.
+pub fn start_child(role: &str, directory: &Path) -> Child {
+    let mut child = other_process(role, directory).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line == format!("child begins {role}")));
+    child
+}
+
+/// Runs the other process to its end.
+pub fn run_child(role: &str, directory: &Path, environment: &[(&str, &str)]) -> Ended {
+    let mut child = other_process(role, directory).envs(environment.iter().copied()).spawn().unwrap();
     let (mut answered, mut last_line, mut said) = (0, String::new(), Vec::new());
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let Ok(line) = line else { break };
@@ -107,6 +119,9 @@ fn the_other_process() {
     }
     if role == "crowd" {
         return tell_in_a_crowd(&store);
+    }
+    if role == "fork" {
+        return crate::forks::write_fork(&store);
     }
     if role == "ask" {
         return crate::reads::ask_everything(&store);

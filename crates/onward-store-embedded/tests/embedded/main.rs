@@ -6,6 +6,7 @@ mod conformance;
 mod crash;
 mod damage;
 mod directory;
+mod forks;
 mod format;
 mod full;
 mod past;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_core::event::TaskScheduled;
+use onward_core::event::{RunCompleted, RunContinued, RunStarted, TaskScheduled};
+use onward_core::log::{CommitHeader, CommitId};
 use onward_core::task::TaskOptions;
-use onward_core::{Hash, Namespace, Place};
+use onward_core::{Epoch, Hash, Index, Namespace, Place, Record, Timestamp};
 use onward_pg_cluster::{Cluster, Database, OWNER, Proxy};
 use onward_store::conformance::{self, block_on};
-use onward_store::{ClaimTasks, ManualClock, MemoryStore, Store};
+use onward_store::{ClaimTasks, ManualClock, MemoryStore, Restore, RestoreRun, Store};
 use onward_store_postgres::{Options, PostgresStore};
 
 use crate::kit::{
@@ -281,5 +282,60 @@ fn a_batch_that_nobody_takes_says_so_once() {
     let signals: Vec<_> = (0..50).map(|_| store.append_input(key("r"), signal(None))).collect();
     for answer in signals.into_iter().map(block_on) {
         assert_eq!(answer.unwrap_err().to_string().matches("the store cannot be reached").count(), 1);
+    }
+}
+
+/// A run of many generations: short words are in its records, long ones beside them, and neither fit into one statement.
+fn long_run() -> Vec<Vec<Record>> {
+    let generations = 700;
+    let log = |generation: u32| {
+        let count = if generation.is_multiple_of(20) { 40_000 } else { 2_000 };
+        let words = json(&format!("\"{generation}: {}\"", "what was said ".repeat(count)));
+        let first_seed = (generation > 0).then_some(7);
+        let started = RunStarted { generation, first_seed, ..RunStarted::new(name("order"), json("{}"), 7) };
+        let first = Record::input(Index(0), Timestamp(1), started.into());
+        let (n, epoch, commit_id, horizon) = (0, Epoch(1), CommitId(u64::from(generation)), Index(0));
+        let commit = Some(CommitHeader { n, epoch, commit_id, horizon, waits: false, is_standing: false });
+        let end = match generation == generations - 1 {
+            true => RunCompleted { output: words, attempts: None }.into(),
+            false => RunContinued { input: words, checkpoint: None }.into(),
+        };
+        vec![first, Record { index: Index(1), at: Timestamp(2), commit, events: vec![end] }]
+    };
+    (0..generations).map(log).collect()
+}
+
+/// A long conversation that is forked, or imported.
+#[test]
+fn a_run_that_takes_several_statements_is_written_whole_or_not_at_all() {
+    let database = database();
+    let store = connect(&database, Options::default());
+    let logs = long_run();
+    let restore = || {
+        let what = Restore::Run { logs: logs.clone() };
+        block_on(store.restore_run(RestoreRun { key: key("r"), what, news: Vec::new() }))
+    };
+    // The second statement with records is refused, and so is all that the first has written.
+    database
+        .psql(
+            "CREATE SEQUENCE tries;
+             CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               IF nextval('tries') % 2 = 0 THEN RAISE EXCEPTION 'never' USING ERRCODE = '54000'; END IF; RETURN NULL; END $$;
+             CREATE TRIGGER refuse AFTER INSERT ON onward.events FOR EACH STATEMENT EXECUTE FUNCTION refuse()",
+        )
+        .unwrap();
+    restore().unwrap_err();
+    assert!(database.psql("SELECT last_value >= 2 FROM tries").unwrap().contains('t'), "there was a second one");
+    assert_eq!(block_on(store.read_run(key("r"), None)).unwrap(), None);
+    for table in ["runs", "past", "events", "blobs", "slots"] {
+        assert_eq!(database.psql(&format!("SELECT count(*) FROM onward.{table}")).unwrap().trim(), "0", "{table}");
+    }
+    database.psql("DROP TRIGGER refuse ON onward.events").unwrap();
+    let began = std::time::Instant::now();
+    assert!(restore().unwrap().created);
+    eprintln!("{} generations in {:?}", logs.len(), began.elapsed());
+    assert!(!restore().unwrap().created, "it is the very same run");
+    for (generation, log) in (0..).zip(&logs) {
+        assert_eq!(block_on(store.read_log(key("r"), Some(generation), Index(0), usize::MAX)).unwrap(), *log);
     }
 }

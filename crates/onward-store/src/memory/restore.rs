@@ -36,6 +36,9 @@ impl State {
         for (log, projection) in logs.into_iter().zip(projections) {
             self.put_generation(&key, log, projection, now);
         }
+        let Generation { head, records } = self.run(&key).generations.last().expect("a run has one");
+        let record = records.last().expect("a log has records").clone();
+        self.news.push(News::Appended { head: head.clone(), record });
         news.into_iter().for_each(|delivery| self.send(key.clone(), delivery));
         self.settle(&key);
         Ok(Restored { created: true, head: self.run(&key).shown_head() })
@@ -43,11 +46,10 @@ impl State {
 
     fn put_generation(&mut self, key: &RunKey, records: Vec<Record>, projection: Projection, now: Timestamp) {
         let Projection { mut head, timers, tasks, waits, slots, ledger, .. } = projection;
-        let last = records.last().expect("a log has records").clone();
         let run = self.run_mut(key);
         // A run that comes as a whole brings its own; one that is retried keeps what it has.
         head.epoch = run.generations.last().map_or(head.epoch, |before| before.head.epoch);
-        run.generations.push(Generation { head: head.clone(), records });
+        run.generations.push(Generation { head, records });
         run.timers = BTreeMap::new();
         run.tasks = BTreeMap::new();
         for (key, slot) in slots {
@@ -66,7 +68,6 @@ impl State {
         }
         // In the place of rows of the same log: it may have been here before (LG4).
         self.ledger.extend(ledger);
-        self.news.push(News::Appended { head, record: last });
     }
 }
 

@@ -218,6 +218,15 @@ impl Makers {
         Makers { runs: lineage.runs(), lineage }
     }
 
+    /// Adds the runs that another log of the same run goes on from.
+    pub fn add_origins(&mut self, first: &Record) {
+        for origin in first.started().iter().flat_map(|started| &started.origins) {
+            if !self.runs.contains(&origin.run) {
+                self.runs.push(origin.run.clone());
+            }
+        }
+    }
+
     /// Adds the runs that `run` goes on from, by the first records of first logs, which `first_of` reads; it has none of a run that is gone.
     /// A later log of a fork may have what was made for them: where a conversation branches off, or what it began with.
     async fn add_originals<F, E>(&mut self, run: &RunKey, first_of: impl Fn(RunKey) -> F) -> Result<(), E>
@@ -226,12 +235,7 @@ impl Makers {
     {
         let mut run = run.clone();
         while let Some(first) = first_of(run.clone()).await? {
-            let Some(started) = first.started() else { break };
-            for origin in &started.origins {
-                if !self.runs.contains(&origin.run) {
-                    self.runs.push(origin.run.clone());
-                }
-            }
+            self.add_origins(&first);
             let Some((original, _)) = original_of(&run, &first) else { break };
             run = original;
         }

@@ -135,6 +135,34 @@ impl World {
         }
     }
 
+    /// Somebody else works on the run from now on.
+    #[cfg(test)]
+    pub(crate) fn take_lease(&mut self) {
+        self.head.epoch = Epoch(self.head.epoch.0 + 1);
+        self.crash();
+    }
+
+    /// Whether a commit is refused that somebody makes late, who had the run when it was as in `seen`.
+    #[cfg(test)]
+    pub(crate) fn refuses_late(&self, draft: Draft, seen: &World) -> bool {
+        let commit_id = CommitId(u64::MAX - self.head.next_commit);
+        let commit = draft.into_commit(seen.head.key.clone(), seen.head.generation, seen.head.epoch, commit_id);
+        matches!(self.head.clone().admit_commit(commit, self.now), Err(CommitRefusal::Refused(_)))
+    }
+
+    /// The same of a report with which he would pause it.
+    #[cfg(test)]
+    pub(crate) fn refuses_late_pause(&self, report: impl Into<Event>, seen: &World) -> bool {
+        let input = Input { epoch: Some(seen.head.epoch), ..Input::new(report) };
+        self.head.clone().admit_input(input, self.now).is_err()
+    }
+
+    /// The run forgets that something has come.
+    #[cfg(test)]
+    pub(crate) fn sleep_on(&mut self) {
+        self.head.status = Status::Waiting;
+    }
+
     /// A dependency, as for the real builder, from the next activation on that begins cold.
     pub fn dep<T: std::any::Any + Send + Sync>(mut self, dep: T) -> World {
         let mut deps = (*self.shared.deps).clone();

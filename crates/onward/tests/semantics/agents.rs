@@ -1,9 +1,11 @@
 //! Agents: what a worker may not get wrong about their logs.
 
+use std::time::Duration;
+
 use onward::agent::{AgentCtx, Turn};
 use onward::prelude::*;
 use onward::testing::{Replay, World};
-use onward_core::event::TaskCompleted;
+use onward_core::event::{ApprovalDecided, TaskCompleted};
 use onward_core::{Event, Payload, Place, Status};
 
 /// Says one thing or another, looks something up, hears what there is, and is done.
@@ -46,6 +48,70 @@ fn a_log_that_was_hard_to_leave_does_not_end_over_unread_signals() {
     }
     world.pump().unwrap();
     assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "[0,1,2,3,4]"));
+}
+
+/// Waits for a word or an hour, says one thing or another, and looks something up.
+async fn patient(ctx: AgentCtx, _: ()) -> Result<String> {
+    let heard = onward::select! {
+        word = ctx.signal("s").recv::<String>() => word?,
+        slept = ctx.sleep(Duration::from_secs(3600)) => slept.map(|()| "nothing".to_owned())?,
+    };
+    ctx.append("system", if *ctx.dep::<bool>() { "be polite" } else { "be brief" }).await?;
+    let _: String = ctx.task("look", &1).pure().await?;
+    Ok(heard)
+}
+
+/// SG5: the timer was given up because of the word, which the code hears again where it leaves the log.
+#[test]
+fn a_timer_that_lost_in_what_the_code_has_left_does_not_win_as_canceled() {
+    let mut world = World::new_agent(patient, &()).dep(false);
+    world.pump().unwrap();
+    world.signal("s", "hello");
+    world.pump().unwrap();
+    world.crash();
+    let mut world = world.dep(true);
+    world.pump().unwrap();
+    let place = |(_, event): (_, &Event)| match event {
+        Event::TaskScheduled(task) => Some(task.place.clone()),
+        _ => None,
+    };
+    let place = world.log().events().filter_map(place).last().expect("it looks something up again");
+    world.input(TaskCompleted { place, output: Payload::json("found").unwrap(), attempts: 1 }).unwrap();
+    world.pump().unwrap();
+    assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "\"hello\""));
+}
+
+/// Asks a person in a conversation that has begun, and may look something up before.
+async fn asks(ctx: AgentCtx, _: ()) -> Result<bool> {
+    ctx.append("user", "hello").await?;
+    ctx.turns((), async |()| {
+        if *ctx.dep::<bool>() {
+            let _: String = ctx.task("look", &1).pure().await?;
+        }
+        Ok(Turn::Done(ctx.approval("may-i", "May I?").await?.approved))
+    })
+    .await
+}
+
+/// SG1: the question was the first thing that the turn did.
+#[test]
+fn a_question_that_the_code_comes_back_to_is_not_asked_twice() {
+    let mut world = World::new_agent(asks, &()).dep(false);
+    for looks_first in [false, true, false] {
+        world.crash();
+        world = world.dep(looks_first);
+        world.pump().unwrap();
+    }
+    let place = |(_, event): (_, &Event)| match event {
+        Event::ApprovalRequested(question) => Some(question.place.clone()),
+        _ => None,
+    };
+    let asked: Vec<Place> = world.log().events().filter_map(place).collect();
+    assert_eq!((asked.len(), world.open_waits()), (1, 1), "{:?}", world.event_names());
+    let (place, feedback, decided_by, decision_id) = (asked[0].clone(), None, None, "d".to_owned());
+    world.input(ApprovalDecided { place, approved: true, feedback, decided_by, decision_id }).unwrap();
+    world.pump().unwrap();
+    assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "true"));
 }
 
 async fn two_turns(ctx: AgentCtx, name: String) -> Result<String> {
@@ -94,4 +160,44 @@ fn the_log_of_a_turn_replays_behind_its_prelude_and_says_so_without() {
         let missing = Replay::new("test", turn).against_agent(two_turns).unwrap_err();
         assert!(missing.message.contains("generation 0"), "{}", missing.message);
     }
+}
+
+/// Draws by lot, under the names of whoever draws, before its turns and in each of them.
+async fn draws(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
+    let first = format!("{} {}", ctx.run_id(), ctx.uuid());
+    ctx.append("system", &first).await?;
+    ctx.turns(vec![first], |drawn: Vec<String>| {
+        let ctx = ctx.clone();
+        async move {
+            let drawn: Vec<String> = drawn.into_iter().chain([format!("{} {}", ctx.run_id(), ctx.uuid())]).collect();
+            ctx.append("assistant", drawn.last().expect("it has drawn")).await?;
+            let _: String = ctx.signal("go").recv().await?;
+            if drawn.len() == 4 { Ok(Turn::Done(drawn)) } else { Ok(Turn::Next(drawn)) }
+        }
+    })
+    .await
+}
+
+/// J2, Z6: the fork comes to its turn as the original did, and draws for itself behind it. Worlds replay every log strictly.
+#[test]
+fn a_fork_of_a_later_turn_has_the_logs_before_it_and_replays_them_under_the_names_of_then() {
+    let go_on = |world: &mut World| {
+        world.signal("go", "on");
+        world.pump().unwrap();
+    };
+    let mut world = World::new_agent(draws, &());
+    world.pump().unwrap();
+    go_on(&mut world);
+    let mut fork = world.fork("fork", None, true).unwrap();
+    assert_eq!((fork.past_logs().len(), world.past_logs().len()), (2, 2));
+    fork.pump().unwrap();
+    [&mut world, &mut fork].into_iter().for_each(go_on);
+    let mut second = fork.fork("second", None, true).unwrap();
+    second.pump().unwrap();
+    [&mut world, &mut fork, &mut second].into_iter().for_each(go_on);
+    let drawn = |world: &World| serde_json::from_str::<Vec<String>>(&world.output()).unwrap();
+    let (original, forked) = (drawn(&world), drawn(&fork));
+    assert_eq!(original[..3], forked[..3]);
+    assert!(forked[3].starts_with("fork ") && original[3] != forked[3], "{forked:?}");
+    assert_eq!(drawn(&second), forked, "it was drawn before the second fork");
 }

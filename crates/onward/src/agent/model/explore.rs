@@ -7,14 +7,17 @@ use std::sync::Arc;
 use onward_core::conversation::{ENTRY_SIGNAL, OutsideEntry};
 use onward_core::engine::Fault;
 use onward_core::event::{
-    ApprovalDecided, BranchRequested, ChildCompleted, PromiseResolved, RunResumed, RunStarted, TaskAttempted, TaskCompleted,
+    ApprovalDecided, BranchRequested, ChildCompleted, ChildFailed, PromiseResolved, RunResumed, RunStarted, TaskAttempted,
+    TaskCompleted, TaskFailed,
 };
 use onward_core::run::{Delivery, Input, WaitKind};
 use onward_core::task::EffectClass;
-use onward_core::{Event, Name, Payload, Place, Status};
+use onward_core::{Event, Failure, Name, Payload, Place, Status};
 
+use super::asked::asked_at;
 use super::judge;
-use super::program::{Bit, GUEST, MESSAGE, Program};
+use super::mutant::{self, Mutant};
+use super::program::{BETWEEN_TURNS, GUEST, MESSAGE, Outside, Program};
 use crate::agent::AgentCtx;
 use crate::testing::World;
 
@@ -28,13 +31,29 @@ pub(super) struct Limits {
     pub crashes: u32,
     /// How often somebody outside goes on from an earlier entry.
     pub branches: u32,
+    /// How often a task, a child or a promise fails, a person says no, or a worker is lost.
+    pub failures: u32,
+    /// How often a run is taken from whoever works on it, who goes on and commits late.
+    pub zombies: u32,
+    pub resumes: u32,
     /// The bit is a clock: it never comes back to what it was.
     pub clock: bool,
+    /// What goes wrong on purpose.
+    pub mutant: Option<Mutant>,
 }
 
 impl Limits {
     pub const fn new(signals: u32, flips: u32, crashes: u32) -> Limits {
-        Limits { signals, entries: 0, flips, crashes, branches: 0, clock: false }
+        let (entries, branches, failures, zombies, resumes) = (0, 0, 0, 0, 1);
+        Limits { signals, entries, flips, crashes, branches, failures, zombies, resumes, clock: false, mutant: None }
+    }
+
+    pub const fn failures(self, failures: u32) -> Limits {
+        Limits { failures, ..self }
+    }
+
+    pub const fn zombies(self, zombies: u32) -> Limits {
+        Limits { zombies, ..self }
     }
 
     pub const fn branches(self, branches: u32) -> Limits {
@@ -67,12 +86,22 @@ pub(super) struct State {
     pub crashes: u32,
     pub resumes: u32,
     pub branches: u32,
-    /// Tasks that somebody has begun: their generation, place and kind.
-    pub begun: BTreeSet<(u32, Place, String)>,
+    failures: u32,
+    zombies: u32,
+    /// The bit under which the code before the loop was closed.
+    prelude: Option<u32>,
+    /// Tasks that somebody has begun: their generation and place.
+    pub begun: BTreeSet<(u32, Place)>,
+    /// What was accepted when somebody resumed it.
+    pub accepted: BTreeSet<(u32, Place)>,
+    /// What the code was at after the last commit.
+    pub doing: char,
     /// Children that have ended.
     pub ended: BTreeSet<String>,
     /// What an activation saw that has not committed yet: the world and the bit of then.
     flying: Option<(World, u32)>,
+    /// The same of whoever had the run before, and does not know that it was taken from him.
+    zombie: Option<(World, u32)>,
     trace: Option<Arc<Trace>>,
 }
 
@@ -82,10 +111,10 @@ struct Trace {
 }
 
 impl State {
-    fn first(program: &Program, bit: &Bit) -> State {
-        let (code, bit) = (program.clone(), bit.clone());
+    fn first(program: &Program, outside: &Outside) -> State {
+        let (code, outside) = (program.clone(), outside.clone());
         State {
-            world: World::new_agent(move |ctx: AgentCtx, (): ()| code.clone().run(ctx, bit.clone()), &()),
+            world: World::new_agent(move |ctx: AgentCtx, (): ()| code.clone().run(ctx, outside.clone()), &()),
             bit: 0,
             signals: 0,
             entries: 0,
@@ -93,9 +122,15 @@ impl State {
             crashes: 0,
             resumes: 0,
             branches: 0,
+            failures: 0,
+            zombies: 0,
+            prelude: None,
             begun: BTreeSet::new(),
+            accepted: BTreeSet::new(),
+            doing: BETWEEN_TURNS,
             ended: BTreeSet::new(),
             flying: None,
+            zombie: None,
             trace: None,
         }
     }
@@ -104,7 +139,9 @@ impl State {
         State {
             world: self.world.copy(),
             flying: self.flying.as_ref().map(|(world, bit)| (world.copy(), *bit)),
+            zombie: self.zombie.as_ref().map(|(world, bit)| (world.copy(), *bit)),
             begun: self.begun.clone(),
+            accepted: self.accepted.clone(),
             ended: self.ended.clone(),
             trace: self.trace.clone(),
             ..*self
@@ -122,15 +159,32 @@ impl State {
             }
         };
         logs(&self.world);
-        if let Some((world, bit)) = &self.flying {
-            logs(world);
-            bit.hash(&mut hasher);
+        for held in [&self.flying, &self.zombie] {
+            held.iter().for_each(|(world, _)| logs(world));
         }
+        let held = [&self.flying, &self.zombie].map(|held| held.as_ref().map(|(_, bit)| *bit));
+        (held, self.prelude, self.failures, self.zombies).hash(&mut hasher);
         (self.bit, self.signals, self.entries, self.flips, self.crashes, self.resumes, self.branches).hash(&mut hasher);
-        self.flying.is_some().hash(&mut hasher);
-        (&self.begun, &self.ended, self.world.tasks.keys().collect::<Vec<_>>()).hash(&mut hasher);
+        (&self.begun, &self.accepted, self.doing).hash(&mut hasher);
+        (&self.ended, self.world.tasks.keys().collect::<Vec<_>>()).hash(&mut hasher);
         (self.world.waits.keys().collect::<Vec<_>>(), self.world.timers.keys().collect::<Vec<_>>()).hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// What the world says to whoever asked at `place`: for what, and where.
+    pub fn answer_to(&self, place: &Place) -> String {
+        let asked = asked_at(self.world.log(), self.world.generation(), place).expect("somebody has asked there");
+        format!("{asked} by {place}")
+    }
+
+    fn failure(&self, place: &Place, code: &str) -> Failure {
+        Failure { retryable: false, ..Failure::new(code, self.answer_to(place)) }
+    }
+
+    /// What concerns the open generation reaches it.
+    fn hear(&mut self, event: impl Into<Event>) {
+        let generation = Some(self.world.generation());
+        self.world.append(Input { generation, ..Input::new(event) }).expect("an open run takes inputs");
     }
 
     /// How the state was reached, and all that is recorded in it.
@@ -151,8 +205,8 @@ impl State {
 }
 
 pub(super) fn explore(program: &Program, limits: Limits) -> Explored {
-    let bit = Bit::default();
-    let first = State::first(program, &bit);
+    let outside = Outside::default();
+    let first = State::first(program, &outside);
     let (mut explored, mut seen, mut todo) = (Explored::default(), HashSet::from([first.key()]), VecDeque::from([first]));
     while let Some(state) = todo.pop_front() {
         let moves = moves(&state, limits);
@@ -160,7 +214,7 @@ pub(super) fn explore(program: &Program, limits: Limits) -> Explored {
             explored.found.push(stuck(&state));
         }
         for next in moves {
-            match make(state.copy(), next, limits, &bit) {
+            match make(state.copy(), next, limits, &outside) {
                 Err(found) => explored.found.push(found),
                 Ok(state) if seen.insert(state.key()) => {
                     explored.abandonments += judge::abandonments(state.world.log());
@@ -190,14 +244,24 @@ enum Move {
     Branch(usize),
     Begin(Place),
     Finish(Place),
+    /// The task ends, and not well.
+    Fail(Place),
+    /// Nobody hears of whoever has begun the task any more.
+    Lose(Place),
     Answer(Place),
+    Decline(Place),
     Fire(Place),
     ChildEnds(Place, String),
+    ChildFails(Place, String),
     /// An activation looks at the log, the bit as it was (0) or flipped (1).
     TakeOff(u32),
     /// It commits what it made of it, once.
     Land,
     Crash,
+    /// Somebody else takes the run, because nobody has heard of whoever has it.
+    Take,
+    /// Who had the run before commits what he made of it.
+    LandLate,
     /// An activation that goes on until there is nothing more to do, commit after commit.
     Pump,
     Resume,
@@ -212,13 +276,16 @@ fn moves(state: &State, limits: Limits) -> Vec<Move> {
     if state.flying.is_some() {
         moves.push(Move::Land);
         moves.extend((state.crashes < limits.crashes).then_some(Move::Crash));
+        moves.extend((state.zombies < limits.zombies && state.zombie.is_none()).then_some(Move::Take));
     } else if status == Status::Pending {
         moves.push(Move::TakeOff(0));
         moves.extend((state.flips < limits.flips).then_some(Move::TakeOff(1)));
-        moves.push(Move::Pump);
-    } else if status == Status::Paused && state.resumes == 0 {
+        // What goes wrong on purpose does so in single commits.
+        moves.extend(limits.mutant.is_none().then_some(Move::Pump));
+    } else if status == Status::Paused && state.resumes < limits.resumes {
         moves.push(Move::Resume);
     }
+    moves.extend(state.zombie.is_some().then_some(Move::LandLate));
     moves
 }
 
@@ -229,97 +296,137 @@ fn inputs(state: &State, limits: Limits, moves: &mut Vec<Move>) {
     if state.branches < limits.branches {
         moves.extend((0..checkpoints(&state.world).len().min(2)).map(Move::Branch));
     }
-    let generation = state.world.generation();
+    let (generation, may_fail) = (state.world.generation(), state.failures < limits.failures);
     for (place, task) in &state.world.tasks {
         // Nobody minds how often something pure begins.
-        let is_begun = state.begun.contains(&(generation, place.clone(), task.kind.to_string()));
+        let is_begun = state.begun.contains(&(generation, place.clone()));
         if is_begun || task.options.class == Some(EffectClass::Pure) {
             moves.push(Move::Finish(place.clone()));
+            moves.extend(may_fail.then(|| Move::Fail(place.clone())));
+            moves.extend((may_fail && is_begun).then(|| Move::Lose(place.clone())));
         } else if state.world.status() != Status::Paused {
             moves.push(Move::Begin(place.clone()));
         }
     }
     moves.extend(state.world.waits.keys().cloned().map(Move::Answer));
+    moves.extend(state.world.waits.keys().filter(|_| may_fail).cloned().map(Move::Decline));
     moves.extend(state.world.next_timer().map(|(place, _)| Move::Fire(place)));
     for delivery in &state.world.sent {
         let Delivery::Start(run) = delivery else { continue };
         let (Some(parent), id) = (&run.started.parent, run.key.id.to_string()) else { continue };
         if !state.ended.contains(&id) && parent.generation == generation {
+            moves.extend(may_fail.then(|| Move::ChildFails(parent.place.clone(), id.clone())));
             moves.push(Move::ChildEnds(parent.place.clone(), id));
         }
     }
 }
 
-fn make(mut state: State, made: Move, limits: Limits, bit: &Bit) -> Next {
+fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next {
     state.trace = Some(Arc::new(Trace { made: made.clone(), before: state.trace.take() }));
     let generation = state.world.generation();
+    let mutant = limits.mutant;
     match made {
         Move::Message => {
             state.signals += 1;
-            state.world.signal(MESSAGE, &state.signals);
+            let number = state.signals;
+            mutant::times(mutant, Mutant::LosesMessage, Mutant::RepeatsMessage, || state.world.signal(MESSAGE, &number));
         }
         Move::Append => {
             state.entries += 1;
-            state.world.signal(ENTRY_SIGNAL, &guest(state.entries));
+            let entry = guest(state.entries);
+            mutant::times(mutant, Mutant::LosesGuest, Mutant::RepeatsGuest, || state.world.signal(ENTRY_SIGNAL, &entry));
         }
         Move::Branch(back) => {
             state.branches += 1;
             let request = checkpoints(&state.world).swap_remove(back);
-            let input = Input { generation: Some(generation), ..Input::new(request) };
-            state.world.append(input).expect("an open run takes branches");
+            state.hear(request);
         }
         Move::Begin(place) => {
             if !judge::claimed(state.world.log()).contains(&place) {
                 return Err(format!("MA3 {place} begins, and the code has left it: {}", state.story()));
             }
-            let kind = state.world.tasks[&place].kind.to_string();
-            state.begun.insert((generation, place.clone(), kind));
-            state
-                .world
-                .input(TaskAttempted { place, attempt: 1, stands_as: None, began_at: None })
-                .expect("an open run takes attempts");
+            state.begun.insert((generation, place.clone()));
+            if mutant != Some(Mutant::HidesAttempts) {
+                state.hear(TaskAttempted { place, attempt: 1, stands_as: None, began_at: None });
+            }
             return judge::judge(state);
         }
         Move::Finish(place) => {
-            let task = state.world.tasks.remove(&place).expect("a task that is there is finished");
-            let output = Payload::json(&format!("{} {:?} at {place}", task.kind, task.input)).expect("text");
-            let event = TaskCompleted { place, output, attempts: 1 };
-            let input = Input { generation: Some(generation), ..Input::new(event) };
-            state.world.append(input).expect("an open run takes results");
+            let answer = mutant::answer(&state, &place, mutant);
+            state.world.tasks.remove(&place);
+            let output = Payload::json(&answer).expect("text");
+            if mutant != Some(Mutant::LosesAnswer) {
+                state.hear(TaskCompleted { place, output, attempts: 1 });
+            }
+        }
+        Move::Fail(place) => {
+            state.failures += 1;
+            state.world.tasks.remove(&place);
+            let failure = state.failure(&place, "failed");
+            state.hear(TaskFailed { place, failure, attempts: 1 });
+        }
+        Move::Lose(place) => {
+            state.failures += 1;
+            if state.world.tasks[&place].options.class == Some(EffectClass::AtMostOnce) {
+                state.world.tasks.remove(&place);
+                let failure = state.failure(&place, "outcome_unknown");
+                state.hear(TaskFailed { place, failure, attempts: 1 });
+            } else {
+                state.hear(TaskAttempted { place, attempt: 2, stands_as: None, began_at: None });
+            }
         }
         Move::Answer(place) => {
-            let kind = state.world.waits[&place].kind;
-            state.world.input(answer(place, kind)).expect("an open run takes answers");
+            let (kind, answer) = (state.world.waits[&place].kind, Ok(state.answer_to(&place)));
+            state.hear(decide(place, kind, answer));
+        }
+        Move::Decline(place) => {
+            state.failures += 1;
+            let (kind, answer) = (state.world.waits[&place].kind, Err(state.failure(&place, "declined")));
+            state.hear(decide(place, kind, answer));
         }
         Move::Fire(place) => state.world.fire_timer(&place),
         Move::ChildEnds(place, id) => {
             state.ended.insert(id);
-            let output = Payload::json("helped").expect("text");
-            state
-                .world
-                .input(ChildCompleted { place, output, child: None, spent: None })
-                .expect("an open run takes its children's ends");
+            let output = Payload::json(&state.answer_to(&place)).expect("text");
+            state.hear(ChildCompleted { place, output, child: None, spent: None });
+        }
+        Move::ChildFails(place, id) => {
+            state.failures += 1;
+            state.ended.insert(id);
+            let failure = state.failure(&place, "failed");
+            state.hear(ChildFailed { place, failure, child: None, spent: None });
         }
         Move::TakeOff(flip) => {
             state.bit = if limits.clock { state.bit + flip } else { (state.bit + flip) % 2 };
-            state.flips += flip;
+            state.flips += if mutant == Some(Mutant::HidesFlips) { 0 } else { flip };
             state.flying = Some((state.world.copy(), state.bit));
         }
-        Move::Land => return land(state, bit),
+        Move::Land => return land(state, limits, outside),
         Move::Crash => (state.flying, state.crashes) = (None, state.crashes + 1),
+        Move::Take => {
+            state.zombies += 1;
+            state.zombie = state.flying.take();
+            state.world.take_lease();
+        }
+        Move::LandLate => return land_late(state, outside),
         Move::Pump => {
-            bit.set(state.bit);
+            outside.set(state.bit, state.prelude);
             let pumped = state.world.pump();
             state.world.crash();
             return match pumped {
-                Ok(()) => judge::judge(state),
-                Err(fault) => pause(state, fault),
+                Ok(()) if state.world.status() == Status::Paused => judge::judge(state),
+                Ok(()) => committed(state, outside, generation),
+                Err(fault) => pause(state, fault, limits),
             };
         }
         Move::Resume => {
             state.resumes += 1;
-            state.world.input(RunResumed::default()).expect("a paused run is resumed");
+            state.accepted.extend(judge::accepted(&state));
+            state.hear(RunResumed::default());
         }
+    }
+    if mutant == Some(Mutant::LosesWakeups) && state.world.status() == Status::Pending && state.world.log().records().len() > 1 {
+        state.world.sleep_on();
     }
     Ok(state)
 }
@@ -343,38 +450,78 @@ fn guest(number: u32) -> OutsideEntry {
     OutsideEntry { role: Name::new(GUEST).expect("a name"), content, idempotency_key }
 }
 
-fn answer(place: Place, kind: WaitKind) -> Event {
+fn decide(place: Place, kind: WaitKind, answer: Result<String, Failure>) -> Event {
     match kind {
         WaitKind::Approval => {
-            let (feedback, decided_by, decision_id) = (None, None, "d".to_owned());
-            ApprovalDecided { place, approved: true, feedback, decided_by, decision_id }.into()
+            let (approved, decided_by, decision_id) = (answer.is_ok(), None, "d".to_owned());
+            let feedback = Some(answer.unwrap_or_else(|failure| failure.message));
+            ApprovalDecided { place, approved, feedback, decided_by, decision_id }.into()
         }
         WaitKind::Promise => {
-            let result = Ok(Payload::json("kept").expect("text"));
+            let result = answer.map(|text| Payload::json(&text).expect("text"));
             PromiseResolved { place, result, resolution_id: "r".to_owned() }.into()
         }
     }
 }
 
-fn land(mut state: State, bit: &Bit) -> Next {
+fn land(mut state: State, limits: Limits, outside: &Outside) -> Next {
     let Some((mut seen, its)) = state.flying.take() else { return Ok(state) };
-    bit.set(its);
+    outside.set(its, state.prelude);
+    let generation = state.world.generation();
     match seen.activate() {
-        Ok(Some(draft)) => drop(state.world.commit(draft)),
-        Ok(None) => {}
-        Err(fault) => return pause(state, fault),
+        Ok(Some(mut draft)) => {
+            mutant::draft(&state, &mut draft, limits.mutant);
+            let tasks = state.world.tasks.clone();
+            if !state.world.commit(draft) {
+                return judge::judge(state);
+            }
+            if limits.mutant == Some(Mutant::KeepsTasks) && state.world.generation() == generation {
+                state.world.tasks.extend(tasks);
+            }
+            committed(state, outside, generation)
+        }
+        Ok(None) => judge::judge(state),
+        Err(fault) => pause(state, fault, limits),
+    }
+}
+
+/// Whatever somebody makes of a run that was taken from him, nothing comes of it (MA8).
+fn land_late(mut state: State, outside: &Outside) -> Next {
+    let Some((mut seen, its)) = state.zombie.take() else { return Ok(state) };
+    outside.set(its, state.prelude);
+    let is_refused = match seen.activate() {
+        Ok(None) => true,
+        Ok(Some(draft)) => state.world.refuses_late(draft, &seen),
+        Err(fault) => fault.into_pause().is_none_or(|report| state.world.refuses_late_pause(report, &seen)),
+    };
+    if !is_refused {
+        return Err(format!("MA8 somebody commits to a run that was taken from him: {}", state.story()));
     }
     judge::judge(state)
 }
 
-fn pause(mut state: State, fault: Fault) -> Next {
+/// What the code did when it ran last, from `generation` on, is recorded.
+fn committed(mut state: State, outside: &Outside, generation: u32) -> Next {
+    let done = outside.done();
+    state.doing = done.doing;
+    if generation == 0 && state.world.generation() > 0 {
+        state.prelude = Some(outside.bit());
+    }
+    judge::compare(&state, &done)?;
+    judge::judge(state)
+}
+
+fn pause(mut state: State, fault: Fault, limits: Limits) -> Next {
     if !matches!(fault, Fault::EffectAbandoned(_) | Fault::Unstable(_)) {
         return Err(format!("{fault:?}: {}", state.story()));
     }
     let report = fault.into_pause().expect("both are told");
     // Somebody may have paused or ended it meanwhile.
-    drop(state.world.input(report));
-    Ok(state)
+    let is_paused = state.world.input(report).is_ok();
+    if is_paused && limits.mutant == Some(Mutant::ResumesByItself) {
+        state.hear(RunResumed::default());
+    }
+    judge::judge(state)
 }
 
 fn stuck(state: &State) -> String {
@@ -383,15 +530,15 @@ fn stuck(state: &State) -> String {
 
 /// One way of a program, chosen by `choose`, which is given the number of moves and says which.
 pub(super) fn walk(program: &Program, limits: Limits, mut choose: impl FnMut(usize) -> usize) -> Result<Walked, String> {
-    let bit = Bit::default();
-    let mut state = State::first(program, &bit);
+    let outside = Outside::default();
+    let mut state = State::first(program, &outside);
     for _ in 0..MOVES_MAX {
         let mut moves = moves(&state, limits);
         if moves.is_empty() {
             return if judge::is_stuck(&state) { Err(stuck(&state)) } else { Ok(Walked::of(&state)) };
         }
         let next = moves.swap_remove(choose(moves.len()));
-        state = make(state, next, limits, &bit)?;
+        state = make(state, next, limits, &outside)?;
     }
     Err(format!(
         "MA5 no end after {MOVES_MAX} moves: {}",
@@ -403,6 +550,7 @@ pub(super) fn walk(program: &Program, limits: Limits, mut choose: impl FnMut(usi
 const MOVES_MAX: usize = 500;
 
 /// What a way led to.
+#[derive(Clone)]
 pub(super) struct Walked {
     pub is_closed: bool,
     pub abandonments: usize,

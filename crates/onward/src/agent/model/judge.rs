@@ -2,41 +2,51 @@
 //!
 //! - MA1: every message is an entry once, in the order in which they came, or still unread. An entry of a branch that somebody outside has
 //!   left counts.
-//! - MA2: a call is given the result of its own kind (the program looks), and no result is used twice.
-//! - MA3: nothing begins that the code has left; and while something is left that has had an effect, nothing new with one is recorded, and
-//!   no segment closes, unless somebody accepted it.
+//! - MA2: a call is given the answer that was made for it: by kind, content, the conversation where that is part of it, and the
+//!   how-manieth of its kind (the program compares, and fails otherwise). The way of the log asks for nothing that the code has not.
+//! - MA3: nothing begins that the code has left; and while something is left that has had an effect, or that a person has decided, nothing
+//!   new with one is recorded, and no segment closes, unless somebody has accepted it by resuming the run.
 //! - MA4: there are never more abandonments than flips and branches.
-//! - MA5: nothing is stuck.
+//! - MA5: nothing is stuck: a run waits only after it has seen everything that came, and for good only for a message that nobody has sent.
 //! - MA6: every entry from outside is in the conversation once, in the order in which they came, or still to be taken in.
+//! - MA7: the conversation is what the code says, entry by entry; whoever said it, none is there twice.
+//! - MA8: what somebody makes of a run that was taken from him is refused.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use onward_core::conversation::{Entry, entries_of, pending_of};
 use onward_core::event::PauseReason;
 use onward_core::task::EffectClass;
 use onward_core::{Event, Index, Log, Name, Place, Status};
 
+use super::asked::{self, calls};
 use super::explore::State;
-use super::program::{GUEST, MESSAGE};
+use super::program::{BETWEEN_TURNS, Done, GUEST, MESSAGE};
+
+/// The end of every log.
+const END: Index = Index(u64::MAX);
 
 /// The commits of a log that the code has not left, one after the other.
 fn way(log: &Log) -> Vec<(Index, &Event)> {
-    let mut left: Vec<(Index, Index)> = Vec::new();
-    for record in log.records() {
-        if let Some(Event::SegmentAbandoned(marker)) = record.events.first() {
-            left.push((marker.from, record.index));
-        }
-    }
-    let is_left = |index: Index| left.iter().any(|(from, to)| (*from..*to).contains(&index));
+    let is_left = asked::is_left(log, END);
     let commits = log.records().iter().filter(|record| record.commit.is_some() && !is_left(record.index));
     commits.flat_map(|record| record.events.iter().map(|event| (record.index, event))).collect()
 }
 
+fn logs(state: &State) -> impl Iterator<Item = &Log> {
+    state.world.past_logs().iter().chain([state.world.log()])
+}
+
 /// The entries of a log that the code has not left; those that somebody outside has are among them.
 fn entries(log: &Log) -> Vec<Entry> {
-    let is_branched = log.events().any(|(_, event)| matches!(event, Event::BranchRequested(_)));
+    let is_branched = is_branched(log);
     let until = log.records().iter().position(|record| is_branched && record.ends_log()).unwrap_or(log.records().len());
-    entries_of(0, &log.records()[..until]).into_iter().filter(|entry| !entry.is_abandoned).collect()
+    let generation = log.records().first().and_then(|record| record.started()).map_or(0, |started| started.generation);
+    entries_of(generation, &log.records()[..until]).into_iter().filter(|entry| !entry.is_abandoned).collect()
+}
+
+fn is_branched(log: &Log) -> bool {
+    log.events().any(|(_, event)| matches!(event, Event::BranchRequested(_)))
 }
 
 pub(super) fn abandonments(log: &Log) -> usize {
@@ -55,36 +65,99 @@ pub(super) fn is_unstable(state: &State) -> bool {
     last_pause(state.world.log()) == Some(PauseReason::UnstableSegment)
 }
 
-/// Nothing can happen any more, and nobody was told.
+/// Nothing can happen any more, and nobody was told (MA5).
 pub(super) fn is_stuck(state: &State) -> bool {
-    let status = state.world.status();
-    let waits_for_people = state.world.log().events().any(|(_, event)| matches!(event, Event::SignalAwaited(_)));
-    !(status.is_closed() || status == Status::Paused || (status == Status::Waiting && waits_for_people))
+    let heard = said(&conversation(state)).len();
+    let waits_for_people = ['R', BETWEEN_TURNS].contains(&state.doing) && heard == state.signals as usize;
+    match state.world.status() {
+        Status::Paused => false,
+        Status::Waiting => !waits_for_people,
+        status => !status.is_closed(),
+    }
 }
 
 pub(super) fn judge(state: State) -> Result<State, String> {
-    let found = messages(&state)
-        .or_else(|| guests(&state))
-        .or_else(|| results(&state))
+    let conversation = conversation(&state);
+    let found = failed(&state)
+        .or_else(|| messages(&state, &conversation))
+        .or_else(|| guests(&state, &conversation))
+        .or_else(|| twice(&conversation))
         .or_else(|| effects(&state))
-        .or_else(|| flips(&state));
+        .or_else(|| flips(&state))
+        .or_else(|| asleep(&state));
     match found {
         None => Ok(state),
         Some(found) => Err(format!("{found}: {}", state.story())),
     }
 }
 
+/// Holds what was recorded against what the code did that led to it (MA2, MA7).
+pub(super) fn compare(state: &State, done: &Done) -> Result<(), String> {
+    let generation = state.world.generation();
+    for (of, part) in &done.parts {
+        let log = if *of == generation { state.world.log() } else { &state.world.past_logs()[*of as usize] };
+        if is_branched(log) {
+            continue;
+        }
+        let recorded = entries(log).into_iter().filter(|entry| entry.role.as_str() != GUEST);
+        let recorded = recorded.map(|entry| (entry.role.to_string(), entry.content.read().expect("JSON")));
+        let recorded: Vec<(String, serde_json::Value)> = recorded.collect();
+        if recorded != part.said {
+            return Err(format!("MA7 the code said {:?}, and the log has {recorded:?}: {}", part.said, state.story()));
+        }
+        let mut asked = part.asked.clone();
+        for (_, call) in calls(log, *of, END) {
+            let Some(position) = asked.iter().position(|asked| *asked == call) else {
+                return Err(format!("MA2 the log has {call}, and the code asked for {:?}: {}", part.asked, state.story()));
+            };
+            asked.swap_remove(position);
+        }
+    }
+    Ok(())
+}
+
+/// MA2.
+fn failed(state: &State) -> Option<String> {
+    let (_, last) = state.world.log().events().last()?;
+    matches!(last, Event::RunFailed(_)).then(|| format!("{last:?}"))
+}
+
+/// MA5.
+fn asleep(state: &State) -> Option<String> {
+    if state.world.status() != Status::Waiting {
+        return None;
+    }
+    let records = state.world.log().records();
+    let seen = records.iter().rev().find_map(|record| record.commit).map(|commit| commit.horizon);
+    let is_unseen = |(index, event): &(Index, &Event)| event.is_input() && !event.is_quiet() && Some(*index) > seen;
+    let (index, event) = state.world.log().events().find(is_unseen)?;
+    Some(format!("MA5 the run waits, and has not seen {} at {index}", event.name()))
+}
+
+/// The entries of all generations that the code has not left.
+fn conversation(state: &State) -> Vec<Entry> {
+    logs(state).flat_map(entries).collect()
+}
+
+fn numbers(conversation: &[Entry], role: &str) -> Vec<u32> {
+    let entries = conversation.iter().filter(|entry| entry.role.as_str() == role);
+    entries.map(|entry| entry.content.read().expect("a number")).collect()
+}
+
+fn said(conversation: &[Entry]) -> Vec<u32> {
+    numbers(conversation, "user")
+}
+
 /// MA1.
-fn messages(state: &State) -> Option<String> {
-    let logs = state.world.past_logs().iter().chain([state.world.log()]);
-    let said = logs.flat_map(entries).filter(|entry| entry.role.as_str() == "user");
-    let said: Vec<u32> = said.map(|entry| entry.content.read().expect("a number")).collect();
+fn messages(state: &State, conversation: &[Entry]) -> Option<String> {
+    let said = said(conversation);
     if said != (1..=said.len() as u32).collect::<Vec<_>>() {
         return Some(format!("MA1 the conversation has the messages {said:?}"));
     }
     let log = state.world.log();
     let started = log.records().first().and_then(|record| record.started()).expect("a log begins with its start");
-    let before: usize = state.world.past_logs().iter().map(user_entries).sum();
+    let is_open = |entry: &&Entry| entry.generation == state.world.generation() && entry.role.as_str() == "user";
+    let before = said.len() - conversation.iter().filter(is_open).count();
     let is_message = |name: &Name| name.as_str() == MESSAGE;
     let received = log.events().filter(|(_, event)| matches!(event, Event::SignalReceived(signal) if is_message(&signal.name)));
     let carried = started.mailbox.iter().filter(|signal| is_message(&signal.name)).count();
@@ -93,37 +166,24 @@ fn messages(state: &State) -> Option<String> {
 }
 
 /// MA6.
-fn guests(state: &State) -> Option<String> {
-    let logs = state.world.past_logs().iter().chain([state.world.log()]);
-    let said = logs.flat_map(entries).filter(|entry| entry.role.as_str() == GUEST);
-    let said: Vec<u32> = said.map(|entry| entry.content.read().expect("a number")).collect();
+fn guests(state: &State, conversation: &[Entry]) -> Option<String> {
+    let said = numbers(conversation, GUEST);
     let pending = pending_of(state.world.log().records()).into_iter();
     let all: Vec<u32> = said.iter().copied().chain(pending.map(|entry| entry.content.read().expect("a number"))).collect();
     (all != (1..=state.entries).collect::<Vec<_>>())
         .then(|| format!("MA6 of {} entries {said:?} are there, {all:?} in all", state.entries))
 }
 
-fn user_entries(log: &Log) -> usize {
-    entries(log).into_iter().filter(|entry| entry.role.as_str() == "user").count()
-}
-
-/// MA2: a result names the task that made it, so the same text twice is the same result twice.
-fn results(state: &State) -> Option<String> {
-    let mut used: BTreeMap<String, usize> = BTreeMap::new();
-    for entry in entries(state.world.log()).into_iter().filter(|entry| ["assistant", "tool"].contains(&entry.role.as_str())) {
-        let text: String = entry.content.read().expect("text");
-        if text.contains(" at ") {
-            *used.entry(text).or_default() += 1;
-        }
-    }
-    used.into_iter().find(|(_, count)| *count > 1).map(|(text, _)| format!("MA2 used twice: {text}"))
+/// MA7: what is said names its generation and the how-manieth it is, a result what it was made for; so the same text twice is one too many.
+fn twice(conversation: &[Entry]) -> Option<String> {
+    let mut seen = BTreeSet::new();
+    let own = conversation.iter().filter(|entry| ![GUEST, "user"].contains(&entry.role.as_str()));
+    let again = own.map(|entry| (entry.role.as_str(), entry.content.data())).find(|entry| !seen.insert(*entry))?;
+    Some(format!("MA7 twice: {} {}", again.0, String::from_utf8_lossy(again.1)))
 }
 
 /// MA3, looked at whenever something new with an effect was recorded, or a segment was closed.
 fn effects(state: &State) -> Option<String> {
-    if state.resumes > 0 {
-        return None;
-    }
     let generation = state.world.generation();
     let closed = state.world.past_logs().last().map(|log| (generation - 1, log));
     closed.into_iter().chain([(generation, state.world.log())]).find_map(|(generation, log)| {
@@ -135,15 +195,43 @@ fn effects(state: &State) -> Option<String> {
     })
 }
 
-/// What has had an effect and is not on the way of the code.
+/// What has had an effect, is not on the way of the code, and nobody has accepted.
 fn loose(state: &State, generation: u32, log: &Log) -> Vec<Place> {
     let claimed = claimed(log);
-    let begun = state.begun.iter().filter(|(of, _, kind)| *of == generation && ["pay", "wire"].contains(&kind.as_str()));
-    let begun = begun.map(|(_, place, _)| place.clone());
-    let done =
-        log.events().map(|(_, event)| event).filter(|event| has_effect(event) && !matches!(event, Event::TaskScheduled(_)));
-    let done = done.filter_map(|event| place_of(event).cloned());
-    begun.chain(done).filter(|place| !claimed.contains(place)).collect()
+    let is_accepted = |place: &Place| state.accepted.contains(&(generation, place.clone()));
+    let all = had_effect(state, generation, log).into_iter().filter(|place| !claimed.contains(place));
+    all.chain(left_decisions(log, &claimed)).filter(|place| !is_accepted(place)).collect()
+}
+
+/// What people have decided for nobody: the code has left the question, and was not told the same when it asked again. Whoever asks for a
+/// branch has left it knowingly.
+fn left_decisions(log: &Log, claimed: &BTreeSet<Place>) -> Vec<Place> {
+    let decision = |(_, event): (Index, &Event)| match event {
+        Event::ApprovalDecided(decided) if !is_branched(log) => Some((decided.place.clone(), decided.approved)),
+        _ => None,
+    };
+    let (told, mut left): (Vec<_>, Vec<_>) = log.events().filter_map(decision).partition(|(place, _)| claimed.contains(place));
+    for (_, approved) in told {
+        let again = left.iter().position(|(_, left)| *left == approved);
+        again.into_iter().for_each(|at| drop(left.swap_remove(at)));
+    }
+    left.into_iter().map(|(place, _)| place).collect()
+}
+
+/// What has had an effect in a generation.
+fn had_effect(state: &State, generation: u32, log: &Log) -> Vec<Place> {
+    let is_begun = |place: &Place| state.begun.contains(&(generation, place.clone()));
+    let events = log.events().map(|(_, event)| event).filter(|event| has_effect(event));
+    let places = events.filter_map(|event| Some((place_of(event)?, matches!(event, Event::TaskScheduled(_)))));
+    places.filter(|(place, is_task)| !is_task || is_begun(place)).map(|(place, _)| place.clone()).collect()
+}
+
+/// What somebody accepts who resumes a run that is paused for what its code has left: everything that was asked for until then.
+pub(super) fn accepted(state: &State) -> Vec<(u32, Place)> {
+    let (generation, log) = (state.world.generation(), state.world.log());
+    let is_paused_for_it = last_pause(log) == Some(PauseReason::EffectAbandoned);
+    let events = log.events().map(|(_, event)| event).filter(|event| is_paused_for_it && may_be_left(event));
+    events.filter_map(|event| Some((generation, place_of(event)?.clone()))).collect()
 }
 
 /// The places of what the code asks for on its way, as whoever began them knows them.
@@ -153,6 +241,11 @@ pub(super) fn claimed(log: &Log) -> BTreeSet<Place> {
         event => place_of(event).cloned(),
     };
     way(log).into_iter().filter_map(place).collect()
+}
+
+/// Whether it matters to people if the code leaves what the event asks for.
+fn may_be_left(event: &Event) -> bool {
+    has_effect(event) || matches!(event, Event::ApprovalRequested(_))
 }
 
 fn has_effect(event: &Event) -> bool {
@@ -169,14 +262,14 @@ fn place_of(event: &Event) -> Option<&Place> {
         Event::SignalSent(sent) => Some(&sent.place),
         Event::ChildStarted(child) => Some(&child.place),
         Event::StepCompleted(step) => Some(&step.place),
+        Event::ApprovalRequested(question) => Some(&question.place),
         _ => None,
     }
 }
 
 /// MA4.
 fn flips(state: &State) -> Option<String> {
-    let logs = state.world.past_logs().iter().chain([state.world.log()]);
-    let abandonments: usize = logs.map(abandonments).sum();
+    let abandonments: usize = logs(state).map(abandonments).sum();
     let allowed = (state.flips + state.branches) as usize;
     (abandonments > allowed).then(|| format!("MA4 {abandonments} abandonments after {allowed} flips and branches"))
 }

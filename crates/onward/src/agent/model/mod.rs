@@ -4,11 +4,14 @@
 //! records: it is read at each activation, and each activation may find it changed. Activations are cold. Between what an activation saw
 //! and what it commits, inputs may land; the process may die before the commit.
 
+mod asked;
 mod explore;
 mod judge;
+mod mutant;
 mod program;
 
-use explore::{Limits, explore, walk};
+use explore::{Limits, Walked, explore, walk};
+use mutant::Mutant;
 use program::Program;
 
 /// Programs in the shape of what each rule is about: operations by their letters, `x/y` for `x` or `y` by the bit, and how the turn ends.
@@ -56,12 +59,74 @@ const PICKED: &[(&str, Limits)] = &[
     ("I > N; X > F", Limits::new(0, 0, 1).branches(1)),
     ("C > N; O > F", Limits::new(0, 0, 0).branches(1)),
     ("A > N; Z > F", Limits::new(0, 0, 0).branches(1).entries(1)),
+    ("T/- L > F", Limits::new(0, 1, 0)),
 ];
+
+/// The same with failures, with runs that are taken from whoever works on them, and without a plain loop.
+const ROUGH: &[(&str, Limits)] = &[
+    ("P/Q L > F", Limits::new(0, 1, 1).failures(1)),
+    ("S/B N > F", Limits::new(0, 1, 0).failures(1)),
+    ("M/N > F", Limits::new(0, 1, 0).failures(2)),
+    ("A/- N > F", Limits::new(0, 1, 0).failures(1)),
+    ("S/B a > F", Limits::new(0, 1, 0).failures(1)),
+    ("C/O L > F", Limits::new(0, 1, 0).failures(1)),
+    ("s L > F", Limits::new(1, 1, 0)),
+    ("s P/Q > F", Limits::new(1, 1, 0)),
+    ("r/J > F", Limits::new(0, 1, 0).failures(1)),
+    ("S/B N > F", Limits::new(0, 1, 0).zombies(1)),
+    ("D L > W; D > F", Limits::new(1, 0, 0).zombies(1)),
+    ("I/- L > F", Limits::new(0, 1, 0).zombies(1)),
+    ("S N/V | D L > F", Limits::new(1, 1, 0)),
+    ("R I | L/- > N; L > F", Limits::new(1, 1, 1)),
+    ("!S -/B N > N; D L > F", Limits::new(1, 1, 0)),
+    ("!D > W; L > F", Limits::new(2, 0, 1)),
+];
+
+/// What goes wrong on purpose, where, and which rule it breaks.
+const MUTANTS: &[(Mutant, &str, Limits, &str)] = &[
+    (Mutant::LosesMessage, "D > W; D > F", Limits::new(1, 0, 0), "MA1"),
+    (Mutant::RepeatsMessage, "D > W; D > F", Limits::new(1, 0, 0), "MA1"),
+    (Mutant::SwapsAnswers, "J > F", Limits::new(0, 0, 0), "MA2"),
+    (Mutant::AnswersFirst, "T > F", Limits::new(0, 0, 0), "MA2"),
+    (Mutant::AdoptsByKind, "S N/V > F", Limits::new(1, 1, 0), "MA2"),
+    (Mutant::AsksAnew, "S/B N > F", Limits::new(1, 1, 0), "MA3"),
+    (Mutant::HidesAttempts, "N/V > F", Limits::new(1, 1, 0), "MA3"),
+    (Mutant::KeepsTasks, "N/- L > F", Limits::new(1, 1, 0), "MA3"),
+    (Mutant::ResumesByItself, "N/V > F", Limits::new(1, 1, 0), "MA3"),
+    (Mutant::HidesFlips, "S/B L > F", Limits::new(1, 1, 0), "MA4"),
+    (Mutant::LosesWakeups, "R > F", Limits::new(1, 0, 0), "MA5"),
+    (Mutant::LosesAnswer, "L > F", Limits::new(0, 0, 0), "MA5"),
+    (Mutant::LosesGuest, "G L > F", Limits::new(0, 0, 0).entries(1), "MA6"),
+    (Mutant::RepeatsGuest, "G L > F", Limits::new(0, 0, 0).entries(1), "MA6"),
+    (Mutant::LosesEntry, "S L > F", Limits::new(0, 0, 0), "MA7"),
+    (Mutant::RepeatsEntry, "S L > F", Limits::new(0, 0, 0), "MA7"),
+];
+
+/// A judge that finds nothing proves nothing.
+#[test]
+fn what_goes_wrong_on_purpose_is_found() {
+    for (mutant, text, limits, rule) in MUTANTS {
+        let sound = explore(&Program::parse(text), *limits);
+        assert!(sound.found.is_empty(), "{text}\n{}", sound.found.join("\n"));
+        let explored = explore(&Program::parse(text), Limits { mutant: Some(*mutant), ..*limits });
+        let all = explored.found.join("\n");
+        assert!(explored.found.iter().any(|found| found.contains(rule)), "{mutant:?} is not found in {text}\n{all}");
+    }
+}
 
 #[test]
 fn no_way_of_a_picked_program_breaks_a_rule() {
+    explore_all(PICKED);
+}
+
+#[test]
+fn no_way_breaks_a_rule_where_things_fail_or_are_taken_away() {
+    explore_all(ROUGH);
+}
+
+fn explore_all(programs: &[(&str, Limits)]) {
     let mut states = 0;
-    for (text, limits) in PICKED {
+    for (text, limits) in programs {
         let explored = explore(&Program::parse(text), *limits);
         assert!(explored.found.is_empty(), "{text}\n{}", explored.found.join("\n"));
         states += explored.states;
@@ -106,35 +171,51 @@ fn no_random_program_breaks_a_rule() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (first, cases) = (number("ONWARD_SEED"), number("ONWARD_CASES").unwrap_or(CASES));
     let seeds = first.map_or(0..cases, |seed| seed..seed + 1);
-    let (mut closed, mut abandoned) = (0, 0);
-    for seed in seeds {
-        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let text = random_program(&mut dice);
-        let limits = Limits::new(dice.below(4) as u32, dice.below(10) as u32, dice.below(4) as u32);
-        let limits = limits.entries(dice.below(4) as u32).branches(dice.below(3) as u32);
-        match walk(&Program::parse(&text), limits, |count| dice.below(count)) {
-            Ok(walked) => {
-                closed += usize::from(walked.is_closed);
-                abandoned += walked.abandonments;
-            }
-            Err(found) => panic!("ONWARD_SEED={seed} {limits:?}\n{text}\n{found}"),
-        }
-    }
+    let walked = std::thread::scope(|scope| {
+        let halves = [0, 1].map(|half| {
+            scope.spawn({
+                let seeds = seeds.clone();
+                move || seeds.skip(half).step_by(2).map(walk_random).collect::<Vec<Walked>>()
+            })
+        });
+        halves.map(|half| half.join().expect("no program breaks a rule")).concat()
+    });
+    let closed = walked.iter().filter(|walked| walked.is_closed).count();
+    let abandoned: usize = walked.iter().map(|walked| walked.abandonments).sum();
     println!("{closed} closed, {abandoned} abandonments");
     assert!(first.is_some() || abandoned as u64 > cases / 4, "only {abandoned} abandonments in {cases} programs");
 }
 
-/// One to three turns of one to four slots.
+fn walk_random(seed: u64) -> Walked {
+    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let text = random_program(&mut dice);
+    let limits = Limits::new(dice.below(4) as u32, dice.below(10) as u32, dice.below(4) as u32);
+    let limits = limits.entries(dice.below(4) as u32).branches(dice.below(3) as u32);
+    let limits = limits.failures(dice.below(3) as u32).zombies(u32::from(dice.below(4) == 0));
+    let limits = Limits { resumes: 1 + dice.below(2) as u32, ..limits };
+    walk(&Program::parse(&text), limits, |count| dice.below(count))
+        .unwrap_or_else(|found| panic!("ONWARD_SEED={seed} {limits:?}\n{text}\n{found}"))
+}
+
+/// One to three turns of one to four slots; some programs do something before their loop, and some have none.
 fn random_program(dice: &mut Dice) -> String {
-    const LETTERS: &[u8] = b"-SBUHDRLPNVMJXAICOZEYG";
+    const LETTERS: &[u8] = b"-SBUHDRLPQNVMJTXAaICOZEYGsrj";
     let letter = |dice: &mut Dice| char::from(LETTERS[dice.below(LETTERS.len())]);
+    let slots = |count: usize, dice: &mut Dice| {
+        (0..count).map(|_| format!("{}/{}", letter(dice), letter(dice))).collect::<Vec<_>>().join(" ")
+    };
     let turns = 1 + dice.below(3);
     let turn = |number: usize, dice: &mut Dice| {
-        let slots: Vec<String> = (0..1 + dice.below(4)).map(|_| format!("{}/{}", letter(dice), letter(dice))).collect();
+        let slots = slots(1 + dice.below(4), dice);
         let end = if number + 1 == turns { 'F' } else { ['N', 'W'][dice.below(2)] };
-        format!("{} > {end}", slots.join(" "))
+        format!("{slots} > {end}")
     };
-    (0..turns).map(|number| turn(number, dice)).collect::<Vec<_>>().join("; ")
+    let before = match dice.below(8) {
+        0 => "!".to_owned(),
+        1 | 2 => format!("{} | ", slots(1 + dice.below(2), dice)),
+        _ => String::new(),
+    };
+    before + &(0..turns).map(|number| turn(number, dice)).collect::<Vec<_>>().join("; ")
 }
 
 /// Chance from a seed.

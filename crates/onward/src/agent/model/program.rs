@@ -1,12 +1,17 @@
 //! The programs: what their letters do.
+//!
+//! Everything that a program asks for has an identity: the generation, what it is, and the how-manieth of its kind. Every answer names the
+//! identity that it was made for, and the program compares the two (MA2). What it asked for and what it said, it tells the judge besides.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::agent::{AgentCtx, Turn};
+use crate::ctx::TaskCall;
 use crate::{Failure, Result};
 
 /// The signal by which people speak to the agent.
@@ -15,51 +20,117 @@ pub(super) const MESSAGE: &str = "message";
 /// Whose entries come from outside.
 pub(super) const GUEST: &str = "guest";
 
+/// What a program does while it waits for the message with which its turn begins.
+pub(super) const BETWEEN_TURNS: char = 'W';
+
+/// How long a program waits where it does not wait forever.
+const SPAN: Duration = Duration::from_secs(60);
+
+/// Operations, each with the one in its place if the bit is one.
+type Slots = Vec<[char; 2]>;
+
 #[derive(Debug, Clone)]
 pub(super) struct Program {
-    turns: Vec<(Vec<[char; 2]>, char)>,
+    /// What is done before the loop.
+    prelude: Slots,
+    turns: Vec<(Slots, char)>,
+    /// Without [`AgentCtx::turns`]: the code looks for its state itself.
+    has_phases: bool,
 }
 
-/// What nobody records.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Bit(Arc<AtomicU32>);
+/// What nobody records: the bit, and what the code did when it ran last.
+#[derive(Clone, Default)]
+pub(super) struct Outside(Arc<Unrecorded>);
 
-impl Bit {
-    pub fn set(&self, bit: u32) {
-        self.0.store(bit, Ordering::SeqCst);
+#[derive(Default)]
+struct Unrecorded {
+    bit: AtomicU32,
+    prelude: Mutex<Option<u32>>,
+    done: Mutex<Done>,
+}
+
+/// What the code did when it ran last.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Done {
+    /// The operation that it was at in the end.
+    pub doing: char,
+    pub parts: BTreeMap<u32, Part>,
+}
+
+/// What it did in one generation.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Part {
+    /// Roles and texts of the entries that it made, in order.
+    pub said: Vec<(String, Value)>,
+    /// The identities of what it asked for.
+    pub asked: Vec<String>,
+}
+
+impl Outside {
+    /// The bit, and what it was when the code before the loop was closed: from then on that is replayed strictly.
+    pub fn set(&self, bit: u32, prelude: Option<u32>) {
+        self.0.bit.store(bit, Ordering::SeqCst);
+        *self.0.prelude.lock().expect("nobody panics with a number in hand") = prelude;
+        self.begin();
     }
 
-    fn get(&self) -> u32 {
-        self.0.load(Ordering::SeqCst)
+    /// The code is at its start.
+    fn begin(&self) {
+        *self.lock() = Done { doing: BETWEEN_TURNS, ..Done::default() };
+    }
+
+    pub fn done(&self) -> Done {
+        self.lock().clone()
+    }
+
+    pub fn bit(&self) -> u32 {
+        self.0.bit.load(Ordering::SeqCst)
+    }
+
+    fn prelude_bit(&self) -> u32 {
+        self.0.prelude.lock().expect("nobody panics with a number in hand").unwrap_or_else(|| self.bit())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Done> {
+        self.0.done.lock().expect("no program panics while it writes down what it does")
     }
 }
 
 impl Program {
-    /// `S N/V > W; D L > F`: two turns, the first of which does `S`, then `N` or `V`, and waits for a message.
+    /// `S N/V > W; D L > F`: two turns, the first of which does `S`, then `N` or `V`, and waits for a message. `S | L > F` does `S` before
+    /// the loop. With `!` in front the code has phases instead of turns.
     pub fn parse(text: &str) -> Program {
-        let turn = |text: &str| {
-            let (slots, end) = text.split_once('>').expect("a turn has an end");
-            let slot = |slot: &str| {
-                let mut letters = slot.chars().filter(|letter| *letter != '/');
-                let zero = letters.next().expect("a slot has a letter");
-                [zero, letters.next().unwrap_or(zero)]
-            };
-            let end = end.trim().chars().next().expect("an end has a letter");
-            (slots.split_whitespace().map(slot).collect(), end)
+        let slot = |slot: &str| {
+            let mut letters = slot.chars().filter(|letter| *letter != '/');
+            let zero = letters.next().expect("a slot has a letter");
+            [zero, letters.next().unwrap_or(zero)]
         };
-        Program { turns: text.split(';').map(turn).collect() }
+        let slots = |text: &str| text.split_whitespace().map(slot).collect();
+        let turn = |text: &str| {
+            let (text, end) = text.split_once('>').expect("a turn has an end");
+            (slots(text), end.trim().chars().next().expect("an end has a letter"))
+        };
+        let (has_phases, text) = text.strip_prefix('!').map_or((false, text), |text| (true, text));
+        let (prelude, text) = text.split_once('|').unwrap_or(("", text));
+        Program { prelude: slots(prelude), turns: text.split(';').map(turn).collect(), has_phases }
     }
 
-    pub async fn run(self, ctx: AgentCtx, bit: Bit) -> Result<u32> {
+    pub async fn run(self, ctx: AgentCtx, outside: Outside) -> Result<u32> {
+        outside.begin();
+        if self.has_phases {
+            return self.run_phase(ctx, outside).await;
+        }
+        let prelude = Teller::new(&ctx, &outside, 0);
+        for slot in &self.prelude {
+            let bit = outside.prelude_bit();
+            prelude.operate(slot[(bit % 2) as usize], bit).await?;
+        }
+        outside.lock().doing = BETWEEN_TURNS;
         ctx.turns(0u32, |turn| {
-            let (ctx, program) = (ctx.clone(), &self);
+            let generation = ctx.cell.lock().engine.generation();
+            let (program, teller) = (&self, Teller::new(&ctx, &outside, generation));
             async move {
-                let (slots, end) = &program.turns[turn as usize];
-                for slot in slots {
-                    let now = bit.get();
-                    operate(&ctx, slot[(now % 2) as usize], now).await?;
-                }
-                Ok(match end {
+                Ok(match program.take_turn(&teller, turn).await? {
                     'N' => Turn::Next(turn + 1),
                     'W' => Turn::Await(turn + 1, MESSAGE),
                     _ => Turn::Done(turn),
@@ -68,86 +139,248 @@ impl Program {
         })
         .await
     }
-}
 
-async fn operate(ctx: &AgentCtx, letter: char, bit: u32) -> Result<()> {
-    match letter {
-        '-' => {}
-        'S' => say(ctx, "said").await?,
-        'B' => say(ctx, "also said").await?,
-        'K' => say(ctx, &format!("at {bit}")).await?,
-        'U' => say(ctx, &ctx.uuid()).await?,
-        'H' => {
-            let has = ctx.signal(MESSAGE).has();
-            say(ctx, if has { "somebody is there" } else { "nobody is there" }).await?;
+    async fn run_phase(&self, ctx: AgentCtx, outside: Outside) -> Result<u32> {
+        let phase: u32 = ctx.checkpointed()?.unwrap_or_default();
+        let generation = ctx.cell.lock().engine.generation();
+        let teller = Teller::new(&ctx, &outside, generation);
+        if phase > 0 && self.turns[phase as usize - 1].1 == 'W' {
+            teller.operate('R', 0).await?;
         }
-        'D' => {
-            for number in ctx.signal(MESSAGE).drain::<u32>()? {
-                ctx.append("user", &number).await?;
-            }
+        match self.take_turn(&teller, phase).await? {
+            'F' => Ok(phase),
+            _ => ctx.checkpoint(&(phase + 1)).await,
         }
-        'R' => {
-            let number: u32 = ctx.signal(MESSAGE).recv().await?;
-            ctx.append("user", &number).await?;
-        }
-        'L' => {
-            let leaf = ctx.leaf().map(|leaf| leaf.to_string());
-            let reply: String = expect(ctx.task("llm", &json!({ "leaf": leaf })).pure().await?, "llm")?;
-            ctx.append("assistant", &reply).await?;
-        }
-        'P' => tell(ctx, expect(ctx.task("look", &1).pure().await?, "look")?).await?,
-        'N' => tell(ctx, expect(ctx.task("pay", &json!({ "amount": 10 })).await?, "pay")?).await?,
-        'V' => tell(ctx, expect(ctx.task("pay", &json!({ "amount": "10.0" })).await?, "pay")?).await?,
-        'M' => tell(ctx, expect(ctx.task("wire", &10).at_most_once().await?, "wire")?).await?,
-        'J' => {
-            let (one, two) = (ctx.task::<String>("look", &"one").pure(), ctx.task::<String>("look", &"two").pure());
-            let both = if bit.is_multiple_of(2) { [one, two] } else { [two, one] };
-            for look in both {
-                tell(ctx, look.await?).await?;
-            }
-        }
-        'Y' => {
-            let kept = ctx.task::<String>("look", &"kept").pure();
-            let reply: String = expect(ctx.task("llm", &"meanwhile").pure().await?, "llm")?;
-            ctx.append("assistant", &reply).await?;
-            if bit.is_multiple_of(2) {
-                kept.cancel();
-            }
-            match kept.await {
-                Ok(result) => tell(ctx, result).await?,
-                Err(_) => say(ctx, "given up").await?,
-            }
-        }
-        'G' => drop(ctx.take_in().await),
-        'X' => ctx.send_signal("peer", "told", &"hello")?,
-        'A' => {
-            let decision = ctx.approval("may-i", "May I?").await?;
-            say(ctx, if decision.approved { "I may" } else { "I may not" }).await?;
-        }
-        'I' => tell(ctx, ctx.step("compute", async || Ok::<_, Failure>("computed".to_owned())).await?).await?,
-        'C' => tell(ctx, ctx.child::<String>("helper", &1).await?).await?,
-        'O' => tell(ctx, ctx.promise::<String>("answer").await?).await?,
-        'Z' => ctx.sleep(Duration::from_secs(60)).await?,
-        'E' => {
-            let heard: Option<u32> = ctx.signal(MESSAGE).recv_timeout(Duration::from_secs(60)).await?;
-            if let Some(number) = heard {
-                ctx.append("user", &number).await?;
-            }
-        }
-        other => panic!("no operation {other}"),
     }
-    Ok(())
+
+    /// How the turn ends.
+    async fn take_turn(&self, teller: &Teller, turn: u32) -> Result<char> {
+        let (slots, end) = &self.turns[turn as usize];
+        for slot in slots {
+            let bit = teller.outside.bit();
+            teller.operate(slot[(bit % 2) as usize], bit).await?;
+        }
+        Ok(*end)
+    }
 }
 
-async fn say(ctx: &AgentCtx, text: &str) -> Result<()> {
-    ctx.append("system", text).await.map(drop)
+/// Goes through one generation and tells what it does.
+struct Teller {
+    ctx: AgentCtx,
+    outside: Outside,
+    generation: u32,
+    counts: Mutex<BTreeMap<String, u32>>,
 }
 
-async fn tell(ctx: &AgentCtx, result: String) -> Result<()> {
-    ctx.append("tool", &result).await.map(drop)
+impl Teller {
+    fn new(ctx: &AgentCtx, outside: &Outside, generation: u32) -> Teller {
+        Teller { ctx: ctx.clone(), outside: outside.clone(), generation, counts: Mutex::default() }
+    }
+
+    async fn operate(&self, letter: char, bit: u32) -> Result<()> {
+        let ctx = &self.ctx;
+        self.outside.lock().doing = letter;
+        match letter {
+            '-' => {}
+            'S' => self.say("said").await?,
+            'B' => self.say("also said").await?,
+            'K' => self.say(&format!("at {bit}")).await?,
+            'U' => self.say(&ctx.uuid()).await?,
+            'H' => {
+                let has = ctx.signal(MESSAGE).has();
+                self.say(if has { "somebody is there" } else { "nobody is there" }).await?;
+            }
+            'D' => {
+                for number in ctx.signal(MESSAGE).drain::<u32>()? {
+                    self.append("user", json!(number)).await?;
+                }
+            }
+            'R' => {
+                let number: u32 = ctx.signal(MESSAGE).recv().await?;
+                self.append("user", json!(number)).await?;
+            }
+            'L' => self.model(json!({ "leaf": self.leaf() })).await?,
+            'P' => self.look(json!(1)).await?,
+            'Q' => self.look(json!(2)).await?,
+            'N' => self.pay(json!({ "amount": 10 })).await?,
+            'V' => self.pay(json!({ "amount": "10.0" })).await?,
+            'M' => {
+                let (asked, wire) = self.task("wire", json!(10));
+                self.tell("tool", &asked, wire.at_most_once().await).await?;
+            }
+            'J' => self.both(bit, json!("one"), json!("two")).await?,
+            'T' => self.both(bit, json!("twin"), json!("twin")).await?,
+            'Y' => {
+                let (asked, kept) = self.task("look", json!("kept"));
+                let kept = kept.pure();
+                self.model(json!("meanwhile")).await?;
+                if bit.is_multiple_of(2) {
+                    kept.cancel();
+                }
+                self.tell("tool", &asked, kept.await).await?;
+            }
+            'G' => drop(ctx.take_in().await),
+            'X' => {
+                self.asked("send told to peer");
+                ctx.send_signal("peer", "told", &"hello")?;
+            }
+            'A' | 'a' => {
+                let asked = self.asked(&format!("approval may-i May I? under {}", self.leaf()));
+                let approval = ctx.approval("may-i", "May I?");
+                let decision = if letter == 'a' { approval.within(SPAN).await? } else { approval.await? };
+                match decision.feedback {
+                    None if decision.expired => self.say(&format!("nobody decided {asked}")).await?,
+                    feedback => {
+                        let text = compare(&asked, feedback.unwrap_or_default())?;
+                        self.append("system", json!(format!("{text}: {}", decision.approved))).await?;
+                    }
+                }
+            }
+            'I' => {
+                let asked = self.asked("step compute");
+                let result = format!("{asked} by the step");
+                self.tell("tool", &asked, ctx.step("compute", async || Ok::<_, Failure>(result)).await).await?;
+            }
+            'C' => {
+                let asked = self.asked("child helper 1");
+                self.tell("tool", &asked, ctx.child("helper", &1).await).await?;
+            }
+            'O' => {
+                let asked = self.asked("promise answer");
+                self.tell("tool", &asked, ctx.promise("answer").await).await?;
+            }
+            'Z' => ctx.sleep(SPAN).await?,
+            'E' => {
+                let heard: Option<u32> = ctx.signal(MESSAGE).recv_timeout(SPAN).await?;
+                if let Some(number) = heard {
+                    self.append("user", json!(number)).await?;
+                }
+            }
+            's' => {
+                let (asked, look) = self.task("look", json!("selected"));
+                let won = crate::select! {
+                    number = ctx.signal(MESSAGE).recv::<u32>() => Won::Message(number?),
+                    result = look.pure() => Won::Look(result),
+                    slept = ctx.sleep(SPAN) => slept.map(|()| Won::Time)?,
+                };
+                match won {
+                    Won::Message(number) => self.append("user", json!(number)).await?,
+                    Won::Look(result) => self.tell("tool", &asked, result).await?,
+                    Won::Time => self.say("nothing came").await?,
+                }
+            }
+            'r' => {
+                let runners = ["left", "right"].map(|side| self.task("look", json!(side)));
+                let asked = runners.each_ref().map(|(asked, _)| asked.clone());
+                match crate::race(runners.map(|(_, look)| look.pure())).await {
+                    Ok(text) => {
+                        let asked = asked.iter().find(|asked| text.starts_with(*asked)).unwrap_or(&asked[0]);
+                        self.tell("tool", asked, Ok(text)).await?;
+                    }
+                    Err(_) => self.say("nobody has won").await?,
+                }
+            }
+            'j' => {
+                let arms = [json!("an arm"), json!("another arm")];
+                let [one, two] = arms.map(|input| async move {
+                    let (asked, look) = self.task("look", input.clone());
+                    let first = look.pure().await;
+                    let (then, again) = self.task("pay", input);
+                    (asked, first, then, again.await)
+                });
+                let promised = self.asked("promise joined");
+                let (one, two, kept) = crate::join!(one, two, ctx.promise::<String>("joined"));
+                for (asked, first, then, second) in [one, two] {
+                    self.tell("tool", &asked, first).await?;
+                    self.tell("tool", &then, second).await?;
+                }
+                self.tell("tool", &promised, kept).await?;
+            }
+            other => panic!("no operation {other}"),
+        }
+        Ok(())
+    }
+
+    async fn model(&self, input: Value) -> Result<()> {
+        let (asked, reply) = self.task("llm", input);
+        self.tell("assistant", &asked, reply.pure().await).await
+    }
+
+    async fn look(&self, input: Value) -> Result<()> {
+        let (asked, look) = self.task("look", input);
+        self.tell("tool", &asked, look.pure().await).await
+    }
+
+    async fn pay(&self, input: Value) -> Result<()> {
+        let (asked, payment) = self.task("pay", input);
+        self.tell("tool", &asked, payment.await).await
+    }
+
+    /// Two at the same time; the bit says which is awaited first.
+    async fn both(&self, bit: u32, one: Value, two: Value) -> Result<()> {
+        let mut looks = [one, two].map(|input| {
+            let (asked, look) = self.task("look", input);
+            (asked, look.pure())
+        });
+        if !bit.is_multiple_of(2) {
+            looks.reverse();
+        }
+        for (asked, look) in looks {
+            self.tell("tool", &asked, look.await).await?;
+        }
+        Ok(())
+    }
+
+    fn task(&self, kind: &str, input: Value) -> (String, TaskCall<String>) {
+        (self.asked(&format!("task {kind} {input}")), self.ctx.task(kind, &input))
+    }
+
+    fn leaf(&self) -> String {
+        self.ctx.leaf().map(|leaf| leaf.to_string()).unwrap_or_default()
+    }
+
+    /// The identity of what is asked for.
+    fn asked(&self, what: &str) -> String {
+        let asked = self.counted(what);
+        self.outside.lock().parts.entry(self.generation).or_default().asked.push(asked.clone());
+        asked
+    }
+
+    fn counted(&self, what: &str) -> String {
+        let mut counts = self.counts.lock().expect("nobody panics while it counts");
+        let count = counts.entry(what.to_owned()).or_default();
+        *count += 1;
+        format!("{}: {what} #{}", self.generation, *count - 1)
+    }
+
+    async fn say(&self, text: &str) -> Result<()> {
+        self.append("system", json!(self.counted(text))).await
+    }
+
+    async fn tell(&self, role: &str, asked: &str, result: Result<String>) -> Result<()> {
+        match result {
+            Ok(text) => self.append(role, json!(compare(asked, text)?)).await,
+            Err(failure) if failure.code == "canceled" => self.say(&format!("gave up {asked}")).await,
+            Err(failure) => self.append(role, json!(compare(asked, failure.message)?)).await,
+        }
+    }
+
+    async fn append(&self, role: &str, content: Value) -> Result<()> {
+        self.ctx.append(role, &content).await?;
+        self.outside.lock().parts.entry(self.generation).or_default().said.push((role.to_owned(), content));
+        Ok(())
+    }
 }
 
-/// A result says for which kind it was made (MA2).
-fn expect(result: String, kind: &str) -> Result<String> {
-    if result.starts_with(kind) { Ok(result) } else { Err(Failure::fatal(format!("MA2: {kind} was given {result}"))) }
+/// What came first.
+enum Won {
+    Message(u32),
+    Look(Result<String>),
+    Time,
+}
+
+/// An answer says what it was made for. A program that is given another one fails, which none does otherwise.
+fn compare(asked: &str, answer: String) -> Result<String> {
+    let is_it = answer.strip_prefix(asked).is_some_and(|rest| rest.starts_with(" by "));
+    if is_it { Ok(answer) } else { Err(Failure::fatal(format!("MA2: {asked} was given {answer}"))) }
 }

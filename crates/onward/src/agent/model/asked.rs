@@ -1,0 +1,79 @@
+//! What a log says was asked for, in the words in which programs ask: by generation, content and the how-manieth of it.
+//!
+//! It shares nothing with the engine's own book, which it is held against.
+
+use std::collections::BTreeMap;
+
+use onward_core::{Event, Hash, Index, Log, Place};
+use serde_json::Value;
+
+/// Tells of a commit of a log whether the code had left it as of the record at `until`.
+pub(super) fn is_left(log: &Log, until: Index) -> impl Fn(Index) -> bool + use<> {
+    let mut left: Vec<(Index, Index)> = Vec::new();
+    for record in log.records().iter().filter(|record| record.index <= until) {
+        if let Some(Event::SegmentAbandoned(marker)) = record.events.first() {
+            left.push((marker.from, record.index));
+        }
+    }
+    move |index| left.iter().any(|(from, to)| (*from..*to).contains(&index))
+}
+
+/// What the code asks for on its way as of the record at `until`: each place, as the world knows it, and the identity.
+pub(super) fn calls(log: &Log, generation: u32, until: Index) -> Vec<(Place, String)> {
+    let is_left = is_left(log, until);
+    let mut leaf = log.records().first().and_then(|record| record.started()?.checkpoint.as_ref()?.leaf);
+    let (mut counts, mut calls) = (BTreeMap::<String, u32>::new(), Vec::new());
+    for record in log.records().iter().filter(|record| record.index <= until) {
+        if record.commit.is_none() || is_left(record.index) {
+            continue;
+        }
+        for event in &record.events {
+            let original = match event {
+                Event::EntryAppended(entry) => {
+                    leaf = if entry.is_aside { leaf } else { Some(entry.id) };
+                    continue;
+                }
+                Event::CallAdopted(adopted) => origin(log, &adopted.from),
+                event => Some(event),
+            };
+            let Some((what, place)) = original.and_then(|event| Some((content(event, leaf)?, event.place()?))) else { continue };
+            let count = counts.entry(what.clone()).or_default();
+            calls.push((place.clone(), format!("{generation}: {what} #{count}")));
+            *count += 1;
+        }
+    }
+    calls
+}
+
+/// What was asked for at `place`.
+pub(super) fn origin<'a>(log: &'a Log, place: &Place) -> Option<&'a Event> {
+    log.events().map(|(_, event)| event).find(|event| asks(event) && event.place() == Some(place))
+}
+
+/// The identity of what was asked for at `place`, on whatever way the code was then.
+pub(super) fn asked_at(log: &Log, generation: u32, place: &Place) -> Option<String> {
+    let is_it = |event: &Event| asks(event) && event.place() == Some(place);
+    let record = log.records().iter().find(|record| record.events.iter().any(is_it))?;
+    calls(log, generation, record.index).into_iter().find(|(at, _)| at == place).map(|(_, asked)| asked)
+}
+
+fn asks(event: &Event) -> bool {
+    use Event::{ApprovalRequested, ChildStarted, PromiseCreated, SignalSent, StepCompleted, TaskScheduled};
+    let is_call = matches!(event, TaskScheduled(_) | ChildStarted(_) | PromiseCreated(_) | ApprovalRequested(_));
+    is_call || matches!(event, SignalSent(_) | StepCompleted(_))
+}
+
+fn content(event: &Event, leaf: Option<Hash>) -> Option<String> {
+    Some(match event {
+        Event::TaskScheduled(task) => format!("task {} {}", task.kind, task.input.read::<Value>().expect("JSON")),
+        Event::ChildStarted(child) => format!("child {} {}", child.kind, child.input.read::<Value>().expect("JSON")),
+        Event::PromiseCreated(promise) => format!("promise {}", promise.name),
+        Event::ApprovalRequested(approval) => {
+            let leaf = leaf.map(|leaf| leaf.to_string()).unwrap_or_default();
+            format!("approval {} {} under {leaf}", approval.name, approval.title)
+        }
+        Event::SignalSent(sent) => format!("send {} to {}", sent.name, sent.to),
+        Event::StepCompleted(step) => format!("step {}", step.name),
+        _ => return None,
+    })
+}

@@ -1,0 +1,89 @@
+//! What goes wrong on purpose: faults between engine, log and world, each of which the judge must find.
+
+use onward_core::engine::Draft;
+use onward_core::event::CallAdopted;
+use onward_core::{Event, Index, Place};
+
+use super::asked;
+use super::explore::State;
+
+/// A fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mutant {
+    LosesMessage,
+    RepeatsMessage,
+    LosesGuest,
+    RepeatsGuest,
+    /// The answer to another open task is given.
+    SwapsAnswers,
+    /// The answer to the first of equal calls is given to the second.
+    AnswersFirst,
+    /// What was asked for is taken over from a call of the same kind, whatever its content.
+    AdoptsByKind,
+    /// What was begun is asked for anew instead of taken over.
+    AsksAnew,
+    /// Nobody is told that a task was begun.
+    HidesAttempts,
+    /// What is taken back goes to a worker all the same.
+    KeepsTasks,
+    /// A run that paused for what its code has left goes on, and nobody has looked.
+    ResumesByItself,
+    /// The code changes its mind more often than it may.
+    HidesFlips,
+    LosesEntry,
+    RepeatsEntry,
+    /// What came does not wake the run.
+    LosesWakeups,
+    /// What a task has made reaches nobody.
+    LosesAnswer,
+}
+
+/// Does something once, unless it goes wrong.
+pub(super) fn times(mutant: Option<Mutant>, never: Mutant, twice: Mutant, mut act: impl FnMut()) {
+    let times = if mutant == Some(never) { 0 } else { 1 + u32::from(mutant == Some(twice)) };
+    (0..times).for_each(|_| act());
+}
+
+/// What the task at `place` has made.
+pub(super) fn answer(state: &State, place: &Place, mutant: Option<Mutant>) -> String {
+    let mut others = state.world.tasks.keys().filter(|other| *other != place);
+    match mutant {
+        Some(Mutant::SwapsAnswers) => state.answer_to(others.next().unwrap_or(place)),
+        Some(Mutant::AnswersFirst) => state.answer_to(place).replace("#1", "#0"),
+        _ => state.answer_to(place),
+    }
+}
+
+/// Changes what is committed.
+pub(super) fn draft(state: &State, draft: &mut Draft, mutant: Option<Mutant>) {
+    let log = state.world.log();
+    match mutant {
+        Some(Mutant::LosesEntry) => draft.events.retain(|event| !matches!(event, Event::EntryAppended(_))),
+        Some(Mutant::RepeatsEntry) => {
+            let entry = draft.events.iter().position(|event| matches!(event, Event::EntryAppended(_)));
+            entry.into_iter().for_each(|at| draft.events.insert(at, draft.events[at].clone()));
+        }
+        Some(Mutant::AdoptsByKind) => {
+            let kind = |event: &Event| match event {
+                Event::TaskScheduled(task) => Some((task.kind.clone(), task.place.clone())),
+                _ => None,
+            };
+            let left =
+                |index: Index| draft.events.iter().any(|event| matches!(event, Event::SegmentAbandoned(to) if to.from <= index));
+            let left: Vec<_> = log.events().filter(|(index, _)| left(*index)).filter_map(|(_, event)| kind(event)).collect();
+            for event in &mut draft.events {
+                let Some((of, place)) = kind(event) else { continue };
+                let found = left.iter().find(|(kind, _)| *kind == of);
+                found.into_iter().for_each(|(_, from)| *event = CallAdopted { place: place.clone(), from: from.clone() }.into());
+            }
+        }
+        Some(Mutant::AsksAnew) => {
+            for event in &mut draft.events {
+                let Event::CallAdopted(adopted) = &*event else { continue };
+                let Some(Event::TaskScheduled(task)) = asked::origin(log, &adopted.from) else { continue };
+                *event = onward_core::event::TaskScheduled { place: adopted.place.clone(), ..task.clone() }.into();
+            }
+        }
+        _ => {}
+    }
+}
