@@ -118,7 +118,10 @@ pub enum Fault {
     /// Somebody has asked for a branch: go on with another pass, which shows the code nothing (see [`branching`]).
     Branched,
     /// It goes on without something that has had an effect.
-    EffectAbandoned(String),
+    EffectAbandoned {
+        message: String,
+        left: Vec<Place>,
+    },
     /// It has recorded too much since its last checkpoint.
     TooLong(String),
     /// The code has forgotten a version that is recorded.
@@ -139,13 +142,15 @@ impl Fault {
     pub fn into_pause(self) -> Option<RunPaused> {
         let plain = |mut message: String| {
             cut(&mut message, FAILURE_BYTES_MAX);
-            RunPaused { reason: PauseReason::ActivationFailed, message, divergence: None }
+            RunPaused { reason: PauseReason::ActivationFailed, message, divergence: None, left: Vec::new() }
         };
         Some(match self {
             Fault::Diverged(report) => paused(PauseReason::Diverged, *report),
             Fault::Departed(cut) => paused(PauseReason::Diverged, *cut.divergence),
             Fault::Unstable(report) => paused(PauseReason::UnstableSegment, *report),
-            Fault::EffectAbandoned(message) => RunPaused { reason: PauseReason::EffectAbandoned, ..plain(message) },
+            Fault::EffectAbandoned { message, left } => {
+                RunPaused { reason: PauseReason::EffectAbandoned, left, ..plain(message) }
+            }
             Fault::TooLong(message) => RunPaused { reason: PauseReason::SegmentTooLong, ..plain(message) },
             Fault::VersionTooOld(report) => paused(PauseReason::VersionTooOld, *report),
             Fault::Misuse(message) | Fault::Stuck(message) | Fault::LogBroken(message) => plain(message),
@@ -158,7 +163,7 @@ impl Fault {
 
 fn paused(reason: PauseReason, report: Divergence) -> RunPaused {
     let message = format!("at event {}: recorded {}, the code asked for {}", report.index, report.recorded, report.asked);
-    RunPaused { reason, message, divergence: Some(report) }
+    RunPaused { reason, message, divergence: Some(report), left: Vec::new() }
 }
 
 struct Queued {

@@ -649,6 +649,9 @@ message! {
         1 => reason: PauseReason,
         2 => message: String,
         3 => divergence: Option<Divergence>,
+        /// What the code of an agent has left, as it is named in the message: whoever resumes the run accepts this and nothing else.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        4 => left: Vec<Place>,
     }
 }
 

@@ -13,7 +13,7 @@
 //! - SG2: what an abandoned rest has scheduled and nobody has begun is taken back in the commit that leaves it; a commit that has not seen
 //!   every attempt is refused (R11), so none begins behind its back.
 //! - SG3: while something that has had an effect, or that a person has decided, is in the book and unclaimed, nothing else that has an
-//!   effect begins, and the segment does not close: the run pauses, and whoever resumes it accepts what is there. A decision is in
+//!   effect begins, and the segment does not close: the run pauses, and whoever resumes it accepts what was named. A decision is in
 //!   force, and not left, where the code has asked about the same again and was told the same. Whoever asks for a branch has left what
 //!   was decided knowingly.
 //! - SG4: a segment is abandoned three times at most; then the run pauses.
@@ -32,7 +32,7 @@ use content::{EffectOf, Way, effect_of, place_of, step_identity};
 
 use super::call::{StepPhase, What};
 use super::{Engine, Fault, Queued};
-use crate::event::{CallAdopted, ChildStarted, Divergence, PauseReason, SegmentAbandoned};
+use crate::event::{CallAdopted, ChildStarted, Divergence, PauseReason, RunPaused, SegmentAbandoned};
 use crate::{Event, Failure, Hash, Index, Name, Place, Record, RunId, RunKey};
 
 /// How often a segment may be abandoned before somebody has to look at it.
@@ -62,7 +62,7 @@ pub(super) struct Segment {
     /// The places of what the code has gone past.
     passed: BTreeSet<Place>,
     book: Book,
-    last_pause: Option<PauseReason>,
+    last_pause: Option<RunPaused>,
     /// Where its length is counted from (SG6).
     counted_from: Index,
 }
@@ -89,11 +89,11 @@ impl Segment {
                 Event::RunStarted(event) => self.begin(event.checkpoint.as_ref().and_then(|checkpoint| checkpoint.leaf)),
                 Event::TaskAttempted(event) => self.book.begun(&event.place),
                 Event::ApprovalDecided(event) => self.book.decided(event),
-                Event::RunPaused(event) => self.last_pause = Some(event.reason),
+                Event::RunPaused(event) => self.last_pause = Some(event.clone()),
                 Event::RunResumed(_) => match self.last_pause.take() {
-                    Some(PauseReason::EffectAbandoned) => self.book.accept(record.index),
-                    Some(PauseReason::UnstableSegment) => self.unstable = 0,
-                    Some(PauseReason::SegmentTooLong) => self.counted_from = record.index,
+                    Some(pause) if pause.reason == PauseReason::EffectAbandoned => self.book.accept(pause.left, record.index),
+                    Some(pause) if pause.reason == PauseReason::UnstableSegment => self.unstable = 0,
+                    Some(pause) if pause.reason == PauseReason::SegmentTooLong => self.counted_from = record.index,
                     _ => {}
                 },
                 Event::SegmentAbandoned(event) => {
@@ -370,10 +370,12 @@ impl Engine {
             return None;
         }
         let asked = events.iter().find(|event| is_new(event)).map(super::matching::describe).unwrap_or_default();
-        Some(Fault::EffectAbandoned(format!(
+        let (left, words): (Vec<Place>, Vec<String>) = loose.into_iter().unzip();
+        let message = format!(
             "the code left behind {}, and now asks for {asked}; look at it: `onward run resume {}` lets the code do that",
-            loose.join("; "),
+            words.join("; "),
             self.key.id
-        )))
+        );
+        Some(Fault::EffectAbandoned { message, left })
     }
 }

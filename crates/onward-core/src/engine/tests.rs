@@ -77,7 +77,7 @@ impl Bench {
     }
 
     fn pause(&mut self) {
-        self.input(RunPaused { reason: PauseReason::Requested, message: String::new(), divergence: None });
+        self.input(RunPaused { reason: PauseReason::Requested, message: String::new(), divergence: None, left: Vec::new() });
     }
 
     fn resume(&mut self) {

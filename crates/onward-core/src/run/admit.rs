@@ -56,7 +56,7 @@ impl Refusal {
             }
             what => format!("the run has spent what it may: its {what}"),
         };
-        Some(Input::new(RunPaused { reason: PauseReason::BudgetExhausted, message, divergence: None }))
+        Some(Input::new(RunPaused { reason: PauseReason::BudgetExhausted, message, divergence: None, left: Vec::new() }))
     }
 }
 

@@ -150,6 +150,7 @@ async fn an_agent_that_nobody_can_go_on_with_says_why() {
         reason: onward_core::event::PauseReason::Requested,
         message: String::new(),
         divergence: None,
+        left: Vec::new(),
     };
     runtime.pause_run(&key("a"), pause).await.unwrap();
     assert_eq!(why(message("m")).await, NotResumed::Paused);

@@ -31,8 +31,10 @@ pub(super) struct Book {
     decided: BTreeMap<Place, Decided>,
     /// Questions that the code asks on the way that it goes, and what they are about.
     asked: BTreeMap<Place, Identity>,
-    /// What was asked for before this was accepted when somebody resumed the run.
-    accepted: Index,
+    /// What whoever resumed the run has accepted.
+    accepted: BTreeSet<Place>,
+    /// In logs that do not say what: everything that was asked for before this.
+    accepted_before: Index,
 }
 
 /// How a person has decided.
@@ -90,9 +92,12 @@ impl Book {
         self.decided.clear();
     }
 
-    /// Somebody has looked at what was asked for before `index`, and goes on without it.
-    pub fn accept(&mut self, index: Index) {
-        self.accepted = index;
+    /// Somebody has looked at what a pause has named, and goes on without it. `index` is where the log says so.
+    pub fn accept(&mut self, left: Vec<Place>, index: Index) {
+        if left.is_empty() {
+            self.accepted_before = index;
+        }
+        self.accepted.extend(left);
     }
 
     /// The abandoned call that the one at `place` takes over, if there is one.
@@ -134,7 +139,7 @@ impl Book {
 
     /// What has had an effect, and is neither taken over nor accepted (SG3), in words. A decision is not dropped where the code has asked about
     /// the same once more, and was told the same.
-    pub fn loose_effects(&self) -> Vec<String> {
+    pub fn loose_effects(&self) -> Vec<(Place, String)> {
         let told = self.asked.iter().filter_map(|(place, subject)| Some((*subject, self.decided.get(place)?.approved)));
         let mut told: Vec<(Identity, bool)> = told.collect();
         let mut effect = |found: &Abandoned| {
@@ -158,9 +163,10 @@ impl Book {
                 EffectOf::Attempt => self.answers.contains_key(&found.place).then(may_have).flatten(),
             }
         };
-        let is_loose = |found: &&Abandoned| !found.adopted && !found.withdrawn && found.index >= self.accepted;
+        let is_accepted = |found: &Abandoned| found.index < self.accepted_before || self.accepted.contains(&found.place);
+        let is_loose = |found: &&Abandoned| !found.adopted && !found.withdrawn && !is_accepted(found);
         let loose = self.calls.values().chain(&self.over).filter(is_loose);
-        loose.filter_map(|found| Some(format!("{}, which {}", found.what, effect(found)?))).collect()
+        loose.filter_map(|found| Some((found.place.clone(), format!("{}, which {}", found.what, effect(found)?)))).collect()
     }
 
     /// The calls that were given up in what was written here last.

@@ -512,7 +512,7 @@ fn committed(mut state: State, outside: &Outside, generation: u32) -> Next {
 }
 
 fn pause(mut state: State, fault: Fault, limits: Limits) -> Next {
-    if !matches!(fault, Fault::EffectAbandoned(_) | Fault::Unstable(_)) {
+    if !matches!(fault, Fault::EffectAbandoned { .. } | Fault::Unstable(_)) {
         return Err(format!("{fault:?}: {}", state.story()));
     }
     let report = fault.into_pause().expect("both are told");

@@ -199,18 +199,19 @@ fn effects(state: &State) -> Option<String> {
 fn loose(state: &State, generation: u32, log: &Log) -> Vec<Place> {
     let claimed = claimed(log);
     let is_accepted = |place: &Place| state.accepted.contains(&(generation, place.clone()));
-    let all = had_effect(state, generation, log).into_iter().filter(|place| !claimed.contains(place));
-    all.chain(left_decisions(log, &claimed)).filter(|place| !is_accepted(place)).collect()
+    let left = had_effect(state, generation, log).into_iter().filter(|place| !claimed.contains(place) && !is_accepted(place));
+    left.chain(left_decisions(log, &claimed, is_accepted)).collect()
 }
 
 /// What people have decided for nobody: the code has left the question, and was not told the same when it asked again. Whoever asks for a
 /// branch has left it knowingly.
-fn left_decisions(log: &Log, claimed: &BTreeSet<Place>) -> Vec<Place> {
+fn left_decisions(log: &Log, claimed: &BTreeSet<Place>, is_accepted: impl Fn(&Place) -> bool) -> Vec<Place> {
     let decision = |(_, event): (Index, &Event)| match event {
         Event::ApprovalDecided(decided) if !is_branched(log) => Some((decided.place.clone(), decided.approved)),
         _ => None,
     };
     let (told, mut left): (Vec<_>, Vec<_>) = log.events().filter_map(decision).partition(|(place, _)| claimed.contains(place));
+    left.retain(|(place, _)| !is_accepted(place));
     for (_, approved) in told {
         let again = left.iter().position(|(_, left)| *left == approved);
         again.into_iter().for_each(|at| drop(left.swap_remove(at)));
@@ -226,12 +227,15 @@ fn had_effect(state: &State, generation: u32, log: &Log) -> Vec<Place> {
     places.filter(|(place, is_task)| !is_task || is_begun(place)).map(|(place, _)| place.clone()).collect()
 }
 
-/// What somebody accepts who resumes a run that is paused for what its code has left: everything that was asked for until then.
+/// What somebody accepts who resumes a run that is paused for what its code has left: what the pause has named.
 pub(super) fn accepted(state: &State) -> Vec<(u32, Place)> {
     let (generation, log) = (state.world.generation(), state.world.log());
-    let is_paused_for_it = last_pause(log) == Some(PauseReason::EffectAbandoned);
-    let events = log.events().map(|(_, event)| event).filter(|event| is_paused_for_it && may_be_left(event));
-    events.filter_map(|event| Some((generation, place_of(event)?.clone()))).collect()
+    let pauses = log.events().filter_map(|(_, event)| match event {
+        Event::RunPaused(pause) => Some(pause),
+        _ => None,
+    });
+    let last = pauses.last().filter(|pause| pause.reason == PauseReason::EffectAbandoned);
+    last.into_iter().flat_map(|pause| &pause.left).map(|place| (generation, place.clone())).collect()
 }
 
 /// The places of what the code asks for on its way, as whoever began them knows them.
@@ -241,11 +245,6 @@ pub(super) fn claimed(log: &Log) -> BTreeSet<Place> {
         event => place_of(event).cloned(),
     };
     way(log).into_iter().filter_map(place).collect()
-}
-
-/// Whether it matters to people if the code leaves what the event asks for.
-fn may_be_left(event: &Event) -> bool {
-    has_effect(event) || matches!(event, Event::ApprovalRequested(_))
 }
 
 fn has_effect(event: &Event) -> bool {

@@ -57,6 +57,7 @@ const PICKED: &[(&str, Limits)] = &[
     ("R/- > N; L > F", Limits::new(1, 1, 0).branches(1)),
     ("D N > F", Limits::new(1, 0, 0).branches(1)),
     ("I > N; X > F", Limits::new(0, 0, 1).branches(1)),
+    ("I/U Y/C > N; N/- > F", Limits::new(0, 2, 0)),
     ("C > N; O > F", Limits::new(0, 0, 0).branches(1)),
     ("A > N; Z > F", Limits::new(0, 0, 0).branches(1).entries(1)),
     ("T/- L > F", Limits::new(0, 1, 0)),
