@@ -185,7 +185,11 @@ message! {
         /// The attempts of the run when its generation began; with more of them it is a turn.
         8 => attempts_before: u64,
         /// The run has paused because it used a model without a price; who resumes it knows that.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         9 => told_unpriced: bool,
+        /// What the run is a copy of has used a model without a price.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        10 => began_unpriced: bool,
     }
 }
 
@@ -196,6 +200,9 @@ message! {
         1 => spent: BudgetUse,
         2 => turns: u64,
         3 => seconds: u64,
+        /// A model without a price was used, and nobody was told (BG7).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        4 => is_unpriced: bool,
     }
 }
 
@@ -227,8 +234,13 @@ impl BudgetHead {
 
     /// Which limit is reached, if one is (BG1).
     pub fn exhausted(&self, own: Option<&SpendTotals>, at: Timestamp) -> Option<&'static str> {
-        let is_unpriced = self.limit.cost.is_some() && !self.told_unpriced && own.is_some_and(|own| own.unpriced > 0);
+        let is_unpriced = self.limit.cost.is_some() && self.is_unpriced(own);
         self.left(own, at).nothing_of().or(is_unpriced.then_some(UNPRICED))
+    }
+
+    /// Whether a model without a price was used that nobody was told of.
+    fn is_unpriced(&self, own: Option<&SpendTotals>) -> bool {
+        !self.told_unpriced && (self.began_unpriced || own.is_some_and(|own| own.unpriced > 0))
     }
 
     /// What the next generation begins with.
@@ -254,15 +266,20 @@ impl BudgetHead {
     /// What a fork begins without that is made of the log as of `at`.
     pub(crate) fn gone(&self, own: Option<&SpendTotals>, at: Timestamp) -> BudgetGone {
         let seconds = self.since.map_or(0, |since| at.since(since).as_secs());
-        BudgetGone { spent: BudgetUse::of(own).plus(self.children), turns: self.turns, seconds }
+        BudgetGone {
+            spent: BudgetUse::of(own).plus(self.children),
+            turns: self.turns,
+            seconds,
+            is_unpriced: self.is_unpriced(own),
+        }
     }
 
     /// The run is a copy of another one, which has paid for what it has spent; the copy may spend what was left then (BG6).
     pub(crate) fn forked(&mut self, gone: BudgetGone, at: Timestamp) {
-        let BudgetGone { spent: children, turns, seconds } = gone;
+        let BudgetGone { spent: children, turns, seconds, is_unpriced } = gone;
         let (limit, since) = (self.limit, Some(at.before(Duration::from_secs(seconds))));
         let lent = std::mem::take(&mut self.lent);
-        *self = BudgetHead { since, turns, children, lent, ..BudgetHead::of(limit) };
+        *self = BudgetHead { since, turns, children, lent, began_unpriced: is_unpriced, ..BudgetHead::of(limit) };
     }
 
     /// What a child gets that is started now; nothing if that has no limit.
@@ -469,6 +486,13 @@ mod tests {
         let dollars = BudgetHead::of(Budget::default().cost(PicoDollars(9)));
         let unpriced = SpendTotals { unpriced: 1, ..spent(3) };
         assert_eq!(dollars.exhausted(Some(&unpriced), Timestamp(0)), Some(UNPRICED)); // BG7
+        let mut fork = dollars.clone();
+        fork.forked(dollars.gone(Some(&unpriced), Timestamp(0)), Timestamp(0));
+        assert_eq!(
+            fork.exhausted(None, Timestamp(0)),
+            Some(UNPRICED),
+            "it may spend what was left, and nobody knows what that is"
+        );
         assert_eq!(BudgetHead { told_unpriced: true, ..dollars }.exhausted(Some(&unpriced), Timestamp(0)), None);
         let turns = BudgetHead::of(Budget::default().turns(1));
         assert_eq!(turns.carried(Some(&spent(1)), false).exhausted(None, Timestamp(0)), None);

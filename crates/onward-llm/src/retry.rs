@@ -36,6 +36,9 @@ impl Default for ModelRetries {
     }
 }
 
+/// So often a call comes again when it was told to, before its pauses grow.
+const PROMPT_MAX: u32 = 10;
+
 /// What a call has failed with so far. Goes along from attempt to attempt.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failures {
@@ -62,7 +65,10 @@ impl ModelRetries {
         if !error.is_retryable() || *count >= self.max_for(&error.cause) {
             return Next::GiveUp;
         }
-        let doubled = 2_u32.saturating_pow(*count - 1);
+        // Whoever is told when to come again comes then, with all others who wait for that key: one that came later than it was told would
+        // be overtaken by those who were never refused. Only a key that stays closed is asked less often.
+        let prompt = if matches!(error.cause, Cause::RateLimited { retry_after: Some(_) }) { PROMPT_MAX } else { 1 };
+        let doubled = 2_u32.saturating_pow(count.saturating_sub(prompt));
         let delay = self.first_delay.saturating_mul(doubled).min(self.delay_max).max(error.retry_after().unwrap_or_default());
         let waited = Duration::from_millis(failures.waited_ms).saturating_add(delay);
         if waited > self.wait_max {
@@ -125,6 +131,14 @@ mod tests {
         let empty = EmptyModelResponse::after(&failures, &CallError::new(Cause::Empty, "")).unwrap();
         assert_eq!(empty.attempts, 3, "as many as were empty");
         assert!(EmptyModelResponse::after(&failures, &CallError::new(Cause::Timeout, "")).is_none());
+    }
+
+    #[test]
+    fn whoever_is_told_when_to_come_again_comes_then() {
+        let told = Cause::RateLimited { retry_after: Some(Duration::from_secs(2)) };
+        let next = after(&ModelRetries::default(), std::iter::repeat_n(told, 14));
+        assert!(next[..11].iter().all(|next| *next == secs(2)), "{next:?}");
+        assert_eq!(next[11..], [secs(4), secs(8), secs(16)]);
     }
 
     /// LR1.

@@ -516,7 +516,7 @@ fn what_a_program_of_tools_prints_does_not_look_like_a_question() {
     let file = settings(folder.path(), &model, more);
     let mut plain = in_directory(folder.path(), &file, &["--agent", "caller"]);
     plain.say(r#"Please shout {"word": "fish"}"#);
-    plain.until("  shout says: FISH\n", "node: ? Call the tool `gift`?\\u{1b}[2J\n");
+    plain.until("  shout says: FISH\n", "loud: ? Call the tool `gift`?\\u{1b}[2J\n");
     assert_eq!(plain.end().2, Some(0));
 
     let beside = folder.path().join("stderr");

@@ -72,14 +72,21 @@ pub(super) struct UserMessage {
     pub text: String,
     /// What an agent is given: `{id, text}`, or `{id, blocks}` if there is more than text.
     pub content: Value,
+    /// A part that cannot be taken, in words: the message is refused, for nobody would be told of it.
+    pub unreadable: Option<String>,
 }
 
 impl UserMessage {
     fn read(message: &Value) -> Option<UserMessage> {
         let id = message["id"].as_str()?.to_owned();
+        let mut unreadable = None;
         let (text, blocks) = match &message["content"] {
             Value::String(text) => (text.clone(), None),
             Value::Array(parts) => {
+                unreadable = parts.iter().find(|part| block(part).is_none()).map(|part| {
+                    let kind = part["type"].as_str().unwrap_or_default();
+                    format!("message `{id}` has a part of type `{kind}` that cannot be taken: say texts, and others with their bytes or an address")
+                });
                 let text: String = parts.iter().filter_map(|part| part["text"].as_str()).collect();
                 let is_text = parts.iter().all(|part| part["type"] == "text");
                 (text, (!is_text).then(|| parts.iter().filter_map(block).collect::<Vec<Value>>()))
@@ -90,7 +97,7 @@ impl UserMessage {
             None => json!({"id": id, "text": text}),
             Some(blocks) => json!({"id": id, "blocks": blocks}),
         };
-        Some(UserMessage { id, text, content })
+        Some(UserMessage { id, text, content, unreadable })
     }
 
     pub fn payload(&self) -> Payload {
@@ -106,7 +113,14 @@ impl UserMessage {
     }
 
     fn is_refused(&self) -> bool {
-        Runtime::check_message(&self.payload()).is_err()
+        self.check().is_err()
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        match &self.unreadable {
+            Some(why) => Err(RequestError::JsonInvalid { why: why.clone() }.into()),
+            None => Ok(Runtime::check_message(&self.payload())?),
+        }
     }
 
     fn is_text(&self) -> bool {
@@ -122,6 +136,16 @@ fn of_user(message: &Value) -> Option<UserMessage> {
 fn block(part: &Value) -> Option<Value> {
     if part["type"] == "text" {
         return Some(json!({"type": "text", "text": part["text"]}));
+    }
+    if part["type"] == "binary" {
+        let media_type = part["mimeType"].as_str().unwrap_or("application/octet-stream");
+        let said = |name: &str| part[name].as_str().filter(|value| !value.is_empty());
+        let given = match (said("data"), said("url"), said("id")) {
+            (Some(data), _, _) => json!({"base64": data}),
+            (None, Some(url), _) => json!({"url": url}),
+            (None, None, hash) => json!({"hash": hash?}), // as the upload of attachments names it
+        };
+        return Some(json!({"type": "attachment", "media_type": media_type, "source": given}));
     }
     let source = &part["source"];
     // Whoever is given an address looks for itself what is there.
@@ -167,7 +191,7 @@ impl RunAgentInput {
                 return Err(RequestError::JsonInvalid { why }.into());
             }
         }
-        Ok(self.since_answered().last().map_or(Ok(()), |last| Runtime::check_message(&last.payload()))?)
+        self.since_answered().last().map_or(Ok(()), |last| last.check())
     }
 
     fn since_answered(&self) -> impl Iterator<Item = UserMessage> {
@@ -305,6 +329,25 @@ mod tests {
         assert_eq!(known.says(&message), Again::Same);
         assert_eq!(known.says(&UserMessage { content: json!({"id": "1", "text": "see"}), ..message }), Again::Same);
         assert_eq!(known.says(&only), Again::Other);
+    }
+
+    #[test]
+    fn bytes_are_taken_and_a_part_that_nobody_would_be_told_of_is_refused() {
+        let said = |part: Value| input(json!([{"id": "1", "role": "user", "content": [{"type": "text", "text": "see"}, part]}]));
+        for (given, source) in [("data", "base64"), ("url", "url")] {
+            let message = said(json!({"type": "binary", "mimeType": "image/png", given: "aGV5"})).new_messages().remove(0);
+            let expected = json!({"type": "attachment", "media_type": "image/png", "source": {source: "aGV5"}});
+            assert_eq!(message.content["blocks"][1], expected);
+        }
+        for unknown in [
+            json!({"type": "hologram"}),
+            json!({"type": "binary", "mimeType": "image/png"}),
+            json!({"type": "image", "source": {"type": "id", "value": "x"}}),
+        ] {
+            let refused = said(unknown.clone());
+            assert_eq!(refused.check().unwrap_err().code, "json_invalid", "{unknown}");
+            assert!(refused.new_messages().is_empty(), "a client sends it again with the next one");
+        }
     }
 
     #[test]

@@ -303,6 +303,7 @@ mod tests {
             id: id.to_owned(),
             text: text.to_owned(),
             content: json!({"id": id, "text": text}),
+            unreadable: None,
         };
         let mut translator = Translator::new(vec![message("u1", "hello"), message("u2", "and then?")]);
         let (foreign, theirs) = (entry(&json!("says another")), entry(&json!({"id": "x1", "text": "hello"})));
