@@ -344,12 +344,16 @@ async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
 
 /// A tool that pays, with or without asking; whether it was called is counted.
 fn payer(directory: &std::path::Path, model: &ScriptedModel, asks: bool, calls: &Arc<AtomicU32>) -> Builder {
+    payer_who_is(Agent::new("a"), directory, model, asks, calls)
+}
+
+fn payer_who_is(agent: Agent, directory: &std::path::Path, model: &ScriptedModel, asks: bool, calls: &Arc<AtomicU32>) -> Builder {
     let calls = calls.clone();
     let pay = Tool::new("pay", "Pays", move |City { city }| {
         calls.fetch_add(1, Ordering::SeqCst);
         async move { Ok::<_, Failure>(format!("{city} is paid")) }
     });
-    let agent = Agent::new("a").model("m").tool(if asks { pay.needs_approval() } else { pay }).converse();
+    let agent = agent.model("m").tool(if asks { pay.needs_approval() } else { pay }).converse();
     with_model(embedded(directory), model).register_agent(agent)
 }
 
@@ -396,14 +400,9 @@ async fn an_answer_that_was_left_stops_the_run_only_where_the_next_one_differs()
         let old = crate::site::awaited(&run, AwaitedKind::Approval).await;
         drop(run);
         asking.shutdown().await;
-        let calls_of = calls.clone();
-        let pay = Tool::new("pay", "Pays", move |City { city }| {
-            calls_of.fetch_add(1, Ordering::SeqCst);
-            async move { Ok::<_, Failure>(format!("{city} is paid")) }
-        });
-        let agent = Agent::new("a").model("m").system("Be thrifty.").tool(pay.needs_approval()).converse();
         model.next(Answer::call("pay", r#"{"city":"Ulm"}"#));
-        let onward = with_model(embedded(directory.path()), &model).register_agent(agent).start().await.unwrap();
+        let thrifty = Agent::new("a").system("Be thrifty.");
+        let onward = payer_who_is(thrifty, directory.path(), &model, true, &calls).start().await.unwrap();
         let run = onward.run::<Value>("c").unwrap();
         if agrees {
             onward.approve(&old).await.unwrap()

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use onward::agent::{AgentCtx, EntryId, MESSAGE, Provider, Role, Tools, Turn};
+use onward::agent::{AgentCtx, EntryId, MESSAGE, Role, Tools, Turn};
 use onward::prelude::*;
 use onward::{Builder, Decide, RunView, join_all};
 use onward_core::view::{Awaited, AwaitedKind};
 use onward_llm_scripted::{Answer, Rule, ScriptedModel, When};
 
-use super::conversation::{Till, asked};
+use super::conversation::{Till, asked, awaits, with_model};
 use super::stage::{Actor, insist};
 use super::{Left, Story};
 
@@ -69,8 +69,7 @@ impl Story for Approval {
     }
 
     fn second(&self, builder: Builder) -> Builder {
-        let provider = Provider::openai(&format!("{}/v1", self.model.url()), None).unwrap();
-        builder.model("m", &provider).tools(self.tools())
+        with_model(builder, &self.model).tools(self.tools())
     }
 
     async fn talk(&self, client: &Onward, first: &Actor) {
@@ -81,10 +80,7 @@ impl Story for Approval {
         let asked = question(&asked).expect("it was waited for");
         let decide = || Decide { approved: true, feedback: None, decided_by: None, decision_id: "yes".to_owned() };
         insist(|| client.decide_approval(&asked, decide())).await;
-        let waits = |view: &RunView| {
-            view.awaiting.iter().any(|awaited| awaited.name.as_ref().is_some_and(|name| name.as_str() == MESSAGE))
-        };
-        insist(|| run.until(waits)).await;
+        insist(|| run.until(|view| awaits(view, MESSAGE))).await;
         insist(|| run.message_once("thank you", "thanks")).await;
         assert_eq!(insist(|| run.result()).await, 2);
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use onward::agent::{AgentCtx, Provider, Role, Tool, Tools, Turn};
 use onward::prelude::*;
-use onward::{Builder, TaskCtx, join_all};
+use onward::{Builder, RunView, TaskCtx, join_all};
 use onward_llm_scripted::{Answer, Rule, ScriptedModel, When};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -65,6 +65,16 @@ pub fn asked(model: &ScriptedModel) -> Vec<String> {
     model.requests().into_iter().map(|request| request.body.to_string()).collect()
 }
 
+/// The builder with this model, as `m`.
+pub fn with_model(builder: Builder, model: &ScriptedModel) -> Builder {
+    builder.model("m", &Provider::openai(&format!("{}/v1", model.url()), None).unwrap())
+}
+
+/// Whether the run waits for such a signal.
+pub fn awaits(view: &RunView, signal: &str) -> bool {
+    view.awaiting.iter().any(|awaited| awaited.name.as_ref().is_some_and(|name| name.as_str() == signal))
+}
+
 #[derive(Clone)]
 pub struct Conversation {
     model: Arc<ScriptedModel>,
@@ -106,18 +116,14 @@ impl Story for Conversation {
     }
 
     fn second(&self, builder: Builder) -> Builder {
-        let provider = Provider::openai(&format!("{}/v1", self.model.url()), None).unwrap();
-        builder.model("m", &provider).tools(self.tools())
+        with_model(builder, &self.model).tools(self.tools())
     }
 
     async fn talk(&self, client: &Onward, first: &Actor) {
         *self.client.lock().unwrap() = Some(client.clone());
         insist(|| async { first.engine().await.start::<u32, _>("conversation", "pay and look").id("c").await }).await;
         let run = client.run::<u32>("c").unwrap();
-        let waits = |view: &onward::RunView| {
-            view.awaiting.iter().any(|awaited| awaited.name.as_ref().is_some_and(|name| name.as_str() == "message"))
-        };
-        insist(|| run.until(waits)).await;
+        insist(|| run.until(|view| awaits(view, "message"))).await;
         insist(|| run.signal_once("message", "thank you", "second")).await;
         assert_eq!(insist(|| run.result()).await, 2);
         self.client.lock().unwrap().take();

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use onward::agent::{Agent, AgentCtx, AgentOutcome, Provider, Role, Stop, Tool, Tools, Turn};
+use onward::agent::{Agent, AgentCtx, AgentOutcome, Role, Stop, Tool, Tools, Turn};
 use onward::prelude::*;
 use onward::{Builder, join_all};
 use onward_llm_scripted::{Answer, Rule, ScriptedModel, When};
 
-use super::conversation::{Till, asked};
+use super::conversation::{Till, asked, with_model};
 use super::stage::{Actor, insist};
 use super::{Left, Story};
 
@@ -54,8 +54,7 @@ impl Story for Delegation {
     }
 
     fn second(&self, builder: Builder) -> Builder {
-        let provider = Provider::openai(&format!("{}/v1", self.model.url()), None).unwrap();
-        builder.agent("clerk", clerk).model("m", &provider).tools(Tools::new().with(self.till.pay()))
+        with_model(builder.agent("clerk", clerk), &self.model).tools(Tools::new().with(self.till.pay()))
     }
 
     async fn talk(&self, client: &Onward, first: &Actor) {

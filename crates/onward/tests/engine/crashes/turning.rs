@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use onward::agent::{AgentCtx, MESSAGE, Provider, Role, Turn};
+use onward::agent::{AgentCtx, MESSAGE, Role, Turn};
 use onward::prelude::*;
 use onward::{Builder, Entry, RunHandle};
 use onward_llm_scripted::{Answer, Rule, ScriptedModel};
 
-use super::conversation::asked;
+use super::conversation::{asked, awaits, with_model};
 use super::stage::{Actor, insist};
 use super::{Left, Story};
 
@@ -47,8 +47,7 @@ async fn answered(run: &RunHandle<String>, said: &str) -> Vec<Entry> {
     insist(|| async {
         let entries = run.entries().limit(100).await.map_err(|error| error.to_string())?.entries;
         let is_answered = matches!(&entries[..], [.., last, answer] if answer.role.as_str() == "assistant" && is_said(last));
-        let awaiting = run.view().await.map_err(|error| error.to_string())?.awaiting;
-        let waits = awaiting.iter().any(|awaited| awaited.name.as_ref().is_some_and(|name| name.as_str() == MESSAGE));
+        let waits = awaits(&run.view().await.map_err(|error| error.to_string())?, MESSAGE);
         if is_answered && waits { Ok(entries) } else { Err(format!("{} entries", entries.len())) }
     })
     .await
@@ -75,8 +74,7 @@ impl Story for Turning {
     }
 
     fn second(&self, builder: Builder) -> Builder {
-        let provider = Provider::openai(&format!("{}/v1", self.model.url()), None).unwrap();
-        builder.agent("back", back).model("m", &provider)
+        with_model(builder.agent("back", back), &self.model)
     }
 
     async fn talk(&self, client: &Onward, first: &Actor) {
