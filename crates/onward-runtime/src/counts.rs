@@ -33,10 +33,7 @@ pub struct Counts {
     pub empty_answers: Count,
 }
 
-impl Counts {
-    pub(crate) fn reported(&self, report: &TaskReport) {
-        if matches!(report.without_cost(), TaskReport::Failed(failure) if failure.code == EMPTY_ANSWER) {
-            self.empty_answers.one();
-        }
-    }
+/// Whether this says that a model answered nothing.
+pub(crate) fn is_empty_answer(report: &TaskReport) -> bool {
+    matches!(report.without_cost(), TaskReport::Failed(failure) if failure.code == EMPTY_ANSWER)
 }

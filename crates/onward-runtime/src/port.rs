@@ -15,6 +15,7 @@ use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Consequence, Sto
 use crate::Runtime;
 use crate::by_run::lock;
 use crate::closed::{Refusal, closes_for};
+use crate::counts::is_empty_answer;
 use crate::inbox::Inbox;
 use crate::link::Question;
 use crate::supply::Looking;
@@ -172,8 +173,11 @@ impl WorkerPort {
             let refusal = Refusal { namespace: id.run.namespace.clone(), kind, limit, span };
             self.runtime().close_limit(refusal).await; // before anybody gets the next one
         }
-        self.runtime().counts().reported(&report);
+        let is_empty = is_empty_answer(&report);
         let answer = self.runtime().store().report_task(id.clone(), claim, report, lease).await;
+        if is_empty && answer.is_ok() {
+            self.runtime().counts().empty_answers.one(); // a report that is repeated is one
+        }
         if let (Err(StoreError::TaskAttemptOver(_)), Some(ended)) = (&answer, ended) {
             self.record_late(&id, ended).await?;
         }
