@@ -142,7 +142,7 @@ impl Fault {
     pub fn into_pause(self) -> Option<RunPaused> {
         let plain = |mut message: String| {
             cut(&mut message, FAILURE_BYTES_MAX);
-            RunPaused { reason: PauseReason::ActivationFailed, message, divergence: None, left: Vec::new() }
+            RunPaused::because(PauseReason::ActivationFailed, message)
         };
         Some(match self {
             Fault::Diverged(report) => paused(PauseReason::Diverged, *report),
@@ -163,7 +163,7 @@ impl Fault {
 
 fn paused(reason: PauseReason, report: Divergence) -> RunPaused {
     let message = format!("at event {}: recorded {}, the code asked for {}", report.index, report.recorded, report.asked);
-    RunPaused { reason, message, divergence: Some(report), left: Vec::new() }
+    RunPaused { divergence: Some(report), ..RunPaused::because(reason, message) }
 }
 
 struct Queued {

@@ -655,6 +655,13 @@ message! {
     }
 }
 
+impl RunPaused {
+    /// A pause with nothing to say but why.
+    pub fn because(reason: PauseReason, message: impl Into<String>) -> RunPaused {
+        RunPaused { reason, message: message.into(), divergence: None, left: Vec::new() }
+    }
+}
+
 message! {
     #[derive(Default)]
     pub struct RunResumed {

@@ -561,7 +561,7 @@ mod tests {
     fn a_pause_moves_deadlines_by_its_length() {
         let timer = TimerStarted { place: at(0), due_at: Timestamp(5_000) };
         let script = script(vec![]).commit(vec![timer.into()]);
-        let paused = RunPaused { reason: PauseReason::Requested, message: "lunch".into(), divergence: None, left: Vec::new() };
+        let paused = RunPaused::because(PauseReason::Requested, "lunch");
         let script = script.input(paused.clone()).input(signal("x"));
         assert_eq!(script.view().pause, Some(paused));
         let view = script.input(RunResumed::default()).view();

@@ -138,9 +138,7 @@ impl Runtime {
         let event: Event = match bulk.verb {
             BulkVerb::Cancel => CancelRequested { reason }.into(),
             BulkVerb::Terminate => TerminateRequested { reason, reset_to: None }.into(),
-            BulkVerb::Pause => {
-                RunPaused { reason: PauseReason::Requested, message: reason, divergence: None, left: Vec::new() }.into()
-            }
+            BulkVerb::Pause => RunPaused::because(PauseReason::Requested, reason).into(),
             BulkVerb::Resume => RunResumed::default().into(),
             BulkVerb::Retry => return self.retry_run(key, &bulk.bulk_id, &reason).await.map(drop),
             BulkVerb::Delete => return self.delete_run(key, &reason).await,

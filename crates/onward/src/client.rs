@@ -492,7 +492,7 @@ impl<O> RunHandle<O> {
 
     /// Lets the run stand still: its timers keep their remaining time, and steps that run are recorded when they end.
     pub async fn pause(&self, reason: &str) -> Result<Appended, Error> {
-        let pause = RunPaused { reason: PauseReason::Requested, message: reason.to_owned(), divergence: None, left: Vec::new() };
+        let pause = RunPaused::because(PauseReason::Requested, reason);
         self.ask(self.door().pause_run(self.key.clone(), pause)).await
     }
 

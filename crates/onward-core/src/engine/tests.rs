@@ -77,7 +77,7 @@ impl Bench {
     }
 
     fn pause(&mut self) {
-        self.input(RunPaused { reason: PauseReason::Requested, message: String::new(), divergence: None, left: Vec::new() });
+        self.input(RunPaused::because(PauseReason::Requested, ""));
     }
 
     fn resume(&mut self) {

@@ -56,7 +56,7 @@ impl Refusal {
             }
             what => format!("the run has spent what it may: its {what}"),
         };
-        Some(Input::new(RunPaused { reason: PauseReason::BudgetExhausted, message, divergence: None, left: Vec::new() }))
+        Some(Input::new(RunPaused::because(PauseReason::BudgetExhausted, message)))
     }
 }
 

@@ -46,7 +46,7 @@ async fn refuse(worker: &WorkerPort, task: &Task, failure: Failure) {
 }
 
 fn paused() -> RunPaused {
-    RunPaused { reason: PauseReason::Requested, message: String::new(), divergence: None, left: Vec::new() }
+    RunPaused::because(PauseReason::Requested, "")
 }
 
 fn limited() -> Failure {

@@ -57,7 +57,7 @@ async fn a_paused_runs_timer_keeps_its_remaining_time() {
     let kit = Kit::new();
     sleeping(&kit, seconds(10)).await;
     kit.advance(seconds(4));
-    let pause = RunPaused { reason: PauseReason::Requested, message: String::new(), divergence: None, left: Vec::new() };
+    let pause = RunPaused::because(PauseReason::Requested, "");
     kit.runtime.pause_run(&key("r"), pause).await.unwrap();
     kit.advance(seconds(3_600));
     assert_eq!(kit.runtime.tick().await.did.timers_fired, 0);

@@ -11,7 +11,7 @@ use onward_store::{RunQuery, WaitQuery};
 use crate::kit::*;
 
 fn paused() -> RunPaused {
-    RunPaused { reason: PauseReason::Requested, message: "lunch".into(), divergence: None, left: Vec::new() }
+    RunPaused::because(PauseReason::Requested, "lunch")
 }
 
 #[tokio::test]

@@ -189,7 +189,7 @@ pub(super) async fn terminate_run(server: Server, asker: Asker, request: api::Re
 
 pub(super) async fn pause_run(server: Server, asker: Asker, request: api::ReasonRequest) -> Answer<api::AppendReply> {
     let key = own(&asker, request.run)?;
-    let pause = RunPaused { reason: PauseReason::Requested, message: request.reason, divergence: None, left: Vec::new() };
+    let pause = RunPaused::because(PauseReason::Requested, request.reason);
     server.runtime().pause_run(&key, pause).await.map(appended).map_err(told)
 }
 

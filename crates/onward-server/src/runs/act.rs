@@ -37,7 +37,7 @@ pub(crate) async fn terminate(mut request: Request) -> Result<Response, Problem>
 
 pub(crate) async fn pause(mut request: Request) -> Result<Response, Problem> {
     let (key, message) = reason(&mut request).await?;
-    let pause = RunPaused { reason: PauseReason::Requested, message, divergence: None, left: Vec::new() };
+    let pause = RunPaused::because(PauseReason::Requested, message);
     Ok(appended(&key, request.server.runtime().pause_run(&key, pause).await?))
 }
 

@@ -135,7 +135,7 @@ async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_suc
     let lying = site.greet("ours", Vec::new());
     let mut heard = site.runtime.listen(&run);
     lying.handle(WorkerFrame::Emit(Emit { run: run.clone(), name: "x".to_owned(), value: Payload::null() }));
-    let report = RunPaused { reason: PauseReason::Requested, message: String::new(), divergence: None, left: Vec::new() };
+    let report = RunPaused::because(PauseReason::Requested, "");
     let task = TaskId { run: run.clone(), generation: 0, place: Place::root(0), life: None };
     let said = [
         WorkerFrame::Commit(CommitRun { request: 1, commit: commit(run.clone(), epoch) }),

@@ -106,7 +106,7 @@ fn read(store: &EmbeddedStore, key: &RunKey) -> Result<Vec<Record>, StoreError> 
 
 fn pause() -> Input {
     let (reason, message) = (onward_core::event::PauseReason::Requested, String::new());
-    Input::new(onward_core::event::RunPaused { reason, message, divergence: None, left: Vec::new() })
+    Input::new(onward_core::event::RunPaused::because(reason, message))
 }
 
 pub fn attempt_ended() -> Input {

@@ -174,7 +174,7 @@ fn a_paused_run_keeps_its_holder_over_a_batch_that_is_undone() {
     let store = EmbeddedStore::open(directory.path(), options).unwrap();
     let mut paused = Filler::start(&store, "paused").unwrap();
     let reason = onward_core::event::PauseReason::Requested;
-    let pause = onward_core::event::RunPaused { reason, message: String::new(), divergence: None, left: Vec::new() };
+    let pause = onward_core::event::RunPaused::because(reason, "");
     block_on(store.append_input(key("paused"), onward_core::run::Input::new(pause))).unwrap();
     let mut old = Filler::start(&store, "old").unwrap();
     for _ in 0..100 {

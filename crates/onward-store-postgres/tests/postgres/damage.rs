@@ -84,7 +84,7 @@ fn changed_slots_questions_and_tasks_are_named() {
     assert_eq!(again.code(), "log_corrupt", "{again}");
     assert_eq!(block_on(store.list_waits(WaitQuery::default())).unwrap_err().code(), "store_corrupt");
     let pause = onward_core::event::PauseReason::Requested;
-    let pause = onward_core::event::RunPaused { reason: pause, message: String::new(), divergence: None, left: Vec::new() };
+    let pause = onward_core::event::RunPaused::because(pause, "");
     let paused = block_on(store.append_input(key("r"), onward_core::run::Input::new(pause))).unwrap_err();
     assert_eq!(paused.code(), "log_corrupt", "a timer that was changed is not moved: {paused}");
     assert_eq!(log(&*store, "r").len(), 5, "nothing was written");

@@ -47,7 +47,7 @@ fn decision() -> Input {
 }
 
 fn pause() -> Input {
-    Input::new(RunPaused { reason: PauseReason::Requested, message: String::new(), divergence: None, left: Vec::new() })
+    Input::new(RunPaused::because(PauseReason::Requested, ""))
 }
 
 /// Everything that is known of the run, its epoch apart.

@@ -132,7 +132,7 @@ pub fn terminate() -> Input {
 
 pub fn pause() -> Input {
     let reason = onward_core::event::PauseReason::Requested;
-    Input::new(onward_core::event::RunPaused { reason, message: String::new(), divergence: None, left: Vec::new() })
+    Input::new(onward_core::event::RunPaused::because(reason, ""))
 }
 
 pub fn resume() -> Input {

@@ -89,7 +89,7 @@ pub async fn a_canceled_or_terminated_one_is_nobodys_work(mut kit: Kit) {
 
 pub async fn it_takes_nothing_that_is_for_workflows(kit: Kit) {
     start(&kit, TaskOptions::default()).await;
-    let pause = RunPaused { reason: onward_core::event::PauseReason::Requested, message: String::new(), divergence: None, left: Vec::new() };
+    let pause = RunPaused::because(onward_core::event::PauseReason::Requested, "");
     let ask = Input::new(CancelRequested { reason: String::new() });
     for input in [signal(None), signal(Some("a")), Input::new(pause), ask] {
         refused(kit.store().append_input(key("t"), input).await, "run_is_task");

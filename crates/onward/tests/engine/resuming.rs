@@ -146,12 +146,7 @@ async fn an_agent_that_nobody_can_go_on_with_says_why() {
     wait_for_message(&store, &port, "a").await;
     let why = async |delivery| port.resume_agent(&key("a"), delivery).await.unwrap().claimed.unwrap_err();
     assert_eq!(why(Delivery::Nothing).await, NotResumed::Waiting);
-    let pause = onward_core::event::RunPaused {
-        reason: onward_core::event::PauseReason::Requested,
-        message: String::new(),
-        divergence: None,
-        left: Vec::new(),
-    };
+    let pause = onward_core::event::RunPaused::because(onward_core::event::PauseReason::Requested, "");
     runtime.pause_run(&key("a"), pause).await.unwrap();
     assert_eq!(why(message("m")).await, NotResumed::Paused);
     runtime.terminate_run(&key("a"), "").await.unwrap();

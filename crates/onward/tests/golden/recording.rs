@@ -188,7 +188,7 @@ pub fn budgets() -> Log {
     let place = children(&world)[0].clone();
     input(&mut world, ChildCompleted { place, output: json("1"), child: None, spent });
     let message = "the run has spent what it may: its tokens".to_owned();
-    input(&mut world, RunPaused { reason: PauseReason::BudgetExhausted, message, divergence: None, left: Vec::new() });
+    input(&mut world, RunPaused::because(PauseReason::BudgetExhausted, message));
     input(&mut world, RunResumed { budget: Some(Budget::default().tokens(200)) });
     let place = children(&world)[1].clone();
     input(&mut world, ChildFailed { place, failure: Failure::fatal("lost"), child: None, spent });
@@ -361,7 +361,7 @@ pub fn terminated() -> Log {
     };
     let message = "at event #1: recorded a timer at 0, the code asked for step `new` at 0".to_owned();
     world
-        .input(RunPaused { reason: PauseReason::Diverged, message, divergence: Some(divergence), left: Vec::new() })
+        .input(RunPaused { divergence: Some(divergence), ..RunPaused::because(PauseReason::Diverged, message) })
         .expect("an open run takes inputs");
     world.input(RunResumed::default()).expect("an open run takes inputs");
     pump(&mut world);

@@ -62,7 +62,7 @@ pub async fn terminate(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
 pub async fn pause(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
     let site = Site::to_write(global)?;
     let key = site.key(&args.id)?;
-    let pause = RunPaused { reason: PauseReason::Requested, message: args.reason, divergence: None, left: Vec::new() };
+    let pause = RunPaused::because(PauseReason::Requested, args.reason);
     let appended = site.pause_run(key.clone(), pause).await?;
     answer(global, &key, "paused", &appended)
 }
