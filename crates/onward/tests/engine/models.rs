@@ -868,6 +868,22 @@ async fn a_request_that_is_refused_is_made_again_without_what_is_attached() {
     onward.shutdown().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn of_an_attached_text_that_is_too_long_a_part_is_told() {
+    let model = ScriptedModel::start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m")).start().await.unwrap();
+    let window = When { tokens_over: Some(8_000), ..When::default() };
+    model.rule(Rule { when: window, answer: Answer::fault(Fault::ContextTooLong), times: None });
+    let text = json!({"type": "attachment", "media_type": "text/plain", "source": {"base64": "YWJj".repeat(40_000)}});
+    let said = json!({"blocks": [{"type": "text", "text": "look"}, text]});
+    let run = onward.start::<AgentOutcome, _>("a", &said).id("r").await.unwrap();
+    run.result().await.unwrap();
+    let told = model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(told.contains("abcabc") && told.contains("characters are left out here"), "{told}");
+    assert_eq!(model.request_count(), 2, "nothing was summarized");
+    onward.shutdown().await;
+}
+
 /// One picture that a provider does not take leaves the others in place, in that turn and in later ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_what_a_provider_does_not_take_is_left_out_and_later_turns_know_it() {
