@@ -189,7 +189,9 @@ fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, attached: &Attached<'_>, 
         Cause::BadRequest if has_attachments && attached.trials.after(refusals + 1).is_some() => {
             (next, refusals) = (Next::Again { delay: Duration::ZERO }, refusals + 1);
         }
-        Cause::ContextTooLong if has_attachments && !is_words_only => (next, is_words_only) = (Next::Again { delay: Duration::ZERO }, true),
+        Cause::ContextTooLong if has_attachments && !is_words_only => {
+            (next, is_words_only) = (Next::Again { delay: Duration::ZERO }, true)
+        }
         _ => {}
     }
     if matches!(error.cause, Cause::AttachmentMissing | Cause::AttachmentDamaged) && next == Next::GiveUp && !is_late {
