@@ -72,10 +72,8 @@ fn cut_texts(blocks: &mut [Block], chars_max: usize) {
     for block in blocks {
         match block {
             Block::Text { text, citations } => {
-                if cut_text(text, chars_max) {
-                    // They say from where to where in it.
-                    citations.clear();
-                }
+                let is_cut = cut_text(text, chars_max);
+                citations.retain(|_| !is_cut); // they belong to all of it
             }
             Block::ToolResult(result) => cut_texts(&mut result.blocks, chars_max),
             Block::ToolCall(call) if !is_signed => cut_arguments(&mut call.arguments, chars_max),
