@@ -802,6 +802,51 @@ async fn an_attachment_that_nobody_has_is_told_and_the_conversation_goes_on() {
     onward.shutdown().await;
 }
 
+/// The input of a start and a bare signal may be anything, so no door looks into them: the model is told what is wrong, and the rest is shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attachment_that_could_never_be_shown_is_told_and_what_is_beside_it_is_shown() {
+    let model = ScriptedModel::start().await.unwrap();
+    model.rule(Rule { times: None, ..Rule::always(Answer::text("ok")) });
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(PICTURE), [0xff; 3]).unwrap();
+    let builder = with_model(in_memory(), &model).attachments(Attachments::folder(folder.path()));
+    let onward = builder.register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
+    let attached = |media_type: Value, source: Value| json!({"type": "attachment", "media_type": media_type, "source": source});
+    let png = |source: Value| attached(json!("image/png"), source);
+    let bad = [
+        (png(json!({"hash": "ab12"})), "`hash`"),
+        (png(json!({"base64": "data:image/png;base64,AAAA"})), "`base64`"),
+        (png(json!({"url": " "})), "`url`"),
+        (png(json!({"path": "/etc/passwd"})), "`source`"),
+        (png(json!(null)), "`source`"),
+        (attached(json!("picture"), json!({"base64": "AAAA"})), "`media_type`"),
+        (attached(json!(null), json!({"base64": "AAAA"})), "`media_type`"),
+    ];
+    for (number, (attachment, why)) in bad.iter().enumerate() {
+        let good = png(json!({"hash": PICTURE}));
+        let blocks = json!({"blocks": [{"type": "text", "text": "look"}, attachment, good]});
+        let conversation = json!({"messages": [{"role": "user", "content": blocks}]});
+        let input = if number % 2 == 0 { &blocks } else { &conversation };
+        let id = format!("r{number}");
+        let run = onward.start::<AgentOutcome, _>("a", input).id(&id).await.unwrap();
+        let told = || model.requests().pop().unwrap().body["messages"].to_string();
+        let is_told = |times: usize| {
+            let told = told();
+            assert_eq!(told.matches("[an attachment that no model can be shown: its").count(), times, "{told}");
+            assert_eq!((told.matches(why).count(), told.matches("base64,////").count()), (times, times), "{told}");
+            assert!(!told.contains("passwd") && !told.contains("media_type\\"), "{told}");
+        };
+        until_turn(&onward, &id, 2).await;
+        is_told(1);
+        run.signal(MESSAGE, &blocks).await.unwrap();
+        until_turn(&onward, &id, 3).await;
+        is_told(2);
+        let spend = run.view().await.unwrap().head.spend.unwrap();
+        assert_eq!((spend.attempts, spend.unknown), (2, 0), "nobody looks for it, and no provider is asked about it");
+    }
+    onward.shutdown().await;
+}
+
 /// Whatever stands there under that name now is not what was attached.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_attachment_is_shown_to_no_model_and_the_conversation_goes_on() {
