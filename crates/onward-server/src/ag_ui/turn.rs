@@ -18,7 +18,8 @@ use tokio::time::Instant;
 use super::client::Client;
 use super::finish::{Finished, Outcome};
 use super::input::{RunAgentInput, UserMessage};
-use super::messages::{Said, conversation, entry, messages};
+use super::messages::{conversation, entry, messages};
+use super::parts::Room;
 use super::translate::{Translator, Want, custom};
 use crate::auth::{self, Pass};
 use crate::document::OneHindrance;
@@ -92,7 +93,7 @@ impl From<RuntimeError> for Failed {
 
 impl Turn {
     pub fn new(server: Server, key: RunKey, input: &RunAgentInput, told: Vec<UserMessage>, sink: Sink) -> Turn {
-        let translator = Translator::new(told);
+        let translator = Translator::new(&key.id, told);
         let (thread_id, run_id) = (input.thread_id.clone(), input.run_id.clone());
         let client = Client::new(&input.messages);
         Turn {
@@ -279,34 +280,37 @@ impl Turn {
     }
 
     async fn show_entry(&mut self, said: &EntrySaid) -> Result<(), Failed> {
-        if let Some(entry) = entry(self.runtime(), &self.key, said).await? {
+        if let Some(said) = entry(self.runtime(), &self.key, said, self.room()).await? {
             let from = self.out.len();
-            self.translator.show(&entry, &mut self.out);
+            self.translator.show(&said, &mut self.out);
             self.out[from..].iter().for_each(|event| self.client.hear(event));
         }
         Ok(())
     }
 
+    fn room(&self) -> Room {
+        Room::within(self.server.limits().body_bytes_max)
+    }
+
     /// Replaces what the client knows of the conversation. What was said and is not in it yet comes last.
     async fn show_messages(&mut self, leaf: Option<Hash>) -> Result<(), Failed> {
-        let entries = conversation(self.runtime(), &self.key, leaf).await?;
-        self.client.recognize(&entries, &mut self.translator.names);
-        for entry in entries.iter().filter(|entry| entry.role.as_str() == "user") {
-            let said = Said::read(entry);
+        let conversation = conversation(self.runtime(), &self.key, leaf, self.room()).await?;
+        self.client.recognize(&conversation, &mut self.translator.names);
+        for said in conversation.iter().filter(|said| said.is_of("user")) {
             // Sent before, or found in the input of the run, and taken up under an id of the agent's own.
-            if let Some(at) = self.translator.pending.iter().position(|message| message.is_said_by(&said))
-                && !self.translator.names.contains_key(&entry.id)
+            if let Some(at) = self.translator.pending.iter().position(|message| message.is_said_by(said))
+                && !self.translator.names.contains_key(&said.entry)
             {
                 let message = self.translator.pending.remove(at);
-                self.translator.names.insert(entry.id, message.id);
+                self.translator.names.insert(said.entry, message.id);
             }
         }
         // Also under a name that the client knew before.
         let names = &self.translator.names;
-        self.translator.pending.retain(|message| !entries.iter().any(|entry| names.get(&entry.id) == Some(&message.id)));
-        let mut shown = messages(&entries, &self.translator.names);
+        self.translator.pending.retain(|message| !conversation.iter().any(|said| names.get(&said.entry) == Some(&message.id)));
+        let mut shown = messages(conversation, &self.translator.names);
         let pending = self.translator.pending.iter();
-        shown.extend(pending.map(|message| json!({"id": message.id, "role": "user", "content": message.text})));
+        shown.extend(pending.map(|message| json!({"id": message.id, "role": "user", "content": message.told()})));
         self.out.extend(self.client.replace(&shown));
         Ok(())
     }
