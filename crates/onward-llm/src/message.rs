@@ -110,15 +110,15 @@ impl Attachment {
     }
 
     /// Whether it is a text of which the bytes are there or will be; every model can be told those.
-    pub(crate) fn is_text(&self) -> bool {
+    pub fn is_text(&self) -> bool {
         const TEXTS: [&str; 4] = ["application/json", "application/xml", "application/yaml", "application/x-yaml"];
         let media_type = self.media_type.as_str();
         let is_text = media_type.starts_with("text/") || media_type.ends_with("+json") || media_type.ends_with("+xml");
         (is_text || TEXTS.contains(&media_type)) && !matches!(self.source, Source::Url(_))
     }
 
-    /// The words of a text, if they are in UTF-8.
-    pub(crate) fn words(&self) -> Option<String> {
+    /// What a model is told of a text: its words, if they are there and in UTF-8.
+    pub fn words(&self) -> Option<String> {
         let Source::Base64(data) = &self.source else { return None };
         let words = String::from_utf8(BASE64_STANDARD.decode(data).ok()?).ok()?;
         self.is_text().then(|| format!("[an attachment of type {}]\n{words}", self.media_type))

@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::attachments::{self, Attachments};
-use super::llm::{Prompt, Settings};
+use super::llm::{PART, Prompt, Settings};
 use super::prompt;
 use super::refused::Trials;
 use crate::Result;
@@ -52,7 +52,7 @@ struct SoFar {
     /// How often the provider did not take the request with something attached: one after the other is left out on trial.
     #[serde(default, skip_serializing_if = "is_zero")]
     refusals: usize,
-    /// The request was too long, and may not be so without what is attached.
+    /// The request was too long, and may not be so without what is attached, and with parts of attached texts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_words_only: bool,
     /// What a message has attached did not come, or not whole, and is waited for no longer.
@@ -75,20 +75,25 @@ impl SoFar {
 async fn attempt(ctx: &TaskCtx, model: &Model, input: Payload) -> Result<Payload> {
     let prompt = opened(ctx, &input)?;
     let provider = &model.provider;
-    let mut request = request(ctx, provider.name(), prompt).await?;
+    let Asked { mut request, question, cut_at, cut_last_at } = asked(ctx, provider.name(), prompt).await?;
     request.replace_attachments(|attachment| (!provider.shows(attachment)).then(|| Block::text(attachment.told_unknown())));
     let so_far = SoFar::of(ctx);
     let trials = Trials::of(provider.name(), &request);
     let left_out = trials.after(so_far.refusals).unwrap_or_default();
     trials.leave_out(&mut request, left_out);
     if so_far.is_words_only {
-        Trials::leave_out_all(&mut request);
+        Trials::leave_out_all_but_texts(&mut request);
     }
     let attachments = ctx.find_dep::<Attachments>();
     if let Err(error) = attachments::put_in_place(&mut request, attachments.as_deref(), so_far.is_late).await {
         ctx.spend(line(model, None, false));
         return Err(failed(ctx, model, so_far, &Attached { trials: &trials, request: &request }, &error));
     }
+    if so_far.is_words_only {
+        request.messages.iter_mut().for_each(|message| prompt::cut_attached(&mut message.blocks, PART));
+    }
+    prompt::cut(&mut request.messages, cut_at, cut_last_at);
+    request.messages.extend(question.map(Message::user));
     // Whatever becomes of the attempt, the ledger knows of it.
     ctx.spend(line(model, None, true));
     let mut heard = |delta: Delta| {
@@ -135,21 +140,31 @@ fn opened<T: DeserializeOwned>(ctx: &TaskCtx, payload: &Payload) -> Result<T> {
     payload.read().map_err(|error| Failure::fatal(format!("this is no call of a model: {error}")))
 }
 
-/// What the model is told.
-async fn request(ctx: &TaskCtx, provider: &str, prompt: Prompt) -> Result<ModelRequest> {
+/// What the model is to be told, before anything that is attached is in place and anything is cut.
+struct Asked {
+    request: ModelRequest,
+    /// Comes behind the conversation, whole.
+    question: Option<String>,
+    cut_at: Option<usize>,
+    cut_last_at: Option<usize>,
+}
+
+async fn asked(ctx: &TaskCtx, provider: &str, prompt: Prompt) -> Result<Asked> {
     let (library, task) = (ctx.library(), ctx.task());
     let settings = library.kept(&task.run, task.generation, prompt.settings).await.map_err(unreadable)?;
-    let Settings { request, ask, cut_at, cut_last_at } = opened(ctx, &settings.content)?;
-    let entries = library.read(&task.run, task.generation, Walk::context(prompt.leaf)).await.map_err(unreadable)?;
-    let mut told = prompt::tell(&entries.into_entries(), provider);
-    prompt::cut(&mut told.messages, cut_at, cut_last_at);
+    let Settings { request, ask: question, until, cut_at, cut_last_at } = opened(ctx, &settings.content)?;
+    let walk = library.read(&task.run, task.generation, Walk::context(prompt.leaf)).await.map_err(unreadable)?;
+    let mut entries = walk.into_entries();
+    if let Some(last) = until.and_then(|until| entries.iter().position(|entry| entry.id == until)) {
+        entries.truncate(last + 1);
+    }
+    let mut told = prompt::tell(&entries, provider);
     if request.tools.is_empty() {
         told.messages = prompt::without_tools(told.messages);
     }
-    told.messages.extend(ask.map(Message::user));
     let system: Vec<String> = request.system.into_iter().chain(told.system).collect();
     let system = (!system.is_empty()).then(|| system.join("\n\n"));
-    Ok(ModelRequest { system, messages: told.messages, ..request })
+    Ok(Asked { request: ModelRequest { system, messages: told.messages, ..request }, question, cut_at, cut_last_at })
 }
 
 /// A log that cannot be read now may be readable later; one that is damaged stays so.
@@ -174,7 +189,9 @@ fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, attached: &Attached<'_>, 
         Cause::BadRequest if has_attachments && attached.trials.after(refusals + 1).is_some() => {
             (next, refusals) = (Next::Again { delay: Duration::ZERO }, refusals + 1);
         }
-        Cause::ContextTooLong if has_attachments => (next, is_words_only) = (Next::Again { delay: Duration::ZERO }, true),
+        Cause::ContextTooLong if has_attachments && !is_words_only => {
+            (next, is_words_only) = (Next::Again { delay: Duration::ZERO }, true)
+        }
         _ => {}
     }
     if matches!(error.cause, Cause::AttachmentMissing | Cause::AttachmentDamaged) && next == Next::GiveUp && !is_late {

@@ -18,6 +18,9 @@ use crate::ctx::{TaskCall, name_or_misuse, payload_or_misuse};
 /// The role under which settings are kept beside the conversation.
 const SETTINGS: &str = "settings";
 
+/// How many characters of what was said at once are told where all of it would be too long.
+pub(super) const PART: usize = 4_000;
+
 /// Which failure is worth another attempt, and from when, the worker says, cause by cause; so there is no number of attempts in all. The
 /// engine's own pauses are the shortest.
 const RETRY: RetryPolicy = RetryPolicy { growth_percent: 100, ..RetryPolicy::forever() };
@@ -43,8 +46,11 @@ pub(crate) struct Settings {
     /// Said to the model behind the conversation, and no part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask: Option<String>,
-    /// How much the model is told at most of what a user or a tool has said at once, in characters; of what was said before the model last
-    /// spoke, and of what was said since.
+    /// The last entry that is told of the conversation, which is read from its leaf: the last summary stands behind what it covers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Hash>,
+    /// How much the model is told at most of what was said at once, in characters; of what was said before the model last spoke, and of
+    /// what it said then and others since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut_at: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,14 +122,20 @@ impl ModelCall {
         self
     }
 
-    /// Tells the model at most so many characters of what a user or a tool has said at once, before the model last spoke: how it begins and
-    /// ends, and how much there is between.
+    /// As [`ModelCall::at`], with the last summary in the place of what it covers.
+    pub(super) fn until(mut self, entry: EntryId) -> ModelCall {
+        self.settings.until = Some(entry.0);
+        self
+    }
+
+    /// Tells the model at most so many characters of what was said at once before the model last spoke: how it begins and ends, and how much
+    /// there is between. Texts that are attached are told so, too, and arguments of calls; what a provider has signed is not touched.
     pub fn cut_at(mut self, chars: usize) -> ModelCall {
         self.settings.cut_at = Some(chars);
         self
     }
 
-    /// The same for what was said since the model last spoke.
+    /// The same for what the model said last, and others since.
     pub fn cut_last_at(mut self, chars: usize) -> ModelCall {
         self.settings.cut_last_at = Some(chars);
         self

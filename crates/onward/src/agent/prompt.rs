@@ -14,6 +14,7 @@ use onward_core::Payload;
 use onward_core::conversation::{Entry, SUMMARY};
 use onward_llm::{Block, Message, Role, ToolCall, ToolResult};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::refused::leave_out_as_before;
 
@@ -52,42 +53,90 @@ pub(crate) fn tell(entries: &[Entry], provider: &str) -> Told {
     told
 }
 
-/// Leaves out of long texts what is between their beginning and their end: of those before the model last spoke, and of those since. What
-/// the model has said itself stays: it may be signed.
+/// Leaves out of long texts what is between their beginning and their end: of those before the model last spoke, and of what it said then
+/// and everything since.
 pub(crate) fn cut(messages: &mut [Message], old_max: Option<usize>, last_max: Option<usize>) {
-    let last_from = messages.iter().rposition(|message| message.role == Role::Assistant).map_or(0, |spoke| spoke + 1);
+    let last_from = messages.iter().rposition(|message| message.role == Role::Assistant).unwrap_or(0);
     let (old, last) = messages.split_at_mut(last_from);
-    old_max.into_iter().for_each(|max| cut_texts(old, max));
-    last_max.into_iter().for_each(|max| cut_texts(last, max));
+    old_max.into_iter().for_each(|max| old.iter_mut().for_each(|message| cut_texts(&mut message.blocks, max)));
+    last_max.into_iter().for_each(|max| last.iter_mut().for_each(|message| cut_texts(&mut message.blocks, max)));
 }
 
-fn cut_texts(messages: &mut [Message], chars_max: usize) {
-    let said = messages.iter_mut().filter(|message| message.role != Role::Assistant).flat_map(|message| &mut message.blocks);
-    for block in said {
+fn cut_texts(blocks: &mut [Block], chars_max: usize) {
+    // What a provider has signed may be so together with what the model asked for.
+    let is_signed = blocks.iter().any(|block| match block {
+        Block::Reasoning(reasoning) => reasoning.payload.is_some(),
+        block => matches!(block, Block::Opaque(_)),
+    });
+    cut_attached(blocks, chars_max);
+    for block in blocks {
         match block {
-            Block::Text { text, .. } => cut_text(text, chars_max),
-            Block::ToolResult(result) => {
-                let texts = result.blocks.iter_mut().filter_map(|block| match block {
-                    Block::Text { text, .. } => Some(text),
-                    _ => None,
-                });
-                texts.for_each(|text| cut_text(text, chars_max));
+            Block::Text { text, citations } => {
+                let is_cut = cut_text(text, chars_max);
+                citations.retain(|_| !is_cut); // they belong to all of it
             }
+            Block::ToolResult(result) => cut_texts(&mut result.blocks, chars_max),
+            Block::ToolCall(call) if !is_signed => cut_arguments(&mut call.arguments, chars_max),
             _ => {}
         }
     }
 }
 
-fn cut_text(text: &mut String, chars_max: usize) {
+/// Tells of attached texts how they begin and end, where they are longer.
+pub(crate) fn cut_attached(blocks: &mut [Block], chars_max: usize) {
+    for block in blocks {
+        match block {
+            Block::Attachment(attachment) => {
+                if let Some(mut words) = attachment.words()
+                    && cut_text(&mut words, chars_max)
+                {
+                    *block = Block::text(words);
+                }
+            }
+            Block::ToolResult(result) => cut_attached(&mut result.blocks, chars_max),
+            _ => {}
+        }
+    }
+}
+
+/// Arguments stay an object, for providers take nothing else.
+fn cut_arguments(arguments: &mut String, chars_max: usize) {
+    fn cut_value(value: &mut Value, chars_max: usize) {
+        match value {
+            Value::String(text) => {
+                cut_text(text, chars_max);
+            }
+            Value::Array(values) => values.iter_mut().for_each(|value| cut_value(value, chars_max)),
+            Value::Object(fields) => fields.values_mut().for_each(|value| cut_value(value, chars_max)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    if arguments.len() <= chars_max {
+        return;
+    }
+    match serde_json::from_str(arguments) {
+        Ok(mut value) => {
+            cut_value(&mut value, chars_max);
+            *arguments = value.to_string();
+        }
+        Err(_) => {
+            cut_text(arguments, chars_max);
+        }
+    }
+}
+
+/// Says whether it was longer.
+fn cut_text(text: &mut String, chars_max: usize) -> bool {
     let count = text.chars().count();
     if count <= chars_max {
-        return;
+        return false;
     }
     let end = chars_max / 4;
     let at = |chars: usize| text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
     let (begin_to, end_from) = (at(chars_max - end), at(count - end));
     let missing = count - chars_max;
     *text = format!("{}\n[{missing} characters are left out here]\n{}", &text[..begin_to], &text[end_from..]);
+    true
 }
 
 /// The conversation for a request without tools (PR3).
@@ -152,14 +201,17 @@ pub(crate) fn blocks(content: &Payload) -> Vec<Block> {
     }
 }
 
-/// All that is said in words, results of tools included.
-pub(crate) fn texts(blocks: &[Block]) -> Vec<&str> {
-    let texts = blocks.iter().flat_map(|block| match block {
-        Block::Text { text, .. } => vec![text.as_str()],
-        Block::ToolResult(result) => texts(&result.blocks),
+/// How long everything is that can be told in part, in characters. `None` where nobody knows: it is attached, and kept elsewhere.
+pub(crate) fn lengths(blocks: &[Block]) -> Vec<Option<u64>> {
+    let length = |text: &str| Some(text.chars().count() as u64);
+    let lengths = blocks.iter().flat_map(|block| match block {
+        Block::Text { text, .. } => vec![length(text)],
+        Block::ToolCall(call) => vec![length(&call.arguments)],
+        Block::ToolResult(result) => lengths(&result.blocks),
+        Block::Attachment(attachment) if attachment.is_text() => vec![attachment.words().and_then(|words| length(&words))],
         _ => Vec::new(),
     });
-    texts.collect()
+    lengths.collect()
 }
 
 pub(crate) fn text_of(blocks: &[Block]) -> String {
@@ -230,7 +282,7 @@ fn close(open: &mut Vec<String>, told: &mut Vec<Message>) {
 #[cfg(test)]
 mod tests {
     use onward_core::{Hash, Index, Name, Timestamp};
-    use onward_llm::{ModelReply, Reasoning};
+    use onward_llm::{Attachment, JsonText, ModelReply, ProviderPayload, Reasoning, Source};
 
     use super::*;
 
@@ -355,24 +407,61 @@ mod tests {
         let said = |role, blocks| Message { role, blocks };
         let mut messages = vec![
             said(Role::User, vec![Block::text("0123456789abcdef"), Block::text("short")]),
-            said(Role::Assistant, vec![Block::text("what the model has said stays")]),
+            said(Role::Assistant, vec![Block::text("0123456789")]),
+            said(Role::Assistant, vec![Block::text("this is what it said last")]),
             said(Role::Tool, vec![Block::ToolResult(result)]),
         ];
         let whole = messages.clone();
         cut(&mut messages, None, None);
         assert_eq!(messages, whole);
         cut(&mut messages, Some(8), None);
-        assert_eq!(messages[2], whole[2], "what was said since is whole");
+        assert_eq!(messages[2..], whole[2..], "what was said last, and since, is whole");
         messages = whole;
         cut(&mut messages, Some(8), Some(8));
-        let Block::ToolResult(result) = &messages[2].blocks[0] else { panic!("a result") };
-        let told = [&messages[0].blocks[..], &messages[1].blocks, &result.blocks].map(text_of);
+        let Block::ToolResult(result) = &messages[3].blocks[0] else { panic!("a result") };
+        let told = [&messages[0].blocks[..], &messages[1].blocks, &messages[2].blocks, &result.blocks].map(text_of);
         let expected = [
             "012345\n[8 characters are left out here]\nef\nshort",
-            "what the model has said stays",
+            "012345\n[2 characters are left out here]\n89",
+            "this i\n[17 characters are left out here]\nst",
             "ääääää\n[92 characters are left out here]\nää",
         ];
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn attached_texts_and_arguments_are_cut_and_stay_what_they_are() {
+        let attached = |media_type: &str, bytes: &[u8]| {
+            Block::Attachment(Attachment { media_type: media_type.into(), source: Source::bytes(bytes) })
+        };
+        let call = |arguments: &str| ToolCall { id: "c".into(), name: "t".into(), arguments: arguments.into() };
+        let cut = |block: Block| {
+            let mut blocks = vec![block];
+            cut_texts(&mut blocks, 8);
+            blocks.remove(0)
+        };
+        let picture = attached("image/png", &[0; 100]);
+        assert_eq!(cut(picture.clone()), picture);
+        let short = attached("text/plain", b"");
+        assert_eq!(cut_attached_of(short.clone(), 100), short);
+        let told = "[an attachment of type text/plain]\n01234567890123\n[70 characters are left out here]\n4567890123456789";
+        let long = "0123456789".repeat(10);
+        assert_eq!(cut_attached_of(attached("text/plain", long.as_bytes()), 65), Block::text(told));
+        let Block::ToolCall(told) = cut(Block::ToolCall(call(r#"{"n":12345678,"of":["0123456789"]}"#))) else { panic!("a call") };
+        assert_eq!(told.arguments, r#"{"n":12345678,"of":["012345\n[2 characters are left out here]\n89"]}"#);
+        let Block::ToolCall(told) = cut(Block::ToolCall(call("{0123456789"))) else { panic!("a call") };
+        assert_eq!(told.arguments, "{01234\n[3 characters are left out here]\n89");
+        let payload = ProviderPayload { provider: "p".into(), json: JsonText::parse("1").unwrap() };
+        let mut signed = vec![Block::Opaque(payload), Block::ToolCall(call(r#"{"of":"0123456789"}"#))];
+        let whole = signed.clone();
+        cut_texts(&mut signed, 8);
+        assert_eq!(signed, whole, "a provider may have signed what was asked for");
+    }
+
+    fn cut_attached_of(block: Block, chars_max: usize) -> Block {
+        let mut blocks = vec![block];
+        cut_attached(&mut blocks, chars_max);
+        blocks.remove(0)
     }
 
     #[test]

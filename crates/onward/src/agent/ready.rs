@@ -11,7 +11,8 @@ use onward_llm::{Block, ModelReply, StopReason, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::prompt::{blocks, text_of, texts};
+use super::llm::PART;
+use super::prompt::{blocks, lengths, text_of};
 use super::tool::Tool;
 use super::tools::{ToolFuture, Tools};
 use super::{AgentCtx, EntryId, Heard, Turn};
@@ -29,8 +30,7 @@ const HANDOFFS_MAX: u32 = 8;
 /// How many of the last entries a summary leaves as they are.
 const KEEP: usize = 8;
 
-/// How many characters of what was said at once are told where all of it would be too long, and for a summary.
-const PART: usize = 4_000;
+/// How many characters of what was said at once are told where parts of the usual length would be too long.
 const LEAST: usize = 400;
 
 /// About how many characters a token has, where nobody has counted.
@@ -120,7 +120,7 @@ struct Progress {
     handoffs: u32,
     /// How much the model read last time.
     context_tokens: u64,
-    /// From how many entries on a summary is tried again that did not come about.
+    /// From how many entries on it is summed up again: one summary soon after the other would say the same again.
     #[serde(default)]
     summary_from: u64,
     /// Up to how many entries what is long and old is told in part, because a summary does not cover it yet.
@@ -134,13 +134,13 @@ struct Progress {
     stop: Option<Stop>,
 }
 
-/// How much the model is told of what users and tools have said.
+/// How much the model is told of what was said.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Portion {
     #[default]
     Whole,
-    /// Parts of what is long, but for what the model is to answer now.
+    /// Parts of what is long, but for what the model said last and what it is to answer now.
     OldInPart,
     InPart,
     /// Small parts: there are many of them.
@@ -369,8 +369,8 @@ impl Agent {
     async fn shorten(&self, ctx: &AgentCtx, progress: &mut Progress, tokens_max: u64) -> Result<()> {
         let is_old = progress.in_part_until != 0 && ctx.entry_count() >= progress.in_part_until;
         if progress.context_tokens > tokens_max || is_old {
-            if ctx.entry_count() >= progress.summary_from && !self.compact(ctx).await? {
-                progress.summary_from = ctx.entry_count() + KEEP as u64;
+            if ctx.entry_count() >= progress.summary_from {
+                self.sum_up(ctx, progress).await?;
             }
             let has_long = has_long(ctx, tokens_max).await?;
             progress.in_part_until = if has_long { ctx.entry_count() + KEEP as u64 } else { 0 };
@@ -385,14 +385,20 @@ impl Agent {
     /// sum up, what is long in the last entries is told in part: a tool that says too much must not end the conversation.
     async fn answer(&self, ctx: &AgentCtx, progress: &mut Progress) -> Result<ModelReply> {
         let mut reply = self.ask(ctx, progress.portion).await;
-        if is_too_long(&reply) && self.compact(ctx).await? {
+        let mut is_summed_up = false;
+        while is_too_long(&reply) {
+            let less = progress.portion.less();
+            if !is_summed_up && (ctx.entry_count() >= progress.summary_from || less.is_none()) {
+                is_summed_up = true;
+                if !self.sum_up(ctx, progress).await? {
+                    continue;
+                }
+            } else if let Some(less) = less {
+                progress.portion = less;
+            } else {
+                break;
+            }
             reply = self.ask(ctx, progress.portion).await;
-        }
-        while is_too_long(&reply)
-            && let Some(less) = progress.portion.less()
-        {
-            progress.portion = less;
-            reply = self.ask(ctx, less).await;
         }
         reply
     }
@@ -410,6 +416,12 @@ impl Agent {
 
     /// Puts a summary in the place of everything but the last entries. Says whether there is one: a conversation may be too short for that,
     /// and a model may not write it, or not to its end. Then everything stays as it is.
+    async fn sum_up(&self, ctx: &AgentCtx, progress: &mut Progress) -> Result<bool> {
+        let is_summed_up = self.compact(ctx).await?;
+        progress.summary_from = ctx.entry_count() + KEEP as u64;
+        Ok(is_summed_up)
+    }
+
     async fn compact(&self, ctx: &AgentCtx) -> Result<bool> {
         let entries = ctx.messages().await?;
         let mut kept_from = entries.len().saturating_sub(KEEP);
@@ -423,7 +435,7 @@ impl Agent {
             return Ok(false);
         };
         let covers = EntryId::from(last);
-        let summarize = |part| ctx.llm(&self.model).at(covers).cut_at(part).cut_last_at(part).ask(SUMMARIZE);
+        let summarize = |part| ctx.llm(&self.model).until(covers).cut_at(part).cut_last_at(part).ask(SUMMARIZE);
         let mut summary = summarize(PART).await;
         if is_too_long(&summary) {
             summary = summarize(LEAST).await;
@@ -487,22 +499,22 @@ impl Progress {
     }
 }
 
-/// Whether a model has ended by itself and has said nothing, asked for nothing and refused nothing.
 /// Whether more is told than the model should read, and some of it can be told in part.
 async fn has_long(ctx: &AgentCtx, tokens_max: u64) -> Result<bool> {
     let entries = ctx.messages().await?;
     let answered = entries.iter().rposition(|entry| entry.role.as_str() == "assistant").unwrap_or_default();
     let (mut chars, mut has_long) = (0, false);
     for (at, entry) in entries.iter().enumerate() {
-        for text in texts(&blocks(&entry.content)) {
-            let count = text.chars().count();
-            chars += count as u64;
-            has_long |= count > PART && at < answered && entry.role.as_str() != "assistant";
+        for length in lengths(&blocks(&entry.content)) {
+            let length = length.unwrap_or(u64::MAX);
+            chars = length.saturating_add(chars);
+            has_long |= length > PART as u64 && at <= answered;
         }
     }
     Ok(has_long && chars > tokens_max.saturating_mul(TOKEN_CHARS))
 }
 
+/// Whether a model has ended by itself and has said nothing, asked for nothing and refused nothing.
 fn says_nothing(reply: &ModelReply) -> bool {
     let ended = matches!(reply.stop, None | Some(StopReason::End));
     let is_thought = |block: &Block| match block {

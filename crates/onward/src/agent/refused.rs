@@ -67,8 +67,8 @@ impl Trials {
         }
     }
 
-    pub fn leave_out_all(request: &mut ModelRequest) {
-        request.replace_attachments(|attachment| Some(told(attachment)));
+    pub fn leave_out_all_but_texts(request: &mut ModelRequest) {
+        request.replace_attachments(|attachment| (!attachment.is_text()).then(|| told(attachment)));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use onward::agent::{Agent, AgentOutcome, Provider, Stop, Tool};
+use onward::agent::{Agent, AgentOutcome, Attachments, Provider, Stop, Tool};
 use onward::prelude::*;
 use onward::{Builder, RunHandle};
 use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel, When};
@@ -194,6 +194,77 @@ async fn a_long_message_is_told_whole_once_where_conversations_are_summed_up() {
     assert!(told[1].contains("characters are left out here"), "{}", told[1]);
     let summaries = told.iter().filter(|told| told.contains("Summarize the conversation")).count();
     assert_eq!((summaries, roles(&run).await.contains(&"summary".to_owned())), (1, true), "it is old by then");
+    onward.shutdown().await;
+}
+
+/// The SHA-256 of "abc", forty thousand times.
+const WORDS: &str = "a95caf369681e6db64a1a8a54a4861ed43c225ffa5168949d33c8430c7ab9ad6";
+
+/// What a model is told in thirteen turns, and what for summaries, when its first answer is `first` and `also` is in the first message.
+async fn told_later(first: Answer, also: Value) -> (Vec<String>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(WORDS), "abc".repeat(40_000)).unwrap();
+    let model = ScriptedModel::start().await.unwrap();
+    let agent = Agent::new("a").model("m").converse().compact_at(2_000);
+    let builder = with_model(in_memory(), &model).attachments(Attachments::folder(folder.path()));
+    let onward = builder.register_agent(agent).start().await.unwrap();
+    model.rule(Rule { times: None, ..Rule::when_user_says("Summarize the conversation", Answer::text("THE SUMMARY")) });
+    model.rule(Rule { times: Some(1), ..Rule::always(first) });
+    model.rule(Rule::always(Answer::text("ok")));
+    let blocks = json!({"blocks": [{"type": "text", "text": "look"}, also]});
+    let run: RunHandle<Value> = onward.start("a", &blocks).id("c").await.unwrap();
+    for n in 1..=12 {
+        until_it_has(&run, 2 * n).await;
+        run.message(&format!("message {n}")).await.unwrap();
+    }
+    until_it_has(&run, 26).await;
+    let told: Vec<String> = model.requests().iter().map(|request| request.body["messages"].to_string()).collect();
+    onward.shutdown().await;
+    let (summaries, told): (Vec<_>, Vec<_>) = told.into_iter().partition(|told| told.contains("Summarize the conversation"));
+    (told, summaries)
+}
+
+/// The same for texts that are attached and for what the model itself has said at length.
+#[tokio::test(flavor = "multi_thread")]
+async fn attached_texts_and_long_answers_are_told_in_part_once_they_are_old() {
+    let text = |source: Value| json!({"type": "attachment", "media_type": "text/plain", "source": source});
+    for also in [text(json!({"hash": WORDS})), text(json!({"base64": "YWJj".repeat(40_000)}))] {
+        let (told, summaries) = told_later(Answer::text("ok"), also).await;
+        assert!(told[0].len() > 100_000, "what is to be answered now is told whole");
+        let longest = told[1..].iter().chain(&summaries).map(String::len).max().unwrap();
+        assert!(longest < 8_000, "{longest} characters were told later");
+        assert!((1..=2).contains(&summaries.len()), "{} summaries", summaries.len());
+    }
+    let (told, summaries) = told_later(Answer::text(&"so much ".repeat(5_000)), json!({"type": "text", "text": "at this"})).await;
+    assert!(told[1].len() > 40_000, "an answer is told whole to whoever goes on with it");
+    let longest = told[2..].iter().chain(&summaries).map(String::len).max().unwrap();
+    assert!(longest < 8_000, "{longest} characters were told later");
+    assert!((1..=2).contains(&summaries.len()), "{} summaries", summaries.len());
+}
+
+/// Instructions may be longer than the limit: no summary makes them shorter, and one every turn would only cost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_is_summed_up_once_in_eight_entries_and_from_its_last_summary() {
+    let model = ScriptedModel::start().await.unwrap();
+    let agent = Agent::new("a").model("m").system("be good ".repeat(200)).converse().compact_at(100);
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    for n in 1..=9 {
+        let summary = Answer::text(&format!("SUMMARY {n}."));
+        model.rule(Rule { times: Some(1), ..Rule::when_user_says("Summarize the conversation", summary) });
+    }
+    let run: RunHandle<Value> = onward.start("a", "message 0.").id("c").await.unwrap();
+    for n in 1..=20 {
+        until_it_has(&run, 2 * n).await;
+        run.message(&format!("message {n}.")).await.unwrap();
+    }
+    until_it_has(&run, 42).await;
+    let requests = model.requests();
+    let bodies = requests.iter().map(|request| request.body["messages"].to_string());
+    let asked: Vec<String> = bodies.filter(|told| told.contains("Summarize the conversation")).collect();
+    assert!((3..=5).contains(&asked.len()), "{} summaries of 42 entries", asked.len());
+    for (n, told) in asked.iter().enumerate().skip(1) {
+        assert!(told.contains(&format!("SUMMARY {n}.")) && !told.contains("message 0."), "summary {} is told {told}", n + 1);
+    }
     onward.shutdown().await;
 }
 
