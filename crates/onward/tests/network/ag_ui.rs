@@ -64,6 +64,11 @@ impl FrontEnd {
 
     /// The whole answer as it comes, up to the last event of the turn.
     async fn post_raw(&self, body: &str) -> String {
+        self.post_until(body, |event| ["RUN_FINISHED", "RUN_ERROR"].iter().any(|end| event.contains(end))).await
+    }
+
+    /// The answer as it comes, up to an event.
+    async fn post_until(&self, body: &str, is_last: impl Fn(&str) -> bool) -> String {
         let address = self.site.address;
         let mut stream = TcpStream::connect(address).await.unwrap();
         let head = format!(
@@ -78,8 +83,7 @@ impl FrontEnd {
             answer.extend_from_slice(&piece[..count]);
             let is_over = answer.strip_suffix(b"\n\n").is_some_and(|events| {
                 let last = events.windows(2).rposition(|pair| pair == b"\n\n").map_or(events, |at| &events[at..]);
-                let last = String::from_utf8_lossy(last);
-                ["RUN_FINISHED", "RUN_ERROR"].iter().any(|end| last.contains(end))
+                is_last(&String::from_utf8_lossy(last))
             });
             if is_over || count == 0 {
                 return String::from_utf8(answer).unwrap();
@@ -352,6 +356,40 @@ async fn a_front_end_is_told_what_its_turn_waits_for_and_when_that_is_over() {
     assert!(hindrance["until"].is_string(), "{begins}");
     assert_eq!(is_over["value"]["hindrances"], json!([]));
     assert_eq!(text(&events), "You said: hello");
+}
+
+/// What worker after worker vanished over stands still until somebody looks at it: the person who talks with the agent is told, also where
+/// it is the work of a run below.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_front_end_is_told_of_a_quarantine_here_and_below() {
+    let site = Site::memory().await;
+    let _supervisor = crate::poison::Supervisor::start(&site.url());
+    let boss = async |ctx: onward::agent::AgentCtx, _: Value| {
+        let (own, below) = (ctx.task::<()>("aborts", &()), ctx.child::<()>("middle", &()));
+        let (own, below) = onward::join!(own, below);
+        own.and(below)
+    };
+    let middle = async |ctx: Ctx, (): ()| ctx.child::<()>("digs", &()).await;
+    let digs = async |ctx: Ctx, (): ()| ctx.task::<()>("aborts", &()).await;
+    let builder = Onward::connect(site.url()).agent("helper", boss).workflow("middle", middle).workflow("digs", digs);
+    let worker = builder.start().await.unwrap();
+    let front_end = FrontEnd { site, messages: Vec::new() };
+    let messages = [json!({ "id": "u", "role": "user", "content": "go" })];
+    let body = json!({ "threadId": "t", "runId": "r", "messages": messages }).to_string();
+    let told = front_end.post_until(&body, |event| event.matches(r#""why":"quarantined""#).count() == 2);
+    let told = tokio::time::timeout(DEADLINE, told).await.expect("both are told");
+    let event: Value =
+        serde_json::from_str(told.lines().rfind(|line| line.starts_with("data: ")).unwrap().split_at(6).1).unwrap();
+    let mut found: Vec<(&str, &str)> = event["value"]["hindrances"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["agent"].as_str().unwrap(), one["hint"].as_str().unwrap()))
+        .collect();
+    found.sort_unstable();
+    assert_eq!((found[0].0, found[1].0), ("digs", "helper"), "{event}");
+    assert!(found.iter().all(|(_, hint)| hint.contains("`onward queue retry ")), "{event}");
+    worker.run::<Value>("helper:t").unwrap().terminate("it kills").await.unwrap();
 }
 
 /// What a tool says without being asked is told to the model, so people see what its answer is about.
