@@ -127,7 +127,8 @@ mod tests {
     fn what_can_be_shown_to_nobody_is_told_and_everything_else_is_as_it_was() {
         let good = json!({"type": "attachment", "media_type": "image/png", "source": {"hash": HASH}});
         let bad = json!({"type": "attachment", "media_type": "image/png", "source": {"base64": "?"}});
-        let told = json!({"type": "text", "text": "[an attachment that no model can be shown: its `base64` is not written in Base64]"});
+        let told =
+            json!({"type": "text", "text": "[an attachment that no model can be shown: its `base64` is not written in Base64]"});
         let content = |attached: &Value| {
             let result = json!({"type": "tool_result", "call_id": "c", "blocks": [attached, good]});
             json!({"text": "x", "blocks": [{"type": "text", "text": "a"}, attached, good, 7, result]})
