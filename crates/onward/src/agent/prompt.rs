@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use onward_core::Payload;
-use onward_core::conversation::{Entry, SUMMARY};
+use onward_core::conversation::{Entry, SUMMARY, with_faults_told};
 use onward_llm::{Block, Message, Role, ToolCall, ToolResult};
 use serde::Deserialize;
 use serde_json::Value;
@@ -184,7 +184,7 @@ fn said(Message { role, mut blocks }: Message) -> Option<Message> {
     blocks.iter().any(says).then_some(Message { role, blocks })
 }
 
-/// What somebody has said, block by block.
+/// What somebody has said, block by block. What is attached there and could never be shown is told: not every door refuses it.
 pub(crate) fn blocks(content: &Payload) -> Vec<Block> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -193,11 +193,15 @@ pub(crate) fn blocks(content: &Payload) -> Vec<Block> {
         Blocks { blocks: Vec<Block>, text: Option<String> },
         Said { text: String },
     }
-    match content.read::<Content>() {
-        Ok(Content::Text(text) | Content::Said { text }) => vec![Block::text(text)],
-        Ok(Content::Blocks { blocks, text: Some(text) }) if blocks.is_empty() => vec![Block::text(text)],
-        Ok(Content::Blocks { blocks, .. }) => blocks,
-        Err(_) => vec![Block::text(String::from_utf8_lossy(content.data()))],
+    let said = match with_faults_told(content) {
+        Some(told) => serde_json::from_value(told).ok(),
+        None => content.read::<Content>().ok(),
+    };
+    match said {
+        Some(Content::Text(text) | Content::Said { text }) => vec![Block::text(text)],
+        Some(Content::Blocks { blocks, text: Some(text) }) if blocks.is_empty() => vec![Block::text(text)],
+        Some(Content::Blocks { blocks, .. }) => blocks,
+        None => vec![Block::text(String::from_utf8_lossy(content.data()))],
     }
 }
 
