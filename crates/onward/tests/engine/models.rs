@@ -459,6 +459,9 @@ async fn a_question_that_the_code_has_left_takes_no_answer() {
     .await;
     let refused = onward.approve(&old).await.unwrap_err();
     assert_eq!(refused.code(), "question_left", "{refused}");
+    let listed: Vec<String> =
+        onward.list_approvals().await.unwrap().iter().map(|wait| onward::CallId::from(wait).to_string()).collect();
+    assert_eq!(listed, [new.as_str()], "nobody is asked to decide what cannot be decided");
     onward.approve(&new).await.unwrap();
     assert!(run.result().await.unwrap());
     assert_eq!(onward.approve(&old).await.unwrap_err().code(), "run_closed");
