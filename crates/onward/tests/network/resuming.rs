@@ -72,7 +72,8 @@ async fn of_two_workers_that_resume_a_waiting_agent_one_does_and_it_answers_once
         said(&sites[0], &client, id, 2).await;
     }
     first.shutdown().await;
-    eventually("nobody works here", async || sites[0].runtime().list_workers(&Namespace::default()).is_empty().then_some(())).await;
+    eventually("nobody works here", async || sites[0].runtime().list_workers(&Namespace::default()).is_empty().then_some(()))
+        .await;
     let mut hosts = Vec::new();
     for site in &sites {
         hosts.push((host(site).await, worker_of(site).await));
