@@ -111,7 +111,7 @@ async fn talker(ctx: AgentCtx, (turns, entries): (u32, u32)) -> Result<usize> {
     .await
 }
 
-/// A10: another process goes on with a conversation of ten thousand entries, and reads all of it.
+/// A10, scenario 55: another process goes on with a conversation of ten thousand entries, and reads all of it.
 #[test]
 fn ten_thousand_entries_are_taken_up_in_a_second_and_fifty_megabytes() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -195,7 +195,7 @@ fn the_hauler_itself() {
     });
 }
 
-/// Another worker replays a log with payloads of five megabytes. It reads the log a few records at a time: worker and server
+/// Scenario 55: another worker replays a log with payloads of five megabytes. It reads the log a few records at a time: worker and server
 /// together take less than three times as much.
 #[test]
 fn large_payloads_are_replayed_over_a_server_in_less_than_three_times_their_memory() {
