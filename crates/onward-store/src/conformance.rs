@@ -244,6 +244,7 @@ suite! { $
         a_paused_run_takes_inputs_but_no_commits_and_no_claims,
         a_paused_timer_keeps_its_remaining_time,
         a_run_that_is_not_paused_cannot_be_resumed,
+        a_budget_is_changed_also_where_nothing_is_paused,
         a_pause_upon_a_pause_changes_no_timer,
         a_paused_run_takes_step_results_and_nothing_else,
         a_pause_leaves_the_lease_to_its_holder,
