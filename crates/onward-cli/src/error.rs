@@ -162,6 +162,7 @@ pub fn exit_code(code: &str) -> u8 {
         | "task_not_quarantined"
         | "signal_lost"
         | "question_left"
+        | "branch_pending"
         | "id_taken"
         | "key_ended"
         | "hook_exists"

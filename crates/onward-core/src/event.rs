@@ -228,7 +228,7 @@ impl Event {
     /// Whether the head of a run remembers what the event says, and not only that it came.
     pub fn is_kept_in_head(&self) -> bool {
         match self {
-            Event::AttributeSet(_) | Event::ResultRequested(_) | Event::BudgetSet(_) => true,
+            Event::AttributeSet(_) | Event::ResultRequested(_) | Event::BudgetSet(_) | Event::BranchRequested(_) => true,
             // A budget has slices out.
             Event::ChildStarted(_) | Event::ChildCompleted(_) | Event::ChildFailed(_) => true,
             _ => self.is_quiet(),

@@ -25,6 +25,7 @@
 //! - R12 (LG1): what a run has cost is what its own attempts have, in all its generations: a copy of a log counts nothing of what it copied.
 //! - R13 (BG1): an attempt that costs something is not recorded, and so not handed out, when a limit of the run's budget is reached.
 //! - R14: a generation keeps the version that it began with; an agent goes on after a checkpoint with the one that its worker says is current.
+//! - R15 (BR1): a generation takes one request for a branch. It ends by carrying that out, and the next generation takes another.
 
 mod admit;
 mod effects;
@@ -158,6 +159,9 @@ message! {
         /// The life of the run's first generation, where this is a later one; see [`RunHead::origin_life`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         32 => first_life: Option<u64>,
+        /// Where somebody has asked for a branch, which nobody has carried out: this generation ends with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        33 => branch_at: Option<Index>,
     }
 }
 
@@ -327,6 +331,7 @@ impl RunHead {
             first_kind: started.first_kind.clone(),
             nesting: started.nesting,
             first_life: started.first_seed,
+            branch_at: None,
         };
         (head, Record::input(Index(0), at, started.into()))
     }

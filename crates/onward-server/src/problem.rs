@@ -214,6 +214,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "id_taken"
         | "entry_key_taken"
         | "no_checkpoint"
+        | "branch_pending"
         | "update_unanswered"
         | "query_unanswered"
         | "no_compatible_worker" // of its workers, not of the server

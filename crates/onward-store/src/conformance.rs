@@ -276,6 +276,8 @@ suite! { $
         the_successor_is_free_and_the_old_lease_does_not_fit_it,
         a_repeat_of_the_commit_that_continued_gets_its_first_answer,
         slots_carry_over_to_the_successor,
+        of_two_branches_before_the_first_is_carried_out_one_is_taken,
+        of_branches_that_come_at_the_same_time_one_is_taken,
         what_answers_the_old_generation_is_refused,
         nothing_open_of_the_old_generation_is_left,
         a_result_of_the_old_generation_does_not_fit_the_successor,

@@ -118,6 +118,7 @@ impl StoreError {
                 Refusal::Paused { .. } => "run_paused",
                 Refusal::NotPaused { .. } => "run_not_paused",
                 Refusal::BudgetExhausted { .. } => "budget_exhausted",
+                Refusal::BranchPending { .. } => "branch_pending",
                 Refusal::IsTask { .. } => "run_is_task",
                 Refusal::OtherGeneration { .. } => "run_continued",
                 Refusal::Malformed { .. } => "commit_malformed",
@@ -194,6 +195,9 @@ impl StoreError {
                 "reset the run that goes on in its place, or fork this one, which keeps both"
             }
             StoreError::Refused(Refusal::BudgetExhausted { .. }) => "`onward run resume ID --budget tokens=N` lets it spend more",
+            StoreError::Refused(Refusal::BranchPending { .. }) => {
+                "wait until the agent has taken that one (`onward run resume` if it is paused), look at its conversation, and ask again"
+            }
             StoreError::Refused(Refusal::NotFailed { .. }) => "`onward run fork` goes on from any point of any run",
             StoreError::Refused(Refusal::FailureHandled { .. }) => {
                 "what was undone is not done again by itself; `onward run reset` goes on from a point that you choose"
@@ -281,6 +285,7 @@ mod tests {
             Refusal::Paused { key: key() },
             Refusal::OtherGeneration { key: key() },
             Refusal::NotPaused { key: key() },
+            Refusal::BranchPending { key: key(), index },
             Refusal::Malformed { key: key(), why: "x" },
             Refusal::External { key: key() },
             Refusal::NotExternal { key: key() },

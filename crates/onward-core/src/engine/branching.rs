@@ -5,8 +5,8 @@
 //! the entry. No code takes part, so a run whose code is stuck can be branched, too.
 //!
 //! Invariants:
-//! - BR1: between a request and the commit that carries it out there are results of steps that were running, and nothing else. Of several
-//!   requests the last one counts.
+//! - BR1: between a request and the commit that carries it out there are results of steps that were running, and nothing else. A
+//!   generation takes one request (R15); of several in a log from before that, the last one counts.
 //! - BR2: a signal that the segment has consumed stays consumed if what it says is an entry of the branch that is left. Every other signal,
 //!   update and request to cancel goes along.
 //! - BR3 (SG3): while something that has had an effect is left behind and nobody has accepted it, the segment does not close.

@@ -24,6 +24,8 @@ pub enum Refusal {
     BudgetExhausted { key: RunKey, what: &'static str },
     #[error("run {key} is not paused")]
     NotPaused { key: RunKey },
+    #[error("run {key} was asked for another branch at event {index}, which it has not taken yet")]
+    BranchPending { key: RunKey, index: Index },
     #[error("run {key} is a standalone task, which only runs to its end or is canceled")]
     IsTask { key: RunKey },
     #[error("run {key} is {status}: only a failed run can be retried")]
@@ -125,6 +127,9 @@ impl RunHead {
         // Whoever brings a budget along changes that, also where nothing is paused.
         if matches!(event, Event::RunResumed(RunResumed { budget: None })) && self.status != Status::Paused {
             return Err(Refusal::NotPaused { key: self.key.clone() });
+        }
+        if let (Event::BranchRequested(_), Some(index)) = (&event, self.branch_at) {
+            return Err(Refusal::BranchPending { key: self.key.clone(), index }); // R15
         }
         if let Event::TaskAttempted(TaskAttempted { stands_as: Some(_), .. }) = &event
             && let Some(what) = self.budget.as_ref().and_then(|budget| budget.exhausted(self.spend.as_deref(), at))
@@ -273,6 +278,8 @@ impl RunHead {
         set_attributes(&mut self.attributes, &record.events);
         record.events.iter().for_each(|event| budget::follow(&mut self.spend, &mut self.budget, event, record.at));
         let is_quiet = record.commit.is_none() && record.events.iter().all(Event::is_quiet);
+        let branch = record.indexed().find(|(_, event)| matches!(event, Event::BranchRequested(_)));
+        self.branch_at = self.branch_at.or(branch.map(|(index, _)| index));
         self.quiet = is_quiet.then(|| QuietTail { from: self.quiet_from(), to: record.next_index() });
         self.next_index = record.next_index();
         self.updated_at = record.at;

@@ -152,6 +152,12 @@ async fn a_conversation_goes_on_from_an_earlier_entry() {
     site.post_json(path, json!({})).await.problem(409, "no_checkpoint");
     site.post_json(path, json!({"from": "00112233445566778899aabbccddeeff"})).await.problem(404, "entry_not_found");
     site.post_json(path, json!({"from": "what"})).await.problem(400, "json_invalid");
+    // One at a time: the second would put the first aside.
+    site.post_json("/v1/runs/c/pause", json!({})).await.expect(202);
+    let pending = json!({"from": leaf, "entry": {"role": "user", "content": "3"}, "idempotency_key": "p"});
+    site.post_json(path, pending.clone()).await.expect(202);
+    site.post_json(path, json!({"from": leaf})).await.problem(409, "branch_pending");
+    assert_eq!(site.post_json(path, pending).await.expect(202)["repeated"], true);
     site.post_json(path, json!({"from": leaf, "entry": {"content": 1}})).await.problem(400, "json_invalid");
 }
 

@@ -1,16 +1,18 @@
 //! A run that continues as new closes its log and begins another under the same name, in one write.
 
 use onward_core::event::{
-    CarriedSignal, Checkpoint, ChildAwaited, ChildStarted, OnParentClose, RunContinued, UpdateReceived,
+    BranchRequested, CarriedSignal, Checkpoint, ChildAwaited, ChildStarted, OnParentClose, RunContinued, UpdateReceived,
 };
-use onward_core::run::{Carries, Commit, Input};
+use onward_core::conversation::OutsideEntry;
+use onward_core::run::{Carries, Commit, Input, Once};
 use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{Event, Index, Place, RunId, Status};
 
 use super::kit::{
-    Held, Kit, approval, child, completed, decision, json, key, name, new_run, place, refused, seconds, signal, task, terminate,
-    timer,
+    Held, Kit, approval, child, completed, decision, json, key, name, new_run, pause, place, refused, resume, seconds, signal, task,
+    terminate, timer,
 };
+use super::block_on;
 use crate::RunQuery;
 
 pub async fn a_continued_run_begins_a_new_log_under_its_old_name(mut kit: Kit) {
@@ -74,6 +76,43 @@ pub async fn slots_carry_over_to_the_successor(mut kit: Kit) {
     let mut held = kit.claim_one("v").await;
     kit.commit(&mut held, vec![approval(0, None)]).await;
     assert!(!kit.append("r", decision(1, 0, "ben")).await.unwrap().repeated);
+}
+
+pub async fn of_two_branches_before_the_first_is_carried_out_one_is_taken(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    assert!(!kit.append("r", branch("one", Some("a"))).await.unwrap().repeated);
+    // Nothing that happens in between hides the request, nor does a process that begins anew.
+    kit.append("r", signal(None)).await.unwrap();
+    refused(kit.append("r", branch("two", None)).await, "branch_pending");
+    kit.reopen();
+    refused(kit.append("r", branch("two", Some("b"))).await, "branch_pending");
+    kit.append("r", pause()).await.unwrap();
+    kit.reopen();
+    refused(kit.append("r", branch("two", Some("b"))).await, "branch_pending");
+    kit.append("r", resume()).await.unwrap();
+    assert!(kit.append("r", branch("one", Some("a"))).await.unwrap().repeated);
+    refused(kit.append("r", branch("two", Some("a"))).await, "id_taken");
+    let requests = kit.log("r").await.into_iter().filter(|name| *name == "branch_requested").count();
+    assert_eq!(requests, 1);
+    // It is carried out, and whoever was refused may ask again.
+    held = kit.regain(&held).await;
+    kit.store().commit(continued(&held)).await.unwrap();
+    kit.reopen();
+    assert!(!kit.append("r", branch("two", Some("b"))).await.unwrap().repeated);
+    assert!(kit.append("r", branch("one", Some("a"))).await.unwrap().repeated);
+}
+
+pub async fn of_branches_that_come_at_the_same_time_one_is_taken(kit: Kit) {
+    kit.start("r").await;
+    let store = kit.store();
+    let asks = |number: u32| {
+        let store = store.clone();
+        std::thread::spawn(move || block_on(store.append_input(key("r"), branch(&number.to_string(), None))))
+    };
+    let threads: Vec<_> = (0..8).map(asks).collect();
+    let answers: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert_eq!(answers.into_iter().filter_map(Result::err).map(|error| error.code()).collect::<Vec<_>>(), ["branch_pending"; 7]);
+    assert_eq!(kit.log("r").await, ["run_started", "branch_requested"]);
 }
 
 pub async fn what_answers_the_old_generation_is_refused(kit: Kit) {
@@ -165,18 +204,7 @@ fn spawned(id: &str, ordinal: u32) -> Event {
 /// Another kind goes on with the run: it is claimed and found as that, and the start that began it finds it.
 pub async fn a_run_that_is_handed_over_is_of_the_other_kind(mut kit: Kit) {
     let held = kit.start_held("r").await;
-    let checkpoint = Checkpoint {
-        state: json("null"),
-        prelude: None,
-        awaits: None,
-        leaf: None,
-        depth: 0,
-        kept: Vec::new(),
-        keys: Vec::new(),
-        left: Vec::new(),
-        handoff: Some(name("other")),
-        tally: None,
-    };
+    let checkpoint = Checkpoint { handoff: Some(name("other")), ..first_checkpoint() };
     let over = RunContinued { input: json("2"), checkpoint: Some(Box::new(checkpoint)) };
     kit.store().commit(held.commit(vec![over.into()])).await.unwrap();
     kit.reopen();
@@ -186,6 +214,36 @@ pub async fn a_run_that_is_handed_over_is_of_the_other_kind(mut kit: Kit) {
     assert!(!again.created, "the same start is the same run");
     let query = RunQuery { kind: Some(name("other")), ..RunQuery::default() };
     assert_eq!(kit.store().list_runs(query).await.unwrap().runs.len(), 1);
+}
+
+/// Of a conversation in which nothing was said yet.
+fn first_checkpoint() -> Checkpoint {
+    Checkpoint {
+        state: json("null"),
+        prelude: None,
+        awaits: None,
+        leaf: None,
+        depth: 0,
+        kept: Vec::new(),
+        keys: Vec::new(),
+        left: Vec::new(),
+        handoff: None,
+        tally: None,
+    }
+}
+
+/// Somebody goes back to the beginning, and says something else there.
+fn branch(says: &str, id: Option<&str>) -> Input {
+    let entry = OutsideEntry { role: name("user"), content: json(&format!("{says:?}")), idempotency_key: None };
+    let request = BranchRequested {
+        from: None,
+        depth: 0,
+        entry: Some(entry),
+        checkpoint: Box::new(first_checkpoint()),
+        input: json("{}"),
+        request_id: id.map(str::to_owned),
+    };
+    Input { once: id.map(|id| Once::branch(&request, id)), ..Input::new(request) }
 }
 
 fn continued(held: &Held) -> Commit {

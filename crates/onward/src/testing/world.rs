@@ -163,6 +163,12 @@ impl World {
         self.head.status = Status::Waiting;
     }
 
+    /// The run forgets that somebody has asked for a branch.
+    #[cfg(test)]
+    pub(crate) fn forget_branch(&mut self) {
+        self.head.branch_at = None;
+    }
+
     /// A dependency, as for the real builder, from the next activation on that begins cold.
     pub fn dep<T: std::any::Any + Send + Sync>(mut self, dep: T) -> World {
         let mut deps = (*self.shared.deps).clone();

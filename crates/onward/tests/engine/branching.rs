@@ -97,6 +97,33 @@ everywhere! {
         assert_eq!(texts(&entries(&run).await), ["be brief", "uno", "0: uno"]);
     }
 
+    /// What the first one says is not lost without a word: the second is told to come later.
+    async fn of_two_branches_before_the_first_is_taken_the_second_is_refused_and_can_come_later(site) {
+        let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
+        let run: RunHandle<u32> = onward.start("talker", &()).id("t").await.unwrap();
+        let said = say(&run, "one", "0: one").await;
+        run.pause("lunch").await.unwrap();
+        let first = run.branch(said[1].parent).say("user", "uno").once("k").await.unwrap();
+        let refused = run.branch(said[1].parent).say("user", "eins").await.unwrap_err();
+        assert_eq!(refused.code(), "branch_pending");
+        assert!(refused.hint().is_some_and(|hint| hint.contains("resume")), "{refused}");
+        let again = run.branch(said[1].parent).say("user", "uno").once("k").await.unwrap();
+        assert!(again.repeated && again.index == first.index, "the same request is no second one");
+        // Whoever comes with the run next hears of it, too.
+        drop(run);
+        onward.shutdown().await;
+        let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
+        let run: RunHandle<u32> = onward.run("t").unwrap();
+        let later = || run.branch(said[1].parent).say("user", "eins").once("l");
+        assert_eq!(later().await.unwrap_err().code(), "branch_pending");
+        run.resume().await.unwrap();
+        let uno = until_said(&run, "0: uno").await;
+        later().await.unwrap();
+        assert_eq!(texts(&until_said(&run, "0: eins").await), ["be brief", "eins", "0: eins"]);
+        let left = run.entries().leaf(uno.last().unwrap().id).limit(100).await.unwrap().entries;
+        assert_eq!(texts(&left), ["be brief", "uno", "0: uno"], "what the first one said is there");
+    }
+
     /// What nobody has made an entry of goes along; what is an entry of the branch that is left stays there.
     async fn messages_that_are_no_entries_go_along(site) {
         async fn hoarder(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
@@ -162,6 +189,7 @@ everywhere! {
         let pause = paused(&run).await;
         assert!(pause.message.contains("task `pay`"), "{}", pause.message);
         assert_eq!(paid.load(Ordering::SeqCst), 1);
+        assert_eq!(run.branch(Some(begin)).await.unwrap_err().code(), "branch_pending", "until somebody has looked");
         run.resume().await.unwrap();
         run.message("done").await.unwrap();
         assert_eq!(run.result().await.unwrap(), "receipt 2 done", "whoever resumes it accepts what is there");

@@ -17,7 +17,7 @@ use onward_core::{Event, Failure, Name, Payload, Place, Status};
 use super::asked::asked_at;
 use super::judge;
 use super::mutant::{self, Mutant};
-use super::program::{BETWEEN_TURNS, GUEST, MESSAGE, Outside, Program};
+use super::program::{BETWEEN_TURNS, EDITOR, GUEST, MESSAGE, Outside, Program};
 use crate::agent::AgentCtx;
 use crate::testing::World;
 
@@ -187,6 +187,12 @@ impl State {
         self.world.append(Input { generation, ..Input::new(event) }).expect("an open run takes inputs");
     }
 
+    fn hear_answer(&mut self, event: impl Into<Event>, mutant: Option<Mutant>) {
+        if mutant != Some(Mutant::LosesAnswer) {
+            self.hear(event);
+        }
+    }
+
     /// How the state was reached, and all that is recorded in it.
     pub fn story(&self) -> String {
         let logs = self.world.past_logs().iter().chain([self.world.log()]);
@@ -240,8 +246,8 @@ type Next = Result<State, String>;
 enum Move {
     Message,
     Append,
-    /// Somebody goes on from where the turn so many checkpoints before the open one began.
-    Branch(usize),
+    /// Somebody goes on from where the turn so many checkpoints before the open one began, and says something there or not.
+    Branch(usize, bool),
     Begin(Place),
     Finish(Place),
     /// The task ends, and not well.
@@ -294,7 +300,9 @@ fn inputs(state: &State, limits: Limits, moves: &mut Vec<Move>) {
     moves.extend((state.signals < limits.signals).then_some(Move::Message));
     moves.extend((state.entries < limits.entries).then_some(Move::Append));
     if state.branches < limits.branches {
-        moves.extend((0..checkpoints(&state.world).len().min(2)).map(Move::Branch));
+        let ways = [(0, false), (0, true), (1, true)].into_iter();
+        let count = checkpoints(&state.world).len();
+        moves.extend(ways.filter(|(back, _)| *back < count).map(|(back, says)| Move::Branch(back, says)));
     }
     let (generation, may_fail) = (state.world.generation(), state.failures < limits.failures);
     for (place, task) in &state.world.tasks {
@@ -336,10 +344,18 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
             let entry = guest(state.entries);
             mutant::times(mutant, Mutant::LosesGuest, Mutant::RepeatsGuest, || state.world.signal(ENTRY_SIGNAL, &entry));
         }
-        Move::Branch(back) => {
+        Move::Branch(back, says) => {
             state.branches += 1;
-            let request = checkpoints(&state.world).swap_remove(back);
-            state.hear(request);
+            let entry = says.then(|| said_as(EDITOR, state.branches));
+            let request = BranchRequested { entry, ..checkpoints(&state.world).swap_remove(back) };
+            if mutant == Some(Mutant::TakesEveryBranch) {
+                state.world.forget_branch();
+            }
+            let answer = state.world.append(Input { generation: Some(generation), ..Input::new(request) });
+            if let Some(refusal) = answer.err().filter(|_| !judge::is_branched(state.world.log())) {
+                return Err(format!("MA9 {refusal}: {}", state.story()));
+            }
+            return judge::judge(state);
         }
         Move::Begin(place) => {
             if !judge::claimed(state.world.log()).contains(&place) {
@@ -352,12 +368,10 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
             return judge::judge(state);
         }
         Move::Finish(place) => {
-            let answer = mutant::answer(&state, &place, mutant);
+            let output = mutant::answer(&state, &place, mutant);
             state.world.tasks.remove(&place);
-            let output = Payload::json(&answer).expect("text");
-            if mutant != Some(Mutant::LosesAnswer) {
-                state.hear(TaskCompleted { place, output, attempts: 1 });
-            }
+            let output = Payload::json(&output).expect("text");
+            state.hear_answer(TaskCompleted { place, output, attempts: 1 }, mutant);
         }
         Move::Fail(place) => {
             state.failures += 1;
@@ -376,8 +390,11 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
             }
         }
         Move::Answer(place) => {
-            let (kind, answer) = (state.world.waits[&place].kind, Ok(state.answer_to(&place)));
-            state.hear(decide(place, kind, answer));
+            let (kind, answer) = (state.world.waits[&place].kind, Ok(mutant::answer(&state, &place, mutant)));
+            if mutant == Some(Mutant::LosesAnswer) {
+                state.world.waits.remove(&place);
+            }
+            state.hear_answer(decide(place, kind, answer), mutant);
         }
         Move::Decline(place) => {
             state.failures += 1;
@@ -387,8 +404,8 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
         Move::Fire(place) => state.world.fire_timer(&place),
         Move::ChildEnds(place, id) => {
             state.ended.insert(id);
-            let output = Payload::json(&state.answer_to(&place)).expect("text");
-            state.hear(ChildCompleted { place, output, child: None, spent: None });
+            let output = Payload::json(&mutant::answer(&state, &place, mutant)).expect("text");
+            state.hear_answer(ChildCompleted { place, output, child: None, spent: None }, mutant);
         }
         Move::ChildFails(place, id) => {
             state.failures += 1;
@@ -445,9 +462,12 @@ fn checkpoints(world: &World) -> Vec<BranchRequested> {
 
 /// Every second one has a key.
 fn guest(number: u32) -> OutsideEntry {
+    OutsideEntry { idempotency_key: number.is_multiple_of(2).then(|| number.to_string()), ..said_as(GUEST, number) }
+}
+
+fn said_as(role: &str, number: u32) -> OutsideEntry {
     let content = Payload::json(&number).expect("a number");
-    let idempotency_key = number.is_multiple_of(2).then(|| number.to_string());
-    OutsideEntry { role: Name::new(GUEST).expect("a name"), content, idempotency_key }
+    OutsideEntry { role: Name::new(role).expect("a name"), content, idempotency_key: None }
 }
 
 fn decide(place: Place, kind: WaitKind, answer: Result<String, Failure>) -> Event {

@@ -5,23 +5,27 @@
 //! - MA2: a call is given the answer that was made for it: by kind, content, the conversation where that is part of it, and the
 //!   how-manieth of its kind (the program compares, and fails otherwise). The way of the log asks for nothing that the code has not.
 //! - MA3: nothing begins that the code has left; and while something is left that has had an effect, or that a person has decided, nothing
-//!   new with one is recorded, and no segment closes, unless somebody has accepted it by resuming the run.
+//!   new with one is recorded by whoever has seen that, and no segment closes, unless somebody has accepted it by resuming the run.
 //! - MA4: there are never more abandonments than flips and branches.
 //! - MA5: nothing is stuck: a run waits only after it has seen everything that came, and for good only for a message that nobody has sent.
 //! - MA6: every entry from outside is in the conversation once, in the order in which they came, or still to be taken in.
 //! - MA7: the conversation is what the code says, entry by entry; whoever said it, none is there twice.
 //! - MA8: what somebody makes of a run that was taken from him is refused.
+//! - MA9: a generation takes the first branch that is asked for, and refuses those that come before it is carried out; what was said with it
+//!   is in the conversation from then on.
+//! - MA10: the world is asked once for what the code asks for once: code that comes back to a child, a promise or an approval of the open
+//!   segment takes it over, whichever way it takes.
 
 use std::collections::BTreeSet;
 
-use onward_core::conversation::{Entry, entries_of, pending_of};
+use onward_core::conversation::{Entry, OutsideEntry, entries_of, pending_of};
 use onward_core::event::PauseReason;
 use onward_core::task::EffectClass;
 use onward_core::{Event, Index, Log, Name, Place, Status};
 
-use super::asked::{self, calls};
+use super::asked::{self, asked_at, calls};
 use super::explore::State;
-use super::program::{BETWEEN_TURNS, Done, GUEST, MESSAGE};
+use super::program::{BETWEEN_TURNS, Done, EDITOR, GUEST, MESSAGE};
 
 /// The end of every log.
 const END: Index = Index(u64::MAX);
@@ -45,7 +49,7 @@ fn entries(log: &Log) -> Vec<Entry> {
     entries_of(generation, &log.records()[..until]).into_iter().filter(|entry| !entry.is_abandoned).collect()
 }
 
-fn is_branched(log: &Log) -> bool {
+pub(super) fn is_branched(log: &Log) -> bool {
     log.events().any(|(_, event)| matches!(event, Event::BranchRequested(_)))
 }
 
@@ -84,6 +88,8 @@ pub(super) fn judge(state: State) -> Result<State, String> {
         .or_else(|| twice(&conversation))
         .or_else(|| effects(&state))
         .or_else(|| flips(&state))
+        .or_else(|| branches(&state))
+        .or_else(|| asked_again(&state))
         .or_else(|| asleep(&state));
     match found {
         None => Ok(state),
@@ -190,24 +196,25 @@ fn effects(state: &State) -> Option<String> {
         let last = log.records().last().filter(|record| record.commit.is_some())?;
         let is_new = |event: &Event| event.ends_log() || (!event.is_step_result() && has_effect(event));
         let new = last.events.iter().find(|event| is_new(event))?;
-        let loose = loose(state, generation, log);
+        let seen = last.commit.map_or(END, |commit| commit.horizon);
+        let loose = loose(state, generation, log, seen);
         (!loose.is_empty()).then(|| format!("MA3 {loose:?} had an effect and is left, when there is {}", new.name()))
     })
 }
 
 /// What has had an effect, is not on the way of the code, and nobody has accepted.
-fn loose(state: &State, generation: u32, log: &Log) -> Vec<Place> {
+fn loose(state: &State, generation: u32, log: &Log, seen: Index) -> Vec<Place> {
     let claimed = claimed(log);
     let is_accepted = |place: &Place| state.accepted.contains(&(generation, place.clone()));
     let left = had_effect(state, generation, log).into_iter().filter(|place| !claimed.contains(place) && !is_accepted(place));
-    left.chain(left_decisions(log, &claimed, is_accepted)).collect()
+    left.chain(left_decisions(log, seen, &claimed, is_accepted)).collect()
 }
 
 /// What people have decided for nobody: the code has left the question, and was not told the same when it asked again. Whoever asks for a
-/// branch has left it knowingly.
-fn left_decisions(log: &Log, claimed: &BTreeSet<Place>, is_accepted: impl Fn(&Place) -> bool) -> Vec<Place> {
-    let decision = |(_, event): (Index, &Event)| match event {
-        Event::ApprovalDecided(decided) if !is_branched(log) => Some((decided.place.clone(), decided.approved)),
+/// branch has left it knowingly, and what came after `seen` nobody could go by.
+fn left_decisions(log: &Log, seen: Index, claimed: &BTreeSet<Place>, is_accepted: impl Fn(&Place) -> bool) -> Vec<Place> {
+    let decision = |(index, event): (Index, &Event)| match event {
+        Event::ApprovalDecided(decided) if index <= seen && !is_branched(log) => Some((decided.place.clone(), decided.approved)),
         _ => None,
     };
     let (told, mut left): (Vec<_>, Vec<_>) = log.events().filter_map(decision).partition(|(place, _)| claimed.contains(place));
@@ -269,6 +276,40 @@ fn place_of(event: &Event) -> Option<&Place> {
 /// MA4.
 fn flips(state: &State) -> Option<String> {
     let abandonments: usize = logs(state).map(abandonments).sum();
-    let allowed = (state.flips + state.branches) as usize;
+    let allowed = state.flips as usize + logs(state).map(|log| requests(log).count()).sum::<usize>();
     (abandonments > allowed).then(|| format!("MA4 {abandonments} abandonments after {allowed} flips and branches"))
+}
+
+/// What was asked for in a log, each with what it says.
+fn requests(log: &Log) -> impl Iterator<Item = Option<&OutsideEntry>> {
+    log.events().filter_map(|(_, event)| match event {
+        Event::BranchRequested(request) => Some(request.entry.as_ref()),
+        _ => None,
+    })
+}
+
+/// MA9.
+fn branches(state: &State) -> Option<String> {
+    logs(state).filter(|log| is_branched(log)).find_map(|log| {
+        let asked: Vec<_> = requests(log).collect();
+        let asked_to_say: Vec<u32> = asked.iter().flatten().map(|entry| entry.content.read().expect("a number")).collect();
+        let is_over = log.records().last().is_some_and(|record| record.ends_log());
+        let said = if is_over { numbers(&entries_of(0, log.records()), EDITOR) } else { asked_to_say.clone() };
+        let is_sound = asked.len() == 1 && said == asked_to_say;
+        (!is_sound).then(|| format!("MA9 {} branches are to say {asked_to_say:?}, and {said:?} is said", asked.len()))
+    })
+}
+
+/// MA10.
+fn asked_again(state: &State) -> Option<String> {
+    let generation = state.world.generation();
+    let closed = state.world.past_logs().last().map(|log| (generation - 1, log));
+    closed.into_iter().chain([(generation, state.world.log())]).find_map(|(generation, log)| {
+        let is_asked =
+            |event: &Event| matches!(event, Event::ChildStarted(_) | Event::PromiseCreated(_) | Event::ApprovalRequested(_));
+        let places = log.events().filter(|(_, event)| is_asked(event)).filter_map(|(_, event)| event.place());
+        let mut asked = BTreeSet::new();
+        let again = places.filter_map(|place| asked_at(log, generation, place)).find(|what| !asked.insert(what.clone()))?;
+        Some(format!("MA10 the world is asked twice for {again}"))
+    })
 }

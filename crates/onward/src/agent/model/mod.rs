@@ -31,6 +31,7 @@ const PICKED: &[(&str, Limits)] = &[
     ("A/- L > W; D L > F", Limits::new(1, 1, 0)),
     ("S/B A N > N; L > F", Limits::new(0, 1, 0)),
     ("A A > F", Limits::new(0, 0, 1)),
+    ("A/- R X > F", Limits::new(1, 1, 0)),
     ("A > N; A L > F", Limits::new(0, 0, 1)),
     ("U -/B U L > F", Limits::new(0, 2, 1)),
     ("P/L J > F", Limits::new(0, 1, 0)),
@@ -101,6 +102,18 @@ const MUTANTS: &[(Mutant, &str, Limits, &str)] = &[
     (Mutant::RepeatsGuest, "G L > F", Limits::new(0, 0, 0).entries(1), "MA6"),
     (Mutant::LosesEntry, "S L > F", Limits::new(0, 0, 0), "MA7"),
     (Mutant::RepeatsEntry, "S L > F", Limits::new(0, 0, 0), "MA7"),
+    (Mutant::LosesAnswer, "C > F", Limits::new(0, 0, 0), "MA5"),
+    (Mutant::LosesAnswer, "O > F", Limits::new(0, 0, 0), "MA5"),
+    (Mutant::LosesAnswer, "A > F", Limits::new(0, 0, 0), "MA5"),
+    (Mutant::AnswersFirst, "C C > F", Limits::new(0, 0, 0), "MA2"),
+    (Mutant::AnswersFirst, "O O > F", Limits::new(0, 0, 0), "MA2"),
+    (Mutant::AdoptsByKind, "S/B A > F", Limits::new(0, 1, 0), "MA4"),
+    (Mutant::AsksAnew, "S/B C > F", Limits::new(0, 1, 0), "MA3"),
+    (Mutant::AsksAnew, "S/B O > F", Limits::new(0, 1, 0), "MA10"),
+    (Mutant::AsksAnew, "Z/- A > F", Limits::new(0, 1, 0), "MA10"),
+    (Mutant::ResumesByItself, "C/- L > F", Limits::new(0, 1, 0), "MA3"),
+    (Mutant::ResumesByItself, "A/- N > F", Limits::new(0, 1, 0), "MA3"),
+    (Mutant::TakesEveryBranch, "D > W; D > F", Limits::new(1, 0, 0).branches(2), "MA9"),
 ];
 
 /// A judge that finds nothing proves nothing.

@@ -1,8 +1,8 @@
 //! What goes wrong on purpose: faults between engine, log and world, each of which the judge must find.
 
 use onward_core::engine::Draft;
-use onward_core::event::CallAdopted;
-use onward_core::{Event, Index, Place};
+use onward_core::event::{ApprovalRequested, CallAdopted, ChildStarted, PromiseCreated, TaskScheduled};
+use onward_core::{Event, Index, Place, RunId};
 
 use super::asked;
 use super::explore::State;
@@ -20,7 +20,7 @@ pub(super) enum Mutant {
     AnswersFirst,
     /// What was asked for is taken over from a call of the same kind, whatever its content.
     AdoptsByKind,
-    /// What was begun is asked for anew instead of taken over.
+    /// What was begun, or asked of somebody, is asked for anew instead of taken over.
     AsksAnew,
     /// Nobody is told that a task was begun.
     HidesAttempts,
@@ -34,8 +34,10 @@ pub(super) enum Mutant {
     RepeatsEntry,
     /// What came does not wake the run.
     LosesWakeups,
-    /// What a task has made reaches nobody.
+    /// What a task or a child has made, or somebody has said, reaches nobody.
     LosesAnswer,
+    /// A branch puts the one aside that was asked for before it.
+    TakesEveryBranch,
 }
 
 /// Does something once, unless it goes wrong.
@@ -44,7 +46,7 @@ pub(super) fn times(mutant: Option<Mutant>, never: Mutant, twice: Mutant, mut ac
     (0..times).for_each(|_| act());
 }
 
-/// What the task at `place` has made.
+/// What the task or the child at `place` has made, or somebody says who was asked there.
 pub(super) fn answer(state: &State, place: &Place, mutant: Option<Mutant>) -> String {
     let mut others = state.world.tasks.keys().filter(|other| *other != place);
     match mutant {
@@ -66,6 +68,7 @@ pub(super) fn draft(state: &State, draft: &mut Draft, mutant: Option<Mutant>) {
         Some(Mutant::AdoptsByKind) => {
             let kind = |event: &Event| match event {
                 Event::TaskScheduled(task) => Some((task.kind.clone(), task.place.clone())),
+                Event::ApprovalRequested(question) => Some((question.name.clone(), question.place.clone())),
                 _ => None,
             };
             let left =
@@ -80,10 +83,24 @@ pub(super) fn draft(state: &State, draft: &mut Draft, mutant: Option<Mutant>) {
         Some(Mutant::AsksAnew) => {
             for event in &mut draft.events {
                 let Event::CallAdopted(adopted) = &*event else { continue };
-                let Some(Event::TaskScheduled(task)) = asked::origin(log, &adopted.from) else { continue };
-                *event = onward_core::event::TaskScheduled { place: adopted.place.clone(), ..task.clone() }.into();
+                let anew = asked::origin(log, &adopted.from).and_then(|asked| asked_anew(asked, adopted.place.clone()));
+                anew.into_iter().for_each(|anew| *event = anew);
             }
         }
         _ => {}
     }
+}
+
+/// The same, asked for at another place.
+fn asked_anew(asked: &Event, place: Place) -> Option<Event> {
+    Some(match asked {
+        Event::TaskScheduled(task) => TaskScheduled { place, ..task.clone() }.into(),
+        Event::ChildStarted(started) => {
+            let child = RunId::new(format!("{}-anew", started.child)).expect("an id");
+            ChildStarted { place, child, ..started.clone() }.into()
+        }
+        Event::PromiseCreated(promise) => PromiseCreated { place, ..promise.clone() }.into(),
+        Event::ApprovalRequested(question) => ApprovalRequested { place, ..question.clone() }.into(),
+        _ => return None,
+    })
 }

@@ -20,6 +20,9 @@ pub(super) const MESSAGE: &str = "message";
 /// Whose entries come from outside.
 pub(super) const GUEST: &str = "guest";
 
+/// Who says something with a branch.
+pub(super) const EDITOR: &str = "editor";
+
 /// What a program does while it waits for the message with which its turn begins.
 pub(super) const BETWEEN_TURNS: char = 'W';
 
