@@ -314,6 +314,7 @@ suite! { $
         of_a_retry_and_a_deletion_one_happens,
         a_fork_is_a_run_of_its_own,
         a_reset_ends_the_original,
+        what_must_not_be_done_twice_is_not_done_again_in_a_fork,
     }
     forking {
         a_fork_of_a_later_turn_has_the_logs_before_it,
