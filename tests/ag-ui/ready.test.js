@@ -53,6 +53,29 @@ describe('AG-UI before the ready-made loop', () => {
     }
   })
 
+  test('what is attached stays with its message, and is sent back as it was told', async () => {
+    const { agent: client, say } = agent(url, 'attached', KIND)
+    const image = { type: 'image', source: { type: 'data', value: 'aGV5', mimeType: 'image/png' } }
+    const kept = { type: 'audio', source: { type: 'file', provider: 'onward', value: '9f'.repeat(32), mimeType: 'audio/wav' } }
+    const contents = [[{ type: 'text', text: 'see' }, image], [image], [{ type: 'text', text: 'hear' }, kept]]
+    for (const [at, content] of contents.entries()) {
+      client.addMessage({ id: `a${at}`, role: 'user', content })
+      await client.runAgent()
+    }
+    client.addMessage({ id: 'a3', role: 'user', content: [{ type: 'binary', mimeType: 'application/pdf', url: 'http://x/y' }] })
+    await client.runAgent()
+    contents.push([{ type: 'document', source: { type: 'url', value: 'http://x/y', mimeType: 'application/pdf' } }])
+    const told = (messages) => messages.filter(({ role }) => role === 'user').map(({ content }) => content)
+    assert.deepEqual(told(client.messages), contents)
+    const page = agent(url, 'attached', KIND)
+    await page.agent.runAgent()
+    assert.deepEqual(page.agent.messages.map(({ content }) => content), client.messages.map(({ content }) => content))
+    await say('thanks')
+    assert.deepEqual(told(client.messages), [...contents, 'thanks'])
+    const { entries } = await (await fetch(`${url}/v1/runs/ready:attached/entries`)).json()
+    assert.equal(entries.length, 10, 'nothing is said twice')
+  })
+
   test('tool calls and their results are shown', async () => {
     const { say, types, agent: client } = agent(url, 'tools', KIND)
     await say('weather {"city": "Oslo"}')

@@ -9,6 +9,7 @@ mod client;
 mod finish;
 mod input;
 mod messages;
+mod parts;
 mod translate;
 mod turn;
 
@@ -25,6 +26,7 @@ use crate::request::{self, Request};
 use crate::server::Server;
 use crate::sse;
 use input::{Again, RunAgentInput, Started, UserMessage};
+use messages::is_entry;
 use turn::Turn;
 
 pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
@@ -108,7 +110,7 @@ impl Asked {
     /// What the run was not started with. A message under the id of one that says something else is refused before anything is done, as a
     /// signal would be: the client would take it for said.
     async fn not_told(&self) -> Result<Vec<UserMessage>, Problem> {
-        let mut messages = self.input.new_messages();
+        let messages = self.input.new_messages();
         if messages.is_empty() {
             return Ok(messages);
         }
@@ -120,9 +122,14 @@ impl Asked {
             let what = format!("the message `{}`", message.id);
             return Err(RuntimeError::from(StoreError::IdTaken { key: self.key.clone(), what, index: Index(0) }).into());
         }
-        let mut said = said.into_iter();
-        messages.retain(|_| said.next() == Some(Again::New));
-        Ok(messages)
+        let mut not_told = Vec::new();
+        for (message, said) in messages.into_iter().zip(said) {
+            // What came in at another door is known to the client by its entry.
+            if said == Again::New && !is_entry(self.runtime(), &self.key, &message.id).await? {
+                not_told.push(message);
+            }
+        }
+        Ok(not_told)
     }
 
     async fn tell(&self, messages: &[UserMessage]) -> Result<(), Problem> {

@@ -427,6 +427,51 @@ fn an_agent_that_nobody_has_now_is_waited_for_only_if_that_is_said() {
     assert_eq!(chat.end().2, Some(0));
 }
 
+/// Tools that take their time: they answer when there is a file `go`.
+const SLOW: &str = "const start = () => require('fs').existsSync('go') ? tools() : setTimeout(start, 50); start();";
+
+/// An agent that the settings name is no mistyped one, and comes when its tools do.
+#[test]
+fn an_agent_of_the_settings_that_waits_for_its_tools_is_waited_for() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    std::fs::write(folder.path().join("tools.js"), format!("const tools = () => {{ {TOOLS} }};\n{SLOW}")).unwrap();
+    let more = "[mcp.loud]\ncommand = \"node\"\narguments = [\"tools.js\"]\nfolder = \".\"\n\
+                [agents.caller]\nmodel = \"small\"\nmcp = [\"loud\"]\nconverse = true\n";
+    let file = settings(folder.path(), &model, &format!("{AGENT}{more}"));
+    let served = dev_with(folder.path(), &file);
+    let mut chat = begin(onward().args(["chat", "--agent", "caller", "--server", &served.url, "--config"]).arg(&file));
+    let waits = "no worker has an agent `caller` now, which the settings name, with tools of `loud`; waiting for it; there are: support\n";
+    chat.until("", waits);
+    chat.say(r#"Please shout {"word": "fish"}"#);
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    chat.until("  shout says: FISH\n", "");
+    assert_eq!(chat.end().2, Some(0));
+}
+
+#[test]
+fn a_server_that_is_not_there_yet_is_waited_for_if_that_is_said() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let file = settings(folder.path(), &model, AGENT);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port().to_string();
+    drop(free);
+    let url = format!("http://127.0.0.1:{port}");
+    assert!(chat(&url, &["--agent", "support"]).end().1.starts_with("error[server_unreachable]: "));
+    let left = chat(&url, &["--agent", "support", "--wait"]);
+    left.until("", "waiting for it\n");
+    left.signal("-INT");
+    assert_eq!(left.end().2, Some(130));
+    let mut chat = chat(&url, &["--agent", "support", "--wait"]);
+    chat.say("hello");
+    chat.until("", "waiting for it\n");
+    let mut dev = onward();
+    dev.args(["dev", "--port", &port, "--config"]).arg(&file).arg("--data").arg(folder.path().join("data"));
+    let _served = serve(dev.env("LOCAL_KEY", "sk-secret"));
+    chat.until("  You said: hello\n", "the server is there\n");
+    let (_, err, code) = chat.end();
+    assert_eq!((err.matches("waiting for it").count(), code), (1, Some(0)), "{err}");
+}
+
 #[test]
 fn a_model_that_nobody_offers_is_told() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use onward_core::Hash;
-use onward_core::conversation::Entry;
 use serde_json::{Value, json};
 
 use super::messages::Said;
@@ -25,18 +24,21 @@ impl Client {
         Client { ids, came_with: messages.to_vec() }
     }
 
-    /// Finds the ids under which the client knows entries: in their order, by what they say.
-    pub fn recognize(&self, entries: &[Entry], names: &mut BTreeMap<Hash, String>) {
+    /// Finds the ids under which the client knows entries: in their order, by the id that a user gave it, or else by what they say.
+    pub fn recognize(&self, conversation: &[Said], names: &mut BTreeMap<Hash, String>) {
         let mut known = self.came_with.iter();
-        for entry in entries {
-            let said = Said::read(entry);
-            let ours = entry.role.as_str();
+        for said in conversation {
+            let ours = said.role.as_str();
             // What a client brings along as `system` is no instruction to the ready-made loop, which calls it another name.
             let is_role = |role: &Value| role == ours || (role == "system" && ours == "developer");
-            let is_it = |message: &&Value| is_role(&message["role"]) && says_the_same(message, &said);
+            let is_same = |message: &Value| match said.id.as_ref().filter(|_| ours == "user") {
+                Some(id) => message["id"] == id.as_str(),
+                None => says_the_same(message, said),
+            };
             let mut rest = known.clone();
-            if let Some(id) = rest.find(is_it).and_then(|message| message["id"].as_str()) {
-                names.entry(entry.id).or_insert_with(|| id.to_owned());
+            let found = rest.find(|message| is_role(&message["role"]) && is_same(message));
+            if let Some(id) = found.and_then(|message| message["id"].as_str()) {
+                names.entry(said.entry).or_insert_with(|| id.to_owned());
                 known = rest;
             }
         }
@@ -86,6 +88,7 @@ fn says_the_same(message: &Value, said: &Said) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::messages::tests::of_user;
     use super::*;
 
     /// A client as the library has it.
@@ -124,5 +127,14 @@ mod tests {
         }
         assert_eq!(client.ids, ["1", "b"]);
         assert_eq!(client.replace(&of(&["1", "a", "b"])).len(), 2);
+    }
+
+    #[test]
+    fn one_of_two_that_say_the_same_is_found_by_its_id() {
+        let said = [of_user(&json!({"id": "1", "text": "go on"})), of_user(&json!({"id": "2", "text": "go on"}))];
+        let client = Client::new(&[json!({"id": "2", "role": "user", "content": "go on"})]);
+        let mut names = BTreeMap::new();
+        client.recognize(&said, &mut names);
+        assert_eq!(said.map(|said| said.name(&names)), ["1", "2"]);
     }
 }

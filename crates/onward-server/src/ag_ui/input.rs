@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::messages::Said;
+use super::parts::{self, Room};
 use crate::problem::{Problem, RequestError};
 
 /// The longest id of a thread that is a part of the run's id as it is.
@@ -83,13 +84,13 @@ impl UserMessage {
         let (text, blocks) = match &message["content"] {
             Value::String(text) => (text.clone(), None),
             Value::Array(parts) => {
-                unreadable = parts.iter().find(|part| block(part).is_none()).map(|part| {
+                unreadable = parts.iter().find(|part| parts::block(part).is_none()).map(|part| {
                     let kind = part["type"].as_str().unwrap_or_default();
                     format!("message `{id}` has a part of type `{kind}` that cannot be taken: say texts, and others with their bytes or an address")
                 });
                 let text: String = parts.iter().filter_map(|part| part["text"].as_str()).collect();
                 let is_text = parts.iter().all(|part| part["type"] == "text");
-                (text, (!is_text).then(|| parts.iter().filter_map(block).collect::<Vec<Value>>()))
+                (text, (!is_text).then(|| parts.iter().filter_map(parts::block).collect::<Vec<Value>>()))
             }
             _ => return None,
         };
@@ -98,6 +99,19 @@ impl UserMessage {
             Some(blocks) => json!({"id": id, "blocks": blocks}),
         };
         Some(UserMessage { id, text, content, unreadable })
+    }
+
+    /// One of those that a run was started with.
+    fn recorded(message: &Value) -> Option<UserMessage> {
+        let Some(blocks) = message["content"]["blocks"].as_array() else { return UserMessage::read(message) };
+        let (id, text) = (message["id"].as_str()?.to_owned(), blocks.iter().filter_map(|block| block["text"].as_str()).collect());
+        Some(UserMessage { content: json!({"id": id, "blocks": blocks}), id, text, unreadable: None })
+    }
+
+    /// Its content as the client is told it: as it said it.
+    pub fn told(&self) -> Value {
+        let blocks = self.content["blocks"].as_array();
+        blocks.map_or_else(|| Value::String(self.text.clone()), |blocks| parts::content(blocks, &mut Room::endless()))
     }
 
     pub fn payload(&self) -> Payload {
@@ -132,31 +146,15 @@ fn of_user(message: &Value) -> Option<UserMessage> {
     UserMessage::read(message).filter(|_| message["role"] == "user")
 }
 
-/// A part of a message as a block of ours.
-fn block(part: &Value) -> Option<Value> {
-    if part["type"] == "text" {
-        return Some(json!({"type": "text", "text": part["text"]}));
+/// A message of those that a thread begins with, as an agent is given it: what is said in parts as it is said later.
+fn brought_along(message: &Value) -> Value {
+    let mut message = message.clone();
+    if let Some(parts) = message["content"].as_array() {
+        let blocks: Vec<Value> = parts.iter().filter_map(parts::block).collect();
+        let has_more = blocks.iter().any(parts::is_attachment);
+        message["content"] = if has_more { json!({"blocks": blocks}) } else { parts::content(&blocks, &mut Room::endless()) };
     }
-    if part["type"] == "binary" {
-        let media_type = part["mimeType"].as_str().unwrap_or("application/octet-stream");
-        let said = |name: &str| part[name].as_str().filter(|value| !value.is_empty());
-        let given = match (said("data"), said("url"), said("id")) {
-            (Some(data), _, _) => json!({"base64": data}),
-            (None, Some(url), _) => json!({"url": url}),
-            (None, None, hash) => json!({"hash": hash?}), // as the upload of attachments names it
-        };
-        return Some(json!({"type": "attachment", "media_type": media_type, "source": given}));
-    }
-    let source = &part["source"];
-    // Whoever is given an address looks for itself what is there.
-    let is_picture = part["type"] == "image" && source["type"] == "url";
-    let media_type = source["mimeType"].as_str().unwrap_or(if is_picture { "image/png" } else { "application/octet-stream" });
-    let given = match source["type"].as_str()? {
-        "data" => json!({"base64": source["value"]}),
-        "url" => json!({"url": source["value"]}),
-        _ => return None, // bytes that only their provider knows
-    };
-    Some(json!({"type": "attachment", "media_type": media_type, "source": given}))
+    message
 }
 
 impl RunAgentInput {
@@ -208,7 +206,7 @@ impl RunAgentInput {
         let mut known = BTreeSet::new();
         let mut is_new = |message: &&Value| of_user(message).is_none_or(|message| known.insert(message.id));
         let messages = self.messages.iter().filter(|message| !is_refused(message));
-        input["messages"] = messages.filter(|message| is_new(message)).cloned().collect();
+        input["messages"] = messages.filter(|message| is_new(message)).map(brought_along).collect();
         let rest = [("tools", &self.tools), ("context", &self.context), ("state", &self.state)];
         for (name, value) in rest.into_iter().chain([("forwarded_props", &self.forwarded_props)]) {
             if !value.is_null() {
@@ -242,7 +240,7 @@ impl Started {
 
     pub fn says(&self, message: &UserMessage) -> Again {
         let Some(known) = self.messages.iter().find(|known| known["id"] == message.id.as_str()) else { return Again::New };
-        let known = UserMessage::read(known).filter(|_| known["role"] == "user");
+        let known = UserMessage::recorded(known).filter(|_| known["role"] == "user");
         // A client that was told the conversation may know the text of a message alone.
         let is_it = |known: &UserMessage| known.content == message.content || (message.is_text() && known.text == message.text);
         if known.as_ref().is_some_and(is_it) { Again::Same } else { Again::Other }
@@ -329,6 +327,11 @@ mod tests {
         assert_eq!(known.says(&message), Again::Same);
         assert_eq!(known.says(&UserMessage { content: json!({"id": "1", "text": "see"}), ..message }), Again::Same);
         assert_eq!(known.says(&only), Again::Other);
+        let began = input(json!([{"id": "1", "role": "user", "content": parts}, {"id": "2", "role": "user", "content": "so?"}]));
+        let started = Started::read(&began.start(&began.new_messages()[1]));
+        assert_eq!(started.messages[0]["content"]["blocks"], began.new_messages()[0].content["blocks"]);
+        assert_eq!(started.says(&began.new_messages()[0]), Again::Same);
+        assert_eq!(started.says(&only), Again::Other);
     }
 
     #[test]

@@ -4,48 +4,113 @@ use std::collections::BTreeMap;
 
 use onward_core::conversation::{Entry, EntryCursor};
 use onward_core::stream::EntrySaid;
-use onward_core::{Hash, RunKey};
+use onward_core::{Hash, Name, RunKey};
 use onward_runtime::{ENTRIES_MAX, EntryQuery, Runtime, RuntimeError};
 use serde_json::{Value, json};
 
-/// The conversation that ends in `leaf`, oldest first: as much of it as goes into a page.
-pub(super) async fn conversation(runtime: &Runtime, key: &RunKey, leaf: Option<Hash>) -> Result<Vec<Entry>, RuntimeError> {
-    let Some(leaf) = leaf else { return Ok(Vec::new()) };
-    let query = EntryQuery { leaf: Some(leaf.into()), before: None, limit: ENTRIES_MAX };
-    Ok(runtime.read_entries(key, query).await?.entries)
+use super::parts::{self, Room};
+
+/// The conversation that ends in `leaf`, oldest first: the last [`ENTRIES_MAX`] entries of it, in which `room` is for what is attached.
+/// What nobody has answered is told whole: a client that sends it back says it once more, and has to say the same.
+pub(super) async fn conversation(
+    runtime: &Runtime,
+    key: &RunKey,
+    leaf: Option<Hash>,
+    mut room: Room,
+) -> Result<Vec<Said>, RuntimeError> {
+    let (mut said, mut is_answered) = (Vec::new(), false);
+    let mut next = leaf.map(EntryCursor::from);
+    // The latest page comes first; none is held longer than it takes to read it.
+    while let Some(leaf) = next.filter(|_| said.len() < ENTRIES_MAX) {
+        let query = EntryQuery { leaf: Some(leaf), before: None, limit: ENTRIES_MAX - said.len() };
+        let page = runtime.read_entries(key, query).await?;
+        for entry in page.entries.iter().rev() {
+            is_answered |= matches!(entry.role.as_str(), "assistant" | "tool");
+            let said_now = if is_answered { Said::read(entry, &mut room) } else { Said::read(entry, &mut Room::endless()) };
+            said.push(said_now);
+        }
+        next = page.before;
+    }
+    said.reverse();
+    Ok(said)
 }
 
 /// One entry.
-pub(super) async fn entry(runtime: &Runtime, key: &RunKey, said: &EntrySaid) -> Result<Option<Entry>, RuntimeError> {
+pub(super) async fn entry(
+    runtime: &Runtime,
+    key: &RunKey,
+    said: &EntrySaid,
+    mut room: Room,
+) -> Result<Option<Said>, RuntimeError> {
     let cursor = EntryCursor { id: said.id, generation: Some(said.generation) };
     let query = EntryQuery { leaf: Some(cursor), before: None, limit: 1 };
-    Ok(runtime.read_entries(key, query).await?.entries.pop())
+    Ok(runtime.read_entries(key, query).await?.entries.pop().map(|entry| Said::read(&entry, &mut room)))
+}
+
+/// Whether the conversation has had an entry with the id of a message: the client was told it under that id.
+pub(super) async fn is_entry(runtime: &Runtime, key: &RunKey, message: &str) -> Result<bool, RuntimeError> {
+    let Some(id) = Hash::parse(message) else { return Ok(false) };
+    let query = EntryQuery { leaf: Some(id.into()), before: None, limit: 1 };
+    match runtime.read_entries(key, query).await {
+        Err(RuntimeError::EntryNotFound { .. }) => Ok(false),
+        found => found.map(|_| true),
+    }
 }
 
 /// What an entry says.
 pub(super) struct Said {
+    pub entry: Hash,
+    pub role: Name,
     pub text: String,
+    /// The texts and what is attached to them, in the words of the client; a text if nothing is.
+    pub content: Value,
     pub reasoning: String,
     /// Id, name and arguments.
     pub calls: Vec<(String, String, String)>,
     /// Id of the call, and what came of it.
-    pub results: Vec<(String, String)>,
+    pub results: Vec<(String, Value)>,
     /// The id that whoever said it gave it.
     pub id: Option<String>,
 }
 
 impl Said {
-    pub fn read(entry: &Entry) -> Said {
+    pub fn read(entry: &Entry, room: &mut Room) -> Said {
         let content: Value = entry.content.read().unwrap_or_else(|_| Value::String("(not readable here)".to_owned()));
-        let mut said = Said { text: String::new(), reasoning: String::new(), calls: Vec::new(), results: Vec::new(), id: None };
-        said.id = content["id"].as_str().map(str::to_owned);
+        let mut said = Said {
+            entry: entry.id,
+            role: entry.role.clone(),
+            text: String::new(),
+            content: Value::Null,
+            reasoning: String::new(),
+            calls: Vec::new(),
+            results: Vec::new(),
+            id: content["id"].as_str().map(str::to_owned),
+        };
         match (&content, content["blocks"].as_array(), content["text"].as_str()) {
             (Value::String(text), ..) => said.text.clone_from(text),
-            (_, Some(blocks), _) => blocks.iter().for_each(|block| said.take(block)),
+            (_, Some(blocks), _) => {
+                blocks.iter().for_each(|block| said.take(block, room));
+                if blocks.iter().any(parts::is_attachment) {
+                    said.content = parts::content(blocks, room);
+                }
+            }
             (_, _, Some(text)) => text.clone_into(&mut said.text),
             _ => said.text = content.to_string(),
         }
+        if said.content.is_null() {
+            said.content = Value::String(said.text.clone());
+        }
         said
+    }
+
+    pub fn is_of(&self, role: &str) -> bool {
+        self.role.as_str() == role
+    }
+
+    /// The id under which a client knows it.
+    pub fn name(&self, names: &BTreeMap<Hash, String>) -> String {
+        let given = names.get(&self.entry).or_else(|| self.id.as_ref().filter(|_| self.is_of("user")));
+        given.cloned().unwrap_or_else(|| self.entry.to_string())
     }
 
     /// What a tool says beside its results, with the id of that message: the model is told it as a report. Clients show what tools say only
@@ -55,7 +120,7 @@ impl Said {
         (!self.text.trim().is_empty()).then(|| (id, format!("A tool reports:\n{}", self.text)))
     }
 
-    fn take(&mut self, block: &Value) {
+    fn take(&mut self, block: &Value, room: &mut Room) {
         let text = |name: &str| block[name].as_str().unwrap_or_default();
         match text("type") {
             "text" | "refusal" => self.text.push_str(text("text")),
@@ -63,8 +128,7 @@ impl Said {
             "tool_call" => self.calls.push((text("id").to_owned(), text("name").to_owned(), text("arguments").to_owned())),
             "tool_result" => {
                 let blocks = block["blocks"].as_array().map(Vec::as_slice).unwrap_or_default();
-                let result = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
-                self.results.push((text("call_id").to_owned(), result));
+                self.results.push((text("call_id").to_owned(), parts::content(blocks, room)));
             }
             _ => {}
         }
@@ -72,15 +136,15 @@ impl Said {
 }
 
 /// The messages of a conversation; `names` has the ids under which the client knows entries.
-pub(super) fn messages(entries: &[Entry], names: &BTreeMap<Hash, String>) -> Vec<Value> {
-    entries.iter().flat_map(|entry| message(entry, names)).collect()
+pub(super) fn messages(conversation: Vec<Said>, names: &BTreeMap<Hash, String>) -> Vec<Value> {
+    conversation.into_iter().flat_map(|said| message(said, names)).collect()
 }
 
-fn message(entry: &Entry, names: &BTreeMap<Hash, String>) -> Vec<Value> {
-    let said = Said::read(entry);
-    let id = name(entry, &said, names);
-    match entry.role.as_str() {
-        role @ ("user" | "system" | "developer") => vec![json!({"id": id, "role": role, "content": said.text})],
+fn message(said: Said, names: &BTreeMap<Hash, String>) -> Vec<Value> {
+    let id = said.name(names);
+    match said.role.as_str() {
+        "user" => vec![json!({"id": id, "role": "user", "content": said.content})],
+        role @ ("system" | "developer") => vec![json!({"id": id, "role": role, "content": said.text})],
         "assistant" => {
             let mut message = json!({"id": id, "role": "assistant"});
             if !said.text.is_empty() || said.calls.is_empty() {
@@ -92,9 +156,13 @@ fn message(entry: &Entry, names: &BTreeMap<Hash, String>) -> Vec<Value> {
             vec![message]
         }
         "tool" => {
-            let result = |(at, (call, content)): (usize, &(String, String))| json!({"id": result_id(&id, at), "role": "tool", "toolCallId": call, "content": content});
-            let mut messages: Vec<Value> = said.results.iter().enumerate().map(result).collect();
             let report = said.report(&id);
+            let results = said.results.into_iter().enumerate();
+            let mut messages: Vec<Value> = results
+                .map(|(at, (call, content))| {
+                    json!({"id": result_id(&id, at), "role": "tool", "toolCallId": call, "content": content})
+                })
+                .collect();
             messages.extend(report.map(|(id, text)| json!({"id": id, "role": "assistant", "content": text})));
             messages
         }
@@ -111,8 +179,39 @@ pub(super) fn result_id(entry: &str, at: usize) -> String {
     if at == 0 { entry.to_owned() } else { format!("{entry}-{at}") }
 }
 
-/// The id under which a client knows an entry.
-pub(super) fn name(entry: &Entry, said: &Said, names: &BTreeMap<Hash, String>) -> String {
-    let given = names.get(&entry.id).cloned().or_else(|| said.id.clone().filter(|_| entry.role.as_str() == "user"));
-    given.unwrap_or_else(|| entry.id.to_string())
+#[cfg(test)]
+pub(super) mod tests {
+    use onward_core::{Index, Payload, Timestamp};
+
+    use super::*;
+
+    /// What a user has said, as an entry has it.
+    pub fn of_user(content: &Value) -> Said {
+        let content = Payload::from_json_text(content.to_string());
+        let entry = Entry {
+            id: Hash::of(&content),
+            parent: None,
+            role: Name::new("user").unwrap(),
+            content,
+            generation: 0,
+            index: Index(0),
+            at: Timestamp(0),
+            is_abandoned: false,
+            is_aside: false,
+            idempotency_key: None,
+        };
+        Said::read(&entry, &mut Room::endless())
+    }
+
+    #[test]
+    fn what_a_tool_has_attached_is_told_with_its_result() {
+        let picture = json!({"type": "attachment", "media_type": "image/png", "source": {"base64": "aGV5"}});
+        let result = |call: &str, blocks: &[&Value]| json!({"type": "tool_result", "call_id": call, "blocks": blocks});
+        let words = json!({"type": "text", "text": "here"});
+        let mut said = of_user(&json!({"blocks": [result("c1", &[&words]), result("c2", &[&words, &picture])]}));
+        said.role = Name::new("tool").unwrap();
+        let told: Vec<Value> = messages(vec![said], &BTreeMap::new()).iter().map(|message| message["content"].clone()).collect();
+        let image = json!({"type": "image", "source": {"type": "data", "value": "aGV5", "mimeType": "image/png"}});
+        assert_eq!(told, [json!("here"), json!([words, image])]);
+    }
 }

@@ -10,13 +10,12 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::conversation::Entry;
 use onward_core::stream::{EntrySaid, Spoken, StreamSaid};
-use onward_core::{Hash, Place};
+use onward_core::{Hash, Place, RunId};
 use serde_json::{Value, json};
 
 use super::input::UserMessage;
-use super::messages::{Said, name, result_id};
+use super::messages::{Said, result_id};
 
 /// What the translator has to be given before it goes on.
 #[derive(Debug, PartialEq)]
@@ -45,6 +44,8 @@ struct Draft {
 
 #[derive(Default)]
 pub(super) struct Translator {
+    /// The run: clients take messages of one thread into another one.
+    run: String,
     /// The last entry that is final, as of what was taken.
     pub leaf: Option<Hash>,
     drafts: BTreeMap<(u32, Place), Draft>,
@@ -61,8 +62,8 @@ pub(super) struct Translator {
 
 impl Translator {
     /// `pending` is what was said to the agent and may not be in its conversation yet.
-    pub fn new(pending: Vec<UserMessage>) -> Translator {
-        Translator { pending, ..Translator::default() }
+    pub fn new(run: &RunId, pending: Vec<UserMessage>) -> Translator {
+        Translator { run: run.to_string(), pending, ..Translator::default() }
     }
 
     pub fn take(&mut self, said: &StreamSaid, out: &mut Vec<Value>) -> Want {
@@ -117,7 +118,7 @@ impl Translator {
         let key = (spoken.generation, spoken.task.clone());
         let resets = self.resets.get(&key).copied().unwrap_or_default();
         let draft = self.drafts.entry(key).or_insert_with(|| {
-            let id = format!("{}~{}", spoken.generation, spoken.task);
+            let id = format!("{}~{}~{}", self.run, spoken.generation, spoken.task);
             Draft { reasoning_id: format!("{id}~{resets}"), id, ..Draft::default() }
         });
         let frame: Value = spoken.frame.read().unwrap_or_default();
@@ -125,17 +126,16 @@ impl Translator {
     }
 
     /// Shows what an entry says, as far as it was not shown.
-    pub fn show(&mut self, entry: &Entry, out: &mut Vec<Value>) {
-        let said = Said::read(entry);
-        match entry.role.as_str() {
-            "assistant" => self.show_answer(entry, &said, out),
+    pub fn show(&mut self, said: &Said, out: &mut Vec<Value>) {
+        match said.role.as_str() {
+            "assistant" => self.show_answer(said, out),
             "user" => {
-                if let Some(at) = self.pending.iter().position(|message| message.is_said_by(&said)) {
-                    self.names.insert(entry.id, self.pending.remove(at).id);
+                if let Some(at) = self.pending.iter().position(|message| message.is_said_by(said)) {
+                    self.names.insert(said.entry, self.pending.remove(at).id);
                 }
             }
             "tool" => {
-                let id = name(entry, &said, &self.names);
+                let id = said.name(&self.names);
                 for (at, (call, content)) in said.results.iter().enumerate() {
                     out.push(json!({
                         "type": "TOOL_CALL_RESULT", "messageId": result_id(&id, at), "toolCallId": call, "content": content, "role": "tool",
@@ -156,12 +156,12 @@ impl Translator {
         !self.drafts.is_empty()
     }
 
-    fn show_answer(&mut self, entry: &Entry, said: &Said, out: &mut Vec<Value>) {
+    fn show_answer(&mut self, said: &Said, out: &mut Vec<Value>) {
         if let Some(at) = self.whole.iter().position(|draft| draft.text == said.text) {
-            self.names.insert(entry.id, self.whole.remove(at).id); // AG3
+            self.names.insert(said.entry, self.whole.remove(at).id); // AG3
             return;
         }
-        let id = name(entry, said, &self.names);
+        let id = said.name(&self.names);
         let mut draft = Draft { reasoning_id: format!("{id}~0"), id, ..Draft::default() };
         draft.take(&json!({"type": "reasoning", "text": said.reasoning}), out);
         draft.take(&json!({"type": "text", "text": said.text}), out);
@@ -278,24 +278,8 @@ pub(super) fn custom(name: &str, value: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::messages::tests::of_user;
     use super::*;
-    use onward_core::{Index, Name, Payload, Timestamp};
-
-    fn entry(content: &Value) -> Entry {
-        let content = Payload::from_json_text(content.to_string());
-        Entry {
-            id: Hash::of(&content),
-            parent: None,
-            role: Name::new("user").unwrap(),
-            content,
-            generation: 0,
-            index: Index(0),
-            at: Timestamp(0),
-            is_abandoned: false,
-            is_aside: false,
-            idempotency_key: None,
-        }
-    }
 
     #[test]
     fn only_the_entry_that_is_a_message_gets_its_id() {
@@ -305,13 +289,13 @@ mod tests {
             content: json!({"id": id, "text": text}),
             unreadable: None,
         };
-        let mut translator = Translator::new(vec![message("u1", "hello"), message("u2", "and then?")]);
-        let (foreign, theirs) = (entry(&json!("says another")), entry(&json!({"id": "x1", "text": "hello"})));
-        let (second, first) = (entry(&json!({"id": "u2", "text": "and then?"})), entry(&json!("hello")));
+        let mut translator = Translator::new(&RunId::new("r").unwrap(), vec![message("u1", "hello"), message("u2", "and then?")]);
+        let (foreign, theirs) = (of_user(&json!("says another")), of_user(&json!({"id": "x1", "text": "hello"})));
+        let (second, first) = (of_user(&json!({"id": "u2", "text": "and then?"})), of_user(&json!("hello")));
         for shown in [&foreign, &theirs, &second, &first] {
             translator.show(shown, &mut Vec::new());
         }
-        let names = [(first.id, "u1".to_owned()), (second.id, "u2".to_owned())];
+        let names = [(first.entry, "u1".to_owned()), (second.entry, "u2".to_owned())];
         assert_eq!(translator.names, BTreeMap::from(names));
         assert!(translator.pending.is_empty());
     }

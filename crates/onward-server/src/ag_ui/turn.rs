@@ -9,16 +9,18 @@ use onward_core::event::RunPaused;
 use onward_core::run::Wait;
 use onward_core::stream::{EntrySaid, StreamFrame};
 use onward_core::view::{AwaitedKind, RunView, outcome};
-use onward_core::{Failure, Hash, Index, Name, Payload, RunKey, Status};
+use onward_core::{Failure, Hash, Index, Name, Payload, RunId, RunKey, Status};
 use onward_runtime::{Door, EntryQuery, Hindrance, RunWatch, Runtime, RuntimeError, WhyHindered, WhyPending, WorkerInfo};
 use onward_store::{PAGE_DEFAULT, StoreError, WaitQuery};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::client::Client;
 use super::finish::{Finished, Outcome};
 use super::input::{RunAgentInput, UserMessage};
-use super::messages::{Said, conversation, entry, messages};
+use super::messages::{conversation, entry, messages};
+use super::parts::Room;
 use super::translate::{Translator, Want, custom};
 use crate::auth::{self, Pass};
 use crate::document::OneHindrance;
@@ -35,7 +37,8 @@ const LOOK_BELOW: Duration = Duration::from_millis(250);
 /// How often it is looked what keeps the run's tasks from being worked on, while nothing is said.
 const LOOK_HINDERED: Duration = Duration::from_secs(1);
 
-/// How many runs below are looked at to find out whether one of them works; with more, people are asked all the same.
+/// How many runs below are looked at to find out whether one of them works, and what keeps them from it; with more, people are asked all
+/// the same.
 const BELOW_MAX: usize = 100;
 
 pub(super) struct Turn {
@@ -53,10 +56,20 @@ pub(super) struct Turn {
     client: Client,
     /// Since when there is no worker that could take the run.
     alone_since: Option<Instant>,
-    /// What the client was told to keep the run from going on.
-    hindered: Vec<Hindrance>,
+    /// What the client was told to keep the run and those below it from going on, and when that was looked for below.
+    hindered: Vec<Hindered>,
+    looked_below: Option<Instant>,
     out: Vec<Value>,
     sink: Sink,
+}
+
+/// What keeps a run from going on, with its kind.
+#[derive(Serialize)]
+struct Hindered {
+    agent: Name,
+    run: RunId,
+    #[serde(flatten, serialize_with = "as_document")]
+    hindrance: Hindrance,
 }
 
 /// Where the run stands.
@@ -92,7 +105,7 @@ impl From<RuntimeError> for Failed {
 
 impl Turn {
     pub fn new(server: Server, key: RunKey, input: &RunAgentInput, told: Vec<UserMessage>, sink: Sink) -> Turn {
-        let translator = Translator::new(told);
+        let translator = Translator::new(&key.id, told);
         let (thread_id, run_id) = (input.thread_id.clone(), input.run_id.clone());
         let client = Client::new(&input.messages);
         Turn {
@@ -108,6 +121,7 @@ impl Turn {
             client,
             alone_since: None,
             hindered: Vec::new(),
+            looked_below: None,
             out: Vec::new(),
             sink,
         }
@@ -150,7 +164,7 @@ impl Turn {
             while self.take_frames().await? {}
             self.show_states(&view).await?;
             let is_in_task = matches!(rest, Rest::Busy) && awaits(&view, AwaitedKind::Task);
-            self.show_hindrances(is_in_task).await;
+            self.show_hindrances(&view, &rest).await;
             match rest {
                 Rest::Busy => {}
                 Rest::Waits | Rest::Asks | Rest::Below => {
@@ -196,27 +210,55 @@ impl Turn {
         Err(RuntimeError::NoCompatibleWorker { kind, version }.into())
     }
 
-    /// Says why nobody works on what the run waits for, when that begins, changes and is over: a key is limited, or a call is in quarantine.
-    /// That no worker has it, or when the next attempt is, the client is told otherwise.
-    async fn show_hindrances(&mut self, is_in_task: bool) {
-        let mut found = Vec::new();
-        if is_in_task && !self.translator.is_speaking() {
-            // Where that cannot be asked, nothing new is known.
-            let Ok(hindrances) = self.runtime().hindrances(&self.key).await else { return };
-            found = hindrances;
-            found.retain(|hindrance| matches!(hindrance.why, WhyHindered::LimitClosed | WhyHindered::Quarantined));
+    /// Says why nobody works on what the run and those below it wait for, when that begins, changes and is over: a key is limited, or a call is
+    /// in quarantine. That no worker has it, or when the next attempt is, the client is told otherwise.
+    async fn show_hindrances(&mut self, view: &RunView, rest: &Rest) {
+        let is_working = matches!(rest, Rest::Busy | Rest::Below) && !self.translator.is_speaking();
+        let looks_below = is_working && awaits(view, AwaitedKind::Child);
+        if looks_below && self.looked_below.is_some_and(|looked| looked.elapsed() < LOOK_HINDERED) {
+            return;
         }
-        let is_same = |(one, other): (&Hindrance, &Hindrance)| {
+        self.looked_below = looks_below.then(Instant::now);
+        // Where that cannot be asked, nothing new is known.
+        let Ok(found) = (if is_working { self.find_hindrances(view).await } else { Ok(Vec::new()) }) else { return };
+        let is_same = |(one, other): (&Hindered, &Hindered)| {
             // The end of a limit is known as what is left of it.
+            let (one, other) = (&one.hindrance, &other.hindrance);
             let until = [one, other].map(|hindrance| hindrance.until.unwrap_or_default());
             let apart = until[0].since(until[1]).max(until[1].since(until[0]));
             one.task == other.task && one.why == other.why && apart < LOOK_HINDERED
         };
         if found.len() != self.hindered.len() || !found.iter().zip(&self.hindered).all(is_same) {
-            let told: Vec<OneHindrance<'_>> = found.iter().map(OneHindrance::from).collect();
-            self.out.push(custom("hindrances", &json!({"hindrances": told})));
+            self.out.push(custom("hindrances", &json!({"hindrances": found})));
             self.hindered = found;
         }
+    }
+
+    /// What keeps the run from going on, and those that it waits for, and those that they wait for.
+    async fn find_hindrances(&self, view: &RunView) -> Result<Vec<Hindered>, RuntimeError> {
+        let (mut found, mut open, mut looked) = (Vec::new(), vec![view.clone()], 0);
+        while let Some(view) = open.pop() {
+            if awaits(&view, AwaitedKind::Task) {
+                let mut hindrances = self.runtime().hindrances(&view.head.key).await?;
+                hindrances.retain(|hindrance| matches!(hindrance.why, WhyHindered::LimitClosed | WhyHindered::Quarantined));
+                let (agent, run) = (&view.head.kind, &view.head.key.id);
+                let of_run = |hindrance| Hindered { agent: agent.clone(), run: run.clone(), hindrance };
+                found.extend(hindrances.into_iter().map(of_run));
+            }
+            for key in awaited_children(&view) {
+                if looked == BELOW_MAX {
+                    break;
+                }
+                looked += 1;
+                match self.runtime().read_run(&key).await {
+                    // It is to be started, or was deleted.
+                    Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => {}
+                    view => open.push(view?),
+                }
+            }
+        }
+        found.sort_by(|one, other| one.hindrance.task.cmp(&other.hindrance.task));
+        Ok(found)
     }
 
     /// A task that the run waits for and no worker has, a model that nobody offers for example. Who cannot be asked is taken to have it.
@@ -279,34 +321,37 @@ impl Turn {
     }
 
     async fn show_entry(&mut self, said: &EntrySaid) -> Result<(), Failed> {
-        if let Some(entry) = entry(self.runtime(), &self.key, said).await? {
+        if let Some(said) = entry(self.runtime(), &self.key, said, self.room()).await? {
             let from = self.out.len();
-            self.translator.show(&entry, &mut self.out);
+            self.translator.show(&said, &mut self.out);
             self.out[from..].iter().for_each(|event| self.client.hear(event));
         }
         Ok(())
     }
 
+    fn room(&self) -> Room {
+        Room::within(self.server.limits().body_bytes_max)
+    }
+
     /// Replaces what the client knows of the conversation. What was said and is not in it yet comes last.
     async fn show_messages(&mut self, leaf: Option<Hash>) -> Result<(), Failed> {
-        let entries = conversation(self.runtime(), &self.key, leaf).await?;
-        self.client.recognize(&entries, &mut self.translator.names);
-        for entry in entries.iter().filter(|entry| entry.role.as_str() == "user") {
-            let said = Said::read(entry);
+        let conversation = conversation(self.runtime(), &self.key, leaf, self.room()).await?;
+        self.client.recognize(&conversation, &mut self.translator.names);
+        for said in conversation.iter().filter(|said| said.is_of("user")) {
             // Sent before, or found in the input of the run, and taken up under an id of the agent's own.
-            if let Some(at) = self.translator.pending.iter().position(|message| message.is_said_by(&said))
-                && !self.translator.names.contains_key(&entry.id)
+            if let Some(at) = self.translator.pending.iter().position(|message| message.is_said_by(said))
+                && !self.translator.names.contains_key(&said.entry)
             {
                 let message = self.translator.pending.remove(at);
-                self.translator.names.insert(entry.id, message.id);
+                self.translator.names.insert(said.entry, message.id);
             }
         }
         // Also under a name that the client knew before.
         let names = &self.translator.names;
-        self.translator.pending.retain(|message| !entries.iter().any(|entry| names.get(&entry.id) == Some(&message.id)));
-        let mut shown = messages(&entries, &self.translator.names);
+        self.translator.pending.retain(|message| !conversation.iter().any(|said| names.get(&said.entry) == Some(&message.id)));
+        let mut shown = messages(conversation, &self.translator.names);
         let pending = self.translator.pending.iter();
-        shown.extend(pending.map(|message| json!({"id": message.id, "role": "user", "content": message.text})));
+        shown.extend(pending.map(|message| json!({"id": message.id, "role": "user", "content": message.told()})));
         self.out.extend(self.client.replace(&shown));
         Ok(())
     }
@@ -437,6 +482,10 @@ async fn at(instant: Option<Instant>) {
         Some(instant) => tokio::time::sleep_until(instant).await,
         None => std::future::pending().await,
     }
+}
+
+fn as_document<S: Serializer>(hindrance: &Hindrance, serializer: S) -> Result<S::Ok, S::Error> {
+    OneHindrance::from(hindrance).serialize(serializer)
 }
 
 fn awaited_children(view: &RunView) -> Vec<RunKey> {

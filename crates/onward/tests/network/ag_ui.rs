@@ -30,8 +30,13 @@ struct FrontEnd {
 impl FrontEnd {
     /// Says something, and returns the events of the turn.
     async fn say(&mut self, text: &str) -> Vec<Value> {
+        self.say_all(json!(text)).await
+    }
+
+    /// The same, in words or in parts.
+    async fn say_all(&mut self, content: Value) -> Vec<Value> {
         let number = self.messages.len();
-        self.messages.push(json!({ "id": format!("u{number}"), "role": "user", "content": text }));
+        self.messages.push(json!({ "id": format!("u{number}"), "role": "user", "content": content }));
         let body = json!({
             "threadId": "t", "runId": format!("r{number}"), "messages": self.messages,
             "tools": [], "context": [], "state": {}, "forwardedProps": {},
@@ -59,6 +64,11 @@ impl FrontEnd {
 
     /// The whole answer as it comes, up to the last event of the turn.
     async fn post_raw(&self, body: &str) -> String {
+        self.post_until(body, |event| ["RUN_FINISHED", "RUN_ERROR"].iter().any(|end| event.contains(end))).await
+    }
+
+    /// The answer as it comes, up to an event.
+    async fn post_until(&self, body: &str, is_last: impl Fn(&str) -> bool) -> String {
         let address = self.site.address;
         let mut stream = TcpStream::connect(address).await.unwrap();
         let head = format!(
@@ -67,14 +77,16 @@ impl FrontEnd {
             body.len()
         );
         stream.write_all((head + body).as_bytes()).await.unwrap();
-        let (mut answer, mut piece) = (Vec::new(), vec![0; 4_096]);
+        let (mut answer, mut piece) = (Vec::new(), vec![0; 64 * 1_024]);
         loop {
             let count = stream.read(&mut piece).await.unwrap();
             answer.extend_from_slice(&piece[..count]);
-            let text = String::from_utf8_lossy(&answer);
-            let is_over = text.ends_with("\n\n") && ["RUN_FINISHED", "RUN_ERROR"].iter().any(|end| text.contains(end));
+            let is_over = answer.strip_suffix(b"\n\n").is_some_and(|events| {
+                let last = events.windows(2).rposition(|pair| pair == b"\n\n").map_or(events, |at| &events[at..]);
+                is_last(&String::from_utf8_lossy(last))
+            });
             if is_over || count == 0 {
-                return text.into_owned();
+                return String::from_utf8(answer).unwrap();
             }
         }
     }
@@ -346,6 +358,40 @@ async fn a_front_end_is_told_what_its_turn_waits_for_and_when_that_is_over() {
     assert_eq!(text(&events), "You said: hello");
 }
 
+/// What worker after worker vanished over stands still until somebody looks at it: the person who talks with the agent is told, also where
+/// it is the work of a run below.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_front_end_is_told_of_a_quarantine_here_and_below() {
+    let site = Site::memory().await;
+    let _supervisor = crate::poison::Supervisor::start(&site.url());
+    let boss = async |ctx: onward::agent::AgentCtx, _: Value| {
+        let (own, below) = (ctx.task::<()>("aborts", &()), ctx.child::<()>("middle", &()));
+        let (own, below) = onward::join!(own, below);
+        own.and(below)
+    };
+    let middle = async |ctx: Ctx, (): ()| ctx.child::<()>("digs", &()).await;
+    let digs = async |ctx: Ctx, (): ()| ctx.task::<()>("aborts", &()).await;
+    let builder = Onward::connect(site.url()).agent("helper", boss).workflow("middle", middle).workflow("digs", digs);
+    let worker = builder.start().await.unwrap();
+    let front_end = FrontEnd { site, messages: Vec::new() };
+    let messages = [json!({ "id": "u", "role": "user", "content": "go" })];
+    let body = json!({ "threadId": "t", "runId": "r", "messages": messages }).to_string();
+    let told = front_end.post_until(&body, |event| event.matches(r#""why":"quarantined""#).count() == 2);
+    let told = tokio::time::timeout(DEADLINE, told).await.expect("both are told");
+    let event: Value =
+        serde_json::from_str(told.lines().rfind(|line| line.starts_with("data: ")).unwrap().split_at(6).1).unwrap();
+    let mut found: Vec<(&str, &str)> = event["value"]["hindrances"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["agent"].as_str().unwrap(), one["hint"].as_str().unwrap()))
+        .collect();
+    found.sort_unstable();
+    assert_eq!((found[0].0, found[1].0), ("digs", "helper"), "{event}");
+    assert!(found.iter().all(|(_, hint)| hint.contains("`onward queue retry ")), "{event}");
+    worker.run::<Value>("helper:t").unwrap().terminate("it kills").await.unwrap();
+}
+
 /// What a tool says without being asked is told to the model, so people see what its answer is about.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_tool_reports_from_outside_is_shown() {
@@ -371,4 +417,94 @@ async fn what_a_tool_reports_from_outside_is_shown() {
     assert_eq!(shown.len(), 5);
     let told = model.requests().pop().unwrap().body["messages"].clone();
     assert!(told.to_string().contains("The parcel has left Bremen."), "{told}");
+}
+
+/// A picture as a front end says it.
+fn picture(text: &str, base64: &str) -> Value {
+    json!([{ "type": "text", "text": text }, { "type": "image", "source": { "type": "data", "value": base64, "mimeType": "image/png" } }])
+}
+
+/// A client takes what it is told for what there is, and sends it back: pictures stay, and nothing is said twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_attached_is_told_and_comes_back_as_it_was() {
+    let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
+    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
+    let agent = Agent::new("helper").model("m").converse();
+    let _worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
+    let client = Onward::connect(site.url()).start().await.unwrap();
+    let mut front_end = FrontEnd { site, messages: Vec::new() };
+    let address =
+        json!({ "type": "document", "source": { "type": "url", "value": "http://x/y", "mimeType": "application/pdf" } });
+    let (first, second) = (picture("see", "aGV5"), json!([address]));
+    for (content, at) in [(&first, 0), (&second, 2)] {
+        front_end.say_all(content.clone()).await;
+        assert_eq!(front_end.messages[at]["content"], *content);
+    }
+    front_end.say("and now?").await;
+    let contents: Vec<&Value> = front_end.messages.iter().step_by(2).map(|message| &message["content"]).collect();
+    assert_eq!(contents, [&first, &second, &json!("and now?")]);
+    let entries = client.run::<Value>("helper:t").unwrap().entries().await.unwrap().entries;
+    assert_eq!(entries.len(), 6, "nothing is said twice");
+    let told = model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(told.contains("aGV5"), "the model is shown it as before: {told}");
+    // Another thread that begins with it: it is what it was there, too.
+    let body = json!({ "threadId": "other", "runId": "r", "messages": front_end.messages[..5] }).to_string();
+    let events = tokio::time::timeout(DEADLINE, front_end.post(&body)).await.unwrap();
+    let shown = events.iter().rev().find_map(|event| event["messages"].as_array()).unwrap();
+    assert_eq!(shown[..5], front_end.messages[..5]);
+    let again = model.requests().pop().unwrap().body["messages"].to_string();
+    assert_eq!(again, told);
+}
+
+/// A conversation is told whole, also where its pictures are more than is read of it at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_pictures_push_nothing_out_of_the_conversation() {
+    let site = Site::memory().await;
+    let listens = async |ctx: onward::agent::AgentCtx, first: Value| {
+        ctx.append("user", &first["text"]).await?;
+        for letter in ["A", "B"] {
+            let picture = json!({ "base64": letter.repeat(2_200 * 1_024) });
+            let picture = json!({ "type": "attachment", "media_type": "image/png", "source": picture });
+            ctx.append("user", &json!({ "id": letter, "blocks": [picture] })).await?;
+            ctx.append("assistant", "I see").await?;
+        }
+        Ok::<_, Failure>(())
+    };
+    let _worker = Onward::connect(site.url()).agent("helper", listens).start().await.unwrap();
+    let mut front_end = FrontEnd { site, messages: Vec::new() };
+    front_end.say("hello").await;
+    let ids: Vec<&str> = front_end.messages.iter().filter_map(|message| message["id"].as_str()).collect();
+    assert_eq!((ids[0], ids[1], ids[3], ids.len()), ("u0", "A", "B", 5));
+    let sources = [1, 3].map(|at: usize| front_end.messages[at]["content"][0]["source"]["type"].clone());
+    assert_eq!(sources, ["data", "data"]);
+}
+
+/// What was said at another door has no id but that of its entry; a client that sends it back does not say it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_have_said_and_nobody_has_answered_is_not_said_again() {
+    let site = Site::memory().await;
+    let listens = async |ctx: onward::agent::AgentCtx, first: Value| {
+        ctx.append("user", &first["text"]).await?;
+        ctx.turns((), |()| {
+            let ctx = ctx.clone();
+            async move {
+                let heard: Signal<Value> = Signal::new("message");
+                for message in ctx.signal(&heard).drain()? {
+                    ctx.append("user", &message).await?;
+                }
+                Ok(onward::agent::Turn::<(), ()>::wait_for((), &heard))
+            }
+        })
+        .await
+    };
+    let worker = Onward::connect(site.url()).agent("helper", listens).start().await.unwrap();
+    let mut front_end = FrontEnd { site, messages: Vec::new() };
+    front_end.say("hello").await;
+    let run = worker.run::<Value>("helper:t").unwrap();
+    run.message("from elsewhere").await.unwrap();
+    eventually("it is heard", async || (run.entries().await.unwrap().entries.len() == 2).then_some(())).await;
+    front_end.say("and here").await;
+    front_end.say("and again").await;
+    let said: Vec<Value> = run.entries().await.unwrap().entries.iter().map(|entry| entry.content.read().unwrap()).collect();
+    assert_eq!(said.len(), 4, "{said:?}");
 }

@@ -36,14 +36,14 @@ fn deeper(n: u64) -> u64 {
 }
 
 /// Starts the worker again whenever it dies, as an init system does.
-struct Supervisor {
+pub struct Supervisor {
     child: Arc<Mutex<Child>>,
     deaths: Arc<AtomicU32>,
     stop: Arc<AtomicBool>,
 }
 
 impl Supervisor {
-    fn start(url: &str) -> Supervisor {
+    pub fn start(url: &str) -> Supervisor {
         let spawn = {
             let url = url.to_owned();
             move || {

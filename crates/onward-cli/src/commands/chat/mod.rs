@@ -7,6 +7,7 @@ mod acts;
 mod draft;
 mod editor;
 mod hearing;
+mod hindered;
 mod question;
 mod screen;
 mod talk;
@@ -20,9 +21,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Args;
 use onward::Onward;
-use onward_core::{Name, Namespace, Status};
+use onward_core::{Name, Namespace, RunHead, RunKey, Status};
 use onward_runtime::RuntimeError;
-use onward_store::RunQuery;
+use onward_store::{Consequence, RunQuery};
 
 use crate::args::Global;
 use crate::directory::{own_command, shell_path, shell_word};
@@ -56,7 +57,7 @@ pub struct ChatArgs {
     /// How many of the last entries to show of a run that is taken up
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     entries: u32,
-    /// Wait for a worker that has the agent, however long that takes
+    /// Wait for the server and for a worker that has the agent, however long that takes
     #[arg(long, requires = "agent")]
     wait: bool,
     /// Who decides, where a question names who may
@@ -71,8 +72,10 @@ pub struct Chat {
     pub run: Option<String>,
     pub entries: usize,
     pub by: Option<String>,
-    /// Whether an agent that no worker has is waited for.
+    /// Whether a server that is not there, and an agent that no worker has, are waited for.
     pub waits: bool,
+    /// What the settings say of the agent, if they name it: where its tools come from.
+    pub tools_of: Option<Vec<String>>,
     /// How to come back.
     pub again: String,
     /// The run has to be named for that.
@@ -89,6 +92,8 @@ pub async fn execute(args: ChatArgs, global: &Global) -> Result<ExitCode> {
         let _ = tracing::subscriber::set_global_default(tracing::subscriber::NoSubscriber::new());
     }
     let (site, worker, again) = open(agent.as_ref(), global).await?;
+    let named = agent.as_ref().and_then(|agent| global.config.tables()?.agents.get(agent.as_str()));
+    let tools_of = named.map(|settings| settings.mcp.clone());
     let chat = Chat {
         site,
         agent,
@@ -96,6 +101,7 @@ pub async fn execute(args: ChatArgs, global: &Global) -> Result<ExitCode> {
         entries: args.entries as usize,
         by: args.by,
         waits: args.wait,
+        tools_of,
         again,
         is_named: true,
         is_alone: worker.is_some(),
@@ -157,8 +163,9 @@ fn namespace_option(global: &Global) -> Result<String> {
 }
 
 /// Refuses an agent that nobody has, where there are others: it would be waited for for ever. One that somebody has talked to before may
-/// have a worker in a moment; that its name is in the store says nothing more, for it may have been mistyped then, too.
-async fn check_agent(site: &Site, agent: &Name) -> Result<()> {
+/// have a worker in a moment; that its name is in the store says nothing more, for it may have been mistyped then, too. One that the
+/// settings name is no mistake: its tools may take their time.
+async fn check_agent(site: &Site, agent: &Name, tools_of: Option<&[String]>) -> Result<()> {
     let query = RunQuery { namespace: site.namespace.clone(), kind: Some(agent.clone()), limit: 1, ..RunQuery::default() };
     let mut until = None;
     loop {
@@ -169,6 +176,14 @@ async fn check_agent(site: &Site, agent: &Name) -> Result<()> {
             return Ok(());
         }
         let there = there.into_iter().collect::<Vec<_>>().join(", ");
+        if let Some(tools_of) = tools_of {
+            let tools: Vec<String> = tools_of.iter().map(|name| format!("`{name}`")).collect();
+            let with = if tools.is_empty() { String::new() } else { format!(", with tools of {}", tools.join(", ")) };
+            say(&format!(
+                "no worker has an agent `{agent}` now, which the settings name{with}; waiting for it; there are: {there}"
+            ));
+            return Ok(());
+        }
         let now = Instant::now();
         if until.is_none() {
             let is_known = site.list_runs(query.clone()).await.is_ok_and(|page| !page.runs.is_empty());
@@ -186,18 +201,43 @@ async fn check_agent(site: &Site, agent: &Name) -> Result<()> {
 }
 
 impl Chat {
+    /// Looks whether the run is there; a server that is not there yet is waited for where that was said.
+    async fn reach(&self, key: &RunKey) -> Result<RunHead, RuntimeError> {
+        let mut has_told = false;
+        loop {
+            match self.site.read_head(key.clone()).await {
+                Err(error) if self.waits && error.consequence() == Consequence::Retry => {
+                    if !std::mem::replace(&mut has_told, true) {
+                        say(&format!("{error}; waiting for it"));
+                    }
+                    tokio::time::sleep(hearing::ASK_AGAIN).await;
+                }
+                answer => {
+                    if has_told {
+                        say("the server is there");
+                    }
+                    return answer;
+                }
+            }
+        }
+    }
+
     /// Talks until somebody leaves, and says how to come back.
     pub async fn hold(self, screen: Screen) -> Result<ExitCode> {
-        let told = told_to_stop();
+        let mut told = std::pin::pin!(told_to_stop());
         let key = self.site.key(&self.run.clone().unwrap_or_else(new_id::run))?;
-        let is_there = match self.site.read_head(key.clone()).await {
+        let head = tokio::select! {
+            head = self.reach(&key) => head,
+            () = &mut told => return Ok(ExitCode::from(INTERRUPTED)),
+        };
+        let is_there = match head {
             Ok(_) => true,
             Err(error) if error.code() == "run_not_found" && self.agent.is_some() => false,
             Err(error) => return Err(error.into()),
         };
         let kind = self.agent.filter(|_| !is_there);
         if let Some(kind) = kind.as_ref().filter(|_| !self.is_alone && !self.waits) {
-            check_agent(&self.site, kind).await?;
+            check_agent(&self.site, kind, self.tools_of.as_deref()).await?;
         }
         let raw = typing::Raw::enter(&screen)?;
         let mut talk = Talk::new(self.site, key, kind, self.by, screen);
@@ -213,7 +253,7 @@ impl Chat {
         };
         let (over, code) = tokio::select! {
             biased;
-            () = told => (Ok(Over::Left), INTERRUPTED),
+            () = &mut told => (Ok(Over::Left), INTERRUPTED),
             over = held => (over, 0),
         };
         if let Screen::Terminal(terminal) = &mut talk.screen {

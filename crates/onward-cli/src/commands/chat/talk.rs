@@ -20,6 +20,7 @@ use super::acts::{Act, Acts, CANCELED_HERE};
 use super::draft::{Drafts, Words};
 use super::editor::Typed;
 use super::hearing::{ASK_AGAIN, Heard, Listener, listen};
+use super::hindered::Hindered;
 use super::question::{Question, answer};
 use super::screen::Screen;
 use super::told::{Part, parts};
@@ -95,8 +96,8 @@ pub struct Talk {
     /// The next line is taken when the run rests.
     waits: bool,
     is_away: bool,
-    /// Why the run does not go on, as far as it was told: tasks and words.
-    hindered: BTreeSet<(String, &'static str)>,
+    /// Why the run does not go on, as far as it was told.
+    hindered: Hindered,
     /// Something was said or decided, and the run has not come to rest since.
     is_expecting: bool,
 }
@@ -121,7 +122,7 @@ impl Talk {
             has_ended: false,
             waits: false,
             is_away: false,
-            hindered: BTreeSet::new(),
+            hindered: Hindered::default(),
             is_expecting: false,
         }
     }
@@ -574,10 +575,11 @@ impl Talk {
         Ok(self.screen.note(&format!("stopped: {}; say something, and it goes on", stopping::words(stop)))?)
     }
 
-    /// Says it once if there is no worker that could go on with the run, and once for each task why nobody works on it.
+    /// Says it once if there is no worker that could go on with the run, and for each task why nobody works on it: once, and again when that
+    /// takes longer than was said.
     async fn tell_alone(&mut self) -> Result<()> {
         if let Ok(Some(WhyPending::NoCompatibleWorker)) = self.site.why_pending(self.key.clone()).await {
-            if !self.hindered.insert((String::new(), WhyPending::NoCompatibleWorker.as_str())) {
+            if !self.hindered.is_news(WhyPending::NoCompatibleWorker.as_str()) {
                 return Ok(());
             }
             let head = self.site.read_head(self.key.clone()).await?;
@@ -589,7 +591,8 @@ impl Talk {
         let mut found = hindrances::of(&self.site, &self.key).await;
         // That an attempt has failed, and when the next one is, was told when it did.
         found.retain(|hindrance| hindrance.why != WhyHindered::Retries);
-        found.retain(|hindrance| self.hindered.insert((hindrance.task.to_string(), hindrance.why.as_str())));
+        let now = time::now();
+        found.retain(|hindrance| self.hindered.is_news_of(hindrance, now));
         for sentence in hindrances::sentences(&self.site, &found).await {
             self.screen.note(&sentence)?;
         }

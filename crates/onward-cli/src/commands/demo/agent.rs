@@ -50,7 +50,18 @@ pub async fn execute(global: &Global) -> Result<ExitCode> {
     introduce(&directory);
     let again = format!("{} demo agent --data {}", own_command(), shell_path(&directory));
     let (agent, run) = (Some(Name::new(KIND).map_err(RuntimeError::from)?), Some(run));
-    let chat = Chat { site, agent, run, entries: ENTRIES, by: None, waits: false, again, is_named: false, is_alone: true };
+    let chat = Chat {
+        site,
+        agent,
+        run,
+        entries: ENTRIES,
+        by: None,
+        waits: false,
+        tools_of: None,
+        again,
+        is_named: false,
+        is_alone: true,
+    };
     let code = chat.hold(Screen::new(global.json)).await;
     leave(worker).await;
     code

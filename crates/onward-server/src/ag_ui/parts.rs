@@ -1,0 +1,142 @@
+//! What is said beside words: parts of messages at the client, blocks here.
+//!
+//! Owns how one becomes the other. Bytes that the log names by their hash are a file of ours at the client, which shows that they are there
+//! and sends the name back.
+//!
+//! Invariant AG5: a part that a client was told and sends back is the same block.
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+/// Whose file it is that a hash names.
+const PROVIDER: &str = "onward";
+
+/// Attachments are taken with and without padding.
+const BASE64: GeneralPurpose =
+    GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent));
+
+/// How much of what is attached a client is given: it sends all of it back with the next request. What there is no room for is named.
+pub(super) struct Room(usize);
+
+impl Room {
+    pub fn endless() -> Room {
+        Room(usize::MAX)
+    }
+
+    /// In a request of at most so many bytes there has to be room for something new, too.
+    pub fn within(request_bytes: usize) -> Room {
+        Room(request_bytes / 2)
+    }
+
+    fn take(&mut self, bytes: usize) -> bool {
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+}
+
+/// A part of a message as a block.
+pub(super) fn block(part: &Value) -> Option<Value> {
+    if part["type"] == "text" {
+        return Some(json!({"type": "text", "text": part["text"]}));
+    }
+    if part["type"] == "binary" {
+        let media_type = part["mimeType"].as_str().unwrap_or("application/octet-stream");
+        let said = |name: &str| part[name].as_str().filter(|value| !value.is_empty());
+        let given = match (said("data"), said("url"), said("id")) {
+            (Some(data), _, _) => json!({"base64": data}),
+            (None, Some(url), _) => json!({"url": url}),
+            (None, None, hash) => json!({"hash": hash?}), // as the upload of attachments names it
+        };
+        return Some(json!({"type": "attachment", "media_type": media_type, "source": given}));
+    }
+    let source = &part["source"];
+    // Whoever is given an address looks for itself what is there.
+    let is_picture = part["type"] == "image" && source["type"] == "url";
+    let media_type = source["mimeType"].as_str().unwrap_or(if is_picture { "image/png" } else { "application/octet-stream" });
+    let given = match source["type"].as_str()? {
+        "data" => json!({"base64": source["value"]}),
+        "url" => json!({"url": source["value"]}),
+        "file" if source["provider"] == PROVIDER => json!({"hash": source["value"]}),
+        _ => return None, // bytes that only their provider knows
+    };
+    Some(json!({"type": "attachment", "media_type": media_type, "source": given}))
+}
+
+pub(super) fn is_attachment(block: &Value) -> bool {
+    block["type"] == "attachment"
+}
+
+/// The content of a message that says these blocks: a text, or parts if there is more than text.
+pub(super) fn content(blocks: &[Value], room: &mut Room) -> Value {
+    if !blocks.iter().any(is_attachment) {
+        return blocks.iter().filter_map(|block| block["text"].as_str()).collect::<String>().into();
+    }
+    blocks.iter().filter_map(|block| part(block, room)).collect()
+}
+
+fn part(block: &Value, room: &mut Room) -> Option<Value> {
+    if !is_attachment(block) {
+        return Some(json!({"type": "text", "text": block["text"].as_str()?}));
+    }
+    let media_type = block["media_type"].as_str()?;
+    let is_sort = |sort: &&str| media_type.split('/').next() == Some(*sort);
+    let sort = ["image", "audio", "video"].into_iter().find(is_sort).unwrap_or("document");
+    let file = |hash: &str| json!({"type": "file", "provider": PROVIDER, "value": hash, "mimeType": media_type});
+    let (given, value) = block["source"].as_object()?.iter().next()?;
+    let value = value.as_str()?;
+    let source = match given.as_str() {
+        "url" => json!({"type": "url", "value": value, "mimeType": media_type}),
+        "base64" if room.take(value.len()) => json!({"type": "data", "value": value, "mimeType": media_type}),
+        "base64" => file(&hash(value)?),
+        "hash" => file(value),
+        _ => return None,
+    };
+    Some(json!({"type": sort, "source": source}))
+}
+
+/// What the bytes would be called if they were kept elsewhere.
+fn hash(base64: &str) -> Option<String> {
+    let bytes = BASE64.decode(base64).ok()?;
+    Some(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attachment(media_type: &str, source: Value) -> Value {
+        json!({"type": "attachment", "media_type": media_type, "source": source})
+    }
+
+    #[test]
+    fn what_a_client_was_told_and_sends_back_is_what_it_was() {
+        let blocks = [
+            json!({"type": "text", "text": "see"}),
+            attachment("image/png", json!({"base64": "aGV5"})),
+            attachment("application/pdf", json!({"url": "http://x/y"})),
+            attachment("audio/wav", json!({"hash": "9f86d0"})),
+        ];
+        let told = content(&blocks, &mut Room::endless());
+        let sorts: Vec<&str> = told.as_array().unwrap().iter().map(|part| part["type"].as_str().unwrap()).collect();
+        assert_eq!(sorts, ["text", "image", "document", "audio"]);
+        assert_eq!(told.as_array().unwrap().iter().filter_map(block).collect::<Vec<_>>(), blocks);
+        let words = [json!({"type": "text", "text": "a"}), json!({"type": "refusal", "text": "b"})];
+        assert_eq!(content(&words, &mut Room::endless()), "ab");
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_named_as_the_upload_names_it() {
+        let picture = |base64: &str| attachment("image/png", json!({"base64": base64}));
+        let told = content(&[picture("aGV5aGV5"), picture("aGV5"), picture("aGU")], &mut Room::within(16));
+        let expected = [
+            json!({"type": "data", "mimeType": "image/png", "value": "aGV5aGV5"}),
+            json!({"type": "file", "provider": "onward", "mimeType": "image/png", "value": "fa690b82061edfd2852629aeba8a8977b57e40fcb77d1a7a28b26cba62591204"}),
+        ];
+        assert_eq!([&told[0]["source"], &told[1]["source"]], [&expected[0], &expected[1]]);
+        assert_eq!(told[2]["source"]["type"], "file", "without padding, too");
+    }
+}
