@@ -188,7 +188,7 @@ impl StoreError {
                 "`onward run retry RUN` lets a failed run go on from where it failed; then send it again"
             }
             StoreError::Refused(Refusal::Closed { .. }) => {
-                "a closed run takes no more inputs; start a new one, or go on with what it was reset to if `onward run show` names that"
+                "a closed run takes no more inputs; start a new one, or take the one it was reset to: `onward run show` names it"
             }
             StoreError::Refused(Refusal::IsTask { .. }) => {
                 "POST /v1/tasks/ID/cancel ends it; signals and the like are for workflows"
