@@ -187,9 +187,7 @@ impl StoreError {
             StoreError::Refused(Refusal::Closed { status: Status::Failed, .. }) => {
                 "`onward run retry RUN` lets a failed run go on from where it failed; then send it again"
             }
-            StoreError::Refused(Refusal::Closed { .. }) => {
-                "a closed run takes no more inputs; start a new one, or take the one it was reset to: `onward run show` names it"
-            }
+            StoreError::Refused(Refusal::Closed { .. }) => "a closed run takes no more inputs; start a new one",
             StoreError::Refused(Refusal::IsTask { .. }) => {
                 "POST /v1/tasks/ID/cancel ends it; signals and the like are for workflows"
             }

@@ -67,7 +67,7 @@ fn what_came_too_late_is_6() {
     );
     assert_eq!(run(data, ["run", "terminate", "order-1"]).code, 0);
     run(data, ["run", "signal", "order-1", "x"])
-        .says(6, "! error[run_closed]: run order-1 is terminated\n! hint: a closed run takes no more inputs; start a new one, or take the one it was reset to: `onward run show` names it");
+        .says(6, "! error[run_closed]: run order-1 is terminated\n! hint: a closed run takes no more inputs; start a new one");
 }
 
 #[test]

@@ -310,7 +310,7 @@ async fn of_clients_that_begin_a_thread_at_once_each_is_heard() {
             let front_end = &front_end;
             async move { tokio::time::timeout(DEADLINE, front_end.post(&body)).await.expect("the turn ends") }
         });
-        futures_util::future::join_all(posts).await;
+        futures::future::join_all(posts).await;
         let run = client.run::<Value>(&format!("helper:t{round}")).unwrap();
         let entries = run.entries().limit(100).await.unwrap().entries;
         let heard = entries.iter().filter(|entry| entry.role.as_str() == "user").count();
