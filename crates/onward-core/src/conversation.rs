@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use crate::event::{EntryAppended, EntryKey, Quote};
 use crate::{Event, Hash, Index, Name, Payload, Record, RunKey, Timestamp, message};
 
-pub use attachment::{attachment_fault, names_attachment};
+pub use attachment::{attachment_fault, names_attachment, with_faults_told};
 pub use cursor::EntryCursor;
 pub use empty::says_nothing;
 pub use outside::{ENTRY_SIGNAL, OutsideEntry, PendingEntry, pending_of};

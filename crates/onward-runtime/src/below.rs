@@ -11,10 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use onward_core::RunKey;
 use onward_core::family::family;
 use onward_core::run::Wait;
-use onward_core::view::RunView;
-use onward_store::{PAGE_DEFAULT, StoreError, WaitQuery};
+use onward_store::{PAGE_DEFAULT, WaitQuery};
 
-use crate::question::is_asked;
+use crate::question::Asking;
 use crate::{Runtime, RuntimeError};
 
 /// How many runs are above one at most; more are a circle of ids that were given twice.
@@ -34,10 +33,10 @@ impl Runtime {
     pub(crate) async fn waits_below(&self, top: &RunKey, query: WaitQuery) -> Result<Vec<Wait>, RuntimeError> {
         let tops = self.tops(top).await?;
         let families: BTreeMap<&str, &RunKey> = tops.iter().map(|top| (family(&top.id), top)).collect();
-        let (mut known, mut views, mut found) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let (mut known, mut asking, mut found) = (BTreeMap::new(), Asking::default(), Vec::new());
         for run in families.into_values() {
             for wait in self.store().list_waits(WaitQuery { run: Some(run.clone()), below: true, ..query.clone() }).await? {
-                if self.is_under(&wait.run, &tops, &mut known).await? && self.asks(&wait, &mut views).await? {
+                if self.is_under(&wait.run, &tops, &mut known).await? && asking.asks(self, &wait).await? {
                     found.push(wait); // BL1
                 }
             }
@@ -45,18 +44,6 @@ impl Runtime {
         found.sort_by(|a, b| (a.requested_at, &a.run, &a.place).cmp(&(b.requested_at, &b.run, &b.place)));
         found.truncate(if query.limit == 0 { PAGE_DEFAULT } else { query.limit });
         Ok(found)
-    }
-
-    /// Whether the code of the run that has asked waits for the answer: it may have gone another way since.
-    async fn asks(&self, wait: &Wait, views: &mut BTreeMap<RunKey, RunView>) -> Result<bool, RuntimeError> {
-        if !views.contains_key(&wait.run) {
-            match self.read_run(&wait.run).await {
-                // It was deleted meanwhile.
-                Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => return Ok(false),
-                view => views.insert(wait.run.clone(), view?),
-            };
-        }
-        Ok(is_asked(&views[&wait.run], wait))
     }
 
     /// The run, and those that it waits for: an id that the code has chosen says nothing of a family.

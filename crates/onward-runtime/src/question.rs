@@ -3,10 +3,12 @@
 //! Checks that the question exists, is of the right kind, and may be answered by this person; the store sees to it that the first
 //! answer wins and that a repeat of it is no error (L12).
 
+use std::collections::BTreeMap;
+
 use onward_core::event::{ApprovalDecided, PromiseResolved};
 use onward_core::run::{Input, Wait, WaitKind};
 use onward_core::view::{AwaitedKind, RunView};
-use onward_core::{Event, Failure, Index, Payload};
+use onward_core::{Event, Failure, Index, Payload, RunKey};
 use onward_store::{Appended, StoreError, WaitQuery};
 
 use crate::verbs::{check_id, check_text};
@@ -111,8 +113,36 @@ impl Runtime {
     }
 }
 
+/// Which questions the runs that have asked them still wait for: what nobody could answer, nobody is asked.
+#[derive(Default)]
+pub(crate) struct Asking {
+    /// The runs that were looked at; `None` where the code can leave nothing behind.
+    views: BTreeMap<RunKey, Option<RunView>>,
+}
+
+impl Asking {
+    /// Whether the code that has asked it waits for the answer: it may have gone another way since.
+    pub async fn asks(&mut self, runtime: &Runtime, wait: &Wait) -> Result<bool, RuntimeError> {
+        if !self.views.contains_key(&wait.run) {
+            match Asking::look(runtime, &wait.run).await {
+                // It was deleted meanwhile.
+                Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => return Ok(false),
+                view => self.views.insert(wait.run.clone(), view?),
+            };
+        }
+        Ok(self.views[&wait.run].as_ref().is_none_or(|view| is_asked(view, wait)))
+    }
+
+    /// Code that has no checkpoint behind it is replayed strictly: its log, which may be long, need not be read.
+    async fn look(runtime: &Runtime, run: &RunKey) -> Result<Option<RunView>, RuntimeError> {
+        let first = runtime.store().read_log(run.clone(), None, Index(0), 1).await?;
+        let started = first.first().and_then(|record| record.started());
+        if started.is_some_and(|started| started.checkpoint.is_some()) { runtime.read_run(run).await.map(Some) } else { Ok(None) }
+    }
+}
+
 /// Whether the run waits for the answer.
-pub(crate) fn is_asked(view: &RunView, wait: &Wait) -> bool {
+fn is_asked(view: &RunView, wait: &Wait) -> bool {
     view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Approval && awaited.place.as_ref() == Some(&wait.place))
 }
 

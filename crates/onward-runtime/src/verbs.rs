@@ -22,6 +22,7 @@ use serde::de::IgnoredAny;
 
 use crate::depth::{check_depth, check_event_depth};
 use crate::inbox::Ticket;
+use crate::question::Asking;
 use crate::standalone::TASK_KIND_PREFIX;
 use crate::worker::Worker;
 use crate::{CallId, Runtime, RuntimeError};
@@ -211,12 +212,20 @@ impl Runtime {
         Ok(self.store().spend(query).await?)
     }
 
-    /// Open approvals, oldest first, whatever kind the query names.
+    /// Open approvals, oldest first, whatever kind the query names; without those that code has left, which nobody can decide.
     pub async fn list_approvals(&self, query: WaitQuery) -> Result<Vec<Wait>, RuntimeError> {
         let query = WaitQuery { kind: Some(WaitKind::Approval), ..query };
         match query.run.clone().filter(|_| query.below) {
             Some(top) => self.waits_below(&top, query).await,
-            None => Ok(self.store().list_waits(query).await?),
+            None => {
+                let (mut asking, mut asked) = (Asking::default(), Vec::new());
+                for wait in self.store().list_waits(query).await? {
+                    if asking.asks(self, &wait).await? {
+                        asked.push(wait);
+                    }
+                }
+                Ok(asked)
+            }
         }
     }
 

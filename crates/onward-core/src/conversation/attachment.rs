@@ -1,7 +1,7 @@
 //! What a message has attached. Owns what an attachment is named by, and which ones nobody could ever show to a model, the same for every
 //! door; must never refuse what an agent may read in its own way.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Payload;
 
@@ -26,6 +26,33 @@ fn blocks_fault(value: &Value) -> Option<&'static str> {
         "tool_result" => blocks_fault(block),
         _ => None,
     })
+}
+
+/// The same message or entry with words in the place of each attachment that can be shown to nobody; `None` if there is none of these.
+pub fn with_faults_told(content: &Payload) -> Option<Value> {
+    // Most have none, and whole conversations are read like this.
+    std::str::from_utf8(content.data()).ok().filter(|text| text.contains("\"attachment\""))?;
+    let mut value = content.read::<Value>().ok()?;
+    blocks_fault(&value)?;
+    tell_faults(&mut value);
+    Some(value)
+}
+
+fn tell_faults(value: &mut Value) {
+    let Some(blocks) = value["blocks"].as_array_mut() else { return };
+    for block in blocks {
+        let why = match block["type"].as_str() {
+            Some("attachment") => fault(block),
+            Some("tool_result") => {
+                tell_faults(block);
+                None
+            }
+            _ => None,
+        };
+        if let Some(why) = why {
+            *block = json!({"type": "text", "text": format!("[an attachment that no model can be shown: {why}]")});
+        }
+    }
 }
 
 fn fault(attachment: &Value) -> Option<&'static str> {
@@ -94,6 +121,20 @@ mod tests {
         for bytes in ["", "=", "data:image/png;base64,AAAA", "A-_A"] {
             assert!(attached("image/png", &format!(r#"{{"base64":"{bytes}"}}"#)).contains("Base64"), "{bytes}");
         }
+    }
+
+    #[test]
+    fn what_can_be_shown_to_nobody_is_told_and_everything_else_is_as_it_was() {
+        let good = json!({"type": "attachment", "media_type": "image/png", "source": {"hash": HASH}});
+        let bad = json!({"type": "attachment", "media_type": "image/png", "source": {"base64": "?"}});
+        let told =
+            json!({"type": "text", "text": "[an attachment that no model can be shown: its `base64` is not written in Base64]"});
+        let content = |attached: &Value| {
+            let result = json!({"type": "tool_result", "call_id": "c", "blocks": [attached, good]});
+            json!({"text": "x", "blocks": [{"type": "text", "text": "a"}, attached, good, 7, result]})
+        };
+        assert_eq!(with_faults_told(&Payload::json(&content(&bad)).unwrap()), Some(content(&told)));
+        assert_eq!(with_faults_told(&Payload::json(&content(&good)).unwrap()), None);
     }
 
     #[test]

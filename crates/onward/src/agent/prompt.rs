@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::Payload;
-use onward_core::conversation::{Entry, SUMMARY};
+use onward_core::conversation::{Entry, SUMMARY, with_faults_told};
 use onward_llm::{Attachment, Block, Message, Role, Source, ToolCall, ToolResult};
 use serde::Deserialize;
 use serde_json::Value;
@@ -184,7 +184,7 @@ fn said(Message { role, mut blocks }: Message) -> Option<Message> {
     blocks.iter().any(says).then_some(Message { role, blocks })
 }
 
-/// What somebody has said, block by block.
+/// What somebody has said, block by block. What is attached there and could never be shown is told: not every door refuses it.
 pub(crate) fn blocks(content: &Payload) -> Vec<Block> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -198,12 +198,16 @@ pub(crate) fn blocks(content: &Payload) -> Vec<Block> {
         let (media_type, source) = (content.content_type().to_owned(), Source::bytes(content.data()));
         return vec![Block::Attachment(Attachment { media_type, source })];
     }
-    match content.read::<Content>() {
-        Ok(Content::Nothing(())) => Vec::new(),
-        Ok(Content::Text(text) | Content::Said { text }) => vec![Block::text(text)],
-        Ok(Content::Blocks { blocks, text: Some(text) }) if blocks.is_empty() => vec![Block::text(text)],
-        Ok(Content::Blocks { blocks, .. }) => blocks,
-        Err(_) => vec![Block::text(String::from_utf8_lossy(content.data()))],
+    let said = match with_faults_told(content) {
+        Some(told) => serde_json::from_value(told).ok(),
+        None => content.read::<Content>().ok(),
+    };
+    match said {
+        Some(Content::Nothing(())) => Vec::new(),
+        Some(Content::Text(text) | Content::Said { text }) => vec![Block::text(text)],
+        Some(Content::Blocks { blocks, text: Some(text) }) if blocks.is_empty() => vec![Block::text(text)],
+        Some(Content::Blocks { blocks, .. }) => blocks,
+        None => vec![Block::text(String::from_utf8_lossy(content.data()))],
     }
 }
 
@@ -372,8 +376,15 @@ mod tests {
             entry("assistant", &ModelReply { blocks: vec![call("c")], ..ModelReply::default() }),
         ]);
         let shape: Vec<(Role, usize)> = told.messages.iter().map(|message| (message.role, message.blocks.len())).collect();
-        let expected =
-            [(Role::Assistant, 2), (Role::Tool, 1), (Role::Tool, 1), (Role::User, 1), (Role::User, 1), (Role::Assistant, 1), (Role::Tool, 1)];
+        let expected = [
+            (Role::Assistant, 2),
+            (Role::Tool, 1),
+            (Role::Tool, 1),
+            (Role::User, 1),
+            (Role::User, 1),
+            (Role::Assistant, 1),
+            (Role::Tool, 1),
+        ];
         assert_eq!(shape, expected);
         assert_eq!(text_of(&told.messages[3].blocks), "A tool reports:\ndone", "nobody has asked for it");
         let Block::ToolResult(missing) = &told.messages[2].blocks[0] else { panic!() };

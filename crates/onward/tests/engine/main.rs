@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod agents;
+mod attached;
 mod branching;
 mod changes;
 mod children;

@@ -2,23 +2,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
-use onward::agent::{Agent, AgentCtx, AgentOutcome, Attachments, MESSAGE, ModelRetries, Provider, Role, Stop, Tool, Tools, Turn};
+use onward::agent::{Agent, AgentCtx, AgentOutcome, MESSAGE, Provider, Role, Stop, Tool, Tools, Turn};
 use onward::prelude::*;
 use onward::{Budget, Builder, Decide, Encryption, EncryptionKey, Event, Failure, Record, Status, join_all};
 use onward_core::conversation::{Entry, Walk, entries_of, leaf_of};
 use onward_core::event::PauseReason;
 use onward_core::stream::StreamSaid;
 use onward_core::view::{Awaited, AwaitedKind};
-use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel, When};
+use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{embedded, in_memory};
 
-fn with_model(builder: Builder, model: &ScriptedModel) -> Builder {
+pub(super) fn with_model(builder: Builder, model: &ScriptedModel) -> Builder {
     builder.model("m", &Provider::openai(&format!("{}/v1", model.url()), None).unwrap())
 }
 
@@ -54,7 +53,7 @@ async fn until_it_waits(onward: &Onward, id: &str, kind: AwaitedKind) {
 }
 
 /// Until the agent waits for a word in this generation.
-async fn until_turn(onward: &Onward, id: &str, generation: u32) {
+pub(super) async fn until_turn(onward: &Onward, id: &str, generation: u32) {
     let run = onward.run::<Value>(id).unwrap();
     let waits = |view: &onward::RunView| view.head.generation == generation && !view.awaiting.is_empty();
     let reached = tokio::time::timeout(crate::site::DEADLINE, run.until(waits)).await;
@@ -460,6 +459,9 @@ async fn a_question_that_the_code_has_left_takes_no_answer() {
     .await;
     let refused = onward.approve(&old).await.unwrap_err();
     assert_eq!(refused.code(), "question_left", "{refused}");
+    let listed: Vec<String> =
+        onward.list_approvals().await.unwrap().iter().map(|wait| onward::CallId::from(wait).to_string()).collect();
+    assert_eq!(listed, [new.as_str()], "nobody is asked to decide what cannot be decided");
     onward.approve(&new).await.unwrap();
     assert!(run.result().await.unwrap());
     assert_eq!(onward.approve(&old).await.unwrap_err().code(), "run_closed");
@@ -724,22 +726,6 @@ async fn a_call_that_cannot_be_put_together_fails_at_once() {
     onward.shutdown().await;
 }
 
-/// One message must not be the end of a conversation.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_attachment_that_a_model_cannot_be_shown_is_told_and_the_conversation_goes_on() {
-    let model = ScriptedModel::start().await.unwrap();
-    let builder = in_memory().model("m", &Provider::anthropic(&model.url(), None).unwrap());
-    let onward = builder.register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
-    let run = onward.start::<Value, _>("a", "hello").id("c").await.unwrap();
-    until_turn(&onward, "c", 2).await;
-    let audio = json!({"type": "attachment", "media_type": "audio/wav", "source": {"base64": "AAAA"}});
-    run.message(&json!({"blocks": [{"type": "text", "text": "listen"}, audio]})).await.unwrap();
-    until_turn(&onward, "c", 3).await;
-    let told = model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(told.contains("[an attachment of type audio/wav, which this model cannot be shown]"), "{told}");
-    onward.shutdown().await;
-}
-
 /// Causes are counted apart: patience with a limited key leaves none of the attempts that an outage has.
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_of_one_cause_do_not_count_for_another() {
@@ -751,182 +737,6 @@ async fn failures_of_one_cause_do_not_count_for_another() {
     let run = onward.start::<AgentOutcome, _>("a", "hello").id("r").await.unwrap();
     assert_eq!(run.result().await.unwrap().text, "You said: hello");
     assert_eq!(model.request_count(), 6);
-    onward.shutdown().await;
-}
-
-/// The SHA-256 of three bytes `ff`, by which [`picture`] is named.
-const PICTURE: &str = "5ae7e6a42304dc6e4176210b83c43024f99a0bce9a870c3b6d2c95fc8ebfb74c";
-
-fn picture(hash: &str) -> Value {
-    let picture = json!({"type": "attachment", "media_type": "image/png", "source": {"hash": hash}});
-    json!({"blocks": [{"type": "text", "text": "look"}, picture]})
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn attachments_that_are_named_by_their_hash_are_put_in_place() {
-    let model = ScriptedModel::start().await.unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join(PICTURE), [0xff; 3]).unwrap();
-    let builder = with_model(in_memory(), &model).attachments(Attachments::folder(folder.path()));
-    let onward = builder.register_agent(Agent::new("a").model("m")).start().await.unwrap();
-    let run = onward.start::<AgentOutcome, _>("a", &picture(PICTURE)).id("r").await.unwrap();
-    assert_eq!(run.result().await.unwrap().text, "You said: look");
-    let told = model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(told.contains("data:image/png;base64,////"), "{told}");
-    onward.shutdown().await;
-}
-
-/// What comes a little late is waited for. What nobody has is told, and looked for again in every later turn, without waiting.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_attachment_that_nobody_has_is_told_and_the_conversation_goes_on() {
-    let model = ScriptedModel::start().await.unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let retries = ModelRetries { first_delay: Duration::from_millis(50), ..ModelRetries::default() };
-    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap().with_retries(retries);
-    let builder = in_memory().model("m", &provider).attachments(Attachments::folder(folder.path()));
-    let onward = builder.register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
-    let run = onward.start::<AgentOutcome, _>("a", &picture(PICTURE)).id("r").await.unwrap();
-    until_turn(&onward, "r", 2).await;
-    let told = || model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(told().contains(&format!("[an attachment {PICTURE} of type image/png, which cannot be found]")), "{}", told());
-    let spend = run.view().await.unwrap().head.spend.unwrap();
-    assert_eq!((spend.attempts, spend.unknown), (4, 0), "it was looked for three times, and nothing was asked");
-    run.message("and now?").await.unwrap();
-    until_turn(&onward, "r", 3).await;
-    assert!(told().contains("which cannot be found"), "{}", told());
-    assert_eq!(run.view().await.unwrap().head.spend.unwrap().attempts, 5, "an earlier turn has waited for it");
-    std::fs::write(folder.path().join(PICTURE), [0xff; 3]).unwrap();
-    run.message("and now?").await.unwrap();
-    until_turn(&onward, "r", 4).await;
-    assert!(told().contains("data:image/png;base64,////"), "{}", told());
-    onward.shutdown().await;
-}
-
-/// Whatever stands there under that name now is not what was attached.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_attachment_is_shown_to_no_model_and_the_conversation_goes_on() {
-    let model = ScriptedModel::start().await.unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join(PICTURE), [0xfe; 3]).unwrap();
-    let retries = ModelRetries { first_delay: Duration::from_millis(1), ..ModelRetries::default() };
-    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap().with_retries(retries);
-    let builder = in_memory().model("m", &provider).attachments(Attachments::folder(folder.path()));
-    let onward = builder.register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
-    let run = onward.start::<AgentOutcome, _>("a", &picture(PICTURE)).id("r").await.unwrap();
-    until_turn(&onward, "r", 2).await;
-    let told = || model.requests().pop().unwrap().body["messages"].to_string();
-    let damaged =
-        format!("[an attachment {PICTURE} of type image/png, which is damaged: its bytes are not those that were attached]");
-    assert!(told().contains(&damaged) && !told().contains("base64"), "{}", told());
-    std::fs::write(folder.path().join(PICTURE), [0xff; 3]).unwrap();
-    run.message("and now?").await.unwrap();
-    until_turn(&onward, "r", 3).await;
-    assert!(told().contains("data:image/png;base64,////"), "{}", told());
-    let error = run.message(&picture("ab12")).await.unwrap_err();
-    assert_eq!(error.code(), "attachment_invalid");
-    onward.shutdown().await;
-}
-
-/// Nobody knows whether it is there, so the model must not be told that it is not.
-#[tokio::test(flavor = "multi_thread")]
-async fn attachments_that_cannot_be_read_now_are_waited_for_as_a_provider_is() {
-    let model = ScriptedModel::start().await.unwrap();
-    let retries = ModelRetries { first_delay: Duration::from_millis(1), outage_max: 7, ..ModelRetries::default() };
-    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap().with_retries(retries);
-    let down = Attachments::found_by(|_| async { Err(Failure::new("down", "the store of pictures is down")) });
-    let builder = in_memory().model("m", &provider).attachments(down);
-    let onward = builder.register_agent(Agent::new("a").model("m")).start().await.unwrap();
-    let run = onward.start::<AgentOutcome, _>("a", &picture(PICTURE)).id("r").await.unwrap();
-    let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
-    assert_eq!((failure.code.as_str(), model.request_count()), ("attachment_unreadable", 0));
-    assert!(failure.message.contains(&format!("{PICTURE}: the store of pictures is down")), "{failure:?}");
-    assert_eq!(run.view().await.unwrap().head.spend.unwrap().attempts, 7);
-    onward.shutdown().await;
-}
-
-/// A picture that only the provider knows to be broken.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_is_refused_is_made_again_without_what_is_attached() {
-    let model = ScriptedModel::start().await.unwrap();
-    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m")).start().await.unwrap();
-    model.next(Answer::fault(Fault::RequestRefused));
-    let picture = json!({"type": "attachment", "media_type": "image/png", "source": {"base64": "AAAA"}});
-    let said = json!({"blocks": [{"type": "text", "text": "look"}, picture]});
-    let run = onward.start::<AgentOutcome, _>("a", &said).id("r").await.unwrap();
-    assert!(
-        run.result().await.unwrap().text.contains("[an attachment of type image/png, which the model's provider did not take]")
-    );
-    assert_eq!(model.request_count(), 2);
-    model.next(Answer::fault(Fault::ContextTooLong));
-    let run = onward.start::<AgentOutcome, _>("a", &said).id("long").await.unwrap();
-    assert!(run.result().await.unwrap().text.contains("which the model's provider did not take"));
-    assert_eq!(model.request_count(), 4, "nothing was summarized");
-    model.rule(Rule::always(Answer::fault(Fault::RequestRefused)));
-    for (id, said, attempts) in [("words", json!("hello"), 1), ("both", said, 2)] {
-        let before = model.request_count();
-        let run = onward.start::<AgentOutcome, _>("a", &said).id(id).await.unwrap();
-        let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
-        assert_eq!((failure.code.as_str(), model.request_count() - before), ("model_request_refused", attempts), "{id}");
-    }
-    onward.shutdown().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn of_an_attached_text_that_is_too_long_a_part_is_told() {
-    let model = ScriptedModel::start().await.unwrap();
-    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m")).start().await.unwrap();
-    let window = When { tokens_over: Some(8_000), ..When::default() };
-    model.rule(Rule { when: window, answer: Answer::fault(Fault::ContextTooLong), times: None });
-    let text = json!({"type": "attachment", "media_type": "text/plain", "source": {"base64": "YWJj".repeat(40_000)}});
-    let said = json!({"blocks": [{"type": "text", "text": "look"}, text]});
-    let run = onward.start::<AgentOutcome, _>("a", &said).id("r").await.unwrap();
-    run.result().await.unwrap();
-    let told = model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(told.contains("abcabc") && told.contains("characters are left out here"), "{told}");
-    assert_eq!(model.request_count(), 2, "nothing was summarized");
-    onward.shutdown().await;
-}
-
-/// One picture that a provider does not take leaves the others in place, in that turn and in later ones.
-#[tokio::test(flavor = "multi_thread")]
-async fn only_what_a_provider_does_not_take_is_left_out_and_later_turns_know_it() {
-    let model = ScriptedModel::start().await.unwrap();
-    let refusing = |part: &str| Rule {
-        when: When { attached: Some(part.to_owned()), ..When::default() },
-        answer: Answer::fault(Fault::RequestRefused),
-        times: None,
-    };
-    model.rule(refusing("BAD1"));
-    model.rule(refusing("BAD2"));
-    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
-    let said = |bytes: &[&str]| {
-        let picture = |bytes: &&str| json!({"type": "attachment", "media_type": "image/png", "source": {"base64": bytes}});
-        let words = json!({"type": "text", "text": "look"});
-        json!({"blocks": std::iter::once(words).chain(bytes.iter().map(picture)).collect::<Vec<_>>()})
-    };
-    let run = onward.start::<AgentOutcome, _>("a", &said(&["GOOD"])).id("r").await.unwrap();
-    until_turn(&onward, "r", 2).await;
-    let seen = || {
-        let messages = model.requests().pop().unwrap().body["messages"].as_array().unwrap().clone();
-        let told: String = messages.iter().filter(|message| message["role"] == "user").map(Value::to_string).collect();
-        let shown = ["GOOD", "GOO2", "GOO3", "BAD"].map(|bytes| told.matches(&format!("base64,{bytes}")).count());
-        (model.request_count(), shown, told.matches("which the model's provider did not take").count())
-    };
-    assert_eq!(seen(), (1, [1, 0, 0, 0], 0));
-    run.message(&said(&["BAD1", "GOO2"])).await.unwrap();
-    until_turn(&onward, "r", 3).await;
-    assert_eq!(seen(), (4, [1, 1, 0, 0], 1), "asked with all, without the last, and without the one before");
-    run.message("and now?").await.unwrap();
-    until_turn(&onward, "r", 4).await;
-    assert_eq!(seen(), (5, [1, 1, 0, 0], 1), "a later turn knows which one it was");
-    run.message(&said(&["BAD1", "GOO3", "BAD2"])).await.unwrap();
-    until_turn(&onward, "r", 5).await;
-    let (asked, shown, told) = seen();
-    assert_eq!((shown, told), ([1, 1, 0, 0], 4), "two that are not taken take what came with them along, and nothing else");
-    assert!(asked - 5 <= 7, "{asked} requests");
-    run.message(&said(&["GOO3"])).await.unwrap();
-    until_turn(&onward, "r", 6).await;
-    assert_eq!(seen(), (asked + 1, [1, 1, 1, 0], 4), "what is said again is shown again");
     onward.shutdown().await;
 }
 
