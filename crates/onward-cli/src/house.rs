@@ -152,7 +152,10 @@ fn check_agents(tables: &Tables) -> Result<(), Mistake> {
             return Err(invalid(format!("`agents.{name}`: `max_turns` is 0"), "leave it out for 50"));
         }
         if settings.compact_at == Some(0) {
-            return Err(invalid(format!("`agents.{name}`: `compact_at` is 0"), "leave it out to sum up only what is too long for the model"));
+            return Err(invalid(
+                format!("`agents.{name}`: `compact_at` is 0"),
+                "leave it out to sum up only what is too long for the model",
+            ));
         }
     }
     Ok(())

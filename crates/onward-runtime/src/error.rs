@@ -115,7 +115,9 @@ impl RuntimeError {
             RuntimeError::CallIdInvalid { .. } => {
                 "it looks like RUN~GENERATION~PLACE; `onward approval list` shows the open ones"
             }
-            RuntimeError::PayloadInvalid { .. } => "text needs quotes; what is not JSON comes with its type, `text/plain` for example",
+            RuntimeError::PayloadInvalid { .. } => {
+                "text needs quotes; what is not JSON comes with its type, `text/plain` for example"
+            }
             RuntimeError::MessageEmpty => "send a text, or blocks of which one has something in it",
             RuntimeError::AttachmentInvalid { .. } => {
                 "`POST /v1/attachments` keeps bytes and answers with their hash; docs/guide/models.md has an example"

@@ -336,7 +336,9 @@ mod tests {
         ] {
             assert!(refused(bad.clone()), "{bad}");
         }
-        for good in [json!({"id": "1", "role": "user", "content": "hello"}), json!({"id": "1", "role": "activity", "content": {}})] {
+        for good in
+            [json!({"id": "1", "role": "user", "content": "hello"}), json!({"id": "1", "role": "activity", "content": {}})]
+        {
             assert!(!refused(good.clone()), "{good}");
         }
     }

@@ -7,8 +7,8 @@ use onward::agent::{Agent, AgentOutcome, Attachments, Provider, Stop, Tool};
 use onward::prelude::*;
 use onward::{Builder, RunHandle};
 use onward_core::{Name, Namespace, Payload, RunId, RunKey};
-use onward_runtime::{AppendEntry, BranchEntry, BranchRun, Runtime, SendSignal};
 use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel, When};
+use onward_runtime::{AppendEntry, BranchEntry, BranchRun, Runtime, SendSignal};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -96,10 +96,15 @@ async fn what_is_not_json_ends_no_conversation() {
     let key = RunKey::new(Namespace::default(), RunId::new("c").unwrap());
     let runtime = onward.runtime().unwrap();
     let payload = |content_type: &str, data: &[u8]| Payload::binary(content_type, data.to_vec());
-    let said = [("application/json", b"{bad".as_slice()), ("application/json", b""), ("text/plain", b"hello"), ("image/png", &[255; 3])];
+    let said =
+        [("application/json", b"{bad".as_slice()), ("application/json", b""), ("text/plain", b"hello"), ("image/png", &[255; 3])];
     for (n, (content_type, data)) in said.into_iter().enumerate() {
-        let signal =
-            SendSignal { name: Name::new("message").unwrap(), payload: payload(content_type, data), signal_id: None, sender: None };
+        let signal = SendSignal {
+            name: Name::new("message").unwrap(),
+            payload: payload(content_type, data),
+            signal_id: None,
+            sender: None,
+        };
         runtime.signal_run(&key, signal).await.unwrap();
         run.message(&format!("message {n}")).await.unwrap();
         eventually("it has answered", async || {
@@ -118,7 +123,8 @@ async fn what_is_not_json_ends_no_conversation() {
         let branch = BranchRun { from: None, entry, idempotency_key: None };
         assert_eq!(runtime.branch_run(&key, branch).await.unwrap_err().code(), code, "{bad}");
     }
-    let append = AppendEntry { role: Name::new("note").unwrap(), content: payload("application/json", b"{bad"), idempotency_key: None };
+    let append =
+        AppendEntry { role: Name::new("note").unwrap(), content: payload("application/json", b"{bad"), idempotency_key: None };
     assert_eq!(runtime.append_entry(&key, append).await.unwrap_err().code(), "payload_invalid");
     onward.shutdown().await;
 }

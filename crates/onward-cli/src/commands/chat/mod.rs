@@ -234,7 +234,9 @@ impl Chat {
             Ok(head) => {
                 if let Some(agent) = self.agent.as_ref().filter(|agent| **agent != head.kind && *agent != head.first_kind()) {
                     let message = format!("run {} is of the kind `{}`, and not `{agent}`", key.id, head.kind);
-                    return Err(Mistake::usage("usage", message, "leave `--agent` out to go on with it, or take another id").into());
+                    return Err(
+                        Mistake::usage("usage", message, "leave `--agent` out to go on with it, or take another id").into()
+                    );
                 }
                 true
             }
