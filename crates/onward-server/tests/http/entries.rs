@@ -229,6 +229,7 @@ async fn grpc_appends_and_says_the_same() {
     assert_eq!(call::<api::AppendEntry>(&channel, request).await.unwrap_err().code(), tonic::Code::FailedPrecondition);
 }
 
+/// Scenario 51.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_workers_that_resume_an_agent_over_grpc_one_succeeds() {
     let site = Site::open().await;

@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use onward::agent::{AgentCtx, Turn};
 use onward::prelude::*;
-use onward::{Builder, Event, Record, Status};
+use onward::time::secs;
+use onward::{Builder, Event, Record, RetryPolicy, Status, join_all_settled};
+use onward_core::event::PauseReason;
 use onward_core::view::AwaitedKind;
 
+use crate::site::{eventually, everywhere, paused, until_logged};
 use crate::{embedded, in_memory};
 
 const MESSAGE: Signal<String> = Signal::new("message");
@@ -81,11 +84,13 @@ async fn a_follow_up(builder: Builder) {
     onward.shutdown().await;
 }
 
+/// Scenario 50.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follow_up_by_signal_is_one_entry_and_one_answer_in_memory() {
     a_follow_up(in_memory()).await;
 }
 
+/// Scenario 50.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follow_up_by_signal_is_one_entry_and_one_answer_in_a_directory() {
     let directory = tempfile::tempdir().unwrap();
@@ -302,4 +307,101 @@ async fn an_agent_reads_its_conversation_page_by_page() {
     let expected: [Vec<u32>; 3] = [(7..12).collect(), (2..7).collect(), (0..2).collect()];
     assert_eq!(run.result().await.unwrap(), expected);
     onward.shutdown().await;
+}
+
+/// What the prompt of a process says.
+struct Prompt(String);
+
+/// Says its prompt, asks a model, and waits for a word in the middle of its turn.
+async fn prompted(ctx: AgentCtx, (): ()) -> Result<String> {
+    let prompt = ctx.dep::<Prompt>();
+    ctx.turns((), |()| {
+        let (ctx, prompt) = (ctx.clone(), prompt.clone());
+        async move {
+            ctx.append("system", &prompt.0).await?;
+            let leaf = ctx.leaf().map(|leaf| leaf.to_string());
+            let answer: String = ctx.task("model", &leaf).pure().await?;
+            ctx.append("assistant", &answer).await?;
+            Ok(Turn::Done(ctx.signal(&MESSAGE).recv().await?))
+        }
+    })
+    .await
+}
+
+/// Looks at three things at the same time, each for a minute at most, and says what became of them.
+async fn patient(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
+    ctx.turns((), |()| {
+        let ctx = ctx.clone();
+        async move {
+            let look = |number: u32| ctx.task::<u32>("look", &number).timeout(secs(60)).retry(RetryPolicy::attempts(1));
+            let looks = join_all_settled((0..3).map(look)).await;
+            let told = looks.into_iter().map(|look| look.map_or_else(|failure| failure.code, |number| number.to_string()));
+            let told: Vec<String> = told.collect();
+            ctx.append("tool", &told).await?;
+            Ok(Turn::Done(told))
+        }
+    })
+    .await
+}
+
+everywhere! {
+    /// Scenario 52.
+    async fn of_tasks_that_take_too_long_an_agent_is_told_which(site) {
+        let begun = Arc::new(AtomicU32::new(0));
+        let counts = begun.clone();
+        let builder = site.builder().await.agent("patient", patient).task("look", move |number: u32| {
+            counts.fetch_add(1, Ordering::SeqCst);
+            async move {
+                if number != 1 {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, Failure>(number)
+            }
+        });
+        let onward = builder.start().await.unwrap();
+        let run = onward.start::<Vec<String>, _>("patient", &()).id("p").await.unwrap();
+        until_logged(&run, "task_completed", 1).await;
+        eventually("all have begun", async || (begun.load(Ordering::SeqCst) == 3).then_some(())).await;
+        site.pass(&onward, secs(61)).await;
+        assert_eq!(run.result().await.unwrap(), ["timed_out", "1", "timed_out"]);
+        assert_eq!(begun.load(Ordering::SeqCst), 3, "none is tried again");
+    }
+
+    /// Code that changes with every process buys no model call at every wake: it is stopped, and the pause says what differs.
+    async fn an_agent_that_never_says_the_same_pauses_as_unstable_and_goes_on_when_it_is_resumed(site) {
+        let calls = Arc::new(AtomicU32::new(0));
+        let process = async |number: usize| {
+            let calls = calls.clone();
+            let builder = site.builder().await.dep(Prompt(format!("prompt {number}"))).agent("prompted", prompted);
+            let model = move |_: Option<String>| {
+                let call = calls.fetch_add(1, Ordering::SeqCst) + 1;
+                async move { Ok::<_, Failure>(format!("answer {call}")) }
+            };
+            builder.task("model", model).start().await.unwrap()
+        };
+        let mut onward = process(0).await;
+        onward.start::<String, _>("prompted", &()).id("p").await.unwrap();
+        for number in 1..=4 {
+            until_logged(&onward.run::<String>("p").unwrap(), "signal_awaited", number).await;
+            until_silent(&onward, "p").await;
+            onward.shutdown().await;
+            onward = process(number).await;
+            onward.run::<String>("p").unwrap().signal("nudge", &()).await.unwrap();
+        }
+        let run = onward.run::<String>("p").unwrap();
+        let pause = paused(&run).await;
+        assert_eq!(pause.reason, PauseReason::UnstableSegment);
+        let differs = pause.divergence.expect("it says what differs");
+        assert!(differs.recorded.contains("prompt 3") && differs.asked.contains("prompt 4"), "{differs:?}");
+        assert_eq!((calls.load(Ordering::SeqCst), crate::site::count(&run, "segment_abandoned").await), (4, 3));
+        // Whoever resumes it wants this prompt.
+        run.resume().await.unwrap();
+        run.signal(&MESSAGE, &"done".to_owned()).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), "done");
+        assert_eq!(calls.load(Ordering::SeqCst), 5);
+        let said: Vec<String> = run.entries().await.unwrap().entries.iter().map(|entry| entry.content.read().unwrap()).collect();
+        assert_eq!(said, ["prompt 4", "answer 5"], "nothing of what was left is said");
+        drop(run);
+        onward.shutdown().await;
+    }
 }

@@ -164,7 +164,7 @@ async fn two_resumes_with_the_same_input_tell_the_model_the_same_bytes() {
     assert_eq!(told[0], told[1]);
 }
 
-/// A3: the one result is there, the other waits for a person, and the process changes in between.
+/// A3, scenario 53: the one result is there, the other waits for a person, and the process changes in between.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_is_told_the_results_of_all_its_calls_or_is_not_asked() {
     let (model, directory) = (ScriptedModel::start().await.unwrap(), tempfile::tempdir().unwrap());

@@ -4,6 +4,7 @@
 mod agents;
 mod attached;
 mod branching;
+mod broken;
 mod changes;
 mod children;
 mod claims;

@@ -43,7 +43,7 @@ async fn conversation(onward: &Onward, id: &str) -> Vec<Entry> {
     walk.into_entries()
 }
 
-async fn roles(onward: &Onward, id: &str) -> Vec<String> {
+pub(super) async fn roles(onward: &Onward, id: &str) -> Vec<String> {
     conversation(onward, id).await.iter().map(|entry| entry.role.to_string()).collect()
 }
 
@@ -604,7 +604,7 @@ async fn a_word_that_comes_while_the_model_thinks_is_answered_next() {
     onward.shutdown().await;
 }
 
-/// A long conversation is summarized before it overflows; the raw entries stay.
+/// Scenario 54: a long conversation is summarized before it overflows; the raw entries stay.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_conversation_is_compacted_and_nothing_is_lost() {
     let model = ScriptedModel::start().await.unwrap();

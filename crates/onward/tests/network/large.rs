@@ -114,7 +114,7 @@ async fn ask(site: &Site, method: &str, path: &str, body: &Value) -> Value {
     serde_json::from_str(body).unwrap_or_default()
 }
 
-/// Every payload is larger than four megabytes, and comes in by another door; the worker that goes on is not the one that began.
+/// Scenario 55: every payload is larger than four megabytes, and comes in by another door; the worker that goes on is not the one that began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn payloads_of_five_megabytes_pass_every_door_and_are_replayed() {
     let site = Site::directory().await;

@@ -14,6 +14,7 @@ mod partitions;
 mod poison;
 mod proxy;
 mod restarts;
+mod resuming;
 mod site;
 mod story;
 mod streams;

@@ -198,6 +198,7 @@ fn served_in_memory() -> Stage {
     Stage::served(Place::memory())
 }
 
+/// Scenario 49: also between a call of a tool and its result.
 #[tokio::test(flavor = "multi_thread")]
 async fn either_process_may_die_anywhere_once_or_twice() {
     singles_and_doubles::<Conversation>(100, in_memory).await;
