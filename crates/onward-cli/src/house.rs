@@ -151,6 +151,12 @@ fn check_agents(tables: &Tables) -> Result<(), Mistake> {
         if settings.max_turns == Some(0) {
             return Err(invalid(format!("`agents.{name}`: `max_turns` is 0"), "leave it out for 50"));
         }
+        if settings.compact_at == Some(0) {
+            return Err(invalid(
+                format!("`agents.{name}`: `compact_at` is 0"),
+                "leave it out to sum up only what is too long for the model",
+            ));
+        }
     }
     Ok(())
 }
@@ -287,6 +293,8 @@ mod tests {
     #[test]
     fn numbers_that_make_no_sense() {
         refused("max_turns = 3", "max_turns = 0", "`agents.support`: `max_turns` is 0", "leave it out for 50");
+        let hint = "leave it out to sum up only what is too long for the model";
+        refused("max_turns = 3", "compact_at = 0", "`agents.support`: `compact_at` is 0", hint);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::event::ChildStarted;
 use crate::ledger::{LedgerKey, LedgerSum};
 use crate::lineage::Lineage;
 use crate::run::{Effect, Once, RunHead, Wait, wait_key};
-use crate::task::{Task, idempotency_key};
+use crate::task::{Task, TaskState, idempotency_key};
 use crate::{Event, Index, Place, Record, RunId, RunKey, Timestamp};
 
 /// A timer as a store keeps it.
@@ -113,6 +113,12 @@ impl Projection {
             Event::TimerFired(event) => drop(self.timers.remove(&event.place)),
             Event::TaskCompleted(event) => drop(self.tasks.remove(&event.place)),
             Event::TaskFailed(event) if !set_aside => drop(self.tasks.remove(&event.place)),
+            Event::TaskFailed(event) => {
+                self.tasks.entry(event.place.clone()).and_modify(|task| *task = task.anew(record.at));
+            }
+            Event::TaskAttempted(event) => {
+                self.tasks.entry(event.place.clone()).and_modify(|task| task.lose_attempt(record.at));
+            }
             Event::ChildCompleted(event) => drop(self.children.remove(&event.place)),
             Event::ChildFailed(event) if !set_aside => drop(self.children.remove(&event.place)),
             Event::RetryRequested(event) => {
@@ -160,7 +166,8 @@ impl Projection {
         self.slots.entry(key).or_insert(ProjectedSlot { token, index: record.index, at: record.at });
     }
 
-    /// The log went on after a while: timers keep the time they had left, tasks are scheduled again.
+    /// The log went on after a while: timers keep the time they had left, tasks are scheduled again, but for those that have begun and must
+    /// not be done twice.
     fn go_on(&mut self, at: Timestamp) {
         let stood = at.since(self.head.updated_at);
         for timer in self.timers.values_mut().filter(|timer| !timer.is_frozen) {
@@ -170,7 +177,11 @@ impl Projection {
             wait.deadline = wait.deadline.map(|deadline| deadline.after(stood));
         }
         for task in self.tasks.values_mut() {
-            *task = Task::new(task.id.clone(), task.kind.clone(), task.input.clone(), task.options.clone(), at);
+            let is_begun = task.state == TaskState::Leased;
+            *task = task.anew(at);
+            if is_begun {
+                task.lose_attempt(at); // Z7
+            }
         }
     }
 

@@ -13,21 +13,25 @@
 //! - Z2: a run that went on after the failure it ended with has undone or handled it, and is not retried.
 //! - Z3: a fork ends at a whole commit that was not made while the run was paused, or right behind the start; the original is not
 //!   touched, and a reset only ends it.
-//! - Z4: what is open in the copy is open in the new log: timers with the time they had left, tasks scheduled again, questions, and
+//! - Z4: what is open in the copy is open in the new log: timers with the time they had left, tasks scheduled again (but Z7), questions, and
 //!   children, which are started again or, in a fork, awaited together with the original.
 //! - Z5: a run that has ended because it was reset names its one successor, and is not reset to another one.
 //! - Z6: a fork needs nothing of its original but children that both await. The logs before its own have the numbers that they had, and
 //!   count nothing and begin nothing there: all that is in them has happened to the original.
+//! - Z7: a task that must not be done twice and has begun, in the copy or behind it, is not scheduled again: the new log has its outcome,
+//!   or that nobody knows it. A failure that a retry sets aside is another matter: who asks for that knows of it.
 
 use crate::budget::BudgetHead;
 use crate::event::{
-    ChildAgain, ChildStarted, ParentLink, ResultRequested, RetryRequested, RunForked, RunStarted, TerminateRequested,
+    ChildAgain, ChildStarted, ParentLink, ResultRequested, RetryRequested, RunForked, RunStarted, TaskAttempted, TaskCompleted,
+    TaskFailed, TerminateRequested,
 };
 use crate::family::family;
 use crate::lineage::{Lineage, follows, is_on_line_of};
 use crate::projection::Projection;
 use crate::run::{Delivery, Input, Once, Refusal, RunHead, Status};
 use crate::spend::SpendTotals;
+use crate::task::EffectClass;
 use crate::{Event, Index, Name, Place, Record, RunId, RunKey, Timestamp};
 
 /// A log that is written as a whole, and what it has to say to others.
@@ -231,7 +235,7 @@ pub fn fork(
         gone,
     };
     let signals = rest.iter().flat_map(|record| &record.events).filter(|event| matches!(event, Event::SignalReceived(_)));
-    let kept = signals.filter(|_| fork.keep_signals).cloned().collect();
+    let kept = signals.filter(|_| fork.keep_signals).cloned().chain(done_once(&fork.key, &copy, rest)).collect();
     let Reopened { records: last, mut news } = finish(fork.key.clone(), copy, event.into(), kept, fork.children, at);
     // A generation that went on as the next one is closed, and its run is not.
     let went_on = records.last().is_some_and(|last| matches!(last.events.last(), Some(Event::RunContinued(_))));
@@ -243,6 +247,23 @@ pub fn fork(
         log
     });
     Ok(Forked { logs: earlier.chain([last]).collect(), news })
+}
+
+/// What became behind the copy of tasks that are open in it and must not be done twice (Z7).
+fn done_once(key: &RunKey, copy: &[Record], rest: &[Record]) -> Vec<Event> {
+    let open = Projection::of(key.clone(), copy).expect("H2").tasks;
+    let is_open = |place| open.get(place).is_some_and(|task| task.options.class == Some(EffectClass::AtMostOnce));
+    let done = rest.iter().flat_map(|record| &record.events).filter_map(|event| match event {
+        // What it costs is the original's.
+        Event::TaskAttempted(event) if is_open(&event.place) => {
+            Some(TaskAttempted { stands_as: None, began_at: None, ..event.clone() }.into())
+        }
+        Event::TaskCompleted(TaskCompleted { place, .. }) | Event::TaskFailed(TaskFailed { place, .. }) if is_open(place) => {
+            Some(event.clone())
+        }
+        _ => None,
+    });
+    done.collect()
 }
 
 /// How a log begins that was copied for a fork, and is that of `generation` there.

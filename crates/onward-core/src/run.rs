@@ -381,7 +381,7 @@ impl RunHead {
                 self.status = Status::Paused;
                 self.paused_at.get_or_insert(at);
             }
-            Event::RunResumed(_) => {
+            Event::RunResumed(_) if self.status == Status::Paused => {
                 self.status = Status::Pending;
                 self.paused_at = None;
             }

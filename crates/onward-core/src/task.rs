@@ -296,6 +296,18 @@ impl Task {
         self.claim = self.claim.max(now.0);
     }
 
+    /// The same from the beginning: it goes on in another log, or what it failed with was set aside.
+    pub(crate) fn anew(&self, now: Timestamp) -> Task {
+        Task::new(self.id.clone(), self.kind.clone(), self.input.clone(), self.options.clone(), now)
+    }
+
+    /// An attempt has begun, and nothing is known but that. One that must not be made twice ends with that when it is next looked at (K6).
+    pub(crate) fn lose_attempt(&mut self, at: Timestamp) {
+        if self.options.class == Some(EffectClass::AtMostOnce) {
+            (self.state, self.started_at, self.lease_until) = (TaskState::Leased, Some(at), at);
+        }
+    }
+
     /// The key handed to the task's code: the same for every attempt.
     pub fn idempotency_key(&self) -> String {
         self.options.idempotency_key.clone().unwrap_or_else(|| idempotency_key(&self.id.run, self.id.generation, &self.id.place))

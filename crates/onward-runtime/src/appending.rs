@@ -60,7 +60,7 @@ impl Runtime {
             check_id("idempotency key", key)?;
         }
         check_depth(&content)?;
-        Runtime::check_attached(&content)?;
+        Runtime::check_entry(&content)?;
         let payload = OutsideEntry { role, content, idempotency_key: idempotency_key.clone() }.to_payload();
         let name = Name::new(ENTRY_SIGNAL)?;
         let signal = SignalReceived { name, payload, signal_id: idempotency_key.clone(), sender: None };

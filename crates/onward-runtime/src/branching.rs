@@ -46,7 +46,10 @@ impl Runtime {
         }
         if let Some(entry) = &branch.entry {
             check_depth(&entry.content)?;
-            Runtime::check_attached(&entry.content)?;
+            match entry.role.as_str() {
+                "user" => Runtime::check_message(&entry.content)?,
+                _ => Runtime::check_entry(&entry.content)?,
+            }
         }
         let mut tries = 0;
         loop {

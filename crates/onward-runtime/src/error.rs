@@ -24,6 +24,8 @@ pub enum RuntimeError {
     TextTooLong { what: &'static str, bytes: usize, max: usize },
     #[error("a payload nests deeper than {max} levels")]
     JsonTooDeep { max: usize },
+    #[error("the payload is not JSON: {why}")]
+    PayloadInvalid { why: String },
     #[error("the message says nothing")]
     MessageEmpty,
     #[error("what is attached cannot be shown to any model: {why}")]
@@ -73,6 +75,7 @@ impl RuntimeError {
             RuntimeError::IdReserved { .. } => "id_reserved",
             RuntimeError::TextTooLong { .. } => "text_too_long",
             RuntimeError::JsonTooDeep { .. } => "json_too_deep",
+            RuntimeError::PayloadInvalid { .. } => "payload_invalid",
             RuntimeError::MessageEmpty => "message_empty",
             RuntimeError::AttachmentInvalid { .. } => "attachment_invalid",
             RuntimeError::FilterEmpty => "filter_empty",
@@ -111,6 +114,9 @@ impl RuntimeError {
             RuntimeError::TextTooLong { .. } => "keep long texts elsewhere and pass a reference",
             RuntimeError::CallIdInvalid { .. } => {
                 "it looks like RUN~GENERATION~PLACE; `onward approval list` shows the open ones"
+            }
+            RuntimeError::PayloadInvalid { .. } => {
+                "text needs quotes; what is not JSON comes with its type, `text/plain` for example"
             }
             RuntimeError::MessageEmpty => "send a text, or blocks of which one has something in it",
             RuntimeError::AttachmentInvalid { .. } => {

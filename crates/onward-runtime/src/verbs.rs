@@ -18,6 +18,8 @@ use onward_store::{
     VersionCount, WaitQuery,
 };
 
+use serde::de::IgnoredAny;
+
 use crate::depth::{check_depth, check_event_depth};
 use crate::inbox::Ticket;
 use crate::question::Asking;
@@ -122,20 +124,25 @@ impl Runtime {
         Ok(started)
     }
 
-    /// Refuses what says nothing to an agent, because a model has no answer to it, and what [`Runtime::check_attached`] refuses. For doors
+    /// Refuses what says nothing to an agent, because a model has no answer to it, and what [`Runtime::check_entry`] refuses. For doors
     /// at which people say something; a signal may be empty.
     ///
     /// # Errors
-    /// `message_empty`, `attachment_invalid`.
+    /// `message_empty`, `payload_invalid`, `attachment_invalid`.
     pub fn check_message(content: &Payload) -> Result<(), RuntimeError> {
-        if says_nothing(content) { Err(RuntimeError::MessageEmpty) } else { Runtime::check_attached(content) }
+        if says_nothing(content) { Err(RuntimeError::MessageEmpty) } else { Runtime::check_entry(content) }
     }
 
-    /// Refuses attachments that nobody could ever show to a model.
+    /// Refuses what is called JSON and is none, and attachments that nobody could ever show to a model.
     ///
     /// # Errors
-    /// `attachment_invalid`.
-    pub fn check_attached(content: &Payload) -> Result<(), RuntimeError> {
+    /// `payload_invalid`, `attachment_invalid`.
+    pub fn check_entry(content: &Payload) -> Result<(), RuntimeError> {
+        if content.is_json()
+            && let Err(error) = content.read::<IgnoredAny>()
+        {
+            return Err(RuntimeError::PayloadInvalid { why: error.to_string() });
+        }
         attachment_fault(content).map_or(Ok(()), |why| Err(RuntimeError::AttachmentInvalid { why }))
     }
 

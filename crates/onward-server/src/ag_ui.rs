@@ -37,15 +37,16 @@ pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
     let asked = Asked { server, by: caller.name, pass, trace: request::trace(&headers), key, input };
     asked.also(Scope::Read).await?;
     asked.input.check()?;
-    let is_there = asked.is_there(&kind).await?;
     let mut told = Vec::new();
+    let mut is_there = asked.is_there(&kind).await?;
+    if !is_there && let Some(last) = asked.input.new_messages().last() {
+        is_there = !asked.start(kind, last).await?;
+        told = asked.input.new_messages();
+    }
     if is_there {
         let not_told = asked.not_told().await?;
         asked.decide().await?;
         asked.tell(&not_told).await?;
-        told = asked.input.new_messages();
-    } else if let Some(last) = asked.input.new_messages().last() {
-        asked.start(kind, last).await?;
         told = asked.input.new_messages();
     }
     let (events, sink) = sse::channel(&asked.server);
@@ -90,8 +91,9 @@ impl Asked {
         }
     }
 
-    /// Starts the run of a new thread. Two requests that come at once are one if they say the same; the later one is told otherwise.
-    async fn start(&self, kind: Name, last: &UserMessage) -> Result<(), Problem> {
+    /// Starts the run of a new thread. Two requests that come at once are one if they say the same; where the other one has begun it with
+    /// something else, this says no, and its words are a message to that run.
+    async fn start(&self, kind: Name, last: &UserMessage) -> Result<bool, Problem> {
         let start = StartRun {
             key: self.key.clone(),
             kind,
@@ -103,8 +105,10 @@ impl Asked {
             trace: self.trace.clone(),
             budget: None,
         };
-        self.runtime().start_run(start).await?;
-        Ok(())
+        match self.runtime().start_run(start).await {
+            Err(error) if error.code() == "run_exists" => Ok(false),
+            started => Ok(started.map(|_| true)?),
+        }
     }
 
     /// What the run was not started with. A message under the id of one that says something else is refused before anything is done, as a

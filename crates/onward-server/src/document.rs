@@ -120,11 +120,14 @@ impl<'a> From<&'a [VersionCount]> for Versions<'a> {
 pub struct Spend<'a> {
     by: &'static str,
     rows: &'a [SpendRow],
+    /// There may be rows behind these.
+    more: bool,
 }
 
 impl<'a> Spend<'a> {
-    pub fn new(by: SpendBy, rows: &'a [SpendRow]) -> Spend<'a> {
-        Spend { by: by.as_str(), rows }
+    /// The rows of a query with this limit.
+    pub fn new(by: SpendBy, rows: &'a [SpendRow], limit: usize) -> Spend<'a> {
+        Spend { by: by.as_str(), rows, more: rows.len() >= limit }
     }
 }
 

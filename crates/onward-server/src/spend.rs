@@ -21,9 +21,9 @@ pub(crate) async fn read(request: Request) -> Result<Response, Problem> {
         tree: request.query.get("tree").map(RunId::new).transpose()?,
         limit: request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?,
     };
-    let by = query.by;
+    let (by, limit) = (query.by, query.limit);
     let rows = request.server.runtime().read_spend(query).await?;
-    Ok(json(StatusCode::OK, &Spend::new(by, &rows)))
+    Ok(json(StatusCode::OK, &Spend::new(by, &rows, limit)))
 }
 
 fn by(text: &str) -> Result<SpendBy, RequestError> {

@@ -244,6 +244,7 @@ suite! { $
         a_paused_run_takes_inputs_but_no_commits_and_no_claims,
         a_paused_timer_keeps_its_remaining_time,
         a_run_that_is_not_paused_cannot_be_resumed,
+        a_budget_is_changed_also_where_nothing_is_paused,
         a_pause_upon_a_pause_changes_no_timer,
         a_paused_run_takes_step_results_and_nothing_else,
         a_pause_leaves_the_lease_to_its_holder,
@@ -313,6 +314,7 @@ suite! { $
         of_a_retry_and_a_deletion_one_happens,
         a_fork_is_a_run_of_its_own,
         a_reset_ends_the_original,
+        what_must_not_be_done_twice_is_not_done_again_in_a_fork,
     }
     forking {
         a_fork_of_a_later_turn_has_the_logs_before_it,

@@ -56,7 +56,7 @@ pub async fn execute(args: SpendArgs, global: &Global) -> Result<ExitCode> {
     };
     let rows = site.read_spend(query).await?;
     if global.json {
-        print_json(&Spend::new(args.by.0, &rows))?;
+        print_json(&Spend::new(args.by.0, &rows, args.limit))?;
     } else if rows.is_empty() {
         say("nothing was spent");
     } else {

@@ -4,7 +4,7 @@ use super::{Commit, Committed, Effect, Input, LastCommit, NewRun, QuietTail, Run
 use crate::attribute;
 use crate::budget;
 use crate::conversation::ENTRY_SIGNAL;
-use crate::event::{Attribute, PauseReason, RunPaused, RunStarted, TaskAttemptEnded, TaskAttempted, is_same_life};
+use crate::event::{Attribute, PauseReason, RunPaused, RunResumed, RunStarted, TaskAttemptEnded, TaskAttempted, is_same_life};
 use crate::{Epoch, Event, Index, Place, Record, RunId, RunKey, Timestamp};
 
 /// Why an append was not taken. Nothing was written.
@@ -124,7 +124,8 @@ impl RunHead {
         if !self.is_task && !event.is_input() {
             return Err(Refusal::Malformed { key: self.key.clone(), why: "it is not an input" });
         }
-        if matches!(event, Event::RunResumed(_)) && self.status != Status::Paused {
+        // Whoever brings a budget along changes that, also where nothing is paused.
+        if matches!(event, Event::RunResumed(RunResumed { budget: None })) && self.status != Status::Paused {
             return Err(Refusal::NotPaused { key: self.key.clone() });
         }
         if let (Event::BranchRequested(_), Some(index)) = (&event, self.branch_at) {

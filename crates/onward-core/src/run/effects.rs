@@ -141,10 +141,7 @@ impl RunHead {
             Event::PromiseResolved(event) => close_wait(&event.place, &event.resolution_id),
             Event::TimerFired(event) => vec![Effect::CloseWait { place: event.place.clone(), token: "expired".to_owned() }],
             Event::RunPaused(_) if self.paused_at.is_none() => vec![Effect::Freeze { at }],
-            Event::RunResumed(_) => {
-                let shift = self.paused_at.map_or(Duration::ZERO, |paused| at.since(paused));
-                vec![Effect::Thaw { shift }]
-            }
+            Event::RunResumed(_) => self.paused_at.map(|paused| Effect::Thaw { shift: at.since(paused) }).into_iter().collect(),
             Event::TerminateRequested(event) => {
                 let failure = Failure { retryable: false, ..Failure::new("terminated", terminated(event)) };
                 self.end_effects(Err(failure))

@@ -146,6 +146,22 @@ fn of_user(message: &Value) -> Option<UserMessage> {
     UserMessage::read(message).filter(|_| message["role"] == "user")
 }
 
+/// What is wrong with the form of a message: nobody would be told it, and whoever sent it would not know.
+fn misshapen(message: &Value) -> Option<String> {
+    const ROLES: [&str; 7] = ["user", "assistant", "system", "developer", "tool", "activity", "reasoning"];
+    let Some(role) = message["role"].as_str().filter(|role| ROLES.contains(role)) else {
+        return Some(format!("a message has none of the roles {}", ROLES.join(", ")));
+    };
+    if role != "user" {
+        return None;
+    }
+    let Some(id) = message["id"].as_str().filter(|id| !id.is_empty()) else {
+        return Some("a message of a user has no `id` that is a text".to_owned());
+    };
+    let is_said = message["content"].is_string() || message["content"].is_array();
+    (!is_said).then(|| format!("message `{id}` has no `content` that is a text or a list of parts"))
+}
+
 /// A message of those that a thread begins with, as an agent is given it: what is said in parts as it is said later.
 fn brought_along(message: &Value) -> Value {
     let mut message = message.clone();
@@ -179,9 +195,12 @@ impl RunAgentInput {
         self.since_answered().filter(|message| !message.is_refused()).collect()
     }
 
-    /// Refuses two messages of one id that say different things, as it is refused where they come one after the other; and what says
-    /// nothing: a message that begins a turn has something to be answered.
+    /// Refuses messages that AG-UI does not know; two messages of one id that say different things, as it is refused where they come one
+    /// after the other; and what says nothing: a message that begins a turn has something to be answered.
     pub fn check(&self) -> Result<(), Problem> {
+        if let Some(why) = self.messages.iter().find_map(misshapen) {
+            return Err(RequestError::JsonInvalid { why }.into());
+        }
         let mut known: BTreeMap<String, Value> = BTreeMap::new();
         for UserMessage { id, content, .. } in self.messages.iter().filter_map(of_user) {
             if known.insert(id.clone(), content.clone()).is_some_and(|first| first != content) {
@@ -299,6 +318,29 @@ mod tests {
         }
         input(json!([user("1", image)])).check().unwrap();
         input(json!([])).check().unwrap();
+    }
+
+    #[test]
+    fn a_message_that_nobody_would_be_told_is_refused() {
+        let refused = |message: Value| input(json!([message])).check().is_err();
+        for bad in [
+            json!({"role": "user", "content": "no id"}),
+            json!({"id": "", "role": "user", "content": "no id"}),
+            json!({"id": 5, "role": "user", "content": "a number"}),
+            json!({"id": "1", "role": "user", "content": 5}),
+            json!({"id": "1", "role": "user", "content": {"text": "an object"}}),
+            json!({"id": "1", "role": "user"}),
+            json!({"id": "1", "role": "User", "content": "hello"}),
+            json!({"id": "1", "content": "hello"}),
+            json!("hello"),
+        ] {
+            assert!(refused(bad.clone()), "{bad}");
+        }
+        for good in
+            [json!({"id": "1", "role": "user", "content": "hello"}), json!({"id": "1", "role": "activity", "content": {}})]
+        {
+            assert!(!refused(good.clone()), "{good}");
+        }
     }
 
     #[test]

@@ -172,10 +172,14 @@ fn is_plain(found: &str, wanted: &str) -> bool {
     is_wanted && parts.filter_map(charset).all(|charset| charset == "utf-8" || charset == "utf8")
 }
 
-/// Depth first, with a counter and no recursion; only then the parser, which follows the nesting.
+/// An object. Depth first, with a counter and no recursion; only then the parser, which follows the nesting.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RequestError> {
     if let Some((line, column)) = onward_runtime::too_deep(bytes, JSON_DEPTH_MAX) {
         return Err(RequestError::JsonTooDeep { max: JSON_DEPTH_MAX, line, column });
+    }
+    // A list would be taken for an object, field by field.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(RequestError::JsonInvalid { why: "expected an object, and not a list".to_owned() });
     }
     serde_json::from_slice(bytes).map_err(|error| RequestError::JsonInvalid { why: in_words(&error.to_string()) })
 }

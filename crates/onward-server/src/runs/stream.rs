@@ -14,7 +14,6 @@ use serde_json::value::RawValue;
 use super::events::wants_stream;
 use crate::answer::json;
 use crate::auth::{self, Pass};
-use crate::limits::WAIT_MAX;
 use crate::problem::{Problem, RequestError};
 use crate::request::Request;
 use crate::server::Server;
@@ -37,10 +36,9 @@ pub(crate) async fn stream(request: Request) -> Result<Response, Problem> {
         None => request.query.get("offset").map(str::to_owned),
         Some(value) => Some(value.to_str().map_err(|_| unusable())?.to_owned()),
     };
-    let wait: Option<u64> = request.query.number("wait_ms")?;
+    let wait = request.query.wait(Duration::ZERO)?;
     let server = request.server.clone();
     if !wants_stream(&request.headers) {
-        let wait = Duration::from_millis(wait.unwrap_or(0)).min(WAIT_MAX);
         let page = tokio::select! {
             page = server.runtime().read_stream(&key, offset.as_deref(), wait) => page?,
             () = server.closed() => StreamPage { frames: Vec::new(), next: offset.unwrap_or_default() },
@@ -48,7 +46,7 @@ pub(crate) async fn stream(request: Request) -> Result<Response, Problem> {
         let frames = page.frames.iter().map(|said| frame::document(&key, said)).collect();
         return Ok(json(StatusCode::OK, &Page { frames, next: page.next }));
     }
-    if wait.is_some() {
+    if request.query.get("wait_ms").is_some() {
         let why = "`wait_ms` is for pages, not for text/event-stream".to_owned();
         return Err(RequestError::QueryInvalid { why }.into());
     }

@@ -46,7 +46,8 @@ async fn a_body_that_does_not_fit_is_told_where_and_writes_nothing() {
     let (start, signals) = ("/v1/runs", "/v1/runs/a/signals");
     refused(start, "", "EOF while parsing a value at line 1 column 0").await;
     refused(start, "{\n  \"kind\": \"order\",\n  oops\n}", "line 3 column 3").await;
-    refused(start, "[]", "line 1 column").await;
+    refused(start, "[]", "expected an object").await;
+    refused(signals, r#"["foo",1,"sid"]"#, "expected an object").await;
     refused(start, "{}", "missing field `kind`").await;
     refused(start, r#"{"kind": 7}"#, "invalid type: integer `7`, expected a string at line 1 column 10").await;
     refused(start, r#"{"kind": "x", "knd": 1}"#, "unknown field `knd`").await;
@@ -97,6 +98,7 @@ async fn an_unknown_query_parameter_is_refused_by_name() {
     site.get("/healthz?x=1").await.problem(400, "query_invalid");
     site.get("/v1/runs/a/events?from=-1").await.problem(400, "query_invalid");
     site.get("/v1/runs/a/result?wait_ms=60001").await.problem(400, "query_invalid");
+    site.get("/v1/runs/a/stream?wait_ms=60001").await.problem(400, "query_invalid");
     site.send("DELETE", "/v1/runs/a?raeson=x", "", "").await.problem(400, "query_invalid");
 }
 

@@ -120,7 +120,7 @@ async fn attempts_are_retried_counted_and_given_up_by_the_engine() {
 #[tokio::test]
 async fn what_was_spent_is_told_by_model_day_run_and_tree() {
     let site = Site::open().await;
-    assert_eq!(site.get("/v1/spend").await.expect(200), json!({"by": "model", "rows": []}));
+    assert_eq!(site.get("/v1/spend").await.expect(200), json!({"by": "model", "rows": [], "more": false}));
     let (onward, _) = worker(&site).await;
     for id in ["a", "a/0", "b"] {
         onward.task::<(), _>("llm.small", &()).id(id).await.unwrap().result().await.unwrap();
@@ -131,11 +131,12 @@ async fn what_was_spent_is_told_by_model_day_run_and_tree() {
         |times: u64, cost: &str| json!({"attempts": times, "unknown": 0, "tokens": tokens(times), "cost": cost, "unpriced": 0});
     let row = |name: &str, totals: Value| json!({"name": name, "totals": totals});
     let spend = site.get("/v1/spend").await.expect(200);
-    assert_eq!(spend, json!({"by": "model", "rows": [row("small", totals(3, "0.00243"))]}));
+    assert_eq!(spend, json!({"by": "model", "rows": [row("small", totals(3, "0.00243"))], "more": false}));
     let spend = site.get("/v1/spend?by=tree&from=2020-01-01T00:00:00Z&limit=1").await.expect(200);
     assert_eq!(spend["rows"], json!([row("a", totals(2, "0.00162"))]));
     let spend = site.get("/v1/spend?by=run&tree=a").await.expect(200);
     assert_eq!(spend["rows"], json!([row("a", totals(1, "0.00081")), row("a/0", totals(1, "0.00081"))]));
+    assert_eq!(site.get("/v1/spend?by=run&limit=1").await.expect(200)["more"], true);
     assert_eq!(site.get("/v1/spend?by=day&to=2020-01-01T00:00:00Z").await.expect(200)["rows"], json!([]));
     let rows = onward.read_spend(SpendQuery::by(SpendBy::Tree)).await.unwrap();
     assert_eq!(rows.iter().map(|row| (row.name.as_str(), row.totals.attempts)).collect::<Vec<_>>(), [("a", 2), ("b", 1)]);

@@ -1,12 +1,12 @@
 //! A paused run stands still: it loses nothing and does nothing until somebody resumes it.
 
-use onward_core::event::{StepCompleted, StepFailed};
-use onward_core::run::Commit;
+use onward_core::budget::Budget;
+use onward_core::event::{RunResumed, StepCompleted, StepFailed};
+use onward_core::run::{Commit, Input};
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, Status};
 
 use super::kit::{Held, Kit, completed, json, key, name, pause, place, refused, resume, seconds, settled, signal, task, timer, worker};
-
 
 pub async fn a_paused_run_takes_inputs_but_no_commits_and_no_claims(mut kit: Kit) {
     let held = kit.start_held("r").await;
@@ -45,6 +45,22 @@ pub async fn a_run_that_is_not_paused_cannot_be_resumed(kit: Kit) {
     kit.start("r").await;
     refused(kit.append("r", resume()).await, "run_not_paused");
     assert_eq!(kit.log("r").await, ["run_started"]);
+}
+
+/// Timers go on, and who has the run keeps it.
+pub async fn a_budget_is_changed_also_where_nothing_is_paused(mut kit: Kit) {
+    let mut held = kit.start_held("r").await;
+    kit.store().heartbeat(worker("w"), seconds(1_000)).await.unwrap();
+    let due = kit.now().after(seconds(10));
+    kit.commit(&mut held, vec![timer(0, due)]).await;
+    kit.pass(seconds(4));
+    let budget = Some(Budget { turns: Some(7), ..Budget::default() });
+    kit.append("r", Input::new(RunResumed { budget })).await.unwrap();
+    kit.reopen();
+    let head = kit.head("r").await;
+    assert_eq!(head.budget.and_then(|budget| budget.limit.turns), Some(7));
+    assert!(!head.status.is_closed() && head.status != Status::Paused);
+    assert_eq!(kit.expire().await.next_due, Some(due));
 }
 
 pub async fn a_pause_upon_a_pause_changes_no_timer(kit: Kit) {

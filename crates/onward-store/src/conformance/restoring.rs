@@ -3,11 +3,11 @@
 use onward_core::event::{RunFailed, WaitCanceled};
 use onward_core::reopen::{self, Fork, OpenChildren, Reopened};
 use onward_core::run::Refusal;
-use onward_core::task::{TaskOptions, TaskReport, idempotency_key};
+use onward_core::task::{EffectClass, TaskOptions, TaskReport, idempotency_key};
 use onward_core::{Epoch, Event, Failure, Index, Record, Status};
 
 use super::block_on;
-use super::kit::{Held, Kit, approval, completed, decision, json, key, refused, resume, seconds, settled, signal, task, timer};
+use super::kit::{Held, Kit, approval, completed, decision, json, key, place, refused, resume, seconds, settled, signal, task, timer};
 use crate::{Delete, Restore, RestoreRun, Restored, StoreError, TaskQuery};
 
 async fn restore(kit: &Kit, id: &str, logs: Vec<Vec<Record>>) -> Result<Restored, StoreError> {
@@ -314,6 +314,37 @@ pub async fn a_fork_is_a_run_of_its_own(mut kit: Kit) {
     kit.pass(seconds(1));
     kit.expire().await;
     assert!(kit.log("f").await.contains(&"timer_fired"));
+}
+
+/// Z7: wherever the fork begins, whether the attempt is under way or over, and where the log was copied by an import.
+pub async fn what_must_not_be_done_twice_is_not_done_again_in_a_fork(mut kit: Kit) {
+    let once = TaskOptions { class: Some(EffectClass::AtMostOnce), ..TaskOptions::default() };
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![task(0, once.clone()), task(1, TaskOptions::default()), task(2, once)]).await;
+    let point = kit.head("r").await.next_index.0 - 1;
+    let tasks = kit.claim_tasks("t", 10).await;
+    let last = tasks.iter().find(|task| task.id.place == place(2)).unwrap();
+    kit.store().report_task(last.id.clone(), last.claim, TaskReport::Completed(json("\"done\"")), seconds(30)).await.unwrap();
+    let put = async |kit: &Kit, id: &str, index: u64, is_reset: bool| {
+        let (head, log) = (kit.head("r").await, kit.records("r").await);
+        let forked = reopen::fork(&head, Vec::new(), &log, &fork(id, index, is_reset), kit.now()).unwrap();
+        let what = Restore::Run { logs: forked.logs };
+        kit.store().restore_run(RestoreRun { key: key(id), what, news: forked.news }).await.unwrap();
+    };
+    put(&kit, "early", point, false).await;
+    put(&kit, "reset", point, true).await;
+    kit.reopen();
+    kit.expire().await;
+    for id in ["early", "reset"] {
+        let log = kit.records(id).await;
+        let events = || log.iter().flat_map(|record| &record.events);
+        let unknown = events().filter(|event| matches!(event, Event::TaskFailed(failed) if failed.failure.code == "outcome_unknown"));
+        let completed = events().filter(|event| matches!(event, Event::TaskCompleted(_)));
+        assert_eq!((unknown.count(), completed.count()), (1, 1), "{id}: {log:?}");
+        let query = TaskQuery { run: Some(key(id)), limit: 9, ..Default::default() };
+        let open = kit.store().list_tasks(query).await.unwrap();
+        assert_eq!(open.iter().map(|task| task.id.place.clone()).collect::<Vec<_>>(), [place(1)], "{id}");
+    }
 }
 
 pub async fn a_reset_ends_the_original(kit: Kit) {

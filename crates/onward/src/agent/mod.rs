@@ -138,8 +138,12 @@ impl AgentCtx {
     /// # Errors
     /// If the content is too large or cannot be written as JSON.
     pub async fn append(&self, role: impl AsRef<str>, content: &(impl Serialize + ?Sized)) -> Result<EntryId> {
-        let role = name_or_misuse(&self.cell, "append", role.as_ref());
         let content = payload_or_failure("an entry", content)?;
+        self.append_payload(role.as_ref(), content)
+    }
+
+    fn append_payload(&self, role: &str, content: Payload) -> Result<EntryId> {
+        let role = name_or_misuse(&self.cell, "append", role);
         let content = small(self.cell.payload_bytes_max, "an entry", content)?;
         Ok(EntryId(self.cell.call("append").engine.append_entry(role, content)))
     }

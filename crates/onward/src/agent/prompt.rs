@@ -1,18 +1,18 @@
 //! What a model is told of a conversation: entries become messages.
 //!
-//! Owns how an entry's content is read: a text, an object with `text`, an object with `blocks`, and everything else as its own JSON. Must
-//! never fail over a content: what somebody has said is told as it is.
+//! Owns how an entry's content is read: a text, an object with `text`, an object with `blocks`, and everything else as its own JSON; what
+//! is not JSON is a text, or attached. Must never fail over a content: what somebody has said is told as it is.
 //!
 //! Invariants, because providers refuse anything else:
 //! - PR1: in what is told, every call of a tool is followed by one result before anybody else speaks.
 //! - PR2: no message says nothing.
 //! - PR3: a request without tools has no calls and no results; they are told as texts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::Payload;
 use onward_core::conversation::{Entry, SUMMARY, with_faults_told};
-use onward_llm::{Block, Message, Role, ToolCall, ToolResult};
+use onward_llm::{Attachment, Block, Message, Role, Source, ToolCall, ToolResult};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -192,12 +192,18 @@ pub(crate) fn blocks(content: &Payload) -> Vec<Block> {
         Text(String),
         Blocks { blocks: Vec<Block>, text: Option<String> },
         Said { text: String },
+        Nothing(()),
+    }
+    if !content.is_json() && !content.content_type().starts_with("text/") {
+        let (media_type, source) = (content.content_type().to_owned(), Source::bytes(content.data()));
+        return vec![Block::Attachment(Attachment { media_type, source })];
     }
     let said = match with_faults_told(content) {
         Some(told) => serde_json::from_value(told).ok(),
         None => content.read::<Content>().ok(),
     };
     match said {
+        Some(Content::Nothing(())) => Vec::new(),
         Some(Content::Text(text) | Content::Said { text }) => vec![Block::text(text)],
         Some(Content::Blocks { blocks, text: Some(text) }) if blocks.is_empty() => vec![Block::text(text)],
         Some(Content::Blocks { blocks, .. }) => blocks,
@@ -226,20 +232,28 @@ pub(crate) fn text_of(blocks: &[Block]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Gives every call its result, and takes out results that nobody asked for (PR1). What a tool says beside that is told as a report, once
-/// every call before it has its result.
+/// Gives every call its result (PR1). A second result of a call is taken out; what else a tool says, a result that nobody asked for
+/// included, is told as a report, once every call before it has its result.
 fn answered(messages: Vec<Message>) -> Vec<Message> {
     let mut told: Vec<Message> = Vec::with_capacity(messages.len());
     let mut open: Vec<String> = Vec::new();
+    let mut asked: BTreeSet<String> = BTreeSet::new();
     let mut reports: Vec<Message> = Vec::new();
     for message in messages {
         if message.role == Role::Tool {
-            let (mut results, reported): (Vec<Block>, Vec<Block>) =
-                message.blocks.into_iter().partition(|block| matches!(block, Block::ToolResult(_)));
-            results.retain(|block| {
-                let asked = open.iter().position(|id| matches!(block, Block::ToolResult(result) if *id == result.call_id));
-                asked.map(|position| open.swap_remove(position)).is_some()
-            });
+            let (mut results, mut reported) = (Vec::new(), Vec::new());
+            for block in message.blocks {
+                match block {
+                    Block::ToolResult(result) if asked.contains(&result.call_id) => {
+                        if let Some(position) = open.iter().position(|id| *id == result.call_id) {
+                            open.swap_remove(position);
+                            results.push(Block::ToolResult(result));
+                        }
+                    }
+                    Block::ToolResult(result) => reported.extend(result.blocks),
+                    block => reported.push(block),
+                }
+            }
             if !results.is_empty() {
                 told.push(Message { role: Role::Tool, blocks: results });
             }
@@ -256,6 +270,7 @@ fn answered(messages: Vec<Message>) -> Vec<Message> {
                 Block::ToolCall(call) => Some(call.id.clone()),
                 _ => None,
             }));
+            asked.extend(open.iter().cloned());
         }
         told.push(message);
     }
@@ -286,7 +301,7 @@ fn close(open: &mut Vec<String>, told: &mut Vec<Message>) {
 #[cfg(test)]
 mod tests {
     use onward_core::{Hash, Index, Name, Timestamp};
-    use onward_llm::{Attachment, JsonText, ModelReply, ProviderPayload, Reasoning, Source};
+    use onward_llm::{JsonText, ModelReply, ProviderPayload, Reasoning};
 
     use super::*;
 
@@ -361,9 +376,17 @@ mod tests {
             entry("assistant", &ModelReply { blocks: vec![call("c")], ..ModelReply::default() }),
         ]);
         let shape: Vec<(Role, usize)> = told.messages.iter().map(|message| (message.role, message.blocks.len())).collect();
-        let expected =
-            [(Role::Assistant, 2), (Role::Tool, 1), (Role::Tool, 1), (Role::User, 1), (Role::Assistant, 1), (Role::Tool, 1)];
+        let expected = [
+            (Role::Assistant, 2),
+            (Role::Tool, 1),
+            (Role::Tool, 1),
+            (Role::User, 1),
+            (Role::User, 1),
+            (Role::Assistant, 1),
+            (Role::Tool, 1),
+        ];
         assert_eq!(shape, expected);
+        assert_eq!(text_of(&told.messages[3].blocks), "A tool reports:\ndone", "nobody has asked for it");
         let Block::ToolResult(missing) = &told.messages[2].blocks[0] else { panic!() };
         assert_eq!((missing.call_id.as_str(), missing.is_error), ("b", true));
     }
@@ -466,6 +489,16 @@ mod tests {
         let mut blocks = vec![block];
         cut_attached(&mut blocks, chars_max);
         blocks.remove(0)
+    }
+
+    #[test]
+    fn what_is_not_json_is_told_or_shown() {
+        let shown = |content_type: &str, data: &'static [u8]| blocks(&Payload::binary(content_type, data));
+        assert_eq!(shown("application/json", b"{bad"), [Block::text("{bad")]);
+        assert_eq!(shown("text/plain", b"hello"), [Block::text("hello")]);
+        let picture = Attachment { media_type: "image/png".into(), source: Source::bytes(&[1, 2]) };
+        assert_eq!(shown("image/png", &[1, 2]), [Block::Attachment(picture)]);
+        assert_eq!(shown("application/json", b"null"), []);
     }
 
     #[test]

@@ -268,13 +268,13 @@ impl Agent {
 
     async fn turn(self, ctx: AgentCtx, mut progress: Progress) -> Result<Turn<Progress, AgentOutcome>> {
         let (mut has_woken, mut has_heard) = (false, false);
-        for message in ctx.signal(MESSAGE).drain_heard::<Box<RawValue>>()? {
+        for message in ctx.signal(MESSAGE).drain_payloads() {
             has_woken = true;
             // No door takes a message that says nothing; one that comes as a bare signal is no word that a model could be told.
-            if message.from.is_none() && is_empty(&Payload::json(&message.value)?) {
+            if message.from.is_none() && is_empty(&message.value) {
                 continue;
             }
-            hear(&ctx, message).await?;
+            hear(&ctx, message)?;
             has_heard = true;
             progress.begin_to_count();
         }
@@ -546,15 +546,15 @@ async fn last_answer(ctx: &AgentCtx) -> Result<String> {
 }
 
 /// Puts down what somebody has said: a user as it is, another run with its name.
-async fn hear(ctx: &AgentCtx, message: Heard<Box<RawValue>>) -> Result<EntryId> {
+fn hear(ctx: &AgentCtx, message: Heard<Payload>) -> Result<EntryId> {
     #[derive(Serialize)]
     struct Said {
         from: String,
         text: String,
     }
-    let Heard { from: Some(from), value } = message else { return ctx.append("user", &message.value).await };
-    let text = text_of(&blocks(&Payload::json(&value)?));
-    ctx.append("user", &Said { text: format!("Message from {from}:\n{text}"), from: from.to_string() }).await
+    let Heard { from: Some(from), value } = message else { return ctx.append_payload("user", message.value) };
+    let text = format!("Message from {from}:\n{}", text_of(&blocks(&value)));
+    ctx.append_payload("user", Payload::json(&Said { text, from: from.to_string() })?)
 }
 
 /// Puts down what the run was started with: one thing that a user says, or a conversation so far. A front end says the last message of it
@@ -590,7 +590,7 @@ async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
                 None => ctx.append(role, &content).await?,
             };
         }
-    } else if input.get() != "null" {
+    } else if !is_empty(&Payload::json(&input)?) {
         ctx.append("user", &input).await?;
     }
     Ok(())

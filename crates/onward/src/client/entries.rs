@@ -72,7 +72,7 @@ fn check_message(content: &(impl Serialize + ?Sized)) -> Result<(), Error> {
 /// Looked at here, because a codec may seal it on its way.
 fn entry(content: &(impl Serialize + ?Sized)) -> Result<Payload, Error> {
     let content = Payload::json(content).map_err(|why| Error::Convert { what: "the entry", why })?;
-    Runtime::check_attached(&content)?;
+    Runtime::check_entry(&content)?;
     Ok(content)
 }
 

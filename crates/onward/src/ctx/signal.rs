@@ -94,6 +94,14 @@ impl<C> SignalSource<C> {
 }
 
 impl SignalSource<AnyType> {
+    /// Takes all that are there as they are, whatever they carry.
+    #[cfg(feature = "agents")]
+    pub(crate) fn drain_payloads(&self) -> Vec<Heard<Payload>> {
+        let next = || self.ctx.cell.look("drain", |engine| engine.try_heard(&self.pattern));
+        let heard = |(_, value, sender): (Name, Payload, Option<RunKey>)| Heard { from: sender.map(|sender| sender.id), value };
+        std::iter::from_fn(next).map(heard).collect()
+    }
+
     /// Waits for the next one.
     pub fn recv<T>(&self) -> Recv<T> {
         self.receive()

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use onward::agent::{Agent, AgentOutcome, Attachments, Provider, Stop, Tool};
 use onward::prelude::*;
 use onward::{Builder, RunHandle};
+use onward_core::{Name, Namespace, Payload, RunId, RunKey};
 use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel, When};
+use onward_runtime::{AppendEntry, BranchEntry, BranchRun, Runtime, SendSignal};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -81,6 +83,49 @@ async fn a_message_that_says_nothing_is_not_told() {
     until_it_has(&run, 6).await;
     let told = model.requests().pop().unwrap().body["messages"].clone();
     assert_eq!(told.as_array().unwrap().len(), 3, "{told}");
+    onward.shutdown().await;
+}
+
+/// A client of gRPC can send anything as a signal, and call it JSON.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_json_ends_no_conversation() {
+    let model = ScriptedModel::start().await.unwrap();
+    let agent = Agent::new("a").model("m").converse();
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let run: RunHandle<Value> = onward.start("a", "").id("c").await.unwrap();
+    let key = RunKey::new(Namespace::default(), RunId::new("c").unwrap());
+    let runtime = onward.runtime().unwrap();
+    let payload = |content_type: &str, data: &[u8]| Payload::binary(content_type, data.to_vec());
+    let said =
+        [("application/json", b"{bad".as_slice()), ("application/json", b""), ("text/plain", b"hello"), ("image/png", &[255; 3])];
+    for (n, (content_type, data)) in said.into_iter().enumerate() {
+        let signal = SendSignal {
+            name: Name::new("message").unwrap(),
+            payload: payload(content_type, data),
+            signal_id: None,
+            sender: None,
+        };
+        runtime.signal_run(&key, signal).await.unwrap();
+        run.message(&format!("message {n}")).await.unwrap();
+        eventually("it has answered", async || {
+            let last = run.entries().limit(1).await.unwrap().entries.pop()?;
+            String::from_utf8_lossy(last.content.data()).contains(&format!("You said: message {n}")).then_some(())
+        })
+        .await;
+    }
+    let told = model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(told.contains("{bad") && told.contains("hello") && told.contains("data:image/png;base64,////"), "{told}");
+    for (bad, code) in [("{bad", "payload_invalid"), ("", "payload_invalid"), ("null", "message_empty")] {
+        let content = Payload::from_json_text(bad.to_owned());
+        assert_eq!(Runtime::check_message(&content).unwrap_err().code(), code, "{bad}");
+        let role = Name::new("user").unwrap();
+        let entry = Some(BranchEntry { role, content });
+        let branch = BranchRun { from: None, entry, idempotency_key: None };
+        assert_eq!(runtime.branch_run(&key, branch).await.unwrap_err().code(), code, "{bad}");
+    }
+    let append =
+        AppendEntry { role: Name::new("note").unwrap(), content: payload("application/json", b"{bad"), idempotency_key: None };
+    assert_eq!(runtime.append_entry(&key, append).await.unwrap_err().code(), "payload_invalid");
     onward.shutdown().await;
 }
 

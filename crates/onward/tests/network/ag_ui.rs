@@ -295,6 +295,29 @@ async fn a_message_under_the_id_of_the_first_one_that_says_something_else_is_ref
     assert_eq!(entries.len(), 4, "nothing is lost, and nothing is said twice");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_clients_that_begin_a_thread_at_once_each_is_heard() {
+    let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
+    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
+    let agent = Agent::new("helper").model("m").converse();
+    let _worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
+    let client = Onward::connect(site.url()).start().await.unwrap();
+    let front_end = FrontEnd { site, messages: Vec::new() };
+    for round in 0..5 {
+        let posts = (0..8).map(|n| {
+            let messages = [json!({ "id": format!("u{n}"), "role": "user", "content": format!("I am {n}") })];
+            let body = json!({ "threadId": format!("t{round}"), "runId": "r", "messages": messages }).to_string();
+            let front_end = &front_end;
+            async move { tokio::time::timeout(DEADLINE, front_end.post(&body)).await.expect("the turn ends") }
+        });
+        futures::future::join_all(posts).await;
+        let run = client.run::<Value>(&format!("helper:t{round}")).unwrap();
+        let entries = run.entries().limit(100).await.unwrap().entries;
+        let heard = entries.iter().filter(|entry| entry.role.as_str() == "user").count();
+        assert_eq!(heard, 8, "everybody was heard once");
+    }
+}
+
 /// What a front end brings along as `system` stays in its conversation, and instructs nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_front_end_says_as_system_is_no_instruction() {

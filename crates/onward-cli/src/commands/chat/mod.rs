@@ -231,7 +231,15 @@ impl Chat {
             () = &mut told => return Ok(ExitCode::from(INTERRUPTED)),
         };
         let is_there = match head {
-            Ok(_) => true,
+            Ok(head) => {
+                if let Some(agent) = self.agent.as_ref().filter(|agent| **agent != head.kind && *agent != head.first_kind()) {
+                    let message = format!("run {} is of the kind `{}`, and not `{agent}`", key.id, head.kind);
+                    return Err(
+                        Mistake::usage("usage", message, "leave `--agent` out to go on with it, or take another id").into()
+                    );
+                }
+                true
+            }
             Err(error) if error.code() == "run_not_found" && self.agent.is_some() => false,
             Err(error) => return Err(error.into()),
         };

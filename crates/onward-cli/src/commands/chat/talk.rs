@@ -572,7 +572,13 @@ impl Talk {
     fn tell_stop(&mut self, view: &RunView) -> Result<()> {
         let Some(stop) = view.agent_stop() else { return Ok(()) };
         self.screen.document(&json!({"type": "stopped", "stop": stop}))?;
-        Ok(self.screen.note(&format!("stopped: {}; say something, and it goes on", stopping::words(stop)))?)
+        let what = match stop {
+            "budget_exhausted" => {
+                format!("`onward run resume {} --budget …` lets it spend more; say something then, and it goes on", self.key.id)
+            }
+            _ => "say something, and it goes on".to_owned(),
+        };
+        Ok(self.screen.note(&format!("stopped: {}; {what}", stopping::words(stop)))?)
     }
 
     /// Says it once if there is no worker that could go on with the run, and for each task why nobody works on it: once, and again when that
