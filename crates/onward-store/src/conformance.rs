@@ -315,6 +315,7 @@ suite! { $
         a_fork_is_a_run_of_its_own,
         a_reset_ends_the_original,
         what_must_not_be_done_twice_is_not_done_again_in_a_fork,
+        what_must_not_be_done_twice_is_done_again_only_where_it_failed,
     }
     forking {
         a_fork_of_a_later_turn_has_the_logs_before_it,

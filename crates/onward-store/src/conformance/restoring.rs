@@ -347,6 +347,31 @@ pub async fn what_must_not_be_done_twice_is_not_done_again_in_a_fork(mut kit: Ki
     }
 }
 
+/// Z7: what failed is done again, because who asks for a retry knows of it; of what was under way when the run ended nobody knows.
+pub async fn what_must_not_be_done_twice_is_done_again_only_where_it_failed(mut kit: Kit) {
+    let once = TaskOptions { class: Some(EffectClass::AtMostOnce), ..TaskOptions::default() };
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![task(0, once.clone()), task(1, once)]).await;
+    let tasks = kit.claim_tasks("t", 10).await;
+    let first = tasks.iter().find(|task| task.id.place == place(0)).unwrap();
+    let failure = Failure::fatal("no paper");
+    kit.store().report_task(first.id.clone(), first.claim, TaskReport::Failed(failure.clone()), seconds(30)).await.unwrap();
+    kit.read_on(&mut held).await;
+    kit.commit(&mut held, vec![RunFailed { failure, attempts: None }.into()]).await;
+    let again = reopened(&kit, "r", "a").await;
+    retry(&kit, "r", 0, "a", again).await.unwrap();
+    kit.reopen();
+    kit.expire().await;
+    let claimed = kit.claim_tasks("t", 10).await;
+    assert_eq!(claimed.iter().map(|task| task.id.place.clone()).collect::<Vec<_>>(), [place(0)]);
+    let log = kit.records("r").await;
+    let unknown = log.iter().flat_map(|record| &record.events).find_map(|event| match event {
+        Event::TaskFailed(failed) if failed.failure.code == "outcome_unknown" => Some(failed.place.clone()),
+        _ => None,
+    });
+    assert_eq!(unknown, Some(place(1)));
+}
+
 pub async fn a_reset_ends_the_original(kit: Kit) {
     busy(&kit, "r").await;
     let log = kit.records("r").await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use onward::agent::{Agent, AgentOutcome, Attachments, Provider, Stop, Tool};
 use onward::prelude::*;
-use onward::{Builder, RunHandle};
+use onward::{Budget, Builder, RunHandle};
 use onward_core::{Name, Namespace, Payload, RunId, RunKey};
 use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel, When};
 use onward_runtime::{AppendEntry, BranchEntry, BranchRun, Runtime, SendSignal};
@@ -83,6 +83,30 @@ async fn a_message_that_says_nothing_is_not_told() {
     until_it_has(&run, 6).await;
     let told = model.requests().pop().unwrap().body["messages"].clone();
     assert_eq!(told.as_array().unwrap().len(), 3, "{told}");
+    onward.shutdown().await;
+}
+
+/// A conversation that has stopped at its budget is not paused: whoever lets it spend more goes on with the next message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_stopped_at_its_budget_goes_on_with_a_larger_one() {
+    let model = ScriptedModel::start().await.unwrap();
+    let agent = Agent::new("a").model("m").converse().budget(Budget::default().turns(1)).stop_at_budget();
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let run: RunHandle<Value> = onward.start("a", "hello").id("c").await.unwrap();
+    until_it_has(&run, 2).await;
+    run.message("and now?").await.unwrap();
+    eventually("it has stopped", async || has_stopped(&run, "budget_exhausted").await.then_some(())).await;
+    assert_eq!(run.resume().await.unwrap_err().code(), "run_not_paused");
+    for _ in 0..2 {
+        run.resume_with(Budget::default().turns(9)).await.unwrap();
+    }
+    assert!(run.view().await.unwrap().pause.is_none());
+    run.message("go on").await.unwrap();
+    eventually("it has answered", async || {
+        let last = run.entries().limit(1).await.unwrap().entries.pop()?;
+        String::from_utf8_lossy(last.content.data()).contains("You said: go on").then_some(())
+    })
+    .await;
     onward.shutdown().await;
 }
 
