@@ -138,10 +138,10 @@ impl Runtime {
     /// # Errors
     /// `payload_invalid`, `attachment_invalid`.
     pub fn check_entry(content: &Payload) -> Result<(), RuntimeError> {
-        if content.is_json()
-            && let Err(error) = content.read::<IgnoredAny>()
-        {
-            return Err(RuntimeError::PayloadInvalid { why: error.to_string() });
+        if content.is_json() {
+            // Whoever only looks whether it is JSON does not look into its texts.
+            std::str::from_utf8(content.data()).map_err(|error| RuntimeError::PayloadInvalid { why: error.to_string() })?;
+            content.read::<IgnoredAny>().map_err(|error| RuntimeError::PayloadInvalid { why: error.to_string() })?;
         }
         attachment_fault(content).map_or(Ok(()), |why| Err(RuntimeError::AttachmentInvalid { why }))
     }

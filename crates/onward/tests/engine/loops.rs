@@ -139,13 +139,15 @@ async fn what_is_not_json_ends_no_conversation() {
     }
     let told = model.requests().pop().unwrap().body["messages"].to_string();
     assert!(told.contains("{bad") && told.contains("hello") && told.contains("data:image/png;base64,////"), "{told}");
-    for (bad, code) in [("{bad", "payload_invalid"), ("", "payload_invalid"), ("null", "message_empty")] {
-        let content = Payload::from_json_text(bad.to_owned());
-        assert_eq!(Runtime::check_message(&content).unwrap_err().code(), code, "{bad}");
+    let refused: [(&[u8], &str); 4] =
+        [(b"{bad", "payload_invalid"), (b"", "payload_invalid"), (b"\"\xff\"", "payload_invalid"), (b"null", "message_empty")];
+    for (bad, code) in refused {
+        let content = Payload::from_json_text(bad.to_vec());
+        assert_eq!(Runtime::check_message(&content).unwrap_err().code(), code, "{bad:?}");
         let role = Name::new("user").unwrap();
         let entry = Some(BranchEntry { role, content });
         let branch = BranchRun { from: None, entry, idempotency_key: None };
-        assert_eq!(runtime.branch_run(&key, branch).await.unwrap_err().code(), code, "{bad}");
+        assert_eq!(runtime.branch_run(&key, branch).await.unwrap_err().code(), code, "{bad:?}");
     }
     let append =
         AppendEntry { role: Name::new("note").unwrap(), content: payload("application/json", b"{bad"), idempotency_key: None };
