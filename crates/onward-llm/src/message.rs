@@ -109,10 +109,16 @@ impl Attachment {
         self.told("which this model cannot be shown")
     }
 
+    /// The type as providers know it: in lower case, and without what follows it, a charset for example.
+    pub(crate) fn essence(&self) -> String {
+        self.media_type.split(';').next().unwrap_or_default().trim_end().to_ascii_lowercase()
+    }
+
     /// Whether it is a text of which the bytes are there or will be; every model can be told those.
     pub fn is_text(&self) -> bool {
         const TEXTS: [&str; 4] = ["application/json", "application/xml", "application/yaml", "application/x-yaml"];
-        let media_type = self.media_type.as_str();
+        let media_type = self.essence();
+        let media_type = media_type.as_str();
         let is_text = media_type.starts_with("text/") || media_type.ends_with("+json") || media_type.ends_with("+xml");
         (is_text || TEXTS.contains(&media_type)) && !matches!(self.source, Source::Url(_))
     }
@@ -213,6 +219,14 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_type_is_known_however_it_is_written() {
+        let attached = |media_type: &str| Attachment { media_type: media_type.into(), source: Source::bytes(b"hi") };
+        assert_eq!(attached("TEXT/Plain; charset=utf-8").essence(), "text/plain");
+        assert!(attached("Application/JSON;charset=utf-8").words().unwrap().ends_with("\nhi"));
+        assert_eq!(attached("image/png").words(), None);
+    }
 
     #[test]
     fn a_message_is_written_as_one_text_and_read_back() {

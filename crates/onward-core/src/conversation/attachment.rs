@@ -78,7 +78,9 @@ const SOURCE: &str = "its `source` is not one text named `hash`, `base64` or `ur
 fn is_media_type(text: &str) -> bool {
     let is_word =
         |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte));
-    text.split_once('/').is_some_and(|(sort, of_sort)| is_word(sort) && is_word(of_sort))
+    // What follows it, a charset for example, is the sender's word for it.
+    let essence = text.split(';').next().unwrap_or_default().trim_end();
+    essence.split_once('/').is_some_and(|(sort, of_sort)| is_word(sort) && is_word(of_sort))
 }
 
 fn is_base64(text: &str) -> bool {
@@ -105,6 +107,7 @@ mod tests {
         for (media_type, source) in [
             ("image/png", format!(r#"{{"hash":"{HASH}"}}"#)),
             ("application/vnd.ms-excel", r#"{"base64":"AA=="}"#.to_owned()),
+            ("text/plain; charset=utf-8", r#"{"base64":"AA=="}"#.to_owned()),
             ("image/svg+xml", r#"{"url":"https://x/y"}"#.to_owned()),
         ] {
             assert_eq!(attached(media_type, &source), "nothing");
@@ -112,7 +115,7 @@ mod tests {
         for hash in ["", "ab12", &HASH[1..], &HASH.to_uppercase(), &format!("{HASH}0"), &format!("../{}", &HASH[3..])] {
             assert!(attached("image/png", &format!(r#"{{"hash":"{hash}"}}"#)).contains("`hash` is no SHA-256"), "{hash}");
         }
-        for media_type in ["", "png", "image/", "image/png; charset=x", "image/p ng"] {
+        for media_type in ["", "png", "image/", "image/ png; charset=x", "image/p ng"] {
             assert!(attached(media_type, r#"{"url":"https://x/y"}"#).contains("media_type"), "{media_type}");
         }
         for source in ["{}", "null", r#""x""#, r#"{"hash":1}"#, r#"{"file":"x"}"#, r#"{"url":"a","base64":"AA=="}"#] {

@@ -103,7 +103,7 @@ fn tool_result(result: &ToolResult, provider: &str) -> Result<Object, CallError>
 
 /// Whether a model can be shown it, or told its words.
 pub(crate) fn shows(attachment: &Attachment) -> bool {
-    sort_of(&attachment.media_type).is_some() || attachment.is_text()
+    sort_of(&attachment.essence()).is_some() || attachment.is_text()
 }
 
 fn sort_of(media_type: &str) -> Option<&'static str> {
@@ -115,15 +115,15 @@ fn sort_of(media_type: &str) -> Option<&'static str> {
 }
 
 fn attachment(attachment: &Attachment) -> Result<Object, CallError> {
-    let Attachment { media_type, source } = attachment;
+    let (media_type, source) = (attachment.essence(), &attachment.source);
     if !shows(attachment) {
         return Ok(text(&attachment.told_unknown()));
     }
-    let (sort, source) = match (sort_of(media_type), source) {
+    let (sort, source) = match (sort_of(&media_type), source) {
         (_, Source::Hash(hash)) => return Err(CallError::attachment_missing(hash, NOT_IN_PLACE)),
         (None, _) => return Ok(text(&attachment.words().unwrap_or_else(|| attachment.told_unknown()))),
         (Some(sort), Source::Base64(data)) => {
-            (sort, Object::default().with("type", "base64").with("media_type", media_type).with("data", data))
+            (sort, Object::default().with("type", "base64").with("media_type", &media_type).with("data", data))
         }
         (Some(sort), Source::Url(url)) => (sort, Object::default().with("type", "url").with("url", url)),
     };

@@ -154,7 +154,7 @@ enum Sort {
 /// What servers of this dialect know to take; all other sorts are told.
 fn sort_of(attachment: &Attachment) -> Option<Sort> {
     let has_bytes = !matches!(attachment.source, Source::Url(_));
-    match attachment.media_type.as_str() {
+    match attachment.essence().as_str() {
         _ if attachment.is_text() => Some(Sort::Words),
         image if image.starts_with("image/") => Some(Sort::Image),
         "application/pdf" if has_bytes => Some(Sort::File),
@@ -172,7 +172,7 @@ pub(crate) fn shows(attachment: &Attachment) -> bool {
 fn attachment_part(attachment: &Attachment) -> Result<Object, CallError> {
     let Some(sort) = sort_of(attachment) else { return Ok(text_part(&attachment.told_unknown())) };
     let (url, data) = match &attachment.source {
-        Source::Base64(data) => (format!("data:{};base64,{data}", attachment.media_type), data.as_str()),
+        Source::Base64(data) => (format!("data:{};base64,{data}", attachment.essence()), data.as_str()),
         Source::Url(url) => (url.clone(), ""),
         Source::Hash(hash) => return Err(CallError::attachment_missing(hash, NOT_IN_PLACE)),
     };
