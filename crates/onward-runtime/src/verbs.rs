@@ -172,8 +172,10 @@ impl Runtime {
         self.append(key, Input::new(pause)).await
     }
 
-    /// Lets a paused run go on, and may spend more or less than before: limits that are given take the place of those that there were.
+    /// Lets a paused run go on, and may spend more or less than before: limits that are given take the place of those that there were, also
+    /// where nothing is paused.
     pub async fn resume_run(&self, key: &RunKey, budget: Option<Budget>) -> Result<Appended, RuntimeError> {
+        let budget = budget.filter(|budget| !budget.is_unlimited());
         self.append(key, Input::new(Event::RunResumed(RunResumed { budget }))).await
     }
 

@@ -97,6 +97,7 @@ async fn a_conversation_that_stopped_at_its_budget_goes_on_with_a_larger_one() {
     run.message("and now?").await.unwrap();
     eventually("it has stopped", async || has_stopped(&run, "budget_exhausted").await.then_some(())).await;
     assert_eq!(run.resume().await.unwrap_err().code(), "run_not_paused");
+    assert_eq!(run.resume_with(Budget::default()).await.unwrap_err().code(), "run_not_paused", "it says nothing");
     for _ in 0..2 {
         run.resume_with(Budget::default().turns(9)).await.unwrap();
     }
