@@ -208,7 +208,7 @@ impl StoreError {
                 "`onward run show` says why it is paused; `onward run resume` lets it go on"
             }
             StoreError::Refused(Refusal::NotPaused { .. }) => {
-                "only a paused run can be resumed; `onward run show` says where it stands, and `--budget` lets any run spend more"
+                "only a paused run can be resumed; `onward run show` says where it stands"
             }
             StoreError::Refused(Refusal::Fenced { .. }) => "another worker has the run now; stop working on it",
             StoreError::Refused(Refusal::Unread { .. }) => "read the log on from there, and let the code see it before it ends",
