@@ -17,7 +17,6 @@ use onward_store::{
     Appended, ClaimedRun, Consequence, Delete, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, StoreError, TaskQuery,
     VersionCount, WaitQuery,
 };
-
 use serde::de::IgnoredAny;
 
 use crate::depth::{check_depth, check_event_depth};
