@@ -92,6 +92,15 @@ impl FrontEnd {
     }
 }
 
+/// A front end of a conversation that nobody has begun, with the model and the worker behind it.
+async fn helped() -> (FrontEnd, ScriptedModel, Onward) {
+    let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
+    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
+    let agent = Agent::new("helper").model("m").converse();
+    let worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
+    (FrontEnd { site, messages: Vec::new() }, model, worker)
+}
+
 /// The text that was streamed.
 fn text(events: &[Value]) -> String {
     let pieces = events.iter().filter(|event| event["type"] == "TEXT_MESSAGE_CONTENT");
@@ -242,11 +251,7 @@ async fn a_turn_ends_with_the_question_of_an_agent_below_when_the_others_have_co
 /// Why a conversation waits is told, if it is not because the model was done: a cut answer does not look like a whole one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_that_was_stopped_says_why() {
-    let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
-    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
-    let agent = Agent::new("helper").model("m").converse();
-    let _worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
-    let mut front_end = FrontEnd { site, messages: Vec::new() };
+    let (mut front_end, model, _worker) = helped().await;
     let (cut, whole) = (Answer { cut: true, ..Answer::text("I could say") }, Answer::text("That is all."));
     for (answer, result) in [(whole.clone(), Value::Null), (cut, json!({ "stop": "max_tokens" })), (whole, Value::Null)] {
         model.next(answer);
@@ -273,12 +278,8 @@ async fn a_thread_that_has_failed_says_how_it_goes_on() {
 /// A front end whose ids begin anew must be told: what it says would be taken for what was said.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_under_the_id_of_the_first_one_that_says_something_else_is_refused() {
-    let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
-    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
-    let agent = Agent::new("helper").model("m").converse();
-    let _worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
-    let client = Onward::connect(site.url()).start().await.unwrap();
-    let front_end = FrontEnd { site, messages: Vec::new() };
+    let (front_end, _model, _worker) = helped().await;
+    let client = Onward::connect(front_end.site.url()).start().await.unwrap();
     let say = |id: &str, text: &str| {
         let messages = [json!({ "id": id, "role": "user", "content": text })];
         json!({ "threadId": "t", "runId": "r", "messages": messages }).to_string()
@@ -297,12 +298,8 @@ async fn a_message_under_the_id_of_the_first_one_that_says_something_else_is_ref
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_clients_that_begin_a_thread_at_once_each_is_heard() {
-    let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
-    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
-    let agent = Agent::new("helper").model("m").converse();
-    let _worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
-    let client = Onward::connect(site.url()).start().await.unwrap();
-    let front_end = FrontEnd { site, messages: Vec::new() };
+    let (front_end, _model, _worker) = helped().await;
+    let client = Onward::connect(front_end.site.url()).start().await.unwrap();
     for round in 0..5 {
         let posts = (0..8).map(|n| {
             let messages = [json!({ "id": format!("u{n}"), "role": "user", "content": format!("I am {n}") })];
@@ -418,12 +415,8 @@ async fn a_front_end_is_told_of_a_quarantine_here_and_below() {
 /// What a tool says without being asked is told to the model, so people see what its answer is about.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_tool_reports_from_outside_is_shown() {
-    let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
-    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
-    let agent = Agent::new("helper").model("m").converse();
-    let _worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
-    let client = Onward::connect(site.url()).start().await.unwrap();
-    let mut front_end = FrontEnd { site, messages: Vec::new() };
+    let (mut front_end, model, _worker) = helped().await;
+    let client = Onward::connect(front_end.site.url()).start().await.unwrap();
     front_end.say("hello").await;
     let run = client.run::<Value>("helper:t").unwrap();
     run.append("tool", "The parcel has left Bremen.").await.unwrap();
@@ -450,12 +443,8 @@ fn picture(text: &str, base64: &str) -> Value {
 /// A client takes what it is told for what there is, and sends it back: pictures stay, and nothing is said twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_attached_is_told_and_comes_back_as_it_was() {
-    let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
-    let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
-    let agent = Agent::new("helper").model("m").converse();
-    let _worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
-    let client = Onward::connect(site.url()).start().await.unwrap();
-    let mut front_end = FrontEnd { site, messages: Vec::new() };
+    let (mut front_end, model, _worker) = helped().await;
+    let client = Onward::connect(front_end.site.url()).start().await.unwrap();
     let address =
         json!({ "type": "document", "source": { "type": "url", "value": "http://x/y", "mimeType": "application/pdf" } });
     let (first, second) = (picture("see", "aGV5"), json!([address]));
