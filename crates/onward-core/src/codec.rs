@@ -54,9 +54,29 @@ impl<'a> Raw<'a> {
     }
 }
 
+/// How often a value stands in its field, which decides how an optional value and a list of them are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Once, length-delimited: an optional one is the field or none, a list is the field once for each.
+    Once,
+    /// Once, as a varint: a list of them is one field that holds them all (`packed`).
+    Varint,
+    /// Any number of times. protobuf has no label for an optional list or a list of lists: each is a message with one field.
+    Many,
+}
+
 /// A value that can stand in a numbered field.
 pub trait Field: Sized {
+    const SHAPE: Shape = Shape::Once;
+
+    /// Writes the field; a value that an absent field stands for may be left out.
     fn encode(&self, number: u32, out: &mut Vec<u8>);
+
+    /// Writes the field whatever its value is, for a value whose presence says something.
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        self.encode(number, out);
+    }
+
     fn decode(raw: Raw<'_>) -> Result<Self, DecodeError>;
 
     /// Takes one more occurrence of the field; only repeated fields keep more than the last.
@@ -260,12 +280,18 @@ macro_rules! numbered {
         }
 
         impl $crate::codec::Field for $name {
+            const SHAPE: $crate::codec::Shape = $crate::codec::Shape::Varint;
+
             fn encode(&self, number: u32, out: &mut Vec<u8>) {
                 $crate::codec::put_number(number, u64::from(self.number()), out);
             }
             fn decode(raw: $crate::codec::Raw<'_>) -> Result<Self, $crate::codec::DecodeError> {
                 let what = stringify!($name);
                 $name::from_number(raw.varint(what)?).ok_or($crate::codec::DecodeError::Invalid { what })
+            }
+            // Other writers of protobuf leave the value out whose number is zero.
+            fn absent() -> Option<Self> {
+                $name::from_number(0)
             }
             fn proto(schema: &mut $crate::schema::Schema) -> $crate::schema::Proto {
                 schema.enumeration(stringify!($name), &[$(stringify!($meta)),*], &[$(($number, stringify!($variant))),*])
@@ -286,7 +312,7 @@ macro_rules! choice {
         impl $crate::codec::Message for $name {
             fn encode_fields(&self, out: &mut Vec<u8>) {
                 match self {
-                    $($name::$variant(value) => $crate::codec::Field::encode(value, $number, out),)*
+                    $($name::$variant(value) => $crate::codec::Field::encode_present(value, $number, out),)*
                 }
             }
 
@@ -324,10 +350,15 @@ macro_rules! choice {
 }
 
 impl Field for u64 {
+    const SHAPE: Shape = Shape::Varint;
+
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         if *self != 0 {
             put_number(number, *self, out);
         }
+    }
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        put_number(number, *self, out);
     }
     fn decode(raw: Raw<'_>) -> Result<u64, DecodeError> {
         raw.varint("number")
@@ -341,8 +372,13 @@ impl Field for u64 {
 }
 
 impl Field for u32 {
+    const SHAPE: Shape = Shape::Varint;
+
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         u64::from(*self).encode(number, out);
+    }
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        u64::from(*self).encode_present(number, out);
     }
     fn decode(raw: Raw<'_>) -> Result<u32, DecodeError> {
         u32::try_from(raw.varint("number")?).map_err(|_| DecodeError::Invalid { what: "number" })
@@ -356,9 +392,13 @@ impl Field for u32 {
 }
 
 impl Field for i32 {
+    const SHAPE: Shape = Shape::Varint;
+
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        let zigzag = ((*self << 1) ^ (*self >> 31)) as u32;
-        zigzag.encode(number, out);
+        zigzag(*self).encode(number, out);
+    }
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        zigzag(*self).encode_present(number, out);
     }
     fn decode(raw: Raw<'_>) -> Result<i32, DecodeError> {
         let zigzag = u32::decode(raw)?;
@@ -372,9 +412,19 @@ impl Field for i32 {
     }
 }
 
+/// `value` as `sint32` has it on the wire.
+fn zigzag(value: i32) -> u32 {
+    ((value << 1) ^ (value >> 31)) as u32
+}
+
 impl Field for bool {
+    const SHAPE: Shape = Shape::Varint;
+
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         u64::from(*self).encode(number, out);
+    }
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        u64::from(*self).encode_present(number, out);
     }
     fn decode(raw: Raw<'_>) -> Result<bool, DecodeError> {
         Ok(raw.varint("flag")? != 0)
@@ -392,6 +442,9 @@ impl Field for String {
         if !self.is_empty() {
             put_bytes(number, self.as_bytes(), out);
         }
+    }
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        put_bytes(number, self.as_bytes(), out);
     }
     fn decode(raw: Raw<'_>) -> Result<String, DecodeError> {
         raw.text("text").map(str::to_owned)
@@ -411,43 +464,63 @@ impl Field for Bytes {
     fn decode(raw: Raw<'_>) -> Result<Bytes, DecodeError> {
         raw.bytes("bytes").map(Bytes::copy_from_slice)
     }
+    // Other writers of protobuf leave empty bytes out.
+    fn absent() -> Option<Bytes> {
+        Some(Bytes::new())
+    }
     fn proto(_: &mut Schema) -> Proto {
         Proto::scalar("bytes")
     }
 }
 
-/// An optional field is written only when it is there. Inner values must not use absence for a value of their own,
-/// so the zero of a number is wrapped in a nested field.
+/// An optional field is written only when it is there, and then also if it is zero or empty.
 impl<T: Field> Field for Option<T> {
+    const SHAPE: Shape = Shape::Many;
+
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        if let Some(value) = self {
-            put_nested(number, out, |out| value.encode(1, out));
+        match (self, T::SHAPE) {
+            (None, _) => {}
+            (Some(value), Shape::Many) => put_nested(number, out, |out| value.encode(1, out)),
+            (Some(value), _) => value.encode_present(number, out),
         }
     }
     fn decode(raw: Raw<'_>) -> Result<Option<T>, DecodeError> {
-        let mut reader = Reader::new(raw.bytes("optional value")?);
-        let mut slot = None;
-        while let Some((number, raw)) = reader.field()? {
-            if number == 1 {
-                T::merge(&mut slot, raw)?;
-            }
-        }
-        match slot.or_else(T::absent) {
-            Some(value) => Ok(Some(value)),
-            None => Err(DecodeError::Invalid { what: "optional value" }),
+        match T::SHAPE {
+            Shape::Many => unwrapped(raw).map(Some),
+            _ => T::decode(raw).map(Some),
         }
     }
     fn absent() -> Option<Option<T>> {
         Some(None)
     }
     fn proto(schema: &mut Schema) -> Proto {
-        schema.wrapper("Optional", T::proto)
+        match T::SHAPE {
+            Shape::Many => schema.wrapper("Optional", T::proto),
+            _ => T::proto(schema).optional(),
+        }
     }
 }
 
+/// Reads the message with one field that stands around what protobuf has no label for.
+fn unwrapped<T: Field>(raw: Raw<'_>) -> Result<T, DecodeError> {
+    let mut reader = Reader::new(raw.bytes("value")?);
+    let mut slot = None;
+    while let Some((number, raw)) = reader.field()? {
+        if number == 1 {
+            T::merge(&mut slot, raw)?;
+        }
+    }
+    slot.or_else(T::absent).ok_or(DecodeError::Invalid { what: "value" })
+}
+
 impl<T: Field> Field for Box<T> {
+    const SHAPE: Shape = T::SHAPE;
+
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         (**self).encode(number, out);
+    }
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        (**self).encode_present(number, out);
     }
     fn decode(raw: Raw<'_>) -> Result<Box<T>, DecodeError> {
         T::decode(raw).map(Box::new)
@@ -461,9 +534,22 @@ impl<T: Field> Field for Box<T> {
 }
 
 impl<T: Field> Field for Vec<T> {
+    const SHAPE: Shape = Shape::Many;
+
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        for value in self {
-            put_nested(number, out, |out| value.encode(1, out));
+        match T::SHAPE {
+            Shape::Once => self.iter().for_each(|value| value.encode_present(number, out)),
+            Shape::Many => self.iter().for_each(|value| put_nested(number, out, |out| value.encode(1, out))),
+            Shape::Varint if self.is_empty() => {}
+            Shape::Varint => put_nested(number, out, |out| {
+                let mut field = Vec::new();
+                for value in self {
+                    field.clear();
+                    value.encode_present(0, &mut field);
+                    // A key of field 0 is one byte; what follows is the varint.
+                    out.extend_from_slice(&field[1..]);
+                }
+            }),
         }
     }
     fn decode(raw: Raw<'_>) -> Result<Vec<T>, DecodeError> {
@@ -472,8 +558,17 @@ impl<T: Field> Field for Vec<T> {
         Ok(slot.unwrap_or_default())
     }
     fn merge(slot: &mut Option<Vec<T>>, raw: Raw<'_>) -> Result<(), DecodeError> {
-        if let Some(value) = Option::<T>::decode(raw)? {
-            slot.get_or_insert_default().push(value);
+        let list = slot.get_or_insert_default();
+        match (T::SHAPE, raw) {
+            (Shape::Many, raw) => list.push(unwrapped(raw)?),
+            // A writer may pack numbers into one field or write one field for each.
+            (Shape::Varint, Raw::Bytes(packed)) => {
+                let mut reader = Reader::new(packed);
+                while !reader.is_empty() {
+                    list.push(T::decode(Raw::Varint(reader.varint()?))?);
+                }
+            }
+            (_, raw) => list.push(T::decode(raw)?),
         }
         Ok(())
     }
@@ -481,7 +576,10 @@ impl<T: Field> Field for Vec<T> {
         Some(Vec::new())
     }
     fn proto(schema: &mut Schema) -> Proto {
-        schema.wrapper("Each", T::proto).repeated()
+        match T::SHAPE {
+            Shape::Many => schema.wrapper("Each", T::proto).repeated(),
+            _ => T::proto(schema).repeated(),
+        }
     }
 }
 
@@ -534,8 +632,13 @@ text_field!(Name: "name", RunId: "run id", crate::Namespace: "namespace", crate:
 macro_rules! number_field {
     ($($type:ident),*) => {$(
         impl Field for $type {
+            const SHAPE: Shape = Shape::Varint;
+
             fn encode(&self, number: u32, out: &mut Vec<u8>) {
                 self.0.encode(number, out);
+            }
+            fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+                self.0.encode_present(number, out);
             }
             fn decode(raw: Raw<'_>) -> Result<Self, DecodeError> {
                 u64::decode(raw).map($type)
@@ -566,6 +669,8 @@ impl Field for Hash {
 }
 
 impl Field for Place {
+    const SHAPE: Shape = Shape::Many;
+
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         put_nested(number, out, |out| self.path().for_each(|step| put_varint(u64::from(step), out)));
     }
@@ -583,5 +688,94 @@ impl Field for Place {
     }
     fn proto(_: &mut Schema) -> Proto {
         Proto::scalar("uint32").repeated()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    crate::numbered! {
+        enum Color {
+            0 => Red,
+            3 => Blue,
+        }
+    }
+
+    crate::message! {
+        struct Everything {
+            1 => count: Option<u64>,
+            2 => flag: Option<bool>,
+            3 => text: Option<String>,
+            4 => below: Option<i32>,
+            5 => color: Option<Color>,
+            6 => counts: Vec<u64>,
+            7 => texts: Vec<String>,
+            8 => colors: Vec<Color>,
+            9 => places: Vec<Place>,
+            10 => at: Option<Timestamp>,
+            11 => first: Color,
+            12 => inner: Vec<Everything>,
+            13 => lists: Vec<Option<Vec<u64>>>,
+        }
+    }
+
+    crate::choice! {
+        enum Either {
+            1 => Count / "count": u64,
+            2 => Text / "text": String,
+        }
+    }
+
+    fn nothing() -> Everything {
+        Everything::decode_fields(&[]).unwrap()
+    }
+
+    #[test]
+    fn a_value_that_is_zero_or_empty_is_not_an_absent_one() {
+        let zeros = Everything {
+            count: Some(0),
+            flag: Some(false),
+            text: Some(String::new()),
+            below: Some(0),
+            color: Some(Color::Red),
+            counts: vec![0, 1, u64::MAX, 0],
+            texts: vec![String::new(), "a".to_owned(), String::new()],
+            colors: Color::ALL.to_vec(),
+            places: vec![Place::root(0), Place::from_path(&[1, 0, 2]).unwrap()],
+            at: Some(Timestamp(0)),
+            first: Color::Red,
+            inner: vec![nothing(), nothing()],
+            lists: vec![None, Some(Vec::new()), Some(vec![0, 7])],
+        };
+        assert_eq!(Everything::decode_fields(&zeros.to_bytes()).unwrap(), zeros);
+        assert_eq!(Everything::decode_fields(&nothing().to_bytes()).unwrap(), nothing());
+        for either in [Either::Count(0), Either::Text(String::new())] {
+            assert_eq!(Either::decode_fields(&either.to_bytes()).unwrap(), either);
+        }
+    }
+
+    #[test]
+    fn numbers_in_a_list_are_read_packed_and_one_by_one() {
+        let packed = Everything { counts: vec![5, 300], ..nothing() };
+        let mut bytes = Vec::new();
+        put_bytes(6, &[5, 0xac, 2], &mut bytes);
+        assert_eq!(Everything::decode_fields(&bytes).unwrap(), packed);
+        assert!(packed.to_bytes().windows(bytes.len()).any(|window| window == bytes), "written packed");
+        let mut bytes = Vec::new();
+        put_number(6, 5, &mut bytes);
+        put_number(6, 300, &mut bytes);
+        assert_eq!(Everything::decode_fields(&bytes).unwrap(), packed);
+    }
+
+    #[test]
+    fn what_protobuf_writers_leave_out_is_zero() {
+        assert_eq!(nothing().first, Color::Red);
+        let mut cut = Vec::new();
+        put_bytes(6, &[0x80], &mut cut);
+        assert_eq!(Everything::decode_fields(&cut), Err(DecodeError::Truncated));
+        let mut foreign = Vec::new();
+        put_bytes(8, &[1], &mut foreign);
+        assert_eq!(Everything::decode_fields(&foreign), Err(DecodeError::Invalid { what: "Color" }));
     }
 }

@@ -44,8 +44,7 @@ impl Payload {
     }
 
     pub fn binary(content_type: &str, data: impl Into<Bytes>) -> Payload {
-        let content_type = (content_type != JSON).then(|| content_type.into());
-        Payload { content_type, data: data.into() }
+        Payload { content_type: own_type(content_type), data: data.into() }
     }
 
     /// Something that only holders of the key can read. Its first 16 bytes are its identity, as whoever sealed it tells.
@@ -99,6 +98,11 @@ impl Payload {
     }
 }
 
+/// Returns the content type as it is kept: `None` for JSON, also where a writer spells it out or sends an empty one.
+fn own_type(content_type: &str) -> Option<Box<str>> {
+    (!content_type.is_empty() && content_type != JSON).then(|| content_type.into())
+}
+
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(key) = self.sealed_with() {
@@ -126,7 +130,7 @@ impl Field for Payload {
         while let Some((number, raw)) = reader.field()? {
             match number {
                 1 => payload.data = Bytes::decode(raw)?,
-                2 => payload.content_type = Some(String::decode(raw)?.into()),
+                2 => payload.content_type = own_type(&String::decode(raw)?),
                 _ => {}
             }
         }
@@ -140,7 +144,7 @@ impl Field for Payload {
                     number: 2,
                     name: "content_type",
                     docs: &["doc = \"Absent stands for JSON.\""],
-                    proto: Proto::scalar("string"),
+                    proto: Proto::scalar("string").optional(),
                 },
             ]
         })

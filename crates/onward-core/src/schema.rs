@@ -10,16 +10,28 @@ use std::fmt::Write;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proto {
     name: String,
-    repeated: bool,
+    label: Label,
+}
+
+/// What stands before a field's type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Label {
+    None,
+    Optional,
+    Repeated,
 }
 
 impl Proto {
     pub fn scalar(name: &str) -> Proto {
-        Proto { name: name.to_owned(), repeated: false }
+        Proto { name: name.to_owned(), label: Label::None }
+    }
+
+    pub fn optional(self) -> Proto {
+        Proto { label: Label::Optional, ..self }
     }
 
     pub fn repeated(self) -> Proto {
-        Proto { repeated: true, ..self }
+        Proto { label: Label::Repeated, ..self }
     }
 
     /// The type's name, without its label.
@@ -86,11 +98,12 @@ impl Schema {
         })
     }
 
-    /// A message with one field: absence and a zero are two things, and so are an empty list and a list of one empty value.
+    /// Returns a message with one field, for what has no label of its own: an optional list, and a list of lists.
     pub fn wrapper(&mut self, prefix: &str, inner: impl FnOnce(&mut Schema) -> Proto) -> Proto {
         let proto = inner(self);
         let inner_name = proto.name[..1].to_uppercase() + &proto.name[1..];
-        let name = format!("{prefix}{}{inner_name}", if proto.repeated { "List" } else { "" });
+        let list = if proto.label == Label::Repeated { "List" } else { "" };
+        let name = format!("{prefix}{list}{inner_name}");
         self.message(&name, &[], |_| vec![FieldLine { number: 1, name: "value", docs: &[], proto }])
     }
 
@@ -116,7 +129,11 @@ impl Schema {
 
 fn line(text: &mut String, indent: &str, field: &FieldLine) {
     comment(text, indent, field.docs);
-    let label = if field.proto.repeated { "repeated " } else { "" };
+    let label = match field.proto.label {
+        Label::None => "",
+        Label::Optional => "optional ",
+        Label::Repeated => "repeated ",
+    };
     let FieldLine { number, name, proto, .. } = field;
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{indent}{label}{} {name} = {number};", proto.name);
@@ -160,6 +177,9 @@ mod tests {
             /// Its name.
             1 => name: Name,
             2 => place: Option<Place>,
+            3 => weight: Option<u64>,
+            4 => counts: Vec<u32>,
+            5 => inner: Option<Box<Thing>>,
             7 => others: Vec<Thing>,
         }
     }
@@ -170,8 +190,11 @@ mod tests {
         assert_eq!(Thing::proto(&mut schema).name(), "Thing");
         let text = schema.text();
         assert!(text.contains("// A thing.\nmessage Thing {\n  // Its name.\n  string name = 1;\n"), "{text}");
-        assert!(text.contains("  OptionalListUint32 place = 2;\n  repeated EachThing others = 7;\n"), "{text}");
+        assert!(text.contains("  OptionalListUint32 place = 2;\n  optional uint64 weight = 3;\n"), "{text}");
+        assert!(
+            text.contains("  repeated uint32 counts = 4;\n  optional Thing inner = 5;\n  repeated Thing others = 7;\n"),
+            "{text}"
+        );
         assert!(text.contains("message OptionalListUint32 {\n  repeated uint32 value = 1;\n}"), "{text}");
-        assert!(text.contains("message EachThing {\n  Thing value = 1;\n}"), "{text}");
     }
 }

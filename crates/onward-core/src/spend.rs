@@ -12,7 +12,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::codec::{DecodeError, Field, Raw};
+use crate::codec::{DecodeError, Field, Raw, Shape};
 use crate::event::{TaskAttemptEnded, TaskAttempted};
 use crate::run::Once;
 use crate::schema::{Proto, Schema};
@@ -109,8 +109,13 @@ impl<'de> Deserialize<'de> for PicoDollars {
 }
 
 impl Field for PicoDollars {
+    const SHAPE: Shape = Shape::Varint;
+
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         self.0.encode(number, out);
+    }
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        self.0.encode_present(number, out);
     }
     fn decode(raw: Raw<'_>) -> Result<PicoDollars, DecodeError> {
         u64::decode(raw).map(PicoDollars)

@@ -19,8 +19,8 @@ pub struct MethodLine {
 const HEAD: &str = "\
 // Printed by `cargo xtask gen` from crates/onward-wire; do not edit.
 //
-// The log, the worker protocol and the API speak the same messages. Times are milliseconds since 1970. A message `Optional…`
-// is absent or holds a value; a message `Each…` holds one element of a list.
+// The log, the worker protocol and the API speak the same messages. Times are milliseconds since 1970. A message `Each…`
+// holds one element of a list of lists.
 syntax = \"proto3\";
 
 package onward.v1;

@@ -4,7 +4,9 @@ use onward_core::codec::{Field, Message, Raw};
 use onward_core::event::{RunStarted, StepCompleted};
 use onward_core::run::Commit;
 use onward_core::task::TaskReport;
-use onward_core::{CommitId, Epoch, Failure, Index, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Timestamp};
+use onward_core::{
+    CommitId, Epoch, Failure, Index, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp,
+};
 use onward_wire::problem::{Advice, Problem};
 use onward_wire::worker::*;
 use prost_reflect::{DescriptorPool, DynamicMessage, ReflectMessage, Value};
@@ -166,4 +168,41 @@ fn a_reader_of_the_proto_file_understands_every_frame() {
     let said = format!("{:?}", seen.get_field_by_name("frames").unwrap().as_list().unwrap()[2]);
     assert!(said.contains("charge") && said.contains("18446744073709551615"), "{said}");
     check_deep(&read("ServerFrames", &ServerFrames { frames: server_frames() }.to_bytes()));
+}
+
+/// Writes with nothing but the descriptor, as a program in another language would.
+#[test]
+fn what_a_writer_of_the_proto_file_leaves_out_or_packs_is_understood() {
+    use onward_wire::api::{ListRequest, PutAttachmentRequest};
+    let zeros =
+        ListRequest { limit: 0, statuses: vec![Status::Pending, Status::Running], created_from: Some(Timestamp(0)), ..list() };
+    for request in [list(), zeros] {
+        let seen = read("ListRequest", &request.to_bytes());
+        assert_eq!(seen.has_field_by_name("created_from"), request.created_from.is_some());
+        assert_eq!(seen.get_field_by_name("statuses").unwrap().as_list().unwrap().len(), request.statuses.len());
+        let written = prost_reflect::prost::Message::encode_to_vec(&seen);
+        assert_eq!(ListRequest::decode_fields(&written).unwrap(), request);
+    }
+    // An empty attachment: field 1 is a payload whose data are left out.
+    let empty = PutAttachmentRequest {
+        content: Payload::binary("image/png", Vec::new()),
+        ..PutAttachmentRequest::decode_fields(&[10, 0]).unwrap()
+    };
+    let written = prost_reflect::prost::Message::encode_to_vec(&read("PutAttachmentRequest", &empty.to_bytes()));
+    assert_eq!(PutAttachmentRequest::decode_fields(&written).unwrap(), empty);
+}
+
+fn list() -> onward_wire::api::ListRequest {
+    onward_wire::api::ListRequest {
+        namespace: Namespace::default(),
+        kind: None,
+        statuses: Vec::new(),
+        created_from: None,
+        created_until: None,
+        limit: 7,
+        cursor: None,
+        versions: Vec::new(),
+        attributes: Vec::new(),
+        partly: false,
+    }
 }
