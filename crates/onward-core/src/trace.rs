@@ -62,9 +62,14 @@ pub fn trace_of(run: &RunKey, seed: u64) -> [u8; 16] {
     Hash::of_parts(&[b"trace", run.namespace.as_str().as_bytes(), run.id.as_str().as_bytes(), &seed.to_le_bytes()]).0
 }
 
-/// The span of the whole run, through all its generations.
+/// The span of the run, under which everything hangs that it does, through all its generations.
 pub fn run_span(run: &RunKey) -> [u8; 8] {
     span(run, b"run", &[])
+}
+
+/// The span of the end of a run that went on after its first commit.
+pub fn end_span(run: &RunKey) -> [u8; 8] {
+    span(run, b"end", &[])
 }
 
 /// The span of the activation that made commit `n`.

@@ -100,8 +100,14 @@ struct Sender {
 
 impl Sender {
     fn new(otlp: Otlp) -> Result<Sender, Error> {
-        let Otlp { endpoint: url, service, headers } = otlp;
+        let Otlp { endpoint: url, service, headers, unsupported } = otlp;
         let wrong = |why: String| Error::ServerUrl { url: url.clone(), why };
+        if let Some(protocol) = unsupported {
+            return Err(wrong(format!(
+                "OTEL_EXPORTER_OTLP_PROTOCOL is `{protocol}`, and spans are sent with `grpc` alone: name the collector's gRPC \
+                 endpoint, usually on port 4317, and set the variable to `grpc`"
+            )));
+        }
         let endpoint = Endpoint::from_shared(url.clone()).map_err(|error| wrong(error.to_string()))?;
         let endpoint = match endpoint.uri().scheme_str() {
             Some("http") => endpoint,
@@ -140,6 +146,19 @@ impl Sender {
             request.metadata_mut().insert(name.clone(), value.clone());
         }
         grpc.unary(request, PathAndQuery::from_static(EXPORT), Plain).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_protocol_that_is_not_spoken_is_refused_by_its_name() {
+        let otlp = Otlp { unsupported: Some("http/protobuf".to_owned()), ..Otlp::to("http://127.0.0.1:4318") };
+        let Err(refused) = Sender::new(otlp) else { panic!("spans would be lost") };
+        assert_eq!(refused.code(), "server_url_invalid");
+        assert!(refused.to_string().contains("http/protobuf") && refused.to_string().contains("4317"), "{refused}");
     }
 }
 

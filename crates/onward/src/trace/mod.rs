@@ -7,6 +7,7 @@
 //! Invariants:
 //! - SP1: a span is told after the commit or report it stands for was taken, and once.
 //! - SP2: without an endpoint nothing of this runs.
+//! - SP3: the span of a run is told with its first commit, before anything that hangs under it in a later one.
 
 #[cfg(feature = "remote")]
 mod exporter;

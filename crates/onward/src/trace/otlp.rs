@@ -6,12 +6,17 @@ pub struct Otlp {
     pub(super) endpoint: String,
     pub(super) service: String,
     pub(super) headers: Vec<(String, String)>,
+    /// A protocol that the environment asks for and that is not spoken here.
+    pub(super) unsupported: Option<String>,
 }
+
+/// The only protocol there is.
+const GRPC: &str = "grpc";
 
 impl Otlp {
     /// To the collector at `endpoint`, for instance `http://127.0.0.1:4317`, over gRPC.
     pub fn to(endpoint: impl Into<String>) -> Otlp {
-        Otlp { endpoint: endpoint.into(), service: "onward".to_owned(), headers: Vec::new() }
+        Otlp { endpoint: endpoint.into(), service: "onward".to_owned(), headers: Vec::new(), unsupported: None }
     }
 
     /// What this process is called in traces; `onward` otherwise.
@@ -27,7 +32,8 @@ impl Otlp {
     }
 
     /// As the standard variables of the environment say: `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT`,
-    /// `OTEL_SERVICE_NAME`, `OTEL_EXPORTER_OTLP_HEADERS`. `None` without an endpoint, and with `OTEL_SDK_DISABLED=true`.
+    /// `OTEL_SERVICE_NAME`, `OTEL_EXPORTER_OTLP_HEADERS`. An `OTEL_EXPORTER_OTLP_PROTOCOL` other than `grpc` is refused when the worker
+    /// starts: spans that are sent to the port of another protocol are lost without a word. `None` without an endpoint, and with `OTEL_SDK_DISABLED=true`.
     pub fn from_env() -> Option<Otlp> {
         Otlp::from_variables(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
@@ -38,6 +44,8 @@ impl Otlp {
         }
         let endpoint = read("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").or_else(|| read("OTEL_EXPORTER_OTLP_ENDPOINT"))?;
         let mut otlp = Otlp::to(endpoint);
+        let protocol = read("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL").or_else(|| read("OTEL_EXPORTER_OTLP_PROTOCOL"));
+        otlp.unsupported = protocol.filter(|protocol| protocol != GRPC);
         if let Some(name) = read("OTEL_SERVICE_NAME") {
             otlp = otlp.service(name);
         }
@@ -89,6 +97,15 @@ mod tests {
         let otlp = otlp.unwrap();
         assert_eq!((otlp.endpoint.as_str(), otlp.service.as_str()), ("http://a:4317", "shop"));
         assert_eq!(otlp.headers, [("x-key".to_owned(), "a b".to_owned()), ("other".to_owned(), "c".to_owned())]);
+        assert_eq!(otlp.unsupported, None);
+        let http = read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:4318"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")]);
+        assert_eq!(http.unwrap().unsupported.as_deref(), Some("http/protobuf"));
+        let grpc = read(&[
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:4317"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"),
+        ]);
+        assert_eq!(grpc.unwrap().unsupported, None);
         let own = read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:4317"), ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://b:1")]);
         assert_eq!(own.unwrap().endpoint, "http://b:1");
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use onward_core::run::Commit;
 use onward_core::task::Task;
-use onward_core::trace::{activation_span, call_span, run_span, step_span, task_span};
+use onward_core::trace::{activation_span, call_span, end_span, run_span, step_span, task_span};
 use onward_core::{Event, Failure, Name, Place, RunKey, Timestamp};
 
 use super::Origin;
@@ -64,17 +64,28 @@ impl Activation {
             }
         }
         spans.push(self.span(activation, Some(run_span(&self.key)), format!("activation {}", self.kind), (earliest, now)));
-        if let Some(end) = self.events.last().filter(|event| event.ends_log() && !matches!(event, Event::RunContinued(_))) {
-            let start = SystemTime::UNIX_EPOCH + Duration::from_millis(self.created_at.0);
-            let run = self.span(run_span(&self.key), self.origin.parent, format!("run {}", self.kind), (start.min(now), now));
-            let failed = match end {
-                Event::RunFailed(event) => code(&event.failure),
-                Event::RunCanceled(event) => code(&event.failure),
-                _ => None,
-            };
-            spans.push(Span { failed, kind: Kind::Consumer, ..run });
-        }
+        spans.extend(self.run_span(now));
         spans
+    }
+
+    /// Returns the span of the run with its first commit, and that of its end with its last; a run that ends with its first commit has
+    /// one span for both. Nothing refers to a span that is told only when the run ends, which may be weeks later or never (SP3).
+    fn run_span(&self, now: SystemTime) -> Option<Span> {
+        let is_first = self.generation == 0 && self.n == 0;
+        let end = self.events.last().filter(|event| event.ends_log() && !matches!(event, Event::RunContinued(_)));
+        let (id, parent, what) = match (is_first, end) {
+            (true, _) => (run_span(&self.key), self.origin.parent, "run"),
+            (false, Some(_)) => (end_span(&self.key), Some(run_span(&self.key)), "end"),
+            (false, None) => return None,
+        };
+        let start = SystemTime::UNIX_EPOCH + Duration::from_millis(self.created_at.0);
+        let failed = match end {
+            Some(Event::RunFailed(event)) => code(&event.failure),
+            Some(Event::RunCanceled(event)) => code(&event.failure),
+            _ => None,
+        };
+        let span = self.span(id, parent, format!("{what} {}", self.kind), (start.min(now), now));
+        Some(Span { failed, kind: Kind::Consumer, ..span })
     }
 
     fn span_of(&self, event: &Event, activation: [u8; 8], now: SystemTime) -> Option<Span> {

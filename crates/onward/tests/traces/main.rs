@@ -168,7 +168,10 @@ async fn a_replay_tells_nothing_twice() {
     };
     let first = engine(Duration::from_secs(1)).await;
     let run: RunHandle<u32> = first.start("slow", &()).id("s").trace(CALLER).await.unwrap();
+    // SP3: while the run is open, nothing that was told hangs in the air.
     collector.until("step once").await;
+    check(&collector.told(), TraceContext::parse(CALLER).unwrap());
+    one(&collector.told(), "run slow");
     let before = collector.told().len();
     drop((run, first)); // as if the process had died
 
@@ -182,7 +185,10 @@ async fn a_replay_tells_nothing_twice() {
     check(&told, caller);
     assert!(told.len() > before);
     one(&told, "step once");
-    assert_eq!(one(&told, "run slow").parent, caller.span_id);
+    let (root, end) = (one(&told, "run slow"), one(&told, "end slow"));
+    assert_eq!(root.parent, caller.span_id);
+    assert_eq!(end.parent, root.span_id);
+    assert!(end.end > root.end, "the end is told with the whole time of the run");
     let failed = one(&told, "step fails");
     assert_eq!(failed.failed.as_deref(), Some("sour"), "the code of a failure is told, its message is not");
 }
