@@ -1,5 +1,6 @@
 //! What is counted, and how Prometheus reads it.
 //!
+//! Every name begins with `onward_` and has its unit; counters end in `_total`: `promtool check metrics` finds nothing.
 //! Every label comes from a list of our own (routes, statuses, event names), so that no client can make the page grow (S30).
 
 use std::collections::BTreeMap;
@@ -74,7 +75,7 @@ type Request = (&'static str, &'static str, u16);
 impl Metrics {
     /// Counts a request by the template of its route, never by its path.
     pub fn request(&self, method: &str, route: &'static str, status: u16) {
-        let known = ["GET", "HEAD", "POST", "DELETE", "GRPC"];
+        let known = ["GET", "HEAD", "POST", "PUT", "DELETE", "GRPC"];
         let method = known.into_iter().find(|known| *known == method).unwrap_or("other");
         count(&self.requests, (method, route, status));
     }
@@ -109,13 +110,13 @@ impl Metrics {
         page.counter("onward_commits_total", "Commits of workers", &[("", self.commits.value())]);
         page.labeled("onward_logs_ended_total", "Logs that ended, by their last event", "event", &read(&self.ends));
         let outcomes = [("ok", runtime.replays_ok()), ("diverged", self.replays_diverged.value())];
-        page.labeled("replays_total", "Replays, by how they compared with the log", "outcome", &BTreeMap::from(outcomes));
+        page.labeled("onward_replays_total", "Replays, by how they compared with the log", "outcome", &BTreeMap::from(outcomes));
         let counts = runtime.counts();
         for (name, help, count) in [
             ("onward_signals_dropped_total", "Signals from run to run that no run could take", &counts.signals_dropped),
-            ("agent_entry_duplicates_prevented", "Entries whose key was there already", &counts.entries_repeated),
-            ("agent_llm_empty_responses", "Answers of models that had nothing in them", &counts.empty_answers),
-            ("agent_resume_conflicts", "Resumes of an agent that lost to another", &counts.resumes_lost),
+            ("onward_agent_entry_duplicates_prevented_total", "Entries whose key was there already", &counts.entries_repeated),
+            ("onward_agent_llm_empty_responses_total", "Answers of models that had nothing in them", &counts.empty_answers),
+            ("onward_agent_resume_conflicts_total", "Resumes of an agent that lost to another", &counts.resumes_lost),
         ] {
             page.counter(name, help, &[("", count.value())]);
         }
@@ -196,4 +197,21 @@ impl Page {
 /// The value of a label as Prometheus reads it.
 fn label_value(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::ROUTES;
+
+    #[test]
+    fn a_request_is_counted_by_the_method_of_its_route() {
+        let metrics = Metrics::default();
+        for route in ROUTES {
+            metrics.request(route.verb.method().as_str(), route.path, 200);
+        }
+        assert!(read(&metrics.requests).keys().all(|(method, ..)| *method != "other"), "a route has a method without a label");
+        metrics.request("BREW", "none", 405);
+        assert!(read(&metrics.requests).contains_key(&("other", "none", 405)));
+    }
 }

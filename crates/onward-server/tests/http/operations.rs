@@ -38,12 +38,12 @@ async fn what_happens_is_counted() {
     assert!(page.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
     for line in [
         "onward_runs_started_total 0",
-        "agent_entry_duplicates_prevented 0",
-        "agent_llm_empty_responses 0",
-        "agent_resume_conflicts 0",
+        "onward_agent_entry_duplicates_prevented_total 0",
+        "onward_agent_llm_empty_responses_total 0",
+        "onward_agent_resume_conflicts_total 0",
         "onward_signals_dropped_total 0",
-        "replays_total{outcome=\"ok\"} 0",
-        "replays_total{outcome=\"diverged\"} 0",
+        "onward_replays_total{outcome=\"ok\"} 0",
+        "onward_replays_total{outcome=\"diverged\"} 0",
     ] {
         assert!(page.body.lines().any(|found| found == line), "{line} is not in\n{}", page.body);
     }
@@ -51,6 +51,7 @@ async fn what_happens_is_counted() {
     site.signal("a", "payment", json!(1)).await;
     site.get("/v1/runs/b").await;
     site.get("/some/where").await;
+    site.put_json("/v1/external/e", json!({"kind": "order", "status": "running"})).await;
     // Who listens to a store is told behind the answer.
     let counts = |page: &String| page.contains("event=\"signal_received\"");
     let mut page = site.get("/metrics").await.body;
@@ -68,6 +69,7 @@ async fn what_happens_is_counted() {
         "onward_http_requests_total{method=\"POST\",route=\"/v1/runs\",status=\"201\"} 1",
         "onward_http_requests_total{method=\"GET\",route=\"/v1/runs/{id}\",status=\"404\"} 1",
         "onward_http_requests_total{method=\"GET\",route=\"none\",status=\"404\"} 1",
+        "onward_http_requests_total{method=\"PUT\",route=\"/v1/external/{id}\",status=\"201\"} 1",
     ] {
         assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
     }
@@ -93,13 +95,22 @@ async fn the_metrics_are_prometheus_text() {
         assert!(matches!(sample.value, Counter(value) | Gauge(value) if value.is_finite() && value >= 0.0), "{sample:?}");
         names.push(format!("{}{}", sample.metric, sample.labels));
     }
+    for line in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (name, kind) = line.split_once(' ').unwrap();
+        assert!(name.starts_with("onward_"), "{name}");
+        assert_eq!(name.ends_with("_total"), kind == "counter", "{name} is a {kind}");
+    }
     let (all, before) = (names.len(), names.clone());
     names.sort();
     names.dedup();
     assert_eq!(names.len(), all, "no two lines tell the same thing: {before:?}");
     let find = |name: &str| scrape.samples.iter().find(|sample| sample.metric == name).unwrap();
     assert!(matches!(find("onward_runs_started_total").value, prometheus_parse::Value::Counter(1.0)));
-    for name in ["agent_entry_duplicates_prevented", "agent_llm_empty_responses", "agent_resume_conflicts"] {
+    for name in [
+        "onward_agent_entry_duplicates_prevented_total",
+        "onward_agent_llm_empty_responses_total",
+        "onward_agent_resume_conflicts_total",
+    ] {
         assert!(matches!(find(name).value, prometheus_parse::Value::Counter(0.0)), "{name}");
     }
 }
@@ -113,7 +124,7 @@ async fn an_entry_that_was_there_already_is_counted() {
         site.post_json("/v1/runs/a/entries", entry).await;
     }
     let page = site.get("/metrics").await.body;
-    assert!(page.lines().any(|line| line == "agent_entry_duplicates_prevented 2"), "{page}");
+    assert!(page.lines().any(|line| line == "onward_agent_entry_duplicates_prevented_total 2"), "{page}");
 }
 
 /// S30: names that clients make up are no labels.

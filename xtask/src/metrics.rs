@@ -1,0 +1,82 @@
+//! The page of metrics under `promtool check metrics`, the linter of Prometheus itself.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::repository::{Repository, run};
+use crate::sdks;
+use crate::server::Server;
+
+pub fn check(repository: &Repository) -> Result<()> {
+    let promtool = promtool(repository)?;
+    let binary = sdks::binary(repository)?;
+    let data = repository.target().join("metrics");
+    drop(std::fs::remove_dir_all(&data)); // of a run before
+    let server = Server::start(Command::new(binary).arg("--data").arg(&data).args(["--json", "dev", "--port", "0"]))?;
+    let address = server.url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+    // A request of each kind, so that there are lines with labels.
+    ask(&address, "POST", "/v1/runs", r#"{"kind":"order","id":"one","input":1}"#)?;
+    ask(&address, "PUT", "/v1/external/two", r#"{"kind":"order","status":"running"}"#)?;
+    let page = ask(&address, "GET", "/metrics", "")?;
+    if !page.contains("onward_store_sync_seconds_total") || !page.contains(r#"onward_http_requests_total{method="PUT""#) {
+        bail!("the page lacks what was counted:\n{page}");
+    }
+    let mut check = Command::new(promtool)
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    check.stdin.take().context("it has an input")?.write_all(page.as_bytes())?;
+    let output = check.wait_with_output()?;
+    // What it only warns of is told with status 3, and some of it with status 0.
+    if !output.status.success() || !output.stdout.is_empty() || !output.stderr.is_empty() {
+        bail!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+/// Returns the body of the answer.
+fn ask(address: &str, method: &str, path: &str, body: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (_, body) = answer.split_once("\r\n\r\n").with_context(|| format!("no answer: {answer}"))?;
+    Ok(body.to_owned())
+}
+
+/// Returns the program: PROMTOOL, the one on the path, or the one of Debian's package, of which nothing else is installed.
+fn promtool(repository: &Repository) -> Result<PathBuf> {
+    let answers = |program: &PathBuf| {
+        let mut version = Command::new(program);
+        version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    };
+    let named = std::env::var_os("PROMTOOL").map_or_else(|| PathBuf::from("promtool"), PathBuf::from);
+    if answers(&named) {
+        return Ok(named);
+    }
+    let folder = repository.target().join("promtool");
+    let unpacked = folder.join("usr/bin/promtool");
+    if !answers(&unpacked) {
+        let needed = "promtool is missing: install the package `prometheus`, or set PROMTOOL to the program";
+        std::fs::create_dir_all(&folder)?;
+        let apt = |arguments: &[&str]| run(Command::new("apt-get").current_dir(&folder).arg("-q").args(arguments));
+        apt(&["download", "prometheus"])
+            .or_else(|_| apt(&["update"]).and_then(|()| apt(&["download", "prometheus"])))
+            .context(needed)?;
+        let files = std::fs::read_dir(&folder)?.flatten().map(|entry| entry.path());
+        let package = files.into_iter().find(|path| path.extension().is_some_and(|kind| kind == "deb")).context(needed)?;
+        run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&folder)).context(needed)?;
+        std::fs::remove_file(package)?;
+    }
+    Ok(unpacked)
+}
