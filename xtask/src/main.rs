@@ -3,6 +3,7 @@
 //! Must never depend on a crate of ours: it has to work when they do not compile.
 
 mod ag_ui;
+mod grpc;
 mod metrics;
 mod models;
 mod openapi;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::repository::{Repository, cargo, run};
-use crate::{ag_ui, metrics, models, openapi, sdks, setup, tidy};
+use crate::{ag_ui, grpc, metrics, models, openapi, sdks, setup, tidy};
 
 type Part = (&'static str, fn(&Repository) -> Result<()>);
 
@@ -31,6 +31,7 @@ const PARTS: &[Part] = &[
     ("sdks", sdks::test),
     ("ag-ui", ag_ui::test),
     ("models", models::test),
+    ("grpc", grpc::test),
     ("metrics", metrics::check),
     ("openapi", openapi::fuzz),
 ];

@@ -9,7 +9,7 @@ use onward_core::run::Input;
 use onward_core::{Hash, Index, Name, Payload, RunKey, Timestamp};
 use onward_store::{Appended, StoreError};
 
-use crate::depth::check_depth;
+use crate::depth::check_payload;
 use crate::door::read_records;
 use crate::verbs::check_id;
 use crate::{Door, Runtime, RuntimeError};
@@ -59,7 +59,7 @@ impl Runtime {
         if let Some(key) = &idempotency_key {
             check_id("idempotency key", key)?;
         }
-        check_depth(&content)?;
+        check_payload(&content)?;
         Runtime::check_entry(&content)?;
         let payload = OutsideEntry { role, content, idempotency_key: idempotency_key.clone() }.to_payload();
         let name = Name::new(ENTRY_SIGNAL)?;

@@ -12,7 +12,7 @@ use onward_core::run::{Input, Once};
 use onward_core::{Hash, Index, Name, Payload, Record, RunHead, RunKey};
 use onward_store::{Appended, StoreError};
 
-use crate::depth::check_depth;
+use crate::depth::check_payload;
 use crate::entries::{ENTRIES_MAX, EntryQuery, read_page};
 use crate::verbs::check_id;
 use crate::{Runtime, RuntimeError};
@@ -45,7 +45,7 @@ impl Runtime {
             check_id("idempotency key", key)?;
         }
         if let Some(entry) = &branch.entry {
-            check_depth(&entry.content)?;
+            check_payload(&entry.content)?;
             match entry.role.as_str() {
                 "user" => Runtime::check_message(&entry.content)?,
                 _ => Runtime::check_entry(&entry.content)?,

@@ -2,30 +2,39 @@
 //!
 //! Invariant JD1: no verb takes a payload that nests deeper than [`JSON_DEPTH_MAX`], whichever door it comes through: another door could
 //! not show it.
+//! Invariant JD2: no verb takes a payload that is declared JSON and is not JSON in UTF-8, whichever door it comes through: readers parse
+//! it by its declaration.
 
 use onward_core::{Event, Payload};
 use onward_store::payloads;
+use serde::de::IgnoredAny;
 
 use crate::RuntimeError;
 
 /// How deep JSON may nest. Checked before anything is parsed.
 pub const JSON_DEPTH_MAX: usize = 64;
 
-/// Refuses a payload that is too deep (JD1). One that is too short to be deep is not looked at.
-pub(crate) fn check_depth(payload: &Payload) -> Result<(), RuntimeError> {
+/// Refuses a payload that is declared JSON and nests too deep (JD1) or is not JSON (JD2); other payloads are any bytes.
+pub(crate) fn check_payload(payload: &Payload) -> Result<(), RuntimeError> {
+    if !payload.is_json() {
+        return Ok(());
+    }
     let data = payload.data();
-    if payload.is_json() && data.len() > JSON_DEPTH_MAX && too_deep(data, JSON_DEPTH_MAX).is_some() {
+    if data.len() > JSON_DEPTH_MAX && too_deep(data, JSON_DEPTH_MAX).is_some() {
         return Err(RuntimeError::JsonTooDeep { max: JSON_DEPTH_MAX });
     }
-    Ok(())
+    let invalid = |why: String| RuntimeError::PayloadInvalid { why };
+    // A parser that skips values does not check the encoding of the texts in them.
+    std::str::from_utf8(data).map_err(|error| invalid(error.to_string()))?;
+    payload.read::<IgnoredAny>().map(|_| ()).map_err(|error| invalid(error.to_string()))
 }
 
-/// The same for everything that an event carries.
-pub(crate) fn check_event_depth(event: &Event) -> Result<(), RuntimeError> {
+/// Refuses an event with a payload that [`check_payload`] refuses.
+pub(crate) fn check_event_payloads(event: &Event) -> Result<(), RuntimeError> {
     let mut checked = Ok(());
     payloads::walk(event, &mut |payload| {
         if checked.is_ok() {
-            checked = check_depth(payload);
+            checked = check_payload(payload);
         }
     });
     checked

@@ -8,7 +8,7 @@ use onward_core::run::{NewRun, Refusal};
 use onward_core::{Event, Index, Payload, Record, RunHead, RunKey, Timestamp};
 use onward_store::StoreError;
 
-use crate::depth::check_depth;
+use crate::depth::check_payload;
 use crate::verbs::check_id;
 use crate::{Runtime, RuntimeError};
 
@@ -72,7 +72,7 @@ impl Runtime {
     pub async fn append_external(&self, key: &RunKey, append: AppendExternal) -> Result<AppendedExternal, RuntimeError> {
         let AppendExternal { expected, events, state, append_id } = append;
         append_id.as_deref().map_or(Ok(()), |id| check_id("append id", id))?;
-        events.iter().chain(state.iter().map(|state| &state.data)).try_for_each(check_depth)?;
+        events.iter().chain(state.iter().map(|state| &state.data)).try_for_each(check_payload)?;
         let run = NewRun::external(key.clone(), ExternalAppended { expected, events, state }, append_id.as_deref());
         let started = self.store().start_run(run, None).await?;
         let appended = started.signal.expect("an append to an external run is answered");

@@ -5,6 +5,7 @@
 use onward_core::{Failure, Name, Payload, RunKey};
 use tokio::sync::oneshot;
 
+use crate::depth::check_payload;
 use crate::external::refuse_external;
 use crate::standalone::refuse_task;
 use crate::{Question, Runtime, RuntimeError};
@@ -20,6 +21,7 @@ impl Runtime {
         name: Name,
         input: Payload,
     ) -> Result<Option<Result<Payload, Failure>>, RuntimeError> {
+        check_payload(&input)?;
         match self.query_here(key, name.clone(), input.clone()).await {
             Err(nobody @ RuntimeError::NoCompatibleWorker { .. }) if self.store().is_shared() => {
                 self.ask_elsewhere(key, name, input).await.ok_or(nobody)

@@ -11,6 +11,7 @@ use onward_core::view::{AwaitedKind, RunView};
 use onward_core::{Event, Failure, Index, Payload, RunKey};
 use onward_store::{Appended, StoreError, WaitQuery};
 
+use crate::depth::check_payload;
 use crate::verbs::{check_id, check_text};
 use crate::{CallId, Runtime, RuntimeError};
 
@@ -61,6 +62,7 @@ impl Runtime {
         resolution_id: &str,
     ) -> Result<Appended, RuntimeError> {
         check_answer_id("resolution id", resolution_id)?;
+        result.as_ref().map_or(Ok(()), check_payload)?;
         self.deciders(call, WaitKind::Promise).await?;
         let (place, result) = (call.place.clone(), result.map_err(Failure::bounded));
         let event = PromiseResolved { place, result, resolution_id: resolution_id.to_owned() };

@@ -10,7 +10,7 @@ use onward_core::trace::TraceContext;
 use onward_core::{Event, Failure, Index, Name, Payload, Record, RunHead, RunKey, Status, view};
 use onward_store::{Appended, Started, StoreError, TaskQuery};
 
-use crate::depth::check_depth;
+use crate::depth::check_payload;
 use crate::verbs::{check_id, check_text};
 use crate::watch::OutcomeWatch;
 use crate::{Runtime, RuntimeError};
@@ -112,7 +112,7 @@ impl Runtime {
         if kind.as_str().starts_with(TASK_KIND_PREFIX) {
             return Err(RuntimeError::KindReserved { kind });
         }
-        check_depth(&input)?;
+        check_payload(&input)?;
         self.check_input(&key, (true, kind.clone(), None), &input).await?;
         let run_kind = Name::new(format!("{TASK_KIND_PREFIX}{kind}"))?;
         let trace = trace.filter(|trace| TraceContext::parse(trace).is_some());

@@ -17,9 +17,8 @@ use onward_store::{
     Appended, ClaimedRun, Consequence, Delete, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, StoreError, TaskQuery,
     VersionCount, WaitQuery,
 };
-use serde::de::IgnoredAny;
 
-use crate::depth::{check_depth, check_event_depth};
+use crate::depth::{check_event_payloads, check_payload};
 use crate::inbox::Ticket;
 use crate::question::Asking;
 use crate::standalone::TASK_KIND_PREFIX;
@@ -69,7 +68,7 @@ impl SendSignal {
         if let Some(id) = &signal_id {
             check_id("signal id", id)?;
         }
-        check_depth(&payload)?;
+        check_payload(&payload)?;
         Ok(Input::signal(SignalReceived { name, payload, signal_id, sender }))
     }
 }
@@ -86,7 +85,7 @@ impl Runtime {
         // Whoever starts it need not have its code: the run goes on with the code that there is now.
         let version = version.or_else(|| self.hub().workers.current_version(&key.namespace, &kind));
         attribute::check(&attributes)?;
-        check_depth(&input)?;
+        check_payload(&input)?;
         self.check_input(&key, (false, kind.clone(), version.clone()), &input).await?;
         let trace = trace.filter(|trace| TraceContext::parse(trace).is_some());
         let signal = signal.map(SendSignal::into_input).transpose()?.map(Box::new);
@@ -137,11 +136,7 @@ impl Runtime {
     /// # Errors
     /// `payload_invalid`, `attachment_invalid`.
     pub fn check_entry(content: &Payload) -> Result<(), RuntimeError> {
-        if content.is_json() {
-            // Whoever only looks whether it is JSON does not look into its texts.
-            std::str::from_utf8(content.data()).map_err(|error| RuntimeError::PayloadInvalid { why: error.to_string() })?;
-            content.read::<IgnoredAny>().map_err(|error| RuntimeError::PayloadInvalid { why: error.to_string() })?;
-        }
+        check_payload(content)?;
         attachment_fault(content).map_or(Ok(()), |why| Err(RuntimeError::AttachmentInvalid { why }))
     }
 
@@ -247,7 +242,7 @@ impl Runtime {
     }
 
     pub(crate) async fn append(&self, key: &RunKey, input: Input) -> Result<Appended, RuntimeError> {
-        check_event_depth(&input.event)?;
+        check_event_payloads(&input.event)?;
         Ok(self.store().append_input(key.clone(), input).await?)
     }
 }

@@ -27,6 +27,8 @@ pub enum RequestError {
     ImportForeign { run: String, namespace: String },
     #[error("the body is not what this route takes: {why}")]
     JsonInvalid { why: String },
+    #[error("the message is not what this method takes: {why}")]
+    MessageInvalid { why: String },
     #[error("the body nests deeper than {max} levels, at line {line} column {column}")]
     JsonTooDeep { max: usize, line: usize, column: usize },
     #[error("the body has more than {max} bytes")]
@@ -80,6 +82,7 @@ impl RequestError {
             RequestError::UnknownQuery { .. } => "unknown_query",
             RequestError::ImportInvalid { .. } => "import_invalid",
             RequestError::JsonInvalid { .. } => "json_invalid",
+            RequestError::MessageInvalid { .. } => "message_invalid",
             RequestError::JsonTooDeep { .. } => "json_too_deep",
             RequestError::BodyTooLarge { .. } | RequestError::ImportTooLarge { .. } => "body_too_large",
             RequestError::BodyTooSlow { .. } => "body_too_slow",
@@ -132,6 +135,7 @@ impl RequestError {
             RequestError::OriginRefused { .. } => "browsers may act only from pages of this very server",
             RequestError::ImportInvalid { .. } => "import whole lines, as `onward export` writes them",
             RequestError::JsonInvalid { .. } => "GET /openapi.json has the shape of every body",
+            RequestError::MessageInvalid { .. } => "the .proto file says what each method takes; reflection serves it",
             RequestError::JsonTooDeep { .. } => "keep deep structures elsewhere, or as text",
             RequestError::BodyTooSlow { .. } => "send the body at once; the limits of a server are settings",
             RequestError::BodyBroken => "send the request again",
@@ -155,6 +159,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
     let status = match code {
         "json_invalid"
         | "json_too_deep"
+        | "message_invalid"
         | "body_broken"
         | "query_invalid"
         | "header_invalid"

@@ -3,9 +3,11 @@
 use std::marker::PhantomData;
 
 use bytes::{Buf, BufMut};
-use onward_core::codec::{Field, Message};
-use tonic::Status;
+use onward_core::codec::{DecodeError, Field, Message};
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::{Code, Status};
+
+use crate::problem::{Advice, Problem};
 
 /// One method of a service.
 pub trait Method: 'static {
@@ -67,8 +69,19 @@ impl<E, D: Message> Decoder for Wire<E, D> {
 
     fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<D>, Status> {
         let bytes = from.copy_to_bytes(from.remaining());
-        D::decode_fields(&bytes).map(Some).map_err(|error| Status::invalid_argument(error.to_string()))
+        D::decode_fields(&bytes).map(Some).map_err(|error| undecodable(&error))
     }
+}
+
+/// Returns the status of a call whose message cannot be decoded.
+fn undecodable(error: &DecodeError) -> Status {
+    let problem = Problem {
+        code: "message_invalid".to_owned(),
+        message: format!("the message cannot be decoded: {error}"),
+        hint: Some("generate the client from the server's own .proto file, which reflection serves".to_owned()),
+        advice: Advice::TellCaller,
+    };
+    problem.to_status(Code::InvalidArgument)
 }
 
 /// Declares the methods of one service, and a list of them for the `.proto` file.

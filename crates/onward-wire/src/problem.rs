@@ -1,8 +1,15 @@
 //! How a refusal travels.
 //!
 //! The same on every door: a stable code with a page in `docs/errors/`, a sentence, a hint, and what the caller should do.
+//! Over gRPC it is in the details of the status, where the libraries of all languages look for it: `grpc-status-details-bin` is a
+//! `google.rpc.Status` with the code and the message of the call's status, and the problem as its only detail.
 
+use onward_core::codec::{Message, Reader, put_bytes, put_nested, put_number};
 use onward_core::{message, numbered};
+use tonic::{Code, Status};
+
+/// The name of a problem among the details of a status.
+pub const TYPE_URL: &str = "type.googleapis.com/onward.v1.Problem";
 
 message! {
     /// Why something was not done.
@@ -29,6 +36,49 @@ numbered! {
         /// The server writes nothing more until somebody looks after it.
         4 => StopProcess,
     }
+}
+
+impl Problem {
+    /// Returns the gRPC status that carries the problem.
+    pub fn to_status(&self, code: Code) -> Status {
+        let mut details = Vec::new();
+        put_number(1, code as u64, &mut details);
+        put_bytes(2, self.message.as_bytes(), &mut details);
+        put_nested(3, &mut details, |any| {
+            put_bytes(1, TYPE_URL.as_bytes(), any);
+            put_bytes(2, &self.to_bytes(), any);
+        });
+        Status::with_details(code, self.message.clone(), details.into())
+    }
+
+    /// Returns the problem that a gRPC status carries, if it carries one.
+    pub fn from_status(status: &Status) -> Option<Problem> {
+        let mut reader = Reader::new(status.details());
+        while let Ok(Some((number, raw))) = reader.field() {
+            // Others on the way may have added details of theirs.
+            if number == 3
+                && let Ok(any) = raw.bytes("detail")
+                && let Some(problem) = from_any(any)
+            {
+                return Some(problem);
+            }
+        }
+        None
+    }
+}
+
+/// Reads a `google.protobuf.Any` that holds a problem.
+fn from_any(any: &[u8]) -> Option<Problem> {
+    let mut reader = Reader::new(any);
+    let (mut type_url, mut value) = (&[][..], &[][..]);
+    while let Some((number, raw)) = reader.field().ok()? {
+        match number {
+            1 => type_url = raw.bytes("type").ok()?,
+            2 => value = raw.bytes("value").ok()?,
+            _ => {}
+        }
+    }
+    (type_url == TYPE_URL.as_bytes()).then(|| Problem::decode_fields(value).ok()).flatten()
 }
 
 impl std::fmt::Display for Problem {

@@ -116,3 +116,39 @@ async fn a_payload_that_another_door_could_not_show_is_refused() {
     };
     assert_eq!(kit.runtime.start_run(start).await.unwrap_err().code(), "json_too_deep");
 }
+
+/// JD2: whichever verb brings it.
+#[tokio::test(start_paused = true)]
+async fn a_payload_that_is_declared_json_and_is_none_is_refused() {
+    let kit = Kit::new();
+    append(&kit, events(0, 1)).await.unwrap();
+    for text in [&b"{bad"[..], b"", b" ", b"nonsense", b"1 2", b"\"\xff\"", b"{\"a\":1,}", b"[\"\xc3\"]"] {
+        let invalid = || Payload::from_json_text(text.to_vec());
+        let signal = || onward_runtime::SendSignal { name: name("s"), payload: invalid(), signal_id: None, sender: None };
+        let start = |input: Payload, signal| onward_runtime::StartRun {
+            key: key("s"),
+            kind: name("order"),
+            version: None,
+            input,
+            seed: 0,
+            signal,
+            attributes: Vec::new(),
+            trace: None,
+            budget: None,
+        };
+        let call = onward_runtime::CallId::parse(&key("r").namespace, "r~0~0").unwrap();
+        let codes = [
+            append(&kit, AppendExternal { events: vec![invalid()], ..events(1, 0) }).await.unwrap_err().code(),
+            kit.runtime.start_run(start(invalid(), None)).await.unwrap_err().code(),
+            kit.runtime.start_run(start(Payload::null(), Some(signal()))).await.unwrap_err().code(),
+            kit.runtime.signal_run(&key("r"), signal()).await.unwrap_err().code(),
+            kit.runtime.send_update(&key("r"), "u", name("u"), invalid()).await.err().unwrap().code(),
+            kit.runtime.query_run(&key("r"), name("q"), invalid()).await.unwrap_err().code(),
+            kit.runtime.resolve_promise(&call, Ok(invalid()), "id").await.unwrap_err().code(),
+        ];
+        assert_eq!(codes, ["payload_invalid"; 7], "{}", text.escape_ascii());
+    }
+    assert_eq!(kit.runtime.read_head(&key("s")).await.unwrap_err().code(), "run_not_found", "nothing was written");
+    let bytes = Payload::binary("text/plain", &b"{bad"[..]);
+    append(&kit, AppendExternal { events: vec![bytes], ..events(1, 0) }).await.unwrap();
+}

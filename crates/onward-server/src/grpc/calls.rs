@@ -15,6 +15,7 @@ use tonic::Status;
 use super::Asker;
 use super::problem::{of_runtime, status_of};
 use crate::limits::LIMIT_MAX;
+use crate::problem::RequestError;
 use crate::{Scope, Server, WAIT_MAX, request};
 
 pub(super) type Answer<T> = Result<T, Status>;
@@ -28,6 +29,11 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// No page of a list is longer than over HTTP; 0 is the store's default.
 fn page(limit: u32) -> usize {
     (limit as usize).min(LIMIT_MAX)
+}
+
+/// A message that can be decoded and asks for nothing that there is.
+pub(super) fn malformed(why: String) -> Status {
+    status_of(&RequestError::MessageInvalid { why }.into())
 }
 
 pub(super) fn told(error: RuntimeError) -> Status {
@@ -234,7 +240,7 @@ pub(super) async fn bulk_delete(server: Server, asker: Asker, request: api::Bulk
 async fn bulk(server: Server, asker: Asker, request: api::BulkRequest, may: fn(BulkVerb) -> bool) -> Answer<api::BulkReply> {
     let api::BulkRequest { verb, filter, all, dry_run, bulk_id, reason } = request;
     let known = BulkVerb::from_word(&verb).filter(|verb| may(*verb));
-    let verb = known.ok_or_else(|| Status::invalid_argument(format!("`{verb}` is no verb of this method")))?;
+    let verb = known.ok_or_else(|| malformed(format!("`{verb}` is no verb of this method")))?;
     let filter = run_query(asker.namespace, filter);
     let done = server.runtime().bulk_runs(Bulk { verb, filter, all, dry_run, bulk_id, reason }).await.map_err(told)?;
     let refused = done.refused.into_iter().map(|(run, code)| api::Refused { run, code: code.to_owned() });

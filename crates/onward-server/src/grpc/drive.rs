@@ -4,7 +4,7 @@ use onward_runtime::{CallId, Decide, Delivery};
 use onward_wire::api;
 
 use super::Asker;
-use super::calls::{Answer, appended, own, signal, told};
+use super::calls::{Answer, appended, malformed, own, signal, told};
 use super::problem::status_of;
 use crate::Server;
 use crate::drive::scope_of;
@@ -23,7 +23,7 @@ pub(super) async fn drive_run(server: Server, asker: Asker, request: api::DriveR
             let decided_by = asker.caller.name.clone().or(decided_by);
             Delivery::Decision(call, Decide { approved, feedback, decided_by, decision_id })
         }
-        _ => return Err(tonic::Status::invalid_argument("a signal or a decision, not both")),
+        _ => return Err(malformed("a signal or a decision, not both".to_owned())),
     };
     if let Some(scope) = scope_of(&delivery) {
         asker.pass.check_also(scope, &server).await.map_err(|refusal| status_of(&refusal.into()))?;

@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::time::Instant;
 
 use axum::response::Response;
-use onward_core::codec::Message;
 use tonic::{Code, Status};
 
 use crate::Server;
@@ -29,7 +28,7 @@ impl Line {
         // A call that went well says so behind its answer.
         let refused = Status::from_header_map(response.headers()).filter(|status| status.code() != Code::Ok);
         let status = refused.as_ref().map_or(Code::Ok, Status::code);
-        let problem = refused.and_then(|status| onward_wire::Problem::decode_fields(status.details()).ok());
+        let problem = refused.and_then(|status| onward_wire::Problem::from_status(&status));
         let code = problem.map_or_else(|| "-".to_owned(), |problem| problem.code);
         let level = match status {
             Code::Internal | Code::Unknown | Code::DataLoss => Level::Error,

@@ -1,6 +1,5 @@
-//! Refusals, as gRPC carries them: a status whose details are an `onward.v1.Problem`.
+//! Refusals, as gRPC carries them: a status with an `onward.v1.Problem` among its details.
 
-use onward_core::codec::Message;
 use onward_runtime::RuntimeError;
 use onward_store::{Consequence, StoreError};
 use onward_wire::problem::Advice;
@@ -55,19 +54,23 @@ fn sentence(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// The conflicts in which something else is there already under the name that was given.
+const EXISTS: [&str; 4] = ["run_exists", "id_taken", "entry_key_taken", "hook_exists"];
+
 fn status(problem: onward_wire::Problem) -> Status {
     let http = crate::problem::status_of(&problem.code).map_or(500, |status| status.as_u16());
     let code = match http {
+        _ if EXISTS.contains(&problem.code.as_str()) => Code::AlreadyExists,
         400 | 405 | 413 | 415 | 422 => Code::InvalidArgument,
         401 => Code::Unauthenticated,
         403 => Code::PermissionDenied,
         404 => Code::NotFound,
         408 | 504 => Code::DeadlineExceeded,
         409 => Code::FailedPrecondition,
+        402 | 429 => Code::ResourceExhausted,
         503 => Code::Unavailable,
         507 => Code::ResourceExhausted,
         _ => Code::Internal,
     };
-    let details = problem.to_bytes().into();
-    Status::with_details(code, problem.message, details)
+    problem.to_status(code)
 }

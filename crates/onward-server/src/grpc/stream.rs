@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
 
+use super::calls::malformed;
 use super::line::Line;
 use super::problem::{of_runtime, status_of};
 use super::{Asker, MESSAGE_BYTES_MAX, admit, refuse};
@@ -52,10 +53,10 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
         let (server, asker) = (self.server.clone(), self.asker.clone());
         Box::pin(async move {
             let mut incoming = request.into_inner();
-            let first = incoming.message().await?.ok_or_else(|| Status::invalid_argument("the stream ended before hello"))?;
+            let first = incoming.message().await?.ok_or_else(|| malformed("the stream ended before hello".to_owned()))?;
             let mut frames = first.frames.into_iter();
             let Some(WorkerFrame::Hello(hello)) = frames.next() else {
-                return Err(Status::invalid_argument("the first frame must be hello"));
+                return Err(malformed("the first frame must be hello".to_owned()));
             };
             let registered = server.sessions().register(server.runtime(), &asker.namespace, &hello).await;
             registered.map_err(|problem| status_of(&problem))?;

@@ -226,7 +226,7 @@ async fn grpc_appends_and_says_the_same() {
         idempotency_key: Some("k".to_owned()),
         is_looked_up: false,
     };
-    assert_eq!(call::<api::AppendEntry>(&channel, request).await.unwrap_err().code(), tonic::Code::FailedPrecondition);
+    assert_eq!(call::<api::AppendEntry>(&channel, request).await.unwrap_err().code(), tonic::Code::AlreadyExists);
 }
 
 /// Scenario 51.

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use onward_core::codec::Message;
 use onward_runtime::RuntimeError;
 use onward_store::{Consequence, Elsewhere, StoreError};
 use onward_wire::Problem;
@@ -36,9 +35,7 @@ pub(crate) fn from_json(text: &str) -> Option<RuntimeError> {
 }
 
 pub(crate) fn from_status(status: &Status) -> RuntimeError {
-    if let Ok(problem) = Problem::decode_fields(status.details())
-        && !problem.code.is_empty()
-    {
+    if let Some(problem) = Problem::from_status(status) {
         return from_problem(problem).into();
     }
     let why = format!("{}: {}", status.code(), status.message());
