@@ -28,7 +28,7 @@ pub(crate) struct KeptAttachment {
 
 /// `POST /v1/attachments`.
 pub(crate) async fn put(mut request: Request) -> Result<Response, Problem> {
-    let rules = Rules::of(&request.server);
+    let rules = Rules::of(&request);
     let data = request.read_plain_bytes(rules).await?;
     Ok(json(StatusCode::CREATED, &keep(&request.server, data).await?))
 }

@@ -128,8 +128,10 @@ fn decoy() -> Hmac<Sha256> {
 pub(crate) async fn receive(mut request: Request) -> Result<Response, Problem> {
     // Without hooks there is nothing to hide, and no body to wait for.
     let Some(hooks) = request.server.options().hooks.clone() else { return Err(RequestError::HookRefused.into()) };
-    let rules = Rules::of_hooks(&request.server);
-    let Some(hook) = hooks.find(request.id.as_deref().unwrap_or_default())? else {
+    let hook = hooks.find(request.id.as_deref().unwrap_or_default())?;
+    let namespace = hook.as_ref().map(|hook| hook.namespace.clone()).unwrap_or_default();
+    let rules = Rules::of_hooks(&request.server, namespace);
+    let Some(hook) = hook else {
         let mut work = hooks.decoy.clone();
         request.pass_over(rules, |data| work.update(data)).await?;
         std::hint::black_box(work.verify_slice(&[0; 32]).is_ok());

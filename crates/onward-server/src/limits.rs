@@ -22,12 +22,15 @@ pub struct Limits {
     pub header_timeout: Duration,
     pub body_bytes_max: usize,
     pub body_timeout: Duration,
-    /// Bodies larger than 64 KiB that are in memory at a time; the others wait their turn.
-    pub large_bodies_max: usize,
-    /// The same for bodies of hooks, which anybody may send: they take no seat that others need.
+    /// Bytes in a second with which a body over 64 KiB arrives, at least.
+    pub body_rate_min: u64,
+    /// Bytes of bodies over 64 KiB that are in memory at a time. A namespace holds at most as much as it leaves free; bodies beyond that
+    /// wait their turn.
+    pub body_memory_max: usize,
+    /// The same for bodies of hooks, which are read before their sender is known: they use no memory that others need.
     pub hook_bytes_max: usize,
     pub hook_timeout: Duration,
-    pub large_hooks_max: usize,
+    pub hook_memory_max: usize,
     /// How long a connection may rest between two requests.
     pub idle_timeout: Duration,
     /// How long a client may leave what was sent to it unread.
@@ -53,10 +56,11 @@ impl Default for Limits {
             // A whole payload and what is around it.
             body_bytes_max: PAYLOAD_BYTES_MAX + 64 * 1024,
             body_timeout: Duration::from_secs(30),
-            large_bodies_max: 16,
+            body_rate_min: 16 * 1024,
+            body_memory_max: 256 * 1024 * 1024,
             hook_bytes_max: 1024 * 1024,
             hook_timeout: Duration::from_secs(5),
-            large_hooks_max: 8,
+            hook_memory_max: 8 * 1024 * 1024,
             idle_timeout: Duration::from_secs(75),
             write_timeout: Duration::from_secs(30),
             connections_max: 4_096,

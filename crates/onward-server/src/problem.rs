@@ -37,6 +37,8 @@ pub enum RequestError {
     ImportTooLarge { max: usize },
     #[error("the body did not arrive within {seconds} seconds")]
     BodyTooSlow { seconds: u64 },
+    #[error("the body arrives with less than {rate} bytes a second")]
+    BodyStalled { rate: u64 },
     #[error("the connection broke while the body was read")]
     BodyBroken,
     #[error("the query is not what this route takes: {why}")]
@@ -85,7 +87,7 @@ impl RequestError {
             RequestError::MessageInvalid { .. } => "message_invalid",
             RequestError::JsonTooDeep { .. } => "json_too_deep",
             RequestError::BodyTooLarge { .. } | RequestError::ImportTooLarge { .. } => "body_too_large",
-            RequestError::BodyTooSlow { .. } => "body_too_slow",
+            RequestError::BodyTooSlow { .. } | RequestError::BodyStalled { .. } => "body_too_slow",
             RequestError::BodyBroken => "body_broken",
             RequestError::QueryInvalid { .. } => "query_invalid",
             RequestError::HeaderInvalid { .. } => "header_invalid",
@@ -137,7 +139,9 @@ impl RequestError {
             RequestError::JsonInvalid { .. } => "GET /openapi.json has the shape of every body",
             RequestError::MessageInvalid { .. } => "the .proto file says what each method takes; reflection serves it",
             RequestError::JsonTooDeep { .. } => "keep deep structures elsewhere, or as text",
-            RequestError::BodyTooSlow { .. } => "send the body at once; the limits of a server are settings",
+            RequestError::BodyTooSlow { .. } | RequestError::BodyStalled { .. } => {
+                "send the body at once; the limits of a server are settings"
+            }
             RequestError::BodyBroken => "send the request again",
             RequestError::QueryInvalid { .. } => "GET /openapi.json lists the parameters of every route",
             RequestError::HeaderInvalid { .. } => "send it once, as docs/http.md describes it, or leave it out",

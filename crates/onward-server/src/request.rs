@@ -1,6 +1,7 @@
 //! A request as handlers see it: who asks, in which namespace, with which query and body. All of it is checked, none of it is done yet.
 
 mod body;
+mod memory;
 mod query;
 
 use std::sync::Arc;
@@ -11,7 +12,6 @@ use onward_core::{Namespace, Payload, RunId, RunKey};
 use onward_runtime::CallId;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::auth::{Caller, Pass};
 use crate::problem::{Problem, RequestError};
@@ -19,6 +19,7 @@ use crate::serve::Standing;
 use crate::server::Server;
 
 pub(crate) use body::{Rules, parse};
+pub(crate) use memory::{BodyMemory, BodyShare};
 pub(crate) use query::Query;
 
 pub use onward_wire::grpc::NAMESPACE;
@@ -41,8 +42,8 @@ pub(crate) struct Request {
     /// What stands for `{id}` in the route's path.
     pub id: Option<String>,
     pub body: Body,
-    /// Held while a large body is in memory.
-    pub large: Option<OwnedSemaphorePermit>,
+    /// The memory of a large body, counted while the request lasts.
+    pub memory: Option<BodyShare>,
 }
 
 impl Request {

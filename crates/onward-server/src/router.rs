@@ -82,7 +82,7 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
                 standing.iter().for_each(Standing::believe);
             }
             let asked = server.clone();
-            let request = Request { server: asked, namespace, caller, pass, standing, headers, query, id, body, large: None };
+            let request = Request { server: asked, namespace, caller, pass, standing, headers, query, id, body, memory: None };
             tokio::select! {
                 biased;
                 result = (route.handler)(request) => result,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onward_runtime::Runtime;
 use onward_store::ServerInfo;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::auth::{Authenticate, Open};
 use crate::guard::Hosts;
@@ -13,6 +13,7 @@ use crate::hooks::Hooks;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::probe::Probe;
+use crate::request::BodyMemory;
 use crate::servers;
 use crate::tls::Tls;
 use crate::trace::Trace;
@@ -28,8 +29,8 @@ struct Shared {
     runtime: Runtime,
     options: Options,
     metrics: Arc<Metrics>,
-    large_bodies: Arc<Semaphore>,
-    large_hooks: Arc<Semaphore>,
+    body_memory: Arc<BodyMemory>,
+    hook_memory: Arc<BodyMemory>,
     sessions: Sessions,
     own: ServerInfo,
     closing: watch::Sender<bool>,
@@ -75,12 +76,12 @@ impl Server {
     pub fn new(runtime: Runtime, options: Options) -> Server {
         let metrics = Arc::new(Metrics::default());
         runtime.store().subscribe(metrics.clone());
-        let large_bodies = Arc::new(Semaphore::new(options.limits.large_bodies_max));
-        let large_hooks = Arc::new(Semaphore::new(options.limits.large_hooks_max));
+        let body_memory = BodyMemory::new(options.limits.body_memory_max);
+        let hook_memory = BodyMemory::new(options.limits.hook_memory_max);
         let (closing, _) = watch::channel(false);
         let sessions = Sessions::default();
         let own = servers::introduce(&**runtime.clock(), options.url.clone());
-        let shared = Shared { runtime, options, metrics, large_bodies, large_hooks, sessions, own, closing };
+        let shared = Shared { runtime, options, metrics, body_memory, hook_memory, sessions, own, closing };
         Server { shared: Arc::new(shared) }
     }
 
@@ -104,12 +105,12 @@ impl Server {
         &self.shared.options.trace
     }
 
-    pub(crate) fn large_bodies(&self) -> &Arc<Semaphore> {
-        &self.shared.large_bodies
+    pub(crate) fn body_memory(&self) -> &Arc<BodyMemory> {
+        &self.shared.body_memory
     }
 
-    pub(crate) fn large_hooks(&self) -> &Arc<Semaphore> {
-        &self.shared.large_hooks
+    pub(crate) fn hook_memory(&self) -> &Arc<BodyMemory> {
+        &self.shared.hook_memory
     }
 
     /// What this server says of itself.

@@ -70,10 +70,13 @@ pub static KEYS: &[Key] = &[
     key("limits.connections_max", "connections at a time").default(|| Limits::default().connections_max.to_string()),
     key("limits.streams_max", "requests at a time on one connection").default(|| Limits::default().streams_max.to_string()),
     key("limits.body_bytes_max", "the largest body").default(|| Limits::default().body_bytes_max.to_string()),
-    key("limits.large_bodies_max", "large bodies in memory at a time").default(|| Limits::default().large_bodies_max.to_string()),
+    key("limits.body_memory_max", "bytes of large bodies in memory at a time")
+        .default(|| Limits::default().body_memory_max.to_string()),
+    key("limits.body_rate_min", "bytes in a second with which a large body arrives, at least")
+        .default(|| Limits::default().body_rate_min.to_string()),
     key("limits.hook_bytes_max", "the largest body of a hook").default(|| Limits::default().hook_bytes_max.to_string()),
-    key("limits.large_hooks_max", "large bodies of hooks in memory at a time")
-        .default(|| Limits::default().large_hooks_max.to_string()),
+    key("limits.hook_memory_max", "bytes of large bodies of hooks in memory at a time")
+        .default(|| Limits::default().hook_memory_max.to_string()),
     key("limits.header_bytes_max", "the first line and all headers").default(|| Limits::default().header_bytes_max.to_string()),
     key("limits.headers_max", "headers of a request").default(|| Limits::default().headers_max.to_string()),
     key("limits.header_timeout", "how long the headers may take").default(|| seconds(|limits| limits.header_timeout)),

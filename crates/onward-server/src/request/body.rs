@@ -8,59 +8,95 @@ use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use onward_core::Namespace;
+
 use super::Request;
+use super::memory::{BodyMemory, BodyShare};
 use crate::limits::JSON_DEPTH_MAX;
 use crate::problem::{PLAIN_BYTES, RequestError};
 use crate::server::Server;
 
-/// The size from which a body waits for one of the few seats.
+/// The size from which the memory of a body is counted, and from which it must keep arriving.
 const LARGE_BYTES: usize = 64 * 1024;
+
+/// How long a large body may take beyond what its size is given by the minimum rate.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// How much of a body that is too large is read and thrown away, so that its sender gets to read the answer.
 const DRAIN_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How much of a body is taken, how fast it must come, and who shares the memory for large ones.
+/// How much of a body is taken, how fast it must arrive, and which memory it is counted in.
 pub(crate) struct Rules {
-    pub bytes_max: usize,
-    pub timeout: Duration,
-    pub seats: Arc<Semaphore>,
+    bytes_max: usize,
+    timeout: Duration,
+    /// Bytes in a second that a large body arrives with, at least.
+    rate_min: u64,
+    memory: Arc<BodyMemory>,
+    /// The tenant whose part of the memory is used.
+    namespace: Namespace,
 }
 
 impl Rules {
-    /// For those who were let in.
-    pub fn of(server: &Server) -> Rules {
-        let limits = server.limits();
-        Rules { bytes_max: limits.body_bytes_max, timeout: limits.body_timeout, seats: server.large_bodies().clone() }
+    /// Returns the rules for authenticated callers.
+    pub fn of(request: &Request) -> Rules {
+        let limits = request.server.limits();
+        Rules {
+            bytes_max: limits.body_bytes_max,
+            timeout: limits.body_timeout,
+            rate_min: limits.body_rate_min,
+            memory: request.server.body_memory().clone(),
+            namespace: request.namespace.clone(),
+        }
     }
 
-    /// For those whose body decides whether they are: what they hold is theirs alone (SV1).
-    pub fn of_hooks(server: &Server) -> Rules {
+    /// Returns the rules for callers who are authenticated by the body itself: they have a memory of their own (SV1).
+    pub fn of_hooks(server: &Server, namespace: Namespace) -> Rules {
         let limits = server.limits();
-        let bytes_max = limits.hook_bytes_max.min(limits.body_bytes_max);
-        Rules { bytes_max, timeout: limits.hook_timeout, seats: server.large_hooks().clone() }
+        Rules {
+            bytes_max: limits.hook_bytes_max.min(limits.body_bytes_max),
+            timeout: limits.hook_timeout,
+            rate_min: limits.body_rate_min,
+            memory: server.hook_memory().clone(),
+            namespace,
+        }
     }
 }
 
 /// A body on its way.
 struct Arriving {
     rules: Rules,
-    deadline: Instant,
+    /// When it began, later by the time that it has waited for memory.
+    begun: Instant,
     size: usize,
 }
 
 impl Arriving {
+    fn deadline(&self) -> Instant {
+        self.begun + self.rules.timeout
+    }
+
+    /// Returns when the next bytes must be there, and the error if they are not.
+    fn next_deadline(&self) -> (Instant, RequestError) {
+        let timeout = (self.deadline(), RequestError::BodyTooSlow { seconds: self.rules.timeout.as_secs() });
+        if self.size <= LARGE_BYTES {
+            return timeout;
+        }
+        let rate = self.rules.rate_min;
+        let stalled = self.begun + GRACE + Duration::from_secs_f64(self.size as f64 / rate as f64);
+        if stalled < timeout.0 { (stalled, RequestError::BodyStalled { rate }) } else { timeout }
+    }
+
     async fn next(&mut self, request: &mut Request) -> Result<Option<Bytes>, RequestError> {
-        let seconds = self.rules.timeout.as_secs();
         loop {
-            let frame = tokio::time::timeout_at(self.deadline, request.body.frame()).await;
-            let Some(frame) = frame.map_err(|_| RequestError::BodyTooSlow { seconds })? else { return Ok(None) };
+            let (deadline, slow) = self.next_deadline();
+            let frame = tokio::time::timeout_at(deadline, request.body.frame()).await;
+            let Some(frame) = frame.map_err(|_| slow)? else { return Ok(None) };
             let Ok(data) = frame.map_err(|_| RequestError::BodyBroken)?.into_data() else { continue };
             self.size += data.len();
             if self.size > self.rules.bytes_max {
-                request.drain(self.deadline).await;
+                request.drain(self.deadline()).await;
                 return Err(RequestError::BodyTooLarge { max: self.rules.bytes_max });
             }
             return Ok(Some(data));
@@ -75,7 +111,7 @@ impl Request {
     }
 
     pub(super) async fn read_body_of(&mut self, wanted: &'static str) -> Result<Bytes, RequestError> {
-        let bytes = self.read_bytes(Rules::of(&self.server)).await?;
+        let bytes = self.read_bytes(Rules::of(self)).await?;
         if !bytes.is_empty() {
             self.check_content_type(wanted)?;
         }
@@ -87,18 +123,22 @@ impl Request {
         let mut bytes = BytesMut::new();
         let mut arriving = self.arriving(rules).await?;
         while let Some(data) = arriving.next(self).await? {
-            if bytes.len() + data.len() > LARGE_BYTES && self.large.is_none() {
-                // Whoever waits for others is not slow. The semaphore is never closed.
+            let size = bytes.len() + data.len();
+            if size > LARGE_BYTES {
+                // Time spent waiting for memory is not the client's.
                 let asked = Instant::now();
-                self.large = arriving.rules.seats.clone().acquire_owned().await.ok();
-                arriving.deadline += asked.elapsed();
+                let Rules { memory, namespace, .. } = &arriving.rules;
+                let share = self.memory.get_or_insert_with(|| memory.share(namespace.clone()));
+                share.grow_to(size).await;
+                arriving.begun += asked.elapsed();
             }
             bytes.extend_from_slice(&data);
         }
+        self.memory.iter_mut().for_each(BodyShare::complete);
         Ok(bytes.freeze())
     }
 
-    /// Reads a body and keeps nothing of it: no memory, no seat. It takes as long as to read it would have.
+    /// Reads a body and keeps nothing of it. It takes as long as to read it would have.
     pub(crate) async fn pass_over(&mut self, rules: Rules, mut seen: impl FnMut(&[u8])) -> Result<(), RequestError> {
         let mut arriving = self.arriving(rules).await?;
         while let Some(data) = arriving.next(self).await? {
@@ -109,12 +149,12 @@ impl Request {
 
     async fn arriving(&mut self, rules: Rules) -> Result<Arriving, RequestError> {
         let declared = usize::try_from(self.body.size_hint().lower()).unwrap_or(usize::MAX);
-        let arriving = Arriving { deadline: Instant::now() + rules.timeout, size: 0, rules };
+        let arriving = Arriving { begun: Instant::now(), size: 0, rules };
         let max = arriving.rules.bytes_max;
         if declared > max {
             // Who asks first has not sent it yet, and need not.
             if !self.headers.contains_key(EXPECT) && declared - max <= DRAIN_BYTES_MAX {
-                self.drain(arriving.deadline).await;
+                self.drain(arriving.deadline()).await;
             }
             return Err(RequestError::BodyTooLarge { max });
         }

@@ -277,8 +277,8 @@ fn large_start(id: &str) -> String {
 
 /// SV1: what strangers hold, nobody else needs.
 #[tokio::test]
-async fn slow_bodies_of_strangers_hold_no_seat_that_others_need() {
-    let limits = Limits { large_bodies_max: 2, hook_timeout: Duration::from_secs(15), ..limits() };
+async fn slow_bodies_of_strangers_hold_no_memory_that_others_need() {
+    let limits = Limits { body_memory_max: 200_000, hook_timeout: Duration::from_secs(15), ..limits() };
     let hooked = Hooked::with(Options { limits, ..Options::default() }).await;
     hooked.create("h", Format::Standard, start(None));
     let mut strangers = Vec::new();
@@ -328,27 +328,4 @@ async fn a_crowd_of_strangers_without_bodies_does_not_keep_others_out() {
         assert_eq!(hooked.site.get("/healthz").await.status, 200);
     }
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-}
-
-/// Whoever waits for others is not slow.
-#[tokio::test]
-async fn the_time_in_line_for_a_seat_is_not_the_time_of_the_body() {
-    let limits = Limits { large_bodies_max: 1, body_timeout: Duration::from_secs(1), ..limits() };
-    let hooked = Hooked::with(Options { limits, ..Options::default() }).await;
-    let _first = stall(&hooked, "/v1/runs", 180_000, 70_000).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let body = large_start("b");
-    let (early, late) = body.split_at(body.len() - 10);
-    let mut second = TcpStream::connect(hooked.site.address).await.unwrap();
-    let head = format!(
-        "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{early}",
-        body.len()
-    );
-    second.write_all(head.as_bytes()).await.unwrap();
-    // After its own time would have been over, had it not been waiting.
-    tokio::time::sleep(Duration::from_millis(1_300)).await;
-    second.write_all(late.as_bytes()).await.unwrap();
-    let mut said = String::new();
-    tokio::io::AsyncReadExt::read_to_string(&mut second, &mut said).await.unwrap();
-    assert!(said.starts_with("HTTP/1.1 201"), "{said}");
 }

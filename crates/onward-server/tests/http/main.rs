@@ -3,6 +3,7 @@
 
 mod attach;
 mod attachments;
+mod bodies;
 mod client;
 mod drive;
 mod entries;
