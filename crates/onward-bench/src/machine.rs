@@ -74,3 +74,11 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
+
+/// The value below which this part of all values is.
+pub fn percentile(values: &[f64], part: f64) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let at = (values.len() as f64 * part) as usize;
+    values.get(at.min(values.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+}

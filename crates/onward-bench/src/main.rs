@@ -4,6 +4,7 @@
 //! is started for it, `--agents` conversations with a model that answers by script. `--json` prints one line a figure, `{"name", "value", "unit"}`. `--quick` ends within a minute. `--only PREFIX` measures a part.
 
 mod agents;
+mod large;
 mod life;
 mod machine;
 mod old;
@@ -14,6 +15,7 @@ mod replay;
 mod server;
 mod steps;
 mod suspended;
+mod timers;
 
 use std::path::{Path, PathBuf};
 
@@ -40,6 +42,11 @@ impl Plan {
     /// Whether figures with this prefix are wanted.
     fn wants(&self, prefix: &str) -> bool {
         self.only.as_deref().is_none_or(|only| only.starts_with(prefix) || prefix.starts_with(only))
+    }
+
+    /// Whether figures with this prefix are all that is wanted.
+    pub fn wants_only(&self, prefix: &str) -> bool {
+        self.only.as_deref().is_some_and(|only| only.starts_with(prefix))
     }
 
     /// An empty directory on the disk that is measured.
@@ -110,6 +117,12 @@ fn start() -> std::io::Result<tokio::runtime::Runtime> {
 
 async fn measure(plan: &Plan) -> Result<()> {
     if plan.server {
+        if plan.wants("large") {
+            large::measure(plan).await?;
+        }
+        if !plan.wants("server") {
+            return Ok(());
+        }
         raw::sync(plan)?;
         raw::appends(plan).await?;
         return server::measure(plan).await;
@@ -126,9 +139,12 @@ async fn measure(plan: &Plan) -> Result<()> {
         raw::sync(plan)?;
         raw::appends(plan).await?;
     }
-    if plan.wants("embedded") {
+    if plan.wants("embedded") && !plan.wants_only("embedded.timers") {
         steps::measure(plan).await?;
         life::signal(plan).await?;
+    }
+    if plan.wants("embedded.timers") {
+        timers::embedded(plan).await?;
     }
     if plan.wants("replay") {
         replay::measure(plan)?;

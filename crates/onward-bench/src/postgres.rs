@@ -13,7 +13,7 @@ use onward_pg_cluster::{Cluster, Database, Settings};
 use onward_store::{ClaimRuns, Store};
 use onward_store_postgres::{Options, PostgresStore};
 
-use crate::{Plan, old, raw_postgres, steps};
+use crate::{Plan, old, raw_postgres, steps, timers};
 
 /// How long an idle engine is watched.
 const IDLE: Duration = Duration::from_secs(10);
@@ -23,6 +23,12 @@ const UNBATCHED: usize = 16;
 const STARTS: usize = 2_000;
 
 pub async fn measure(plan: &Plan) -> Result<()> {
+    if plan.wants("postgres.timers") {
+        timers::on_postgres(plan).await?;
+    }
+    if plan.wants_only("postgres.timers") {
+        return Ok(());
+    }
     let cluster = Cluster::start(Settings::default())?;
     raw_postgres::measure(plan, &cluster, &cluster.database(None)?).await?;
     for concurrency in [64, 512] {

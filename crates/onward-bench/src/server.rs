@@ -15,14 +15,18 @@ use crate::{Plan, life, steps};
 const IDLE: Duration = Duration::from_secs(5);
 
 /// `onward dev`, ended when dropped.
-struct Server {
+pub struct Server {
     process: Child,
     url: String,
     ready_ms: f64,
 }
 
 impl Server {
-    fn start(data: &Path) -> Result<Server> {
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub fn start(data: &Path) -> Result<Server> {
         let binary = std::env::current_exe()?.with_file_name("onward");
         let begun = Instant::now();
         let mut process = Command::new(&binary)

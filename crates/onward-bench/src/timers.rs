@@ -1,0 +1,142 @@
+//! Timers that became due while no engine ran: how fast they drain, and how long requests take meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, ensure};
+use onward::prelude::*;
+use onward::{RunQuery, Status};
+use onward_core::Timestamp;
+use onward_pg_cluster::{Cluster, Settings};
+use onward_store_postgres::Options;
+
+use crate::machine::percentile;
+use crate::{Plan, postgres};
+
+const SLEEPER: Workflow<u64, ()> = Workflow::new("sleeper");
+const QUICK: Workflow<u64, u64> = Workflow::new("quick");
+
+/// The pause between two requests of one client.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How many sleepers have gone on.
+type Awake = Arc<AtomicU64>;
+
+async fn sleeper(ctx: Ctx, due_at: u64) -> onward::Result<()> {
+    ctx.sleep_until(Timestamp(due_at)).await?;
+    ctx.dep::<Awake>().fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+async fn quick(_ctx: Ctx, number: u64) -> onward::Result<u64> {
+    Ok(number)
+}
+
+fn with_sleepers(builder: onward::Builder, awake: &Awake) -> onward::Builder {
+    builder.dep(awake.clone()).register(&SLEEPER, sleeper).register(&QUICK, quick)
+}
+
+pub async fn embedded(plan: &Plan) -> Result<()> {
+    let directory = plan.fresh()?;
+    measure(plan, "embedded", || async { Ok(Onward::embedded(directory.path())) }).await
+}
+
+pub async fn on_postgres(plan: &Plan) -> Result<()> {
+    let cluster = Cluster::start(Settings::default())?;
+    let database = cluster.database(None)?;
+    measure(plan, "postgres", || async {
+        let store = postgres::connect(&database, Options::default()).await?;
+        Ok(Onward::with_store(store.clone(), store.clock()))
+    })
+    .await
+}
+
+async fn measure<F: Future<Output = Result<onward::Builder>>>(plan: &Plan, store: &str, open: impl Fn() -> F) -> Result<()> {
+    let count: u64 = if plan.quick { 2_000 } else { 10_000 };
+    let awake = Awake::default();
+    let onward = with_sleepers(open().await?, &awake).start().await?;
+    let due_at = now_ms() + if plan.quick { 10_000 } else { 40_000 };
+    fall_asleep(&onward, count, due_at).await?;
+    plan.report(
+        &format!("{store}.timers.idle_start_ms.p99"),
+        percentile(&requests(&onward, Duration::from_secs(3)).await?, 0.99),
+        "ms",
+    );
+    onward.shutdown().await;
+    ensure!(awake.load(Ordering::Relaxed) == 0, "the sleepers have to be asleep when the engine ends; the machine is too slow");
+    tokio::time::sleep(Duration::from_millis(due_at.saturating_sub(now_ms()) + 100)).await;
+    let onward = with_sleepers(open().await?, &awake).start().await?;
+    let begun = Instant::now();
+    let over = Arc::new(AtomicBool::new(false));
+    let asking = tokio::spawn(ask(onward.clone(), over.clone()));
+    let mut drained = None;
+    while drained.is_none() && begun.elapsed() < Duration::from_secs(300) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        drained = (awake.load(Ordering::Relaxed) >= count).then(|| begun.elapsed());
+    }
+    over.store(true, Ordering::Relaxed);
+    let (starts, reads) = asking.await??;
+    let drained = drained.unwrap_or_else(|| begun.elapsed()).as_secs_f64();
+    plan.report(&format!("{store}.timers.drained"), awake.load(Ordering::Relaxed) as f64, "");
+    plan.report(&format!("{store}.timers.drain_s"), drained, "s");
+    plan.report(&format!("{store}.timers.drain_per_s"), count as f64 / drained, "1/s");
+    for (name, times) in [("start", &starts), ("read", &reads)] {
+        plan.report(&format!("{store}.timers.{name}_ms.p50"), percentile(times, 0.5), "ms");
+        plan.report(&format!("{store}.timers.{name}_ms.p99"), percentile(times, 0.99), "ms");
+        plan.report(&format!("{store}.timers.{name}s"), times.len() as f64, "");
+    }
+    onward.shutdown().await;
+    Ok(())
+}
+
+async fn fall_asleep(onward: &Onward, count: u64, due_at: u64) -> Result<()> {
+    let mut number = 0;
+    while number < count {
+        let end = (number + 512).min(count);
+        let starts: Vec<_> = (number..end)
+            .map(|number| {
+                let onward = onward.clone();
+                tokio::spawn(async move { onward.start(&SLEEPER, &due_at).id(format!("sleeper-{number}")).await.map(drop) })
+            })
+            .collect();
+        for start in starts {
+            start.await??;
+        }
+        number = end;
+    }
+    loop {
+        let query = RunQuery { statuses: vec![Status::Pending, Status::Running], limit: 1, ..RunQuery::default() };
+        if onward.list_runs(query).await?.runs.is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Starts runs and reads one of them until the drain is over; returns how long each took, in milliseconds.
+async fn ask(onward: Onward, over: Arc<AtomicBool>) -> Result<(Vec<f64>, Vec<f64>)> {
+    let (mut starts, mut reads) = (Vec::new(), Vec::new());
+    while !over.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        let run = onward.start(&QUICK, &1).await?;
+        starts.push(begun.elapsed().as_secs_f64() * 1_000.0);
+        let begun = Instant::now();
+        run.view().await?;
+        reads.push(begun.elapsed().as_secs_f64() * 1_000.0);
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok((starts, reads))
+}
+
+async fn requests(onward: &Onward, span: Duration) -> Result<Vec<f64>> {
+    let over = Arc::new(AtomicBool::new(false));
+    let asking = tokio::spawn(ask(onward.clone(), over.clone()));
+    tokio::time::sleep(span).await;
+    over.store(true, Ordering::Relaxed);
+    Ok(asking.await??.0)
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}
