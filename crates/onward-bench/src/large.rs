@@ -94,8 +94,8 @@ async fn post(stream: &mut TcpStream, namespace: &str, body: &[u8]) -> Result<()
         "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nOnward-Namespace: {namespace}\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    stream.write_all(head.as_bytes()).await?;
-    stream.write_all(body).await?;
+    // In one piece: a small body that comes behind its head waits for an acknowledgment of the system.
+    stream.write_all(&[head.as_bytes(), body].concat()).await?;
     let mut answer = Vec::new();
     let end = loop {
         if let Some(at) = answer.windows(4).position(|four| four == b"\r\n\r\n") {

@@ -14,7 +14,7 @@ use crate::{Plan, life, steps};
 /// How long an idle server is watched.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// `onward dev`, ended when dropped.
+/// `onward dev` or `onward server`, ended when dropped.
 pub struct Server {
     process: Child,
     url: String,
@@ -27,11 +27,20 @@ impl Server {
     }
 
     pub fn start(data: &Path) -> Result<Server> {
+        Server::run(&["dev", "--port", "0", "--data", &data.to_string_lossy()])
+    }
+
+    /// `onward server` on a store.
+    pub fn on_store(store: &str) -> Result<Server> {
+        Server::run(&["server", "--listen", "127.0.0.1:0", "--store", store])
+    }
+
+    fn run(arguments: &[&str]) -> Result<Server> {
         let binary = std::env::current_exe()?.with_file_name("onward");
         let begun = Instant::now();
         let mut process = Command::new(&binary)
-            .args(["--json", "dev", "--port", "0", "--data"])
-            .arg(data)
+            .arg("--json")
+            .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

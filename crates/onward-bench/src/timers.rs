@@ -12,6 +12,7 @@ use onward_pg_cluster::{Cluster, Settings};
 use onward_store_postgres::Options;
 
 use crate::machine::percentile;
+use crate::server::Server;
 use crate::{Plan, postgres};
 
 const SLEEPER: Workflow<u64, ()> = Workflow::new("sleeper");
@@ -39,7 +40,7 @@ fn with_sleepers(builder: onward::Builder, awake: &Awake) -> onward::Builder {
 
 pub async fn embedded(plan: &Plan) -> Result<()> {
     let directory = plan.fresh()?;
-    measure(plan, "embedded", || async { Ok(Onward::embedded(directory.path())) }).await
+    measure(plan, "embedded", || async { Ok((Onward::embedded(directory.path()), None)) }).await
 }
 
 pub async fn on_postgres(plan: &Plan) -> Result<()> {
@@ -47,15 +48,27 @@ pub async fn on_postgres(plan: &Plan) -> Result<()> {
     let database = cluster.database(None)?;
     measure(plan, "postgres", || async {
         let store = postgres::connect(&database, Options::default()).await?;
-        Ok(Onward::with_store(store.clone(), store.clock()))
+        Ok((Onward::with_store(store.clone(), store.clock()), None))
+    })
+    .await?;
+    // The same with a server and a worker in processes of their own.
+    let database = cluster.database(None)?;
+    measure(plan, "postgres.server", || async {
+        let server = Server::on_store(&database.url())?;
+        Ok((Onward::connect(server.url()), Some(server)))
     })
     .await
 }
 
-async fn measure<F: Future<Output = Result<onward::Builder>>>(plan: &Plan, store: &str, open: impl Fn() -> F) -> Result<()> {
+async fn measure<F: Future<Output = Result<(onward::Builder, Option<Server>)>>>(
+    plan: &Plan,
+    store: &str,
+    open: impl Fn() -> F,
+) -> Result<()> {
     let count: u64 = if plan.quick { 2_000 } else { 10_000 };
     let awake = Awake::default();
-    let onward = with_sleepers(open().await?, &awake).start().await?;
+    let (builder, server) = open().await?;
+    let onward = with_sleepers(builder, &awake).start().await?;
     let due_at = now_ms() + if plan.quick { 10_000 } else { 40_000 };
     fall_asleep(&onward, count, due_at).await?;
     plan.report(
@@ -64,9 +77,11 @@ async fn measure<F: Future<Output = Result<onward::Builder>>>(plan: &Plan, store
         "ms",
     );
     onward.shutdown().await;
+    drop(server);
     ensure!(awake.load(Ordering::Relaxed) == 0, "the sleepers have to be asleep when the engine ends; the machine is too slow");
     tokio::time::sleep(Duration::from_millis(due_at.saturating_sub(now_ms()) + 100)).await;
-    let onward = with_sleepers(open().await?, &awake).start().await?;
+    let (builder, _server) = open().await?;
+    let onward = with_sleepers(builder, &awake).start().await?;
     let begun = Instant::now();
     let over = Arc::new(AtomicBool::new(false));
     let asking = tokio::spawn(ask(onward.clone(), over.clone()));
