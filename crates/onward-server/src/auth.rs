@@ -64,6 +64,8 @@ impl fmt::Display for Scope {
 pub struct Ask<'a> {
     pub scope: Scope,
     pub namespace: &'a Namespace,
+    /// Whether it concerns the whole server: a credential for some namespaces is not enough.
+    pub server_wide: bool,
     pub headers: &'a HeaderMap,
 }
 
@@ -83,6 +85,8 @@ pub enum Refusal {
     Scope { scope: Scope },
     /// They may do it, but not in this namespace.
     Namespace { namespace: Namespace },
+    /// They may do it in some namespaces, and it concerns all of them.
+    ServerWide,
     /// It cannot be found out who asks.
     Unavailable { why: String },
 }
@@ -93,6 +97,7 @@ impl From<Refusal> for Problem {
             Refusal::Unauthenticated => RequestError::Unauthenticated.into(),
             Refusal::Scope { scope } => RequestError::NotAllowed { what: format!("the scope `{scope}`") }.into(),
             Refusal::Namespace { namespace } => RequestError::NotAllowed { what: format!("the namespace `{namespace}`") }.into(),
+            Refusal::ServerWide => RequestError::NotAllowed { what: "all namespaces, which this concerns".to_owned() }.into(),
             Refusal::Unavailable { why } => RequestError::NotReady { why }.into(),
         }
     }
@@ -125,13 +130,14 @@ impl Authenticate for Open {
 pub(crate) struct Pass {
     pub scope: Scope,
     pub namespace: Namespace,
+    pub server_wide: bool,
     pub headers: Arc<HeaderMap>,
 }
 
 impl Pass {
     pub async fn check(&self, server: &Server) -> Result<Caller, Refusal> {
-        let Pass { scope, namespace, headers } = self;
-        server.options().auth.authenticate(Ask { scope: *scope, namespace, headers }).await
+        let Pass { scope, namespace, server_wide, headers } = self;
+        server.options().auth.authenticate(Ask { scope: *scope, namespace, server_wide: *server_wide, headers }).await
     }
 
     /// What is brought along needs its own scope, as if it came alone (S7).

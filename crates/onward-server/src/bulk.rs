@@ -37,9 +37,9 @@ struct BulkBody {
 struct Filter {
     kind: Option<String>,
     #[serde(default)]
-    versions: Vec<Option<String>>,
+    version: Vec<Option<String>>,
     #[serde(default)]
-    statuses: Vec<String>,
+    status: Vec<String>,
     #[serde(default)]
     attributes: BTreeMap<String, GivenValue>,
     created_from: Option<Timestamp>,
@@ -92,8 +92,8 @@ async fn answer(request: Request, body: BulkBody, verb: BulkVerb) -> Result<Resp
     let filter = RunQuery {
         namespace: request.namespace.clone(),
         kind: filter.kind.map(Name::new).transpose()?,
-        versions: filter.versions.into_iter().map(version).collect::<Result<_, _>>()?,
-        statuses: filter.statuses.iter().map(|text| status(text)).collect::<Result<_, _>>()?,
+        versions: filter.version.into_iter().map(version).collect::<Result<_, _>>()?,
+        statuses: filter.status.iter().map(|text| status(text)).collect::<Result<_, _>>()?,
         attributes: matches(filter.attributes)?,
         created_from: filter.created_from,
         created_until: filter.created_until,

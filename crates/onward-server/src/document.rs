@@ -15,7 +15,7 @@ use onward_core::spend::SpendTotals;
 use onward_core::task::{Task, TaskState};
 use onward_core::view::{Awaited, Counts, ForkedFrom, RunView, Undelivered};
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp, WorkerId};
-use onward_runtime::{AppendedExternal, CallId, ExternalRun, Hindrance, QueueInfo, WorkerInfo};
+use onward_runtime::{AppendedExternal, CallId, ExternalRun, Hindrance, QueueInfo, WhyPending, WorkerInfo};
 use onward_store::{Appended, DeletedRun, Gaps, ServerInfo, VersionCount};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -169,6 +169,9 @@ pub struct View<'a> {
     /// Absent where a run is shown as of an earlier moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     hindrances: Option<Vec<OneHindrance<'a>>>,
+    /// Absent where a run is shown as of an earlier moment; null where the run is not pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why_pending: Option<Option<&'static str>>,
     state: &'a BTreeMap<Name, Payload>,
     outcome: Option<Outcome<'a>>,
     undelivered: &'a [Undelivered],
@@ -186,6 +189,7 @@ impl<'a> From<&'a RunView> for View<'a> {
             input: &view.input,
             awaiting: &view.awaiting,
             hindrances: None,
+            why_pending: None,
             state: &view.state,
             outcome: view.outcome.as_ref().map(Outcome::from),
             undelivered: &view.undelivered,
@@ -199,9 +203,10 @@ impl<'a> From<&'a RunView> for View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Together with what keeps tasks of the run from being worked on now.
-    pub fn with(self, hindrances: &'a [Hindrance]) -> View<'a> {
-        View { hindrances: Some(hindrances.iter().map(OneHindrance::from).collect()), ..self }
+    /// Adds what keeps the run and its tasks from being worked on now.
+    pub fn with(self, hindrances: &'a [Hindrance], why_pending: Option<WhyPending>) -> View<'a> {
+        let why_pending = Some(why_pending.map(WhyPending::as_str));
+        View { why_pending, hindrances: Some(hindrances.iter().map(OneHindrance::from).collect()), ..self }
     }
 }
 

@@ -145,6 +145,9 @@ impl Keys {
         if !key.namespace.covers(ask.namespace) {
             return Err(Refusal::Namespace { namespace: ask.namespace.clone() });
         }
+        if ask.server_wide && key.namespace != Reach::All {
+            return Err(Refusal::ServerWide);
+        }
         self.used.note(&self.file, &key.id, now);
         Ok(Caller { name: Some(key.name.to_string()) })
     }

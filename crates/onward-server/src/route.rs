@@ -26,6 +26,8 @@ pub struct Route {
     pub path: &'static str,
     /// What a caller must be allowed to do; `None` is for everybody.
     pub scope: Option<Scope>,
+    /// Whether the scope must be held for all namespaces.
+    pub server_wide: bool,
     pub summary: &'static str,
     pub query: &'static [Parameter],
     pub body: Option<BodyShape>,
@@ -113,10 +115,14 @@ const fn answer(status: u16, text: &'static str, content: &'static [(&'static st
 const JSON: &str = "application/json";
 
 const fn route(verb: Verb, path: &'static str, scope: Option<Scope>, summary: &'static str, handler: Handler) -> Route {
-    Route { verb, path, scope, summary, query: &[], body: None, answers: &[], handler }
+    Route { verb, path, scope, server_wide: false, summary, query: &[], body: None, answers: &[], handler }
 }
 
 impl Route {
+    const fn server_wide(self) -> Route {
+        Route { server_wide: true, ..self }
+    }
+
     const fn query(self, query: &'static [Parameter]) -> Route {
         Route { query, ..self }
     }
@@ -567,8 +573,11 @@ pub static ROUTES: &[Route] = &[
         "It does, or one of its databases does; each that does not has a line",
         &[("text/plain", "Text")],
     )]),
-    route(Verb::Get, "/metrics", Some(Scope::Read), "Counters for Prometheus", |request| Box::pin(operations::metrics(request)))
-        .answers(&[answer(200, "The counters", &[("text/plain", "Text")])]),
+    route(Verb::Get, "/metrics", Some(Scope::Read), "Counters for Prometheus, of all namespaces", |request| {
+        Box::pin(operations::metrics(request))
+    })
+    .server_wide()
+    .answers(&[answer(200, "The counters", &[("text/plain", "Text")])]),
     route(Verb::Get, "/openapi.json", None, "This document", |request| Box::pin(operations::openapi(request)))
         .answers(&[answer(200, "OpenAPI 3.1", &[(JSON, "Document")])]),
 ];

@@ -131,7 +131,12 @@ async fn prepare(
     query: Option<&str>,
 ) -> Result<Prepared, Problem> {
     let namespace = request::namespace(headers)?;
-    let pass = route.scope.map(|scope| Pass { scope, namespace: namespace.clone(), headers: headers.clone() });
+    let pass = route.scope.map(|scope| Pass {
+        scope,
+        namespace: namespace.clone(),
+        server_wide: route.server_wide,
+        headers: headers.clone(),
+    });
     let caller = match &pass {
         Some(pass) => pass.check(server).await.map_err(|refusal| refused(route, id, refusal))?,
         None => Caller::default(),
@@ -152,7 +157,8 @@ fn refused(route: &Route, id: Option<&str>, refusal: Refusal) -> Problem {
             return key.map_or_else(Problem::from, |key| RuntimeError::TaskNotFound { key }.into());
         }
         Some("kinds") => return RequestError::KindNotFound { kind: id.to_owned() }.into(),
-        _ => CallId::parse(namespace, id).map(|call| call.run),
+        Some("approvals" | "promises") => CallId::parse(namespace, id).map(|call| call.run),
+        _ => return refusal.into(),
     };
     run.map_or_else(Problem::from, |key| RuntimeError::from(StoreError::RunNotFound { key }).into())
 }

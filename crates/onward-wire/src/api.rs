@@ -448,14 +448,14 @@ message! {
         1 => namespace: Namespace,
         2 => kind: Option<Name>,
         /// Empty means any.
-        3 => statuses: Vec<Status>,
+        3 => status: Vec<Status>,
         4 => created_from: Option<Timestamp>,
         5 => created_until: Option<Timestamp>,
         /// 0 means the server's default.
         6 => limit: u32,
         7 => cursor: Option<String>,
         /// Empty means any.
-        8 => versions: Vec<VersionMatch>,
+        8 => version: Vec<VersionMatch>,
         /// All of these must match.
         9 => attributes: Vec<AttributeMatch>,
         /// Whether a list without the runs of databases that are down will do.

@@ -243,4 +243,11 @@ fn without_open_runs_everything_is_safe() {
     assert_eq!(run(directory.path(), ["run", "terminate", "order-1"]).code, 0);
     check(directory.path(), &[], "changed").says(0, "no runs to check");
     assert_eq!(check(directory.path(), &["--closed"], "changed").code, 1);
+    let saved = directory.path().join("closed.jsonl");
+    let saved = saved.to_str().unwrap();
+    assert_eq!(check(directory.path(), &["--closed", "--save", saved], "same").code, 0);
+    for arguments in [&["--closed", "--from", saved][..], &["--from", saved]] {
+        assert_eq!(check(directory.path(), arguments, "same").code, 0, "{arguments:?}");
+        assert_eq!(check(directory.path(), arguments, "changed").code, 1, "{arguments:?}");
+    }
 }

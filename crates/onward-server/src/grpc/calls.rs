@@ -161,8 +161,9 @@ fn missing(gaps: Option<Gaps>) -> Vec<String> {
 }
 
 fn run_query(namespace: Namespace, request: api::ListRequest) -> RunQuery {
-    let api::ListRequest { kind, statuses, created_from, created_until, limit, cursor, versions, attributes, .. } = request;
-    let (versions, limit) = (versions.into_iter().map(|wanted| wanted.version).collect(), page(limit));
+    let api::ListRequest { kind, status: statuses, created_from, created_until, limit, cursor, version, attributes, .. } =
+        request;
+    let (versions, limit) = (version.into_iter().map(|wanted| wanted.version).collect(), page(limit));
     RunQuery { namespace, kind, versions, statuses, attributes, created_from, created_until, limit, cursor, gaps: None }
 }
 

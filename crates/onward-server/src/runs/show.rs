@@ -14,7 +14,8 @@ pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
     let (runtime, key) = (request.server.runtime(), request.key()?);
     let view = runtime.read_run(&key).await?;
     let hindrances = hindrances(runtime, &key).await?;
-    Ok(json(StatusCode::OK, &View::from(&view).with(&hindrances)))
+    let why_pending = runtime.why_pending_anywhere(&view.head).await;
+    Ok(json(StatusCode::OK, &View::from(&view).with(&hindrances, why_pending)))
 }
 
 /// What keeps tasks of a run that was read from being worked on.

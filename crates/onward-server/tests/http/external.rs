@@ -151,7 +151,7 @@ async fn every_other_verb_on_an_external_run_is_refused_and_writes_nothing() {
     }
     site.get("/v1/runs/x/result").await.problem(409, "run_external");
     site.send("DELETE", "/v1/runs/x", "", "").await.problem(409, "run_external");
-    let bulk = json!({"filter": {"kind": "listener", "statuses": ["waiting"]}});
+    let bulk = json!({"filter": {"kind": "listener", "status": ["waiting"]}});
     let done = site.post_json("/v1/bulk/delete", bulk).await.expect(200);
     assert_eq!(done["refused"], json!([{"run": "x", "code": "run_external"}]));
     site.post_json("/v1/runs", json!({"kind": "listener", "id": "x"})).await.problem(409, "run_exists");

@@ -157,3 +157,33 @@ async fn a_page_of_an_export_ends_by_its_bytes_and_says_where_the_next_begins() 
     let all: Vec<String> = (0..100).map(|number| format!("r{number:03}")).collect();
     assert_eq!((found, pages), (all, 2));
 }
+
+/// A filter of statuses has one name, in a query and in a body.
+#[tokio::test]
+async fn a_list_and_a_bulk_filter_call_the_status_by_the_same_name() {
+    let site = Site::open().await;
+    site.start("listener", "a", json!(null)).await;
+    site.post_json("/v1/runs", json!({"kind": "listener", "id": "b", "version": "v9"})).await.expect(201);
+    let listed = site.get("/v1/runs?status=waiting&status=failed").await.expect(200);
+    assert_eq!((listed["runs"].as_array().unwrap().len(), &listed["runs"][0]["id"]), (1, &json!("a")));
+    let bulk = |filter: serde_json::Value| json!({"verb": "terminate", "dry_run": true, "filter": filter});
+    let found = site.post_json("/v1/bulk", bulk(json!({"status": ["waiting", "failed"]}))).await.expect(200);
+    assert_eq!((&found["matched"], &found["sample"]), (&json!(1), &json!(["a"])));
+    let found = site.post_json("/v1/bulk", bulk(json!({"version": ["v9"]}))).await.expect(200);
+    assert_eq!((&found["matched"], &found["sample"]), (&json!(1), &json!(["b"])));
+    for other in [json!({"statuses": ["waiting"]}), json!({"status": "waiting"}), json!({"versions": ["v9"]})] {
+        site.post_json("/v1/bulk", bulk(other)).await.problem(400, "json_invalid");
+    }
+    assert_eq!(site.get("/v1/runs?statuses=waiting").await.status, 400);
+}
+
+/// A run that is pinned to a version that no worker has says so.
+#[tokio::test]
+async fn a_pending_run_says_why_it_is_pending() {
+    let site = Site::open().await;
+    site.start("listener", "a", json!(null)).await;
+    assert_eq!(site.show("a").await["why_pending"], json!(null));
+    site.post_json("/v1/runs", json!({"kind": "listener", "id": "b", "version": "v9"})).await.expect(201);
+    let pinned = site.show("b").await;
+    assert_eq!((&pinned["status"], &pinned["why_pending"]), (&json!("pending"), &json!("no_compatible_worker")));
+}

@@ -251,7 +251,7 @@ async fn a_wrong_secret_takes_no_longer_than_an_unknown_key() {
         for (text, times) in texts.iter().zip(&mut times) {
             let mut headers = axum::http::HeaderMap::new();
             headers.insert("authorization", format!("Bearer {text}").parse().unwrap());
-            let ask = Ask { scope: Scope::Read, namespace: &Namespace::default(), headers: &headers };
+            let ask = Ask { scope: Scope::Read, namespace: &Namespace::default(), server_wide: false, headers: &headers };
             let begun = Instant::now();
             let answer = asked.authenticate(ask).await;
             times.push(begun.elapsed());
@@ -298,7 +298,9 @@ async fn the_same_ids_in_two_namespaces_are_two_worlds() {
         };
         let (there, not_there) = (ask(&bob, "only-a").await, ask(&bob, "nothing").await);
         assert_eq!(there, not_there, "{method} {}", route.path);
-        assert_eq!(there.0, if route.path.contains("{id}") { 404 } else { 403 }, "{method} {}: {}", route.path, there.1);
+        // The id of a worker is its own: there is nothing of the namespace in it.
+        let has_id = route.path.contains("{id}") && !route.path.starts_with("/v1/workers/");
+        assert_eq!(there.0, if has_id { 404 } else { 403 }, "{method} {}: {}", route.path, there.1);
         if method == "GET" && route.path.contains("{id}") {
             assert_eq!(there, ask(&ada, "nothing").await, "a foreign run looks like one that is not there");
         }
@@ -309,6 +311,31 @@ async fn the_same_ids_in_two_namespaces_are_two_worlds() {
         assert_eq!(locked.grpc_status(method.path, &headers).await, Some(GRPC_NOT_ALLOWED), "{}", method.path);
     }
     locked.send_in("a", &root, "GET", "/v1/runs/only-a", "").await.expect(200);
+}
+
+/// The counters are of all tenants: a key of one of them does not read them.
+#[tokio::test]
+async fn the_counters_of_the_server_are_for_keys_of_all_namespaces() {
+    let (locked, root) = Locked::open().await;
+    let (ada, all) = (locked.make("ada", "a", &Scope::ALL), locked.make("prometheus", "*", &[Scope::Read]));
+    locked.until(&all, 200).await;
+    locked.send_in("a", &ada, "GET", "/v1/runs", "").await.expect(200);
+    let detail = locked.send_in("a", &ada, "GET", "/metrics", "").await.problem(403, "not_allowed");
+    assert!(detail.contains("all namespaces"), "{detail}");
+    for key in [&all, &root] {
+        let page = locked.send_in("a", key, "GET", "/metrics", "").await;
+        assert!(page.status == 200 && page.body.contains("onward_runs_started_total"), "{page:?}");
+    }
+}
+
+/// A worker that names a namespace of others is told that, and not that its own id was wrong.
+#[tokio::test]
+async fn frames_for_a_foreign_namespace_are_refused_by_that_name() {
+    let (locked, _) = Locked::open().await;
+    let ada = locked.make("ada", "a", &[Scope::Work]);
+    locked.until(&ada, 403).await;
+    let detail = locked.send_in("b", &ada, "POST", "/v1/workers/w/frames", r#"{"frames": []}"#).await.problem(403, "not_allowed");
+    assert!(detail.contains("the namespace `b`"), "{detail}");
 }
 
 /// G3 (S2): a revoked key is refused within seconds, and what it had open ends.

@@ -132,10 +132,21 @@ fn appended(reply: api::AppendReply) -> Appended {
 
 fn list_request(query: RunQuery) -> api::ListRequest {
     let RunQuery { namespace, kind, versions, statuses, attributes, created_from, created_until, limit, cursor, gaps } = query;
-    let versions = versions.into_iter().map(|version| api::VersionMatch { version }).collect();
+    let version = versions.into_iter().map(|version| api::VersionMatch { version }).collect();
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
     let partly = gaps.is_some();
-    api::ListRequest { namespace, kind, statuses, created_from, created_until, limit, cursor, versions, attributes, partly }
+    api::ListRequest {
+        namespace,
+        kind,
+        status: statuses,
+        created_from,
+        created_until,
+        limit,
+        cursor,
+        version,
+        attributes,
+        partly,
+    }
 }
 
 /// Codes are words of the program; one that this build does not know is told as a refusal.

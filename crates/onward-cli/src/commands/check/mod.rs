@@ -26,8 +26,8 @@ pub struct CheckArgs {
     /// Only runs of this workflow
     #[arg(long, conflicts_with = "from")]
     kind: Option<String>,
-    /// Closed runs too
-    #[arg(long, conflicts_with = "from")]
+    /// Closed runs too; of a file, all that are in it are checked in any case
+    #[arg(long)]
     closed: bool,
     /// Check the runs of this file, which `--save` made
     #[arg(long, value_name = "FILE")]

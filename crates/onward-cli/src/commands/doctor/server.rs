@@ -94,7 +94,7 @@ fn clock(date: Option<&str>, findings: &mut Findings) {
         findings.ok("clock", "the server's agrees with ours");
     } else {
         let detail = format!("the server's differs from ours by {}", time::span(off));
-        findings.warn("clock", detail, "timers follow the server's clock: let both be set by NTP");
+        findings.warn("clock", detail, "timers follow the clock of the store, which is the server's for a directory and the database's for PostgreSQL: let all be set by NTP");
     }
 }
 

@@ -32,13 +32,13 @@ pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
     let key = site.key(&args.id)?;
     let view = site.read_run(key.clone()).await?;
     let hindrances = hindrances::of(&site, &key).await;
-    if global.json {
-        print_json(&View::from(&view).with(&hindrances))?;
-        return Ok(ExitCode::SUCCESS);
-    }
     // Which workers there are, only the process that has them knows.
     let pending = view.head.status == Status::Pending && !site.is_directory;
     let why = if pending { site.why_pending(key).await? } else { None };
+    if global.json {
+        print_json(&View::from(&view).with(&hindrances, why))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let hindered = hindrances::sentences(&site, &hindrances).await;
     print(&tell(&view, tree_of(&site, &view).await?.as_ref(), why, &hindered, time::now()))?;
     Ok(ExitCode::SUCCESS)
