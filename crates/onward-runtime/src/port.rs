@@ -36,8 +36,7 @@ impl Runtime {
     /// Makes a worker of this process known. It is sent runs and tasks until it leaves; its session is kept alive by
     /// [`Runtime::spawn`] or [`Runtime::tick`].
     pub fn join_worker(&self, profile: WorkerProfile) -> WorkerPort {
-        let now = self.clock().now();
-        let worker = Arc::new(Worker::new(profile, now));
+        let worker = Arc::new(Worker::new(profile, self.clock().steady()));
         self.plan_comparison(&worker);
         self.hub().workers.add(worker.clone());
         self.hub().alarm.joined();
@@ -84,7 +83,7 @@ impl WorkerPort {
 
     /// A remote worker was heard of: its leases are good for another lease from now.
     pub fn heard(&self) {
-        let (worker, now) = (self.worker(), self.runtime().clock().now());
+        let (worker, now) = (self.worker(), self.runtime().clock().steady());
         if let Some(heard_at) = &worker.heard_at {
             *lock(heard_at) = now;
         }
@@ -100,7 +99,7 @@ impl WorkerPort {
         loop {
             let mut told = std::pin::pin!(worker.fell_silent.notified());
             told.as_mut().enable();
-            if worker.is_silent(self.runtime().clock().now(), self.runtime().options().lease) {
+            if worker.is_silent(self.runtime().clock().steady(), self.runtime().options().lease) {
                 return;
             }
             told.await;

@@ -18,7 +18,7 @@ use crate::port::give_back;
 use crate::worker::Worker;
 
 pub(crate) struct Session {
-    /// When the store last answered, by a time before it was asked.
+    /// When the store last answered, by a time before it was asked. All times here are steady ones: a clock that is set silences nobody.
     heard_at: Timestamp,
     next_beat: Timestamp,
     /// The store has heard of the worker before: only then can it have forgotten it.
@@ -50,11 +50,11 @@ impl Runtime {
     pub(crate) async fn beat_sessions(&self) -> Option<Timestamp> {
         let workers = self.hub().workers.list();
         for worker in &workers {
-            let due = lock(&worker.session).begin_beat(self.clock().now(), self.options().lease / 3);
+            let due = lock(&worker.session).begin_beat(self.clock().steady(), self.options().lease / 3);
             if due {
                 let lease = self.options().lease;
                 // A worker elsewhere is vouched for until its lease has passed since it was heard of, not since we looked (F13).
-                match lease.checked_sub(worker.silence(self.clock().now())).filter(|left| !left.is_zero()) {
+                match lease.checked_sub(worker.silence(self.clock().steady())).filter(|left| !left.is_zero()) {
                     Some(left) => {
                         self.beat_session(worker, left).await;
                         self.beat_tasks(worker, left).await;
@@ -68,11 +68,12 @@ impl Runtime {
                 }
             }
         }
-        workers.iter().map(|worker| lock(&worker.session).next_beat).min()
+        let next = workers.iter().map(|worker| lock(&worker.session).next_beat).min()?;
+        Some(self.clock().now().after(next.since(self.clock().steady())))
     }
 
     async fn beat_session(&self, worker: &Arc<Worker>, left: Duration) {
-        let (lease, asked_at) = (self.options().lease, self.clock().now());
+        let (lease, asked_at) = (self.options().lease, self.clock().steady());
         let beat = self.store().heartbeat(worker.profile.id.clone(), left);
         let known = match tokio::time::timeout(lease / 3, beat).await {
             Ok(Ok(known)) => Some(known),
@@ -94,7 +95,7 @@ impl Runtime {
                 }
             }
             None => {
-                let now = self.clock().now();
+                let now = self.clock().steady();
                 session.next_beat = now.after(lease / 12);
                 let silent = now.since(session.heard_at) >= lease * 2 / 3;
                 drop(session);

@@ -13,6 +13,7 @@ use onward_core::{Epoch, RunHead, Status, Timestamp, WorkerId};
 #[derive(Default)]
 pub(crate) struct Leases {
     held: RwLock<Held>,
+    /// Until when each worker is believed to live, by the steady clock: a clock that is set ends no session, and lengthens none.
     sessions: Mutex<HashMap<WorkerId, Timestamp>>,
 }
 
@@ -129,14 +130,14 @@ impl Leases {
         self.sessions().insert(worker, until).is_some()
     }
 
-    /// Makes a worker known that claims without having said hello. Returns when its session ends, if it is new.
-    pub fn greet(&self, worker: &WorkerId, until: Timestamp) -> Option<Timestamp> {
+    /// Makes a worker known that claims without having said hello. Returns whether it is new.
+    pub fn greet(&self, worker: &WorkerId, until: Timestamp) -> bool {
         let mut sessions = self.sessions();
-        if sessions.contains_key(worker) {
-            return None;
+        let is_new = !sessions.contains_key(worker);
+        if is_new {
+            sessions.insert(worker.clone(), until);
         }
-        sessions.insert(worker.clone(), until);
-        Some(until)
+        is_new
     }
 
     /// Ends up to `limit` sessions that are over, the longest silent first. Returns the runs that are free now, how many sessions

@@ -14,6 +14,7 @@ mod directory;
 mod error;
 mod failpoint;
 mod heads;
+mod jumps;
 mod kinds;
 mod leases;
 mod ledger;

@@ -253,8 +253,8 @@ impl Store for EmbeddedStore {
         if self.writer.is_none() {
             return refuse(StoreError::ReadOnly);
         }
+        let known = self.shared.leases.extend(worker, self.shared.clock.steady().after(lease));
         let until = self.shared.clock.now().after(lease);
-        let known = self.shared.leases.extend(worker, until);
         if until.0 < self.shared.announced_due.load(Ordering::Relaxed) {
             self.shared.queue.submit(Op::Announce(until, Slot::new()));
         }

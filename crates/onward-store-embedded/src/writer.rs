@@ -23,6 +23,7 @@ use rusqlite::{Connection, Statement};
 use crate::error::{Failure, Outcome, Trouble, may_be_mended};
 use crate::failpoint;
 use crate::heads::Heads;
+use crate::jumps::Jumps;
 use crate::leases::Lease;
 use crate::op::Op;
 use crate::past;
@@ -46,6 +47,7 @@ pub(crate) struct Writer<'c> {
     /// Something that the log says too turned out to be damaged.
     pub mend_wanted: bool,
     pub upkeep: Upkeep,
+    pub jumps: Jumps,
     pub batch: Batch,
 }
 
@@ -53,6 +55,8 @@ pub(crate) struct Writer<'c> {
 #[derive(Default)]
 pub(crate) struct Batch {
     pub now: Timestamp,
+    /// The same moment by the clock that nobody sets.
+    pub steady: Timestamp,
     pub news: Vec<News>,
     /// Whether anybody listens; if not, no news are collected.
     pub heard: bool,
@@ -136,6 +140,7 @@ impl<'c> Writer<'c> {
             commit: db.prepare("COMMIT")?,
             mend_wanted: false,
             upkeep: Upkeep::default(),
+            jumps: Jumps::default(),
             batch: Batch::default(),
         })
     }
@@ -144,7 +149,9 @@ impl<'c> Writer<'c> {
         failpoint::hit("before_batch");
         let started = Instant::now();
         let listeners = self.shared.listeners();
-        self.batch = Batch { now: self.shared.clock.now(), heard: !listeners.is_empty(), ..Batch::default() };
+        let (now, steady) = (self.shared.clock.now(), self.shared.clock.steady());
+        self.jumps.look(now, steady);
+        self.batch = Batch { now, steady, heard: !listeners.is_empty(), ..Batch::default() };
         self.batch.pending.reserve(ops.len());
         let mut rest = ops.drain(..);
         let mut written = self.begin.raw_execute().map(drop).map_err(Trouble::from);
@@ -266,7 +273,10 @@ impl<'c> Writer<'c> {
             Op::ClaimRuns(request, to) => settle(&to, guard(|| self.claim_runs(&request))),
             Op::ClaimRun(work, to) => settle(&to, guard(|| self.claim_run(&work.run, &work.worker, work.input))),
             Op::Release(key, epoch, to) => settle(&to, guard(|| self.release_run(&key, epoch))),
-            Op::ClaimTasks(request, to) => settle(&to, guard(|| self.claim_tasks(&request))),
+            Op::ClaimTasks(request, to) => {
+                self.jumps.lease_given(request.lease);
+                settle(&to, guard(|| self.claim_tasks(&request)))
+            }
             Op::Report(work, to) => settle(&to, guard(|| self.report_task(&work.0, work.1, work.2, work.3))),
             Op::RetryTask(task, to) => settle(&to, guard(|| self.retry_task(&task))),
             Op::Expire(limit, to) => settle(&to, guard(|| self.expire(limit))),

@@ -53,6 +53,10 @@ impl Clock for DatabaseClock {
     fn now(&self) -> Timestamp {
         self.correct(SystemClock.now())
     }
+
+    fn steady(&self) -> Timestamp {
+        SystemClock.steady()
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The two clocks: the one on the wall and the one a test holds in its hand.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use onward_core::Timestamp;
 
@@ -16,23 +17,38 @@ impl Clock for SystemClock {
         // A clock set before 1970 reads as 1970: everything is late then, nothing is early.
         Timestamp::default().after(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
     }
+
+    fn steady(&self) -> Timestamp {
+        static BEGUN: OnceLock<(Timestamp, Instant)> = OnceLock::new();
+        let (at, begun) = BEGUN.get_or_init(|| (self.now(), Instant::now()));
+        at.after(begun.elapsed())
+    }
 }
 
 /// A clock that stands still until it is told otherwise.
 #[derive(Debug)]
-pub struct ManualClock(AtomicU64);
+pub struct ManualClock {
+    now: AtomicU64,
+    /// How far the clock on the wall is ahead of the steady one, because it was set ([`ManualClock::jump`]).
+    ahead: AtomicI64,
+}
 
 impl ManualClock {
     pub fn new(now: Timestamp) -> ManualClock {
-        ManualClock(AtomicU64::new(now.0))
+        ManualClock { now: AtomicU64::new(now.0), ahead: AtomicI64::new(0) }
     }
 
     pub fn set(&self, now: Timestamp) {
-        self.0.store(now.0, Ordering::SeqCst);
+        self.now.store(now.0, Ordering::SeqCst);
     }
 
     pub fn advance(&self, span: Duration) {
-        self.0.fetch_add(onward_core::time::millis(span), Ordering::SeqCst);
+        self.now.fetch_add(onward_core::time::millis(span), Ordering::SeqCst);
+    }
+
+    /// Sets the clock forward or back by so many milliseconds, as an operator may: no time passes.
+    pub fn jump(&self, millis: i64) {
+        self.ahead.fetch_add(millis, Ordering::SeqCst);
     }
 }
 
@@ -45,6 +61,10 @@ impl Default for ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst))
+        Timestamp(self.now.load(Ordering::SeqCst).saturating_add_signed(self.ahead.load(Ordering::SeqCst)))
+    }
+
+    fn steady(&self) -> Timestamp {
+        Timestamp(self.now.load(Ordering::SeqCst))
     }
 }

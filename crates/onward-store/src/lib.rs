@@ -60,6 +60,11 @@ pub const SESSION_DEFAULT: Duration = Duration::from_secs(30);
 /// The judge of leases, timers and retention.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
+
+    /// Returns a time that goes on evenly even when the clock is set: for how long something takes or lasts, not for when it was.
+    fn steady(&self) -> Timestamp {
+        self.now()
+    }
 }
 
 /// The port. Object safe; each write is one atomic operation.

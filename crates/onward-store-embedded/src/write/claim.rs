@@ -70,8 +70,8 @@ impl Writer<'_> {
         self.last_epoch = Epoch(self.last_epoch.0 + 1);
         self.shared.leases.grant(rk, self.last_epoch, worker);
         self.undo_later(Undo::Granted(key.clone(), rk));
-        if let Some(until) = self.shared.leases.greet(worker, self.batch.now.after(SESSION_DEFAULT)) {
-            self.announce_due(until);
+        if self.shared.leases.greet(worker, self.batch.steady.after(SESSION_DEFAULT)) {
+            self.announce_due(self.batch.now.after(SESSION_DEFAULT));
         }
     }
 

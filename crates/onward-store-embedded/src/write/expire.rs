@@ -11,13 +11,13 @@ use rusqlite::params;
 use super::tasks::{COLUMNS, TaskRow, read_row};
 use crate::error::{Outcome, Trouble, may_be_mended};
 use crate::row::{NEVER, read_place};
-use crate::writer::Writer;
+use crate::writer::{Batch, Writer};
 
 impl Writer<'_> {
     pub(crate) fn expire(&mut self, limit: usize) -> Outcome<Expired> {
         let (timers_fired, more_timers) = self.fire_timers(limit)?;
         let (tasks_expired, more_tasks) = self.expire_tasks(limit)?;
-        let (free, workers_lost, more_workers) = self.shared.leases.end_sessions(self.batch.now, limit);
+        let (free, workers_lost, more_workers) = self.shared.leases.end_sessions(self.batch.steady, limit);
         for rk in free {
             match self.key_of(rk) {
                 Ok(Some(key)) => self.settle_free(&key)?,
@@ -89,6 +89,9 @@ impl Writer<'_> {
     }
 
     fn expire_tasks(&mut self, limit: usize) -> Outcome<(u64, bool)> {
+        if self.batch.steady < self.jumps.hold_until() {
+            return Ok((0, false));
+        }
         let mut statement = self.db.prepare_cached(&format!(
             "SELECT {COLUMNS} FROM tasks WHERE due IS NOT NULL AND due <= ?1 ORDER BY due, tk LIMIT ?2"
         ))?;
@@ -113,7 +116,12 @@ impl Writer<'_> {
         let mut statement = self.db.prepare_cached("SELECT min(due) FROM timers WHERE due < ?1")?;
         let timer: Option<i64> = statement.query_row(params![NEVER], |row| row.get(0))?;
         let timer = timer.map(|due| Timestamp(due as u64));
-        Ok([timer, self.next_task_due()?, self.shared.leases.next_session_end()].into_iter().flatten().min())
+        let Batch { now, steady, .. } = self.batch;
+        let later = |at: Timestamp| now.after(at.since(steady));
+        let session = self.shared.leases.next_session_end().map(later);
+        // While leases of tasks are left alone, there is nothing to do about them.
+        let task = self.next_task_due()?.map(|due| due.max(later(self.jumps.hold_until().max(steady))));
+        Ok([timer, task, session].into_iter().flatten().min())
     }
 }
 

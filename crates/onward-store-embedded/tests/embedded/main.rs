@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cells;
+mod clocks;
 mod conformance;
 mod crash;
 mod damage;

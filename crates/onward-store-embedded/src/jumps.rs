@@ -1,0 +1,58 @@
+//! Notices that the clock was set forward.
+//!
+//! Owns until when leases of tasks are left alone after that. Such a lease is kept in its row by the time on the wall, because it outlives
+//! the process; when the clock is set forward, all of them would be over at once, although their workers are there. So none ends until
+//! each worker had the time to extend what it holds (F9).
+
+use std::time::Duration;
+
+use onward_core::Timestamp;
+use onward_store::SESSION_DEFAULT;
+
+/// What is more than clocks differ by themselves.
+const JUMP_MIN: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+pub(crate) struct Jumps {
+    /// The last look at both clocks.
+    last: Option<(Timestamp, Timestamp)>,
+    longest_lease: Duration,
+    hold_until: Timestamp,
+}
+
+impl Jumps {
+    pub fn lease_given(&mut self, lease: Duration) {
+        self.longest_lease = self.longest_lease.max(lease);
+    }
+
+    /// Compares the time on the wall with the steady one; call it often enough that the two do not drift apart in between.
+    pub fn look(&mut self, now: Timestamp, steady: Timestamp) {
+        if let Some((then, then_steady)) = self.last.replace((now, steady))
+            && now.since(then) > steady.since(then_steady) + JUMP_MIN
+        {
+            self.hold_until = steady.after(self.longest_lease.max(SESSION_DEFAULT));
+        }
+    }
+
+    /// Until when leases of tasks are left alone, by the steady clock.
+    pub fn hold_until(&self) -> Timestamp {
+        self.hold_until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_forward_is_noticed_and_one_that_goes_on_or_back_is_not() {
+        let mut jumps = Jumps::default();
+        jumps.lease_given(Duration::from_secs(90));
+        jumps.look(Timestamp(1_000_000), Timestamp(500));
+        jumps.look(Timestamp(9_000_000), Timestamp(8_000_500));
+        jumps.look(Timestamp(5_400_000), Timestamp(8_000_600));
+        assert_eq!(jumps.hold_until(), Timestamp(0));
+        jumps.look(Timestamp(5_400_000 + 86_400_000), Timestamp(8_000_700));
+        assert_eq!(jumps.hold_until(), Timestamp(8_090_700));
+    }
+}
