@@ -59,9 +59,24 @@ impl Request {
     }
 
     /// The body as JSON of exactly this shape.
-    pub async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
+    pub async fn json<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, Problem> {
         let bytes = self.read_body().await?;
-        Ok(body::parse(&bytes)?)
+        Ok(body::parse_aside(bytes).await?)
+    }
+
+    /// Carries out what was asked. With a large body it takes long to check, hash and encode, and happens on a thread for that.
+    pub fn carry_out<T: Send + 'static, V: Future<Output = T> + Send + 'static>(
+        &self,
+        verb: V,
+    ) -> impl Future<Output = T> + Send + use<T, V> {
+        let is_large = self.memory.is_some();
+        async move {
+            if !is_large {
+                return verb.await;
+            }
+            let tokio = tokio::runtime::Handle::current();
+            body::aside(move || tokio.block_on(verb)).await
+        }
     }
 
     /// The body as lines of JSON: runs to import.
@@ -74,9 +89,9 @@ impl Request {
     }
 
     /// Like [`Request::json`], where no body at all means the default.
-    pub async fn json_or_default<T: DeserializeOwned + Default>(&mut self) -> Result<T, Problem> {
+    pub async fn json_or_default<T: DeserializeOwned + Default + Send + 'static>(&mut self) -> Result<T, Problem> {
         let bytes = self.read_body().await?;
-        if bytes.is_empty() { Ok(T::default()) } else { Ok(body::parse(&bytes)?) }
+        if bytes.is_empty() { Ok(T::default()) } else { Ok(body::parse_aside(bytes).await?) }
     }
 }
 
@@ -99,7 +114,9 @@ pub(crate) fn namespace(headers: &HeaderMap) -> Result<Namespace, Problem> {
 pub(crate) fn payload(json: Option<Box<RawValue>>) -> Payload {
     match json {
         None => Payload::null(),
-        Some(json) if json.get().contains(['\n', '\r']) => Payload::from_json_text(json.get().replace(['\n', '\r'], " ")),
+        Some(json) if json.get().bytes().any(|byte| matches!(byte, b'\n' | b'\r')) => {
+            Payload::from_json_text(json.get().replace(['\n', '\r'], " "))
+        }
         Some(json) => Payload::from_json_text(Box::<str>::from(json).into_boxed_bytes()),
     }
 }

@@ -1,6 +1,7 @@
 //! What is asked of the writer, and the queue in front of it.
 //!
-//! Owns the order of writes: the order in which they were submitted. Must never lose one: every operation that was taken is answered.
+//! Owns the order of writes: the order in which they were submitted, but that large ones do not keep small ones waiting
+//! ([`onward_store::kept::lanes`]). Must never lose one: every operation that was taken is answered.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,8 +13,9 @@ use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeliveryId, Expired, Restored, Started, StoreError,
 };
 
+use onward_store::kept::lanes::WAITING_MAX;
 use onward_store::kept::reply::{Pending, Slot};
-use onward_store::kept::{Body, ClaimRun, RestoreWork, StartRun};
+use onward_store::kept::{Body, ClaimRun, Lanes, RestoreWork, StartRun, Waits};
 
 type To<T> = Arc<Slot<T>>;
 
@@ -61,6 +63,42 @@ impl Op {
     }
 }
 
+impl Waits for Op {
+    fn runs(&self) -> Vec<&RunKey> {
+        match self {
+            Op::Commit(work, _) => vec![&work.0.key],
+            Op::Start(start, _) => {
+                let parent = start.run.started.parent.as_ref().map(|link| &link.run);
+                parent.into_iter().chain([&start.run.key]).collect()
+            }
+            Op::Restore(work, _) => vec![&work.restore.key],
+            Op::Input(work, _) => vec![&work.0],
+            Op::ClaimRun(work, _) => vec![&work.run],
+            Op::Release(key, ..) => vec![key],
+            Op::Report(work, _) => vec![&work.0.run],
+            Op::RetryTask(task, _) => vec![&task.run],
+            Op::Delete(Delete::Run { key, .. }, _) => vec![key],
+            _ => Vec::new(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Op::Commit(work, _) => work.1.weight(),
+            Op::Start(start, _) => start.body.weight() + start.signal_body.weight(),
+            Op::Input(work, _) => work.2.weight(),
+            Op::ClaimRun(work, _) => work.input.as_ref().map_or(0, |(_, body)| body.weight()),
+            Op::Report(work, _) => match work.2.without_cost() {
+                TaskReport::Completed(output) => output.data().len(),
+                _ => 0,
+            },
+            // A whole log.
+            Op::Restore(..) => usize::MAX,
+            _ => 0,
+        }
+    }
+}
+
 /// How many operations share one sync at most.
 pub(crate) const BATCH_MAX: usize = 1024;
 
@@ -72,7 +110,7 @@ pub(crate) struct Queue {
 
 #[derive(Default)]
 struct State {
-    ops: Vec<Op>,
+    ops: Lanes<Op>,
     sleeping: bool,
     /// Nobody submits any more: finish what is there and go.
     closing: bool,
@@ -91,6 +129,10 @@ impl Queue {
             drop(state);
             return op.pending().fail(StoreError::Stopped { why });
         }
+        if state.ops.len() >= WAITING_MAX {
+            drop(state);
+            return op.pending().fail(StoreError::Unavailable { why: "too many writes are waiting for the disk".to_owned() });
+        }
         state.ops.push(op);
         let wake = std::mem::take(&mut state.sleeping);
         drop(state);
@@ -99,7 +141,7 @@ impl Queue {
         }
     }
 
-    /// Waits for work and takes all of it, up to [`BATCH_MAX`]; `false` when the queue is closed and empty.
+    /// Waits for work and takes the next batch, up to [`BATCH_MAX`]; `false` when the queue is closed and empty.
     pub fn take(&self, batch: &mut Vec<Op>) -> bool {
         let mut state = self.lock();
         while state.ops.is_empty() {
@@ -110,17 +152,13 @@ impl Queue {
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.sleeping = false;
-        if state.ops.len() <= BATCH_MAX {
-            std::mem::swap(&mut state.ops, batch);
-        } else {
-            batch.extend(state.ops.drain(..BATCH_MAX));
-        }
+        batch.extend(state.ops.take(BATCH_MAX, |_| true));
         true
     }
 
     /// Puts operations that were not begun back in front.
-    pub fn put_back(&self, ops: impl Iterator<Item = Op>) {
-        self.lock().ops.splice(0..0, ops);
+    pub fn put_back(&self, ops: impl DoubleEndedIterator<Item = Op>) {
+        self.lock().ops.put_back(ops);
     }
 
     pub fn is_empty(&self) -> bool {
@@ -137,12 +175,35 @@ impl Queue {
         let ops = {
             let mut state = self.lock();
             state.stopped.get_or_insert_with(|| why.to_owned());
-            std::mem::take(&mut state.ops)
+            state.ops.drain()
         };
         ops.iter().for_each(|op| op.pending().fail(StoreError::Stopped { why: why.to_owned() }));
     }
 
     pub fn stopped(&self) -> Option<String> {
         self.lock().stopped.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onward_store::conformance::block_on;
+    use onward_store::kept::reply::Waiting;
+
+    use super::*;
+
+    /// F20: a disk that does not keep up makes a queue of bounded length.
+    #[test]
+    fn a_queue_that_is_full_refuses_what_comes_next() {
+        let queue = Queue::default();
+        (0..WAITING_MAX).for_each(|_| queue.submit(Op::Announce(Timestamp(0), Slot::new())));
+        let slot = Slot::new();
+        queue.submit(Op::Announce(Timestamp(0), slot.clone()));
+        assert_eq!(block_on(Waiting(slot)).unwrap_err().code(), "store_unavailable");
+        let mut batch = Vec::new();
+        assert!(queue.take(&mut batch) && batch.len() == BATCH_MAX);
+        let slot = Slot::new();
+        queue.submit(Op::Announce(Timestamp(0), slot));
+        assert_eq!(queue.lock().ops.len(), WAITING_MAX - BATCH_MAX + 1);
     }
 }

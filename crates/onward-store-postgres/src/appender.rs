@@ -192,7 +192,10 @@ async fn try_expire(shared: &Shared, line: &mut Line, limit: usize) -> Result<Ex
     shared.pulse.stir();
     shared.tell(Aftermath { due: None, ..after });
     // Told with the answer, not as news: what this call itself started is in there.
-    expired.next_due = look(line).await.and_then(|look| look.next_due);
+    // Where there is more, the next pass comes at once, and looks then.
+    if !expired.more {
+        expired.next_due = look(line).await.and_then(|look| look.next_due);
+    }
     Ok(expired)
 }
 

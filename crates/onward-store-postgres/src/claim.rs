@@ -45,6 +45,21 @@ pub(crate) const READY_TASKS: &str =
       ORDER BY t.priority DESC, t.visible, t.ord LIMIT $4) AS f
   ORDER BY f.priority DESC, f.visible, f.ord LIMIT $4";
 
+/// How long the logs are that come with a claim: the events of each, and the bytes of all of them together.
+const SHORT_LOG_EVENTS: u64 = 64;
+const SHORT_LOGS_BYTES: i64 = 4 * 1024 * 1024;
+
+/// How large the logs of some runs are; what lies outside of its row is not read for that.
+pub(crate) const LOG_BYTES: &str = "SELECT k.rk, s.bytes FROM unnest($1::bigint[], $2::int[]) AS k(rk, generation)
+  CROSS JOIN LATERAL (SELECT coalesce(sum(octet_length(e.body)), 0)::bigint AS bytes FROM onward.events e
+    WHERE e.rk = k.rk AND e.generation = k.generation) AS s";
+
+/// The logs of some runs, each in its order.
+pub(crate) const WHOLE_LOGS: &str = "SELECT e.rk, e.generation, e.idx, e.at, e.crc, e.body
+  FROM unnest($1::bigint[], $2::int[]) WITH ORDINALITY AS k(rk, generation, place)
+  CROSS JOIN LATERAL (SELECT * FROM onward.events e WHERE e.rk = k.rk AND e.generation = k.generation ORDER BY e.idx) AS e
+  ORDER BY k.place, e.idx";
+
 /// How often a claim looks on behind what others have locked.
 const LOOKS_MAX: usize = 8;
 
@@ -126,39 +141,49 @@ impl Scene<'_> {
         }
         keys.sort();
         keys.truncate(request.limit);
-        let mut firsts = self.first_records(&keys).await?;
+        let mut logs = self.short_logs(&keys).await?;
         let mut claimed = Vec::new();
         for (_, key) in keys {
-            let records = firsts.remove(&key);
+            let records = logs.remove(&key);
             claimed.extend(self.claim(&key, &request.worker, records));
             self.settle(&key);
         }
         Ok(claimed)
     }
 
-    /// A run that has done nothing yet has its whole log in one row; all of them are read at once. What is damaged or large is left to
-    /// whoever reads the log.
-    async fn first_records(&mut self, keys: &[(i64, RunKey)]) -> Outcome<HashMap<RunKey, Vec<Record>>> {
-        let seats = keys.iter().filter_map(|(_, key)| self.find(key)).filter(|seat| seat.head.next_index.0 == 1);
-        let (numbers, generations): (Vec<i64>, Vec<i32>) = seats.map(|seat| (seat.rk, seat.head.generation as i32)).unzip();
-        if numbers.is_empty() {
+    /// Returns the logs of runs that were claimed together, as far as they are short: two statements for all of them. A worker that got
+    /// many runs at once would ask for each log otherwise, and whoever asks for something else would wait behind it. What is long,
+    /// damaged or has large payloads is left to whoever reads the log.
+    async fn short_logs(&mut self, keys: &[(i64, RunKey)]) -> Outcome<HashMap<RunKey, Vec<Record>>> {
+        let seats = keys.iter().filter_map(|(_, key)| self.find(key)).filter(|seat| seat.head.next_index.0 <= SHORT_LOG_EVENTS);
+        let mut short: Vec<(i64, i32)> = seats.map(|seat| (seat.rk, seat.head.generation as i32)).collect();
+        // A log of one event is measured by nobody: it has no more than a start, whose large payloads are elsewhere.
+        let is_measured = |scene: &Self, rk: i64| scene.find(&scene.key_of(rk)).is_some_and(|seat| seat.head.next_index.0 > 1);
+        if short.iter().any(|(rk, _)| is_measured(self, *rk)) {
+            let (numbers, generations) = short.iter().copied().unzip();
+            let rows = self.db.query(&Sql::new(LOG_BYTES).numbers(numbers).ints(generations)).await?;
+            let bytes: HashMap<i64, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+            let mut left = SHORT_LOGS_BYTES;
+            short.retain(|(rk, _)| {
+                let bytes = bytes.get(rk).copied().unwrap_or(i64::MAX);
+                let fits = bytes <= left;
+                left -= if fits { bytes } else { 0 };
+                fits
+            });
+        }
+        if short.is_empty() {
             return Ok(HashMap::new());
         }
-        let text = "SELECT e.rk, e.generation, e.at, e.crc, e.body FROM onward.events e
-          JOIN unnest($1::bigint[], $2::int[]) AS k(rk, generation) ON e.rk = k.rk AND e.generation = k.generation AND e.idx = 0";
-        let rows = self.db.query(&Sql::new(text).numbers(numbers).ints(generations)).await?;
-        let mut firsts = HashMap::new();
-        for row in &rows {
-            let (rk, generation, at) = (row.get(0), row.get::<_, i32>(1) as u32, Timestamp(row.get::<_, i64>(2) as u64));
-            let event = EventRow { rk, generation, index: Index(0), at, crc: row.get(3), body: row.get(4) };
-            let key = self.key_of(rk);
-            if let Ok(mut record) = event.decode(&key)
-                && large::wanted(&mut record.events).is_empty()
-            {
-                firsts.insert(key, vec![record]);
-            }
+        let (numbers, generations) = short.into_iter().unzip();
+        let rows = self.db.query(&Sql::new(WHOLE_LOGS).numbers(numbers).ints(generations)).await?;
+        let mut logs = HashMap::new();
+        for rows in rows.chunk_by(|a, b| a.get::<_, i64>(0) == b.get::<_, i64>(0)) {
+            let key = self.key_of(rows[0].get(0));
+            let next = self.find(&key).map(|seat| seat.head.next_index);
+            let records = whole_log(&key, rows);
+            logs.extend(records.filter(|records| records.last().map(Record::next_index) == next).map(|records| (key, records)));
         }
-        Ok(firsts)
+        Ok(logs)
     }
 
     pub async fn claim_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<Task>> {
@@ -283,6 +308,22 @@ impl Scene<'_> {
         self.db.query(&Sql::all(vec![call])).await?;
         Ok(())
     }
+}
+
+/// The records of one log from its rows; none if one is damaged, missing, or has payloads that are elsewhere.
+fn whole_log(key: &RunKey, rows: &[tokio_postgres::Row]) -> Option<Vec<Record>> {
+    let mut records: Vec<Record> = Vec::with_capacity(rows.len());
+    for row in rows {
+        let (rk, generation) = (row.get(0), row.get::<_, i32>(1) as u32);
+        let (index, at) = (Index(row.get::<_, i64>(2) as u64), Timestamp(row.get::<_, i64>(3) as u64));
+        let mut record = EventRow { rk, generation, index, at, crc: row.get(4), body: row.get(5) }.decode(key).ok()?;
+        let expected = records.last().map_or(Index(0), Record::next_index);
+        if record.index != expected || !large::wanted(&mut record.events).is_empty() {
+            return None;
+        }
+        records.push(record);
+    }
+    Some(records)
 }
 
 pub(crate) fn text_of(name: Option<&Name>) -> String {

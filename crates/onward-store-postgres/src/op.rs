@@ -1,9 +1,8 @@
 //! What is asked of the appenders, and the queues in front of them.
 //!
 //! Owns the order of appends of this process: what concerns one run is done in the order in which it was submitted, because all of it goes
-//! to the same appender. Must never lose an operation: every one that was taken is answered.
+//! to the same appender, and there in the order of the lanes ([`onward_store::kept::lanes`]). Must never lose an operation: every one that was taken is answered.
 
-use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,8 +10,9 @@ use std::time::Duration;
 use onward_core::run::{Commit, Committed, Input};
 use onward_core::task::{TaskId, TaskReport};
 use onward_core::{Epoch, RunKey};
+use onward_store::kept::lanes::WAITING_MAX;
 use onward_store::kept::reply::{Pending, Slot};
-use onward_store::kept::{Body, ClaimRun, RestoreWork, StartRun};
+use onward_store::kept::{Body, ClaimRun, Lanes, RestoreWork, StartRun, Waits};
 use onward_store::{Appended, ClaimedOne, Expired, Restored, Started, StoreError};
 use tokio::sync::Notify;
 
@@ -85,14 +85,14 @@ impl Op {
         })
     }
 
-    /// About how many bytes it writes.
+    /// Returns about how many bytes it writes.
     fn weight(&self) -> usize {
         match self {
-            Op::Commit(work, _) => weigh(&work.1),
-            Op::Input(work, _) => weigh(&work.2),
-            Op::Start(work, _) => weigh(&work.body) + weigh(&work.signal_body),
-            Op::ClaimRun(work, _) => work.input.as_ref().map_or(0, |(_, body)| weigh(body)),
-            Op::Report(work, _) => match &work.report {
+            Op::Commit(work, _) => work.1.weight(),
+            Op::Input(work, _) => work.2.weight(),
+            Op::Start(work, _) => work.body.weight() + work.signal_body.weight(),
+            Op::ClaimRun(work, _) => work.input.as_ref().map_or(0, |(_, body)| body.weight()),
+            Op::Report(work, _) => match work.report.without_cost() {
                 TaskReport::Completed(output) => output.data().len(),
                 _ => 0,
             },
@@ -112,22 +112,30 @@ impl Op {
     }
 }
 
-fn weigh(body: &Body) -> usize {
-    body.bytes.len() + body.stash.blobs.iter().map(|(_, data)| data.len()).sum::<usize>()
+impl Waits for Op {
+    fn runs(&self) -> Vec<&RunKey> {
+        let parent = match self {
+            Op::Start(work, _) => work.run.started.parent.as_ref().map(|link| &link.run),
+            _ => None,
+        };
+        parent.into_iter().chain(self.home()).collect()
+    }
+
+    fn bytes(&self) -> usize {
+        self.weight()
+    }
 }
 
 /// How many bytes share one transaction, more or less: a statement has a limit, and so has everybody's patience.
 pub(crate) const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How many operations may wait. More than this and the database is not keeping up: whoever comes is told so at once.
-const WAITING_MAX: usize = 65_536;
-
-/// One queue for each appender.
+/// One queue for each appender, and a last one for what finds its runs itself: a pass over what is due has a connection of its own, and
+/// no request waits behind it (F26).
 pub(crate) struct Queues(Vec<Queue>);
 
 impl Queues {
-    pub fn new(count: usize) -> Queues {
-        Queues((0..count.max(1)).map(|_| Queue::default()).collect())
+    pub fn new(appenders: usize) -> Queues {
+        Queues((0..appenders.max(1) + 1).map(|_| Queue::default()).collect())
     }
 
     pub fn count(&self) -> usize {
@@ -139,10 +147,11 @@ impl Queues {
     }
 
     pub fn submit(&self, op: Op) {
-        let number = op.home().map_or(0, |key| {
+        let appenders = self.0.len() - 1;
+        let number = op.home().map_or(appenders, |key| {
             let mut hasher = DefaultHasher::new();
             key.hash(&mut hasher);
-            (hasher.finish() % self.0.len() as u64) as usize
+            (hasher.finish() % appenders as u64) as usize
         });
         self.0[number].submit(op);
     }
@@ -160,7 +169,7 @@ pub(crate) struct Queue {
 
 #[derive(Default)]
 struct State {
-    ops: VecDeque<Op>,
+    ops: Lanes<Op>,
     is_closing: bool,
 }
 
@@ -180,7 +189,7 @@ impl Queue {
             drop(state);
             return op.pending().fail(StoreError::Unavailable { why: why.to_owned() });
         }
-        state.ops.push_back(op);
+        state.ops.push(op);
         drop(state);
         self.wake.notify_one();
     }
@@ -194,13 +203,11 @@ impl Queue {
                 let mut state = self.lock();
                 if !state.ops.is_empty() {
                     let mut bytes = 0;
-                    let fits = |op: &&Op| {
+                    return state.ops.take(max, |op| {
                         let is_first = bytes == 0;
                         bytes += op.weight();
                         !op.is_alone() && (is_first || bytes <= BATCH_BYTES_MAX)
-                    };
-                    let shared = state.ops.iter().take(max).take_while(fits).count();
-                    return state.ops.drain(..shared.max(1)).collect();
+                    });
                 }
                 if state.is_closing {
                     return Vec::new();
@@ -213,5 +220,24 @@ impl Queue {
     fn close(&self) {
         self.lock().is_closing = true;
         self.wake.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// F26: what is due is looked for beside the appends, not between them.
+    #[test]
+    fn a_look_for_what_is_due_is_in_no_appenders_way() {
+        let queues = Queues::new(2);
+        queues.submit(Op::Expire(1, Slot::new()));
+        for number in 0..20 {
+            let key = RunKey::new(Default::default(), onward_core::RunId::new(format!("r{number}")).unwrap());
+            queues.submit(Op::Release(key, Epoch(1), Slot::new()));
+        }
+        let waiting: Vec<usize> = (0..queues.count()).map(|number| queues.get(number).lock().ops.len()).collect();
+        assert_eq!((waiting.len(), waiting[2], waiting[0] + waiting[1]), (3, 1, 20));
+        assert!(waiting[0] > 0 && waiting[1] > 0);
     }
 }

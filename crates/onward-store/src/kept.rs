@@ -4,6 +4,7 @@
 //! Must never know a database: what is written where is each store's own.
 
 pub mod body;
+pub mod lanes;
 pub mod large;
 pub mod news;
 pub mod reply;
@@ -11,6 +12,7 @@ pub mod seal;
 pub mod work;
 
 pub use body::Body;
+pub use lanes::{Lanes, Waits};
 pub use large::Stash;
 pub use news::News;
 pub use work::{ClaimRun, RestoreWork, StartRun};

@@ -212,6 +212,22 @@ fn is_plain(found: &str, wanted: &str) -> bool {
     is_wanted && parts.filter_map(charset).all(|charset| charset == "utf-8" || charset == "utf8")
 }
 
+/// Parses a body like [`parse`]; a large one on a thread where no other request waits for it.
+pub(super) async fn parse_aside<T: DeserializeOwned + Send + 'static>(bytes: Bytes) -> Result<T, RequestError> {
+    if bytes.len() <= LARGE_BYTES {
+        return parse(&bytes);
+    }
+    aside(move || parse(&bytes)).await
+}
+
+/// Does work that takes long on a thread for that, and goes on with a panic of it.
+pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
 /// An object. Depth first, with a counter and no recursion; only then the parser, which follows the nesting.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RequestError> {
     if let Some((line, column)) = onward_runtime::too_deep(bytes, JSON_DEPTH_MAX) {

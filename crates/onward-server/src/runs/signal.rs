@@ -30,6 +30,7 @@ impl SignalBody {
 pub(crate) async fn signal(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let signal = request.json::<SignalBody>().await?.read()?;
-    let appended = request.server.runtime().signal_run(&key, signal).await?;
+    let (runtime, run) = (request.server.runtime().clone(), key.clone());
+    let appended = request.carry_out(async move { runtime.signal_run(&run, signal).await }).await?;
     Ok(json(StatusCode::ACCEPTED, &Answer::new(&key.id, &appended)))
 }

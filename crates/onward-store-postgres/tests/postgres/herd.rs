@@ -1,5 +1,6 @@
 //! Thousands of timers that became due while nobody was there: in passes, the oldest first, and everybody else gets a turn (F26).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use onward_core::run::Commit;
 use onward_core::task::{RetryPolicy, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Hash, Index, Namespace, Place, Timestamp};
 use onward_store::conformance::{Held, block_on};
-use onward_store::{ClaimTasks, ManualClock, Store};
+use onward_store::{ClaimRuns, ClaimTasks, ClaimedRun, ManualClock, Store};
 
 use crate::kit::{commit, connect_at, database, json, key, name, new_run, seconds, signal, start_held, worker};
 
@@ -73,6 +74,21 @@ fn timers_that_are_due_at_once_fire_in_passes_the_oldest_first_and_hold_nobody_u
     let order: Vec<u64> = order.lines().map(|id| id[1..].parse().unwrap()).collect();
     let late = order.iter().enumerate().filter(|(at, number)| (TIMERS - **number).abs_diff(*at as u64) > 4 * PASS as u64).count();
     assert_eq!((order.len() as u64, late), (TIMERS, 0), "oldest first, but for what two servers do at the same time");
+    come_with_their_logs(&*store);
+}
+
+/// A worker that gets many runs does not ask for the log of each, in the way of whoever else reads.
+fn come_with_their_logs(store: &dyn Store) {
+    let knows = Arc::new(BTreeMap::from([(name("order"), vec![None])]));
+    let request = ClaimRuns { worker: worker("next"), namespace: Namespace::default(), knows, limit: 300 };
+    let claimed = block_on(store.claim_runs(request)).unwrap();
+    assert_eq!(claimed.len(), 300);
+    let short = |run: &&ClaimedRun| run.head.next_index.0 <= 64;
+    assert!(claimed.iter().filter(short).count() >= 299, "all but the one that was talked to");
+    for run in claimed.iter().filter(short) {
+        let log = block_on(store.read_log(run.head.key.clone(), None, Index(0), usize::MAX)).unwrap();
+        assert_eq!(run.records.as_ref(), Some(&log), "{}", run.head.key);
+    }
 }
 
 fn fire_all(store: &dyn Store) -> u64 {

@@ -17,6 +17,11 @@ pub struct Body {
 }
 
 impl Body {
+    /// Returns how many bytes are written for it.
+    pub fn weight(&self) -> usize {
+        self.bytes.len() + self.stash.blobs.iter().map(|(_, data)| data.len()).sum::<usize>()
+    }
+
     pub fn of_commit(commit: &mut Commit) -> Body {
         Body::encode(Some(commit.header()), &mut commit.events)
     }

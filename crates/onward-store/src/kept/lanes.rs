@@ -1,0 +1,183 @@
+//! The order of writes when some of them are large.
+//!
+//! Owns two lanes: small writes share a batch, a large write has one for itself, and the lanes take turns. So a small write waits for one
+//! large write at most, however many of them are waiting. Must never look at what a write does.
+//!
+//! Invariants:
+//! - LN1: writes that concern the same run leave in the order in which they came.
+//! - LN2: between two large writes every small one that was waiting gets its batch, and between two batches of small ones a large one that
+//!   was waiting: neither lane waits for ever.
+
+use std::collections::{HashMap, VecDeque};
+
+use onward_core::RunKey;
+
+/// The size in bytes from which a write is large.
+pub const LARGE_WRITE_BYTES: usize = 256 * 1024;
+
+/// How many writes may wait. More than this and the disk or the database is not keeping up: whoever comes next is refused at once (F20).
+pub const WAITING_MAX: usize = 65_536;
+
+/// Something that waits to be written.
+pub trait Waits {
+    /// Returns the runs that it concerns; none for what finds its runs itself.
+    fn runs(&self) -> Vec<&RunKey>;
+
+    /// Returns about how many bytes it writes.
+    fn bytes(&self) -> usize;
+}
+
+/// Writes that wait.
+#[derive(Debug)]
+pub struct Lanes<T> {
+    small: VecDeque<T>,
+    large: VecDeque<T>,
+    /// How many writes in the large lane concern a run.
+    held: HashMap<RunKey, usize>,
+    /// Whether the last batch was of the large lane.
+    was_large: bool,
+}
+
+impl<T> Default for Lanes<T> {
+    fn default() -> Lanes<T> {
+        Lanes { small: VecDeque::new(), large: VecDeque::new(), held: HashMap::new(), was_large: false }
+    }
+}
+
+impl<T: Waits> Lanes<T> {
+    pub fn push(&mut self, item: T) {
+        let is_behind = |run: &&RunKey| self.held.contains_key(*run);
+        if item.bytes() < LARGE_WRITE_BYTES && (self.held.is_empty() || !item.runs().iter().any(is_behind)) {
+            return self.small.push_back(item);
+        }
+        for run in item.runs() {
+            *self.held.entry(run.clone()).or_default() += 1;
+        }
+        self.large.push_back(item); // LN1
+    }
+
+    /// Puts small writes that were taken and not begun back in front.
+    pub fn put_back(&mut self, items: impl DoubleEndedIterator<Item = T>) {
+        items.rev().for_each(|item| self.small.push_front(item));
+    }
+
+    pub fn len(&self) -> usize {
+        self.small.len() + self.large.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes the next batch: small writes as long as `fits` says so, at least one and at most `max`, or the oldest of the large lane.
+    pub fn take(&mut self, max: usize, mut fits: impl FnMut(&T) -> bool) -> Vec<T> {
+        self.was_large = !self.large.is_empty() && (self.small.is_empty() || !self.was_large); // LN2
+        if !self.was_large {
+            let count = self.small.iter().take(max).take_while(|item| fits(item)).count();
+            return self.small.drain(..count.max(1).min(self.small.len())).collect();
+        }
+        let item = self.large.pop_front();
+        for run in item.iter().flat_map(Waits::runs) {
+            if let Some(count) = self.held.get_mut(run) {
+                *count -= 1;
+                if *count == 0 {
+                    self.held.remove(run);
+                }
+            }
+        }
+        item.into_iter().collect()
+    }
+
+    /// Takes everything.
+    pub fn drain(&mut self) -> Vec<T> {
+        self.held.clear();
+        self.small.drain(..).chain(self.large.drain(..)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onward_core::{Namespace, RunId};
+
+    use super::*;
+
+    #[derive(Debug, PartialEq)]
+    struct Write(u32, Vec<RunKey>, usize);
+
+    impl Waits for Write {
+        fn runs(&self) -> Vec<&RunKey> {
+            self.1.iter().collect()
+        }
+
+        fn bytes(&self) -> usize {
+            self.2
+        }
+    }
+
+    fn write(number: u32, run: &str, bytes: usize) -> Write {
+        Write(number, vec![RunKey::new(Namespace::default(), RunId::new(run).unwrap())], bytes)
+    }
+
+    fn batches(lanes: &mut Lanes<Write>) -> Vec<Vec<u32>> {
+        let mut batches = Vec::new();
+        while !lanes.is_empty() {
+            batches.push(lanes.take(10, |_| true).iter().map(|write| write.0).collect());
+        }
+        batches
+    }
+
+    const LARGE: usize = LARGE_WRITE_BYTES;
+
+    #[test]
+    fn a_small_write_waits_for_one_large_one_at_most() {
+        let mut lanes = Lanes::default();
+        for number in 0..4 {
+            lanes.push(write(number, &format!("large-{number}"), LARGE));
+        }
+        lanes.push(write(10, "a", 1));
+        lanes.push(write(11, "b", 1));
+        assert_eq!(lanes.take(10, |_| true)[0].0, 0);
+        assert_eq!(lanes.take(10, |_| true).len(), 2, "both small ones, before the other large ones");
+        lanes.push(write(12, "a", 1));
+        assert_eq!(batches(&mut lanes), [vec![1], vec![12], vec![2], vec![3]]);
+    }
+
+    #[test]
+    fn large_writes_are_not_kept_waiting_by_small_ones() {
+        let mut lanes = Lanes::default();
+        let mut order = Vec::new();
+        lanes.push(write(0, "large", LARGE));
+        lanes.push(write(1, "large", LARGE));
+        for number in 10..14 {
+            lanes.push(write(number, "a", 1));
+            order.push(lanes.take(10, |_| true)[0].0);
+        }
+        assert_eq!(order, [0, 10, 1, 12], "11 went with 10, and 13 with 12");
+    }
+
+    #[test]
+    fn writes_of_a_run_stay_in_their_order_behind_a_large_one() {
+        let mut lanes = Lanes::default();
+        lanes.push(write(0, "a", LARGE));
+        lanes.push(write(1, "b", LARGE));
+        lanes.push(write(2, "a", 1));
+        lanes.push(write(3, "c", 1));
+        lanes.push(Write(4, vec![write(0, "b", 0).1.remove(0), write(0, "c", 0).1.remove(0)], 1));
+        lanes.push(write(5, "c", 1));
+        assert_eq!(batches(&mut lanes), [vec![0], vec![3], vec![1], vec![2], vec![4], vec![5]], "LN1");
+        assert!(lanes.held.is_empty());
+        lanes.push(write(6, "a", 1));
+        assert_eq!(lanes.small.len(), 1, "nothing of the run is held any more");
+    }
+
+    #[test]
+    fn what_does_not_fit_or_was_put_back_keeps_its_place() {
+        let mut lanes = Lanes::default();
+        (0..5).for_each(|number| lanes.push(write(number, "a", 1)));
+        let taken = lanes.take(10, |write| write.0 != 2);
+        assert_eq!(taken.len(), 2);
+        lanes.put_back(taken.into_iter());
+        assert_eq!(lanes.take(1, |_| false)[0].0, 0, "at least one");
+        assert_eq!(batches(&mut lanes), [vec![1, 2, 3, 4]]);
+    }
+}
