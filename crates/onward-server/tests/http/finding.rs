@@ -167,13 +167,15 @@ async fn a_list_and_a_bulk_filter_call_the_status_by_the_same_name() {
     let listed = site.get("/v1/runs?status=waiting&status=failed").await.expect(200);
     assert_eq!((listed["runs"].as_array().unwrap().len(), &listed["runs"][0]["id"]), (1, &json!("a")));
     let bulk = |filter: serde_json::Value| json!({"verb": "terminate", "dry_run": true, "filter": filter});
-    let found = site.post_json("/v1/bulk", bulk(json!({"status": ["waiting", "failed"]}))).await.expect(200);
+    let found = site.post_json("/v1/bulk", bulk(json!({"kind": "listener", "status": ["waiting", "failed"]}))).await.expect(200);
     assert_eq!((&found["matched"], &found["sample"]), (&json!(1), &json!(["a"])));
     let found = site.post_json("/v1/bulk", bulk(json!({"version": ["v9"]}))).await.expect(200);
     assert_eq!((&found["matched"], &found["sample"]), (&json!(1), &json!(["b"])));
-    for other in [json!({"statuses": ["waiting"]}), json!({"status": "waiting"}), json!({"versions": ["v9"]})] {
+    for other in ["statuses", "versions"].map(|name| json!({"kind": "listener", name: ["waiting"]})) {
         site.post_json("/v1/bulk", bulk(other)).await.problem(400, "json_invalid");
     }
+    let one = bulk(json!({"kind": "listener", "status": "waiting"}));
+    site.post_json("/v1/bulk", one).await.problem(400, "json_invalid");
     assert_eq!(site.get("/v1/runs?statuses=waiting").await.status, 400);
 }
 
