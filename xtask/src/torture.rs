@@ -20,8 +20,8 @@ pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
     }
     let minutes = minutes.context(WANTED)?;
     let (killed, played) = match store {
-        "postgres" => ("servers::", &["database"][..]),
-        _ => ("crash::", &["crashes::", "--skip", "database"][..]),
+        "postgres" => (&["servers::", "once::on_postgres"][..], &["database"][..]),
+        _ => (&["crash::", "once::", "--skip", "once::on_postgres"][..], &["crashes::", "--skip", "database"][..]),
     };
     if store == "postgres" {
         setup::check_postgres()?;
@@ -32,7 +32,7 @@ pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
         tests.envs(seed.map(|seed| ("ONWARD_TORTURE_SEED", seed.to_string())));
         run(tests.arg("test").args(parts).arg("--nocapture"))
     };
-    tests(&["--package", "onward-cli", "--test", "cli", killed, "--"])?;
+    tests(&[&["--package", "onward-cli", "--test", "cli", "--"][..], killed].concat())?;
     let matrix = ["--package", "onward", "--all-features", "--test", "engine", "--"];
     tests(&[&matrix[..], played].concat())
 }

@@ -114,10 +114,13 @@ impl Projection {
             Event::TaskCompleted(event) => drop(self.tasks.remove(&event.place)),
             Event::TaskFailed(event) if !set_aside => drop(self.tasks.remove(&event.place)),
             Event::TaskFailed(event) => {
-                self.tasks.entry(event.place.clone()).and_modify(|task| *task = task.anew(record.at));
+                self.tasks.entry(event.place.clone()).and_modify(|task| {
+                    *task = task.anew(record.at);
+                    task.skip_attempts(event.attempts); // K9
+                });
             }
             Event::TaskAttempted(event) => {
-                self.tasks.entry(event.place.clone()).and_modify(|task| task.lose_attempt(record.at));
+                self.tasks.entry(event.place.clone()).and_modify(|task| task.lose_attempt(event.attempt, record.at));
             }
             Event::ChildCompleted(event) => drop(self.children.remove(&event.place)),
             Event::ChildFailed(event) if !set_aside => drop(self.children.remove(&event.place)),
@@ -180,7 +183,7 @@ impl Projection {
             let is_begun = task.state == TaskState::Leased;
             *task = task.anew(at);
             if is_begun {
-                task.lose_attempt(at); // Z7
+                task.lose_attempt(task.attempt, at); // Z7
             }
         }
     }

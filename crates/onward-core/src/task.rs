@@ -12,12 +12,16 @@
 //!   together) keeps its remaining time. An attempt that runs goes on, with its own timeouts.
 //! - K5 (F22): tasks that lost a worker twice are handed out apart from each other: one that kills its worker does not take the
 //!   others along into quarantine.
-//! - K6: a task that must not be done twice ends as `outcome_unknown` when an attempt of it ends without a word.
+//! - K6: an `at_most_once` task is executed at most once per reported failure: an attempt that may have begun and ends without a result
+//!   (worker lost, interrupted, panicked, timed out, lease expired) ends the task as `outcome_unknown`. Only an attempt that is known not
+//!   to have started is handed out again.
 //! - K7 (R11): an attempt of a task whose class is known, or that costs something, is recorded in the write that hands it out; where its
 //!   run does not take the record, it is not handed out. So whoever leaves a part of a log behind knows what has begun in it, and what a
 //!   model call costs is counted from its beginning.
 //! - K8 (R10): a claim is told apart from every other one that a worker may still believe to have: of the task of an earlier run under
 //!   the same id, and of the same task where its log was moved from or in rows that were lost.
+//! - K9: two executions of a task never have the same attempt number. Interrupted attempts and lost workers use up a number, but do not
+//!   count against the retry limit.
 
 mod report;
 
@@ -150,6 +154,9 @@ numbered! {
     }
 }
 
+/// The code of a failure that the worker reports because the task's code panicked or was aborted.
+pub const PANICKED: &str = "panicked";
+
 /// How the kinds of model calls begin; the model's name follows.
 pub const MODEL_CALL: &str = "llm.";
 
@@ -242,6 +249,9 @@ message! {
         /// A standalone task: its end is the end of its run (R9).
         #[serde(default)]
         20 => ends_run: bool,
+        /// How many of the attempts before `attempt` do not count against the retry limit: interrupted, or their worker was lost (K9).
+        #[serde(default)]
+        21 => uncounted_attempts: u32,
     }
 }
 
@@ -287,7 +297,13 @@ impl Task {
             paused_at: None,
             paused_ms: 0,
             ends_run: false,
+            uncounted_attempts: 0,
         }
+    }
+
+    /// Returns the number of the attempt without those that do not count against the retry limit.
+    pub fn counted_attempt(&self) -> u32 {
+        self.attempt.saturating_sub(self.uncounted_attempts).max(1)
     }
 
     /// The rows that said how often the task was claimed are gone or elsewhere: its claims go on above all that were given until `now`,
@@ -296,16 +312,33 @@ impl Task {
         self.claim = self.claim.max(now.0);
     }
 
-    /// The same from the beginning: it goes on in another log, or what it failed with was set aside.
+    /// The same from the beginning: it goes on in another log, or what it failed with was set aside. Attempt numbers that the log has are
+    /// not used again (K9).
     pub(crate) fn anew(&self, now: Timestamp) -> Task {
-        Task::new(self.id.clone(), self.kind.clone(), self.input.clone(), self.options.clone(), now)
+        let (attempt, uncounted_attempts) = (self.attempt, self.attempt.saturating_sub(1));
+        let task = Task::new(self.id.clone(), self.kind.clone(), self.input.clone(), self.options.clone(), now);
+        Task { attempt, uncounted_attempts, ..task }
     }
 
-    /// An attempt has begun, and nothing is known but that. One that must not be made twice ends with that when it is next looked at (K6).
-    pub(crate) fn lose_attempt(&mut self, at: Timestamp) {
-        if self.options.class == Some(EffectClass::AtMostOnce) {
+    /// Attempt number `attempt` has begun, and nothing is known but that. An `at_most_once` task ends with that when it is next looked at
+    /// (K6); any other goes on with the next number, and with all the attempts that its retry limit allows.
+    pub(crate) fn lose_attempt(&mut self, attempt: u32, at: Timestamp) {
+        self.attempt = self.attempt.max(attempt);
+        if self.is_at_most_once() {
             (self.state, self.started_at, self.lease_until) = (TaskState::Leased, Some(at), at);
+        } else {
+            self.skip_attempts(attempt);
         }
+    }
+
+    /// Continues with the number behind `attempt`; none of the attempts so far counts against the retry limit.
+    pub(crate) fn skip_attempts(&mut self, attempt: u32) {
+        self.attempt = self.attempt.max(attempt.saturating_add(1));
+        self.uncounted_attempts = self.attempt - 1;
+    }
+
+    fn is_at_most_once(&self) -> bool {
+        self.options.class == Some(EffectClass::AtMostOnce)
     }
 
     /// The key handed to the task's code: the same for every attempt.
@@ -336,6 +369,11 @@ impl Task {
     pub fn attempt_spend(&self, lines: Vec<Spend>) -> AttemptSpend {
         let began_at = self.started_at.unwrap_or(self.heard_at);
         AttemptSpend { attempt: self.attempt, began_at, stands_as: self.stands_as(), lines }
+    }
+
+    /// Returns the report that the attempt was handed out and its code was never called: the task is queued again without loss.
+    pub fn not_started(&self) -> TaskReport {
+        self.unbegun(TaskReport::NotStarted)
     }
 
     /// The report of somebody who has not begun the attempt that was handed out: the ledger no longer has it.
@@ -380,12 +418,31 @@ impl Task {
                     false => TaskCompleted { place, output, attempts }.into(),
                 }))
             }
+            // The code of the task did not get to say what it has done.
+            TaskReport::Failed(failure) if self.is_at_most_once() && failure.code == PANICKED => {
+                self.end(self.outcome_unknown(&failure.bounded().message)) // K6
+            }
             TaskReport::Failed(failure) => {
                 self.lost_workers = 0; // this one is still there
                 self.fail(failure.bounded(), now)
             }
             TaskReport::Spent { report, .. } => return self.report(claim, *report, lease, now),
-            TaskReport::Released => {
+            TaskReport::Interrupted | TaskReport::WorkerLost if self.is_at_most_once() => {
+                let why = match report {
+                    TaskReport::Interrupted => "its worker stopped before the attempt ended",
+                    _ => "its worker was lost",
+                };
+                self.end(self.outcome_unknown(why)) // K6
+            }
+            TaskReport::Interrupted => {
+                self.queue_next_attempt(now, now);
+                TaskFate::Open
+            }
+            TaskReport::WorkerLost => {
+                self.lose_worker(now);
+                TaskFate::Open
+            }
+            TaskReport::NotStarted => {
                 self.queue_again(now, now);
                 TaskFate::Open
             }
@@ -449,14 +506,14 @@ impl Task {
         let passed =
             |start: Timestamp, span: Option<u64>| span.is_some_and(|span| start.after(Duration::from_millis(span)) <= now);
         let options = &self.options;
+        if self.state == TaskState::Leased && self.is_at_most_once() {
+            return self.end(self.outcome_unknown("its worker did not report a result in time")); // K6
+        }
         if self.timeout_since_scheduled(options.total_timeout_ms).is_some_and(|due| due <= now) {
             return self.end(Failure { retryable: false, ..Failure::timed_out("the task, in all its attempts,") });
         }
         if self.state == TaskState::Queued {
             return self.end(Failure { retryable: false, ..Failure::timed_out("waiting for a worker") });
-        }
-        if options.class == Some(EffectClass::AtMostOnce) {
-            return self.end(self.outcome_unknown()); // K6
         }
         if self.started_at.is_some_and(|started| passed(started, options.attempt_timeout_ms)) {
             return self.fail(Failure::timed_out("the attempt"), now);
@@ -468,22 +525,23 @@ impl Task {
         TaskFate::Open
     }
 
-    fn outcome_unknown(&self) -> Failure {
-        let message = "nobody knows whether the attempt had its effect: its worker went silent, and it must not be done twice";
+    fn outcome_unknown(&self, why: &str) -> Failure {
+        let message =
+            format!("attempt {} may have had its effect: {why}; the task is `at_most_once` and is not tried again", self.attempt);
         Failure { retryable: false, ..Failure::new("outcome_unknown", message) }
     }
 
-    /// The worker is gone: the same attempt goes to another one (K3).
+    /// The worker is gone: another one gets the task, without loss of an attempt that its retry limit allows (K3).
     pub fn lose_worker(&mut self, now: Timestamp) {
-        if self.options.class == Some(EffectClass::AtMostOnce) {
+        if self.is_at_most_once() {
             self.lease_until = now; // and then it ends (K6)
             return;
         }
         self.lost_workers += 1;
         if self.lost_workers <= self.lost_workers_max() {
-            return self.queue_again(now.after(self.apart()), now);
+            return self.queue_next_attempt(now.after(self.apart()), now);
         }
-        self.queue_again(now, now);
+        self.queue_next_attempt(now, now);
         self.state = TaskState::Quarantined;
     }
 
@@ -518,6 +576,14 @@ impl Task {
         Ok(())
     }
 
+    /// Queues the task after an attempt that may have begun and says nothing against the task: the next execution has the next number, and
+    /// the retry limit is not used up (K9).
+    fn queue_next_attempt(&mut self, visible_at: Timestamp, now: Timestamp) {
+        self.attempt = self.attempt.saturating_add(1);
+        self.uncounted_attempts = self.uncounted_attempts.saturating_add(1);
+        self.queue_again(visible_at, now);
+    }
+
     /// A delay that begins while the run is paused keeps its whole time: thawing adds the whole pause, also what was over by now.
     fn queue_again(&mut self, visible_at: Timestamp, now: Timestamp) {
         self.state = TaskState::Queued;
@@ -527,7 +593,7 @@ impl Task {
     }
 
     fn fail(&mut self, failure: Failure, now: Timestamp) -> TaskFate {
-        match self.options.retry.next_attempt(self.attempt, &failure, now) {
+        match self.options.retry.next_attempt(self.counted_attempt(), &failure, now) {
             None => self.end(failure),
             Some(at) => {
                 self.attempt += 1;
@@ -584,6 +650,31 @@ mod tests {
             let Event::TaskFailed(failed) = *event else { panic!("{event:?}") };
             assert_eq!((failed.failure.code.as_str(), failed.failure.retryable), ("outcome_unknown", false));
         }
+        let once = || {
+            let mut task = task(TaskOptions {
+                class: Some(EffectClass::AtMostOnce),
+                retry: RetryPolicy::attempts(5),
+                ..TaskOptions::default()
+            });
+            task.claim(&worker(), LEASE, Timestamp(2_000));
+            task
+        };
+        let panicked = TaskReport::Failed(Failure::new(PANICKED, "index out of bounds"));
+        for report in [TaskReport::Interrupted, TaskReport::WorkerLost, panicked] {
+            let fate = once().report(1, report.clone(), LEASE, Timestamp(3_000)).unwrap();
+            let TaskFate::Ended(event) = fate else { panic!("{report:?} leaves it open") };
+            let Event::TaskFailed(failed) = *event else { panic!("{event:?}") };
+            assert_eq!((failed.failure.code.as_str(), failed.failure.retryable), ("outcome_unknown", false));
+        }
+        // Also where the whole task is out of time: the attempt was under way.
+        let mut late = once();
+        late.options.total_timeout_ms = Some(5_000);
+        let TaskFate::Ended(event) = late.expire(Timestamp(6_000)) else { panic!("it is still open") };
+        assert!(matches!(&*event, Event::TaskFailed(failed) if failed.failure.code == "outcome_unknown"), "{event:?}");
+        // An attempt that has not started is no execution: the task goes to the next worker, under the same number.
+        let mut queued = once();
+        assert_eq!(queued.report(1, queued.not_started(), LEASE, Timestamp(3_000)), Ok(TaskFate::Open));
+        assert_eq!((queued.state, queued.attempt, queued.visible_at), (TaskState::Queued, 1, Timestamp(3_000)));
         // A worker that says that it failed knows that nothing happened, or says otherwise by what it returns.
         let mut known =
             task(TaskOptions { class: Some(EffectClass::AtMostOnce), retry: RetryPolicy::attempts(2), ..TaskOptions::default() });
@@ -640,14 +731,50 @@ mod tests {
             let now = Timestamp(u64::from(lost) * 100_000);
             task.claim(&worker(), LEASE, now);
             assert_eq!(task.expire(now.after(LEASE)), TaskFate::Open);
-            assert_eq!((task.attempt, task.lost_workers), (1, lost));
+            assert_eq!((task.attempt, task.counted_attempt(), task.lost_workers), (lost + 1, 1, lost));
         }
         let last = u64::from(LOST_WORKERS_MAX + 1) * 100_000;
         assert_eq!((task.state, task.quarantined_at()), (TaskState::Quarantined, Some(Timestamp(last).after(LEASE))));
         task.retry(Timestamp(900_000)).unwrap();
-        assert_eq!((task.state, task.attempt, task.lost_workers, task.visible_at), (TaskState::Queued, 1, 0, Timestamp(900_000)));
+        assert_eq!((task.state, task.lost_workers, task.visible_at), (TaskState::Queued, 0, Timestamp(900_000)));
         assert_eq!(task.retry(Timestamp(9_000)), Err(NotQuarantined));
         assert_eq!(task.due_at(), None);
+    }
+
+    /// K9.
+    #[test]
+    fn an_interrupted_attempt_uses_up_its_number_but_no_retry() {
+        let mut task = task(TaskOptions { retry: RetryPolicy::attempts(2), ..TaskOptions::default() });
+        let mut now = Timestamp(1_000);
+        let mut executions = Vec::new();
+        let failed = || TaskReport::Failed(Failure::retryable("busy"));
+        for (report, next) in [
+            (TaskReport::Interrupted, (2, 1, 1_000)),
+            (TaskReport::WorkerLost, (3, 1, 1_000)),
+            (failed(), (4, 2, 2_000)),
+            (TaskReport::Interrupted, (5, 2, 2_000)),
+        ] {
+            task.claim(&worker(), LEASE, now);
+            executions.push(task.attempt);
+            assert_eq!(task.report(task.claim, report, LEASE, now), Ok(TaskFate::Open));
+            now = task.visible_at;
+            assert_eq!((task.attempt, task.counted_attempt(), now.0), next);
+        }
+        task.claim(&worker(), LEASE, now);
+        let fate = task.report(task.claim, failed(), LEASE, now).unwrap();
+        let TaskFate::Ended(event) = fate else { panic!("a third failure is allowed") };
+        assert!(matches!(*event, Event::TaskFailed(TaskFailed { attempts: 5, .. })), "{event:?}");
+        assert_eq!(executions, [1, 2, 3, 4]);
+    }
+
+    /// K9.
+    #[test]
+    fn a_task_that_begins_anew_does_not_use_attempt_numbers_again() {
+        let mut lost = task(TaskOptions { retry: RetryPolicy::attempts(3), ..TaskOptions::default() });
+        lost.lose_attempt(2, Timestamp(1_000));
+        assert_eq!((lost.attempt, lost.counted_attempt(), lost.state), (3, 1, TaskState::Queued));
+        let anew = lost.anew(Timestamp(2_000));
+        assert_eq!((anew.attempt, anew.counted_attempt()), (3, 1));
     }
 
     /// How many workers it takes until the task is in quarantine, each lost as soon as it has the task.

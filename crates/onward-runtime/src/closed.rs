@@ -303,6 +303,6 @@ mod tests {
         assert_eq!(said(Failure::fatal("").with_code(RATE_LIMITED).with_retry_after(SECOND)), None);
         assert_eq!(said(Failure::new("model_overloaded", "").with_retry_after(SECOND)), None);
         assert_eq!(said(Failure::fatal("").with_code("model_key_refused")), None);
-        assert_eq!(closes_for(&TaskReport::Released), None);
+        assert_eq!(closes_for(&TaskReport::Interrupted), None);
     }
 }

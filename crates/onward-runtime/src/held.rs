@@ -27,6 +27,7 @@ struct Held {
     kind: Name,
     attempt: u32,
     retry: RetryPolicy,
+    uncounted_attempts: u32,
     heartbeat_timeout: Option<Duration>,
     /// How the attempt stands in the ledger.
     about: AttemptSpend,
@@ -49,6 +50,7 @@ impl HeldTasks {
             kind: task.kind.clone(),
             attempt: task.attempt,
             retry: task.options.retry.clone(),
+            uncounted_attempts: task.uncounted_attempts,
             heartbeat_timeout,
             about,
             over: Arc::default(),
@@ -85,10 +87,11 @@ impl HeldTasks {
         lock(&self.tasks).get(id).filter(|held| held.claim == claim).map(|held| held.about.clone())
     }
 
-    /// Which attempt it is, and when there is another one.
-    pub fn attempt(&self, id: &TaskId, claim: u64) -> Option<(u32, RetryPolicy)> {
+    /// Returns the number of the attempt, how many before it do not count against the retry limit, and the limit.
+    pub fn attempt(&self, id: &TaskId, claim: u64) -> Option<(u32, u32, RetryPolicy)> {
         let tasks = lock(&self.tasks);
-        tasks.get(id).filter(|held| held.claim == claim).map(|held| (held.attempt, held.retry.clone()))
+        let held = tasks.get(id).filter(|held| held.claim == claim)?;
+        Some((held.attempt, held.uncounted_attempts, held.retry.clone()))
     }
 
     /// The attempts whose lease the runtime extends by itself: those whose code has not promised to be heard of.

@@ -159,7 +159,7 @@ impl WorkerPort {
     pub async fn report_task(&self, id: TaskId, claim: u64, report: TaskReport) -> Result<(), StoreError> {
         let held = &self.worker().held;
         let (ends, ended) = (report.ends(), report.attempt_ended(&id, claim));
-        let lets_go = matches!(report.without_cost(), TaskReport::Released);
+        let lets_go = report.lets_go();
         let lease = held.lease(&id, self.runtime().options().lease);
         if let TaskReport::Failed(failure) = report.without_cost() {
             self.runtime().say_failed(&id, claim, held, failure);
@@ -186,10 +186,10 @@ impl WorkerPort {
         answer
     }
 
-    /// Gives a task back that its worker was never told of.
+    /// Gives a task back whose code was never called: its worker does not have it.
     pub async fn give_back_task(&self, id: TaskId, claim: u64) -> Result<(), StoreError> {
         let about = self.worker().held.about(&id, claim);
-        let released = about.map_or(TaskReport::Released, |about| about.of_unbegun(TaskReport::Released));
+        let released = about.map_or(TaskReport::NotStarted, |about| about.of_unbegun(TaskReport::NotStarted));
         self.report_task(id, claim, released).await
     }
 
@@ -344,7 +344,7 @@ async fn claim_portion(runtime: &Runtime, worker: &Worker, kinds: &Arc<Vec<Name>
     runtime.store().claim_tasks(request).await.unwrap_or_default()
 }
 
-/// Releases what was leased to a worker that will not take it. A run that cannot be released is found again when leases are compared, or
+/// Releases what was leased to a worker that will not take it: it waits here, and no code was called for it. A run that cannot be released is found again when leases are compared, or
 /// lost with the worker's session; the lease of a task runs out (W4).
 pub(crate) async fn give_back(runtime: &Runtime, worker: &Worker, runs: Vec<ClaimedRun>, tasks: Vec<Task>) {
     for run in runs {
@@ -355,8 +355,8 @@ pub(crate) async fn give_back(runtime: &Runtime, worker: &Worker, runs: Vec<Clai
     }
     for task in tasks {
         worker.held.end(&task.id, task.claim);
-        let released = task.unbegun(TaskReport::Released);
-        drop(runtime.store().report_task(task.id, task.claim, released, runtime.options().lease).await);
+        let not_started = task.not_started();
+        drop(runtime.store().report_task(task.id, task.claim, not_started, runtime.options().lease).await);
     }
 }
 

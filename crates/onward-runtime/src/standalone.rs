@@ -183,7 +183,7 @@ impl TaskView {
             (Some(Event::RunCompleted(end)), _) => end.attempts.unwrap_or_default(),
             (Some(Event::RunFailed(end)), _) => end.attempts.unwrap_or_default(),
             // The number is that of the next attempt while it waits for it.
-            (_, Some(task)) if task.state == TaskState::Queued && task.started_at.is_none() => task.attempt - 1,
+            (_, Some(task)) if task.state != TaskState::Leased => task.attempt - 1,
             (_, task) => task.as_ref().map_or(0, |task| task.attempt),
         };
         Some(TaskView {

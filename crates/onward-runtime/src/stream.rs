@@ -204,11 +204,13 @@ impl Runtime {
         if hub.streams.buffers.is_empty() && !hub.post.has_readers() {
             return;
         }
-        let Some((attempt, retry)) = held.attempt(id, claim) else { return };
+        let Some((attempt, uncounted, retry)) = held.attempt(id, claim) else { return };
         let now = self.clock().now();
-        let next = retry.next_attempt(attempt, failure, now);
+        let next = retry.next_attempt(attempt.saturating_sub(uncounted).max(1), failure, now);
         let (generation, task, failure) = (id.generation, id.place.clone(), failure.clone());
-        let (attempts_max, next_delay_ms) = (retry.attempts_max, next.map(|next| next.0.saturating_sub(now.0)));
+        // Of as many as there may be: attempts that do not count are made in addition.
+        let attempts_max = if retry.attempts_max == 0 { 0 } else { retry.attempts_max.saturating_add(uncounted) };
+        let next_delay_ms = next.map(|next| next.0.saturating_sub(now.0));
         let failed = AttemptFailed { generation, task, attempt, attempts_max, failure, next_delay_ms };
         hub.post.failed(&id.run, claim, &failed);
         hub.streams.fail(&id.run, claim, failed, now);

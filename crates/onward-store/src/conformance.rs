@@ -186,6 +186,8 @@ suite! { $
         a_heartbeat_keeps_the_lease,
         a_canceled_task_is_never_offered,
         a_released_task_is_offered_at_once,
+        an_at_most_once_task_is_executed_once,
+        every_attempt_that_began_has_its_own_number,
         tasks_go_by_priority_and_then_in_order,
         a_worker_gets_only_its_kinds_and_queues,
         a_task_that_waits_too_long_fails,

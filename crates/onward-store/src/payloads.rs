@@ -171,7 +171,7 @@ fn walk_report<'a>(report: &'a TaskReport, visit: &mut dyn FnMut(&'a Payload)) {
         TaskReport::Completed(output) => visit(output),
         TaskReport::Failed(failure) => walk_failure(failure, visit),
         TaskReport::Heartbeat { progress } => progress.iter().for_each(visit),
-        TaskReport::Released => {}
+        TaskReport::Interrupted | TaskReport::NotStarted | TaskReport::WorkerLost => {}
         TaskReport::Spent { report, .. } => walk_report(report, visit),
     }
 }

@@ -11,7 +11,8 @@
 //! - V4: after `run_lost` a worker sends nothing more about that epoch, and nothing it sends is taken.
 //! - V5: inputs of a run come in the order of its log; a gap is read with `read_log`.
 //! - V6: a worker that cannot know that it was heard for two thirds of its lease stops working on everything it holds (F13).
-//! - V7: a worker leaves when it has reported every attempt that it began; the others are given back as not begun, and cost nothing.
+//! - V7: an attempt that a worker has received and not reported counts as begun, whatever ends the worker's session. Only offers behind
+//!   [`Received::offer`] of its hello or leave, and those the server never sent, are known not to have started.
 
 use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed};
@@ -106,6 +107,19 @@ message! {
         /// The limits that calls of task kinds share with others; a kind that is not here is held back with its own name.
         #[serde(default)]
         13 => task_limits: Vec<TaskLimit>,
+        /// Which offers of tasks have arrived; absent on the first connection.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        14 => received: Option<Received>,
+    }
+}
+
+message! {
+    /// Which offers of tasks have arrived at the worker. It starts none that arrives later on an earlier connection (V7).
+    pub struct Received {
+        /// As the latest `welcome` said.
+        1 => session: u64,
+        /// The highest number of an offer that came in this session.
+        2 => offer: u64,
     }
 }
 
@@ -248,6 +262,9 @@ message! {
 message! {
     pub struct Leave {
         1 => request: u64,
+        /// Which offers of tasks have arrived; the worker starts none that arrives later.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        2 => received: Option<Received>,
     }
 }
 
@@ -260,6 +277,9 @@ message! {
         3 => server: String,
         /// The largest payload that is taken; a worker that knows it fails the step and not the commit.
         4 => payload_bytes_max: Option<u64>,
+        /// Which session of the worker it is: goes into [`Received`].
+        #[serde(default)]
+        5 => session: u64,
     }
 }
 
@@ -298,6 +318,9 @@ message! {
 message! {
     pub struct TaskOffer {
         1 => task: Task,
+        /// Counts the offers of the session from 1.
+        #[serde(default)]
+        2 => number: u64,
     }
 }
 

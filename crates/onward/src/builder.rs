@@ -29,7 +29,7 @@ use crate::registry::{Latest, Registry, erase_agent, erase_task, erase_workflow}
 use crate::remote::{Channel, RemoteDoor, RemoteLink, Trust, parse_key};
 use crate::task::TaskCtx;
 use crate::trace::Tracing;
-use crate::worker::{ReplayCheck, Worker, WorkerOptions, random_u64};
+use crate::worker::{ReplayCheck, SHUTDOWN_TIMEOUT, Worker, WorkerOptions, random_u64};
 use crate::{Error, Onward, RegisterError, Result, Task, Workflow};
 
 /// The shortest lease: below, a worker that is alive loses its runs between two heartbeats.
@@ -120,7 +120,13 @@ impl Builder {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let check = if cfg!(debug_assertions) { ReplayCheck::Doubling } else { ReplayCheck::Off };
         // Half the cores poll workflow code; the store's writer and the steps' own runtime need the others.
-        let worker = WorkerOptions { threads: (cores / 2).clamp(1, 8), tasks_max: 100, cached_runs_max: 1_000, check };
+        let worker = WorkerOptions {
+            threads: (cores / 2).clamp(1, 8),
+            tasks_max: 100,
+            cached_runs_max: 1_000,
+            check,
+            shutdown_timeout: SHUTDOWN_TIMEOUT,
+        };
         Builder {
             place,
             clock,
@@ -430,6 +436,13 @@ impl Builder {
     /// How many tasks run here at a time; 100 otherwise.
     pub fn tasks_max(mut self, count: usize) -> Builder {
         self.worker.tasks_max = count.max(1);
+        self
+    }
+
+    /// How long [`crate::Onward::shutdown`] waits for steps and tasks under way; 10 seconds otherwise. A task that takes longer is
+    /// interrupted: it goes to another worker, but for one that is `at_most_once`, which ends as `outcome_unknown`.
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Builder {
+        self.worker.shutdown_timeout = timeout;
         self
     }
 

@@ -19,6 +19,7 @@ mod kit;
 mod mistakes;
 mod models;
 mod moving;
+mod once;
 mod over;
 mod pressure;
 mod replay;

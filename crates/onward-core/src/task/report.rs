@@ -15,11 +15,15 @@ use crate::{Failure, Payload};
 pub enum TaskReport {
     Completed(Payload),
     Failed(Failure),
-    /// The worker is shutting down; the attempt does not count.
-    Released,
+    /// The worker stopped the attempt, or may not go on with it. Its code may have begun.
+    Interrupted,
     Heartbeat {
         progress: Option<Payload>,
     },
+    /// The attempt was handed out, and its code is known never to have been called.
+    NotStarted,
+    /// The worker is gone, and said nothing. Its code may have begun.
+    WorkerLost,
     /// One of the others, together with what the attempt has cost. On the wire the cost stands beside the other.
     Spent {
         report: Box<TaskReport>,
@@ -41,6 +45,11 @@ impl TaskReport {
         }
     }
 
+    /// Whether the worker no longer has the attempt, whatever becomes of the report.
+    pub fn lets_go(&self) -> bool {
+        matches!(self.without_cost(), TaskReport::Interrupted | TaskReport::NotStarted | TaskReport::WorkerLost)
+    }
+
     /// Whether the attempt is over with it.
     pub fn ends(&self) -> bool {
         !matches!(self.without_cost(), TaskReport::Heartbeat { .. })
@@ -52,6 +61,7 @@ impl TaskReport {
         let failure_code = match self.without_cost() {
             TaskReport::Failed(failure) => Some(failure.code.clone()),
             TaskReport::Completed(_) => None,
+            TaskReport::NotStarted => Some("not_started".to_owned()),
             _ => Some("interrupted".to_owned()),
         };
         self.ends().then(|| TaskAttemptEnded {
@@ -70,8 +80,10 @@ impl TaskReport {
         match self {
             TaskReport::Completed(output) => output.encode(1, out),
             TaskReport::Failed(failure) => failure.encode(2, out),
-            TaskReport::Released => put_number(3, 1, out),
+            TaskReport::Interrupted => put_number(3, 1, out),
             TaskReport::Heartbeat { progress } => put_nested(4, out, |out| progress.encode(1, out)),
+            TaskReport::NotStarted => put_number(6, 1, out),
+            TaskReport::WorkerLost => put_number(7, 1, out),
             TaskReport::Spent { report, spend } => {
                 report.put(out);
                 spend.encode(5, out);
@@ -91,13 +103,15 @@ impl Field for TaskReport {
             match number {
                 1 => report = Some(TaskReport::Completed(Payload::decode(raw)?)),
                 2 => report = Some(TaskReport::Failed(Failure::decode(raw)?)),
-                3 => report = Some(TaskReport::Released),
+                3 => report = Some(TaskReport::Interrupted),
                 4 => {
                     let field = Reader::new(raw.bytes("heartbeat")?).field()?;
                     let progress = field.map(|(_, raw)| Option::<Payload>::decode(raw)).transpose()?.flatten();
                     report = Some(TaskReport::Heartbeat { progress });
                 }
                 5 => spend = Some(AttemptSpend::decode(raw)?),
+                6 => report = Some(TaskReport::NotStarted),
+                7 => report = Some(TaskReport::WorkerLost),
                 _ => {}
             }
         }
@@ -122,8 +136,10 @@ impl Field for TaskReport {
             vec![
                 FieldLine { number: 1, name: "completed", docs: &[], proto: Payload::proto(schema) },
                 FieldLine { number: 2, name: "failed", docs: &[], proto: Failure::proto(schema) },
-                FieldLine { number: 3, name: "released", docs: &[], proto: Proto::scalar("bool") },
+                FieldLine { number: 3, name: "interrupted", docs: &[], proto: Proto::scalar("bool") },
                 FieldLine { number: 4, name: "heartbeat", docs: &[], proto: heartbeat },
+                FieldLine { number: 6, name: "not_started", docs: &[], proto: Proto::scalar("bool") },
+                FieldLine { number: 7, name: "worker_lost", docs: &[], proto: Proto::scalar("bool") },
             ]
         })
     }

@@ -171,7 +171,7 @@ async fn a_lost_worker_burns_no_attempt_and_its_late_report_changes_nothing() {
     let lost = vanish(&kit, 0).await;
     pass(&kit, 30).await;
     let again = next_task(&worker).await;
-    assert_eq!((again.attempt, again.claim, again.lost_workers), (1, 2, 1));
+    assert_eq!((again.attempt, again.counted_attempt(), again.claim, again.lost_workers), (2, 1, 2, 1));
     assert_eq!(report(&worker, &lost, TaskReport::Completed(text("late"))).await, Err("task_attempt_over"));
     report(&worker, &again, done()).await.unwrap();
     assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_completed"]);
@@ -243,7 +243,7 @@ async fn a_task_on_its_way_to_a_worker_that_leaves_goes_back_at_once() {
     let other = kit.worker("other");
     let task = next_task(&other).await;
     assert_eq!((task.attempt, task.lost_workers), (1, 0));
-    report(&other, &task, TaskReport::Released).await.unwrap();
+    report(&other, &task, TaskReport::Interrupted).await.unwrap();
     let task = next_task(&other).await;
     report(&other, &task, TaskReport::Completed(Payload::null())).await.unwrap();
 }
@@ -254,10 +254,10 @@ async fn a_task_that_could_not_be_given_back_is_not_kept_alive() {
     let (kit, worker, _held) = scheduled(TaskOptions::default()).await;
     let task = next_task(&worker).await;
     kit.store.fail_once("report_task", crate::faulty::When::Before);
-    assert_eq!(report(&worker, &task, TaskReport::Released).await, Err("store_unavailable"));
+    assert_eq!(report(&worker, &task, TaskReport::Interrupted).await, Err("store_unavailable"));
     pass(&kit, 60).await;
     let again = next_task(&worker).await;
-    assert_eq!((again.attempt, again.claim), (1, 2));
+    assert_eq!((again.attempt, again.claim), (2, 2));
     report(&worker, &again, done()).await.unwrap();
 }
 
@@ -275,7 +275,7 @@ async fn a_task_that_an_absent_worker_could_not_give_back_is_not_kept_alive() {
     pass(&kit, 60).await;
     worker.set_present(true);
     let again = next_task(&worker).await;
-    assert_eq!((again.attempt, again.claim), (1, 2));
+    assert_eq!((again.attempt, again.claim), (2, 2));
     report(&worker, &again, done()).await.unwrap();
 }
 

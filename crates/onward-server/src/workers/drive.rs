@@ -83,6 +83,7 @@ fn hello(worker: WorkerId) -> Hello {
         connection: 1,
         task_schemas: Vec::new(),
         task_limits: Vec::new(),
+        received: None,
     }
 }
 

@@ -43,6 +43,8 @@ const QUEUE_BYTES_MAX: usize = 128 * 1024 * 1024;
 const PAGE: usize = 1_000;
 
 pub(crate) struct Session {
+    /// Tells it apart from other sessions of the same worker.
+    id: u64,
     port: WorkerPort,
     /// For what has to be done when the store's own thread tells something.
     tokio: tokio::runtime::Handle,
@@ -71,7 +73,10 @@ struct State {
     /// The bytes of the payloads in them.
     outgoing_bytes: usize,
     runs: HashMap<RunKey, Epoch>,
-    tasks: BTreeMap<TaskId, u64>,
+    tasks: BTreeMap<TaskId, GivenTask>,
+    /// How many tasks were offered in this session, and up to which number the offers were handed to a connection for sending.
+    offered: u64,
+    sent: u64,
     /// What the latest hello held and this session had not given: it may be taken up (Q7).
     doubtful: BTreeSet<(TaskId, u64)>,
     run_credit: u32,
@@ -88,6 +93,24 @@ struct State {
     finished: bool,
 }
 
+/// A task that the worker was given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct GivenTask {
+    claim: u64,
+    /// The number of its offer; 0 for a task that an earlier session offered.
+    offer: u64,
+}
+
+/// Why a session ends.
+enum Ending {
+    /// The worker has said so, and which offers it has received.
+    Left(Option<wire::Received>),
+    /// Its key is not valid any more, or it has nothing to do.
+    Stopped,
+    /// The worker was silent for its lease.
+    Silent,
+}
+
 impl Session {
     pub fn begin(runtime: &Runtime, namespace: Namespace, hello: &wire::Hello) -> Result<Arc<Session>, Problem> {
         let invalid = |error: NameError| Problem::new("name_invalid", error.to_string(), None);
@@ -98,8 +121,9 @@ impl Session {
         for kind in &hello.kinds {
             knows.insert(kind.kind.clone(), kind.versions.iter().map(version).collect::<Result<Vec<_>, _>>()?);
         }
+        let id = new_id::random_u64() >> 11; // JSON readers have 53 bits for a number
         let profile = WorkerProfile {
-            id: known_as(&namespace, &hello.worker, new_id::random_u64()),
+            id: known_as(&namespace, &hello.worker, id),
             namespace: namespace.clone(),
             knows: Arc::new(knows),
             current: Arc::new(hello.kinds.iter().filter_map(|kind| Some((kind.kind.clone(), kind.current.clone()?))).collect()),
@@ -110,6 +134,7 @@ impl Session {
             is_remote: true,
         };
         let session = Arc::new(Session {
+            id,
             port: runtime.join_worker(profile),
             tokio: tokio::runtime::Handle::current(),
             namespace,
@@ -195,7 +220,7 @@ impl Session {
 
     fn forget_task(&self, task: &TaskId, claim: u64) -> bool {
         let mut state = self.lock();
-        let held = state.tasks.get(task) == Some(&claim);
+        let held = state.holds_task(task, claim);
         if held {
             state.tasks.remove(task);
         }
@@ -219,25 +244,28 @@ impl Session {
         Ok(())
     }
 
-    /// The worker is gone for good: what it held goes to others at once. One that leaves has said what became of everything it began (V7).
+    /// The worker is gone for good: what it held goes to others at once, and its attempts end: those that may have begun as such (V7).
     /// Returns the runs it had not given back.
-    async fn end(&self, is_leaving: bool) -> HashMap<RunKey, Epoch> {
-        let (runs, tasks) = {
+    async fn end(&self, ending: Ending) -> HashMap<RunKey, Epoch> {
+        let (runs, tasks, not_started) = {
             let mut state = self.lock();
             if std::mem::replace(&mut state.over, true) {
                 return HashMap::new();
             }
             state.questions.clear(); // dropped, they are asked elsewhere
-            (std::mem::take(&mut state.runs), std::mem::take(&mut state.tasks))
+            let received = if let Ending::Left(received) = &ending { received.as_ref() } else { None };
+            let not_started = state.not_started(self.id, received);
+            (std::mem::take(&mut state.runs), std::mem::take(&mut state.tasks), not_started)
         };
         self.credit_came.notify_waiters();
         for (run, epoch) in &runs {
             drop(self.port.release(run, *epoch).await);
         }
-        for (task, claim) in tasks {
-            drop(match is_leaving {
-                true => self.port.give_back_task(task, claim).await,
-                false => self.port.report_task(task, claim, TaskReport::Released).await,
+        for (task, GivenTask { claim, .. }) in tasks {
+            drop(match ending {
+                _ if not_started.contains(&(task.clone(), claim)) => self.port.give_back_task(task, claim).await,
+                Ending::Silent => self.port.report_task(task, claim, TaskReport::WorkerLost).await,
+                Ending::Left(_) | Ending::Stopped => self.port.report_task(task, claim, TaskReport::Interrupted).await,
             });
         }
         self.port.leave().await;
@@ -253,6 +281,18 @@ impl Session {
 }
 
 impl State {
+    fn holds_task(&self, task: &TaskId, claim: u64) -> bool {
+        self.tasks.get(task).is_some_and(|given| given.claim == claim)
+    }
+
+    /// Returns the tasks that the worker is known not to have started: their offers were never sent, or the worker says that they have
+    /// not arrived (V7).
+    fn not_started(&self, session: u64, received: Option<&wire::Received>) -> BTreeSet<(TaskId, u64)> {
+        let arrived = received.filter(|received| received.session == session).map_or(u64::MAX, |received| received.offer);
+        let behind = self.sent.min(arrived);
+        self.tasks.iter().filter(|(_, given)| given.offer > behind).map(|(task, given)| (task.clone(), given.claim)).collect()
+    }
+
     fn cut_off(&mut self) {
         self.served = None;
         self.outgoing.clear();
@@ -278,7 +318,7 @@ pub(super) fn known_as(namespace: &Namespace, worker: &WorkerId, session: u64) -
 async fn watch(session: Weak<Session>, port: WorkerPort) {
     port.fell_silent().await;
     let Some(session) = session.upgrade() else { return };
-    for (run, epoch) in session.end(false).await {
+    for (run, epoch) in session.end(Ending::Silent).await {
         session.push(ServerFrame::RunLost(wire::RunLost { run, epoch })); // perhaps it can hear us
     }
     session.finish();

@@ -43,6 +43,7 @@ fn hello(runs: Vec<HeldRun>) -> Hello {
         }],
         task_schemas: Vec::new(),
         task_limits: Vec::new(),
+        received: None,
         task_kinds: Vec::new(),
         queues: vec![String::new()],
         runs_max: 10,
@@ -142,7 +143,7 @@ async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_suc
         WorkerFrame::Release(ReleaseRun { request: 2, run: run.clone(), epoch }),
         WorkerFrame::Pause(PauseRun { request: 3, run: run.clone(), generation: 0, epoch, report }),
         WorkerFrame::ReadLog(ReadLog { request: 4, run: run.clone(), generation: None, from: Index(0), limit: 10 }),
-        WorkerFrame::Report(ReportTask { request: 5, task, claim: 1, report: TaskReport::Released }),
+        WorkerFrame::Report(ReportTask { request: 5, task, claim: 1, report: TaskReport::Interrupted }),
     ];
     for (request, frame) in (1..).zip(said) {
         lying.handle(frame);

@@ -1,6 +1,7 @@
 //! The server's side of the worker protocol, spoken to frame by frame.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod attempts;
 mod conversations;
 mod drive;
 mod over_http;

@@ -112,6 +112,7 @@ pub fn hello(connection: u64) -> Hello {
         connection,
         task_schemas: Vec::new(),
         task_limits: Vec::new(),
+        received: None,
     }
 }
 

@@ -14,11 +14,11 @@ use crate::raw::{LEASE, Raw, Site, hello, key};
 /// Long enough for a wrong frame to come.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-fn credit(runs: u32, tasks: u32) -> WorkerFrame {
+pub fn credit(runs: u32, tasks: u32) -> WorkerFrame {
     WorkerFrame::Credit(Credit { runs, tasks })
 }
 
-fn commit(request: u64, run: &Run, events: Vec<Event>) -> WorkerFrame {
+pub fn commit(request: u64, run: &Run, events: Vec<Event>) -> WorkerFrame {
     let head = &run.head;
     let commit = Commit {
         key: head.key.clone(),
@@ -183,7 +183,7 @@ async fn a_task_that_comes_back_to_the_worker_that_gave_it_back_can_be_reported(
         assert_eq!(task.attempt, 1, "what was given back does not count");
         raw.send(credit(0, 1)).await;
         let (id, claim) = (task.id.clone(), task.claim);
-        let report = if request == 29 { TaskReport::Completed(Payload::null()) } else { TaskReport::Released };
+        let report = if request == 29 { TaskReport::Completed(Payload::null()) } else { TaskReport::NotStarted };
         raw.send(WorkerFrame::Report(ReportTask { request, task: id, claim, report })).await;
         let said = raw.said(request).await;
         assert!(matches!(said, Said::Done(_)), "claim {claim}: {said:?}");

@@ -33,7 +33,7 @@ fn a_task_whose_process_died_is_free_at_once_and_burns_no_attempt() {
     let (directory, options, _) = claimed_and_left();
     let store = EmbeddedStore::open(directory.path(), options).unwrap();
     let task = claim(&store).expect("no lease outlives the process that held it");
-    assert_eq!((task.attempt, task.lost_workers), (1, 1));
+    assert_eq!((task.attempt, task.counted_attempt(), task.lost_workers), (2, 1, 1));
     let report = |claim| block_on(store.report_task(task.id.clone(), claim, TaskReport::Completed(json("1")), Duration::ZERO));
     assert_eq!(report(task.claim - 1).unwrap_err().code(), "task_attempt_over");
     report(task.claim).unwrap();

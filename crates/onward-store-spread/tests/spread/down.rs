@@ -65,7 +65,7 @@ async fn ask_about(site: &Site, run: &RunKey) -> Vec<(&'static str, &'static str
         ("claim_run", code(store.claim_run(run.clone(), worker(), None).await)),
         ("commit", code(store.commit(commit).await)),
         ("release_run", code(store.release_run(run.clone(), Epoch(1)).await)),
-        ("report_task", code(store.report_task(task(), 1, TaskReport::Released, Duration::ZERO).await)),
+        ("report_task", code(store.report_task(task(), 1, TaskReport::Interrupted, Duration::ZERO).await)),
         ("retry_task", code(store.retry_task(task()).await)),
         ("read_run", code(store.read_run(run.clone(), None).await)),
         ("read_log", code(store.read_log(run.clone(), None, Index(0), 9).await)),

@@ -153,7 +153,8 @@ impl Story {
         let report = match self.below(3) {
             0 => TaskReport::Completed(json("1")),
             1 => TaskReport::Failed(Failure::retryable("busy")),
-            _ => TaskReport::Released,
+            _ if lines.is_empty() => TaskReport::NotStarted,
+            _ => TaskReport::Interrupted,
         };
         let report = if lines.is_empty() { task.unbegun(report) } else { report.with_spend(task.attempt_spend(lines.clone())) };
         if self.tell(&task, &report).await {

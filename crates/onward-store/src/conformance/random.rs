@@ -459,11 +459,13 @@ impl World {
             return Operation::ClaimTasks(self.worker(), self.namespace());
         }
         let position = self.below(self.tasks.len() as u64) as usize;
-        let (task, report) = match self.below(6) {
+        let (task, report) = match self.below(8) {
             0..3 => (self.tasks.remove(position), TaskReport::Completed(json("5"))),
             3 => (self.tasks[position].clone(), TaskReport::Failed(Failure::retryable("busy"))),
             4 => (self.tasks[position].clone(), TaskReport::Heartbeat { progress: Some(json("6")) }),
-            _ => (self.tasks[position].clone(), TaskReport::Released),
+            5 => (self.tasks[position].clone(), TaskReport::NotStarted),
+            6 => (self.tasks[position].clone(), TaskReport::WorkerLost),
+            _ => (self.tasks[position].clone(), TaskReport::Interrupted),
         };
         let tokens = Tokens { input: self.below(12), ..Tokens::default() };
         let lines = if task.options.costs { vec![Spend::on("m").tokens(tokens)] } else { Vec::new() };

@@ -88,7 +88,7 @@ pub async fn who_held_a_task_elsewhere_does_not_hold_it_where_it_was_restored(mu
         if again == 3 {
             kit.store().report_task(here.id, here.claim, done(), seconds(30)).await.unwrap();
         } else {
-            kit.store().report_task(here.id, here.claim, TaskReport::Released, seconds(30)).await.unwrap();
+            kit.store().report_task(here.id.clone(), here.claim, here.not_started(), seconds(30)).await.unwrap();
         }
     }
     kit.store().report_task(there.id, there.claim, done(), seconds(30)).await.unwrap();

@@ -220,7 +220,7 @@ pub async fn a_task_that_failed_at_a_cost_is_tried_again_with_its_run(mut kit: K
     kit.store().restore_run(RestoreRun { key: key("r"), what, news: again.news }).await.unwrap();
     kit.reopen();
     let task = begin(&kit).await;
-    assert_eq!((task.id.generation, task.attempt), (1, 1));
+    assert_eq!((task.id.generation, task.attempt, task.counted_attempt()), (1, 2, 1));
     report(&kit, &task, spent(&task, done(), 4)).await.unwrap();
     kit.check_run(&key("r")).await;
     assert_eq!(cost_of(&kit, "r").await, cost(2, 0, 11, 110));
@@ -232,7 +232,7 @@ pub async fn an_attempt_whose_worker_was_lost_is_counted_beside_the_next_one(mut
     kit.pass(seconds(30));
     kit.expire().await;
     let again = begin(&kit).await;
-    assert_eq!((again.attempt, cost_of(&kit, "r").await), (lost.attempt, cost(2, 2, 0, 0)));
+    assert_eq!((again.attempt, cost_of(&kit, "r").await), (lost.attempt + 1, cost(2, 2, 0, 0)));
     report(&kit, &again, spent(&again, done(), 5)).await.unwrap();
     assert_eq!(cost_of(&kit, "r").await, cost(2, 1, 5, 50), "nobody knows what the first one cost");
     for is_known in [false, true] {
@@ -248,9 +248,9 @@ pub async fn what_comes_late_is_counted_in_the_generation_that_there_is(mut kit:
     held.horizon = held.horizon.plus(1);
     kit.store().commit(held.commit(vec![RunContinued { input: json("2"), checkpoint: None }.into()])).await.unwrap();
     assert_eq!(cost_of(&kit, "r").await, cost(1, 1, 0, 0), "it goes along (R12)");
-    assert!(!tell_late(&kit, &task, spent(&task, TaskReport::Released, 9)).await.unwrap());
+    assert!(!tell_late(&kit, &task, spent(&task, TaskReport::Interrupted, 9)).await.unwrap());
     kit.reopen();
-    assert!(tell_late(&kit, &task, spent(&task, TaskReport::Released, 9)).await.unwrap());
+    assert!(tell_late(&kit, &task, spent(&task, TaskReport::Interrupted, 9)).await.unwrap());
     assert_eq!((kit.head("r").await.generation, cost_of(&kit, "r").await), (1, cost(1, 0, 9, 90)));
 }
 
@@ -336,7 +336,7 @@ pub async fn what_a_deleted_run_has_cost_stays_in_the_ledger(mut kit: Kit) {
     let mut held = kit.claim_one("w").await;
     kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
     let task = begin(&kit).await;
-    report(&kit, &task, spent(&task, TaskReport::Released, 4)).await.unwrap();
+    report(&kit, &task, spent(&task, TaskReport::Interrupted, 4)).await.unwrap();
     kit.reopen();
     assert_eq!(ledger(&kit, SpendBy::Run).await, [("r".to_owned(), cost(2, 0, 7, 70))]);
     assert_eq!(kit.head("r").await.spend.unwrap().tokens.total(), 4);
@@ -348,7 +348,7 @@ pub async fn a_restored_run_has_the_rows_that_its_logs_say(mut kit: Kit) {
     let task = begin(&kit).await;
     held.horizon = held.horizon.plus(1);
     kit.store().commit(held.commit(vec![RunContinued { input: json("2"), checkpoint: None }.into()])).await.unwrap();
-    assert!(!tell_late(&kit, &task, spent(&task, TaskReport::Released, 9)).await.unwrap());
+    assert!(!tell_late(&kit, &task, spent(&task, TaskReport::Interrupted, 9)).await.unwrap());
     let first = kit.store().read_log(key("r"), Some(0), Index(0), usize::MAX).await.unwrap();
     let logs = vec![first, kit.records("r").await];
     let what = Restore::Run { logs };
@@ -384,7 +384,7 @@ pub async fn an_attempt_of_a_fork_is_not_taken_for_one_of_the_original(mut kit: 
     kit.reopen();
     assert_eq!(cost_of(&kit, "f").await, cost(0, 0, 0, 0), "a copy counts nothing (R12)");
     let own = begin(&kit).await;
-    assert_eq!((&own.id.run, own.attempt, own.started_at), (&key("f"), 1, task.started_at));
+    assert_eq!((&own.id.run, own.attempt, own.started_at), (&key("f"), 2, task.started_at));
     report(&kit, &own, spent(&own, done(), 4)).await.unwrap();
     assert_eq!(cost_of(&kit, "f").await, cost(1, 0, 4, 40));
     assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 7, 70));
@@ -540,7 +540,7 @@ pub async fn quiet_inputs_keep_no_run_from_waiting(mut kit: Kit) {
     let task = begin(&kit).await;
     kit.commit(&mut held, vec![task_of("mail", 1, options())]).await;
     assert_eq!(kit.head("r").await.status, Status::Waiting, "only the beginning of an attempt is unread");
-    report(&kit, &task, spent(&task, TaskReport::Released, 1)).await.unwrap();
+    report(&kit, &task, spent(&task, TaskReport::Interrupted, 1)).await.unwrap();
     kit.append("r", signal(None)).await.unwrap();
     kit.reopen();
     let mut again = kit.regain(&held).await;

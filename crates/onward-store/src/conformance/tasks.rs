@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use onward_core::event::TaskCanceled;
-use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport, TaskState};
+use onward_core::spend::Spend;
+use onward_core::task::{EffectClass, PANICKED, RetryPolicy, Task, TaskOptions, TaskReport, TaskState};
 use onward_core::{Event, Failure, Place};
 
 use super::kit::{Kit, json, key, name, place, refused, seconds, task, task_of, terminate, worker};
@@ -60,7 +61,7 @@ pub async fn a_lost_worker_gives_its_task_to_another(mut kit: Kit) {
     kit.pass(seconds(30));
     assert_eq!(kit.expire().await.tasks_expired, 1);
     let again = claim_one(&kit).await;
-    assert_eq!((again.attempt, again.claim), (1, 2));
+    assert_eq!((again.attempt, again.claim), (2, 2));
     refused(report(&kit, &lost, done()).await, "task_attempt_over");
     report(&kit, &again, done()).await.unwrap();
     assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_completed"]);
@@ -94,9 +95,98 @@ pub async fn a_canceled_task_is_never_offered(mut kit: Kit) {
 pub async fn a_released_task_is_offered_at_once(kit: Kit) {
     schedule(&kit, TaskOptions::default()).await;
     let task = claim_one(&kit).await;
-    report(&kit, &task, TaskReport::Released).await.unwrap();
+    report(&kit, &task, task.not_started()).await.unwrap();
     let again = claim_one(&kit).await;
     assert_eq!((again.attempt, again.claim, again.lost_workers), (1, 2, 0));
+    report(&kit, &again, TaskReport::Interrupted).await.unwrap();
+    let again = claim_one(&kit).await;
+    assert_eq!((again.attempt, again.claim, again.lost_workers), (2, 3, 0));
+    report(&kit, &again, TaskReport::WorkerLost).await.unwrap();
+    let again = claim_one(&kit).await;
+    assert_eq!((again.attempt, again.claim, again.lost_workers), (3, 4, 1));
+    // None of that has used up the one attempt that the retry limit allows.
+    report(&kit, &again, TaskReport::Failed(Failure::retryable("busy"))).await.unwrap();
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_failed"]);
+}
+
+/// K6: whatever ends an attempt that may have begun, an `at_most_once` task is not offered again.
+pub async fn an_at_most_once_task_is_executed_once(mut kit: Kit) {
+    let once = |attempts| TaskOptions {
+        class: Some(EffectClass::AtMostOnce),
+        retry: RetryPolicy::attempts(attempts),
+        ..TaskOptions::default()
+    };
+    let panicked = || TaskReport::Failed(Failure::new(PANICKED, "index out of bounds"));
+    for (run, ends) in [
+        ("interrupted", Some(TaskReport::Interrupted)),
+        ("spent", None),
+        ("lost", Some(TaskReport::WorkerLost)),
+        ("panicked", Some(panicked())),
+        ("expired", None),
+    ] {
+        let mut held = kit.start_held(run).await;
+        kit.commit(&mut held, vec![task(0, once(5))]).await;
+        let claimed = claim_one(&kit).await;
+        // An attempt that is known not to have started is no execution.
+        report(&kit, &claimed, claimed.not_started()).await.unwrap();
+        let claimed = claim_one(&kit).await;
+        assert_eq!((claimed.attempt, claimed.claim), (1, 2), "{run}");
+        kit.reopen();
+        match (run, ends) {
+            ("expired", _) => {
+                kit.pass(seconds(30));
+                assert_eq!(kit.expire().await.tasks_expired, 1);
+            }
+            ("spent", _) => {
+                let spend = claimed.attempt_spend(vec![Spend::on("m")]);
+                report(&kit, &claimed, TaskReport::Interrupted.with_spend(spend)).await.unwrap();
+            }
+            (_, Some(ends)) => report(&kit, &claimed, ends).await.unwrap(),
+            (_, None) => {}
+        }
+        kit.reopen();
+        let records = kit.records(run).await;
+        let failed = records.iter().flat_map(|record| &record.events).find_map(|event| match event {
+            Event::TaskFailed(failed) => Some(failed.failure.code.as_str()),
+            _ => None,
+        });
+        assert_eq!(failed, Some("outcome_unknown"), "{run}");
+        kit.pass(seconds(600));
+        kit.expire().await;
+        assert_eq!(kit.claim_tasks("t", 10).await, [], "{run}");
+        // Too late, whatever it was.
+        for late in [TaskReport::Interrupted, TaskReport::WorkerLost, claimed.not_started(), done()] {
+            refused(report(&kit, &claimed, late).await, "task_attempt_over");
+        }
+    }
+}
+
+/// K9, K7: two executions never have the same number in the log, whatever ends the first one.
+pub async fn every_attempt_that_began_has_its_own_number(mut kit: Kit) {
+    let class = Some(EffectClass::AtLeastOnce);
+    schedule(&kit, TaskOptions { class, retry: RetryPolicy::attempts(2), ..TaskOptions::default() }).await;
+    let ends = [Some(TaskReport::Interrupted), Some(TaskReport::WorkerLost), None, Some(TaskReport::Failed(Failure::retryable("busy")))];
+    for (number, end) in (1..).zip(ends) {
+        let task = claim_one(&kit).await;
+        assert_eq!(task.attempt, number);
+        match end {
+            Some(end) => report(&kit, &task, end).await.unwrap(),
+            None => {
+                kit.pass(seconds(30));
+                assert_eq!(kit.expire().await.tasks_expired, 1);
+            }
+        }
+        kit.pass(seconds(5));
+        kit.reopen();
+    }
+    let last = claim_one(&kit).await;
+    report(&kit, &last, done()).await.unwrap();
+    let records = kit.records("r").await;
+    let numbers = records.iter().flat_map(|record| &record.events).filter_map(|event| match event {
+        Event::TaskAttempted(attempted) => Some(attempted.attempt),
+        _ => None,
+    });
+    assert_eq!(numbers.collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
 }
 
 pub async fn tasks_go_by_priority_and_then_in_order(mut kit: Kit) {
@@ -223,7 +313,7 @@ pub async fn a_quarantined_task_is_listed_and_can_be_retried(mut kit: Kit) {
     kit.reopen();
     assert_eq!(kit.claim_tasks("t", 10).await, []);
     let listed = quarantined(&kit).await;
-    assert_eq!((listed.len(), &listed[0].id, listed[0].lost_workers, listed[0].attempt), (1, &id, lost, 1));
+    assert_eq!((listed.len(), &listed[0].id, listed[0].lost_workers, listed[0].counted_attempt()), (1, &id, lost, 1));
 
     let elsewhere = TaskQuery { run: Some(key("other")), ..TaskQuery::default() };
     assert_eq!(kit.store().list_tasks(elsewhere).await.unwrap(), []);
@@ -232,7 +322,7 @@ pub async fn a_quarantined_task_is_listed_and_can_be_retried(mut kit: Kit) {
     kit.reopen();
     assert_eq!(quarantined(&kit).await, []);
     let task = claim_one(&kit).await;
-    assert_eq!((task.attempt, task.claim, task.lost_workers), (1, u64::from(lost) + 1, 0));
+    assert_eq!((task.attempt, task.claim, task.lost_workers), (lost + 1, u64::from(lost) + 1, 0));
     report(&kit, &task, done()).await.unwrap();
     refused(kit.store().retry_task(id).await, "task_not_quarantined");
     assert_eq!(kit.store().list_tasks(TaskQuery::default()).await.unwrap(), []);

@@ -3,7 +3,7 @@
 use crate::decide::Kind;
 use crate::guards::{Guard, Rules};
 use crate::rows::{LEASE, Op};
-use crate::world::{Asked, Server, Story, World};
+use crate::world::{Asked, Server, Stage, Story, World};
 
 /// One thing that happens. The number is the server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub enum Action {
     WorkerReads(usize),
     WorkerCommits(usize),
     WorkerRests(usize),
+    OfferIsSent(usize),
+    WorkerStartsTask(usize),
     WorkerReports(usize),
     WorkerComparesLeases(usize),
     Restarts(usize),
@@ -40,6 +42,10 @@ pub enum Action {
     PoolLosesConnectionBeforeCommit(usize),
     PoolLosesConnectionAtCommit(usize),
     Crashes(usize),
+    /// The worker is shut down: it says what it knows of its task.
+    WorkerStops(usize),
+    /// The worker is silent, or its key is revoked: its server ends the session, and the worker goes on without knowing.
+    SessionEnds(usize),
     TimePassesBySomebodysLease,
 }
 
@@ -58,6 +64,8 @@ impl Action {
                 A::PoolLosesConnectionBeforeCommit(server),
                 A::PoolLosesConnectionAtCommit(server),
                 A::Crashes(server),
+                A::WorkerStops(server),
+                A::SessionEnds(server),
             ]
         };
         self == A::TimePassesBySomebodysLease || (0..2).any(|number| server(number).contains(&self))
@@ -160,7 +168,16 @@ impl World {
             let rests = hold.flight.is_none() && hold.seen > 0 && !fresh;
             found.extend(rests.then_some(A::WorkerRests(at)));
         }
-        found.extend(server.task.is_some_and(|task| !task.is_sent).then_some(A::WorkerReports(at)));
+        if let Some(task) = &server.task {
+            found.extend((task.stage == Stage::Unsent).then_some(A::OfferIsSent(at)));
+            found.extend((task.stage == Stage::Sent).then_some(A::WorkerStartsTask(at)));
+            let reports = task.says.is_some() || task.stage == Stage::Started;
+            found.extend((reports && !task.is_sent).then_some(A::WorkerReports(at)));
+            if self.faults > 0 && story.remote && task.says.is_none() {
+                found.push(A::SessionEnds(at));
+                found.extend((task.stage != Stage::Unsent).then_some(A::WorkerStops(at)));
+            }
+        }
         let compares = server.doubt.is_some() && rules.has(Guard::LeasesCompared) && !server.may_be_leased();
         found.extend(compares.then_some(A::WorkerComparesLeases(at)));
     }

@@ -8,13 +8,13 @@ use std::rc::Rc;
 
 use onward_core::event::{CancelRequested, RunStarted, SignalReceived};
 use onward_core::run::{Admitted, CommitRefusal, Effect, Input};
-use onward_core::task::{Task, TaskFate, TaskReport};
+use onward_core::task::{EffectClass, Task, TaskFate, TaskReport};
 use onward_core::{CommitId, Epoch, Event, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp};
 use onward_store::judged::{Judged, TakenSlot, judge};
 use onward_store::{SESSION_DEFAULT, StoreError};
 
 use crate::guards::{Guard, Rules};
-use crate::rows::{Answer, By, Database, Entry, Fact, Id, LEASE, Op, Run, Sent};
+use crate::rows::{Answer, By, Database, Entry, Fact, Id, LEASE, Op, Run, Says, Sent};
 
 /// A promise that was broken, in words.
 pub type Violation = String;
@@ -54,6 +54,8 @@ pub struct Tx {
     pub timer_due: bool,
     pub ops: Vec<(Op, Answer)>,
     pub leased: Option<Answer>,
+    /// The number of the attempt that a claim of the task hands out.
+    pub attempt: u32,
 }
 
 pub fn key() -> RunKey {
@@ -90,7 +92,13 @@ impl Tx {
             timer_due: false,
             ops: Vec::new(),
             leased: None,
+            attempt: 0,
         }
+    }
+
+    /// Whether the task that it claims goes to a worker over a network: tasks of those stories have a class.
+    pub fn is_remote(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| task.as_ref().is_some_and(|task| task.options.class.is_some()))
     }
 
     pub fn lock_run(&mut self, db: &Database) {
@@ -105,7 +113,7 @@ impl Tx {
             Op::Cancel => self.input(rules, Input::new(CancelRequested { reason: String::new() }))?,
             Op::Commit(sent) => self.commit(rules, sent)?,
             Op::Release { epoch, claim } => self.release(rules, *epoch, *claim)?,
-            Op::Report { claim } => self.report(rules, db, *claim)?,
+            Op::Report { claim, says } => self.report(rules, db, *claim, *says)?,
         };
         self.ops.push((op, answer));
         Ok(())
@@ -255,17 +263,30 @@ impl Tx {
         self.task.clone().unwrap_or_else(|| db.task.clone())
     }
 
-    fn report(&mut self, rules: Rules, db: &Database, claim: u64) -> Decided<Answer> {
+    fn report(&mut self, rules: Rules, db: &Database, claim: u64, says: Says) -> Decided<Answer> {
         let output = Payload::null();
         let Some(mut task) = self.known_task(db) else {
-            if !rules.has(Guard::TaskRow) && self.run.is_some() {
+            let says_done = says == Says::Completed;
+            if says_done && !rules.has(Guard::TaskRow) && self.run.is_some() {
                 let event = onward_core::event::TaskCompleted { place: task_place(), output, attempts: 1 };
                 return self.outcome(rules, event.into());
             }
             return Ok(Answer::Refused("task_attempt_over"));
         };
         let shown = if rules.has(Guard::TaskClaim) { claim } else { task.claim };
-        match task.report(shown, TaskReport::Completed(output), LEASE, self.now) {
+        let (attempt, is_once) = (task.attempt, task.options.class == Some(EffectClass::AtMostOnce));
+        let report = match says {
+            Says::Completed => TaskReport::Completed(output),
+            Says::Interrupted | Says::WorkerLost if is_once && !rules.has(Guard::EndsOnce) => TaskReport::NotStarted,
+            Says::NotStarted => TaskReport::NotStarted,
+            Says::Interrupted => TaskReport::Interrupted,
+            Says::WorkerLost => TaskReport::WorkerLost,
+        };
+        let reported = task.report(shown, report, LEASE, self.now);
+        if !rules.has(Guard::AttemptNumbers) {
+            task.attempt = attempt;
+        }
+        match reported {
             Err(_) => Ok(Answer::Refused("task_attempt_over")),
             Ok(_) if task.claim != claim => Err(format!("claim {claim} of a task reported when claim {} had it", task.claim)),
             Ok(fate) => self.seal(rules, task, fate),

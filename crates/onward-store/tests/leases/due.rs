@@ -44,6 +44,7 @@ impl Tx {
         if task.may_be_claimed(self.now) {
             task.claim(&WorkerId::new(format!("w{}", self.worker)).expect("a name"), LEASE, self.now);
             self.leased = Some(Answer::Leased { epoch: Epoch(0), claim: task.claim });
+            self.attempt = task.attempt;
             self.task = Some(Some(task));
         }
         Ok(())

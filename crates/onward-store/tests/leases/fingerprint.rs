@@ -93,6 +93,7 @@ impl Fingers<'_> {
     fn world(&mut self) {
         let world = self.world;
         self.put(world.faults);
+        self.put(&world.executed);
         self.put((world.client.start, world.client.signal, world.client.cancel));
         self.run(world.db.run.as_deref());
         self.time(world.db.timer);
@@ -104,7 +105,11 @@ impl Fingers<'_> {
                 self.time(Some(*until));
             }
             let server = &world.servers[side];
-            self.put((server.up, server.met, server.task.map(|task| (task.claim, task.is_sent))));
+            self.put((
+                server.up,
+                server.met,
+                server.task.map(|task| (task.claim, task.attempt, task.stage, task.says, task.is_sent)),
+            ));
             self.time(server.doubt);
             self.put(server.queue.len());
             server.queue.iter().for_each(|op| self.op(op));
@@ -129,7 +134,7 @@ impl Fingers<'_> {
     }
 
     fn task(&mut self, task: Option<&Task>) {
-        self.put(task.map(|task| (task.state, task.claim, task.lost_workers)));
+        self.put(task.map(|task| (task.state, task.claim, task.attempt, task.lost_workers)));
         let Some(task) = task else { return };
         self.time(Some(task.lease_until));
         self.time(Some(task.visible_at));
@@ -164,7 +169,7 @@ impl Fingers<'_> {
             Op::Start { claim } => self.worker(*claim),
             Op::Commit(sent) => self.sent(sent),
             Op::Release { claim, .. } => self.claim(*claim),
-            Op::Report { claim } => self.put(claim),
+            Op::Report { claim, says } => self.put((claim, says)),
             Op::Signal | Op::Cancel => {}
         }
     }

@@ -40,6 +40,12 @@ pub enum Guard {
     AnswerBehindCommit,
     /// A worker that may have leases it does not know of finds out and gives them back (W1).
     LeasesCompared,
+    /// An `at_most_once` task whose attempt may have begun is not queued again (K6).
+    EndsOnce,
+    /// The next execution of a task has the next attempt number (K9).
+    AttemptNumbers,
+    /// Whoever does not know whether an attempt has started does not say that it has not (V7).
+    StartAssumed,
 }
 
 /// All guards but one, or all of them.

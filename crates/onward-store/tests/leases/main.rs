@@ -21,6 +21,8 @@ use world::Story;
 const SIGNAL: Story = Story { signal: true, ..Story::PLAIN };
 const TIMER: Story = Story { timer: true, ..Story::PLAIN };
 const TASK: Story = Story { task: true, ..Story::PLAIN };
+const AT_LEAST_ONCE: Story = Story { remote: true, ..TASK };
+const AT_MOST_ONCE: Story = Story { once: true, ..AT_LEAST_ONCE };
 const CANCEL: Story = Story { cancel: true, ..SIGNAL };
 
 /// How many faults there may be, unless somebody has time for more.
@@ -59,7 +61,12 @@ fn a_run_that_waits_for_a_timer_keeps_every_promise() {
 
 #[test]
 fn a_run_that_waits_for_a_task_keeps_every_promise() {
-    holds(TASK, faults_or(1));
+    holds(AT_LEAST_ONCE, faults_or(1));
+}
+
+#[test]
+fn an_at_most_once_task_is_executed_once() {
+    holds(AT_MOST_ONCE, faults_or(1));
 }
 
 #[test]
@@ -89,4 +96,8 @@ fn without_any_one_guard_a_promise_is_broken() {
     notices(Guard::WakeOverUnread, SIGNAL, 0, "nobody has read");
     notices(Guard::AnswerBehindCommit, SIGNAL, 1, "acknowledged and lost");
     notices(Guard::LeasesCompared, SIGNAL, 1, "cannot end");
+    notices(Guard::EndsOnce, AT_MOST_ONCE, 1, "was executed twice");
+    notices(Guard::StartAssumed, AT_MOST_ONCE, 1, "was executed twice");
+    notices(Guard::StartAssumed, AT_LEAST_ONCE, 1, "two executions have the attempt number");
+    notices(Guard::AttemptNumbers, AT_LEAST_ONCE, 1, "two executions have the attempt number");
 }

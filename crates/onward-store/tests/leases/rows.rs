@@ -36,7 +36,7 @@ impl Fact {
         match event {
             Event::SignalReceived(_) => Fact::Signaled,
             Event::CancelRequested(_) => Fact::CancelAsked,
-            Event::TaskCompleted(_) => Fact::TaskDone,
+            Event::TaskCompleted(_) | Event::TaskFailed(_) => Fact::TaskDone,
             Event::TimerFired(_) => Fact::TimerFired,
             other => unreachable!("nobody sends {}", other.name()),
         }
@@ -121,7 +121,17 @@ pub enum Op {
     },
     Report {
         claim: u64,
+        says: Says,
     },
+}
+
+/// What a report says of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Says {
+    Completed,
+    NotStarted,
+    Interrupted,
+    WorkerLost,
 }
 
 /// What becomes of it, if its transaction does.

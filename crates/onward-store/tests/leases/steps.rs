@@ -5,8 +5,8 @@ use onward_core::Timestamp;
 use crate::actions::Action as A;
 use crate::decide::{Kind, Tx, Violation};
 use crate::guards::{Guard, Rules};
-use crate::rows::{Answer, Id, LEASE, Op, TICK};
-use crate::world::{Asked, Hold, Server, Story, TaskHold, World};
+use crate::rows::{Answer, Id, LEASE, Op, Says, TICK};
+use crate::world::{Asked, Hold, Server, Stage, Story, TaskHold, World};
 
 impl World {
     /// Does it; `Err` says which promise was broken by it.
@@ -41,6 +41,9 @@ impl World {
             }
             A::WorkerReads(_) | A::WorkerCommits(_) | A::WorkerRests(_) | A::WorkerReports(_) | A::WorkerComparesLeases(_) => {
                 self.act_as_worker(story, action)
+            }
+            A::OfferIsSent(_) | A::WorkerStartsTask(_) | A::WorkerStops(_) | A::SessionEnds(_) => {
+                self.act_on_task(rules, story, action)?;
             }
             fault if fault.is_fault() => self.fail(fault),
             statement => self.act_in_database(rules, statement)?,
@@ -101,12 +104,35 @@ impl World {
             A::WorkerReports(at) => {
                 let task = self.servers[at].task.as_mut().expect("it has the task");
                 task.is_sent = true;
-                let claim = task.claim;
-                self.servers[at].queue.push(Op::Report { claim });
+                let (claim, says) = (task.claim, *task.says.get_or_insert(Says::Completed));
+                self.servers[at].queue.push(Op::Report { claim, says });
             }
             A::WorkerComparesLeases(at) => self.compare(at),
             other => unreachable!("{other:?} is nothing that a worker does"),
         }
+    }
+
+    fn act_on_task(&mut self, rules: Rules, story: Story, action: A) -> Result<(), Violation> {
+        let (A::OfferIsSent(at) | A::WorkerStartsTask(at) | A::WorkerStops(at) | A::SessionEnds(at)) = action else {
+            unreachable!("{action:?} is not about a task")
+        };
+        let mut task = self.servers[at].task.expect("it has the task");
+        match action {
+            A::OfferIsSent(_) => task.stage = Stage::Sent,
+            A::WorkerStartsTask(_) => {
+                task.stage = Stage::Started;
+                self.execute(story, task.attempt)?;
+            }
+            // The worker knows what it has started. What has not arrived yet is told by the number of the offer (V7).
+            A::WorkerStops(_) if task.stage == Stage::Started => task.says = Some(Says::Interrupted),
+            A::WorkerStops(_) => (task.says, task.stage) = (Some(Says::NotStarted), Stage::Dropped),
+            _ if task.stage == Stage::Unsent => (task.says, task.stage) = (Some(Says::NotStarted), Stage::Dropped),
+            // The server knows only that the worker may have started it, and may do so later.
+            _ if !rules.has(Guard::StartAssumed) => task.says = Some(Says::NotStarted),
+            _ => task.says = Some(Says::WorkerLost),
+        }
+        self.servers[at].task = Some(task);
+        Ok(())
     }
 
     fn fail(&mut self, action: A) {
@@ -333,7 +359,7 @@ impl Server {
                     self.hold = None;
                 }
             }
-            (Op::Report { claim }, _) => self.task = self.task.filter(|task| task.claim != *claim),
+            (Op::Report { claim, .. }, _) => self.task = self.task.filter(|task| task.claim != *claim),
             _ => {}
         }
     }
@@ -341,7 +367,10 @@ impl Server {
     fn hear_pool(&mut self, tx: &Tx, known: bool) {
         match (tx.kind, tx.leased) {
             (Kind::Claim, Some(Answer::Leased { epoch, claim })) => self.take_run(epoch, claim),
-            (Kind::TaskClaim, Some(Answer::Leased { claim, .. })) => self.task = Some(TaskHold { claim, is_sent: false }),
+            (Kind::TaskClaim, Some(Answer::Leased { claim, .. })) => {
+                let stage = if tx.is_remote() { Stage::Unsent } else { Stage::Started };
+                self.task = Some(TaskHold { claim, attempt: tx.attempt, stage, says: None, is_sent: false });
+            }
             // The store had forgotten the worker: what it holds is lost.
             (Kind::Beat, _) if std::mem::replace(&mut self.met, true) && !known => self.let_go(),
             _ => {}

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use onward_core::event::{RunCanceled, RunCompleted, RunSuspended, SuspendReason, TaskScheduled, TimerStarted};
 use onward_core::log::CommitId;
 use onward_core::run::Commit;
-use onward_core::task::{TaskOptions, TaskState};
+use onward_core::task::{EffectClass, TaskOptions, TaskState};
 use onward_core::{Epoch, Event, Failure, Hash, Index, Payload, Timestamp};
 
 use crate::decide::{Kind, Tx, Violation, key, name, task_place, timer_place};
 use crate::guards::{Guard, Rules};
-use crate::rows::{Database, Fact, Id, Op, Sent, TICK};
+use crate::rows::{Database, Fact, Id, Op, Says, Sent, TICK};
 
 /// What the run needs to end, and how much may go wrong on the way.
 #[derive(Debug, Clone, Copy)]
@@ -19,11 +19,16 @@ pub struct Story {
     pub timer: bool,
     pub task: bool,
     pub cancel: bool,
+    /// The task is `at_most_once`.
+    pub once: bool,
+    /// Workers are connected to their servers over a network: offers of tasks travel, sessions end, workers are stopped.
+    pub remote: bool,
     pub faults: u8,
 }
 
 impl Story {
-    pub const PLAIN: Story = Story { signal: false, timer: false, task: false, cancel: false, faults: 0 };
+    pub const PLAIN: Story =
+        Story { signal: false, timer: false, task: false, cancel: false, once: false, remote: false, faults: 0 };
 }
 
 #[derive(Debug, Clone)]
@@ -36,6 +41,8 @@ pub struct World {
     pub client: Client,
     pub faults: u8,
     pub commit_ids: u64,
+    /// The attempt numbers of all executions of the task.
+    pub executed: Vec<u32>,
 }
 
 #[derive(Debug, Clone)]
@@ -70,7 +77,31 @@ pub struct Hold {
 #[derive(Debug, Clone, Copy)]
 pub struct TaskHold {
     pub claim: u64,
+    pub attempt: u32,
+    pub stage: Stage,
+    /// What the report says that was made, once one was.
+    pub says: Option<Says>,
+    /// The report is with the server, and unanswered.
     pub is_sent: bool,
+}
+
+/// How far an attempt has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// The server has the task for its worker, and has not sent it.
+    Unsent,
+    /// It is on its way, or has arrived and has not started.
+    Sent,
+    Started,
+    /// It did not start, and does not any more.
+    Dropped,
+}
+
+impl TaskHold {
+    /// Whether its server extends the lease.
+    pub fn is_kept(&self) -> bool {
+        self.says.is_none_or(|says| says == Says::Completed)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -113,6 +144,7 @@ impl World {
             client: Client { start: Asked::Not, signal: Asked::Not, cancel: Asked::Not },
             faults: story.faults,
             commit_ids: 0,
+            executed: Vec::new(),
         }
     }
 
@@ -171,6 +203,18 @@ impl World {
         let holds = self.servers.iter().any(|server| server.worker == worker && server.hold.is_some());
         let leased = self.db.run.as_ref().is_some_and(|run| run.worker == Some(worker));
         holds || leased || self.open().any(|tx| tx.greets == Some(worker))
+    }
+
+    /// The code of the task is called: K6, K9.
+    pub fn execute(&mut self, story: Story, attempt: u32) -> Result<(), Violation> {
+        if story.once && !self.executed.is_empty() {
+            return Err("an `at_most_once` task was executed twice".to_owned());
+        }
+        if self.executed.contains(&attempt) {
+            return Err(format!("two executions have the attempt number {attempt}"));
+        }
+        self.executed.push(attempt);
+        Ok(())
     }
 
     /// What must hold in every state.
@@ -248,7 +292,8 @@ impl World {
         match fact {
             Fact::Asked => {
                 let (kind, input) = (name("mail"), Payload::null());
-                let options = TaskOptions::default();
+                let class = if story.once { EffectClass::AtMostOnce } else { EffectClass::AtLeastOnce };
+                let options = TaskOptions { class: story.remote.then_some(class), ..TaskOptions::default() };
                 let task = TaskScheduled { place: task_place(), kind, input_hash: Hash::of(&input), input, options };
                 let timer = TimerStarted { place: timer_place(), due_at: self.now.after(TICK) };
                 let asked = [story.task.then(|| task.into()), story.timer.then(|| timer.into())].into_iter().flatten();
@@ -268,7 +313,9 @@ impl World {
             self.db.sessions.iter().any(|(worker, until)| ends(*until) && self.is_alive(*worker) && self.has_run(*worker));
         let task = self.db.task.as_ref().filter(|task| task.state == TaskState::Leased && ends(task.lease_until));
         session
-            || task.is_some_and(|task| self.servers.iter().any(|server| server.task.is_some_and(|own| own.claim == task.claim)))
+            || task.is_some_and(|task| {
+                self.servers.iter().any(|server| server.task.is_some_and(|own| own.claim == task.claim && own.is_kept()))
+            })
     }
 
     /// Whether anything comes nearer by waiting; and nobody's transaction takes longer than one step.

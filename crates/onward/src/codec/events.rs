@@ -28,7 +28,7 @@ impl Border {
             TaskReport::Completed(output) => self.payload(Way::Out, output, homes),
             TaskReport::Failed(failure) => self.failure(Way::Out, failure, homes),
             TaskReport::Heartbeat { progress } => self.maybe(Way::Out, progress, homes),
-            TaskReport::Released => Ok(()),
+            TaskReport::Interrupted | TaskReport::NotStarted | TaskReport::WorkerLost => Ok(()),
             TaskReport::Spent { report, .. } => self.report_out(report, homes),
         }
     }

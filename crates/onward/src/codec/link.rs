@@ -104,7 +104,7 @@ fn unreadable_task(task: &Task, error: &CodecError) -> Failure {
     if task.options.retry.attempts_max != 0 {
         return failure;
     }
-    match UNREADABLE_RETRY.next_attempt(task.attempt, &failure, Timestamp(0)) {
+    match UNREADABLE_RETRY.next_attempt(task.counted_attempt(), &failure, Timestamp(0)) {
         Some(delay) => failure.with_retry_after(Duration::from_millis(delay.0)),
         None => Failure { retryable: false, ..failure },
     }

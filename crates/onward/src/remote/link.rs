@@ -264,20 +264,20 @@ impl Link for RemoteLink {
 }
 
 impl RemoteLink {
-    /// Gives back what was on its way, and goes. Attempts that did not begin do not count.
+    /// Gives back what was on its way, and goes.
     async fn give_back(&self) {
-        let (runs, tasks) = {
+        let (runs, tasks, received) = {
             let mut state = self.shared.lock();
-            (std::mem::take(&mut state.runs), std::mem::take(&mut state.tasks))
+            state.takes_no_tasks = true; // what arrives from now on is not started (V7)
+            (std::mem::take(&mut state.runs), std::mem::take(&mut state.tasks), state.received.clone())
         };
         for run in runs {
             drop(self.release(run.head.key, run.head.epoch).await);
         }
         for task in tasks {
-            let released = task.unbegun(TaskReport::Released);
-            drop(self.report_task(task.id, task.claim, released).await);
+            self.shared.give_back_task(task).await;
         }
-        let left = self.shared.ask(|request| WorkerFrame::Leave(wire::Leave { request }));
+        let left = self.shared.ask(|request| WorkerFrame::Leave(wire::Leave { request, received }));
         drop(left.said().await);
     }
 }

@@ -33,8 +33,8 @@ const RUNS_AT_ONCE: usize = 64;
 /// How many records are read at once.
 const PAGE: usize = 1_000;
 
-/// How long a worker that shuts down waits for the steps that run.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long a worker that shuts down waits for steps and tasks under way, unless it is told otherwise.
+pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long giving back the tasks that did not end may take.
 const GIVE_BACK_MAX: Duration = Duration::from_secs(1);
@@ -57,6 +57,7 @@ pub(crate) struct WorkerOptions {
     pub tasks_max: usize,
     pub cached_runs_max: usize,
     pub check: ReplayCheck,
+    pub shutdown_timeout: Duration,
 }
 
 pub(crate) struct Worker {
@@ -112,7 +113,7 @@ impl Worker {
 
     /// Lets every run go once it rests, waits for steps that run, and leaves.
     pub async fn drain(&self) {
-        let deadline = tokio::time::Instant::now() + GRACE;
+        let deadline = tokio::time::Instant::now() + self.options.shutdown_timeout;
         loop {
             let left: Vec<Arc<RunInbox>> = self.lock_hot().values().cloned().collect();
             let done = left.is_empty() && self.attempts.load(Ordering::SeqCst) == 0;
@@ -122,7 +123,7 @@ impl Worker {
             left.iter().for_each(|inbox| inbox.evict());
             drop(tokio::time::timeout(Duration::from_millis(20), self.idle.notified()).await);
         }
-        // What has not ended goes to others; no attempt is burned.
+        // What has not ended is interrupted, and goes to others unless it is `at_most_once`.
         self.stopping.send_replace(true);
         let given_back = async {
             while self.attempts.load(Ordering::SeqCst) > 0 {

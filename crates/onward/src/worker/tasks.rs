@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use onward_core::spend::AttemptSpend;
 use onward_core::stream::Speech;
-use onward_core::task::{Task, TaskId, TaskReport};
+use onward_core::task::{PANICKED, Task, TaskId, TaskReport};
 use onward_core::{Failure, Payload};
 use onward_runtime::Link;
 use onward_store::{Consequence, StoreError};
@@ -73,8 +73,8 @@ async fn attempt(worker: &Worker, task: Task) {
         }
         () = beats => return,
         () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => {
-            // The attempt is dropped with `run`; it does not count. Where nobody is left to hear of it, the lease tells.
-            drop(worker.link.report_task(id, claim, TaskReport::Released.with_spend(spend())).await);
+            // The attempt is dropped with `run`. Where the report is not taken, the lease expires.
+            drop(worker.link.report_task(id, claim, TaskReport::Interrupted.with_spend(spend())).await);
             return;
         }
     };
@@ -103,7 +103,7 @@ async fn tell_late(worker: &Worker, id: TaskId, claim: u64, spend: AttemptSpend)
     if spend.lines.is_empty() {
         return;
     }
-    let report = TaskReport::Released.with_spend(spend);
+    let report = TaskReport::Interrupted.with_spend(spend);
     while let Err(error) = worker.link.report_task(id.clone(), claim, report.clone()).await {
         if !retries(&error) {
             return; // as a rule it is told that the attempt is over
@@ -157,7 +157,7 @@ async fn run(worker: &Worker, task: Task, ctx: TaskCtx) -> Result<Payload> {
         Ok(result) => result,
         Err(error) => {
             let message = error.try_into_panic().map_or("the attempt was aborted".to_owned(), |panic| panic_message(&*panic));
-            Err(Failure::new("panicked", format!("the task panicked: {message}")))
+            Err(Failure::new(PANICKED, format!("the task panicked: {message}")))
         }
     }
 }

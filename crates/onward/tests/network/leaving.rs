@@ -10,6 +10,9 @@ use onward::prelude::*;
 use crate::proxy::{Faults, Proxy};
 use crate::site::{LEASE, Site, eventually};
 
+/// How long a shutdown waits for an attempt that does not end.
+const SHORT: Duration = Duration::from_millis(100);
+
 async fn ask(ctx: Ctx, (): ()) -> Result<u32> {
     ctx.task("count", &()).await
 }
@@ -26,13 +29,34 @@ async fn count(ctx: TaskCtx, (): ()) -> Result<u32> {
 async fn a_worker_that_leaves_burns_no_attempt_and_makes_nobody_wait() {
     let site = Site::memory().await;
     let (url, began) = (format!("http://{}", site.address), Arc::new(AtomicU32::new(0)));
-    let first = Onward::connect(&url).task_with("count", count).dep(began.clone()).start().await.unwrap();
+    let first = Onward::connect(&url).task_with("count", count).dep(began.clone()).shutdown_timeout(SHORT);
+    let first = first.start().await.unwrap();
     let second = Onward::connect(&url).workflow("ask", ask).start().await.unwrap();
     let run = second.start::<u32, _>("ask", &()).await.unwrap();
     eventually("the task has begun", async || (began.load(Ordering::SeqCst) == 1).then_some(())).await;
     first.shutdown().await;
     let _third = Onward::connect(&url).task_with("count", count).dep(began.clone()).start().await.unwrap();
-    assert_eq!(run.result().await.unwrap(), 1, "the first attempt does not count");
+    assert_eq!(run.result().await.unwrap(), 2, "the first attempt has used up its number, but no retry");
+}
+
+/// K6: it has begun, and its shutdown did not wait long enough.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_must_not_be_done_twice_outlives_no_shutdown() {
+    async fn ask_once(ctx: Ctx, (): ()) -> Result<u32> {
+        ctx.task("count", &()).at_most_once().retry(5).await
+    }
+    let site = Site::memory().await;
+    let (url, began) = (format!("http://{}", site.address), Arc::new(AtomicU32::new(0)));
+    let worker = || Onward::connect(&url).task_with("count", count).dep(began.clone()).shutdown_timeout(SHORT);
+    let first = worker().start().await.unwrap();
+    let second = Onward::connect(&url).workflow("ask", ask_once).start().await.unwrap();
+    let run = second.start::<u32, _>("ask", &()).await.unwrap();
+    eventually("the task has begun", async || (began.load(Ordering::SeqCst) == 1).then_some(())).await;
+    let _third = worker().start().await.unwrap();
+    first.shutdown().await;
+    let failed = run.result().await.unwrap_err();
+    assert_eq!(failed.failure().map(|failure| failure.code.as_str()), Some("outcome_unknown"), "{failed}");
+    assert_eq!(began.load(Ordering::SeqCst), 1);
 }
 
 /// A server that is gone must not keep a worker from ending.

@@ -71,6 +71,32 @@ pub async fn flaky(ctx: TaskCtx, input: ForTask) -> Result<u64> {
     if ctx.attempt() == 1 { Err(Failure::retryable("the first attempt always fails")) } else { Ok(input.n) }
 }
 
+/// How long an attempt of `once` takes after its effect.
+pub struct Hold(pub Duration);
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Once {
+    /// Otherwise it may be executed again.
+    is_at_most_once: bool,
+}
+
+/// Executes one task with an effect, and returns how it ended.
+pub async fn once(ctx: Ctx, input: Once) -> Result<String> {
+    let task = ctx.task::<u64>("once", &ForTask { run: ctx.run_id().to_string(), n: 1 }).retry(soon());
+    let task = if input.is_at_most_once { task.at_most_once() } else { task.keyed() };
+    Ok(match task.await {
+        Ok(_) => "completed".to_owned(),
+        Err(failure) => failure.code,
+    })
+}
+
+/// The effect is a line in the side file.
+pub async fn effect(ctx: TaskCtx, input: ForTask) -> Result<u64> {
+    ctx.dep::<Side>().did(&input.run, 0, "once", ctx.attempt(), ctx.idempotency_key())?;
+    tokio::time::sleep(ctx.dep::<Hold>().0).await;
+    Ok(input.n)
+}
+
 async fn work(ctx: &Ctx, name: &str, n: u64) -> Result<u64> {
     work_for(ctx, name, n, WORK).await
 }

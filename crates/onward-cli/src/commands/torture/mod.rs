@@ -10,10 +10,12 @@ mod side;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
 use onward::Onward;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Global;
 use crate::interrupt;
@@ -24,9 +26,15 @@ pub struct TortureArgs {
     /// How many runs there are, their children apart
     #[arg(long, default_value_t = 0)]
     runs: u64,
-    /// Only works, for the server at this address, until it is killed
+    /// Only works, for the server at this address, until it is killed or terminated
     #[arg(long)]
     work_for: Option<String>,
+    /// How long an attempt of the task `once` takes after its effect
+    #[arg(long, default_value_t = 0)]
+    hold_ms: u64,
+    /// How long a shutdown waits for what is under way
+    #[arg(long, default_value_t = 10_000)]
+    shutdown_ms: u64,
     /// Where what was done and acknowledged is noted
     #[arg(long)]
     side: PathBuf,
@@ -40,15 +48,22 @@ pub async fn work(args: TortureArgs, global: &Global) -> Result<ExitCode> {
     let side = Side::new(args.side);
     let place = args.work_for.as_ref().map_or_else(|| Onward::embedded(global.directory()), Onward::connect);
     let onward = place
+        .shutdown_timeout(Duration::from_millis(args.shutdown_ms))
         .dep(side.clone())
+        .dep(load::Hold(Duration::from_millis(args.hold_ms)))
         .workflow("load", load::load)
         .workflow("child", load::child)
         .workflow("gather", load::gather)
+        .workflow("once", load::once)
         .task_with("flaky", load::flaky)
+        .task_with("once", load::effect)
         .start()
         .await?;
     if args.work_for.is_some() {
-        return std::future::pending().await;
+        let mut terminated = signal(SignalKind::terminate())?;
+        terminated.recv().await;
+        onward.shutdown().await;
+        return Ok(ExitCode::SUCCESS);
     }
     driver::drive(&onward, &side, args.runs, args.large).await?;
     onward.shutdown().await;

@@ -9,7 +9,7 @@ use onward_store::{StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
 
-use super::{PAGE, Session};
+use super::{Ending, PAGE, Session};
 use crate::grpc::problem::of_store;
 
 /// Behind so many bytes of payloads a page of a log ends.
@@ -63,7 +63,7 @@ impl Session {
             }
             WorkerFrame::Report(wire::ReportTask { request, task, claim, report }) => {
                 let (session, ends) = (self.clone(), report.ends());
-                let is_known = self.lock().tasks.get(&task) == Some(&claim);
+                let is_known = self.lock().holds_task(&task, claim);
                 self.answer(request, async move {
                     // Its hello may not be settled yet.
                     if !is_known && !session.adopt(&task, claim).await? {
@@ -88,10 +88,10 @@ impl Session {
             }
             // Which of a task's attempts is heard is decided where they are put together.
             WorkerFrame::Speak(speech) => drop(Link::speak(&self.port, speech)),
-            WorkerFrame::Leave(wire::Leave { request }) => {
+            WorkerFrame::Leave(wire::Leave { request, received }) => {
                 let session = self.clone();
                 tokio::spawn(async move {
-                    session.end(true).await;
+                    session.end(Ending::Left(received)).await;
                     session.reply(request, Ok(Said::Done(wire::Done {})));
                     session.finish();
                 });

@@ -7,7 +7,7 @@ use onward_store::payloads;
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
 
-use super::{Session, State};
+use super::{Ending, Session, State};
 
 /// How many frames travel in one message, and how many bytes of payloads before it is full.
 const FRAMES_MAX: usize = 512;
@@ -63,7 +63,7 @@ impl Connection {
 
     /// The worker may not go on: its session ends.
     pub async fn end(&self) {
-        self.session.end(false).await;
+        self.session.end(Ending::Stopped).await;
         self.session.finish();
     }
 
@@ -113,6 +113,9 @@ impl State {
             })
         {
             self.outgoing_bytes -= weigh(&frame);
+            if let ServerFrame::Task(offer) = &frame {
+                self.sent = self.sent.max(offer.number);
+            }
             frames.push(frame);
         }
         frames

@@ -9,7 +9,7 @@ use onward_store::{ClaimedRun, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
 
-use super::{Session, State};
+use super::{GivenTask, Session, State};
 use crate::workers::inbox::RemoteInbox;
 
 /// How many runs and tasks are claimed at once.
@@ -107,12 +107,14 @@ impl Session {
         let mut before = None;
         let given = self.give(|state| {
             state.task_credit = state.task_credit.saturating_sub(1);
-            before = state.tasks.insert(id.clone(), claim);
-            ServerFrame::Task(wire::TaskOffer { task })
+            state.offered += 1;
+            let number = state.offered;
+            before = state.tasks.insert(id.clone(), GivenTask { claim, offer: number });
+            ServerFrame::Task(wire::TaskOffer { task, number })
         });
         if let Some(before) = before {
             // Its attempt timed out, and this worker got the next one too.
-            self.push(ServerFrame::TaskOver(wire::TaskOver { task: id.clone(), claim: before }));
+            self.push(ServerFrame::TaskOver(wire::TaskOver { task: id.clone(), claim: before.claim }));
         }
         if !given {
             drop(self.port.give_back_task(id, claim).await);

@@ -9,7 +9,7 @@ use onward_store::{StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
 
-use super::{Connection, PAGE, Session, State};
+use super::{Connection, GivenTask, PAGE, Session, State};
 
 /// Why a hello was not taken.
 pub(crate) enum NotServed {
@@ -26,6 +26,8 @@ struct Compared {
     /// Sent to a connection that did not get them through.
     unheard_runs: HashMap<RunKey, Epoch>,
     unheard_tasks: BTreeSet<(TaskId, u64)>,
+    /// Those of them that are known not to have started (V7).
+    not_started: BTreeSet<(TaskId, u64)>,
     /// Held by the worker alone: given to it by a server that is gone, or taken from it since.
     doubtful_runs: Vec<(RunKey, Epoch)>,
     doubtful_tasks: Vec<wire::HeldTask>,
@@ -50,7 +52,7 @@ impl Session {
         (state.served, state.counted) = (Some(number), hello.connection);
         self.port.set_present(true);
         state.enqueue(ServerFrame::Welcome(self.welcome()));
-        let compared = state.compare(hello);
+        let compared = state.compare(self.id, hello);
         drop(state);
         let session = self.clone();
         tokio::spawn(async move { session.settle(compared).await });
@@ -65,6 +67,7 @@ impl Session {
             lease_ms: u64::try_from(self.runtime().options().lease.as_millis()).unwrap_or(u64::MAX),
             server: concat!("onward ", env!("CARGO_PKG_VERSION")).to_owned(),
             payload_bytes_max: u64::try_from(self.runtime().store().payload_bytes_max()).ok(),
+            session: self.id,
         }
     }
 
@@ -87,15 +90,20 @@ impl Session {
         }
         for (task, claim) in compared.unheard_tasks {
             self.forget_task(&task, claim);
-            // It may have got lost on the way, or the worker began it and let it go in silence: the ledger keeps it as unknown (LG1).
-            drop(self.port.report_task(task, claim, TaskReport::Released).await);
+            // One that has arrived may have begun: the worker stopped it without a report, and the ledger keeps it as unknown (LG1).
+            drop(match compared.not_started.contains(&(task.clone(), claim)) {
+                true => self.port.give_back_task(task, claim).await,
+                false => self.port.report_task(task, claim, TaskReport::Interrupted).await,
+            });
         }
     }
 
     /// Takes up a task that a server before gave to this worker, if the store still has it so (Q7).
     pub(super) async fn adopt(self: &Arc<Session>, task: &TaskId, claim: u64) -> Result<bool, StoreError> {
         let adopted = self.port.adopt_task(task, claim).await?;
-        if adopted && self.lock().tasks.insert(task.clone(), claim) != Some(claim) {
+        // Also one that this session offered is the worker's beyond doubt now.
+        let given = GivenTask { claim, offer: 0 };
+        if adopted && self.lock().tasks.insert(task.clone(), given).is_none_or(|before| before.claim != claim) {
             self.watch_task(task.clone(), claim);
         }
         Ok(adopted)
@@ -132,13 +140,14 @@ impl Session {
 
 impl State {
     /// Compares what the worker says it holds with what it was given; what it has lost is put on its way to it.
-    fn compare(&mut self, hello: &wire::Hello) -> Compared {
-        let given = self.tasks.iter().map(|(task, claim)| (task.clone(), *claim));
+    fn compare(&mut self, session: u64, hello: &wire::Hello) -> Compared {
+        let not_started = self.not_started(session, hello.received.as_ref());
+        let given = self.tasks.iter().map(|(task, given)| (task.clone(), given.claim));
         // What the hello before held may be taken up only in a moment: nobody would work on it, and everybody wait (Q7).
         let unheard_tasks = given.chain(std::mem::take(&mut self.doubtful)).collect();
         let unheard_runs = self.runs.clone();
         let (both, doubtful_runs, doubtful_tasks) = Default::default();
-        let mut compared = Compared { both, unheard_runs, unheard_tasks, doubtful_runs, doubtful_tasks };
+        let mut compared = Compared { both, unheard_runs, unheard_tasks, not_started, doubtful_runs, doubtful_tasks };
         for held in &hello.runs {
             if self.runs.get(&held.run) == Some(&held.epoch) {
                 compared.unheard_runs.remove(&held.run);
@@ -151,7 +160,7 @@ impl State {
         for held in &hello.tasks {
             let one = (held.task.clone(), held.claim);
             compared.unheard_tasks.remove(&one);
-            if self.tasks.get(&held.task) != Some(&held.claim) {
+            if !self.holds_task(&held.task, held.claim) {
                 compared.doubtful_tasks.push(held.clone());
                 self.doubtful.insert(one);
             }

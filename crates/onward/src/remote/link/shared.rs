@@ -59,6 +59,10 @@ pub(super) struct State {
     /// Runs that were asked for by name, and who waits for them.
     pub driving: HashMap<RunKey, oneshot::Sender<ClaimedRun>>,
     pub tasks: VecDeque<Task>,
+    /// Which offers of tasks have arrived in the latest session (V7).
+    pub received: Option<wire::Received>,
+    /// Offers that arrive are ignored: the server was told which have arrived before.
+    pub takes_no_tasks: bool,
     pub questions: VecDeque<Question>,
     /// What was asked for and has not come (Y3).
     pub runs_asked: u32,
@@ -192,6 +196,7 @@ impl Shared {
             connection: state.connection,
             task_schemas: self.task_schemas.clone(),
             task_limits: self.profile.task_limits.iter().map(limit).collect(),
+            received: state.received.clone(),
         }
     }
 
@@ -201,6 +206,9 @@ impl Shared {
         let state = &mut *guard;
         state.welcomed = true;
         state.heard_at = state.beat.take().map(|(_, sent_at)| sent_at).or(state.heard_at);
+        if state.received.as_ref().is_none_or(|received| received.session != welcome.session) {
+            state.received = Some(wire::Received { session: welcome.session, offer: 0 });
+        }
         let (runs, tasks) = (state.runs_asked, state.tasks_asked);
         if !state.is_leaving && (runs, tasks) != (0, 0) {
             state.outgoing.push_back(WorkerFrame::Credit(wire::Credit { runs, tasks }));

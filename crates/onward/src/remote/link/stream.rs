@@ -52,7 +52,7 @@ async fn come_back(channel: Channel, shared: &Arc<Shared>) {
 }
 
 /// Stops the worker's work before others may have it (Y4). Never returns.
-async fn watch_lease(shared: &Shared) {
+async fn watch_lease(shared: &Arc<Shared>) {
     loop {
         let lease = known_lease(shared).await;
         tokio::time::sleep((lease / 12).max(LOOK_MIN)).await;

@@ -23,7 +23,7 @@ impl Shared {
             ServerFrame::Run(run) => self.take_run(run),
             ServerFrame::Input(input) => self.take_input(input),
             ServerFrame::RunLost(lost) => self.lose(&lost.run, lost.epoch),
-            ServerFrame::Task(offer) => self.take_task(offer.task),
+            ServerFrame::Task(offer) => self.take_task(offer),
             ServerFrame::TaskOver(over) => self.end_task(over.task, over.claim),
             ServerFrame::Question(question) => self.take_question(question),
             ServerFrame::Reply(reply) => {
@@ -110,8 +110,15 @@ impl Shared {
         }
     }
 
-    fn take_task(&self, task: Task) {
+    fn take_task(&self, offer: wire::TaskOffer) {
+        let wire::TaskOffer { task, number } = offer;
         let mut state = self.lock();
+        if state.takes_no_tasks {
+            return;
+        }
+        if let Some(received) = &mut state.received {
+            received.offer = received.offer.max(number);
+        }
         state.held_tasks.insert((task.id.clone(), task.claim), Arc::default());
         state.tasks_asked = state.tasks_asked.saturating_sub(1);
         state.tasks.push_back(task);
@@ -129,12 +136,25 @@ impl Shared {
         self.tasks_came.notify_one(); // one that nobody took is asked for again (Y3)
     }
 
+    /// Tells the server that a task that arrived here was never started.
+    pub async fn give_back_task(&self, task: Task) {
+        let (id, claim, report) = (task.id.clone(), task.claim, task.not_started());
+        let asked = self.ask(|request| WorkerFrame::Report(wire::ReportTask { request, task: task.id, claim, report }));
+        drop(asked.said().await);
+        self.end_task(id, claim);
+    }
+
     /// Everything the worker holds is lost, as far as it can know (Y4).
-    pub fn lose_all(&self) {
+    pub fn lose_all(self: &Arc<Shared>) {
         let mut state = self.lock();
-        let (held, held_tasks) = (std::mem::take(&mut state.held), std::mem::take(&mut state.held_tasks));
+        let (held, mut held_tasks) = (std::mem::take(&mut state.held), std::mem::take(&mut state.held_tasks));
         state.runs.clear();
-        state.tasks.clear();
+        let waiting = std::mem::take(&mut state.tasks);
+        for task in &waiting {
+            // The next hello has it, and then the server is told that it has not started.
+            let key = (task.id.clone(), task.claim);
+            state.held_tasks.extend(held_tasks.remove_entry(&key));
+        }
         let void = state.take_requests_about(|_, _| true);
         drop(state);
         if !(held.is_empty() && held_tasks.is_empty()) {
@@ -146,6 +166,10 @@ impl Shared {
             }
         }
         drop(void); // who waits for them knows by now why they fail
+        for task in waiting {
+            let shared = self.clone();
+            tokio::spawn(async move { shared.give_back_task(task).await });
+        }
         held_tasks.into_values().for_each(|over| over.notify_one());
         self.runs_came.notify_one();
         self.tasks_came.notify_one();

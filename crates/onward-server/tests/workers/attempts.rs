@@ -1,0 +1,149 @@
+//! V7, K6: what becomes of an attempt whose worker comes back without it, leaves or is silent.
+
+use std::time::Duration;
+
+use onward_core::event::TaskScheduled;
+use onward_core::task::{EffectClass, Task, TaskOptions, TaskReport};
+use onward_core::{Event, Hash, Index, Name, Payload, Place, WorkerId};
+use onward_wire::worker::*;
+
+use crate::raw::{DEADLINE, LEASE, Raw, Site, hello, key};
+use crate::sessions::{commit, credit};
+
+/// A worker that was offered a task, and what it knows of the offer.
+struct Offered {
+    site: Site,
+    raw: Raw,
+    session: u64,
+    number: u64,
+    task: Task,
+}
+
+impl Offered {
+    async fn new(class: EffectClass) -> Offered {
+        let site = Site::new().await;
+        let mut raw = site.connect(vec![WorkerFrame::Hello(hello(1))]).await.unwrap();
+        let Some(ServerFrame::Welcome(Welcome { session, .. })) = raw.next().await else { panic!("no welcome") };
+        raw.send(credit(1, 1)).await;
+        site.start("r", "pay").await;
+        let (run, input) = (raw.run().await, Payload::null());
+        let options = TaskOptions { class: Some(class), ..TaskOptions::default() };
+        let (place, kind, input_hash) = (Place::root(0), Name::new("mail").unwrap(), Hash::of(&input));
+        raw.send(commit(1, &run, vec![TaskScheduled { place, kind, input_hash, input, options }.into()])).await;
+        loop {
+            match raw.next().await {
+                Some(ServerFrame::Task(TaskOffer { task, number })) => return Offered { site, raw, session, number, task },
+                Some(_) => {}
+                None => panic!("no task"),
+            }
+        }
+    }
+
+    fn received(&self, offer: u64) -> Option<Received> {
+        Some(Received { session: self.session, offer })
+    }
+
+    /// Comes back, and takes another task if there is one.
+    async fn come_back(&mut self, received: Option<Received>, tasks: Vec<HeldTask>) {
+        self.raw = self.site.welcome(Hello { received, tasks, ..hello(2) }).await;
+        self.raw.send(credit(0, 1)).await;
+    }
+
+    async fn leave(&mut self, received: Option<Received>) {
+        self.raw.send(WorkerFrame::Leave(Leave { request: 9, received })).await;
+        assert!(matches!(self.raw.said(9).await, Said::Done(_)));
+        self.raw = self.site.welcome(Hello { worker: WorkerId::new("other").unwrap(), ..hello(1) }).await;
+        self.raw.send(credit(0, 1)).await;
+    }
+
+    /// The task is offered again, as an attempt of this number.
+    async fn is_offered_again(&mut self, attempt: u32) {
+        let again = self.raw.task().await;
+        assert_eq!((again.attempt, again.claim, again.lost_workers), (attempt, self.task.claim + 1, 0));
+    }
+
+    async fn is_unknown(&self) {
+        assert_eq!(self.outcome().await, "outcome_unknown");
+    }
+
+    async fn outcome(&self) -> String {
+        let store = self.site.runtime.store();
+        let begun = tokio::time::Instant::now();
+        loop {
+            let log = store.read_log(key("r"), None, Index(0), usize::MAX).await.unwrap();
+            let outcome = log.iter().flat_map(|record| &record.events).find_map(|event| match event {
+                Event::TaskFailed(failed) => Some(failed.failure.code.clone()),
+                Event::TaskCompleted(_) => Some("completed".to_owned()),
+                _ => None,
+            });
+            if let Some(outcome) = outcome {
+                return outcome;
+            }
+            assert!(begun.elapsed() < DEADLINE * 6, "the task has no outcome");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_offer_that_has_not_arrived_is_made_again() {
+    for class in [EffectClass::AtMostOnce, EffectClass::Keyed] {
+        let mut offered = Offered::new(class).await;
+        offered.come_back(offered.received(offered.number - 1), Vec::new()).await;
+        offered.is_offered_again(1).await;
+        let mut offered = Offered::new(class).await;
+        offered.leave(offered.received(offered.number - 1)).await;
+        offered.is_offered_again(1).await;
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_a_worker_has_let_go_may_have_begun() {
+    for is_known in [true, false] {
+        let mut offered = Offered::new(EffectClass::AtMostOnce).await;
+        offered.come_back(offered.received(offered.number).filter(|_| is_known), Vec::new()).await;
+        offered.is_unknown().await;
+        let mut offered = Offered::new(EffectClass::Keyed).await;
+        offered.come_back(offered.received(offered.number).filter(|_| is_known), Vec::new()).await;
+        offered.is_offered_again(2).await;
+        let mut offered = Offered::new(EffectClass::AtMostOnce).await;
+        offered.leave(offered.received(offered.number).filter(|_| is_known)).await;
+        offered.is_unknown().await;
+        let mut offered = Offered::new(EffectClass::Keyed).await;
+        offered.leave(offered.received(offered.number).filter(|_| is_known)).await;
+        offered.is_offered_again(2).await;
+    }
+}
+
+/// What was said of another session says nothing of this one.
+#[tokio::test]
+async fn the_offers_of_another_session_are_not_compared() {
+    let mut offered = Offered::new(EffectClass::AtMostOnce).await;
+    let of_another = Some(Received { session: offered.session + 1, offer: 0 });
+    offered.come_back(of_another, Vec::new()).await;
+    offered.is_unknown().await;
+}
+
+#[tokio::test]
+async fn an_attempt_that_the_worker_still_has_goes_on() {
+    let mut offered = Offered::new(EffectClass::AtMostOnce).await;
+    let (id, claim) = (offered.task.id.clone(), offered.task.claim);
+    offered.come_back(None, vec![HeldTask { task: id.clone(), claim }]).await;
+    let report = TaskReport::Completed(Payload::null());
+    offered.raw.send(WorkerFrame::Report(ReportTask { request: 5, task: id, claim, report })).await;
+    assert!(matches!(offered.raw.said(5).await, Said::Done(_)));
+    assert_eq!(offered.outcome().await, "completed");
+}
+
+#[tokio::test]
+async fn a_silent_worker_may_have_begun_its_attempt() {
+    let offered = Offered::new(EffectClass::AtMostOnce).await;
+    offered.site.pass(LEASE).await;
+    offered.is_unknown().await;
+    let mut offered = Offered::new(EffectClass::Keyed).await;
+    offered.site.pass(LEASE).await;
+    offered.raw = offered.site.welcome(Hello { worker: WorkerId::new("other").unwrap(), ..hello(1) }).await;
+    offered.raw.send(credit(0, 1)).await;
+    let again = offered.raw.task().await;
+    assert_eq!((again.attempt, again.lost_workers), (2, 1), "counted towards quarantine (K3)");
+}
