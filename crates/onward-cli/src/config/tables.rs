@@ -8,10 +8,13 @@ use std::path::PathBuf;
 
 use onward::agent::{EffectClass, ModelSettings, ProviderSettings};
 use onward::budget::WrittenBudget;
+use onward_core::budget::Budget;
+use onward_core::{NameError, Namespace};
+use onward_server::Ceilings;
 use serde::Deserialize;
 
 /// The tables that are no settings.
-pub const TABLES: [&str; 4] = ["providers", "models", "agents", "mcp"];
+pub const TABLES: [&str; 5] = ["providers", "models", "agents", "mcp", "namespaces"];
 
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Tables {
@@ -23,6 +26,32 @@ pub struct Tables {
     pub agents: BTreeMap<String, AgentSettings>,
     #[serde(default)]
     pub mcp: BTreeMap<String, McpSettings>,
+    /// `*` is every namespace.
+    #[serde(default)]
+    pub namespaces: BTreeMap<String, NamespaceSettings>,
+}
+
+/// What holds for the runs of a namespace.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamespaceSettings {
+    /// The most that a run may spend that a caller starts or resumes.
+    pub budget_max: Option<WrittenBudget>,
+}
+
+impl Tables {
+    /// Returns what callers may let runs spend at most.
+    pub fn ceilings(&self) -> Result<Ceilings, NameError> {
+        let mut ceilings = Ceilings::default();
+        for (name, settings) in &self.namespaces {
+            let Some(budget) = settings.budget_max.map(Budget::from) else { continue };
+            match name.as_str() {
+                "*" => ceilings.all = budget,
+                name => drop(ceilings.namespaces.insert(Namespace::new(name)?, budget)),
+            }
+        }
+        Ok(ceilings)
+    }
 }
 
 /// A ready-made agent.
@@ -154,6 +183,19 @@ mod tests {
         let classes = "expected one of `at_least_once`, `pure`, `keyed`, `at_most_once`";
         assert_eq!(said("[mcp.x]\nclass = \"once\"\n").1, format!("unknown variant `once`, {classes}"));
         assert_eq!(said("[mcp.x]\nclasses = { f = \"pur\" }\n").1, format!("unknown variant `pur`, {classes}"));
+    }
+
+    #[test]
+    fn ceilings_are_for_one_namespace_or_for_all() {
+        let text =
+            "[namespaces.\"*\"]\nbudget_max = { tokens = 9 }\n[namespaces.trial]\nbudget_max = { cost = \"0.5\", turns = 3 }\n";
+        let Ceilings { all, namespaces } = read(text).unwrap().ceilings().unwrap();
+        assert_eq!(all, Budget::default().tokens(9));
+        let trial = namespaces.into_iter().map(|(name, budget)| format!("{name}: {budget}")).collect::<Vec<_>>();
+        assert_eq!(trial, ["trial: cost=0.5 turns=3"]);
+        // A limit that is misspelled would be none.
+        assert!(read("[namespaces.trial]\nbudget_max = { token = 3 }\n").unwrap_err().1.starts_with("unknown field `token`"));
+        assert!(read("[namespaces.trial]\nbudget = { tokens = 3 }\n").unwrap_err().1.starts_with("unknown field `budget`"));
     }
 
     #[test]

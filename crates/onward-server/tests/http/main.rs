@@ -4,6 +4,7 @@
 mod attach;
 mod attachments;
 mod bodies;
+mod ceilings;
 mod client;
 mod drive;
 mod entries;
@@ -19,6 +20,7 @@ mod questions;
 mod reflection;
 mod refusals;
 mod reopening;
+mod rights;
 mod runs;
 mod site;
 mod streams;

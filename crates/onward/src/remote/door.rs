@@ -156,6 +156,8 @@ fn known_code(code: &str) -> &'static str {
         "run_not_paused",
         "run_paused",
         "budget_exhausted",
+        "approval_needed",
+        "child_behind_approval",
         "run_not_failed",
         "run_reset",
         "failure_handled",
@@ -177,6 +179,8 @@ impl Door for RemoteDoor {
     fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
         Box::pin(async move {
             let StartRun { key, kind, version, input, seed, signal: with, attributes, trace, budget } = start;
+            // The server grants what the key may raise.
+            let budget = budget.map(|budget| budget.limit);
             let (run, signal) = (key.clone(), with.map(signal));
             let request = api::StartRequest { run, kind, version, input, seed, signal, attributes, trace, budget };
             let api::StartReply { created, head, signal } = self.channel.call::<api::StartRun>(request).await?;
