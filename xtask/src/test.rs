@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::repository::{Repository, cargo, run};
-use crate::{ag_ui, grpc, metrics, models, openapi, sdks, setup, tidy};
+use crate::{ag_ui, grpc, metrics, models, openapi, sdks, setup, supply, tidy};
 
 type Part = (&'static str, fn(&Repository) -> Result<()>);
 
@@ -15,6 +15,7 @@ const PARTS: &[Part] = &[
         run(cargo(repository).args(["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     }),
     ("tidy", tidy::check),
+    ("supply", supply::check),
     ("tests", |repository| {
         let targets = ["--lib", "--bins", "--tests"];
         run(cargo(repository).args(["test", "--workspace", "--exclude", "examples", "--no-fail-fast"]).args(targets))

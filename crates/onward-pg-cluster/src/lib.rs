@@ -7,6 +7,7 @@
 //!
 //! What goes wrong around a database is here too, for the tests of several crates: a network that cuts ([`Proxy`]), copies that are put
 //! back and standbys, and processes whose clock is wrong ([`WrongClock`]).
+#![allow(unsafe_code, reason = "signals are sent to the processes of a cluster")]
 
 mod clock;
 mod copies;
