@@ -61,7 +61,7 @@ pub struct Cluster {
 pub const OWNER: &str = "onward";
 
 /// How long a server may take to come up on a machine that has other things to do.
-const START_MAX: Duration = Duration::from_secs(60);
+const START_MAX: Duration = Duration::from_secs(300);
 
 /// Runs the server given as `$1 -D $2`, once more for each line that comes in, until standard input ends; then stops it at once and
 /// removes everything.
