@@ -6,3 +6,4 @@ mod drive;
 mod over_http;
 mod raw;
 mod sessions;
+mod versions;
