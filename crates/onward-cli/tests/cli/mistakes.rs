@@ -206,7 +206,7 @@ fn a_directory_of_a_newer_program_is_refused_and_left_untouched() {
     let before = contents();
     for verb in [
         &["server", "--listen", "127.0.0.1:0"][..],
-        &["dev", "--listen", "127.0.0.1:0"],
+        &["dev", "--port", "0"],
         &["run", "list"],
         &["run", "start", "order", "{}"],
         &["run", "signal", "order-1", "payment", "1"],
