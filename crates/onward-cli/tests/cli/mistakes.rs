@@ -208,7 +208,7 @@ fn a_directory_of_a_newer_program_is_refused_and_left_untouched() {
         &["server", "--listen", "127.0.0.1:0"][..],
         &["dev", "--port", "0"],
         &["run", "list"],
-        &["run", "start", "order", "{}"],
+        &["run", "start", "order"],
         &["run", "signal", "order-1", "payment", "1"],
         &["run", "events", "order-1"],
         &["doctor"],
