@@ -1,5 +1,7 @@
 //! The code in the repository's documents, compiled and run by `cargo test --doc`.
 
+#![forbid(unsafe_code)]
+
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../README.md")]

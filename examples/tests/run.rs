@@ -22,7 +22,7 @@ fn output_of(name: &str) -> String {
         let mut text = String::new();
         stdout.read_to_string(&mut text).map(|_| text)
     });
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(600);
     let status = loop {
         match child.try_wait().expect("a child can be waited for") {
             Some(status) => break status,

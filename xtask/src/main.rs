@@ -2,7 +2,10 @@
 //!
 //! Must never depend on a crate of ours: it has to work when they do not compile.
 
+#![forbid(unsafe_code)]
+
 mod ag_ui;
+mod dist;
 mod grpc;
 mod metrics;
 mod models;
@@ -12,6 +15,7 @@ mod repository;
 mod sdks;
 mod server;
 mod setup;
+mod supply;
 mod test;
 mod tidy;
 mod torture;
@@ -26,9 +30,11 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
 chores:
-  test [PART..]         everything that must pass, or only these parts of it: format, lints, tidy, tests, 'doc tests',
+  test [PART..]         everything that must pass, or only these parts of it: format, lints, tidy, supply, tests, 'doc tests',
                         examples, sdks, ag-ui (its own client), models (strangers to onward-llm and onward-mcp), openapi (a fuzzer over HTTP)
   tidy [--write]        the rules no compiler knows; --write brings docs/invariants.md up to date
+  supply                crates of others against deny.toml: their licenses, where they come from, two versions of one; without a network
+  dist [FOLDER]         the release binary with a list of what is in it (CycloneDX) and checksums, in target/dist or FOLDER
   torture --minutes N [--store postgres] [--seed S]
                         the crash tests of onward-cli, repeated with fresh seeds for N minutes: of one process with its directory, or of
                         several servers on one PostgreSQL; S is a seed that was printed. Then the crash matrix of agents with every
@@ -58,6 +64,9 @@ fn chore(arguments: &[&str]) -> Result<()> {
             tidy::write(&repository)?;
             tidy::check(&repository)
         }
+        ["supply"] => supply::check(&repository),
+        ["dist"] => dist::build(&repository, &repository.target().join("dist")),
+        ["dist", folder] => dist::build(&repository, std::path::Path::new(folder)),
         ["torture", options @ ..] => torture::run_for(&repository, options),
         ["gen"] => {
             let mut generate = cargo(&repository);

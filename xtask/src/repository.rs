@@ -7,12 +7,27 @@ use anyhow::{Context, Result, bail};
 
 pub struct Repository {
     pub root: PathBuf,
+    /// Clippy, if it lints whatever Cargo builds of ours; see [`Repository::with_lints`].
+    clippy: Option<PathBuf>,
 }
 
 impl Repository {
     pub fn find() -> Result<Repository> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the repository")?;
-        Ok(Repository { root: root.to_owned() })
+        Ok(Repository { root: root.to_owned(), clippy: None })
+    }
+
+    /// The same repository, where Clippy is the compiler of our own crates: it lints and builds in one go, so that lints cost no second
+    /// pass over everything. A warning fails the build. This is how `cargo clippy` calls it, but for a build instead of a check.
+    pub fn with_lints(&self) -> Result<Repository> {
+        let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        let output = rustc.args(["--print", "sysroot"]).output().context("cannot start rustc")?;
+        let sysroot = String::from_utf8(output.stdout).context("the sysroot is not UTF-8")?;
+        let clippy = Path::new(sysroot.trim()).join("bin").join(format!("clippy-driver{}", std::env::consts::EXE_SUFFIX));
+        if !clippy.is_file() {
+            bail!("there is no {}: rustup component add clippy", clippy.display());
+        }
+        Ok(Repository { root: self.root.clone(), clippy: Some(clippy) })
     }
 
     /// Where Cargo builds.
@@ -62,6 +77,10 @@ impl Repository {
 pub fn cargo(repository: &Repository) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(&repository.root);
+    if let Some(clippy) = &repository.clippy {
+        // Arguments of Clippy are separated by this word, as `cargo clippy` does it.
+        command.env("RUSTC_WORKSPACE_WRAPPER", clippy).env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+    }
     command
 }
 

@@ -5,28 +5,32 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::repository::{Repository, cargo, run};
-use crate::{ag_ui, grpc, metrics, models, openapi, sdks, setup, tidy};
+use crate::{ag_ui, grpc, metrics, models, openapi, sdks, setup, supply, tidy};
 
 type Part = (&'static str, fn(&Repository) -> Result<()>);
 
+/// What has tests, examples apart.
+const TARGETS: [&str; 3] = ["--lib", "--bins", "--tests"];
+
 const PARTS: &[Part] = &[
     ("format", |repository| run(cargo(repository).args(["fmt", "--all", "--check"]))),
+    // Builds everything that the parts below run.
     ("lints", |repository| {
-        run(cargo(repository).args(["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+        run(cargo(repository).args(["test", "--quiet", "--workspace", "--exclude", "examples", "--no-run"]).args(TARGETS))?;
+        run(cargo(repository).args(["build", "--quiet", "--workspace", "--examples", "--benches"]))?;
+        run(cargo(repository).args(["test", "--quiet", "--workspace", "--no-run"]).args(tests_of_examples(repository)?))
     }),
     ("tidy", tidy::check),
+    ("supply", supply::check),
     ("tests", |repository| {
-        let targets = ["--lib", "--bins", "--tests"];
-        run(cargo(repository).args(["test", "--workspace", "--exclude", "examples", "--no-fail-fast"]).args(targets))
+        run(cargo(repository).args(["test", "--workspace", "--exclude", "examples", "--no-fail-fast"]).args(TARGETS))
     }),
     ("doc tests", |repository| run(cargo(repository).args(["test", "--quiet", "--workspace", "--no-fail-fast", "--doc"]))),
     // Runs every example once and compares what it prints, the one of the README included. The whole workspace is named, because a part of it is built with other
     // features, and so once more.
     ("examples", |repository| {
-        // Asked for as tests, examples are built as nothing else; the programs themselves are what is run.
         run(cargo(repository).args(["build", "--workspace", "--examples"]))?;
-        let targets = ["--examples", "--test", "examples", "--test", "readme"];
-        run(cargo(repository).args(["test", "--workspace", "--no-fail-fast"]).args(targets))
+        run(cargo(repository).args(["test", "--workspace", "--no-fail-fast"]).args(tests_of_examples(repository)?))
     }),
     ("sdks", sdks::test),
     ("ag-ui", ag_ui::test),
@@ -35,6 +39,24 @@ const PARTS: &[Part] = &[
     ("metrics", metrics::check),
     ("openapi", openapi::fuzz),
 ];
+
+/// What Cargo is to build and run as tests of the examples: those that have some, and the tests that start the programs. Asked for as
+/// tests, all others would be built once more for nothing.
+fn tests_of_examples(repository: &Repository) -> Result<Vec<String>> {
+    let manifest = std::fs::read_to_string(repository.root.join("examples/Cargo.toml"))?;
+    let examples = tested_examples(&manifest).into_iter().flat_map(|name| ["--example".to_owned(), name]);
+    Ok(examples.chain(["--test", "examples", "--test", "readme"].map(str::to_owned)).collect())
+}
+
+/// The names of the examples that have `test = true`.
+fn tested_examples(manifest: &str) -> Vec<String> {
+    let tables = manifest.split("\n[[example]]\n").skip(1);
+    let tested =
+        tables.filter(|table| table.split("\n[").next().is_some_and(|table| table.lines().any(|line| line == "test = true")));
+    tested
+        .filter_map(|table| table.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"').map(str::to_owned)))
+        .collect()
+}
 
 pub fn run_parts(repository: &Repository, wanted: &[&str]) -> Result<()> {
     let started = Instant::now();
@@ -46,6 +68,7 @@ pub fn run_parts(repository: &Repository, wanted: &[&str]) -> Result<()> {
     let count = parts.clone().count();
     println!("== set-up");
     setup::check(repository)?;
+    let repository = &repository.with_lints()?;
     let mut failed = Vec::new();
     for (name, part) in parts {
         println!("\n== {name}");
@@ -70,4 +93,16 @@ pub fn run_parts(repository: &Repository, wanted: &[&str]) -> Result<()> {
 
 fn seconds(span: Duration) -> String {
     format!("{:.1} s", span.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_examples_with_tests_are_built_as_tests() {
+        let manifest = "[package]\nname = \"x\"\n\n[[example]]\nname = \"a\"\npath = \"a.rs\"\ntest = true\n\n[[example]]\nname = \"b\"\n\n\
+                        [[example]]\nname = \"c\"\ntest = true\n\n[[test]]\nname = \"d\"\ntest = true\n";
+        assert_eq!(tested_examples(manifest), ["a", "c"]);
+    }
 }

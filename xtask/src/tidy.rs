@@ -5,6 +5,8 @@ mod edges;
 mod error_pages;
 mod files;
 mod invariants;
+mod proofs;
+mod unsafe_code;
 mod words;
 
 use anyhow::{Result, bail};
@@ -56,6 +58,8 @@ pub fn check(repository: &Repository) -> Result<()> {
     words::check(&sources, &mut problems);
     citations::check(&sources, &mut problems);
     invariants::check(&sources, &mut problems);
+    proofs::check(&sources, &mut problems);
+    unsafe_code::check(&sources, &mut problems);
     for problem in &problems {
         println!("tidy: {problem}");
     }

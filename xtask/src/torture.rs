@@ -1,5 +1,6 @@
 //! `cargo xtask torture`: the crash tests for longer than anybody waits, each round with a seed that it prints. First processes are killed
-//! at random, and then the crash matrix of agents is played, with every two deaths.
+//! at random, then long logs, deep trees and wide fans come in their full sizes, random programs in large numbers, and then the crash matrix of agents is played, with every
+//! two deaths.
 
 use anyhow::{Context, Result, bail};
 
@@ -33,6 +34,14 @@ pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
         run(tests.arg("test").args(parts).arg("--nocapture"))
     };
     tests(&[&["--package", "onward-cli", "--test", "cli", "--"][..], killed].concat())?;
+    if store == "embedded" {
+        let mut sizes = cargo(repository);
+        sizes.env("ONWARD_SIZES", "full");
+        run(sizes.args(["test", "--package", "onward", "--all-features", "--test", "sizes", "long::", "--", "--nocapture"]))?;
+        let mut programs = cargo(repository);
+        programs.env("ONWARD_CASES", "200000");
+        run(programs.args(["test", "--package", "onward", "--all-features", "--test", "semantics", "generated::random"]))?;
+    }
     let matrix = ["--package", "onward", "--all-features", "--test", "engine", "--"];
     tests(&[&matrix[..], played].concat())
 }

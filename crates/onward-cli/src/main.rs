@@ -4,6 +4,8 @@
 //! verbs open it read-only and work beside a running worker, writing verbs take its lock. No verb starts a worker; `dev` and `server`,
 //! which open the doors of `onward-server` over a store, do for the models and agents of the settings.
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod commands;
 mod config;

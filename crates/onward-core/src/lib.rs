@@ -9,6 +9,8 @@
 //! [`projection`] (what a store keeps beside it), [`reopen`] (logs that go on from a copy), [`spend`] (what attempts cost),
 //! [`ledger`] (what that comes to), [`budget`] (what it may come to).
 
+#![forbid(unsafe_code)]
+
 pub mod attribute;
 pub mod budget;
 pub mod codec;

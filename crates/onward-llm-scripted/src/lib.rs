@@ -22,6 +22,8 @@
 //! - SM1: the same script and the same conversation give the same answer, byte for byte.
 //! - SM2: every request is counted, also one that is refused or fails.
 
+#![forbid(unsafe_code)]
+
 mod anthropic;
 mod conversation;
 mod openai;

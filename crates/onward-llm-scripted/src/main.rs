@@ -1,5 +1,7 @@
 //! `scripted-model [PORT]`: serves until it is ended. The first line of its output is its address, as JSON.
 
+#![forbid(unsafe_code)]
+
 use onward_llm_scripted::ScriptedModel;
 use tokio::net::TcpListener;
 

@@ -16,6 +16,8 @@
 //! everything that goes wrong ([`CallError`]). Knows nothing of runs, logs and tasks, and never tries twice: [`ModelRetries`] says when the
 //! next attempt is worth it, and the engine waits for it durably.
 
+#![forbid(unsafe_code)]
+
 mod answer;
 mod anthropic;
 mod classify;

@@ -19,6 +19,8 @@
 //! `rmcp`'s, in its versions with and without a handshake. Knows nothing of runs and tasks, and never tries twice: an error says whether
 //! another attempt is of use, and whether the tool may have acted.
 
+#![forbid(unsafe_code)]
+
 mod error;
 mod http;
 mod outcome;

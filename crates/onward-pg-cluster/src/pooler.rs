@@ -49,7 +49,7 @@ impl Pooler {
             .current_dir("/")
             .spawn()?;
         let pooler = Pooler { port, watcher };
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + crate::START_MAX;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if Instant::now() > until {
                 let log = std::fs::read_to_string(directory.join("log")).unwrap_or_default();

@@ -1,4 +1,5 @@
 //! As whom the server runs: PostgreSQL refuses to be root.
+#![allow(unsafe_code, reason = "the kernel is asked for the user, and a child process changes it")]
 
 use std::ffi::CString;
 use std::io;

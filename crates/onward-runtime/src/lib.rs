@@ -6,6 +6,8 @@
 //! Reading order: [`Runtime`], [`verbs`] (what a caller may ask), [`door`] (the same, wherever the runtime is), [`port`] (how a worker gets runs and tasks), [`driving`] (how one very run is taken), [`inbox`] (how inputs
 //! reach a run that is being worked on), [`elsewhere`] (also those that another process wrote), [`housekeeping`] (what happens because time passes), [`courier`] (news between runs), [`kinds`] (what kinds take and give), [`entries`] (the conversation of an agent).
 
+#![forbid(unsafe_code)]
+
 mod alarm;
 mod appending;
 mod background;

@@ -19,6 +19,8 @@
 //! # }
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod ag_ui;
 mod agents;
 mod answer;

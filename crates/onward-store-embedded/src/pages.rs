@@ -11,6 +11,7 @@
 //!
 //! A page without a checksum (eight zeros) is taken as it is: SQLite's own tools make such pages when they copy a database. SQLite
 //! sees zeros there too, so that a page that one of them copies out of the write-ahead log has none, instead of a wrong one.
+#![allow(unsafe_code, reason = "a layer between SQLite and the file system is made of C functions")]
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};

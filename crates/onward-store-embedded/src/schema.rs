@@ -2,6 +2,7 @@
 //!
 //! Owns the format version and every `CREATE`. Must never touch a file that a newer program or somebody else wrote: what a file is,
 //! is read from its first 100 bytes, before SQLite sees it.
+#![allow(unsafe_code, reason = "SQLite functions that rusqlite does not wrap")]
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};

@@ -8,6 +8,8 @@
 //! Reading order: `schema` and `migrations` (what is stored), `scene` (what a transaction knows) with `load` and `save`, `append` and its
 //! neighbors (what each operation does), `transaction` and `appender` (the batch), `pool`, `hints`.
 
+#![forbid(unsafe_code)]
+
 mod address;
 mod append;
 mod appender;

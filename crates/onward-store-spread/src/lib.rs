@@ -15,6 +15,8 @@
 //!   next claim raises the epoch, and nothing of the earlier holder is taken.
 //! - SD7: news for a database that is down wait in the sender's, and hold up no other news.
 
+#![forbid(unsafe_code)]
+
 mod claim;
 mod database;
 mod due;

@@ -7,6 +7,8 @@
 //! Every write that returned `Ok` is durable. A write that returned an error was not done, but for
 //! [`StoreError::Stopped`] and [`StoreError::Unavailable`], whose outcome is unknown: a repeat with the same id finds out (L5).
 
+#![forbid(unsafe_code)]
+
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;

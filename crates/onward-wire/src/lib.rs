@@ -6,6 +6,8 @@
 //!
 //! Reading order: [`worker`] (a worker's stream), [`api`] (what callers ask), [`problem`] (how a refusal travels), [`key`], [`grpc`].
 
+#![forbid(unsafe_code)]
+
 pub mod api;
 pub mod grpc;
 pub mod key;

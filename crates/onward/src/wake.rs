@@ -7,7 +7,7 @@
 //! This is the only module with `unsafe`: the raw wakers borrow what lives on the stack of the poll that made them.
 //! Safety rests on one rule: the data pointer is read only during that poll, because a clone, the only way to keep a
 //! waker longer, yields a waker without data.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "raw wakers, as explained above")]
 
 use std::future::Future;
 use std::marker::PhantomData;

@@ -17,6 +17,7 @@ const ROOT: &[&str] = &[
     "README.md",
     "clippy.toml",
     "crates",
+    "deny.toml",
     "docs",
     "examples",
     "rustfmt.toml",

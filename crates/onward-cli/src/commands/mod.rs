@@ -17,6 +17,8 @@ mod replay;
 mod run;
 mod server;
 mod spend;
+// For crash tests: not part of a release.
+#[cfg(debug_assertions)]
 mod torture;
 mod transfer;
 mod worker;
@@ -82,6 +84,7 @@ pub enum Command {
     #[command(hide = true)]
     DemoWorker(demo::WorkerArgs),
     /// The process that works on the crash test's load, to be killed
+    #[cfg(debug_assertions)]
     #[command(hide = true)]
     TortureWorker(torture::TortureArgs),
 }
@@ -119,6 +122,7 @@ pub async fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Config(command) => config::execute(command, &global),
         Command::Completions(args) => completions::execute(&args),
         Command::DemoWorker(args) => demo::work(args, &global).await,
+        #[cfg(debug_assertions)]
         Command::TortureWorker(args) => torture::work(args, &global).await,
     }
 }

@@ -4,17 +4,15 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use onward_llm_scripted::{Answer, Fault, Rule};
 use serde_json::Value;
 
 use crate::dev::{Served, serve};
-use crate::kit::{onward, ran, run_over};
+use crate::kit::{PATIENCE, onward, ran, run_over};
 use crate::models::{Model, TOOLS, dev_with, model, settings};
 use crate::replay::{in_terminal, until as until_shown};
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 const AGENT: &str = "[agents.support]\nmodel = \"small\"\nconverse = true\n";
 

@@ -2,9 +2,9 @@
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::kit::{onward, ran, run};
+use crate::kit::{PATIENCE, onward, ran, run};
 
 #[test]
 fn in_a_pipe_it_decides_by_itself_and_what_was_recorded_ran_once() {
@@ -105,7 +105,7 @@ fn is_alive(pid: &str) -> bool {
 
 #[track_caller]
 fn until(condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline);
         std::thread::yield_now();

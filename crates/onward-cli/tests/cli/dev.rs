@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::kit::{onward, ran, run, steady};
+use crate::kit::{PATIENCE, onward, ran, run, steady};
 
 /// A server in a process of its own; killed if a test leaves it.
 pub struct Served {
@@ -153,7 +153,7 @@ fn the_child_of_a_dev_that_is_told_to_stop_stops_too() {
         if pid.ends_with('\n') {
             break pid.trim().to_owned();
         }
-        assert!(begun.elapsed() < Duration::from_secs(10), "the child did not start");
+        assert!(begun.elapsed() < PATIENCE, "the child did not start");
     };
     served.signal("-TERM");
     assert_eq!(served.end(), Some(0));

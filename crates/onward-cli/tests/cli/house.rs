@@ -10,7 +10,7 @@ use onward::{Builder, Onward};
 use onward_pg_cluster::{Cluster, Database};
 
 use crate::dev::{Served, serve};
-use crate::kit::{Ran, onward, ran};
+use crate::kit::{PATIENCE, Ran, onward, ran};
 
 /// Long enough for two moves on a busy machine.
 const NAP: Duration = Duration::from_secs(15);
@@ -157,7 +157,7 @@ impl Live {
 }
 
 async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
         if let Some(found) = look().await {
             return found;

@@ -5,9 +5,13 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use onward::prelude::*;
 use onward::{Builder, Onward};
+
+/// How long a test waits for something before it takes it for stuck: minutes, for a machine may be slow. Nothing is measured by it.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What a command left: exit code, stdout, stderr.
 pub struct Ran {
@@ -165,7 +169,7 @@ pub fn with_remote_worker<T>(url: &str, work: impl FnOnce() -> T) -> T {
 pub fn until_diverged(directory: &Path, id: &str) {
     with_code(Onward::embedded(directory).workflow("order", changed_order), async |onward| {
         let run = onward.run::<String>(id).unwrap();
-        let deadline = tokio::time::Instant::now() + secs(10);
+        let deadline = tokio::time::Instant::now() + PATIENCE;
         while run.view().await.unwrap().pause.is_none() {
             assert!(tokio::time::Instant::now() < deadline);
             tokio::task::yield_now().await;
@@ -204,7 +208,7 @@ pub fn one_order_with(id: &str, more: impl FnOnce(Builder) -> Builder) -> tempfi
 
 /// Waits until the run waits for something of this name.
 pub async fn until_waiting<O>(run: &onward::RunHandle<O>, name: &str) {
-    let deadline = tokio::time::Instant::now() + secs(10);
+    let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
         let view = run.view().await.unwrap();
         if view.awaiting.iter().any(|awaited| awaited.name.as_ref().is_some_and(|found| found.as_str() == name)) {

@@ -185,3 +185,39 @@ fn run_data_is_escaped_wherever_it_is_shown() {
 ",
     );
 }
+
+/// F29: an older program starts nothing on what a newer one has written, whatever it is asked to do, and says which program to use.
+#[test]
+fn a_directory_of_a_newer_program_is_refused_and_left_untouched() {
+    let directory = one_order("order-1");
+    let data = directory.path();
+    let (database, format) = (data.join("onward.db"), onward_store_embedded::FORMAT + 1);
+    let mut bytes = std::fs::read(&database).unwrap();
+    bytes[60..64].copy_from_slice(&format.to_be_bytes());
+    bytes[8184..8192].fill(0); // the checksum of the page, which the newer program would have made
+    std::fs::write(&database, bytes).unwrap();
+    let contents = || -> Vec<(std::ffi::OsString, Vec<u8>)> {
+        let files = std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap());
+        let files = files.filter(|file| file.file_name() != "onward.lock");
+        let mut files: Vec<_> = files.map(|file| (file.file_name(), std::fs::read(file.path()).unwrap())).collect();
+        files.sort();
+        files
+    };
+    let before = contents();
+    for verb in [
+        &["server", "--listen", "127.0.0.1:0"][..],
+        &["dev", "--port", "0"],
+        &["run", "list"],
+        &["run", "start", "order"],
+        &["run", "signal", "order-1", "payment", "1"],
+        &["run", "events", "order-1"],
+        &["doctor"],
+    ] {
+        let refused = run(data, verb);
+        assert_ne!(refused.code, 0, "{verb:?}: {}", refused.out);
+        let said = format!("{}{}", refused.out, refused.err);
+        assert!(said.contains(&format!("was written by a newer Onward: it has format {format}, ")), "{verb:?}: {said}");
+        assert!(said.contains("use the newer program; the directory was left untouched"), "{verb:?}: {said}");
+        assert!(contents() == before, "{verb:?} has changed the directory");
+    }
+}

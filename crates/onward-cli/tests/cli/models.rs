@@ -11,7 +11,7 @@ use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
 use serde_json::{Value, json};
 
 use crate::dev::{Served, serve};
-use crate::kit::{onward, ran, with_code};
+use crate::kit::{PATIENCE, onward, ran, with_code};
 
 /// A scripted model with a thread of its own, for tests that have none.
 pub struct Model {
@@ -46,7 +46,7 @@ pub fn dev_with(folder: &Path, file: &Path) -> Served {
 impl Served {
     /// The result of a run, once it has one.
     fn result(&self, id: &str) -> Value {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let (_, run) = self.ask("GET", &format!("/v1/runs/{id}"), "");
             if run["status"] != "pending" && run["status"] != "running" && run["status"] != "waiting" {
@@ -147,21 +147,19 @@ fn a_call_that_fails_is_told_by_the_server_without_a_word_of_what_was_said() {
 fn a_call_whose_server_was_killed_goes_on_as_soon_as_the_server_is_back() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     model.scripted.next(Answer::text("I will never say this").with_fault(Fault::StallAfter { chunks: 1 }));
-    let file = settings(folder.path(), &model, "[agents.support]\nmodel = \"small\"\n");
+    let file = settings(folder.path(), &model, "[server]\nlease = \"1h\"\n[agents.support]\nmodel = \"small\"\n");
     let mut served = dev_with(folder.path(), &file);
     assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "support", "id": "s", "input": "hello"}"#).0, 201);
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     while model.scripted.request_count() == 0 {
         assert!(Instant::now() < deadline);
         std::thread::sleep(Duration::from_millis(5));
     }
     served.signal("-KILL");
     served.end();
-    let killed = Instant::now();
     let served = dev_with(folder.path(), &file);
     let run = served.result("s");
     assert_eq!(run["outcome"]["output"]["json"]["text"], "You said: hello", "{run}");
-    assert!(killed.elapsed() < Duration::from_secs(20), "a lease is thirty seconds");
     assert_eq!(run["spend"]["attempts"], json!(2), "{run}");
 }
 
@@ -176,7 +174,7 @@ fn a_model_is_shown_what_a_message_has_attached() {
     let served = dev_with(folder.path(), &settings(folder.path(), &model, &more));
     assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "a", "id": "c", "input": "hello"}"#).0, 201);
     let asked = |count: u64| {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + PATIENCE;
         while model.scripted.request_count() < count {
             assert!(Instant::now() < deadline, "it was asked {} times", model.scripted.request_count());
             std::thread::sleep(Duration::from_millis(10));

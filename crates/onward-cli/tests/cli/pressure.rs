@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::dev::{Served, dev, serve};
-use crate::kit::run;
+use crate::kit::{PATIENCE, run};
 
 /// How many bytes of memory the process uses now.
 fn resident(served: &Served) -> u64 {
@@ -60,7 +60,7 @@ fn a_server_without_descriptors_turns_some_away_and_loses_nothing() {
         }
     }
     drop(crowd);
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     while try_ask(&served, r#"{"kind": "hello", "id": "after"}"#).is_none_or(|status| status != 201 && status != 200) {
         assert!(Instant::now() < deadline, "it serves again when the crowd is gone");
         std::thread::sleep(Duration::from_millis(50));

@@ -4,12 +4,11 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::dev::dev;
-use crate::kit::{one_order, onward, ran, run, run_over, run_with_stdin};
+use crate::kit::{PATIENCE, one_order, onward, ran, run, run_over, run_with_stdin};
 
 const STORY: &str = "
 -- input
@@ -94,7 +93,7 @@ pub fn in_terminal(command: &mut Command) -> (std::process::Child, File, mpsc::R
 pub fn until(shown: &mpsc::Receiver<String>, text: &str) {
     let mut all = String::new();
     while !all.contains(text) {
-        match shown.recv_timeout(Duration::from_secs(10)) {
+        match shown.recv_timeout(PATIENCE) {
             Ok(more) => all.push_str(&more),
             Err(_) => panic!("`{text}` does not come:\n{all}"),
         }

@@ -4,7 +4,7 @@ use onward::Status;
 use onward::agent::{AgentCtx, Turn};
 use onward::prelude::*;
 
-use crate::kit::{run, with_code};
+use crate::kit::{PATIENCE, run, with_code};
 
 async fn chat(ctx: AgentCtx, first: String) -> Result<String> {
     ctx.append("system", &first).await?;
@@ -26,7 +26,7 @@ async fn chat(ctx: AgentCtx, first: String) -> Result<String> {
 fn until_depth(directory: &std::path::Path, depth: u64) {
     with_code(Onward::embedded(directory).agent("chat", chat), async |onward| {
         let run = onward.start::<String, _>("chat", "be brief").id("c").await.unwrap();
-        let deadline = tokio::time::Instant::now() + secs(10);
+        let deadline = tokio::time::Instant::now() + PATIENCE;
         let waits = async || run.view().await.unwrap().head.status == Status::Waiting;
         while run.entries().await.unwrap().depth != Some(depth) || !waits().await {
             assert!(tokio::time::Instant::now() < deadline, "{:?}", run.entries().await.unwrap());

@@ -255,7 +255,7 @@ pub fn describe(event: &Event) -> String {
         Event::ChildStarted(e) => format!("child `{}` ({}) at {} with input {}", e.kind, e.child, e.place, value(&e.input)),
         Event::ChildCanceled(e) => format!("canceling child {} at {}", e.child, e.place),
         Event::ChildAwaited(e) => format!("the result of child {} at {}", e.child, e.place),
-        Event::SignalSent(e) => format!("signal `{}` to {} at {}", e.name, e.to, e.place),
+        Event::SignalSent(e) => format!("signal `{}` to {} at {} with {}", e.name, e.to, e.place, value(&e.payload)),
         Event::VersionChosen(e) => format!("version {} of `{}`", e.version, e.change),
         Event::UpdateAnswered(e) => format!("the answer to update {}", e.update_id),
         Event::RunCompleted(e) => format!("the end of the run with {}", value(&e.output)),

@@ -65,9 +65,14 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
             let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
             frames.for_each(|frame| connection.handle(frame));
             tokio::spawn(async move {
+                // Ends with why the worker cannot be understood, if that is why.
                 let up = async {
-                    while let Ok(Some(message)) = incoming.message().await {
-                        message.frames.into_iter().for_each(|frame| connection.handle(frame));
+                    loop {
+                        match incoming.message().await {
+                            Ok(Some(message)) => message.frames.into_iter().for_each(|frame| connection.handle(frame)),
+                            Ok(None) => return None,
+                            Err(status) => return Some(status),
+                        }
                     }
                 };
                 let down = async {
@@ -78,7 +83,10 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
                     }
                 };
                 let problem = tokio::select! {
-                    () = up => return,
+                    refused = up => {
+                        drop(refused.map(|status| sender.try_send(Err(status)))); // who is gone does not read it
+                        return;
+                    }
                     () = down => return,
                     () = connection.over() => return,
                     () = server.closed() => {

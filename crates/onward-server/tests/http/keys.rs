@@ -108,7 +108,7 @@ impl Locked {
     pub async fn until(&self, key: &ApiKey, status: u16) {
         let begun = Instant::now();
         while self.send(key, "GET", "/v1/runs", "").await.status != status {
-            assert!(begun.elapsed() < Duration::from_secs(5), "still not {status}");
+            assert!(begun.elapsed() < DEADLINE, "still not {status}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -356,18 +356,16 @@ async fn a_revoked_key_loses_what_it_had_open() {
     let revoke = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         locked.file.revoke(reader.id(), now()).unwrap();
-        Instant::now()
     };
-    let (reply, revoked) = tokio::join!(waiting, revoke);
+    let (reply, ()) = tokio::join!(waiting, revoke);
     reply.problem(401, "unauthenticated");
     let last = loop {
-        let frame = tokio::time::timeout(Duration::from_secs(5), stream.next()).await.unwrap();
+        let frame = tokio::time::timeout(DEADLINE, stream.next()).await.unwrap();
         if let Some(frame) = frame.filter(|frame| frame.event.is_some()) {
             break frame;
         }
     };
     assert_eq!((last.event.as_deref(), &last.data.unwrap()["code"]), (Some("error"), &json!("unauthenticated")));
-    assert!(revoked.elapsed() < Duration::from_secs(5));
     locked.until(&reader, 401).await;
     // Others go on.
     locked.send(&root, "POST", "/v1/runs/a/terminate", "").await.expect(202);

@@ -1,6 +1,6 @@
 //! How much and how long: one below each limit, at it, and one above.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use onward_server::{JSON_DEPTH_MAX, Limits};
 use serde_json::json;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::client::{Stream, raw};
-use crate::site::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, Site, limits};
+use crate::site::{BODY_BYTES_MAX, DEADLINE, PAYLOAD_BYTES_MAX, Site, limits};
 
 /// A body of exactly so many bytes: blanks are as good as any.
 fn body_of(bytes: usize) -> String {
@@ -29,10 +29,9 @@ async fn a_body_has_a_largest_size() {
     };
     raw(site.address, chunked(BODY_BYTES_MAX).as_bytes()).await.expect(200);
     raw(site.address, chunked(BODY_BYTES_MAX + 1).as_bytes()).await.problem(413, "body_too_large");
-    let begun = Instant::now();
     let asked = format!("{head}Content-Length: 10000000000\r\nExpect: 100-continue\r\n\r\n");
+    // Who asks first is answered at once: after its time it would be too slow.
     raw(site.address, asked.as_bytes()).await.problem(413, "body_too_large");
-    assert!(begun.elapsed() < Duration::from_secs(2), "who asks first is answered at once");
 }
 
 #[tokio::test]
@@ -74,10 +73,13 @@ async fn headers_have_a_largest_size_and_number() {
     assert_eq!(site.send("GET", "/healthz", &many(110), "").await.status, 431);
 }
 
+/// Longer than any test: who is answered did not wait for it.
+const HOUR: Duration = Duration::from_secs(3_600);
+
 /// Waits until the server has closed the connection, whatever it said.
 async fn closed(stream: &mut TcpStream) -> String {
     let mut said = Vec::new();
-    drop(stream.read_to_end(&mut said).await);
+    drop(tokio::time::timeout(DEADLINE, stream.read_to_end(&mut said)).await.expect("the connection is closed"));
     String::from_utf8_lossy(&said).into_owned()
 }
 
@@ -90,7 +92,6 @@ async fn a_slow_client_is_not_waited_for() {
         ..limits()
     };
     let site = Site::with_limits(quick).await;
-    let begun = Instant::now();
     // Nothing at all; the first bytes of HTTP/2; a header that does not end; a byte now and then.
     for beginning in ["", "PRI * HT", "GET /healthz HTTP/1.1\r\nHost: local"] {
         let mut stream = TcpStream::connect(site.address).await.unwrap();
@@ -115,25 +116,23 @@ async fn a_slow_client_is_not_waited_for() {
     let mut idle = TcpStream::connect(site.address).await.unwrap();
     idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     assert!(closed(&mut idle).await.starts_with("HTTP/1.1 200"));
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
 async fn a_crowd_of_idle_connections_does_not_keep_others_out() {
-    let site = Site::with_limits(Limits { connections_max: 50, ..limits() }).await;
+    let site = Site::with_limits(Limits { connections_max: 50, header_timeout: HOUR, idle_timeout: HOUR, ..limits() }).await;
     let mut crowd = Vec::new();
     for _ in 0..200 {
         crowd.push(TcpStream::connect(site.address).await.unwrap());
     }
-    let begun = Instant::now();
-    assert_eq!(site.get("/healthz").await.status, 200);
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    let answered = tokio::time::timeout(DEADLINE, site.get("/healthz")).await.expect("nobody waits for the idle");
+    assert_eq!(answered.status, 200);
     assert!(site.server.metrics().connections.value() <= 51);
 }
 
 #[tokio::test]
 async fn who_is_busy_does_not_make_place_and_who_rests_does() {
-    let site = Site::with_limits(Limits { connections_max: 50, ..limits() }).await;
+    let site = Site::with_limits(Limits { connections_max: 50, header_timeout: HOUR, idle_timeout: HOUR, ..limits() }).await;
     site.start("listener", "a", json!(null)).await;
     let mut readers = Vec::new();
     for _ in 0..45 {
@@ -143,9 +142,8 @@ async fn who_is_busy_does_not_make_place_and_who_rests_does() {
     for _ in 0..20 {
         crowd.push(TcpStream::connect(site.address).await.unwrap());
     }
-    let begun = Instant::now();
-    assert_eq!(site.get("/healthz").await.status, 200);
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    let answered = tokio::time::timeout(DEADLINE, site.get("/healthz")).await.expect("nobody waits for the idle");
+    assert_eq!(answered.status, 200);
     site.signal("a", "ping", json!(0)).await;
     for reader in &mut readers {
         assert_eq!(reader.rest().await.pop().unwrap().name(), "end", "nobody who was busy was sent away");

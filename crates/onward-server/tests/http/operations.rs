@@ -11,7 +11,7 @@ use onward_server::{Authenticate, Caller, Options, ROUTES, Refusal, Scope};
 use serde_json::{Value, json};
 
 use crate::client::raw;
-use crate::site::{Site, limits};
+use crate::site::{DEADLINE, Site, limits};
 
 #[tokio::test]
 async fn a_server_says_that_it_lives_and_is_ready() {
@@ -321,7 +321,7 @@ async fn requests_are_traced_without_their_payloads() {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
-    let text = tokio::time::timeout(Duration::from_secs(10), text()).await.expect("four lines");
+    let text = tokio::time::timeout(DEADLINE, text()).await.expect("four lines");
     assert!(!text.contains("SECRET"), "{text}");
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 4, "{text}");

@@ -24,7 +24,7 @@ use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
 
-use crate::site::{Site, limits};
+use crate::site::{DEADLINE, Site, limits};
 
 async fn channel(site: &Site) -> Channel {
     Channel::from_shared(format!("http://{}", site.address)).unwrap().connect().await.unwrap()
@@ -178,7 +178,7 @@ async fn health_follows_readiness() {
     let channel = channel(&site).await;
     let mut watched = HealthClient::new(channel.clone()).watch(HealthCheckRequest::default()).await.unwrap().into_inner();
     let mut next = async || {
-        let told = tokio::time::timeout(Duration::from_secs(20), watched.message()).await;
+        let told = tokio::time::timeout(DEADLINE, watched.message()).await;
         told.expect("a change is told").unwrap().expect("the stream goes on").status()
     };
     assert_eq!(next().await, ServingStatus::Serving, "nobody needs a key to ask");
@@ -208,7 +208,7 @@ async fn streams_without_a_key_have_their_number() {
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert_eq!(site.get("/healthz").await.body, "ok\n");
     drop(held);
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    let deadline = tokio::time::Instant::now() + DEADLINE;
     while check(channel.clone(), "").await != Ok(ServingStatus::Serving) {
         assert!(tokio::time::Instant::now() < deadline, "a place that was left is free again");
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::client::{Reply, raw};
 
-pub const DEADLINE: Duration = Duration::from_secs(20);
+pub const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Small, so that tests of the limits are quick.
 pub const PAYLOAD_BYTES_MAX: usize = 100_000;

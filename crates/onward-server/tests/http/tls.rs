@@ -242,7 +242,6 @@ async fn a_client_that_never_finishes_its_greeting_is_cut_off() {
     };
     let ended = async { drop(silent.read(&mut [0; 1]).await) };
     tokio::time::timeout(DEADLINE, async { tokio::join!(dripping, ended) }).await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     assert_eq!(site.server.metrics().tls_refused.value(), 2);
 }
 
@@ -251,7 +250,7 @@ async fn a_client_that_never_finishes_its_greeting_is_cut_off() {
 async fn silent_connections_leave_room_for_those_that_speak() {
     let authority = Authority::new();
     let files = Files::new(&authority.vouch("localhost", |_| ()));
-    let site = serve(&files, Limits { connections_max: 20, header_timeout: Duration::from_secs(60), ..limits() }).await;
+    let site = serve(&files, Limits { connections_max: 20, header_timeout: Duration::from_secs(3_600), ..limits() }).await;
     let mut silent = Vec::new();
     for _ in 0..60 {
         silent.push(TcpStream::connect(site.address).await.unwrap());
@@ -259,6 +258,6 @@ async fn silent_connections_leave_room_for_those_that_speak() {
     let begun = Instant::now();
     let mut stream = greet(site.address, &authority.pem(), "localhost", &["http/1.1"]).await.unwrap();
     assert!(healthz(&mut stream).await.contains("200 OK"));
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < DEADLINE, "{:?}", begun.elapsed());
     drop(silent);
 }

@@ -17,7 +17,7 @@ const QUIET: Duration = Duration::from_millis(150);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
+pub enum Line {
     Up(Box<WorkerFrame>),
     Down(Box<ServerFrame>),
     Do(Act),
@@ -26,7 +26,7 @@ enum Line {
 /// What happens besides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Act {
+pub enum Act {
     Start {
         run: String,
         kind: String,
@@ -47,6 +47,15 @@ enum Act {
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../onward-wire/tests/conversations")
+}
+
+/// The lines of a recorded conversation.
+pub fn lines_of(name: &str) -> Vec<Line> {
+    let text = std::fs::read_to_string(folder().join(name)).unwrap();
+    let read = |(number, line): (usize, &str)| -> Line {
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}:{}: {error}", number + 1))
+    };
+    text.lines().enumerate().map(read).collect()
 }
 
 struct Talk {
@@ -82,11 +91,7 @@ async fn a_server_answers_as_it_was_recorded() {
     assert!(!files.is_empty());
     for file in files {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(&file).unwrap();
-        let read = |(number, line): (usize, &str)| -> Line {
-            serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}:{}: {error}", number + 1))
-        };
-        let lines: Vec<Line> = text.lines().enumerate().map(read).collect();
+        let lines = lines_of(&name);
         if std::env::var_os("ONWARD_WRITE").is_some() {
             record(&file, lines).await;
         } else {

@@ -7,3 +7,4 @@ mod drive;
 mod over_http;
 mod raw;
 mod sessions;
+mod versions;

@@ -16,7 +16,7 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::{Status, Streaming};
 
 /// How long a frame may take that must come.
-pub const DEADLINE: Duration = Duration::from_secs(10);
+pub const DEADLINE: Duration = Duration::from_secs(300);
 
 /// By the clock in the hand; how often the server looks is short in real time.
 pub const LEASE: Duration = Duration::from_millis(300);

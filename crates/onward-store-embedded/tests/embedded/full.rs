@@ -100,7 +100,7 @@ fn reopen(directory: &Path) -> EmbeddedStore {
     let begun = Instant::now();
     loop {
         match EmbeddedStore::open(directory, Options::default()) {
-            Err(error) if error.code() == "directory_locked" && begun.elapsed() < Duration::from_secs(5) => {
+            Err(error) if error.code() == "directory_locked" && begun.elapsed() < Duration::from_secs(300) => {
                 std::thread::sleep(Duration::from_millis(5));
             }
             opened => return opened.unwrap(),

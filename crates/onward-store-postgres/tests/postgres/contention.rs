@@ -13,7 +13,7 @@ use onward_store::{ClaimTasks, ManualClock, MemoryStore, Restore, RestoreRun, St
 use onward_store_postgres::{Options, PostgresStore};
 
 use crate::kit::{
-    commit, connect, connect_at, database, json, key, log, name, new_run, seconds, signal, start_held, step, worker,
+    PATIENCE, commit, connect, connect_at, database, json, key, log, name, new_run, seconds, signal, start_held, step, worker,
 };
 
 /// Every third insert of records fails as if somebody else had been faster; a sequence counts, because it counts on after a rollback.
@@ -183,7 +183,7 @@ fn too_many_connections_are_waited_for() {
     let refused = crowd().unwrap_err();
     assert_eq!(refused.code(), "store_unavailable", "not for good: {refused}");
     drop(store);
-    let until = std::time::Instant::now() + Duration::from_secs(10);
+    let until = std::time::Instant::now() + PATIENCE;
     while crowd().is_err() {
         assert!(std::time::Instant::now() < until);
     }
@@ -228,7 +228,7 @@ fn a_server_that_stands_still_holds_nobody_up_for_long() {
     block_on(other.start_run(new_run("r"), None)).unwrap();
     proxy.hold_commits(true);
     let sent = still.append_input(key("r"), signal(Some("still")));
-    let until = std::time::Instant::now() + Duration::from_secs(10);
+    let until = std::time::Instant::now() + PATIENCE;
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'";
     while database.psql(waiting).unwrap() == "0" {
         assert!(std::time::Instant::now() < until, "it has locked the run");
@@ -236,7 +236,7 @@ fn a_server_that_stands_still_holds_nobody_up_for_long() {
     }
     let begun = std::time::Instant::now();
     block_on(other.append_input(key("r"), signal(Some("other")))).unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     proxy.hold_commits(false);
     // Nobody knows what became of it, or it is tried again; a repeat finds out.
     if block_on(sent).is_err() {

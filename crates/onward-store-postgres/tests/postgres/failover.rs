@@ -9,7 +9,7 @@ use onward_store::conformance::{Held, block_on};
 use onward_store::{Consequence, Store, StoreError};
 use onward_store_postgres::{Options, PostgresStore};
 
-use crate::kit::{claim, commit, log, start_held, step};
+use crate::kit::{PATIENCE, claim, commit, log, start_held, step};
 
 const KILL: i32 = 9;
 const FAST: i32 = 2;
@@ -35,7 +35,7 @@ impl Pair {
     /// Waits until the standby has all that the primary has.
     fn catch_up(&self) {
         let sql = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_lsn()";
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + PATIENCE;
         while self.primary.psql("postgres", sql).unwrap() != "1" {
             assert!(Instant::now() < until, "the standby follows");
             std::thread::sleep(Duration::from_millis(20));
@@ -95,7 +95,7 @@ fn with_a_synchronous_standby_nothing_that_was_acknowledged_is_lost() {
     let mut pair = Pair::start();
     pair.primary.psql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'").unwrap();
     pair.primary.psql("postgres", "SELECT pg_reload_conf()").unwrap();
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + PATIENCE;
     while pair.primary.psql("postgres", "SELECT sync_state FROM pg_stat_replication").unwrap() != "sync" {
         assert!(Instant::now() < until, "the standby becomes synchronous");
         std::thread::sleep(Duration::from_millis(20));

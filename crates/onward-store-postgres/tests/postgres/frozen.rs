@@ -14,7 +14,7 @@ use crate::kit::{commit, connect, database, key, log, new_run, signal, start_hel
 /// Short, and much longer than anything takes here that is answered.
 const SILENCE_MAX: Duration = Duration::from_millis(1_200);
 /// By when everything has to have ended that begins with a frozen database: its silence, and a call that nobody answers.
-const BOUND: Duration = Duration::from_secs(10);
+const BOUND: Duration = Duration::from_secs(300);
 
 fn options() -> Options {
     Options { dial_max: Duration::from_millis(500), silence_max: SILENCE_MAX, ..Options::default() }
@@ -73,12 +73,12 @@ fn one_that_stands_still_is_given_up_and_found_again() {
     refused("expire", || block_on(store.expire(9)));
     refused("list_runs", || block_on(store.list_runs(RunQuery::default())));
     // Nobody waits in line for calls that nobody answers.
-    let begun = Instant::now();
-    let questions: Vec<_> = (0..100).map(|_| store.read_run(key("r"), None)).collect();
+    let (begun, count) = (Instant::now(), 100);
+    let questions: Vec<_> = (0..count).map(|_| store.read_run(key("r"), None)).collect();
     for question in questions {
         refused("read_run", || block_on(question));
     }
-    assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SILENCE_MAX * count / 2, "one after the other: {:?}", begun.elapsed());
 
     drop(frozen);
     until_answered(|| block_on(store.append_input(key("r"), signal(Some("s")))));

@@ -44,7 +44,7 @@ fn timers_that_are_due_at_once_fire_in_passes_the_oldest_first_and_hold_nobody_u
     block_on(store.start_run(new_run("talk"), None)).unwrap();
     put_to_sleep(&*store, onward_store::Clock::now(&*clock));
     clock.advance(seconds(100_000));
-    let is_over = AtomicBool::new(false);
+    let (is_over, all) = (AtomicBool::new(false), Instant::now());
     let slowest = std::thread::scope(|scope| {
         let talking = scope.spawn(|| {
             let mut slowest = Duration::ZERO;
@@ -62,8 +62,9 @@ fn timers_that_are_due_at_once_fire_in_passes_the_oldest_first_and_hold_nobody_u
         assert_eq!(mine + theirs, TIMERS, "each fired once");
         talking.join().unwrap()
     });
-    eprintln!("the slowest of the others took {slowest:?}");
-    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    let all = all.elapsed();
+    eprintln!("the slowest of the others took {slowest:?} of {all:?}");
+    assert!(slowest * 3 < all, "somebody waited {slowest:?} while timers fired for {all:?}");
     let fired = |number: u64| {
         let log = block_on(store.read_log(key(&format!("r{number}")), None, Index(0), usize::MAX)).unwrap();
         log.iter().filter(|record| record.events.iter().any(|event| matches!(event, Event::TimerFired(_)))).count()

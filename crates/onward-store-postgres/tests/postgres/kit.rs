@@ -48,6 +48,9 @@ pub fn json(text: &str) -> Payload {
     Payload::from_json_text(text.to_owned())
 }
 
+/// How long a test waits for something before it takes it for stuck: minutes, for a machine may be slow. Nothing is measured by it.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
 pub fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }

@@ -14,7 +14,7 @@ use onward_store::{ClaimTasks, Delete, Store, StoreError, TaskQuery, WaitQuery};
 use onward_store_postgres::{Options, PostgresStore};
 
 use crate::damage::flip;
-use crate::kit::{claim, commit, connect, database, json, key, name, question, signal, start_held, step, worker};
+use crate::kit::{PATIENCE, claim, commit, connect, database, json, key, name, question, signal, start_held, step, worker};
 
 /// A run that has something in every table.
 fn busy(store: &PostgresStore) -> Held {
@@ -62,7 +62,7 @@ fn known(store: &PostgresStore, database: &Database<'_>) -> String {
 }
 
 fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = look() {
             return found;

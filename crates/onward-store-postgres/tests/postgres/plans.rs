@@ -10,7 +10,7 @@ use onward_store::conformance::{Held, block_on};
 use onward_store::{ClaimTasks, Known, RunQuery, Store};
 use onward_store_postgres::{Options, PostgresStore};
 
-use crate::kit::{claim, commit, connect, database, json, key, name, new_run, seconds, signal, step, worker};
+use crate::kit::{PATIENCE, claim, commit, connect, database, json, key, name, new_run, seconds, signal, step, worker};
 
 const RUNS: usize = 3_000;
 
@@ -133,7 +133,7 @@ fn commits_of_runs_that_go_on_together_write_to_no_index_of_runs() {
         "SELECT pg_stat_force_next_flush(); SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'runs'";
     let told = || database.psql(share).unwrap().trim().to_owned();
     // Sessions tell what they have done when they end.
-    let until = std::time::Instant::now() + seconds(20);
+    let until = std::time::Instant::now() + PATIENCE;
     while !told().starts_with("4000|") && std::time::Instant::now() < until {
         std::thread::yield_now();
     }

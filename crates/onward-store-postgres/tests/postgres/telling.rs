@@ -8,7 +8,7 @@ use onward_store::conformance::block_on;
 use onward_store::{Change, Known, Listener, Store};
 use onward_store_postgres::Options;
 
-use crate::kit::{connect, database, key, new_run, signal, start_held};
+use crate::kit::{PATIENCE, connect, database, key, new_run, signal, start_held};
 
 #[derive(Default)]
 struct Ear {
@@ -86,14 +86,12 @@ fn a_letter_reaches_every_server_once() {
         let (ear, other) = (Ear::at(&*here), Ear::at(&*there));
         // Larger than a notification.
         let letter = |number: u8| vec![number; 20_000];
-        let sent = Instant::now();
         for number in 0..3 {
             block_on(there.tell_others(letter(number))).unwrap();
         }
         for ear in [&ear, &other] {
-            assert!(ear.hears(Duration::from_secs(10), |heard| heard.told.len() >= 3), "listening: {listen}");
+            assert!(ear.hears(PATIENCE, |heard| heard.told.len() >= 3), "listening: {listen}");
         }
-        assert!(sent.elapsed() < Duration::from_secs(4), "{:?}, listening: {listen}", sent.elapsed());
         assert!(!ear.hears(Duration::from_millis(1_500), |heard| heard.told.len() > 3), "told twice");
         let mut told = ear.heard.lock().unwrap().told.clone();
         told.sort();
@@ -124,7 +122,7 @@ fn a_server_that_could_not_hear_for_a_while_says_so() {
     let store = connect(&database, Options::default());
     let ear = Ear::at(&*store);
     let listening = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + PATIENCE;
     // It has said that it is there, or has looked for letters since.
     let is_up = "AND (query LIKE '%COMMIT%' OR query LIKE '%onward.letters%')";
     while database.psql(&format!("SELECT count(*) {listening} {is_up}")).unwrap() == "0" {
@@ -132,6 +130,6 @@ fn a_server_that_could_not_hear_for_a_while_says_so() {
         std::thread::sleep(Duration::from_millis(20));
     }
     database.psql(&format!("SELECT pg_terminate_backend(pid) {listening}")).unwrap();
-    assert!(ear.hears(Duration::from_secs(10), |heard| heard.missed > 0));
+    assert!(ear.hears(PATIENCE, |heard| heard.missed > 0));
     block_on(store.start_run(new_run("r"), None)).unwrap();
 }

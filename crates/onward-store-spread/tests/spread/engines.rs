@@ -11,7 +11,7 @@ use onward_store_spread::{SpreadStore, position};
 
 use crate::faulty::{Faulty, PACE, id_in, key, named, until_up};
 
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 struct Databases {
     databases: Vec<Arc<Faulty>>,

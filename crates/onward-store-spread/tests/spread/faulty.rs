@@ -229,7 +229,7 @@ pub const PACE: Pace =
 
 /// Waits until these databases are up, and the others down.
 pub fn until_up(store: &SpreadStore, up: &[bool]) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(300);
     while !store.health().iter().map(|health| health.down.is_none()).eq(up.iter().copied()) {
         assert!(Instant::now() < deadline, "{:?}", store.health());
         std::thread::sleep(Duration::from_millis(1));

@@ -103,7 +103,7 @@ impl Recorder {
     /// Waits for hints that a store gives on a thread of its own. The limit only ends a test that fails anyway.
     fn wait_for(&self, done: impl Fn(&Heard) -> bool) -> Heard {
         let heard = self.heard.lock().unwrap();
-        let (heard, limit) = self.changed.wait_timeout_while(heard, Duration::from_secs(10), |heard| !done(heard)).unwrap();
+        let (heard, limit) = self.changed.wait_timeout_while(heard, Duration::from_secs(300), |heard| !done(heard)).unwrap();
         assert!(!limit.timed_out(), "listeners have heard of {} records, {} runs", heard.indexes.len(), heard.pending);
         heard.clone()
     }

@@ -25,6 +25,9 @@ use crate::registry::{Registry, erase_workflow};
 /// What a task or child of a kind comes to, from its input and the number of the attempt.
 pub(super) type Responder = Arc<dyn Fn(&Payload, u32) -> Result<Payload> + Send + Sync>;
 
+/// The seed of `ctx.random()`: the same in every play, so that plays differ in nothing but their schedule.
+const RUN_SEED: u64 = 7;
+
 /// A workflow and the world around it. Runs as often as you like, each time from the start.
 #[derive(Clone)]
 pub struct Script {
@@ -214,7 +217,7 @@ impl Script {
     /// If the code cannot be replayed, panics, or awaits something foreign.
     #[track_caller]
     pub fn run(&self) -> Outcome {
-        self.play(&mut Always(Choice::Go), 7)
+        self.play(&mut Always(Choice::Go))
     }
 
     /// Runs once per commit and crash point: the process dies before, or right after, the n-th commit and starts again.
@@ -228,7 +231,7 @@ impl Script {
         let commits = calm.logs.iter().flat_map(Log::records).filter(|record| record.commit.is_some()).count();
         for commit in 0..commits {
             for after in [false, true] {
-                let outcome = self.play(&mut CrashAt { commit, after, seen: 0 }, 7);
+                let outcome = self.play(&mut CrashAt { commit, after, seen: 0 });
                 let point = if after { "after" } else { "before" };
                 assert_same(&calm, &outcome, &format!("after a crash {point} commit {commit}"));
             }
@@ -242,54 +245,71 @@ impl Script {
     #[track_caller]
     pub fn assert_deterministic(&self) {
         let (first, second) = (self.run(), self.run());
-        // In canonical form, because the order of a hash map is no difference; results of steps are shown by their name alone.
-        let calls = |outcome: &Outcome| -> Vec<String> {
-            let asked = outcome.events().filter(|event| !event.is_input());
-            asked.map(|event| matching::describe(&matching::canonical(event))).collect()
+        // In canonical form, because the order of a hash map is no difference.
+        let calls = |outcome: &Outcome| -> Vec<Event> {
+            outcome.events().filter(|event| !event.is_input()).map(matching::canonical).collect()
         };
         let (first, second) = (calls(&first), calls(&second));
         for (position, (a, b)) in first.iter().zip(&second).enumerate() {
-            assert_eq!(a, b, "call {position} differs between two runs: the code depends on something that is not recorded");
+            let text = |event: &Event| {
+                let texts = (matching::describe(a), matching::describe(b));
+                if texts.0 == texts.1 { format!("{event:?}") } else { matching::describe(event) }
+            };
+            assert!(
+                is_same_call(a, b),
+                "call {position} differs between two runs: the code depends on something that is not recorded\n first: {}\nsecond: {}",
+                text(a),
+                text(b)
+            );
         }
         assert_eq!(first.len(), second.len(), "two runs asked for different numbers of things");
     }
 
-    /// Runs under `count` random schedules: what is due happens in random order, the process dies at random moments. Every run must
-    /// come to an end where the calm one does.
+    /// Runs under `count` random schedules: what is due at the same time happens in random order, and the process dies at random moments.
+    /// Every run must end like the one of [`Script::run`], or wait like it. [`Script::schedules_with`] is for workflows whose result may
+    /// depend on the order.
     ///
     /// # Panics
     /// If one does not; the message has the seed, for [`Script::schedule`].
     #[track_caller]
     pub fn schedules(&self, count: u64) {
         let calm = self.run();
+        self.schedules_with(count, |outcome| {
+            let (expected, found) = (describe_end(&calm), describe_end(outcome));
+            assert!(
+                ends(&calm) == ends(outcome),
+                "{found}; in the order of the script {expected}. If both are right, check them with `.schedules_with(..)`"
+            );
+        });
+    }
+
+    /// Runs under `count` random schedules, as [`Script::schedules`] does, and calls `check` with the outcome of each.
+    ///
+    /// # Panics
+    /// If a run or `check` does; the message has the seed, for [`Script::schedule`].
+    #[track_caller]
+    pub fn schedules_with(&self, count: u64, check: impl Fn(&Outcome)) {
         for seed in 0..count {
-            let attempt = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.schedule(seed)));
-            match attempt {
-                Ok(outcome) => assert!(
-                    outcome.is_open() == calm.is_open(),
-                    "schedule {seed}: the run {}; reproduce it with `.schedule({seed})`",
-                    if outcome.is_open() { "did not end" } else { "ended" }
-                ),
-                Err(panic) => {
-                    panic!("schedule {seed}: {}; reproduce it with `.schedule({seed})`", crate::code::panic_message(&*panic))
-                }
+            let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(&self.schedule(seed))));
+            if let Err(panic) = checked {
+                panic!("schedule {seed}: {}; reproduce it with `.schedule({seed})`", crate::code::panic_message(&*panic));
             }
         }
     }
 
-    /// One random schedule.
+    /// Runs under one random schedule.
     #[track_caller]
     pub fn schedule(&self, seed: u64) -> Outcome {
-        self.play(&mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1), seed)
+        self.play(&mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
     }
 
     #[track_caller]
-    fn play(&self, chooser: &mut dyn Chooser, seed: u64) -> Outcome {
+    fn play(&self, chooser: &mut dyn Chooser) -> Outcome {
         let steps = Arc::new(Steps::new(self.steps.clone()));
         let runtime = Some(self.background.get_or_init(Background::start).handle());
         let shared =
             Shared { deps: Arc::new(self.registry.deps.clone()), script: Some(steps.clone()), runtime, ..Shared::default() };
-        let world = World::with_handler(self.key.clone(), self.handler.clone(), self.input.clone(), shared, seed)
+        let world = World::with_handler(self.key.clone(), self.handler.clone(), self.input.clone(), shared, RUN_SEED)
             .waking(background::waker());
         let world = if self.shadow { world } else { world.without_shadow_replay() };
         let started = world.now();
@@ -317,9 +337,30 @@ where
     })
 }
 
+/// Returns whether two runs asked for the same thing. Of a step its name and input are compared and not what it returned, and a
+/// suspension may come for another reason: how long a step takes is no call of the code.
+fn is_same_call(a: &Event, b: &Event) -> bool {
+    match (a, b) {
+        (Event::RunSuspended(_), Event::RunSuspended(_)) => true,
+        _ if a.is_step_result() => matching::describe(a) == matching::describe(b),
+        _ => a == b,
+    }
+}
+
+fn ends(outcome: &Outcome) -> Option<Result<Payload>> {
+    outcome.result.as_ref().map(matching::canonical_result)
+}
+
+fn describe_end(outcome: &Outcome) -> String {
+    match &outcome.result {
+        None => format!("the run waits for {}", outcome.waits_for.join(", ")),
+        Some(Ok(payload)) => format!("the run returns {payload:?}"),
+        Some(Err(failure)) => format!("the run fails: {failure}"),
+    }
+}
+
 #[track_caller]
 fn assert_same(calm: &Outcome, outcome: &Outcome, when: &str) {
-    let ends = |outcome: &Outcome| outcome.result.as_ref().map(matching::canonical_result);
     assert_eq!(ends(calm), ends(outcome), "{when} the run ends differently");
     let recorded = |outcome: &Outcome| -> Vec<String> {
         let results = outcome.events().filter(|event| event.is_step_result());

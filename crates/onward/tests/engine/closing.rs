@@ -3,14 +3,13 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use onward::prelude::*;
 use onward::{Error, RunHandle, RunQuery, Status};
 use onward_core::Index;
 
 use crate::embedded;
-use crate::site::{count, everywhere, until_status};
+use crate::site::{DEADLINE, count, everywhere, until_status};
 
 async fn waits(ctx: Ctx, (): ()) -> Result<u64> {
     ctx.step("first", async || Ok::<_, Failure>(1)).await?;
@@ -36,7 +35,7 @@ fn call<'a, T>(call: impl Future<Output = Result<T, Error>> + Send + 'a) -> Call
 }
 
 async fn is_shut_down(what: &str, call: Call<'_>) {
-    let answer = tokio::time::timeout(Duration::from_secs(20), call).await;
+    let answer = tokio::time::timeout(DEADLINE, call).await;
     assert!(matches!(answer, Ok(Err(Error::ShutDown))), "{what}: {answer:?}");
 }
 

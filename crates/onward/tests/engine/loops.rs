@@ -165,6 +165,9 @@ async fn a_conversation_that_is_too_short_for_a_summary_goes_on_without() {
     until_it_has(&run, 2).await;
     run.message("and this, too").await.unwrap();
     until_it_has(&run, 4).await;
+    assert_eq!(roles(&run).await, ["user", "assistant", "user", "assistant"]);
+    let asked = model.requests().iter().map(|request| request.body.to_string()).collect::<Vec<_>>();
+    assert_eq!(asked.len(), 2, "one call for each turn: {asked:?}");
     onward.shutdown().await;
 }
 

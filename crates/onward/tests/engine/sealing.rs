@@ -1,7 +1,6 @@
 //! Payloads that only the engine's side can read: nothing of them is in the directory, and none of them can be moved.
 
 use std::path::Path;
-use std::time::Duration;
 
 use onward::prelude::*;
 use onward::{Encryption, EncryptionKey, RunHandle, Status};
@@ -10,7 +9,7 @@ use onward_core::{Event, Hash, Index, Name, Namespace, Payload, RunId, RunKey};
 use onward_runtime::SendSignal;
 
 use crate::embedded;
-use crate::site::{Site, awaited, count, eventually, paused, until_logged, until_status};
+use crate::site::{DEADLINE, Site, awaited, count, eventually, paused, until_logged, until_status};
 
 /// In every payload of these tests, and nowhere else.
 const MARKER: &str = "marzipan-4711";
@@ -136,7 +135,7 @@ async fn live(onward: &Onward) -> String {
 async fn nothing_that_can_be_read_is_in_the_directory() {
     let directory = tempfile::tempdir().unwrap();
     let onward = with_code(embedded(directory.path()).codec(encryption())).start().await.unwrap();
-    let end = tokio::time::timeout(Duration::from_secs(60), live(&onward)).await.unwrap();
+    let end = tokio::time::timeout(DEADLINE, live(&onward)).await.unwrap();
     assert_eq!(end, format!("{} {} {}", secret("continued"), secret("carried"), secret("stop")));
     onward.shutdown().await;
     let bytes = bytes_of(directory.path());
@@ -153,7 +152,7 @@ async fn nothing_that_can_be_read_is_in_the_directory() {
 async fn without_a_codec_payloads_are_in_the_directory_as_they_are() {
     let directory = tempfile::tempdir().unwrap();
     let onward = with_code(embedded(directory.path())).start().await.unwrap();
-    tokio::time::timeout(Duration::from_secs(60), live(&onward)).await.unwrap();
+    tokio::time::timeout(DEADLINE, live(&onward)).await.unwrap();
     onward.shutdown().await;
     let bytes = bytes_of(directory.path());
     assert!(contains(&bytes, MARKER.as_bytes()));

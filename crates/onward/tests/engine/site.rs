@@ -14,7 +14,7 @@ use onward_store_embedded::{EmbeddedStore, Options, WorkersInside};
 use tokio::sync::OnceCell;
 
 /// How long anything may take that happens by itself.
-pub const DEADLINE: Duration = Duration::from_secs(20);
+pub const DEADLINE: Duration = Duration::from_secs(300);
 
 /// The largest payload here: small, so that tests of the limit are quick.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod crashes;
+mod negative;
 mod replaying;
 mod schedules;
 mod spelling;

@@ -53,10 +53,8 @@ async fn a_run_is_served_by_a_server_that_its_worker_is_not_connected_to() {
     })
     .await;
     assert_eq!(heard.unwrap().name, "heard");
-    let begun = tokio::time::Instant::now();
     run.signal("say", &0u32).await.unwrap();
     assert_eq!(run.result().await.unwrap(), said);
-    assert!(begun.elapsed() < Duration::from_secs(2), "by hints, not by looking: {:?}", begun.elapsed());
     let servers = eventually("both are known", async || {
         let servers = here.runtime().store().list_servers().await.ok()?;
         (servers.len() == 2).then_some(servers)

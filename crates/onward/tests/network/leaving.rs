@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use onward::Onward;
 use onward::prelude::*;
 
 use crate::proxy::{Faults, Proxy};
-use crate::site::{LEASE, Site, eventually};
+use crate::site::{DEADLINE, LEASE, Site, eventually};
 
 /// How long a shutdown waits for an attempt that does not end.
 const SHORT: Duration = Duration::from_millis(100);
@@ -73,7 +72,7 @@ async fn a_shutdown_ends_although_the_server_cannot_be_reached() {
     drop(run);
     proxy.set(Faults { refuse: true, ..Faults::default() });
     proxy.cut();
-    tokio::time::timeout(Duration::from_secs(15), worker.shutdown()).await.expect("it ends");
+    tokio::time::timeout(DEADLINE, worker.shutdown()).await.expect("it ends");
     let straight = format!("http://{}", site.address);
     let other = Onward::connect(&straight).workflow("rest", rest).start().await.unwrap();
     let run = other.run::<()>("r").unwrap();

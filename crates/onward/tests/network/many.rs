@@ -40,7 +40,7 @@ async fn a_thousand_ends_are_awaited_at_once_over_one_connection() {
             run.view().await.unwrap();
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), calls).await.expect("calls do not wait for waits");
+    tokio::time::timeout(DEADLINE, calls).await.expect("calls do not wait for waits");
     for (n, run) in runs.iter().enumerate().rev() {
         run.signal("go", &(n as u64 % 2)).await.unwrap();
     }

@@ -13,7 +13,7 @@ use onward_store_postgres::PostgresStore;
 use onward_store_spread::{Database, Pace, SpreadStore};
 
 /// How long anything may take that happens by itself.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Long enough for a busy machine, short enough to wait for.
 pub const LEASE: Duration = Duration::from_millis(600);

@@ -10,7 +10,7 @@ use onward_pg_cluster::Cluster;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::site::Site;
+use crate::site::{DEADLINE, Site};
 
 const WORDS: u32 = 60;
 
@@ -58,7 +58,7 @@ async fn shown(run: Arc<RunHandle<u32>>, heard: watch::Sender<bool>) -> (String,
 /// Until all of them have heard something of the attempt that is under way.
 async fn hears(readers: &mut [watch::Receiver<bool>]) {
     for reader in readers {
-        tokio::time::timeout(Duration::from_secs(20), reader.wait_for(|heard| *heard)).await.unwrap().unwrap();
+        tokio::time::timeout(DEADLINE, reader.wait_for(|heard| *heard)).await.unwrap().unwrap();
     }
 }
 
@@ -92,7 +92,7 @@ async fn who_reads_at_another_server_hears_the_answer_from_its_first_word() {
     assert_eq!(run.result().await.unwrap(), WORDS);
     let whole: String = (0..WORDS).map(|n| format!("{n} ")).collect();
     for reader in [first].into_iter().chain(others.into_iter().map(|(_, reader)| reader)) {
-        let (text, seen) = tokio::time::timeout(Duration::from_secs(20), reader).await.unwrap().unwrap();
+        let (text, seen) = tokio::time::timeout(DEADLINE, reader).await.unwrap().unwrap();
         assert_eq!(text, whole, "{seen:?}");
         assert_eq!(seen.iter().filter(|seen| **seen == "reset").count(), 1, "{seen:?}");
         assert_eq!(seen[seen.len() - 2..], ["task_end", "end"], "{seen:?}");

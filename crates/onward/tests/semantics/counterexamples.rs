@@ -3,8 +3,11 @@
 use onward::prelude::*;
 use onward::select;
 use onward::testing::World;
+use onward_core::event::SignalReceived;
+use onward_core::projection::Projection;
 use onward_core::run::Refusal;
-use onward_core::{Name, Status};
+use onward_core::view::RunView;
+use onward_core::{Name, Namespace, Payload, RunId, RunKey, Status};
 
 use crate::{complete, complete_last, crash_and_pump, fire, last_task, task_inputs};
 
@@ -226,13 +229,7 @@ fn ce12_a_signal_accepted_before_the_end_is_processed_or_undelivered() {
     assert!(!world.commit(draft), "an end over an unread signal is refused");
     world.pump().unwrap();
     assert_eq!(world.output(), "[1]");
-    let late = onward_core::event::SignalReceived {
-        name: Name::new("s").unwrap(),
-        payload: onward_core::Payload::null(),
-        signal_id: None,
-        sender: None,
-    };
-    assert!(matches!(world.input(late), Err(Refusal::Closed { .. })));
+    assert!(matches!(world.input(signal_event(2)), Err(Refusal::Closed { .. })));
 }
 
 #[test]
@@ -252,6 +249,7 @@ fn ce12_a_storm_of_signals_cannot_keep_a_run_from_ending() {
     }
     assert_eq!(refused, 3);
     assert_eq!(world.output(), "3");
+    assert_eq!(undelivered(&world), [0, 1, 2, 3], "counting consumes nothing");
 }
 
 #[test]
@@ -312,6 +310,31 @@ fn ce16_drain_takes_all_there_are_and_the_next_one_is_refused_or_undelivered() {
     world.pump().unwrap();
     assert_eq!(world.output(), serde_json::to_string(&(0..20).collect::<Vec<_>>()).unwrap());
     assert_eq!(world.status(), Status::Completed);
+    assert!(matches!(world.input(signal_event(20)), Err(Refusal::Closed { .. })), "a closed run takes no signal");
+    assert_eq!(undelivered(&world), [0; 0]);
+
+    // The next signals arrive between each drain and its commit: the first three are drained, the fourth is undelivered.
+    let mut world = World::new(flow, &());
+    for n in 0..4 {
+        let draft = world.activate().unwrap().unwrap();
+        world.signal("s", &n);
+        assert_eq!(world.commit(draft), n == 3, "signal {n}");
+    }
+    assert_eq!((world.output().as_str(), world.status()), ("[0,1,2]", Status::Completed));
+    assert_eq!(undelivered(&world), [3]);
+    assert!(matches!(world.input(signal_event(4)), Err(Refusal::Closed { .. })));
+}
+
+fn signal_event(value: u32) -> SignalReceived {
+    SignalReceived { name: Name::new("s").unwrap(), payload: Payload::json(&value).unwrap(), signal_id: None, sender: None }
+}
+
+/// The values of the signals that a closed run has not consumed.
+fn undelivered(world: &World) -> Vec<u32> {
+    let key = RunKey::new(Namespace::default(), RunId::new("test").unwrap());
+    let head = Projection::of(key, world.log().records()).unwrap().head;
+    let signals = RunView::fold(head, world.log().records()).undelivered;
+    signals.iter().map(|signal| signal.payload.read().unwrap()).collect()
 }
 
 #[test]

@@ -204,6 +204,29 @@ fn code_that_asks_for_more_than_was_recorded_is_reported_where_it_does() {
     assert_eq!(report.asked, r#"state `phase` = "begun" at 0"#);
 }
 
+/// Keys alone are not enough: code that sets another value has gone another way.
+#[test]
+fn another_value_of_state_an_attribute_or_a_sent_signal_is_reported() {
+    async fn with_value(ctx: Ctx, (what, value): (&str, u32)) -> Result<u32> {
+        match what {
+            "state" => ctx.state().set("phase", &value)?,
+            "signal" => ctx.send_signal("other", "phase", &value)?,
+            _ => ctx.attributes().set("phase", i64::from(value)),
+        }
+        ctx.signal("end").recv::<u32>().await
+    }
+    for what in ["state", "signal", "attribute"] {
+        let mut world = World::new(move |ctx, ()| with_value(ctx, (what, 1)), &());
+        world.pump().unwrap();
+        Replay::new("test", world.log()).against(move |ctx, ()| with_value(ctx, (what, 1))).unwrap();
+        let pause = Replay::new("test", world.log()).against(move |ctx, ()| with_value(ctx, (what, 2))).unwrap_err();
+        assert_eq!(pause.reason, PauseReason::Diverged);
+        let report = pause.divergence.unwrap();
+        assert!(report.recorded.contains("phase") && report.recorded.contains('1'), "{what}: {}", report.recorded);
+        assert!(report.asked.contains("phase") && report.asked.contains('2'), "{what}: {}", report.asked);
+    }
+}
+
 #[test]
 fn a_divergence_commits_nothing() {
     let newer = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -4,6 +4,7 @@
 //! the code must have seen is what the code must have returned.
 
 mod model;
+mod mutants;
 mod reopened;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,9 +19,10 @@ use onward_core::event::{ApprovalDecided, CancelRequested, ChildCompleted, TaskC
 use onward_core::{Event, Log, Name, Payload, Place, Status};
 
 use model::Model;
+use mutants::Mutant;
 
-/// How many cases the ordinary run has.
-const CASES: u64 = 20_000;
+/// How many cases the ordinary run has: ten times as many as the mutant needs that is found last. `cargo xtask torture` has 200,000.
+const CASES: u64 = 5_000;
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -87,12 +89,14 @@ struct Build {
     lost: Mutex<BTreeSet<String>>,
     /// The newest version of every change; grows when the process dies.
     newest: AtomicU32,
+    /// See [`Harness`].
+    steps_are_eager: bool,
 }
 
 impl Build {
     fn new(programs: Vec<Vec<Op>>) -> Build {
         let (recorded, ran, lost) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Build { programs, recorded, ran, lost, newest: AtomicU32::new(2) }
+        Build { programs, recorded, ran, lost, newest: AtomicU32::new(2), steps_are_eager: false }
     }
 }
 
@@ -129,6 +133,9 @@ fn handle(updates: &Mutex<Vec<u64>>, value: u64) -> Result<usize> {
 }
 
 async fn step(ctx: &Ctx, build: &Build, id: String) -> Result<String> {
+    if build.steps_are_eager {
+        build.ran.lock().unwrap().insert(id.clone());
+    }
     let step = ctx.step(&id, async || {
         assert!(!build.recorded.lock().unwrap().contains(&id), "a recorded step ran again");
         build.ran.lock().unwrap().insert(id.clone());
@@ -413,13 +420,31 @@ impl Outside {
 
 /// One program under one schedule; panics when anything is wrong.
 fn case(seed: u64) {
+    let (world, build) = play(seed, Harness::default());
+    check(&world, &build, None);
+    if seed.is_multiple_of(reopened::FORKED) {
+        reopened::check_forks(&world, &build, None);
+    }
+}
+
+/// What the harness does wrong on purpose, to see that its own checks find it.
+#[derive(Default, Clone, Copy, PartialEq)]
+struct Harness {
+    /// A step counts as run when it is asked for: as if it did not wait until what the code has seen is durable.
+    steps_are_eager: bool,
+    /// A step counts as recorded when its commit is on its way: as if a commit that was acknowledged could be lost.
+    commits_are_lost: bool,
+}
+
+/// Plays one program under one schedule to its end.
+fn play(seed: u64, harness: Harness) -> (World, Arc<Build>) {
     let mut random = Random::new(seed);
     let programs = match random.below(4) {
         0 => vec![program(&mut random, 3, false), program(&mut random, 3, false)],
         _ => vec![program(&mut random, 5, false)],
     };
     let last = programs.len() as u32 - 1;
-    let build = Arc::new(Build::new(programs));
+    let build = Arc::new(Build { steps_are_eager: harness.steps_are_eager, ..Build::new(programs) });
     let in_run = build.clone();
     let mut world = World::new(move |ctx: Ctx, input| interpret(ctx, input, in_run.clone()), &(0, Seen::new()));
     let mut outside = Outside { next_value: 0, answered: BTreeSet::new(), may_cancel_in: last };
@@ -438,6 +463,9 @@ fn case(seed: u64) {
                 if wild && random.below(3) == 0 {
                     outside.happen(&mut world, &mut random); // between the activation and its commit
                 }
+                if harness.commits_are_lost {
+                    build.recorded.lock().unwrap().extend(build.ran.lock().unwrap().iter().cloned());
+                }
                 if wild && random.below(6) == 0 {
                     crash(&mut world, &build, &mut random);
                     continue;
@@ -455,19 +483,25 @@ fn case(seed: u64) {
             None => calm(&mut world, &mut outside),
         }
     }
+    (world, build)
+}
+
+/// Compares a run that was played with the model, in which `mutant` breaks a rule; panics when they differ.
+fn check(world: &World, build: &Build, mutant: Option<Mutant>) {
     let programs = &build.programs;
     assert_eq!(world.status(), Status::Completed, "the run did not end: {programs:?}\n{}", world.log().to_json_lines());
     let logs: Vec<&Log> = world.past_logs().iter().chain([world.log()]).collect();
     assert_eq!(logs.len(), programs.len());
-    let (mut ran, recorded) = (build.ran.lock().unwrap(), build.recorded.lock().unwrap());
+    let (mut ran, recorded) = (build.ran.lock().unwrap().clone(), build.recorded.lock().unwrap().clone());
     if world.log().events().any(|(_, event)| matches!(event, Event::CancelRequested(_))) {
-        ran.retain(|step| !build.lost.lock().unwrap().contains(step));
+        let lost = build.lost.lock().unwrap().clone();
+        ran.retain(|step| !lost.contains(step));
     }
     assert!(ran.is_subset(&recorded), "{ran:?} ran, {recorded:?} are recorded: {programs:?}\n{}", world.log().to_json_lines());
     let (mut seen, mut kept) = (Seen::new(), Vec::new());
     for (generation, (log, program)) in logs.into_iter().zip(programs).enumerate() {
         assert_eq!(carried_updates(log), kept, "{program:?}\n{}", log.to_json_lines());
-        let model = Model::read(program, log);
+        let model = Model::read_as(program, log, mutant);
         kept = model.kept.iter().map(|(id, _)| id.clone()).collect();
         seen.extend(model.lines[0].seen.iter().cloned());
         let (found, expected) = match log.events().last() {
@@ -485,10 +519,6 @@ fn case(seed: u64) {
         let answers: Vec<_> = log.events().filter_map(|(_, event)| answer(event)).collect();
         assert_eq!(answers, model.answers, "{program:?}\n{}", log.to_json_lines());
         check_records(log);
-    }
-    drop((ran, recorded));
-    if seed.is_multiple_of(reopened::FORKED) {
-        reopened::check_forks(&world, &build);
     }
 }
 

@@ -19,7 +19,7 @@ use collector::{Collector, Told};
 const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 /// How long anything may take that happens by itself.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// The contexts that user code saw, by where it saw them.
 type Seen = Arc<Mutex<Vec<(&'static str, TraceContext)>>>;

@@ -9,7 +9,7 @@ use super::judge::Judge;
 use crate::kit::onward;
 
 /// How long a life may take that nobody ends.
-const LIFE_MAX: Duration = Duration::from_secs(60);
+const LIFE_MAX: Duration = Duration::from_secs(600);
 
 /// How many lives it may take to finish in peace.
 const PEACEFUL_LIVES: u32 = 1;

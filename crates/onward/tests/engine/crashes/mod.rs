@@ -33,7 +33,7 @@ use stage::{Actor, Begun, Calls, Life, Place, Stage, insist};
 use turning::Turning;
 
 /// How long a story may take on a machine that has other things to do.
-const ENDS_IN: Duration = Duration::from_secs(60);
+const ENDS_IN: Duration = Duration::from_secs(300);
 
 /// What is played: by two processes, and by somebody outside.
 trait Story: Clone + 'static {

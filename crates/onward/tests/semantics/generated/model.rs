@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use onward::prelude::*;
 use onward_core::{Event, Log, Name, Payload, Place};
 
+use super::mutants::Mutant;
 use super::{CHANGES, Combinator, NAMES, Op, Seen, Updates, handle};
 
 /// A line, the name it waits for, and the signal promised to it: index and value.
@@ -31,6 +32,8 @@ pub struct Model<'a> {
     pub kept: Vec<(String, u64)>,
     updated: Updates,
     pub answers: Vec<(String, Result<usize>)>,
+    /// The rule that this model breaks on purpose.
+    mutant: Option<Mutant>,
 }
 
 pub struct Line<'a> {
@@ -64,10 +67,12 @@ struct Pair {
 
 impl Pair {
     /// What is seen of them together, once it is decided. Of several answers the one with the lower index counts.
-    fn outcome(&self, combinator: Combinator) -> Option<String> {
+    fn outcome(&self, combinator: Combinator, mutant: Option<Mutant>) -> Option<String> {
         let mut answers: Vec<_> = self.answers.iter().flatten().collect();
-        answers.sort_by_key(|(index, _)| *index); // stable: the order of the list is next
-        let all = answers.len() == self.tasks.len();
+        if mutant != Some(Mutant::FirstInListWins) {
+            answers.sort_by_key(|(index, _)| *index); // stable: the order of the list is next
+        }
+        let all = answers.len() == self.tasks.len() || mutant == Some(Mutant::FirstFailureEnds);
         let first =
             |wanted: fn(&Result<u64, String>) -> bool| answers.iter().map(|(_, answer)| answer).find(|answer| wanted(answer));
         match (combinator, first(Result::is_ok), first(Result::is_err)) {
@@ -108,6 +113,11 @@ impl<'a> Line<'a> {
 impl<'a> Model<'a> {
     /// Reads the log of one generation to its end.
     pub fn read(program: &'a [Op], log: &Log) -> Model<'a> {
+        Model::read_as(program, log, None)
+    }
+
+    /// Reads a log like [`Model::read`], but for the rule that `mutant` breaks.
+    pub fn read_as(program: &'a [Op], log: &Log, mutant: Option<Mutant>) -> Model<'a> {
         let main = Line::new(program, Vec::new(), None);
         let chosen = |event: &Event| match event {
             Event::VersionChosen(chosen) => Some((chosen.change.to_string(), chosen.version)),
@@ -131,10 +141,14 @@ impl<'a> Model<'a> {
             kept: Vec::new(),
             updated: Updates::default(),
             answers: Vec::new(),
+            mutant,
         };
         let records = log.records();
         // What lies past the last horizon came too late: the code has not seen it.
-        let horizons = records.iter().filter_map(|record| record.commit.map(|commit| commit.horizon.0));
+        let horizons = records.iter().filter_map(|record| {
+            let horizon = record.commit?.horizon.0;
+            Some(if mutant == Some(Mutant::HorizonAtCommit) { record.index.0 - 1 } else { horizon })
+        });
         let events: Vec<_> =
             records.iter().flat_map(|record| record.indexed().map(|(index, event)| (index.0, record.at.0, event))).collect();
         let set_aside: Vec<u64> = match events.first() {
@@ -143,24 +157,25 @@ impl<'a> Model<'a> {
             }
             _ => Vec::new(),
         };
+        if mutant == Some(Mutant::PollsSeeTheFuture) {
+            for (index, _, event) in &events {
+                model.announce(*index, event);
+            }
+        }
         let mut next = 0;
         for horizon in horizons {
             let end = events[next..].iter().position(|(index, ..)| *index > horizon).map_or(events.len(), |offset| next + offset);
-            for (index, _, event) in &events[next..end] {
-                let mut arrives = |name: &Name, payload: &Payload| {
-                    let name = NAMES.iter().position(|other| *name == **other).unwrap();
-                    model.place_signal(*index, name, payload.read().unwrap());
-                };
-                match event {
-                    Event::SignalReceived(signal) => arrives(&signal.name, &signal.payload),
-                    Event::RunStarted(started) => {
-                        started.mailbox.iter().for_each(|signal| arrives(&signal.name, &signal.payload));
-                    }
-                    _ => {}
+            let announced_one_by_one = mutant == Some(Mutant::PollsSeeTheDelivered);
+            for (index, _, event) in events[next..end].iter().filter(|_| !announced_one_by_one) {
+                if mutant != Some(Mutant::PollsSeeTheFuture) {
+                    model.announce(*index, event);
                 }
             }
             // What a retry has set aside is as if it had not been.
             for (index, at, event) in events[next..end].iter().filter(|(index, ..)| !set_aside.contains(index)) {
+                if announced_one_by_one {
+                    model.announce(*index, event);
+                }
                 model.deliver(*index, *at, event);
             }
             next = end;
@@ -169,20 +184,46 @@ impl<'a> Model<'a> {
         model
     }
 
+    fn is(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    /// The signals of an event are there: for polls at once, for those who wait once they are delivered.
+    fn announce(&mut self, index: u64, event: &Event) {
+        let is_carried = !self.is(Mutant::MailboxIsNotCarried);
+        let mut arrives = |name: &Name, payload: &Payload| {
+            let name = NAMES.iter().position(|other| *name == **other).unwrap();
+            self.place_signal(index, name, payload.read().unwrap());
+        };
+        match event {
+            Event::SignalReceived(signal) => arrives(&signal.name, &signal.payload),
+            Event::RunStarted(started) if is_carried => {
+                started.mailbox.iter().for_each(|signal| arrives(&signal.name, &signal.payload));
+            }
+            _ => {}
+        }
+    }
+
     /// Promises a signal to who has waited longest, or leaves it in the mailbox.
     fn place_signal(&mut self, index: u64, name: usize, value: u64) {
-        match self.waiters.iter_mut().find(|(_, waited, promised)| *waited == name && promised.is_none()) {
+        let last_first = self.is(Mutant::LastWaiterIsFirst);
+        let mut waiting = self.waiters.iter_mut().filter(|(_, waited, promised)| *waited == name && promised.is_none());
+        match if last_first { waiting.next_back() } else { waiting.next() } {
             Some(waiter) => waiter.2 = Some((index, value)),
             None => {
                 self.mailbox.push((index, name, value));
-                self.mailbox.sort_unstable();
+                if !self.is(Mutant::PutBackAtTheEnd) {
+                    self.mailbox.sort_unstable();
+                }
             }
         }
     }
 
     fn deliver(&mut self, index: u64, at: u64, event: &Event) {
         self.delivered = index;
-        self.now = self.now.max(at);
+        if !self.is(Mutant::NowIsTheStart) || index == 0 {
+            self.now = self.now.max(at);
+        }
         let path = |place: &Place| place.path().collect::<Vec<u32>>();
         let value = |payload: &Payload| payload.read::<u64>().unwrap();
         match event {
@@ -262,7 +303,7 @@ impl<'a> Model<'a> {
         let (Op::Together(combinator) | Op::Kept(combinator) | Op::KeptThenJoined(combinator)) = op else {
             unreachable!("no other operation has two tasks")
         };
-        let Some(outcome) = pair.outcome(*combinator) else { return };
+        let Some(outcome) = pair.outcome(*combinator, self.mutant) else { return };
         let text = match (op, pair.slept, &pair.beside) {
             (Op::Kept(_), ..) => format!("{combinator:?} kept {} {outcome}", pair.seconds),
             (Op::KeptThenJoined(_), None, _) => format!("{combinator:?} kept {outcome}"),
@@ -276,7 +317,7 @@ impl<'a> Model<'a> {
 
     /// Code that has ended answers nothing.
     fn update(&mut self, id: String, value: u64) {
-        if self.handles_updates && self.lines[0].wait != Wait::Done {
+        if self.handles_updates && (self.lines[0].wait != Wait::Done || self.is(Mutant::UpdatesAfterTheEnd)) {
             let answer = handle(&self.updated, value);
             self.answers.push((id, answer));
         } else {
@@ -287,7 +328,7 @@ impl<'a> Model<'a> {
     /// Who watches goes on, else every wait is interrupted, else the request is due at the next call. A step runs on if it has begun,
     /// which only the log can say.
     fn cancel(&mut self) {
-        if self.canceled.is_some() {
+        if self.canceled.is_some() || self.is(Mutant::CancelIsIgnored) {
             return;
         }
         let waiting = |line: &&usize, model: &Model| match &model.lines[**line].wait {
@@ -338,7 +379,7 @@ impl<'a> Model<'a> {
     fn stop_waiting(&mut self, line: usize) {
         while let Some(position) = self.waiters.iter().position(|(waiter, ..)| *waiter == line) {
             let (_, name, promised) = self.waiters.remove(position);
-            if let Some((index, value)) = promised {
+            if let Some((index, value)) = promised.filter(|_| !self.is(Mutant::PromisedIsLost)) {
                 self.place_signal(index, name, value);
             }
         }
@@ -360,7 +401,7 @@ impl<'a> Model<'a> {
     /// Whether the request to cancel meets the call that is being made.
     fn meets_cancel(&mut self) -> bool {
         let due = self.canceled == Some(true);
-        if due {
+        if due && !self.is(Mutant::CancelMeetsEveryCall) {
             self.canceled = Some(false);
         }
         due
@@ -404,7 +445,7 @@ impl<'a> Model<'a> {
         };
         if let Some(position) = self.waiters.iter().position(|(waiter, ..)| *waiter == line) {
             let (_, name, promised) = self.waiters.remove(position);
-            if let Some((index, value)) = promised {
+            if let Some((index, value)) = promised.filter(|_| !self.is(Mutant::LosersSignalIsLost)) {
                 // The loser is dropped before the line goes on: the signal is there for what comes next.
                 self.place_signal(index, name, value);
             }
@@ -429,7 +470,8 @@ impl<'a> Model<'a> {
     }
 
     fn take(&mut self, name: usize) -> Option<u64> {
-        let position = self.mailbox.iter().position(|(_, other, _)| *other == name)?;
+        let mut found = self.mailbox.iter().enumerate().filter(|(_, (_, other, _))| *other == name).map(|(position, _)| position);
+        let position = if self.is(Mutant::LastSignalIsFirst) { found.next_back()? } else { found.next()? };
         Some(self.mailbox.remove(position).2)
     }
 
@@ -450,8 +492,8 @@ impl<'a> Model<'a> {
                 Err(wait) => {
                     self.lines[line].wait = wait.clone();
                     if let Wait::Lines(left, right) = wait {
-                        self.run(left);
-                        self.run(right);
+                        let order = if self.is(Mutant::RightArmIsFirst) { [right, left] } else { [left, right] };
+                        order.into_iter().for_each(|arm| self.run(arm));
                     }
                 }
             }
@@ -489,6 +531,9 @@ impl<'a> Model<'a> {
             Op::VersionedStep(_) | Op::StepIfHas(_) => {
                 let place = self.next_place(line);
                 let saw = match op {
+                    Op::VersionedStep(_) if self.is(Mutant::VersionIsTheNewest) => {
+                        format!("version {}", self.versions.values().max().unwrap())
+                    }
                     Op::VersionedStep(change) => format!("version {}", self.versions[CHANGES[*change]]),
                     Op::StepIfHas(name) => format!("has {}", count(self, *name) > 0),
                     _ => String::new(),
@@ -501,7 +546,7 @@ impl<'a> Model<'a> {
             }
             Op::Handle => {
                 self.handles_updates = true;
-                let kept = std::mem::take(&mut self.kept);
+                let kept = if self.is(Mutant::EarlyUpdatesAreKept) { Vec::new() } else { std::mem::take(&mut self.kept) };
                 kept.into_iter().for_each(|(id, value)| self.update(id, value));
                 Ok(String::new())
             }
@@ -513,7 +558,9 @@ impl<'a> Model<'a> {
             }
             Op::Now => Ok(format!("now {}", self.now)),
             Op::Random => {
-                let place = Place::from_path(&self.next_place(line)).unwrap();
+                let path = self.next_place(line);
+                let path = if self.is(Mutant::RandomIgnoresTheBranch) { &path[path.len() - 1..] } else { &path };
+                let place = Place::from_path(path).unwrap();
                 Ok(format!("random {}", onward_core::random::derive(self.seed, &place, 0)))
             }
             Op::Has(name) => Ok(format!("has {}", count(self, *name) > 0)),
@@ -545,7 +592,8 @@ impl<'a> Model<'a> {
                 }
             }
             Op::Drain(name) => {
-                let taken: Vec<u64> = std::iter::from_fn(|| self.take(*name)).collect();
+                let most = if self.is(Mutant::DrainTakesOne) { 1 } else { usize::MAX };
+                let taken: Vec<u64> = std::iter::from_fn(|| self.take(*name)).take(most).collect();
                 (0..=taken.len()).for_each(|_| drop(self.next_place(line)));
                 Ok(format!("drain {taken:?}"))
             }
@@ -568,6 +616,9 @@ impl<'a> Model<'a> {
             }
             Op::SignalOrNothing(name) => {
                 let _places = [self.next_place(line), self.next_place(line)];
+                if self.is(Mutant::SelectTakesNothing) {
+                    return Ok("select nothing".to_owned());
+                }
                 let there = self.mailbox.iter().any(|(_, other, _)| other == name);
                 if there && self.meets_cancel() {
                     return Ok("select signal canceled".to_owned());

@@ -34,7 +34,7 @@ impl Outside {
 pub const FORKED: u64 = 50;
 
 /// Forks the last generation at each of its commits: every fork ends, sees what the model says, and leaves the original alone.
-pub fn check_forks(world: &World, build: &Build) {
+pub fn check_forks(world: &World, build: &Build, mutant: Option<Mutant>) {
     let before = world.log().to_json_lines();
     let program = build.programs.last().unwrap();
     if has_chance(program) {
@@ -53,7 +53,7 @@ pub fn check_forks(world: &World, build: &Build) {
         let mut outside = Outside { next_value: 10_000, answered: BTreeSet::new(), may_cancel_in: u32::MAX };
         outside.take_note_of(&fork);
         run_to_end(&mut fork, &mut outside, build);
-        let model = Model::read(program, fork.log());
+        let model = Model::read_as(program, fork.log(), mutant);
         let story = || format!("forked at {index}: {program:?}\n{}", fork.log().to_json_lines());
         assert!(
             fork.output().ends_with(&tail(&model.lines[0].seen)),
