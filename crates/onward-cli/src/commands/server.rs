@@ -72,7 +72,8 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
             );
         }
     }
-    let protection = Protection { keys, hooks, tls, attachments: config.text("server.attachments").map(PathBuf::from) };
+    let tls_key = args.tls.key(config);
+    let protection = Protection { keys, hooks, tls, tls_key, attachments: config.text("server.attachments").map(PathBuf::from) };
     let serving =
         Serving::start(listen, place.clone(), protection, limits(config)?, lease(config)?, House::open(config)?, trace.clone())
             .await?;
