@@ -1,5 +1,5 @@
-//! `cargo xtask torture`: the crash tests for longer than anybody waits, each round with a seed that it prints. First processes are killed
-//! at random, and then the crash matrix of agents is played, with every two deaths.
+//! `cargo xtask torture`: the crash tests for longer than anybody waits, each round with a seed that it prints. First the embedded store
+//! meets every kill, loss of power and changed byte of which the suite tries a sample, then processes are killed at random, and then the crash matrix of agents is played, with every two deaths.
 
 use anyhow::{Context, Result, bail};
 
@@ -32,6 +32,9 @@ pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
         tests.envs(seed.map(|seed| ("ONWARD_TORTURE_SEED", seed.to_string())));
         run(tests.arg("test").args(parts).arg("--nocapture"))
     };
+    if store == "embedded" {
+        tests(&["--package", "onward-store-embedded", "--test", "embedded", "--"])?;
+    }
     tests(&["--package", "onward-cli", "--test", "cli", killed, "--"])?;
     let matrix = ["--package", "onward", "--all-features", "--test", "engine", "--"];
     tests(&[&matrix[..], played].concat())
