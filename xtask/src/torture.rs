@@ -1,6 +1,6 @@
-//! `cargo xtask torture`: the crash tests for longer than anybody waits, each round with a seed that it prints. First processes are killed
-//! at random, then long logs, deep trees and wide fans come in their full sizes, random programs in large numbers, and then the crash matrix of agents is played, with every
-//! two deaths.
+//! `cargo xtask torture`: the crash tests for longer, each round with a seed that it prints. First the embedded store meets every kill,
+//! power loss and changed byte of which the suite tries a sample; then processes are killed at random; then come long logs, deep trees and
+//! wide fans in their full sizes and random programs in large numbers; then the crash matrix of agents, with every two deaths.
 
 use anyhow::{Context, Result, bail};
 
@@ -33,6 +33,9 @@ pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
         tests.envs(seed.map(|seed| ("ONWARD_TORTURE_SEED", seed.to_string())));
         run(tests.arg("test").args(parts).arg("--nocapture"))
     };
+    if store == "embedded" {
+        tests(&["--package", "onward-store-embedded", "--test", "embedded", "--"])?;
+    }
     tests(&[&["--package", "onward-cli", "--test", "cli", "--"][..], killed].concat())?;
     if store == "embedded" {
         let mut sizes = cargo(repository);

@@ -13,12 +13,23 @@ use onward_store::{Store, StoreError, SystemClock};
 use onward_store_embedded::EmbeddedStore;
 
 use crate::error::{CONFLICT, FAILURE, Mistake};
+use crate::output::say;
 use crate::serving::mark;
 
 /// Opens a directory that another process may have open; every write is refused.
 pub fn open_to_read(path: &Path) -> Result<Runtime> {
     expect_directory(path)?;
-    Ok(runtime(EmbeddedStore::open_read_only(path)?))
+    let store = EmbeddedStore::open_read_only(path)?;
+    tell_damage(&store);
+    Ok(runtime(store))
+}
+
+/// What is read of a damaged directory may lack writes: whoever reads it is told, beside what they read.
+fn tell_damage(store: &EmbeddedStore) {
+    if let Some(damage) = store.damage() {
+        say(&format!("warning: the directory is damaged, and acknowledged writes may be missing: {damage}"));
+        say("hint: `onward doctor --repair` keeps all that verifies and lists what is lost");
+    }
 }
 
 /// Opens a directory that nobody else has open. Dropping the runtime frees it.

@@ -14,6 +14,7 @@ mod error;
 mod hindrances;
 mod house;
 mod interrupt;
+mod modes;
 mod new_id;
 mod output;
 mod serving;

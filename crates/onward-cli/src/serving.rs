@@ -21,15 +21,17 @@ use onward_runtime::{Background, Runtime};
 use onward_server::hooks::{HOOKS, HookFileError};
 use onward_server::keys::{KEYS, KeyFileError};
 use onward_server::trace::{Format, Level, Trace};
-use onward_server::{Ceilings, Hooks, Hosts, Keys, Limits, Options, Server, Tls, grpc, router_with, serve};
+use onward_server::{Ceilings, Hooks, Hosts, Keys, Limits, Options, Probe, Server, Tls, grpc, router_with, serve};
 use onward_store::SystemClock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 
 use crate::config::Config;
 use crate::error::{FAILURE, Mistake};
 use crate::house::{House, Workers};
+use crate::modes;
 
 use mark::Mark;
 pub use opened::{Opened, Place};
@@ -149,6 +151,11 @@ pub struct TlsArgs {
 }
 
 impl TlsArgs {
+    /// Where the private key is, if one is named.
+    pub fn key(&self, config: &Config) -> Option<PathBuf> {
+        self.tls_key.clone().or_else(|| config.text("tls_key").map(PathBuf::from))
+    }
+
     /// The certificate, if one is named. Half of the names is a mistake: nobody who gave one wants to serve without TLS.
     pub fn open(&self, trace: &Trace, config: &Config) -> Result<Option<Tls>> {
         let given = |file: &Option<PathBuf>, name: &str| file.clone().or_else(|| config.text(name).map(PathBuf::from));
@@ -177,6 +184,8 @@ pub struct Protection {
     pub keys: Option<Arc<Keys>>,
     pub hooks: Option<Arc<Hooks>>,
     pub tls: Option<Tls>,
+    /// Where the key of the certificate is: others must not read it.
+    pub tls_key: Option<PathBuf>,
     pub attachments: Option<PathBuf>,
     pub ceilings: Ceilings,
 }
@@ -190,6 +199,8 @@ pub struct Serving {
     /// Those of this process, with the models and agents of the settings.
     workers: Workers,
     opened: Opened,
+    /// Tells of a store that takes no more writes.
+    watch: Option<JoinHandle<()>>,
     /// Last, so that the note goes when the directory is free.
     mark: Option<Mark>,
 }
@@ -207,41 +218,86 @@ impl Serving {
     ) -> Result<Serving> {
         raise_file_limit();
         trace.hear();
-        let Protection { keys, hooks, tls, attachments, ceilings } = protection;
+        let Protection { keys, hooks, tls, tls_key, attachments, ceilings } = protection;
         let listener = listen(address).await?;
         let url = format!("{}://{}", if tls.is_some() { "https" } else { "http" }, listener.local_addr()?);
         let opened = Opened::open(place.clone()).await?;
         let mark = place.directory().and_then(|directory| Mark::leave(directory, &url));
+        warn_of_readers(&place, &tls_key, &trace);
+        let watch = opened.probe.clone().map(|probe| watch_store(probe, trace.clone()));
         let kept = onward_runtime::Options { lease, ..Default::default() };
         let runtime = Runtime::new(opened.store.clone(), opened.clock.clone(), kept);
-        let background = runtime.spawn();
-        let workers = match house {
-            Some(house) => Workers::start(house, &runtime, &trace).await?,
-            None => Workers::default(),
-        };
         // A foreign page that calls us by a name of its own has no key; without keys the name must tell it from us.
         let hosts = if keys.as_ref().is_some_and(|keys| keys.has_usable()) { Hosts::Any } else { Hosts::Loopback };
         let (url_told, probe) = (url.clone(), opened.probe.clone());
+        let said = trace.clone();
         let mut options =
             Options { limits, url: url_told, hosts, trace, hooks, attachments, probe, tls, ceilings, ..Options::default() };
         if let Some(keys) = keys {
             options.auth = keys;
         }
-        let server = Server::new(runtime, options);
-        Ok(Serving { url, listener, server, background, workers, opened, mark })
+        let server = Server::new(runtime.clone(), options);
+        // Only now: the server counts what happens, also what was due when it came up.
+        let background = runtime.spawn();
+        let workers = match house {
+            Some(house) => Workers::start(house, &runtime, &said).await?,
+            None => Workers::default(),
+        };
+        Ok(Serving { url, listener, server, background, workers, opened, watch, mark })
     }
 
     /// Serves until `shutdown` returns, then lets requests end and closes the store.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Serving { listener, server, background, workers, opened, mark, url: _ } = self;
+        let Serving { listener, server, background, workers, opened, watch, mark, url: _ } = self;
         let doors = router_with(server.clone(), grpc(&server));
         serve(&server, listener, doors, shutdown).await;
         workers.stop().await;
         background.stop().await;
         drop(server);
+        if let Some(watch) = watch {
+            watch.abort();
+            drop(watch.await); // it holds the store
+        }
         opened.close(CLOSE_MAX).await;
         drop(mark);
     }
+}
+
+/// Tells of what is secret and can be read by other users of the machine (S39).
+fn warn_of_readers(place: &Place, tls_key: &Option<PathBuf>, trace: &Trace) {
+    let Some(directory) = place.directory() else { return };
+    for file in modes::readable_by_others(directory, tls_key.as_deref()) {
+        trace.say(
+            Level::Warn,
+            "other users of this machine can read a secret",
+            &[("file", &file.path.display()), ("do", &file.advice())],
+        );
+    }
+}
+
+/// How often the store is asked whether it takes writes.
+const WATCH: Duration = Duration::from_secs(1);
+
+/// Says when the store takes no more writes, and when it does again.
+fn watch_store(probe: Arc<dyn Probe>, trace: Trace) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let mut said = None;
+        loop {
+            let why = match probe.stopped() {
+                Some(why) => Some(why),
+                None => probe.unwritable().await,
+            };
+            match &why {
+                Some(why) if said.as_ref() != Some(why) => {
+                    trace.say(Level::Error, "the store takes no writes", &[("why", why)]);
+                }
+                None if said.is_some() => trace.say(Level::Info, "the store takes writes again", &[]),
+                _ => {}
+            }
+            said = why;
+            tokio::time::sleep(WATCH).await;
+        }
+    })
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener> {

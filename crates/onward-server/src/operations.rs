@@ -47,6 +47,13 @@ pub(crate) async fn readiness(server: &Server) -> Result<Vec<String>, String> {
     if let Some(why) = probe.and_then(|probe| probe.stopped()) {
         return Err(why);
     }
+    if let Some(probe) = probe {
+        match tokio::time::timeout(READY_TIMEOUT, probe.unwritable()).await {
+            Ok(None) => {}
+            Ok(Some(why)) => return Err(why),
+            Err(_) => return Err("the store does not answer".to_owned()),
+        }
+    }
     let databases = match probe {
         Some(probe) => probe.databases().await,
         None => Vec::new(),

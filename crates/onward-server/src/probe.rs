@@ -12,6 +12,11 @@ pub trait Probe: Send + Sync {
         None
     }
 
+    /// Why it takes no writes for now, if it does not: it may again, by itself.
+    fn unwritable(&self) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>> {
+        Box::pin(ready(None))
+    }
+
     /// Asks its databases whether they answer and take writes, in a bounded time. Empty where the store is none of databases: then it is
     /// asked as a whole.
     fn databases(&self) -> Pin<Box<dyn Future<Output = Vec<DatabaseState>> + Send + '_>> {
@@ -59,6 +64,10 @@ impl Figure {
 impl Probe for EmbeddedStore {
     fn stopped(&self) -> Option<String> {
         EmbeddedStore::stopped(self)
+    }
+
+    fn unwritable(&self) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>> {
+        Box::pin(async move { self.is_full().await.then(|| "the disk is full".to_owned()) })
     }
 
     fn figures(&self) -> Vec<Figure> {

@@ -278,6 +278,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "shut_down"
         | "store_stopped"
         | "store_unavailable"
+        | "store_damaged"
         | "server_unreachable"
         | "store_read_only" => 503,
         "wait_timed_out" | "model_timed_out" | "tool_timed_out" => 504,

@@ -10,7 +10,8 @@ use onward_store::StoreError;
 use rusqlite::Connection;
 
 use crate::schema::{self, DATABASE, FORMAT, Found, LOCK, UNFINISHED, io_error, unusable};
-use crate::{failpoint, migrate};
+use crate::synced::SYNCED;
+use crate::{failpoint, migrate, repair};
 
 /// What the names of a server's key file and what belongs to it begin with: keys may be there before the first run is.
 const KEYS: &str = "onward.keys.json";
@@ -24,6 +25,10 @@ pub(crate) struct Directory {
 
 impl Directory {
     pub fn open(path: &Path) -> Result<Directory, StoreError> {
+        if repair::is_unfinished(path) {
+            let _lock = lock(path)?;
+            repair::finish(path)?;
+        }
         check(path)?;
         make_directory(path)?;
         let lock = lock(path)?;
@@ -36,6 +41,7 @@ impl Directory {
             }
             _ => {}
         }
+        restrict_files(path);
         Ok(Directory { path: path.to_owned(), _lock: lock })
     }
 }
@@ -97,10 +103,29 @@ fn make_directory(path: &Path) -> Result<(), StoreError> {
     path.parent().map_or(Ok(()), sync_directory)
 }
 
-fn lock(path: &Path) -> Result<File, StoreError> {
+/// The mode of every file: whatever the directory's mode or the umask, no other user reads runs (S39).
+pub(crate) const OWNER_ONLY: u32 = 0o600;
+
+/// Takes the files of a directory from other users. SQLite gives the files that it makes the mode of the database. Who may write them
+/// without being their owner cannot do that, and `onward doctor` tells of it.
+fn restrict_files(path: &Path) {
+    #[cfg(unix)]
+    for name in [DATABASE, &format!("{DATABASE}-wal"), &format!("{DATABASE}-shm"), LOCK, SYNCED] {
+        use std::os::unix::fs::PermissionsExt;
+        let file = path.join(name);
+        if std::fs::metadata(&file).is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {
+            let _ = std::fs::set_permissions(&file, std::fs::Permissions::from_mode(OWNER_ONLY));
+        }
+    }
+}
+
+pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
     let name = path.join(LOCK);
-    let file =
-        OpenOptions::new().create(true).truncate(false).write(true).open(&name).map_err(|error| unusable(&name, &error))?;
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, OWNER_ONLY);
+    let file = options.open(&name).map_err(|error| unusable(&name, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::DirectoryLocked { path: path.to_owned() }),
@@ -111,12 +136,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
 /// Makes the database under another name and renames it: it is there as a whole or not at all.
 fn make_database(path: &Path, fill: impl FnOnce(&Connection) -> Result<(), StoreError>) -> Result<(), StoreError> {
     let unfinished = path.join(UNFINISHED);
-    for leftover in ["", "-journal", "-wal", "-shm"] {
-        match std::fs::remove_file(path.join(format!("{UNFINISHED}{leftover}"))) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io_error(&unfinished, &error)),
-            _ => {}
-        }
-    }
+    remove_unfinished(path)?;
     schema::create(&unfinished, fill)?;
     failpoint::hit("create_before_rename");
     std::fs::rename(&unfinished, schema::database(path)).map_err(|error| io_error(&unfinished, &error))?;
@@ -125,7 +145,19 @@ fn make_database(path: &Path, fill: impl FnOnce(&Connection) -> Result<(), Store
     Ok(())
 }
 
-fn sync_directory(path: &Path) -> Result<(), StoreError> {
+/// Removes a database that was being made.
+pub(crate) fn remove_unfinished(path: &Path) -> Result<(), StoreError> {
+    for leftover in ["", "-journal", "-wal", "-shm"] {
+        let name = path.join(format!("{UNFINISHED}{leftover}"));
+        match std::fs::remove_file(&name) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io_error(&name, &error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn sync_directory(path: &Path) -> Result<(), StoreError> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     File::open(path).and_then(|directory| directory.sync_all()).map_err(|error| io_error(path, &error))
 }

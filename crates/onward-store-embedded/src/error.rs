@@ -136,6 +136,11 @@ pub(crate) fn may_be_mended(error: &StoreError) -> bool {
     }
 }
 
+/// What is told of damage that is being mended: the same call may succeed.
+pub(crate) fn being_mended(error: &StoreError) -> StoreError {
+    StoreError::Unavailable { why: format!("damaged rows or indexes are being made again, ask again: {error}") }
+}
+
 /// How SQLite says that it cannot make sense of a page.
 const MALFORMED: &str = "database disk image is malformed";
 

@@ -4,8 +4,8 @@
 //! transaction with one sync, and answers when the sync has returned. A few threads read. Leases are in memory only. The format and
 //! the argument why a crash at any point is safe are in `docs/design/store.md`.
 //!
-//! Reading order: `schema` (what is on disk), `pages` and `row` (how damage is found) and `mend` (what is done about it), `directory`
-//! (who may open it) and `migrate`, `writer` (the batch), `write` (what each operation does),
+//! Reading order: `schema` (what is on disk), `pages` and `row` (how damage is found) and `mend`, `salvage` and `repair` (what is done about it), `directory`
+//! (who may open it), `wal` and `synced` (whether the write-ahead log is whole) and `migrate`, `writer` (the batch), `write` (what each operation does),
 //! `heads` (from rows to a run's head), `leases` and `ready` (what is in memory), `reader` and `list`.
 
 mod blobs;
@@ -26,17 +26,23 @@ mod pages;
 mod past;
 mod reader;
 mod ready;
+mod repair;
 mod row;
+mod salvage;
 mod schema;
 mod shared;
 mod shrink;
 mod store;
+mod synced;
 mod takeover;
 mod upkeep;
+mod wal;
 mod write;
 mod writer;
 
 pub use failpoint::FAILPOINTS;
+pub use repair::{Lost, Repaired};
 pub use schema::FORMAT;
 pub use shared::Stats;
 pub use store::{EmbeddedStore, Options, WorkersInside};
+pub use wal::LogDamage;

@@ -165,7 +165,7 @@ fn read_seen(row: &Row<'_>) -> rusqlite::Result<Seen> {
 }
 
 /// The numbers of the runs whose rows are not as they were written.
-fn damaged_runs(db: &Connection) -> rusqlite::Result<Vec<i64>> {
+pub(crate) fn damaged_runs(db: &Connection) -> rusqlite::Result<Vec<i64>> {
     let mut statement =
         db.prepare(&format!("SELECT {}, current, status, ended, kind, version FROM runs NOT INDEXED", heads::COLUMNS))?;
     let newest = newest_generations(db)?;
@@ -207,7 +207,7 @@ impl Seen {
 }
 
 /// Brings the row of a run back from its head, or from its log. A row of which neither copy of the key is left stays as it is.
-fn mend_run(db: &Connection, rk: i64) -> rusqlite::Result<()> {
+pub(crate) fn mend_run(db: &Connection, rk: i64) -> rusqlite::Result<()> {
     let sql = format!("SELECT {} FROM runs WHERE rk = ?1", heads::COLUMNS);
     let Some(mut row) = db.query_row(&sql, [rk], heads::read_row).optional()? else { return Ok(()) };
     let Some(key) = row.key().cloned() else { return Ok(()) };
@@ -293,7 +293,7 @@ fn wait_is_sound(db: &Connection, row: &Row<'_>) -> rusqlite::Result<bool> {
 }
 
 /// Runs are found by what their heads say.
-fn restore_attributes(db: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn restore_attributes(db: &Connection) -> rusqlite::Result<()> {
     db.execute("DELETE FROM attributes", [])?;
     let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED", heads::COLUMNS))?;
     for row in statement.query_map([], heads::read_row)? {
@@ -306,7 +306,7 @@ fn restore_attributes(db: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Every run that is there has its rows of the ledger again.
-fn restore_ledger(db: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn restore_ledger(db: &Connection) -> rusqlite::Result<()> {
     let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED WHERE current = 1", heads::COLUMNS))?;
     let rows = statement.query_map([], heads::read_row)?.collect::<rusqlite::Result<Vec<_>>>()?;
     for row in rows {
@@ -341,7 +341,7 @@ fn ledger_of(db: &Connection, how: &str, key: &RunKey) -> rusqlite::Result<Optio
 }
 
 /// Puts back what the logs of the open runs leave open and the tables do not have.
-fn restore_views(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+pub(crate) fn restore_views(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let mut open = db.prepare("SELECT rk FROM runs NOT INDEXED WHERE status < 4 AND current = 1")?;
     let open: Vec<i64> = open.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for rk in open {

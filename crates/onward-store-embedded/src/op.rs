@@ -38,6 +38,8 @@ pub(crate) enum Op {
     Announce(Timestamp, To<()>),
     /// A reader met damage that the writer may mend.
     Mend(To<()>),
+    /// Finds out whether there is space again.
+    TryWrite(To<()>),
 }
 
 impl Op {
@@ -55,7 +57,8 @@ impl Op {
             | Op::FinishDeliveries(_, to)
             | Op::RegisterKinds(_, to)
             | Op::Announce(_, to)
-            | Op::Mend(to) => to.clone(),
+            | Op::Mend(to)
+            | Op::TryWrite(to) => to.clone(),
             Op::ClaimTasks(_, to) => to.clone(),
             Op::Expire(_, to) => to.clone(),
             Op::Delete(_, to) => to.clone(),

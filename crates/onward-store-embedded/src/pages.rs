@@ -28,7 +28,7 @@ pub(crate) const SUM_BYTES: usize = 8;
 pub(crate) const VFS: &CStr = c"onward";
 
 /// Marks a page that has a checksum.
-const MARK: [u8; 4] = *b"Onw1";
+pub(crate) const MARK: [u8; 4] = *b"Onw1";
 /// The first byte of a page that is a leaf of a table.
 const TABLE_LEAF: u8 = 0x0d;
 /// What SQLite's backup changes in the first page of a copy: file versions, change counter, schema cookie, version of the library.
@@ -72,6 +72,26 @@ pub(crate) fn check(number: u64, page: &[u8]) -> Sum {
     } else {
         Sum::Wrong
     }
+}
+
+/// The pages of a database file that do not have their checksum. Another process may write meanwhile: a page is read up to three times.
+pub(crate) fn damaged_pages(path: &std::path::Path) -> std::io::Result<Vec<u64>> {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::open(path)?;
+    let mut page = vec![0; PAGE_BYTES];
+    let mut damaged = Vec::new();
+    for number in 1..=file.metadata()?.len() / PAGE_BYTES as u64 {
+        let mut is_wrong = || {
+            Ok::<_, std::io::Error>({
+                file.read_exact_at(&mut page, (number - 1) * PAGE_BYTES as u64)?;
+                check(number, &page) == Sum::Wrong
+            })
+        };
+        if is_wrong()? && is_wrong()? && is_wrong()? {
+            damaged.push(number);
+        }
+    }
+    Ok(damaged)
 }
 
 thread_local! {

@@ -16,7 +16,7 @@ use onward_store::{DeliveryId, READ_BYTES_MAX, StoreError, StoreFuture, payloads
 use rusqlite::{Connection, params};
 
 use crate::blobs;
-use crate::error::{damaged, may_be_mended, read_error};
+use crate::error::{being_mended, damaged, may_be_mended, read_error};
 use crate::heads::{self, EVENT_COLUMNS, event_row, log_error};
 use crate::leases::Leases;
 use crate::past;
@@ -53,11 +53,11 @@ impl Jobs {
 pub(crate) struct Readers {
     jobs: Arc<Jobs>,
     threads: Vec<JoinHandle<()>>,
-    /// Called when a read met something that mending may help.
+    /// Called when a read met something that mending may help; says whether it is worth asking again.
     on_damage: OnDamage,
 }
 
-type OnDamage = Arc<dyn Fn() + Send + Sync>;
+type OnDamage = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl Readers {
     pub fn start(directory: &Path, count: usize, on_damage: OnDamage) -> Result<Readers, StoreError> {
@@ -89,9 +89,16 @@ impl Readers {
         let job: Job = Box::new(move |db| {
             let answer = catch_unwind(AssertUnwindSafe(|| at_one_moment(db, read)));
             let answer = answer.unwrap_or_else(|_| Err(damaged("a read", "it panicked")));
-            if answer.as_ref().err().is_some_and(may_be_mended) || past::take_missed() {
-                on_damage();
-            }
+            let is_missed = past::take_missed();
+            let answer = match answer {
+                Err(error) if may_be_mended(&error) => Err(if on_damage() { being_mended(&error) } else { error }),
+                answer => {
+                    if is_missed {
+                        on_damage();
+                    }
+                    answer
+                }
+            };
             to.put(answer);
             to.release();
         });

@@ -15,6 +15,7 @@ use rusqlite::{Connection, OpenFlags, ffi};
 use crate::error::{damaged, read_error};
 use crate::pages::{self, PAGE_BYTES};
 use crate::row::row_crc;
+use crate::wal;
 
 /// What this program writes. A program reads its own format and older ones.
 ///
@@ -180,6 +181,11 @@ pub(crate) fn inspect(path: &Path) -> Result<Found, StoreError> {
     if page.is_empty() {
         return foreign("is empty: if it never held runs, remove it, else restore a backup");
     }
+    let summed = usize::from(page.get(RESERVED_AT).copied().unwrap_or(0)) == pages::SUM_BYTES;
+    let is_ours = page.len() == PAGE_BYTES && page.ends_with(&pages::MARK);
+    if is_ours && pages::check(1, &page) == pages::Sum::Wrong && !wal::has_page(path, 1)? {
+        return Err(damaged(&path.display().to_string(), "its first page does not have the checksum it was written with"));
+    }
     if !page.starts_with(b"SQLite format 3\0") {
         return foreign("was made by another program, or its beginning was overwritten");
     }
@@ -190,8 +196,7 @@ pub(crate) fn inspect(path: &Path) -> Result<Found, StoreError> {
     if number(68) != APPLICATION_ID {
         return foreign("was made by another program");
     }
-    let summed = usize::from(page[RESERVED_AT]) == pages::SUM_BYTES;
-    if page.len() == PAGE_BYTES && summed && pages::check(1, &page) == pages::Sum::Wrong {
+    if page.len() == PAGE_BYTES && summed && pages::check(1, &page) == pages::Sum::Wrong && !wal::has_page(path, 1)? {
         return Err(damaged(&path.display().to_string(), "its first page does not have the checksum it was written with"));
     }
     Ok(Found::Ours { format: number(60) })
@@ -219,6 +224,11 @@ pub(crate) fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
 /// Makes a database at `path`, complete and synced when this returns; `fill` puts into it what it begins with.
 pub(crate) fn create(path: &Path, fill: impl FnOnce(&Connection) -> Result<(), StoreError>) -> Result<(), StoreError> {
     prepare_sqlite();
+    let mut options = std::fs::OpenOptions::new();
+    options.create_new(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, crate::directory::OWNER_ONLY);
+    options.open(path).map_err(|error| unusable(path, &error))?;
     let failed = |error: rusqlite::Error| match crate::error::Failure::of_commit(&error) {
         crate::error::Failure::Full => StoreError::DiskFull,
         _ => StoreError::Unavailable { why: format!("{}: {error}", path.display()) },
@@ -286,6 +296,8 @@ pub(crate) fn open_writer(directory: &Path) -> Result<Connection, StoreError> {
              PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1; PRAGMA cell_size_check = 1;",
         )?;
         keep_plans(&db)?;
+        // The log stays until the mark says that it is not needed (`writer::close`).
+        keep_log(&db, true)?;
         add_functions(&db)?;
         db.set_prepared_statement_cache_capacity(128);
         Ok(db)
@@ -314,6 +326,11 @@ pub(crate) fn open_reader(directory: &Path) -> Result<Connection, StoreError> {
         Ok(db)
     };
     open().map_err(read_error)
+}
+
+/// Says whether closing the connection leaves the write-ahead log where it is.
+pub(crate) fn keep_log(db: &Connection, keep: bool) -> rusqlite::Result<()> {
+    db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(drop)
 }
 
 /// A statement is planned once, not again for each value: our plans never depend on values.

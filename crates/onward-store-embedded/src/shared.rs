@@ -1,6 +1,6 @@
 //! What the store's threads and its callers have in common.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -16,6 +16,10 @@ pub(crate) struct Shared {
     pub counters: Counters,
     /// The earliest moment that listeners know of.
     pub announced_due: AtomicU64,
+    /// What was damaged when the writer looked last could not be made again: whoever meets it is told what it is.
+    pub mended_in_vain: AtomicBool,
+    /// The last batch was refused for lack of space.
+    pub is_full: AtomicBool,
     listeners: RwLock<Vec<Arc<dyn Listener>>>,
 }
 
@@ -27,8 +31,15 @@ impl Shared {
             leases: Leases::default(),
             counters: Counters::default(),
             announced_due: AtomicU64::new(u64::MAX),
+            mended_in_vain: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
             listeners: RwLock::default(),
         }
+    }
+
+    /// Whether damage that may be mended is worth another try: the writer is about to look after it, or has done so.
+    pub fn may_mend(&self) -> bool {
+        !self.mended_in_vain.load(Ordering::Relaxed) && self.queue.stopped().is_none()
     }
 
     pub fn subscribe(&self, listener: Arc<dyn Listener>) {

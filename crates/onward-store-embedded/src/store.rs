@@ -22,11 +22,14 @@ use crate::directory::{self, Directory};
 use crate::error::read_error;
 use crate::op::Op;
 use crate::reader::{self, Readers};
+use crate::repair::{self, Repaired, Scratch};
 use crate::schema::{self, Found};
 use crate::shared::{Shared, Stats};
+use crate::synced::MarkFile;
 use crate::upkeep::LogLength;
+use crate::wal::{self, LogDamage};
 use crate::writer::{self, Beginning};
-use crate::{failpoint, kinds, ledger, list, mend, takeover};
+use crate::{failpoint, kinds, ledger, list, mend, pages, takeover};
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -74,6 +77,10 @@ pub struct EmbeddedStore {
     readers: Readers,
     /// `None` where only reading is possible.
     writer: Option<JoinHandle<()>>,
+    /// Why only reading is possible although writing was asked for.
+    damage: Option<LogDamage>,
+    /// What is read in the place of a damaged directory.
+    _scratch: Option<Scratch>,
     /// Given back last of all.
     _directory: Option<Directory>,
 }
@@ -83,6 +90,12 @@ impl EmbeddedStore {
     pub fn open(directory: impl AsRef<Path>, options: Options) -> Result<EmbeddedStore, StoreError> {
         failpoint::arm();
         let directory = Directory::open(directory.as_ref())?;
+        let (log, damage) = wal::examine(&directory.path)?;
+        if let Some(damage) = damage {
+            return EmbeddedStore::open_damaged(directory, damage, options);
+        }
+        wal::settle(&directory.path, &log)?;
+        let mark = MarkFile::open(&directory.path)?;
         let mut db = schema::open_writer(&directory.path)?;
         if let Some(max) = options.database_bytes_max {
             schema::limit_size(&db, max)?;
@@ -98,7 +111,11 @@ impl EmbeddedStore {
         let beginning = mend::mending(&db, now, || Beginning::read(&db, boot)).map_err(read_error)?;
         let shared = Arc::new(Shared::new(options.clock));
         let asked = shared.clone();
-        let ask_to_mend = Arc::new(move || asked.queue.submit(Op::Mend(Slot::new())));
+        let ask_to_mend = Arc::new(move || {
+            let may_mend = asked.may_mend();
+            asked.queue.submit(Op::Mend(Slot::new()));
+            may_mend
+        });
         let readers = Readers::start(&directory.path, options.readers.max(1), ask_to_mend)?;
         let log = Arc::new(LogLength::new(options.checkpoint_pages));
         let counted = log.clone();
@@ -109,7 +126,7 @@ impl EmbeddedStore {
         .map_err(read_error)?;
         let its = shared.clone();
         let work = move || {
-            let run = std::panic::AssertUnwindSafe(|| writer::run(&db, its.clone(), beginning, &log));
+            let run = std::panic::AssertUnwindSafe(|| writer::run(&db, its.clone(), beginning, &log, mark));
             match std::panic::catch_unwind(run) {
                 Ok(Ok(())) => its.queue.stop("the store is closed"),
                 Ok(Err(error)) => its.queue.stop(&error.to_string()),
@@ -119,7 +136,36 @@ impl EmbeddedStore {
         let thread = std::thread::Builder::new().name("onward-writer".to_owned()).spawn(work);
         let thread = thread.map_err(|error| StoreError::Unavailable { why: error.to_string() })?;
         let payload_bytes_max = options.payload_bytes_max;
-        Ok(EmbeddedStore { shared, payload_bytes_max, readers, writer: Some(thread), _directory: Some(directory) })
+        let writer = Some(thread);
+        Ok(EmbeddedStore {
+            shared,
+            payload_bytes_max,
+            readers,
+            writer,
+            damage: None,
+            _scratch: None,
+            _directory: Some(directory),
+        })
+    }
+
+    /// Opens a directory whose write-ahead log is damaged: what verifies can be read, and every write is refused with the damage. The lock
+    /// keeps others from writing too.
+    fn open_damaged(directory: Directory, damage: LogDamage, options: Options) -> Result<EmbeddedStore, StoreError> {
+        Scratch::remove_old(&directory.path);
+        let scratch = Some(Scratch::fill(&directory.path, options.clock.now())?);
+        let path = scratch.as_ref().map_or(&directory.path, |scratch| &scratch.path);
+        let readers = Readers::start(path, options.readers.max(1), Arc::new(|| false))?;
+        let shared = Arc::new(Shared::new(options.clock));
+        let (payload_bytes_max, damage) = (options.payload_bytes_max, Some(damage));
+        Ok(EmbeddedStore {
+            shared,
+            payload_bytes_max,
+            readers,
+            writer: None,
+            damage,
+            _scratch: scratch,
+            _directory: Some(directory),
+        })
     }
 
     /// Looks into a directory that another process may have open. Every write is refused; leases of others are not seen.
@@ -138,9 +184,44 @@ impl EmbeddedStore {
             _ => return Err(StoreError::DirectoryForeign { path, why: "there is no database in it".to_owned() }),
         }
         let options = Options::default();
-        let readers = Readers::start(directory, 1, Arc::new(|| ()))?;
+        let damage = EmbeddedStore::examine(directory)?;
+        let scratch = damage.as_ref().map(|_| Scratch::fill(directory, options.clock.now())).transpose()?;
+        let path = scratch.as_ref().map_or(directory, |scratch| &scratch.path);
+        let readers = Readers::start(path, 1, Arc::new(|| false))?;
         let shared = Arc::new(Shared::new(options.clock));
-        Ok(EmbeddedStore { shared, payload_bytes_max: options.payload_bytes_max, readers, writer: None, _directory: None })
+        let payload_bytes_max = options.payload_bytes_max;
+        Ok(EmbeddedStore { shared, payload_bytes_max, readers, writer: None, damage, _scratch: scratch, _directory: None })
+    }
+
+    /// Compares the write-ahead log of a directory with what is known to have been synced, without opening or changing anything.
+    ///
+    /// Another process may write meanwhile: what looks like damage is looked at again.
+    pub fn examine(directory: impl AsRef<Path>) -> Result<Option<LogDamage>, StoreError> {
+        let mut damage = None;
+        for _ in 0..3 {
+            damage = wal::examine(directory.as_ref())?.1;
+            if damage.is_none() {
+                break;
+            }
+        }
+        Ok(damage)
+    }
+
+    /// The pages of a directory's database that do not have the checksum they were written with. Changes nothing.
+    pub fn damaged_pages(directory: impl AsRef<Path>) -> Result<Vec<u64>, StoreError> {
+        let path = schema::database(directory.as_ref());
+        pages::damaged_pages(&path).map_err(|error| schema::unusable(&path, &error))
+    }
+
+    /// Takes everything that verifies of a damaged directory into a new database, says what is lost, and puts the damaged files aside.
+    /// Nothing is changed where nothing is damaged. No process may have the directory open.
+    pub fn repair(directory: impl AsRef<Path>) -> Result<Repaired, StoreError> {
+        repair::repair(directory.as_ref(), SystemClock.now())
+    }
+
+    /// Why the directory is only read, if its write-ahead log is damaged.
+    pub fn damage(&self) -> Option<&LogDamage> {
+        self.damage.as_ref()
     }
 
     /// What the writer has done so far.
@@ -150,12 +231,26 @@ impl EmbeddedStore {
 
     /// Why the store takes no writes any more, if it does not.
     pub fn stopped(&self) -> Option<String> {
-        self.shared.queue.stopped()
+        self.damage.as_ref().map(|damage| damage.to_string()).or_else(|| self.shared.queue.stopped())
+    }
+
+    /// Whether there was no space for the last batch, and there still is none: tries to write then.
+    pub async fn is_full(&self) -> bool {
+        if !self.shared.is_full.load(Ordering::Relaxed) {
+            return false;
+        }
+        matches!(self.write(Op::TryWrite).await, Err(StoreError::DiskFull))
+    }
+
+    /// Why nothing is written, where nothing can be.
+    fn refusal(&self) -> Option<StoreError> {
+        let damaged = |damage: &LogDamage| StoreError::Damaged { why: damage.to_string() };
+        self.writer.is_none().then(|| self.damage.as_ref().map_or(StoreError::ReadOnly, damaged))
     }
 
     fn write<'a, T: Send + 'a>(&self, op: impl FnOnce(Arc<Slot<T>>) -> Op) -> StoreFuture<'a, T> {
-        if self.writer.is_none() {
-            return refuse(StoreError::ReadOnly);
+        if let Some(error) = self.refusal() {
+            return refuse(error);
         }
         let slot = Slot::new();
         self.shared.queue.submit(op(slot.clone()));
@@ -250,8 +345,8 @@ impl Store for EmbeddedStore {
 
     /// Answers at once: sessions are in memory, and a busy disk must not look like a silent worker (F20).
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
-        if self.writer.is_none() {
-            return refuse(StoreError::ReadOnly);
+        if let Some(error) = self.refusal() {
+            return refuse(error);
         }
         let known = self.shared.leases.extend(worker, self.shared.clock.steady().after(lease));
         let until = self.shared.clock.now().after(lease);

@@ -10,6 +10,7 @@ use crate::error::Failure;
 use crate::failpoint;
 use crate::mend;
 use crate::ready::Ready;
+use crate::schema::keep_log;
 use crate::shared::Counters;
 use crate::shrink::Shrinking;
 use crate::writer::Writer;
@@ -29,20 +30,27 @@ pub(crate) struct Upkeep {
 /// How long the write-ahead log is, in pages, as the last commit left it.
 pub(crate) struct LogLength {
     pages: AtomicU64,
+    /// How many commits wrote to the log.
+    commits: AtomicU64,
     pub checkpoint_pages: u64,
 }
 
 impl LogLength {
     pub fn new(checkpoint_pages: u64) -> LogLength {
-        LogLength { pages: AtomicU64::new(0), checkpoint_pages }
+        LogLength { pages: AtomicU64::new(0), commits: AtomicU64::new(0), checkpoint_pages }
     }
 
     pub fn pages(&self) -> u64 {
         self.pages.load(Ordering::Relaxed)
     }
 
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
     pub fn set(&self, pages: u64) {
         self.pages.store(pages, Ordering::Relaxed);
+        self.commits.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -68,6 +76,7 @@ impl Writer<'_> {
         }
         self.upkeep.mended_at = Some(Instant::now());
         let mended = mend::mend(self.db, self.shared.clock.now()).unwrap_or_default();
+        self.shared.mended_in_vain.store(mended == 0, Ordering::Relaxed);
         if mended == 0 {
             return false;
         }
@@ -105,22 +114,32 @@ impl Writer<'_> {
         }
     }
 
-    /// Copies the write-ahead log into the database. Waiters have their answers by then.
-    pub fn checkpoint(&mut self) {
+    /// Copies the write-ahead log into the database. Waiters have their answers by then. Says whether all of it was copied.
+    pub fn checkpoint(&mut self) -> bool {
         if self.shared.queue.stopped().is_some() {
-            return;
+            return false;
         }
         failpoint::hit("before_checkpoint");
         let started = Instant::now();
-        let done = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(0));
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+        let done = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], read);
         // A full disk is no harm: the log keeps everything and the next checkpoint tries again.
-        if let Err(error) = done
-            && let Failure::Io(why) = Failure::of_commit(&error)
+        if let Err(error) = &done
+            && let Failure::Io(why) = Failure::of_commit(error)
         {
             self.write_no_more(&format!("a checkpoint failed: {why}"));
         }
         Counters::add(&self.shared.counters.checkpoints, 1);
         Counters::add_span(&self.shared.counters.checkpoint_nanos, started.elapsed());
         failpoint::hit("after_checkpoint");
+        done.is_ok_and(|(busy, frames, copied)| busy == 0 && frames == copied)
+    }
+
+    /// Lets the write-ahead log go with the connection if the database has all of it. The mark says so first, durably: a log that is gone
+    /// is damage otherwise (I6).
+    pub fn close(&mut self) {
+        if self.checkpoint() && self.mark.close() {
+            let _ = keep_log(self.db, false); // it stays, which harms nobody
+        }
     }
 }

@@ -20,7 +20,7 @@ use onward_store::kept::News;
 use onward_store::kept::reply::{Pending, Slot};
 use rusqlite::{Connection, Statement};
 
-use crate::error::{Failure, Outcome, Trouble, may_be_mended};
+use crate::error::{Failure, Outcome, Trouble, being_mended, may_be_mended};
 use crate::failpoint;
 use crate::heads::Heads;
 use crate::jumps::Jumps;
@@ -28,7 +28,9 @@ use crate::leases::Lease;
 use crate::op::Op;
 use crate::past;
 use crate::ready::Ready;
+use crate::schema::keep_log;
 use crate::shared::{Counters, Shared};
+use crate::synced::MarkFile;
 use crate::upkeep::{LogLength, Upkeep};
 
 pub(crate) struct Writer<'c> {
@@ -48,6 +50,8 @@ pub(crate) struct Writer<'c> {
     pub mend_wanted: bool,
     pub upkeep: Upkeep,
     pub jumps: Jumps,
+    pub mark: MarkFile,
+    log: &'c LogLength,
     pub batch: Batch,
 }
 
@@ -97,14 +101,21 @@ impl Beginning {
 }
 
 /// Runs until the queue is closed.
-pub(crate) fn run(db: &Connection, shared: Arc<Shared>, beginning: Beginning, log: &LogLength) -> rusqlite::Result<()> {
-    let mut writer = Writer::new(db, shared, beginning)?;
+pub(crate) fn run(
+    db: &Connection,
+    shared: Arc<Shared>,
+    beginning: Beginning,
+    log: &LogLength,
+    mark: MarkFile,
+) -> rusqlite::Result<()> {
+    let mut writer = Writer::new(db, shared, beginning, log, mark)?;
     let mut ops = Vec::new();
     let mut checkpoint_at = log.checkpoint_pages;
     loop {
         writer.shrink_while_idle();
         let started = Instant::now();
         if !writer.shared.queue.take(&mut ops) {
+            writer.close();
             return Ok(());
         }
         Counters::add_span(&writer.shared.counters.idle_nanos, started.elapsed());
@@ -124,7 +135,13 @@ pub(crate) fn run(db: &Connection, shared: Arc<Shared>, beginning: Beginning, lo
 }
 
 impl<'c> Writer<'c> {
-    fn new(db: &'c Connection, shared: Arc<Shared>, beginning: Beginning) -> rusqlite::Result<Writer<'c>> {
+    fn new(
+        db: &'c Connection,
+        shared: Arc<Shared>,
+        beginning: Beginning,
+        log: &'c LogLength,
+        mark: MarkFile,
+    ) -> rusqlite::Result<Writer<'c>> {
         let unclaimed = Epoch(beginning.boot << 32);
         Ok(Writer {
             db,
@@ -141,6 +158,8 @@ impl<'c> Writer<'c> {
             mend_wanted: false,
             upkeep: Upkeep::default(),
             jumps: Jumps::default(),
+            mark,
+            log,
             batch: Batch::default(),
         })
     }
@@ -182,10 +201,16 @@ impl<'c> Writer<'c> {
         Counters::add(&counters.operations, self.batch.pending.len() as u64);
         Counters::add_span(&counters.sql_nanos, sql_done - started);
         Counters::add_span(&counters.sync_nanos, sync_done - sql_done);
+        let is_full = failure == Some(Failure::Full);
+        // A batch that wrote nothing says nothing about space.
+        if is_full || (failure.is_none() && self.mark.has_grown(self.log.commits())) {
+            self.shared.is_full.store(is_full, Ordering::Relaxed);
+        }
         match failure {
             Some(failure) => self.fail_batch(failure),
             None => {
                 failpoint::hit("after_commit");
+                self.mark.note(self.log.commits(), self.log.pages());
                 self.answer(&listeners);
             }
         }
@@ -241,7 +266,7 @@ impl<'c> Writer<'c> {
     /// Refuses everything from now on; closing must not copy the log into the database either (T3).
     pub fn write_no_more(&mut self, why: &str) {
         // Where this fails, the copy only holds what was synced before: untidy, not unsafe.
-        let _ = self.db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        let _ = keep_log(self.db, true);
         self.shared.queue.stop(why);
     }
 
@@ -257,6 +282,13 @@ impl<'c> Writer<'c> {
         }
     }
 
+    /// Takes a few pages and gives them back.
+    fn try_write(&mut self) -> Outcome<()> {
+        self.db.execute("INSERT INTO payloads(data) VALUES (zeroblob(65536))", [])?;
+        self.db.execute("DELETE FROM payloads WHERE seq = last_insert_rowid()", [])?;
+        Ok(())
+    }
+
     pub fn undo_later(&mut self, undo: Undo) {
         self.batch.undo.push(undo);
     }
@@ -265,31 +297,33 @@ impl<'c> Writer<'c> {
     fn execute(&mut self, op: Op) -> Outcome<()> {
         self.batch.pending.push(op.pending());
         let before = self.db.total_changes();
+        let hopeful = self.shared.may_mend();
         let settled = match op {
-            Op::Commit(work, to) => settle(&to, guard(|| self.commit(work.0, work.1))),
-            Op::Input(work, to) => settle(&to, guard(|| self.append_input(&work.0, work.1, work.2))),
-            Op::Restore(work, to) => settle(&to, guard(|| self.restore_run(*work))),
-            Op::Start(start, to) => settle(&to, guard(|| self.start_run(*start))),
-            Op::ClaimRuns(request, to) => settle(&to, guard(|| self.claim_runs(&request))),
-            Op::ClaimRun(work, to) => settle(&to, guard(|| self.claim_run(&work.run, &work.worker, work.input))),
-            Op::Release(key, epoch, to) => settle(&to, guard(|| self.release_run(&key, epoch))),
+            Op::Commit(work, to) => settle(hopeful, &to, guard(|| self.commit(work.0, work.1))),
+            Op::Input(work, to) => settle(hopeful, &to, guard(|| self.append_input(&work.0, work.1, work.2))),
+            Op::Restore(work, to) => settle(hopeful, &to, guard(|| self.restore_run(*work))),
+            Op::Start(start, to) => settle(hopeful, &to, guard(|| self.start_run(*start))),
+            Op::ClaimRuns(request, to) => settle(hopeful, &to, guard(|| self.claim_runs(&request))),
+            Op::ClaimRun(work, to) => settle(hopeful, &to, guard(|| self.claim_run(&work.run, &work.worker, work.input))),
+            Op::Release(key, epoch, to) => settle(hopeful, &to, guard(|| self.release_run(&key, epoch))),
             Op::ClaimTasks(request, to) => {
                 self.jumps.lease_given(request.lease);
-                settle(&to, guard(|| self.claim_tasks(&request)))
+                settle(hopeful, &to, guard(|| self.claim_tasks(&request)))
             }
-            Op::Report(work, to) => settle(&to, guard(|| self.report_task(&work.0, work.1, work.2, work.3))),
-            Op::RetryTask(task, to) => settle(&to, guard(|| self.retry_task(&task))),
-            Op::Expire(limit, to) => settle(&to, guard(|| self.expire(limit))),
-            Op::FinishDeliveries(done, to) => settle(&to, guard(|| self.finish_deliveries(&done))),
-            Op::Delete(delete, to) => settle(&to, guard(|| self.delete_runs(&delete))),
-            Op::RegisterKinds(kinds, to) => settle(&to, guard(|| self.register_kinds(kinds))),
+            Op::Report(work, to) => settle(hopeful, &to, guard(|| self.report_task(&work.0, work.1, work.2, work.3))),
+            Op::RetryTask(task, to) => settle(hopeful, &to, guard(|| self.retry_task(&task))),
+            Op::Expire(limit, to) => settle(hopeful, &to, guard(|| self.expire(limit))),
+            Op::FinishDeliveries(done, to) => settle(hopeful, &to, guard(|| self.finish_deliveries(&done))),
+            Op::Delete(delete, to) => settle(hopeful, &to, guard(|| self.delete_runs(&delete))),
+            Op::RegisterKinds(kinds, to) => settle(hopeful, &to, guard(|| self.register_kinds(kinds))),
             Op::Mend(to) => {
                 self.mend_wanted = true;
-                settle(&to, Ok(()))
+                settle(hopeful, &to, Ok(()))
             }
+            Op::TryWrite(to) => settle(hopeful, &to, guard(|| self.try_write())),
             Op::Announce(at, to) => {
                 self.announce_due(at);
-                settle(&to, Ok(()))
+                settle(hopeful, &to, Ok(()))
             }
         }?;
         failpoint::hit("after_operation");
@@ -311,10 +345,12 @@ enum Settled {
 }
 
 /// Lays a value or a refusal down; anything else fails the batch.
-fn settle<T>(to: &Slot<T>, outcome: Outcome<T>) -> Outcome<Settled> {
+fn settle<T>(hopeful: bool, to: &Slot<T>, outcome: Outcome<T>) -> Outcome<Settled> {
     let (answer, settled) = match outcome {
         Ok(value) => (Ok(value), Settled::Done),
-        Err(Trouble::Refused(error)) if may_be_mended(&error) => (Err(error), Settled::Damaged),
+        Err(Trouble::Refused(error)) if may_be_mended(&error) => {
+            (Err(if hopeful { being_mended(&error) } else { error }), Settled::Damaged)
+        }
         Err(Trouble::Refused(error)) => (Err(error), Settled::Refused),
         Err(trouble) => return Err(trouble),
     };

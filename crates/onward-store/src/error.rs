@@ -42,6 +42,9 @@ pub enum StoreError {
     LogInvalid { key: RunKey, why: String },
     #[error("damaged data: {why}")]
     Corrupt { why: String },
+    /// Acknowledged writes cannot be read any more: nothing is written until the directory is repaired.
+    #[error("the directory is damaged and can only be read: {why}")]
+    Damaged { why: String },
     #[error("a payload of {bytes} bytes is over the limit of {max}")]
     PayloadTooLarge { bytes: usize, max: usize },
     #[error("the disk is full")]
@@ -141,6 +144,7 @@ impl StoreError {
             StoreError::LogCorrupt { .. } => "log_corrupt",
             StoreError::LogInvalid { .. } => "log_invalid",
             StoreError::Corrupt { .. } => "store_corrupt",
+            StoreError::Damaged { .. } => "store_damaged",
             StoreError::PayloadTooLarge { .. } => "payload_too_large",
             StoreError::DiskFull => "disk_full",
             StoreError::DirectoryLocked { .. } => "directory_locked",
@@ -175,7 +179,7 @@ impl StoreError {
             StoreError::Refused(Refusal::Unread { .. }) => Consequence::Retry,
             StoreError::LogCorrupt { .. } => Consequence::IsolateRun,
             StoreError::DiskFull | StoreError::Unavailable { .. } => Consequence::Retry,
-            StoreError::Stopped { .. } | StoreError::Corrupt { .. } => Consequence::StopProcess,
+            StoreError::Stopped { .. } | StoreError::Corrupt { .. } | StoreError::Damaged { .. } => Consequence::StopProcess,
             StoreError::Elsewhere(elsewhere) => elsewhere.consequence,
             _ => Consequence::TellCaller,
         }
@@ -241,9 +245,11 @@ impl StoreError {
                 "only a closed run is deleted: end it with `onward run terminate`, wait for its children, and try again"
             }
             StoreError::LogCorrupt { .. } => {
-                "the other runs are unharmed; restore the directory from a backup, or give this run up with `onward run terminate`, then `onward run delete`"
+                "`onward doctor` says which runs can be read, and `onward doctor --repair` keeps all that verifies; or restore the directory from a backup, or give this run up with `onward run terminate`, then `onward run delete`"
             }
-            StoreError::Corrupt { .. } => "copy the directory before anything else, then restore it from a backup",
+            StoreError::Corrupt { .. } | StoreError::Damaged { .. } => {
+                "`onward doctor --repair` keeps all that can be read, lists what is lost and keeps a copy of the damaged files; or restore the directory from a backup"
+            }
             StoreError::PayloadTooLarge { .. } => "keep large data elsewhere and pass a reference",
             StoreError::DiskFull => "free some space; writes go on by themselves",
             StoreError::DirectoryLocked { .. } => {
@@ -310,6 +316,7 @@ mod tests {
             StoreError::RunBusy { key: key(), why: why() },
             StoreError::LogCorrupt { key: key(), index, why: why() },
             StoreError::Corrupt { why: why() },
+            StoreError::Damaged { why: why() },
             StoreError::PayloadTooLarge { bytes: 2, max: 1 },
             StoreError::DiskFull,
             StoreError::DirectoryLocked { path: path() },

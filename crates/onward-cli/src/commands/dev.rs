@@ -57,7 +57,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let hooks = args.hooks.open(&place, &trace)?;
     let attachments = config.text("server.attachments").map(PathBuf::from);
     let ceilings = config.ceilings()?;
-    let protection = Protection { keys, hooks, tls: None, attachments, ceilings };
+    let protection = Protection { keys, hooks, tls: None, tls_key: None, attachments, ceilings };
     let serving =
         Serving::start(address, place.clone(), protection, limits(config)?, lease(config)?, House::open(config)?, trace).await?;
     let url = serving.url.clone();

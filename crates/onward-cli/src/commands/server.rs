@@ -72,9 +72,10 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
             );
         }
     }
+    let tls_key = args.tls.key(config);
     let attachments = config.text("server.attachments").map(PathBuf::from);
     let ceilings = config.ceilings()?;
-    let protection = Protection { keys, hooks, tls, attachments, ceilings };
+    let protection = Protection { keys, hooks, tls, tls_key, attachments, ceilings };
     let serving =
         Serving::start(listen, place.clone(), protection, limits(config)?, lease(config)?, House::open(config)?, trace.clone())
             .await?;

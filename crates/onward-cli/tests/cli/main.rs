@@ -7,6 +7,7 @@ mod check;
 mod completions;
 mod config;
 mod crash;
+mod damaged;
 mod databases;
 mod demo;
 mod dev;

@@ -11,6 +11,7 @@ use onward_store::conformance::block_on;
 use onward_store::{Store, StoreError};
 use onward_store_embedded::{EmbeddedStore, FAILPOINTS, Options};
 
+use crate::random::{Random, is_torture};
 use crate::shim;
 use crate::story::{STEPS_PER_RUN, Teller, check_survivors, json, key, new_run, step_completed, worker};
 
@@ -55,7 +56,7 @@ impl Runner {
 pub struct Ended {
     pub status: ExitStatus,
     /// How many steps were answered.
-    answered: u64,
+    pub answered: u64,
     pub last_line: String,
     /// What it said about single runs.
     pub said: Vec<String>,
@@ -268,6 +269,25 @@ fn a_process_killed_in_the_middle_of_a_page_loses_nothing_it_was_answered() {
         check_survivors(directory.path(), ended.answered);
     }
     assert!(torn >= 8, "only {torn} pages were torn");
+}
+
+/// F2. All of them in `cargo xtask torture`, some of them by chance here.
+#[test]
+fn a_process_killed_at_any_write_or_sync_loses_nothing_it_was_answered() {
+    let library = shim::library();
+    let count = crate::power::record(&[]).iter().filter(|entry| [b'W', b'T', b'S'].contains(&entry.what)).count() as u64;
+    assert!(count > 4 * STEPS, "{count}");
+    let mut random = Random::seeded("kill at a write or sync");
+    let chosen: Vec<u64> = if is_torture() { (1..=count).collect() } else { (0..12).map(|_| 1 + random.below(count)).collect() };
+    for at in chosen {
+        let directory = tempfile::tempdir().unwrap();
+        let environment = [("LD_PRELOAD", library.to_str().unwrap()), ("SHIM_KILL", &at.to_string())];
+        let ended = run_child("tell", directory.path(), &environment);
+        // Closing may take a write or two less than it took when they were counted.
+        let is_killed = ended.status.signal() == Some(9);
+        assert!(is_killed || (ended.status.success() && at + 4 > count), "write or sync {at} of {count}: {}", ended.last_line);
+        check_survivors(directory.path(), ended.answered);
+    }
 }
 
 #[test]

@@ -32,7 +32,9 @@ pub fn copy(from: &Path) -> tempfile::TempDir {
     let to = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
-        std::fs::copy(entry.path(), to.path().join(entry.file_name())).unwrap();
+        if entry.path().is_file() {
+            std::fs::copy(entry.path(), to.path().join(entry.file_name())).unwrap();
+        }
     }
     to
 }
@@ -157,7 +159,7 @@ fn damage_in_any_page_is_an_error_with_a_name_and_never_a_panic_or_other_data() 
 
 /// Damage has a name; and what was mended meanwhile is to be asked for again.
 pub fn is_named(error: &StoreError) -> bool {
-    ["log_corrupt", "store_corrupt"].contains(&error.code()) || error.to_string().contains("were made again")
+    ["log_corrupt", "store_corrupt"].contains(&error.code()) || error.to_string().contains("made again, ask again")
 }
 
 /// Whatever does not name a run; answers are not looked at.
@@ -178,6 +180,32 @@ fn ask_everything(store: &EmbeddedStore) -> Vec<StoreError> {
         block_on(store.delete_runs(expired)).map(drop),
     ];
     answers.into_iter().filter_map(Result::err).collect()
+}
+
+/// Whoever meets a damaged index first asks again, and is never told that the store is beyond help.
+#[test]
+fn a_damaged_index_is_a_transient_error_once_and_none_after_that() {
+    let original = told();
+    let db = rusqlite::Connection::open(original.path().join("onward.db")).unwrap();
+    let mut statement = db.prepare("SELECT name, rootpage FROM sqlite_schema WHERE type = 'index'").unwrap();
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    let roots: Vec<(String, i64)> = rows.collect::<Result<_, _>>().unwrap();
+    drop(statement);
+    drop(db);
+    let mut met = 0;
+    for (name, root) in roots {
+        let directory = copy(original.path());
+        crate::flips::flip(&directory.path().join("onward.db"), (root as usize - 1) * 8192 + 4_000, 1);
+        let store = open(directory.path());
+        for round in 0..4 {
+            for error in ask_everything(&store) {
+                assert_eq!(error.code(), "store_unavailable", "{name}, round {round}: {error}");
+                assert!(round < 3, "{name}: {error}");
+                met += 1;
+            }
+        }
+    }
+    assert!(met > 3, "{met}");
 }
 
 /// A run's row is only a view: it is made again from the log.

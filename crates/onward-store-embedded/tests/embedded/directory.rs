@@ -160,7 +160,7 @@ fn a_half_made_database_is_made_again() {
     std::fs::write(directory.path().join("onward.db.new-journal"), b"half").unwrap();
     drop(open(directory.path()));
     let names: Vec<String> = contents(directory.path()).into_keys().collect();
-    assert_eq!(names, ["onward.db", "onward.lock"]);
+    assert_eq!(names, ["onward.db", "onward.lock", "onward.synced"]);
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn a_directory_of_format_1_is_opened_with_all_that_is_in_it() {
     drop(store);
     assert_eq!(format(old.path()), FORMAT);
     let names: Vec<_> = std::fs::read_dir(old.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names.len(), 2, "nothing is left over: {names:?}");
+    assert_eq!(names.len(), 3, "nothing is left over: {names:?}");
     assert_eq!(remember(&open(old.path())), expected);
     assert_eq!(remember(&EmbeddedStore::open_read_only(old.path()).unwrap()), expected);
 }

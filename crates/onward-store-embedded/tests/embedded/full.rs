@@ -118,7 +118,9 @@ fn a_full_disk_refuses_writes_until_it_has_space_again() {
     // Still full, still readable, still held.
     assert_eq!(filler.step(&store, 2_000).unwrap_err().code(), "disk_full");
     filler.check(&store);
+    assert!(block_on(store.is_full()));
     mount.grow("size=32m");
+    assert!(!block_on(store.is_full()), "it finds out by itself");
     for _ in 0..500 {
         filler.step(&store, 2_000).unwrap();
     }
@@ -173,7 +175,9 @@ fn a_store_at_its_size_limit_refuses_writes_until_runs_are_deleted() {
     filler.fill(&store);
     filler.check(&store);
     assert_eq!(filler.step(&store, 30_000).unwrap_err().code(), "disk_full");
+    assert!(block_on(store.is_full()));
     block_on(store.delete_runs(Delete::Run { key: key("old"), reason: "space".to_owned() })).unwrap();
+    assert!(!block_on(store.is_full()));
     for _ in 0..100 {
         filler.step(&store, 2_000).unwrap();
     }

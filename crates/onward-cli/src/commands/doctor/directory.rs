@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use onward_core::{Index, Record};
 use onward_store::RunQuery;
-use onward_store_embedded::FORMAT;
+use onward_store_embedded::{EmbeddedStore, FORMAT};
 
 use super::finding::Findings;
 use super::work;
@@ -32,6 +32,9 @@ const SYNCS: usize = 16;
 const SYNC_SLOW: Duration = Duration::from_millis(20);
 const SYNC_UNREAL: Duration = Duration::from_micros(10);
 
+/// How many numbers of pages are told.
+const NAMED_MAX: usize = 20;
+
 /// How many records are read at a time.
 const PAGE: usize = 1_000;
 
@@ -54,6 +57,11 @@ pub async fn check(path: &Path, quick: bool, global: &Global, findings: &mut Fin
     if site.is_some() || path.join(DATABASE).exists() {
         format(path, findings);
         lock(path, findings);
+        modes(path, global, findings);
+        write_ahead_log(path, findings);
+        if !quick {
+            pages(path, findings);
+        }
         space(path, findings);
         syncs(path, findings);
     }
@@ -88,6 +96,42 @@ fn lock(path: &Path, findings: &mut Findings) {
         (Err(TryLockError::Error(error)), _) => {
             findings.warn("lock", format!("cannot be tried: {error}"), "file systems without locks void the guarantees");
         }
+    }
+}
+
+const REPAIR: &str = "stop what has it open, copy the directory, and run `onward doctor --repair`, or restore a backup";
+
+/// Whether everything that was acknowledged can be read from the write-ahead log.
+fn write_ahead_log(path: &Path, findings: &mut Findings) {
+    match EmbeddedStore::examine(path) {
+        Ok(None) => findings.ok("log", "every commit that was synced is there"),
+        Ok(Some(damage)) => findings.fail("log", damage.to_string(), REPAIR),
+        Err(error) => findings.fail_with("log", &error.into()),
+    }
+}
+
+/// Reads every page: a damaged index is not met by reading logs.
+fn pages(path: &Path, findings: &mut Findings) {
+    match EmbeddedStore::damaged_pages(path) {
+        Ok(damaged) if damaged.is_empty() => findings.ok("pages", "every checksum holds"),
+        Ok(damaged) => {
+            let told: Vec<String> = damaged.iter().take(NAMED_MAX).map(u64::to_string).collect();
+            let detail =
+                format!("{} of the database without its checksum: {}", count(damaged.len() as u64, "page"), told.join(", "));
+            findings.fail("pages", detail, REPAIR);
+        }
+        Err(error) => findings.fail_with("pages", &error.into()),
+    }
+}
+
+/// Whether other users of this machine can read what is secret (S39).
+fn modes(path: &Path, global: &Global, findings: &mut Findings) {
+    let open = crate::modes::readable_by_others(path, global.config.text("tls_key").as_deref().map(Path::new));
+    if open.is_empty() {
+        return findings.ok("modes", "no other user can read it");
+    }
+    for file in open {
+        findings.warn("modes", file.to_string(), file.advice());
     }
 }
 
@@ -181,7 +225,8 @@ async fn logs(site: &Site, findings: &mut Findings) {
         None => findings.ok("logs", format!("{read}: every checksum holds")),
         Some(first) => {
             let detail = format!("{} damaged of {read}; the first: {first}", damaged.len());
-            findings.fail("logs", detail, "the other runs are unharmed; restore from a backup, or delete the damaged ones");
+            let advice = "all others were read; restore from a backup, `onward doctor --repair`, or delete the damaged ones";
+            findings.fail("logs", detail, advice);
         }
     }
 }

@@ -1,0 +1,42 @@
+//! Files and directories that other users of the machine can read.
+
+use std::fmt::{Display, Formatter};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Something secret that others can read.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Readable {
+    pub path: PathBuf,
+    mode: u32,
+    wanted: u32,
+}
+
+impl Display for Readable {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} has mode {:04o}: other users of this machine can read it", self.path.display(), self.mode)
+    }
+}
+
+impl Readable {
+    pub fn advice(&self) -> String {
+        format!("`chmod {:o} {}`", self.wanted, crate::directory::shell_path(&self.path))
+    }
+}
+
+/// Which of these others can read: a directory with runs, the files in it, the private key of the server's certificate.
+pub fn readable_by_others(directory: &Path, tls_key: Option<&Path>) -> Vec<Readable> {
+    let look = |path: &Path, wanted: u32| {
+        let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o7777;
+        (mode & 0o077 != 0).then(|| Readable { path: path.to_owned(), mode, wanted })
+    };
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("onward."))
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file())
+        .collect();
+    files.sort();
+    let own = look(directory, 0o700).into_iter().chain(files.iter().filter_map(|file| look(file, 0o600)));
+    own.chain(tls_key.and_then(|key| look(key, 0o600))).collect()
+}

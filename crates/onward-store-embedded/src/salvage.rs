@@ -1,0 +1,409 @@
+//! Reading rows out of a damaged directory, page by page and without SQLite.
+//!
+//! Owns the parser of pages: which pages are leaves of tables that are in use, and which rows in them have their checksum. A page above a
+//! leaf is not needed to find it: the pointer map says of each page what it is, and each row says by its checksum to which table it
+//! belongs. So damage to an inner page, to an index or to the schema costs no row. Must never write, nor return a row that does not
+//! verify; large payloads alone are verified later, by the hash in the row that refers to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use onward_core::run::Wait;
+use onward_core::task::Task;
+use onward_core::{Index, KindSchemas, RunHead, Timestamp};
+use onward_store::StoreError;
+use rusqlite::types::{Value, ValueRef};
+
+use crate::pages::{self, PAGE_BYTES, SUM_BYTES, Sum};
+use crate::row::{event_crc, row_crc, unseal, unseal_bytes};
+use crate::schema::{self, unusable};
+use crate::wal::{self, FRAME_BYTES, HEADER_BYTES, Log, LogDamage};
+
+type Page = Box<[u8; PAGE_BYTES]>;
+
+/// How much of a page SQLite uses.
+const USABLE: usize = PAGE_BYTES - SUM_BYTES;
+const TABLE_LEAF: u8 = 0x0d;
+const TABLE_INNER: u8 = 0x05;
+const INDEX_LEAF: u8 = 0x0a;
+const INDEX_INNER: u8 = 0x02;
+/// How many pages one page of the pointer map is about.
+const MAPPED: u64 = (USABLE / 5) as u64;
+
+/// What a page of the pointer map says that a page is.
+const MAP_ROOT: u8 = 1;
+const MAP_FREE: u8 = 2;
+const MAP_TREE: u8 = 5;
+
+/// A row that verifies.
+pub(crate) struct Row {
+    pub table: &'static str,
+    pub values: Vec<Value>,
+}
+
+/// The pages of a directory: the database file, and over it what verifies of the write-ahead log.
+pub(crate) struct Pages {
+    file: File,
+    log: Option<File>,
+    /// Where the newest version of a page is in the log: the number of its frame, from 0.
+    newest: BTreeMap<u64, usize>,
+    count: u64,
+    /// Frames are missing between those that verify, so that a page in the database may be newer than the one in the log.
+    has_gap: bool,
+}
+
+/// A version of a page: its place in time (zero is the database, then the frames of the log), its bytes, and whether they verify.
+struct Version {
+    order: usize,
+    page: Page,
+    is_sound: bool,
+}
+
+impl Pages {
+    pub fn open(directory: &Path) -> Result<(Pages, Option<LogDamage>), StoreError> {
+        let path = schema::database(directory);
+        let file = File::open(&path).map_err(|error| unusable(&path, &error))?;
+        let bytes = file.metadata().map_err(|error| unusable(&path, &error))?.len();
+        let (found, damage) = wal::examine(directory)?;
+        let synced = found.committed().max(damage.as_ref().map_or(0, |damage| damage.synced as usize));
+        let newest = committed_pages(&found, synced);
+        let log = File::open(wal::path(directory)).ok();
+        let count = newest.keys().last().copied().unwrap_or(0).max(bytes.div_ceil(PAGE_BYTES as u64));
+        Ok((Pages { file, log, newest, count, has_gap: damage.is_some() }, damage))
+    }
+
+    fn in_file(&self, number: u64) -> Option<Version> {
+        let mut page: Page = Box::new([0; PAGE_BYTES]);
+        self.file.read_exact_at(&mut page[..], number.checked_sub(1)? * PAGE_BYTES as u64).ok()?;
+        let is_sound = pages::check(number, &page[..]) != Sum::Wrong;
+        Some(Version { order: 0, page, is_sound })
+    }
+
+    fn in_log(&self, number: u64) -> Option<Version> {
+        let frame = *self.newest.get(&number)?;
+        let mut page: Page = Box::new([0; PAGE_BYTES]);
+        let at = HEADER_BYTES + frame as u64 * FRAME_BYTES + (FRAME_BYTES - PAGE_BYTES as u64);
+        self.log.as_ref()?.read_exact_at(&mut page[..], at).ok()?;
+        Some(Version { order: frame + 1, page, is_sound: true })
+    }
+
+    fn newest(&self, number: u64) -> Option<Version> {
+        self.in_log(number).or_else(|| self.in_file(number))
+    }
+
+    fn sound(&self, number: u64) -> Option<Page> {
+        self.newest(number).filter(|version| version.is_sound).map(|version| version.page)
+    }
+
+    /// How many pages of the database do not have their checksum and are in no frame of the log.
+    pub fn damaged(&self) -> u64 {
+        let is_damaged = |number: &u64| self.newest(*number).is_some_and(|version| !version.is_sound);
+        (1..=self.count).filter(is_damaged).count() as u64
+    }
+
+    /// Calls `take` with every row that verifies, older versions of pages first; returns how many do not.
+    pub fn rows(&self, mut take: impl FnMut(Row) -> Result<(), StoreError>) -> Result<u64, StoreError> {
+        let reached = self.reached();
+        let free = self.free();
+        let mut leaves: Vec<(usize, u64)> = Vec::new();
+        for number in 2..=self.count {
+            if self.is_map(number) || !self.is_used(number, &reached, &free) {
+                continue;
+            }
+            // With a gap in the log either version may be the newer one: rows of both are taken, in the order of time.
+            let versions = match self.in_log(number) {
+                Some(version) if self.has_gap => [self.in_file(number), Some(version)],
+                Some(version) => [None, Some(version)],
+                None => [self.in_file(number), None],
+            };
+            // The damaged byte may be the one that says what a page is.
+            let is_leaf = |version: &Version| version.page[0] == TABLE_LEAF || !version.is_sound;
+            leaves.extend(versions.into_iter().flatten().filter(is_leaf).map(|version| (version.order, number)));
+        }
+        leaves.sort_unstable();
+        let mut damaged = 0;
+        for (order, number) in leaves {
+            let version = if order == 0 { self.in_file(number) } else { self.in_log(number) };
+            let Some(Version { page, is_sound, .. }) = version else { continue };
+            let cells = cells(&page, is_sound);
+            for cell in cells {
+                match cell.and_then(|cell| self.read_row(&page, cell)).and_then(|(rowid, values)| classify(rowid, values)) {
+                    Some(row) => take(row)?,
+                    None => damaged += 1,
+                }
+            }
+        }
+        Ok(damaged)
+    }
+
+    /// Calls `take` with the numbers of run and event, and the row, of each entry in an index of three numbers. An index has no rows to
+    /// give back, but it knows of rows that are gone.
+    pub fn indexed(&self, mut take: impl FnMut(i64, i64, i64)) {
+        for number in (2..=self.count).filter(|number| !self.is_map(*number)) {
+            let Some(page) = self.sound(number).filter(|page| [INDEX_LEAF, INDEX_INNER].contains(&page[0])) else { continue };
+            if self.mapped(number).is_some_and(|kind| ![MAP_ROOT, MAP_TREE].contains(&kind)) {
+                continue;
+            }
+            let (header, child) = if page[0] == INDEX_LEAF { (8, 0) } else { (12, 4) };
+            for at in 0..word16(&page, 3).unwrap_or(0).min(USABLE / 2) {
+                let entry = word16(&page, header + 2 * at).and_then(|at| {
+                    let (length, at) = varint(&page[..], at + child)?;
+                    read_record(page.get(at..at + usize::try_from(length).ok()?)?)
+                });
+                if let Some([Value::Integer(run), Value::Integer(index), Value::Integer(row)]) = entry.as_deref() {
+                    take(*run, *index, *row);
+                }
+            }
+        }
+    }
+
+    /// Whether a page may be a leaf of a tree that is in use. A page that was freed still has the rows that were on it.
+    fn is_used(&self, number: u64, reached: &BTreeSet<u64>, free: &BTreeSet<u64>) -> bool {
+        let mapped = match self.mapped(number) {
+            Some(kind) => [MAP_ROOT, MAP_TREE].contains(&kind),
+            None => !free.contains(&number),
+        };
+        mapped || reached.contains(&number) || (self.has_gap && self.newest.contains_key(&number))
+    }
+
+    fn is_map(&self, number: u64) -> bool {
+        map_of(number) == number
+    }
+
+    /// What the pointer map says that a page is; `None` where that part of the map is damaged.
+    fn mapped(&self, number: u64) -> Option<u8> {
+        let map = map_of(number);
+        let page = self.sound(map)?;
+        page.get((5 * (number - map - 1)) as usize).copied().filter(|kind| (MAP_ROOT..=MAP_TREE).contains(kind))
+    }
+
+    /// All pages below inner pages of tables that verify, and their roots.
+    fn reached(&self) -> BTreeSet<u64> {
+        let mut reached = BTreeSet::new();
+        for number in 2..=self.count {
+            let Some(page) = self.sound(number).filter(|page| page[0] == TABLE_INNER) else { continue };
+            if self.mapped(number).is_some_and(|kind| kind == MAP_FREE) {
+                continue;
+            }
+            let cells = usize::from(u16::from_be_bytes([page[3], page[4]]));
+            for at in 0..cells {
+                let child = word16(&page, 12 + 2 * at).and_then(|at| word32(&page, at));
+                reached.extend(child.map(u64::from));
+            }
+            reached.extend(word32(&page, 8).map(u64::from));
+        }
+        reached
+    }
+
+    /// The pages of the list of free pages, as far as it verifies.
+    fn free(&self) -> BTreeSet<u64> {
+        let mut free = BTreeSet::new();
+        let mut trunk = self.sound(1).and_then(|page| word32(&page, 32)).map_or(0, u64::from);
+        while trunk > 0 && free.insert(trunk) {
+            let Some(page) = self.sound(trunk) else { break };
+            let leaves = word32(&page, 4).map_or(0, |count| count as usize).min(USABLE / 4);
+            free.extend((0..leaves).filter_map(|at| word32(&page, 8 + 4 * at)).map(u64::from));
+            trunk = word32(&page, 0).map_or(0, u64::from);
+        }
+        free
+    }
+
+    /// Reads a row of a leaf, with what of it is on other pages.
+    fn read_row(&self, page: &Page, at: usize) -> Option<(i64, Vec<Value>)> {
+        let (length, at) = varint(&page[..], at)?;
+        let (rowid, at) = varint(&page[..], at)?;
+        let length = usize::try_from(length).ok().filter(|length| *length <= 1 << 30)?;
+        let local = local_bytes(length);
+        let mut record = page.get(at..at + local)?.to_vec();
+        if local < length {
+            let mut next = u64::from(word32(page, at + local)?);
+            while record.len() < length {
+                let more = self.newest(next)?.page;
+                record.extend_from_slice(&more[4..USABLE.min(4 + length - record.len())]);
+                next = u64::from(word32(&more, 0)?);
+                if next == 0 && record.len() < length {
+                    return None;
+                }
+            }
+        }
+        Some((rowid as i64, read_record(&record)?))
+    }
+}
+
+/// The page of the pointer map that is about a page.
+fn map_of(number: u64) -> u64 {
+    (number - 2) / (MAPPED + 1) * (MAPPED + 1) + 2
+}
+
+/// Where the newest version of each page is that was committed, over all frames that verify, also those behind one that does not.
+fn committed_pages(log: &Log, synced: usize) -> BTreeMap<u64, usize> {
+    let salts = log.salts.or_else(|| log.frames.first().map(|frame| frame.salts)).unwrap_or_default();
+    let frames = log.frames.iter().enumerate().take(synced);
+    frames.filter(|(_, frame)| frame.follows && frame.salts == salts).map(|(at, frame)| (u64::from(frame.page), at)).collect()
+}
+
+fn word16(page: &Page, at: usize) -> Option<usize> {
+    let bytes = page.get(at..at + 2)?;
+    Some(usize::from(u16::from_be_bytes([bytes[0], bytes[1]])))
+}
+
+fn word32(page: &Page, at: usize) -> Option<u32> {
+    let bytes = page.get(at..at + 4)?;
+    Some(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+}
+
+/// Where the cells of a leaf begin; `None` for one that cannot be in the page.
+fn cells(page: &Page, is_sound: bool) -> Vec<Option<usize>> {
+    let place = |at: usize| word16(page, 8 + 2 * at).filter(|at| (8..USABLE).contains(at));
+    let max = (USABLE - 8) / 2;
+    if is_sound {
+        return (0..word16(page, 3).unwrap_or(0).min(max)).map(place).collect();
+    }
+    // The damaged byte may be one of the count: what follows the places that are counted is looked at too, up to the first that is none.
+    let count = word16(page, 3).filter(|count| *count <= max).unwrap_or(0);
+    let mut found: Vec<usize> = (0..count).filter_map(place).collect();
+    let mut first = found.iter().copied().min().unwrap_or(USABLE);
+    for at in count..max {
+        let Some(next) = place(at).filter(|next| 8 + 2 * at < first && *next >= 10 + 2 * at) else { break };
+        first = first.min(next);
+        found.push(next);
+    }
+    found.into_iter().map(Some).collect()
+}
+
+/// How much of a row is on the leaf itself.
+fn local_bytes(length: usize) -> usize {
+    let (max, min) = (USABLE - 35, (USABLE - 12) * 32 / 255 - 23);
+    if length <= max {
+        return length;
+    }
+    let rest = min + (length - min) % (USABLE - 4);
+    if rest <= max { rest } else { min }
+}
+
+/// SQLite's number of up to nine bytes, and where the next thing begins.
+fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+    let mut value = 0;
+    for offset in 0..8 {
+        let byte = *bytes.get(at + offset)?;
+        value = value << 7 | u64::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            return Some((value, at + offset + 1));
+        }
+    }
+    Some((value << 8 | u64::from(*bytes.get(at + 8)?), at + 9))
+}
+
+fn read_record(record: &[u8]) -> Option<Vec<Value>> {
+    let (header, mut at) = varint(record, 0)?;
+    let mut body = usize::try_from(header).ok()?;
+    let mut values = Vec::new();
+    while at < usize::try_from(header).ok()? {
+        let (kind, next) = varint(record, at)?;
+        at = next;
+        let length = match kind {
+            0 | 8 | 9 => 0,
+            1..=4 => kind as usize,
+            5 => 6,
+            6 | 7 => 8,
+            10 | 11 => return None,
+            _ => usize::try_from((kind - 12) / 2).ok()?,
+        };
+        let bytes = record.get(body..body.checked_add(length)?)?;
+        body += length;
+        values.push(match kind {
+            0 => Value::Null,
+            8 => Value::Integer(0),
+            9 => Value::Integer(1),
+            7 => return None, // no table of ours has such a column
+            1..=6 => {
+                let first = if bytes[0] & 0x80 == 0 { 0 } else { -1 };
+                Value::Integer(bytes.iter().fold(first, |value, byte| value << 8 | i64::from(*byte)))
+            }
+            _ if kind % 2 == 0 => Value::Blob(bytes.to_vec()),
+            _ => Value::Text(String::from_utf8(bytes.to_vec()).ok()?),
+        });
+        if values.len() > 32 {
+            return None;
+        }
+    }
+    Some(values)
+}
+
+/// Finds the table of a row: the one whose checksum it has.
+fn classify(rowid: i64, mut values: Vec<Value>) -> Option<Row> {
+    // The first column of each table is the number of its row, which a record does not repeat.
+    match values.first_mut() {
+        Some(first @ Value::Null) => *first = Value::Integer(rowid),
+        _ => return None,
+    }
+    let columns = values.as_slice();
+    let summed = |of: std::ops::Range<usize>| has_crc(columns.last(), columns.get(of).unwrap_or_default().iter());
+    let sealed = |at: usize| columns.get(at).and_then(blob);
+    let table = match columns.len() {
+        2 if sealed(1).is_some() => "payloads",
+        4 if summed(1..3) && matches!(columns[1], Value::Text(_)) => "meta",
+        4 if summed(0..3) => "past",
+        4 if sealed(2).is_some_and(|data| unseal_bytes("", data).is_ok()) => "outbox",
+        4 if matches!(columns[1], Value::Blob(_)) && summed(1..3) => "blobs",
+        5 if summed(1..4) => match columns[2] {
+            Value::Blob(_) => "timers",
+            _ => "attributes",
+        },
+        6 if sealed(5).is_some_and(|data| unseal::<KindSchemas>("", data).is_ok()) => "kinds",
+        7 if summed(1..6) => match columns[1] {
+            Value::Integer(_) => "slots",
+            _ => "deleted",
+        },
+        9 if is_event(columns) => "events",
+        9 if sealed(7).is_some_and(|data| unseal::<Wait>("", data).is_ok()) => "waits",
+        10 if summed_ledger(columns) => "ledger",
+        12 if sealed(10).is_some_and(|data| unseal::<Task>("", data).is_ok()) => "tasks",
+        // Either copy of a run's name brings the other back.
+        17 if is_run(columns) || sealed(15).is_some_and(|data| unseal::<RunHead>("", data).is_ok()) => "runs",
+        _ => return None,
+    };
+    Some(Row { table, values })
+}
+
+fn blob(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::Blob(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+fn integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::Integer(number) => Some(*number),
+        _ => None,
+    }
+}
+
+fn has_crc<'a>(crc: Option<&Value>, values: impl Iterator<Item = &'a Value>) -> bool {
+    crc.and_then(integer) == Some(i64::from(row_crc(values.map(ValueRef::from))))
+}
+
+/// Namespace, id, tree, generation, life, day, model and sum.
+fn summed_ledger(columns: &[Value]) -> bool {
+    has_crc(columns.last(), columns[1..9].iter())
+}
+
+fn is_run(columns: &[Value]) -> bool {
+    has_crc(columns.last(), [0, 1, 2, 3, 4, 9, 11, 12, 13, 14].iter().map(|at| &columns[*at]))
+}
+
+fn is_event(columns: &[Value]) -> bool {
+    let number = |at: usize| integer(&columns[at]);
+    let last = match &columns[5] {
+        Value::Null => None,
+        value => integer(value).map(|last| Index(last as u64)),
+    };
+    let read = || -> Option<bool> {
+        let (rk, index, at, count) = (number(1)?, Index(number(2)? as u64), Timestamp(number(3)? as u64), number(4)? as u64);
+        Some(number(6)? == i64::from(event_crc(rk, index, at, count, last, blob(&columns[7])?)))
+    };
+    read().unwrap_or(false)
+}

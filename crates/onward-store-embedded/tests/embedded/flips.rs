@@ -1,0 +1,162 @@
+//! Bytes of the write-ahead log that change after a kill: what was acknowledged is there, or its loss is named (I6, F5).
+
+use std::path::{Path, PathBuf};
+
+use onward_core::Index;
+use onward_store::Store;
+use onward_store::conformance::block_on;
+use onward_store_embedded::{EmbeddedStore, Options};
+
+use crate::crash::run_child;
+use crate::damage::copy;
+use crate::random::{Random, rounds};
+use crate::story::{expected, key, new_run, open, remember};
+
+/// A directory whose process was killed, with the number of steps that it had answered.
+pub fn killed(point: &str) -> (tempfile::TempDir, u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let ended = run_child("tell", directory.path(), &[("ONWARD_FAILPOINT", point)]);
+    assert!(ended.answered > 5, "{point}: {}", ended.last_line);
+    (directory, ended.answered)
+}
+
+pub fn flip(file: &Path, at: usize, bits: u8) {
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[at] ^= bits;
+    std::fs::write(file, bytes).unwrap();
+}
+
+fn log(directory: &Path) -> PathBuf {
+    directory.join("onward.db-wal")
+}
+
+/// Where the last frame of the log ends: behind it is what an earlier round of the file left.
+fn log_end(directory: &Path) -> usize {
+    let bytes = std::fs::read(log(directory)).unwrap();
+    let frames = bytes[32..].chunks_exact(8_216).take_while(|frame| frame[8..16] == bytes[16..24]).count();
+    assert!(frames > 3, "{frames}");
+    32 + frames * 8_216
+}
+
+/// Opens a damaged directory: it says so, refuses writes and lets itself be read.
+#[track_caller]
+fn assert_damaged(directory: &Path) {
+    for store in [EmbeddedStore::open(directory, Options::default()), EmbeddedStore::open_read_only(directory)] {
+        let store = store.unwrap();
+        let damage = store.damage().expect("the damage is named").clone();
+        assert!(damage.frames_lost > 0, "{damage}");
+        let refused = block_on(store.start_run(new_run("new"), None)).unwrap_err();
+        assert_eq!(refused.code(), "store_damaged");
+        assert!(refused.to_string().contains(&damage.why), "{refused}");
+        assert!(refused.hint().unwrap().contains("onward doctor --repair"));
+        assert_eq!(store.stopped(), Some(damage.why));
+        // What can be read is read; nothing panics.
+        if let Err(error) = block_on(store.read_log(key("r0"), None, Index(0), 10)) {
+            assert!(["run_not_found", "log_corrupt", "store_corrupt"].contains(&error.code()), "{error}");
+        }
+    }
+    assert!(EmbeddedStore::examine(directory).unwrap().is_some());
+}
+
+fn contents(directory: &Path) -> [Vec<u8>; 2] {
+    ["onward.db", "onward.db-wal"].map(|name| std::fs::read(directory.join(name)).unwrap_or_default())
+}
+
+#[test]
+fn a_flipped_byte_in_the_log_of_a_killed_process_is_never_a_shorter_history() {
+    let mut random = Random::seeded("flips of the write-ahead log");
+    let points = ["after_reply:58", "before_reply:61", "before_checkpoint:3", "after_checkpoint:3"];
+    let killed: Vec<_> = points.map(killed).into();
+    for round in 0..rounds(40, 600) {
+        let (original, answered) = &killed[round as usize % killed.len()];
+        let directory = copy(original.path());
+        let file = log(directory.path());
+        let length = std::fs::metadata(&file).unwrap().len();
+        let at = random.below(length) as usize;
+        flip(&file, at, 1 << random.below(8));
+        let before = contents(directory.path());
+        if EmbeddedStore::examine(directory.path()).unwrap().is_some() {
+            assert_damaged(directory.path());
+            assert_eq!(contents(directory.path()), before, "a damaged directory is left as it is");
+            if round % 4 == 0 {
+                crate::repair::assert_repaired(directory.path(), &[expected(*answered), expected(answered + 1)]);
+            }
+            continue;
+        }
+        // Bytes that nobody needs: frames of an earlier round of the log, or of a commit that nobody was answered for.
+        let found = remember(&open(directory.path()));
+        assert!(found == expected(*answered) || found == expected(answered + 1), "round {round}: byte {at} of {length}");
+    }
+}
+
+/// Only the mark can tell: nothing follows the last commit.
+#[test]
+fn a_flipped_byte_in_the_last_acknowledged_commit_is_damage() {
+    let (original, _) = killed("after_reply:58");
+    let end = log_end(original.path());
+    for back in [1, 4_000, 8_100, 8_192, 8_200, 8_216] {
+        let directory = copy(original.path());
+        flip(&log(directory.path()), end - back, 0x10);
+        assert_damaged(directory.path());
+    }
+}
+
+#[test]
+fn a_log_that_is_gone_cut_or_begins_with_other_bytes_is_damage() {
+    let (original, answered) = killed("after_reply:58");
+    let end = log_end(original.path());
+    for kept in [0, 31, 32, 4_000, 32 + 8_216, end - 8_216, end - 1] {
+        let directory = copy(original.path());
+        std::fs::OpenOptions::new().write(true).open(log(directory.path())).unwrap().set_len(kept as u64).unwrap();
+        assert_damaged(directory.path());
+    }
+    let directory = copy(original.path());
+    std::fs::remove_file(log(directory.path())).unwrap();
+    assert_damaged(directory.path());
+    for at in [0, 5, 11, 17, 22, 29] {
+        let directory = copy(original.path());
+        flip(&log(directory.path()), at, 1);
+        assert_damaged(directory.path());
+    }
+    // What SQLite makes again, and what is only evidence.
+    for name in ["onward.db-shm", "onward.synced"] {
+        let directory = copy(original.path());
+        flip(&directory.path().join(name), 20, 1);
+        assert_eq!(remember(&open(directory.path())), expected(answered), "{name}");
+        let directory = copy(original.path());
+        std::fs::remove_file(directory.path().join(name)).unwrap();
+        assert_eq!(remember(&open(directory.path())), expected(answered), "{name}");
+    }
+}
+
+/// Without the mark, a flip before the last two commits is still found by what follows it.
+#[test]
+fn a_flipped_byte_is_found_without_the_mark_if_later_commits_follow() {
+    let (original, _) = killed("after_reply:58");
+    std::fs::remove_file(original.path().join("onward.synced")).unwrap();
+    let end = log_end(original.path());
+    for part in 0..4 {
+        let directory = copy(original.path());
+        flip(&log(directory.path()), 32 + (end - 32) / 12 * part + 77, 0x10);
+        assert_damaged(directory.path());
+    }
+}
+
+/// A store that is closed while another process reads leaves its log, and one that is killed in the middle of closing is whole.
+#[test]
+fn a_log_that_a_reader_held_back_is_there_at_the_next_opening() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    block_on(store.start_run(new_run("r"), None)).unwrap();
+    let reader = rusqlite::Connection::open(directory.path().join("onward.db")).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM runs;").unwrap();
+    block_on(store.start_run(new_run("s"), None)).unwrap();
+    drop(store);
+    assert!(log(directory.path()).exists());
+    let store = open(directory.path());
+    assert_eq!(remember(&store).runs.len(), 2);
+    drop(reader);
+    drop(store);
+    assert!(!log(directory.path()).exists());
+    assert_eq!(remember(&open(directory.path())).runs.len(), 2);
+}
