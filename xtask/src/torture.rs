@@ -1,5 +1,5 @@
 //! `cargo xtask torture`: the crash tests for longer than anybody waits, each round with a seed that it prints. First processes are killed
-//! at random, and then the crash matrix of agents is played, with every two deaths.
+//! at random, then every decoder gets mutated bytes, and then the crash matrix of agents is played, with every two deaths.
 
 use anyhow::{Context, Result, bail};
 
@@ -33,6 +33,9 @@ pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
         run(tests.arg("test").args(parts).arg("--nocapture"))
     };
     tests(&["--package", "onward-cli", "--test", "cli", killed, "--"])?;
+    if store == "embedded" {
+        tests(&["--package", "onward-wire", "--test", "wire", "foreign::", "--"])?;
+    }
     let matrix = ["--package", "onward", "--all-features", "--test", "engine", "--"];
     tests(&[&matrix[..], played].concat())
 }
