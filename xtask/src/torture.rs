@@ -1,6 +1,6 @@
 //! `cargo xtask torture`: the crash tests for longer, each round with a seed that it prints. First the embedded store meets every kill,
 //! power loss and changed byte of which the suite tries a sample; then processes are killed at random; then come long logs, deep trees and
-//! wide fans in their full sizes and random programs in large numbers; then the crash matrix of agents, with every two deaths.
+//! wide fans in their full sizes and random programs in large numbers, and mutated bytes for every decoder; then the crash matrix of agents, with every two deaths.
 
 use anyhow::{Context, Result, bail};
 
@@ -44,6 +44,7 @@ pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
         let mut programs = cargo(repository);
         programs.env("ONWARD_CASES", "200000");
         run(programs.args(["test", "--package", "onward", "--all-features", "--test", "semantics", "generated::random"]))?;
+        tests(&["--package", "onward-wire", "--test", "wire", "foreign::", "--"])?;
     }
     let matrix = ["--package", "onward", "--all-features", "--test", "engine", "--"];
     tests(&[&matrix[..], played].concat())

@@ -32,7 +32,7 @@ impl Tenants {
         let make = |namespace: &&str| {
             let reach = Reach::from(Namespace::new(*namespace).unwrap());
             let scopes = [Scope::Start, Scope::Read].into();
-            let new = NewKey { name: Name::new(*namespace).unwrap(), namespace: reach, scopes, lifetime: None };
+            let new = NewKey { name: Name::new(*namespace).unwrap(), namespace: reach, scopes, lifetime: None, budget_max: None };
             ((*namespace).to_owned(), file.create(new, SystemClock.now()).unwrap().key)
         };
         let made = namespaces.iter().map(make).collect();

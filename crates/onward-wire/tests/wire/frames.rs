@@ -171,11 +171,11 @@ fn a_reader_of_the_proto_file_understands_every_frame() {
 fn what_a_writer_of_the_proto_file_leaves_out_or_packs_is_understood() {
     use onward_wire::api::{ListRequest, PutAttachmentRequest};
     let zeros =
-        ListRequest { limit: 0, statuses: vec![Status::Pending, Status::Running], created_from: Some(Timestamp(0)), ..list() };
+        ListRequest { limit: 0, status: vec![Status::Pending, Status::Running], created_from: Some(Timestamp(0)), ..list() };
     for request in [list(), zeros] {
         let seen = read("ListRequest", &request.to_bytes());
         assert_eq!(seen.has_field_by_name("created_from"), request.created_from.is_some());
-        assert_eq!(seen.get_field_by_name("statuses").unwrap().as_list().unwrap().len(), request.statuses.len());
+        assert_eq!(seen.get_field_by_name("status").unwrap().as_list().unwrap().len(), request.status.len());
         let written = prost_reflect::prost::Message::encode_to_vec(&seen);
         assert_eq!(ListRequest::decode_fields(&written).unwrap(), request);
     }
@@ -192,12 +192,12 @@ fn list() -> onward_wire::api::ListRequest {
     onward_wire::api::ListRequest {
         namespace: Namespace::default(),
         kind: None,
-        statuses: Vec::new(),
+        status: Vec::new(),
         created_from: None,
         created_until: None,
         limit: 7,
         cursor: None,
-        versions: Vec::new(),
+        version: Vec::new(),
         attributes: Vec::new(),
         partly: false,
     }
