@@ -11,6 +11,7 @@ mod databases;
 mod demo;
 mod dev;
 mod doctor;
+mod faults;
 mod hooks;
 mod house;
 mod json;
