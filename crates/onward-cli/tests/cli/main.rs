@@ -12,6 +12,7 @@ mod databases;
 mod demo;
 mod dev;
 mod doctor;
+mod faults;
 mod hooks;
 mod house;
 mod json;

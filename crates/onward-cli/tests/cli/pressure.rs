@@ -1,5 +1,6 @@
 //! A server under pressure: bodies without an end (F24), no descriptors left (F30), told to stop while it is busy (F31).
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
@@ -51,13 +52,20 @@ fn a_server_without_descriptors_turns_some_away_and_loses_nothing() {
     let binary = env!("CARGO_BIN_EXE_onward");
     command.args(["-c", &format!("ulimit -n 64; exec {binary} dev --port 0 --data \"$0\" \"$@\"")]).arg(directory.path());
     let served = serve(&mut command);
-    let crowd: Vec<TcpStream> = (0..200).filter_map(|_| TcpStream::connect(&served.address).ok()).collect();
-    let mut acknowledged = Vec::new();
-    for number in 0..20 {
+    let mut crowd: VecDeque<TcpStream> = (0..200).filter_map(|_| TcpStream::connect(&served.address).ok()).collect();
+    let deadline = Instant::now() + Duration::from_secs(180);
+    let (mut acknowledged, mut number) = (Vec::new(), 0);
+    while acknowledged.len() < 5 {
+        assert!(Instant::now() < deadline, "only {acknowledged:?} of {number} were acknowledged beside the crowd");
         let body = format!(r#"{{"kind": "hello", "id": "run-{number}"}}"#);
         if try_ask(&served, &body) == Some(201) {
             acknowledged.push(format!("run-{number}"));
         }
+        number += 1;
+        // Whoever was sent away comes again: there is a crowd all the time.
+        crowd.rotate_left(1);
+        crowd.pop_back();
+        crowd.extend(TcpStream::connect(&served.address).ok());
     }
     drop(crowd);
     let deadline = Instant::now() + PATIENCE;
@@ -70,10 +78,46 @@ fn a_server_without_descriptors_turns_some_away_and_loses_nothing() {
     }
 }
 
+/// F30: with far less memory than what clients send at once, all are served in turn, and nothing that was acknowledged is lost.
+#[test]
+fn a_server_with_little_memory_takes_large_bodies_in_turn_and_loses_nothing() {
+    const BODIES: usize = 24;
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new("sh");
+    let binary = env!("CARGO_BIN_EXE_onward");
+    command.args(["-c", &format!("ulimit -v 1200000; exec {binary} dev --port 0 --data \"$0\" \"$@\"")]).arg(directory.path());
+    command.env("ONWARD_LIMITS__BODY_MEMORY_MAX", (8 << 20).to_string());
+    let served = serve(&mut command);
+    let input = "x".repeat(3 << 20);
+    let statuses: Vec<Option<u16>> = std::thread::scope(|scope| {
+        let ask = |number: usize| {
+            let (served, input) = (&served, &input);
+            scope.spawn(move || {
+                let body = format!(r#"{{"kind": "hello", "id": "run-{number}", "input": "{number} {input}"}}"#);
+                try_ask_within(served, &body, Duration::from_secs(180))
+            })
+        };
+        let asked: Vec<_> = (0..BODIES).map(ask).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    assert_eq!(statuses, [Some(201); BODIES], "none is turned away, and none waits for ever");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", served.child.id())).expect("the server lives");
+    eprintln!("{}", status.lines().filter(|line| line.starts_with("VmHWM") || line.starts_with("VmPeak")).collect::<String>());
+    for number in 0..BODIES {
+        let (status, run) = served.ask("GET", &format!("/v1/runs/run-{number}"), "");
+        let kept = run["input"]["json"].as_str().map(str::len);
+        assert_eq!((status, kept), (200, Some(format!("{number} {input}").len())), "run-{number} was acknowledged");
+    }
+}
+
 /// Asks for a start; `None` when there is no answer in time.
 fn try_ask(served: &Served, body: &str) -> Option<u16> {
+    try_ask_within(served, body, Duration::from_secs(2))
+}
+
+fn try_ask_within(served: &Served, body: &str, limit: Duration) -> Option<u16> {
     let mut stream = TcpStream::connect(&served.address).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
+    stream.set_read_timeout(Some(limit)).ok()?;
     let length = body.len();
     let head = "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n";
     stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes()).ok()?;

@@ -1,6 +1,6 @@
 //! Tools of MCP servers, as tools of an agent.
 //!
-//! Invariant TP1 (S15): a tool is called as it was described when the agent was given it. One whose server describes it otherwise after a new
+//! Invariant MP1 (S15): a tool is called as it was described when the agent was given it. One whose server describes it otherwise after a new
 //! connection, or offers it no more, is not called until the agent's process is started anew, which asks people again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,7 +66,7 @@ impl Server {
             let message = format!(
                 "the server describes the tool `{tool}` otherwise than when the agent was given it, or offers it no more"
             );
-            return Err(Failure::fatal(message).with_code("tool_changed")); // TP1
+            return Err(Failure::fatal(message).with_code("tool_changed")); // MP1
         }
         Ok(source.call(tool, arguments, Some(ctx.idempotency_key())).await)
     }
