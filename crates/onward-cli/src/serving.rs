@@ -21,7 +21,7 @@ use onward_runtime::{Background, Runtime};
 use onward_server::hooks::{HOOKS, HookFileError};
 use onward_server::keys::{KEYS, KeyFileError};
 use onward_server::trace::{Format, Level, Trace};
-use onward_server::{Hooks, Hosts, Keys, Limits, Options, Server, Tls, grpc, router_with, serve};
+use onward_server::{Ceilings, Hooks, Hosts, Keys, Limits, Options, Server, Tls, grpc, router_with, serve};
 use onward_store::SystemClock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
@@ -178,6 +178,7 @@ pub struct Protection {
     pub hooks: Option<Arc<Hooks>>,
     pub tls: Option<Tls>,
     pub attachments: Option<PathBuf>,
+    pub ceilings: Ceilings,
 }
 
 /// A server that is ready.
@@ -206,7 +207,7 @@ impl Serving {
     ) -> Result<Serving> {
         raise_file_limit();
         trace.hear();
-        let Protection { keys, hooks, tls, attachments } = protection;
+        let Protection { keys, hooks, tls, attachments, ceilings } = protection;
         let listener = listen(address).await?;
         let url = format!("{}://{}", if tls.is_some() { "https" } else { "http" }, listener.local_addr()?);
         let opened = Opened::open(place.clone()).await?;
@@ -221,7 +222,8 @@ impl Serving {
         // A foreign page that calls us by a name of its own has no key; without keys the name must tell it from us.
         let hosts = if keys.as_ref().is_some_and(|keys| keys.has_usable()) { Hosts::Any } else { Hosts::Loopback };
         let (url_told, probe) = (url.clone(), opened.probe.clone());
-        let mut options = Options { limits, url: url_told, hosts, trace, hooks, attachments, probe, tls, ..Options::default() };
+        let mut options =
+            Options { limits, url: url_told, hosts, trace, hooks, attachments, probe, tls, ceilings, ..Options::default() };
         if let Some(keys) = keys {
             options.auth = keys;
         }

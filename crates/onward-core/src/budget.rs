@@ -11,7 +11,8 @@
 //!   parent is limited in has half of what is left.
 //! - BG3: what nobody hears of any more counts as spent: what was lent to children when their parent continued as new, but for spawned ones,
 //!   which outlive a generation; when it was retried, and when it ended.
-//! - BG4: a budget that the code sets is one for runs that have none: it never takes the place of what somebody else has said.
+//! - BG4: a budget that the code sets is a ceiling: it lowers every limit that is higher, whoever has set that, but for limits that an
+//!   operator has granted ([`BudgetHead::granted`]). A start, a parent or a fork may lower a limit and cannot raise it.
 //! - BG5: what the code is told of its budget is as of its place in the log, so the same in every replay.
 //! - BG6: a fork may spend what was left of the budget at its point, of time too; what its original has spent behind it is the original's.
 //! - BG7: where dollars are limited, what a model without a price has cost does not pass for nothing: the next attempt pauses the run, once.
@@ -91,6 +92,43 @@ impl Budget {
         }
     }
 
+    /// Returns the lower one of both limits, of each kind.
+    pub fn lowered_by(self, other: Budget) -> Budget {
+        fn lower<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+            a.into_iter().chain(b).min()
+        }
+        Budget {
+            tokens: lower(self.tokens, other.tokens),
+            cost: lower(self.cost, other.cost),
+            turns: lower(self.turns, other.turns),
+            seconds: lower(self.seconds, other.seconds),
+        }
+    }
+
+    /// Returns the first limit that is higher than that of `ceiling`.
+    pub fn exceeds(&self, ceiling: &Budget) -> Option<&'static str> {
+        fn is_higher<T: Ord>(own: Option<T>, ceiling: Option<T>) -> bool {
+            own.zip(ceiling).is_some_and(|(own, ceiling)| own > ceiling)
+        }
+        let limits = [
+            ("tokens", is_higher(self.tokens, ceiling.tokens)),
+            ("cost", is_higher(self.cost, ceiling.cost)),
+            ("turns", is_higher(self.turns, ceiling.turns)),
+            ("seconds", is_higher(self.seconds, ceiling.seconds)),
+        ];
+        limits.into_iter().find_map(|(name, is_higher)| is_higher.then_some(name))
+    }
+
+    /// Returns these limits without those that `other` names, too.
+    fn without(self, other: Budget) -> Budget {
+        Budget {
+            tokens: self.tokens.filter(|_| other.tokens.is_none()),
+            cost: self.cost.filter(|_| other.cost.is_none()),
+            turns: self.turns.filter(|_| other.turns.is_none()),
+            seconds: self.seconds.filter(|_| other.seconds.is_none()),
+        }
+    }
+
     /// Sets one limit as people write it: `tokens=50000`, `cost=2.50`, `turns=20`, `seconds=3600`.
     pub fn set(&mut self, text: &str) -> Result<(), String> {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
@@ -133,6 +171,21 @@ impl std::fmt::Display for Budget {
         let cost = self.cost.map(|cost| format!("cost={cost}"));
         let parts = [number("tokens", self.tokens), cost, number("turns", self.turns), number("seconds", self.seconds)];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// What a run is started with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Allowance {
+    pub limit: Budget,
+    /// Those of the limits that hold also where the code of the run sets lower ones (BG4).
+    pub granted: Budget,
+}
+
+impl Allowance {
+    /// Returns limits that are granted by a caller who may raise what the code sets.
+    pub fn granted(limit: Budget) -> Allowance {
+        Allowance { limit, granted: limit }
     }
 }
 
@@ -190,6 +243,15 @@ message! {
         /// What the run is a copy of has used a model without a price.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         10 => began_unpriced: bool,
+        /// The limits that an operator has set: what the code sets does not lower them (BG4).
+        #[serde(default, skip_serializing_if = "Budget::is_unlimited")]
+        11 => granted: Budget,
+    }
+}
+
+impl From<Allowance> for BudgetHead {
+    fn from(Allowance { limit, granted }: Allowance) -> BudgetHead {
+        BudgetHead { granted, ..BudgetHead::of(limit) }
     }
 }
 
@@ -209,6 +271,11 @@ message! {
 impl BudgetHead {
     pub fn of(limit: Budget) -> BudgetHead {
         BudgetHead { limit, ..BudgetHead::default() }
+    }
+
+    /// Returns the limits as they are once the code has set `budget` (BG4).
+    pub(crate) fn limited_by(&self, budget: Budget) -> Budget {
+        self.limit.lowered_by(budget.without(self.granted))
     }
 
     fn lent(&self) -> BudgetUse {
@@ -277,9 +344,9 @@ impl BudgetHead {
     /// The run is a copy of another one, which has paid for what it has spent; the copy may spend what was left then (BG6).
     pub(crate) fn forked(&mut self, gone: BudgetGone, at: Timestamp) {
         let BudgetGone { spent: children, turns, seconds, is_unpriced } = gone;
-        let (limit, since) = (self.limit, Some(at.before(Duration::from_secs(seconds))));
+        let (limit, granted, since) = (self.limit, self.granted, Some(at.before(Duration::from_secs(seconds))));
         let lent = std::mem::take(&mut self.lent);
-        *self = BudgetHead { since, turns, children, lent, began_unpriced: is_unpriced, ..BudgetHead::of(limit) };
+        *self = BudgetHead { since, turns, children, lent, began_unpriced: is_unpriced, granted, ..BudgetHead::of(limit) };
     }
 
     /// What a child gets that is started now; nothing if that has no limit.
@@ -363,12 +430,14 @@ pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<B
         Event::RunForked(_) => *spend = None,
         Event::RetryRequested(event) => *spend = event.spend.clone(),
         // BG4
-        Event::BudgetSet(event) if budget.is_none() => {
-            *budget = Some(Box::new(BudgetHead { since: Some(at), ..BudgetHead::of(event.budget) }));
-        }
+        Event::BudgetSet(event) => match budget {
+            Some(budget) => budget.limit = budget.limited_by(event.budget),
+            None => *budget = Some(Box::new(BudgetHead { since: Some(at), ..BudgetHead::of(event.budget) })),
+        },
         Event::RunResumed(RunResumed { budget: Some(change) }) => {
             let budget = budget.get_or_insert_with(|| Box::new(BudgetHead { since: Some(at), ..BudgetHead::default() }));
             budget.limit = budget.limit.changed_by(*change);
+            budget.granted = budget.granted.changed_by(*change);
         }
         event if event.is_quiet() => {
             for charge in spend::charges(event) {
@@ -548,6 +617,27 @@ mod tests {
         assert_eq!(asked(None), None);
         let own = asked(Some(Budget::default().turns(3))).unwrap();
         assert_eq!((own.limit, own.is_slice), (Budget::default().turns(3), false));
+    }
+
+    #[test]
+    fn what_the_code_sets_is_a_ceiling_unless_an_operator_has_granted_more() {
+        let set = |tokens: u64| {
+            Event::from(crate::event::BudgetSet { place: Place::root(0), budget: Budget::default().tokens(tokens).turns(5) })
+        };
+        let limits = |start: Option<Allowance>, events: &[Event]| {
+            let (mut spend, mut budget) = (None, start.map(|allowance| Box::new(BudgetHead::from(allowance))));
+            events.iter().for_each(|event| follow(&mut spend, &mut budget, event, Timestamp(0)));
+            budget.unwrap().limit
+        };
+        let ceiling = Budget::default().tokens(100).turns(5);
+        let asked = |tokens: u64| Allowance { limit: Budget::default().tokens(tokens), granted: Budget::default() };
+        assert_eq!(limits(None, &[set(100)]), ceiling);
+        assert_eq!(limits(Some(asked(1_000_000_000_000)), &[set(100)]), ceiling, "a start cannot raise it");
+        assert_eq!(limits(Some(asked(7)), &[set(100)]), Budget { tokens: Some(7), ..ceiling }, "and can lower it");
+        let granted = Allowance::granted(Budget::default().tokens(500));
+        assert_eq!(limits(Some(granted), &[set(100)]), Budget { tokens: Some(500), ..ceiling }, "in what is granted alone");
+        let resumed = Event::from(RunResumed { budget: Some(Budget::default().tokens(900)) });
+        assert_eq!(limits(Some(asked(7)), &[set(100), resumed, set(100)]), Budget { tokens: Some(900), ..ceiling });
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub use event::Event;
 pub use failure::{BoxError, FAILURE_BYTES_MAX, Failure, FailureError};
 pub use hash::Hash;
 pub use id::{Branch, Epoch, Index, Name, NameError, Namespace, PLACE_PARTS_MAX, Place, RunId, RunKey, WorkerId};
-pub use kind::KindSchemas;
+pub use kind::{KindSchemas, TASK_KIND_PREFIX, TOOL_KIND_PREFIX, is_internal_task};
 pub use log::{CommitId, Log, Record};
 pub use payload::Payload;
 pub use run::{RunHead, Status};

@@ -58,6 +58,8 @@ pub enum RuntimeError {
     TaskNotFound { key: RunKey },
     #[error("`{kind}` is a name for standalone tasks")]
     KindReserved { kind: Name },
+    #[error("`{kind}` is internal: only runs ask for it")]
+    KindInternal { kind: Name },
     #[error("nobody answered the query `{name}` of run {key}")]
     Unanswered { key: RunKey, name: Name },
     /// Only a codec on the caller's side says this.
@@ -92,6 +94,7 @@ impl RuntimeError {
             RuntimeError::NoCheckpoint { .. } => "no_checkpoint",
             RuntimeError::TaskNotFound { .. } => "task_not_found",
             RuntimeError::KindReserved { .. } => "kind_reserved",
+            RuntimeError::KindInternal { .. } => "kind_internal",
             RuntimeError::Unanswered { .. } => "query_unanswered",
             RuntimeError::PayloadUnreadable { .. } => "payload_unreadable",
         }
@@ -137,6 +140,9 @@ impl RuntimeError {
             RuntimeError::NoCheckpoint { .. } => "name a later entry, or start another run",
             RuntimeError::TaskNotFound { .. } => "a task of a workflow is seen in its run",
             RuntimeError::KindReserved { .. } => "POST /v1/tasks starts them; kinds of workflows do not begin with `task:`",
+            RuntimeError::KindInternal { .. } => {
+                "start the agent or workflow that uses it; `GET /v1/kinds` lists what callers may start"
+            }
             RuntimeError::PayloadUnreadable { .. } => "keys that sealed something have to stay until nobody reads it any more",
             RuntimeError::Unanswered { .. } => "ask again: its worker left while it was asked",
         })

@@ -4,6 +4,7 @@
 //! its parent's business.
 //!
 //! Invariants:
+//! - KI4: what a worker has declared internal is neither started by callers nor shown to them; one version of a kind speaks for all.
 //! - KI1: an input that does not fit the schema of its kind and version begins nothing; but whoever repeats a start that was taken finds it.
 //! - KI2: the newest word about a kind and version counts, also when it says nothing; it counts while no worker is there.
 //! - KI3 (S35): no schema and no input can make a check run on for ever, use up the stack, or fetch anything.
@@ -15,10 +16,10 @@ mod compiled;
 #[cfg(feature = "schema")]
 mod limits;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use onward_core::{KindSchemas, Name, Namespace, Payload, RunKey, Timestamp};
+use onward_core::{KindSchemas, Name, Namespace, Payload, RunKey, Timestamp, is_internal_task};
 use onward_store::StoreError;
 
 use crate::by_run::lock;
@@ -71,6 +72,8 @@ pub(crate) struct Kinds {
 struct Known {
     read_at: Timestamp,
     kinds: BTreeMap<Place, Arc<Entry>>,
+    /// Kinds of tasks and of workflows of which a version is internal.
+    internal: BTreeSet<(bool, Name)>,
 }
 
 struct Entry {
@@ -109,12 +112,16 @@ impl Runtime {
         Ok(())
     }
 
-    /// The kinds of a namespace that have schemas or workers here, workflows first.
+    /// The kinds of a namespace that callers may start and that have schemas or workers here, workflows first (KI4).
     pub async fn list_kinds(&self, namespace: &Namespace) -> Result<Vec<KindView>, RuntimeError> {
         let mut found: BTreeMap<(bool, Name), BTreeMap<Option<Name>, KindVersion>> = BTreeMap::new();
         let empty = |version| KindVersion { version, input: None, output: None, registered_at: None, workers: 0 };
+        let mut internal = BTreeSet::new();
         for said in self.store().list_kinds(namespace.clone()).await? {
-            let KindSchemas { is_task, kind, version, input, output, registered_at, .. } = said;
+            let KindSchemas { is_task, kind, version, input, output, registered_at, is_internal, .. } = said;
+            if is_internal {
+                internal.insert((is_task, kind.clone()));
+            }
             let entry = KindVersion { input, output, registered_at: Some(registered_at), ..empty(version.clone()) };
             found.entry((is_task, kind)).or_default().insert(version, entry);
         }
@@ -132,12 +139,20 @@ impl Runtime {
             is_task,
             versions: versions.into_values().collect(),
         };
-        Ok(found.into_iter().map(view).collect())
+        let is_offered = |(is_task, kind): &(bool, Name)| {
+            !internal.contains(&(*is_task, kind.clone())) && !(*is_task && is_internal_task(kind))
+        };
+        Ok(found.into_iter().filter(|(place, _)| is_offered(place)).map(view).collect())
     }
 
-    /// Refuses an input that does not fit, unless the run is there already: then the store says whether it is the same (KI1).
+    /// Refuses a kind that callers may not start (KI4), and an input that does not fit, unless the run is there already: then the store says
+    /// whether it is the same (KI1).
     pub(crate) async fn check_input(&self, key: &RunKey, place: Place, input: &Payload) -> Result<(), RuntimeError> {
-        let Some(entry) = self.kind(&key.namespace, &place).await? else { return Ok(()) };
+        let known = self.known_kinds(&key.namespace).await?;
+        if known.internal.contains(&(place.0, place.1.clone())) {
+            return Err(RuntimeError::KindInternal { kind: place.1 });
+        }
+        let Some(entry) = known.kinds.get(&place).filter(|_| cfg!(feature = "schema")) else { return Ok(()) };
         let violations = entry.violations(input).await?;
         if violations.is_empty() || self.store().read_run(key.clone(), None).await?.is_some() {
             return Ok(());
@@ -145,18 +160,15 @@ impl Runtime {
         Err(RuntimeError::InputInvalid { kind: place.1, violations })
     }
 
-    /// What was said about the kind, as it was at most a moment ago: another process may have registered it.
-    async fn kind(&self, namespace: &Namespace, place: &Place) -> Result<Option<Arc<Entry>>, StoreError> {
-        if !cfg!(feature = "schema") {
-            return Ok(None);
-        }
+    /// What was said about the kinds, as it was at most a moment ago: another process may have registered it.
+    async fn known_kinds(&self, namespace: &Namespace) -> Result<Arc<Known>, StoreError> {
         let now = self.clock().now();
         let known = lock(&self.shared.kinds.known).get(namespace).cloned();
         let known = match known {
             Some(known) if now.since(known.read_at) < self.options().fallback => known,
             stale => self.read_kinds(namespace, stale, now).await?,
         };
-        Ok(known.kinds.get(place).cloned())
+        Ok(known)
     }
 
     async fn read_kinds(
@@ -165,14 +177,17 @@ impl Runtime {
         stale: Option<Arc<Known>>,
         now: Timestamp,
     ) -> Result<Arc<Known>, StoreError> {
-        let mut kinds = BTreeMap::new();
+        let (mut kinds, mut internal) = (BTreeMap::new(), BTreeSet::new());
         for said in self.store().list_kinds(namespace.clone()).await? {
             let place = (said.is_task, said.kind.clone(), said.version.clone());
+            if said.is_internal {
+                internal.insert((said.is_task, said.kind.clone()));
+            }
             // What was compiled stays compiled.
             let same = stale.as_ref().and_then(|stale| stale.kinds.get(&place)).filter(|entry| entry.said.agrees(&said));
             kinds.insert(place, same.cloned().unwrap_or_else(|| Arc::new(Entry::new(said))));
         }
-        let known = Arc::new(Known { read_at: now, kinds });
+        let known = Arc::new(Known { read_at: now, kinds, internal });
         let mut all = lock(&self.shared.kinds.known);
         if all.len() >= NAMESPACES_MAX {
             all.clear();

@@ -7,16 +7,13 @@ use onward_core::event::{RunCanceled, RunStarted, StandaloneTask};
 use onward_core::run::{Input, NewRun, Refusal};
 use onward_core::task::{Task, TaskOptions, TaskState};
 use onward_core::trace::TraceContext;
-use onward_core::{Event, Failure, Index, Name, Payload, Record, RunHead, RunKey, Status, view};
+use onward_core::{Event, Failure, Index, Name, Payload, Record, RunHead, RunKey, Status, TASK_KIND_PREFIX, view};
 use onward_store::{Appended, Started, StoreError, TaskQuery};
 
 use crate::depth::check_payload;
 use crate::verbs::{check_id, check_text};
 use crate::watch::OutcomeWatch;
 use crate::{Runtime, RuntimeError};
-
-/// What stands before the task's kind in the kind of its run. No workflow is started under such a name.
-pub const TASK_KIND_PREFIX: &str = "task:";
 
 /// A standalone task to be.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,10 +110,14 @@ impl Runtime {
             return Err(RuntimeError::KindReserved { kind });
         }
         check_payload(&input)?;
-        self.check_input(&key, (true, kind.clone(), None), &input).await?;
         let run_kind = Name::new(format!("{TASK_KIND_PREFIX}{kind}"))?;
         let trace = trace.filter(|trace| TraceContext::parse(trace).is_some());
-        let started = RunStarted { task: Some(StandaloneTask { kind, options }), trace, ..RunStarted::new(run_kind, input, 0) };
+        let task = Some(StandaloneTask { kind: kind.clone(), options });
+        let started = RunStarted { task, trace, ..RunStarted::new(run_kind, input, 0) };
+        if let Some(kind) = started.internal_task() {
+            return Err(RuntimeError::KindInternal { kind: kind.clone() }); // IK1
+        }
+        self.check_input(&key, (true, kind, None), &started.input).await?;
         Ok(self.store().start_run(NewRun { key, started, signal: None }, None).await?)
     }
 

@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use onward_core::budget::{Budget, BudgetHead};
+use onward_core::budget::{Allowance, Budget, BudgetHead};
 use onward_core::conversation::{ENTRY_SIGNAL, attachment_fault, says_nothing};
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Input, NewRun, Refusal, Wait, WaitKind};
 use onward_core::task::{Task, TaskId, TaskState};
 use onward_core::trace::TraceContext;
-use onward_core::{Attribute, Event, Name, Namespace, Payload, RunKey, attribute};
+use onward_core::{Attribute, Event, Name, Namespace, Payload, RunKey, TASK_KIND_PREFIX, attribute};
 use onward_store::{
     Appended, ClaimedRun, Consequence, Delete, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, StoreError, TaskQuery,
     VersionCount, WaitQuery,
@@ -21,7 +21,6 @@ use onward_store::{
 use crate::depth::{check_event_payloads, check_payload};
 use crate::inbox::Ticket;
 use crate::question::Asking;
-use crate::standalone::TASK_KIND_PREFIX;
 use crate::worker::Worker;
 use crate::{CallId, Runtime, RuntimeError};
 
@@ -46,7 +45,7 @@ pub struct StartRun {
     /// The trace that the caller stands in, as a `traceparent`. What is none is ignored.
     pub trace: Option<String>,
     /// What the run may spend, its children included; of no account when it exists already.
-    pub budget: Option<Budget>,
+    pub budget: Option<Allowance>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -89,7 +88,7 @@ impl Runtime {
         self.check_input(&key, (false, kind.clone(), version.clone()), &input).await?;
         let trace = trace.filter(|trace| TraceContext::parse(trace).is_some());
         let signal = signal.map(SendSignal::into_input).transpose()?.map(Box::new);
-        let budget = budget.filter(|budget| !budget.is_unlimited()).map(|limit| Box::new(BudgetHead::of(limit)));
+        let budget = budget.filter(|budget| !budget.limit.is_unlimited()).map(|budget| Box::new(BudgetHead::from(budget)));
         let started = RunStarted { version, attributes, trace, budget, ..RunStarted::new(kind, input, seed) };
         Ok(self.begin_run(NewRun { key, started, signal }).await?)
     }

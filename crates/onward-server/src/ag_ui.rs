@@ -19,7 +19,8 @@ use onward_core::{Index, Name, RunKey};
 use onward_runtime::{CallId, Decide, Runtime, RuntimeError, SendSignal, StartRun};
 use onward_store::StoreError;
 
-use crate::auth::{Pass, Scope};
+use crate::auth::{Caller, Pass, Scope};
+use crate::ceiling;
 use crate::new_id;
 use crate::problem::{Problem, RequestError};
 use crate::request::{self, Request};
@@ -34,7 +35,7 @@ pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
     let input: RunAgentInput = request.json().await?;
     let key = RunKey::new(request.namespace.clone(), input.run(kind.as_str())?);
     let Request { server, caller, pass, headers, .. } = request;
-    let asked = Asked { server, by: caller.name, pass, trace: request::trace(&headers), key, input };
+    let asked = Asked { server, by: caller, pass, trace: request::trace(&headers), key, input };
     asked.also(Scope::Read).await?;
     asked.input.check()?;
     let mut told = Vec::new();
@@ -58,7 +59,7 @@ pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
 /// What is asked, and by whom.
 struct Asked {
     server: Server,
-    by: Option<String>,
+    by: Caller,
     pass: Option<Pass>,
     trace: Option<String>,
     key: RunKey,
@@ -103,7 +104,7 @@ impl Asked {
             signal: None,
             attributes: Vec::new(),
             trace: self.trace.clone(),
-            budget: None,
+            budget: ceiling::of_start(None, &self.key.namespace, &self.by, self.pass.as_ref(), &self.server).await?,
         };
         match self.runtime().start_run(start).await {
             Err(error) if error.code() == "run_exists" => Ok(false),
@@ -164,7 +165,7 @@ impl Asked {
                 return Err(RequestError::JsonInvalid { why }.into());
             }
             let decision_id = format!("{}/{}", self.input.run_id, resume.interrupt_id);
-            let decide = Decide { approved, feedback, decided_by: self.by.clone(), decision_id };
+            let decide = Decide { approved, feedback, decided_by: self.by.name.clone(), decision_id };
             self.runtime().decide_approval(&call, decide).await?;
         }
         Ok(())

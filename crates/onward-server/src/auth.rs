@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use axum::http::HeaderMap;
 use onward_core::Namespace;
+use onward_core::budget::Budget;
 use serde::{Deserialize, Serialize};
 
 use crate::problem::{Problem, RequestError};
@@ -72,6 +73,8 @@ pub struct Ask<'a> {
 pub struct Caller {
     /// The name behind the credential. Where there is one, it and not the request says who decides an approval (S8).
     pub name: Option<String>,
+    /// The most that a run may spend that is started or resumed with the credential.
+    pub budget_max: Option<Budget>,
 }
 
 /// Why somebody is not let in.

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use onward_core::conversation::{EntryCursor, MESSAGE};
+use onward_core::conversation::{EntryCursor, MESSAGE, is_callers_role};
 use onward_core::{Name, Payload};
 use onward_runtime::{
     AppendEntry, BranchEntry, BranchRun, ENTRIES_DEFAULT, ENTRIES_MAX, EntryQuery, Runtime, RuntimeError, SendSignal,
@@ -11,7 +11,9 @@ use onward_store::StoreError;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::Server;
 use crate::answer::json;
+use crate::auth::{Pass, Refusal, Scope};
 use crate::document::{Answer, Entries, EntryAnswer};
 use crate::problem::{Problem, RequestError};
 use crate::request::{Request, payload};
@@ -70,11 +72,24 @@ pub(crate) fn branch_point(text: &str) -> Result<EntryCursor, Problem> {
     text.parse().map_err(|_| RequestError::JsonInvalid { why: why() }.into())
 }
 
+/// Asks for the scope that an entry of this role needs: who may send signals speaks as a user, and only operators speak as anything else.
+pub(crate) async fn check_role(role: &Name, pass: Option<&Pass>, server: &Server) -> Result<(), Problem> {
+    let Some(pass) = pass.filter(|_| !is_callers_role(role)) else { return Ok(()) };
+    match pass.check_also(Scope::Operate, server).await {
+        Err(Refusal::Scope { scope }) => {
+            let what = format!("the scope `{scope}`, which an entry of the role `{role}` needs");
+            Err(RequestError::NotAllowed { what }.into())
+        }
+        checked => Ok(checked.map(drop)?),
+    }
+}
+
 /// `POST /v1/runs/{id}/entries`.
 pub(crate) async fn append(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let EntryBody { role, content, idempotency_key } = request.json().await?;
     let append = AppendEntry { role: Name::new(role)?, content: payload(content), idempotency_key };
+    check_role(&append.role, request.pass.as_ref(), &request.server).await?;
     let appended = request.server.runtime().append_entry(&key, append).await?;
     let status = if appended.already_existed { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok(json(status, &EntryAnswer::new(&key.id, &appended)))
@@ -89,6 +104,9 @@ pub(crate) async fn branch(mut request: Request) -> Result<Response, Problem> {
         Ok::<_, Problem>(BranchEntry { role: Name::new(role)?, content: payload(content) })
     });
     let branch = BranchRun { from, entry: entry.transpose()?, idempotency_key };
+    if let Some(entry) = &branch.entry {
+        check_role(&entry.role, request.pass.as_ref(), &request.server).await?;
+    }
     let appended = request.server.runtime().branch_run(&key, branch).await?;
     Ok(json(StatusCode::ACCEPTED, &Answer::new(&key.id, &appended)))
 }

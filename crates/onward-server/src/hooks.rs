@@ -140,5 +140,5 @@ pub(crate) async fn receive(mut request: Request) -> Result<Response, Problem> {
     let signed = signature::Signed { headers: &request.headers, body: &body };
     let id = signature::verify(&hook, &signed, now).ok_or(RequestError::HookRefused)?; // HK1
     request.standing.iter().for_each(Standing::believe);
-    deliver::deliver(request.server.runtime(), &hook, &id, &body).await
+    deliver::deliver(&request.server, &hook, &id, &body).await
 }

@@ -146,7 +146,7 @@ impl Keys {
             return Err(Refusal::Namespace { namespace: ask.namespace.clone() });
         }
         self.used.note(&self.file, &key.id, now);
-        Ok(Caller { name: Some(key.name.to_string()) })
+        Ok(Caller { name: Some(key.name.to_string()), budget_max: key.budget_max })
     }
 }
 

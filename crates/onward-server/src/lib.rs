@@ -28,6 +28,7 @@ mod attachments;
 mod attributes;
 pub mod auth;
 mod bulk;
+mod ceiling;
 pub mod document;
 mod drive;
 mod entries;
@@ -65,6 +66,7 @@ mod whole_file;
 mod workers;
 
 pub use auth::{Authenticate, Caller, Refusal, Scope};
+pub use ceiling::Ceilings;
 pub use grpc::{METHODS, Method, grpc};
 pub use guard::Hosts;
 pub use hooks::Hooks;

@@ -51,6 +51,8 @@ pub enum RequestError {
     Unauthenticated,
     #[error("the key is not for {what}")]
     NotAllowed { what: String },
+    #[error("the limit of `{what}` is above what runs may spend here: {ceiling}")]
+    BudgetTooLarge { what: &'static str, ceiling: String },
     #[error("the worker speaks protocol {theirs}, this server {ours}")]
     ProtocolUnsupported { theirs: u32, ours: u32 },
     #[error("a later connection of worker `{worker}` has come already")]
@@ -93,6 +95,7 @@ impl RequestError {
             RequestError::OriginRefused { .. } => "origin_refused",
             RequestError::Unauthenticated => "unauthenticated",
             RequestError::NotAllowed { .. } | RequestError::ImportForeign { .. } => "not_allowed",
+            RequestError::BudgetTooLarge { .. } => "budget_too_large",
             RequestError::ProtocolUnsupported { .. } => "protocol_unsupported",
             RequestError::HelloOvertaken { .. } => "hello_overtaken",
             RequestError::HelloMissing { .. } => "hello_missing",
@@ -127,6 +130,7 @@ impl RequestError {
             RequestError::BodyTooLarge { .. } => "keep large data elsewhere and pass a reference",
             RequestError::HostRefused { .. } => "call it by localhost or its address; a server on loopback knows no other name",
             RequestError::Unauthenticated => "send the one header `Authorization: Bearer onw_…`; `onward key create` makes keys",
+            RequestError::BudgetTooLarge { .. } => "ask for less; ceilings are set per namespace in the settings and per key",
             RequestError::ProtocolUnsupported { .. } => "use an SDK of the server's version",
             RequestError::UnknownQuery { .. } => "the workflow offers it with `ctx.query(name, ..)` once it has come that far",
             RequestError::HookRefused => "docs/operations.md says how hooks are made and signed",
@@ -193,7 +197,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "listen_refused" => 400,
         "unauthenticated" | "hook_refused" => 401,
         "model_quota_exhausted" => 402,
-        "host_refused" | "origin_refused" | "not_a_decider" | "not_allowed" => 403,
+        "host_refused" | "origin_refused" | "not_a_decider" | "not_allowed" | "kind_internal" | "budget_too_large" => 403,
         "route_not_found" | "run_not_found" | "wait_not_found" | "unknown_query" | "unknown_kind" | "directory_missing"
         | "key_not_found" | "kind_not_found" | "hook_not_found" | "task_not_found" | "entry_not_found" | "unknown_model"
         | "attachments_not_kept" => 404,

@@ -8,6 +8,7 @@ use onward_store::ServerInfo;
 use tokio::sync::{Semaphore, watch};
 
 use crate::auth::{Authenticate, Open};
+use crate::ceiling::Ceilings;
 use crate::guard::Hosts;
 use crate::hooks::Hooks;
 use crate::limits::Limits;
@@ -52,6 +53,8 @@ pub struct Options {
     pub probe: Option<Arc<dyn Probe>>,
     /// With a certificate, nothing but TLS is spoken.
     pub tls: Option<Tls>,
+    /// What callers may let runs spend at most.
+    pub ceilings: Ceilings,
 }
 
 impl Default for Options {
@@ -66,6 +69,7 @@ impl Default for Options {
             trace: Trace::silent(),
             probe: None,
             tls: None,
+            ceilings: Ceilings::default(),
         }
     }
 }

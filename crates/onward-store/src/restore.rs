@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use onward_core::event::RunStarted;
 use onward_core::external::wrong_append;
 use onward_core::ledger::add_rows;
 use onward_core::projection::Projection;
@@ -34,6 +35,9 @@ pub fn check_restore(restore: &RestoreRun, payload_bytes_max: usize) -> Result<V
         }
         if let Some((index, run)) = foreign_run(&restore.key.namespace, log) {
             return Err(invalid(format!("event {index} names run {run} of another namespace"))); // U3
+        }
+        if let Some(kind) = log.first().and_then(Record::started).and_then(RunStarted::internal_task) {
+            return Err(invalid(format!("it is a standalone task of the internal kind `{kind}`"))); // IK1
         }
         let projection = project(&restore.key, log).ok_or_else(|| invalid("it has no start".to_owned()))?;
         if projection.head.generation != generation {

@@ -100,7 +100,8 @@ message! {
         9 => sdk: String,
         /// Counts the worker's connections from 1; a hello that was overtaken by a later one is refused. 0 does not count.
         11 => connection: u64,
-        /// What the task kinds take and give; those that are not here have no schemas.
+        /// What the task kinds take and give, and which of them are internal; those that are not here have no schemas and are offered to
+        /// callers.
         #[serde(default)]
         12 => task_schemas: Vec<TaskSchemas>,
         /// The limits that calls of task kinds share with others; a kind that is not here is held back with its own name.
@@ -123,6 +124,9 @@ message! {
         /// Those of other versions; versions that are not here have none.
         #[serde(default)]
         6 => version_schemas: Vec<VersionSchemas>,
+        /// Callers may not start runs of this kind: other runs start them.
+        #[serde(default)]
+        7 => is_internal: bool,
     }
 }
 
@@ -139,6 +143,9 @@ message! {
         1 => kind: Name,
         2 => input_schema: Option<Payload>,
         3 => output_schema: Option<Payload>,
+        /// Callers may not queue tasks of this kind: runs queue them. Kinds that begin with `llm.` or `tool.` are internal in any case.
+        #[serde(default)]
+        4 => is_internal: bool,
     }
 }
 

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use onward_core::budget::Budget;
+use onward_core::budget::{Allowance, Budget};
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::lineage::behind_copy;
@@ -340,7 +340,8 @@ impl<O> Start<O> {
         let attribute = |(name, value): (String, AttributeValue)| Ok::<_, NameError>(Attribute { name: Name::new(name)?, value });
         let attributes = self.attributes.into_iter().map(attribute).collect::<Result<_, _>>()?;
         let (seed, trace) = (random_u64(), self.trace);
-        let budget = self.budget;
+        // Over a server, the key decides what may be granted.
+        let budget = self.budget.map(Allowance::granted);
         let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes, trace, budget };
         let (_, outcome) = self.onward.ask(inner.door.start_and_watch(start)).await?;
         Ok(RunHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })

@@ -55,7 +55,9 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let trace = args.trace.trace(config)?;
     let keys = args.keys.open(&place, &trace, config)?;
     let hooks = args.hooks.open(&place, &trace)?;
-    let protection = Protection { keys, hooks, tls: None, attachments: config.text("server.attachments").map(PathBuf::from) };
+    let attachments = config.text("server.attachments").map(PathBuf::from);
+    let ceilings = config.ceilings()?;
+    let protection = Protection { keys, hooks, tls: None, attachments, ceilings };
     let serving =
         Serving::start(address, place.clone(), protection, limits(config)?, lease(config)?, House::open(config)?, trace).await?;
     let url = serving.url.clone();

@@ -72,7 +72,9 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
             );
         }
     }
-    let protection = Protection { keys, hooks, tls, attachments: config.text("server.attachments").map(PathBuf::from) };
+    let attachments = config.text("server.attachments").map(PathBuf::from);
+    let ceilings = config.ceilings()?;
+    let protection = Protection { keys, hooks, tls, attachments, ceilings };
     let serving =
         Serving::start(listen, place.clone(), protection, limits(config)?, lease(config)?, House::open(config)?, trace.clone())
             .await?;

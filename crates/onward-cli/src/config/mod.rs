@@ -13,6 +13,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use onward_server::Ceilings;
 
 use crate::error::Mistake;
 use file::File;
@@ -122,6 +123,14 @@ impl Config {
     /// Models and agents, as the file has them.
     pub fn tables(&self) -> Option<&Tables> {
         self.file.as_ref().map(|file| &file.tables)
+    }
+
+    /// What callers may let runs spend at most.
+    pub fn ceilings(&self) -> Result<Ceilings, Mistake> {
+        self.tables().map_or(Ok(Ceilings::default()), Tables::ceilings).map_err(|error| {
+            let message = format!("a table of `namespaces` is not the name of one: {error}");
+            Mistake::usage("config_invalid", message, "`[namespaces.shop]`, or `[namespaces.\"*\"]` for all of them")
+        })
     }
 
     /// The file that was read.

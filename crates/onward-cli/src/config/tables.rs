@@ -8,10 +8,13 @@ use std::path::PathBuf;
 
 use onward::agent::{EffectClass, ModelSettings, ProviderSettings};
 use onward::budget::WrittenBudget;
+use onward_core::budget::Budget;
+use onward_core::{NameError, Namespace};
+use onward_server::Ceilings;
 use serde::Deserialize;
 
 /// The tables that are no settings.
-pub const TABLES: [&str; 4] = ["providers", "models", "agents", "mcp"];
+pub const TABLES: [&str; 5] = ["providers", "models", "agents", "mcp", "namespaces"];
 
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Tables {
@@ -23,6 +26,32 @@ pub struct Tables {
     pub agents: BTreeMap<String, AgentSettings>,
     #[serde(default)]
     pub mcp: BTreeMap<String, McpSettings>,
+    /// `*` is every namespace.
+    #[serde(default)]
+    pub namespaces: BTreeMap<String, NamespaceSettings>,
+}
+
+/// What holds for the runs of a namespace.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamespaceSettings {
+    /// The most that a run may spend that a caller starts or resumes.
+    pub budget_max: Option<WrittenBudget>,
+}
+
+impl Tables {
+    /// Returns what callers may let runs spend at most.
+    pub fn ceilings(&self) -> Result<Ceilings, NameError> {
+        let mut ceilings = Ceilings::default();
+        for (name, settings) in &self.namespaces {
+            let Some(budget) = settings.budget_max.map(Budget::from) else { continue };
+            match name.as_str() {
+                "*" => ceilings.all = budget,
+                name => drop(ceilings.namespaces.insert(Namespace::new(name)?, budget)),
+            }
+        }
+        Ok(ceilings)
+    }
 }
 
 /// A ready-made agent.

@@ -9,6 +9,12 @@ use crate::{Event, Index, Name, Payload, Record, Timestamp, message};
 /// The name under which they come. No pattern fits it, and nobody else may send a signal under it.
 pub const ENTRY_SIGNAL: &str = "onward.entry";
 
+/// Returns whether a caller who may only talk with an agent may append an entry of this role. Every other role says something in the name of
+/// the agent, its instructions, its tools or its model, and is for operators.
+pub fn is_callers_role(role: &Name) -> bool {
+    role.as_str() == "user"
+}
+
 message! {
     /// What such a signal says. Its content is a payload of its own, so that a codec can seal it and leave the rest for the doors.
     pub struct OutsideEntry {

@@ -5,10 +5,14 @@ use crate::budget::{Budget, BudgetUse};
 use crate::event::BudgetSet;
 
 impl Engine {
-    /// Limits a run that has no budget (BG4).
+    /// Lowers the limits of the run to these (BG4). Asks for nothing where that changes nothing.
     pub fn set_budget(&mut self, budget: Budget) {
         let place = self.next_place();
-        if self.purse.budget.is_none() && !budget.is_unlimited() {
+        let lowers = match &self.purse.budget {
+            Some(own) => own.limited_by(budget) != own.limit,
+            None => !budget.is_unlimited(),
+        };
+        if lowers {
             self.out.push(BudgetSet { place, budget }.into());
         }
     }

@@ -5,7 +5,7 @@ use crate::attribute;
 use crate::budget;
 use crate::conversation::ENTRY_SIGNAL;
 use crate::event::{Attribute, PauseReason, RunPaused, RunResumed, RunStarted, TaskAttemptEnded, TaskAttempted, is_same_life};
-use crate::{Epoch, Event, Index, Place, Record, RunId, RunKey, Timestamp};
+use crate::{Epoch, Event, Index, Place, Record, RunId, RunKey, TASK_KIND_PREFIX, Timestamp};
 
 /// Why an append was not taken. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -234,6 +234,13 @@ impl RunHead {
         }
         if commit.events.iter().any(|event| matches!(event, Event::SignalSent(sent) if sent.name.as_str() == ENTRY_SIGNAL)) {
             return Some("it sends a signal under the name that is kept for entries");
+        }
+        if commit
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::ChildStarted(child) if child.kind.as_str().starts_with(TASK_KIND_PREFIX)))
+        {
+            return Some("it starts a child of a kind that is kept for standalone tasks"); // IK1
         }
         if !self.has_room_for_attributes(&commit.events) {
             return Some("it sets an attribute that is too long, or one too many"); // AT1

@@ -16,7 +16,7 @@ use super::Asker;
 use super::problem::{of_runtime, status_of};
 use crate::limits::LIMIT_MAX;
 use crate::problem::RequestError;
-use crate::{Scope, Server, WAIT_MAX, request};
+use crate::{Scope, Server, WAIT_MAX, ceiling, request};
 
 pub(super) type Answer<T> = Result<T, Status>;
 
@@ -64,6 +64,8 @@ pub(super) async fn start_run(server: Server, asker: Asker, request: api::StartR
         // The run may be there already.
         asker.pass.check_also(Scope::Signal, &server).await.map_err(|refusal| status_of(&refusal.into()))?;
     }
+    let budget = ceiling::of_start(budget, &asker.namespace, &asker.caller, Some(&asker.pass), &server).await;
+    let budget = budget.map_err(|problem| status_of(&problem))?;
     let (signal, trace) = (with.map(signal), trace.or_else(|| request::trace(&asker.pass.headers)));
     let start = StartRun { key: own(&asker, run)?, kind, version, input, seed, signal, attributes, trace, budget };
     let started = server.runtime().start_run(start).await.map_err(told)?;
@@ -201,7 +203,9 @@ pub(super) async fn pause_run(server: Server, asker: Asker, request: api::Reason
 
 pub(super) async fn resume_run(server: Server, asker: Asker, request: api::ResumeRequest) -> Answer<api::AppendReply> {
     let key = own(&asker, request.run)?;
-    server.runtime().resume_run(&key, request.budget).await.map(appended).map_err(told)
+    let budget = ceiling::of_resume(request.budget, &asker.namespace, &asker.caller, &server);
+    let budget = budget.map_err(|problem| status_of(&problem))?;
+    server.runtime().resume_run(&key, budget).await.map(appended).map_err(told)
 }
 
 pub(super) async fn retry_run(server: Server, asker: Asker, request: api::RetryRequest) -> Answer<api::ReopenReply> {

@@ -10,7 +10,7 @@ use super::calls::{Answer, appended, own, told};
 use super::problem::status_of;
 use crate::Server;
 use crate::attachments::{self, KeptAttachment};
-use crate::entries::{branch_entry, branch_point, cursor};
+use crate::entries::{branch_entry, branch_point, check_role, cursor};
 
 pub(super) async fn read_entries(server: Server, asker: Asker, request: api::EntriesRequest) -> Answer<api::EntriesReply> {
     let api::EntriesRequest { run, leaf, before, limit } = request;
@@ -27,6 +27,7 @@ pub(super) async fn append_entry(
     request: api::AppendEntryRequest,
 ) -> Answer<api::AppendEntryReply> {
     let api::AppendEntryRequest { run, role, content, idempotency_key, is_looked_up } = request;
+    check_role(&role, Some(&asker.pass), &server).await.map_err(|problem| status_of(&problem))?;
     let (key, append) = (own(&asker, run)?, AppendEntry { role, content, idempotency_key });
     let runtime = server.runtime();
     let appended = match is_looked_up {
@@ -41,6 +42,9 @@ pub(super) async fn branch_run(server: Server, asker: Asker, request: api::Branc
     let api::BranchRunRequest { run, from, role, content, idempotency_key } = request;
     let from = from.as_deref().map(branch_point).transpose().map_err(|problem| status_of(&problem))?;
     let entry = branch_entry(role, content).map_err(|problem| status_of(&problem))?;
+    if let Some(entry) = &entry {
+        check_role(&entry.role, Some(&asker.pass), &server).await.map_err(|problem| status_of(&problem))?;
+    }
     let branch = BranchRun { from, entry, idempotency_key };
     server.runtime().branch_run(&own(&asker, run)?, branch).await.map(appended).map_err(told)
 }

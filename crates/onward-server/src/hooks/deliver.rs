@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::id::NAME_BYTES_MAX;
 use onward_core::{Index, Name, RunId, RunKey, Timestamp};
-use onward_runtime::{Runtime, SendSignal, StartRun};
+use onward_runtime::{SendSignal, StartRun};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -13,9 +13,11 @@ use sha2::{Digest, Sha256};
 use super::entry::{HookEntry, Named, Pointer, Target};
 use super::signature::text_at;
 use crate::answer::json;
+use crate::ceiling;
 use crate::new_id;
 use crate::problem::{Problem, RequestError};
 use crate::request::{self, payload};
+use crate::server::Server;
 
 /// Says the same however often the same request comes (HK3).
 #[derive(Serialize)]
@@ -28,7 +30,8 @@ struct Taken<'a> {
     at: Option<Timestamp>,
 }
 
-pub(super) async fn deliver(runtime: &Runtime, hook: &HookEntry, id: &str, body: &[u8]) -> Result<Response, Problem> {
+pub(super) async fn deliver(server: &Server, hook: &HookEntry, id: &str, body: &[u8]) -> Result<Response, Problem> {
+    let runtime = server.runtime();
     let raw: Box<RawValue> = request::parse(body)?;
     let document: Value = request::parse(body)?;
     let key = |id: String| -> Result<RunKey, Problem> { Ok(RunKey::new(hook.namespace.clone(), RunId::new(id)?)) };
@@ -46,7 +49,7 @@ pub(super) async fn deliver(runtime: &Runtime, hook: &HookEntry, id: &str, body:
                 seed: new_id::random_u64(),
                 signal: None,
                 attributes: Vec::new(),
-                budget: None,
+                budget: ceiling::of_namespace(&hook.namespace, server),
                 trace: None, // the sender's traces are not ours
             };
             let started = runtime.start_run(start).await?;

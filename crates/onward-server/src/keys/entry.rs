@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use onward_core::budget::Budget;
 use onward_core::{Name, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
@@ -21,6 +22,9 @@ pub struct KeyEntry {
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
+    /// The most that a run may spend that is started or resumed with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_max: Option<Budget>,
 }
 
 impl KeyEntry {

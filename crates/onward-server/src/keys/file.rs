@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use onward_core::budget::Budget;
 use onward_core::{Name, Timestamp};
 use onward_wire::ApiKey;
 use serde::{Deserialize, Serialize};
@@ -66,6 +67,8 @@ pub struct NewKey {
     pub scopes: BTreeSet<Scope>,
     /// How long it is good for; for ever otherwise.
     pub lifetime: Option<Duration>,
+    /// The most that a run may spend that is started or resumed with it; no limit otherwise.
+    pub budget_max: Option<Budget>,
 }
 
 /// A key that was just made. Nobody can show its secret again.
@@ -166,6 +169,7 @@ impl KeyFile {
                     namespace: old.namespace.clone(),
                     scopes: old.scopes.clone(),
                     lifetime: old.expires_at.map(|expires_at| expires_at.since(old.created_at)),
+                    budget_max: old.budget_max,
                 },
                 now,
             );
@@ -217,7 +221,7 @@ fn make(wanted: NewKey, now: Timestamp) -> Made {
         getrandom::fill(bits).expect("the system has randomness");
     }
     let key = ApiKey::new(id, secret);
-    let NewKey { name, namespace, scopes, lifetime } = wanted;
+    let NewKey { name, namespace, scopes, lifetime, budget_max } = wanted;
     let entry = KeyEntry {
         id: key.id().to_owned(),
         name,
@@ -227,6 +231,7 @@ fn make(wanted: NewKey, now: Timestamp) -> Made {
         created_at: now,
         expires_at: lifetime.map(|lifetime| now.after(lifetime)),
         revoked_at: None,
+        budget_max,
     };
     Made { key, entry }
 }
@@ -241,7 +246,13 @@ mod tests {
     const DAY: Duration = Duration::from_secs(86_400);
 
     fn wanted(name: &str) -> NewKey {
-        NewKey { name: Name::new(name).unwrap(), namespace: Reach::All, scopes: [Scope::Read].into(), lifetime: None }
+        NewKey {
+            name: Name::new(name).unwrap(),
+            namespace: Reach::All,
+            scopes: [Scope::Read].into(),
+            lifetime: None,
+            budget_max: None,
+        }
     }
 
     /// G4, G5: no secret, nobody else's business, nothing left over.
@@ -262,11 +273,13 @@ mod tests {
     fn a_rotated_key_goes_on_for_its_overlap_and_has_a_successor_of_its_kind() {
         let directory = tempfile::tempdir().unwrap();
         let file = KeyFile::at(directory.path().join(KEYS));
-        let first = file.create(NewKey { lifetime: Some(90 * DAY), ..wanted("ada") }, NOW).unwrap().entry;
+        let budget_max = Some(Budget::default().tokens(1_000));
+        let first = file.create(NewKey { lifetime: Some(90 * DAY), budget_max, ..wanted("ada") }, NOW).unwrap().entry;
         let later = NOW.after(DAY);
         let (made, old) = file.rotate(&first.id, DAY, later).unwrap();
         assert_eq!((old.expires_at, made.entry.expires_at), (Some(later.after(DAY)), Some(later.after(90 * DAY))));
         assert_eq!((&made.entry.name, &made.entry.scopes), (&first.name, &first.scopes));
+        assert_eq!(made.entry.budget_max, budget_max);
         assert_ne!((&made.entry.id, made.entry.sha256), (&first.id, first.sha256));
         let refused = |error: KeyFileError| error.code();
         assert_eq!(file.rotate(&first.id, DAY, later.after(DAY)).map_err(refused).unwrap_err(), "key_ended");

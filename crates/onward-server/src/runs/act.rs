@@ -9,6 +9,7 @@ use onward_store::Appended;
 use serde::Deserialize;
 
 use crate::answer::json;
+use crate::ceiling;
 use crate::document::Answer;
 use crate::problem::Problem;
 use crate::request::Request;
@@ -44,7 +45,9 @@ pub(crate) async fn pause(mut request: Request) -> Result<Response, Problem> {
 pub(crate) async fn resume(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let body: ResumeBody = request.json_or_default().await?;
-    Ok(appended(&key, request.server.runtime().resume_run(&key, body.budget.map(Budget::from)).await?))
+    let asked = body.budget.map(Budget::from);
+    let budget = ceiling::of_resume(asked, &request.namespace, &request.caller, &request.server)?;
+    Ok(appended(&key, request.server.runtime().resume_run(&key, budget).await?))
 }
 
 async fn reason(request: &mut Request) -> Result<(RunKey, String), Problem> {

@@ -15,6 +15,7 @@ use super::signal::SignalBody;
 use crate::answer::json;
 use crate::attributes::{GivenValue, attributes};
 use crate::auth::Scope;
+use crate::ceiling;
 use crate::document::{Answer, Run, StartedRun};
 use crate::new_id;
 use crate::problem::Problem;
@@ -38,6 +39,8 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     if let (Some(_), Some(pass)) = (&body.signal, &request.pass) {
         pass.check_also(Scope::Signal, &request.server).await?; // the run may be there already
     }
+    let asked = body.budget.map(Budget::from);
+    let budget = ceiling::of_start(asked, &request.namespace, &request.caller, request.pass.as_ref(), &request.server).await?;
     let runtime = request.server.runtime();
     let id = RunId::new(body.id.unwrap_or_else(|| new_id::run_id(runtime.clock().now())))?;
     let start = StartRun {
@@ -49,7 +52,7 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
         signal: body.signal.map(SignalBody::read).transpose()?,
         attributes: attributes(body.attributes)?,
         trace: request::trace(&request.headers),
-        budget: body.budget.map(Budget::from),
+        budget,
     };
     let started = runtime.start_run(start).await?;
     let id = &started.head.key.id;

@@ -28,15 +28,19 @@ impl Sessions {
 
 /// A word about every kind and version of the worker, also where it says nothing.
 fn said(namespace: &Namespace, hello: &Hello) -> Result<Vec<KindSchemas>, Problem> {
-    let entry = |is_task: bool, kind: &Name, version: Option<Name>, schemas: (&Option<Payload>, &Option<Payload>)| KindSchemas {
-        namespace: namespace.clone(),
-        is_task,
-        kind: kind.clone(),
-        version,
-        input: schemas.0.clone(),
-        output: schemas.1.clone(),
-        registered_at: Timestamp(0),
-    };
+    let entry =
+        |is_task: bool, kind: &Name, version: Option<Name>, schemas: (&Option<Payload>, &Option<Payload>), is_internal: bool| {
+            KindSchemas {
+                namespace: namespace.clone(),
+                is_task,
+                kind: kind.clone(),
+                version,
+                input: schemas.0.clone(),
+                output: schemas.1.clone(),
+                registered_at: Timestamp(0),
+                is_internal,
+            }
+        };
     let mut all = Vec::new();
     for offer in &hello.kinds {
         for version in &offer.versions {
@@ -48,13 +52,13 @@ fn said(namespace: &Namespace, hello: &Hello) -> Result<Vec<KindSchemas>, Proble
                 None if is_current => (&offer.input_schema, &offer.output_schema),
                 None => (&None, &None),
             };
-            all.push(entry(false, &offer.kind, version, schemas));
+            all.push(entry(false, &offer.kind, version, schemas, offer.is_internal));
         }
     }
     for kind in &hello.task_kinds {
         let own = hello.task_schemas.iter().find(|own| own.kind == *kind);
         let schemas = own.map_or((&None, &None), |own| (&own.input_schema, &own.output_schema));
-        all.push(entry(true, kind, None, schemas));
+        all.push(entry(true, kind, None, schemas, own.is_some_and(|own| own.is_internal)));
     }
     Ok(all)
 }

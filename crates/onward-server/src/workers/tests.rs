@@ -40,6 +40,7 @@ fn hello(runs: Vec<HeldRun>) -> Hello {
             input_schema: None,
             output_schema: None,
             version_schemas: Vec::new(),
+            is_internal: false,
         }],
         task_schemas: Vec::new(),
         task_limits: Vec::new(),

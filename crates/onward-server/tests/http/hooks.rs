@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
+use onward_core::budget::Budget;
 use onward_core::{Name, Namespace};
 use onward_server::hooks::{Format, HOOKS, HookFile, Hooks, Named, NewHook, Pointer, Target};
 use onward_server::trace::Trace;
-use onward_server::{Limits, Options, keys};
+use onward_server::{Ceilings, Limits, Options, keys};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -240,8 +241,13 @@ async fn secrets_rotate_and_a_broken_file_lets_nothing_through() {
 async fn a_hook_needs_no_key_and_stays_in_its_namespace() {
     let directory = tempfile::tempdir().unwrap();
     let keys_file = keys::KeyFile::at(directory.path().join(keys::KEYS));
-    let wanted =
-        keys::NewKey { name: name("ada"), namespace: keys::Reach::All, scopes: onward_server::Scope::ALL.into(), lifetime: None };
+    let wanted = keys::NewKey {
+        name: name("ada"),
+        namespace: keys::Reach::All,
+        scopes: onward_server::Scope::ALL.into(),
+        lifetime: None,
+        budget_max: None,
+    };
     let key = keys_file.create(wanted, onward_core::Timestamp(now() * 1_000)).unwrap().key;
     let auth = keys::Keys::open(keys_file.path(), Arc::new(onward_store::SystemClock), Trace::silent()).unwrap();
     let hooked = Hooked::with(Options { auth: Arc::new(auth), ..Options::default() }).await;
@@ -351,4 +357,15 @@ async fn the_time_in_line_for_a_seat_is_not_the_time_of_the_body() {
     let mut said = String::new();
     tokio::io::AsyncReadExt::read_to_string(&mut second, &mut said).await.unwrap();
     assert!(said.starts_with("HTTP/1.1 201"), "{said}");
+}
+
+/// CB2: who sends webhooks has no key, and the namespace has its ceiling.
+#[tokio::test]
+async fn a_run_that_a_hook_starts_has_the_ceiling_of_its_namespace() {
+    let ceilings = Ceilings { all: Budget::default().tokens(700), ..Ceilings::default() };
+    let hooked = Hooked::with(Options { limits: limits(), ceilings, ..Options::default() }).await;
+    let secret = hooked.create("orders", Format::Standard, start(None));
+    let body = r#""teapot""#;
+    hooked.send("orders", &signed(&secret, "msg_1", now(), body), body).await.expect(202);
+    assert_eq!(hooked.site.show("orders:msg_1").await["budget"]["tokens"], 700);
 }

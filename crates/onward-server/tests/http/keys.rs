@@ -20,16 +20,16 @@ use crate::client::{Reply, Stream};
 use crate::site::{DEADLINE, Site, limits};
 
 /// A site that asks for keys, and its key file.
-struct Locked {
-    site: Site,
-    file: KeyFile,
-    said: Said,
+pub struct Locked {
+    pub site: Site,
+    pub file: KeyFile,
+    pub said: Said,
     _directory: tempfile::TempDir,
 }
 
 /// What the server traced.
 #[derive(Clone, Default)]
-struct Said(Arc<Mutex<Vec<u8>>>);
+pub struct Said(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Said {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -42,12 +42,12 @@ impl Write for Said {
 }
 
 impl Said {
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
     /// What was said once so many lines have this: a thread of its own writes them.
-    async fn once(&self, part: &str, lines: usize) -> String {
+    pub async fn once(&self, part: &str, lines: usize) -> String {
         let begun = Instant::now();
         while self.text().lines().filter(|line| line.contains(part)).count() < lines {
             assert!(begun.elapsed() < DEADLINE, "{part}: {}", self.text());
@@ -64,27 +64,31 @@ fn now() -> Timestamp {
 fn make(file: &KeyFile, name: &str, namespace: &str, scopes: &[Scope]) -> Made {
     let namespace = Reach::from(Namespace::new(namespace).unwrap());
     let scopes: BTreeSet<Scope> = scopes.iter().copied().collect();
-    file.create(NewKey { name: Name::new(name).unwrap(), namespace, scopes, lifetime: None }, now()).unwrap()
+    file.create(NewKey { name: Name::new(name).unwrap(), namespace, scopes, lifetime: None, budget_max: None }, now()).unwrap()
 }
 
 impl Locked {
     /// With one key for everything.
-    async fn open() -> (Locked, ApiKey) {
+    pub async fn open() -> (Locked, ApiKey) {
+        Locked::with(Options { limits: limits(), ..Options::default() }).await
+    }
+
+    pub async fn with(options: Options) -> (Locked, ApiKey) {
         let directory = tempfile::tempdir().unwrap();
         let file = KeyFile::at(directory.path().join("keys.json"));
         let root = make(&file, "root", "*", &Scope::ALL).key;
         let said = Said::default();
         let trace = Trace::to(Format::Json, Level::Debug, Box::new(said.clone()));
         let keys = Keys::open(file.path(), Arc::new(SystemClock), trace.clone()).unwrap();
-        let site = Site::with(Options { auth: Arc::new(keys), limits: limits(), trace, ..Options::default() }).await;
+        let site = Site::with(Options { auth: Arc::new(keys), trace, ..options }).await;
         (Locked { site, file, said, _directory: directory }, root)
     }
 
-    fn make(&self, name: &str, namespace: &str, scopes: &[Scope]) -> ApiKey {
+    pub fn make(&self, name: &str, namespace: &str, scopes: &[Scope]) -> ApiKey {
         make(&self.file, name, namespace, scopes).key
     }
 
-    async fn send(&self, key: &ApiKey, method: &str, path: &str, body: &str) -> Reply {
+    pub async fn send(&self, key: &ApiKey, method: &str, path: &str, body: &str) -> Reply {
         self.send_in("default", key, method, path, body).await
     }
 
@@ -101,7 +105,7 @@ impl Locked {
     }
 
     /// Asks until the answer is this, which must not take longer than five seconds (G3).
-    async fn until(&self, key: &ApiKey, status: u16) {
+    pub async fn until(&self, key: &ApiKey, status: u16) {
         let begun = Instant::now();
         while self.send(key, "GET", "/v1/runs", "").await.status != status {
             assert!(begun.elapsed() < Duration::from_secs(5), "still not {status}");
@@ -109,7 +113,7 @@ impl Locked {
         }
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("http://{}", self.site.address)
     }
 }

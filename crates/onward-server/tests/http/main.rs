@@ -3,6 +3,7 @@
 
 mod attach;
 mod attachments;
+mod ceilings;
 mod client;
 mod drive;
 mod entries;
@@ -18,6 +19,7 @@ mod questions;
 mod reflection;
 mod refusals;
 mod reopening;
+mod rights;
 mod runs;
 mod site;
 mod streams;

@@ -165,7 +165,13 @@ async fn health_follows_readiness() {
     let directory = tempfile::tempdir().unwrap();
     let file = KeyFile::at(directory.path().join("keys.json"));
     let scopes = BTreeSet::from([Scope::Read]);
-    let key = NewKey { name: Name::new("a").unwrap(), namespace: Reach::from(Namespace::default()), scopes, lifetime: None };
+    let key = NewKey {
+        name: Name::new("a").unwrap(),
+        namespace: Reach::from(Namespace::default()),
+        scopes,
+        lifetime: None,
+        budget_max: None,
+    };
     file.create(key, SystemClock.now()).unwrap();
     let keys = Keys::open(file.path(), Arc::new(SystemClock), Trace::silent()).unwrap();
     let mut site = Site::with(Options { auth: Arc::new(keys), limits: limits(), ..Options::default() }).await;

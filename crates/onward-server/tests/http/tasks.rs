@@ -51,7 +51,7 @@ async fn worker(site: &Site) -> (Onward, Arc<World>) {
                 std::future::pending::<Result<()>>().await
             }
         })
-        .task_with("llm.small", |ctx: TaskCtx, (): ()| async move {
+        .task_with("small", |ctx: TaskCtx, (): ()| async move {
             let tokens = Tokens { input: 7, output: 3, ..Tokens::default() };
             ctx.spend(Spend::on("small").by("acme").tokens(tokens).cost(PicoDollars(810_000_000)));
             Ok::<_, Failure>(())
@@ -123,7 +123,7 @@ async fn what_was_spent_is_told_by_model_day_run_and_tree() {
     assert_eq!(site.get("/v1/spend").await.expect(200), json!({"by": "model", "rows": [], "more": false}));
     let (onward, _) = worker(&site).await;
     for id in ["a", "a/0", "b"] {
-        onward.task::<(), _>("llm.small", &()).id(id).await.unwrap().result().await.unwrap();
+        onward.task::<(), _>("small", &()).costs().id(id).await.unwrap().result().await.unwrap();
     }
     let tokens =
         |times: u64| json!({"input": 7 * times, "cached_read": 0, "cached_write": 0, "output": 3 * times, "reasoning": 0});

@@ -98,6 +98,7 @@ pub fn hello(connection: u64) -> Hello {
         input_schema: None,
         output_schema: None,
         version_schemas: Vec::new(),
+        is_internal: false,
     };
     Hello {
         protocol: onward_wire::PROTOCOL,

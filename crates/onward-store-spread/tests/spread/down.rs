@@ -101,6 +101,7 @@ async fn work(site: &Site) -> Vec<(&'static str, &'static str)> {
         input: Some(Payload::null()),
         output: None,
         registered_at: Timestamp(0),
+        is_internal: false,
     };
     vec![
         ("claim_runs", code(store.claim_runs(runs).await)),

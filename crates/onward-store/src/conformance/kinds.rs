@@ -16,6 +16,7 @@ fn schema(kind: &str, version: Option<&str>, input: &str) -> KindSchemas {
         input: Some(Payload::from_json_text(input.to_owned())),
         output: None,
         registered_at: Timestamp(0),
+        is_internal: false,
     }
 }
 

@@ -54,6 +54,7 @@ fn worker_frames() -> Vec<WorkerFrame> {
                 input_schema: None,
                 output_schema: None,
                 version_schemas: Vec::new(),
+                is_internal: false,
             }],
             task_kinds: vec![name("mail")],
             task_limits: vec![onward_wire::worker::TaskLimit { kind: name("mail"), limit: name("1f") }],

@@ -4,7 +4,7 @@
 //! model, with the tools it asks for. An agent that needs more than this is a function of its own.
 
 use onward_core::budget::Budget;
-use onward_core::conversation::{AGENT_STOP, DONE, MESSAGE, SUMMARY, says_nothing as is_empty};
+use onward_core::conversation::{AGENT_STOP, DONE, MESSAGE, SUMMARY, is_callers_role, says_nothing as is_empty};
 use onward_core::event::Tally;
 use onward_core::{Failure, Name, Payload};
 use onward_llm::{Block, ModelReply, StopReason, ToolCall};
@@ -36,7 +36,7 @@ const LEAST: usize = 400;
 /// About how many characters a token has, where nobody has counted.
 const TOKEN_CHARS: u64 = 4;
 
-/// The role of what a caller brings along as `system`: a model is told it as something that a user says.
+/// The role of what a caller brings along in another role than `user`: a model is told it as something that a user says.
 const BROUGHT_ALONG: &str = "developer";
 
 /// What is emitted when it waits for another reason than that the model was done.
@@ -570,6 +570,11 @@ async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
         role: String,
         content: Option<Box<RawValue>>,
     }
+    #[derive(Serialize)]
+    struct Reported<'a> {
+        text: String,
+        role: &'a str,
+    }
     #[derive(Serialize, Deserialize)]
     struct Last {
         id: String,
@@ -581,13 +586,22 @@ async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
     if let Ok(Conversation { messages }) = serde_json::from_str(input.get()) {
         let last = serde_json::from_str::<Last>(input.get()).ok().filter(|last| last.text.is_some() || last.blocks.is_some());
         for Said { id, role, content } in messages {
-            // A caller gives no instructions and sums nothing up; both are the agent's. Nor does a role that is none end the conversation.
-            let is_theirs = !["system", SUMMARY].contains(&role.as_str()) && Name::new(&*role).is_ok();
-            let role = if is_theirs { &role } else { BROUGHT_ALONG };
+            // A caller speaks for users alone: instructions, summaries, answers and results are the agent's, its model's and its tools'. Nor
+            // does a role that is none end the conversation.
+            let is_theirs = Name::new(&*role).is_ok_and(|role| is_callers_role(&role));
             let Some(content) = content else { continue };
-            match last.as_ref().filter(|last| id.as_ref() == Some(&last.id)) {
-                Some(last) => ctx.append(role, last).await?,
-                None => ctx.append(role, &content).await?,
+            match last.as_ref().filter(|last| is_theirs && id.as_ref() == Some(&last.id)) {
+                Some(last) => ctx.append("user", last).await?,
+                None if is_theirs => ctx.append("user", &content).await?,
+                None if ["assistant", "tool"].contains(&role.as_str()) => {
+                    let text = text_of(&blocks(&Payload::json(&content)?));
+                    if text.trim().is_empty() {
+                        continue;
+                    }
+                    let text = format!("As the caller reports it, the {role} said:\n{text}");
+                    ctx.append(BROUGHT_ALONG, &Reported { text, role: &role }).await?
+                }
+                None => ctx.append(BROUGHT_ALONG, &content).await?,
             };
         }
     } else if !is_empty(&Payload::json(&input)?) {

@@ -34,6 +34,15 @@ impl Builder {
         self
     }
 
+    /// Keeps the workflow or task just registered to runs: no caller may start it, whatever its scope, and `GET /v1/kinds` does not show it.
+    /// Workflows and agents go on using it. Calls of models and tools of agents are internal without this.
+    ///
+    /// The newest worker to start decides, as with [`Builder::input_schema`].
+    pub fn internal(mut self) -> Builder {
+        self.registry.keep_internal(self.latest.as_ref());
+        self
+    }
+
     fn describe(&mut self, call: &'static str, input: Option<&Value>, output: Option<&Value>) {
         let payload = |schema: Option<&Value>| schema.map(|schema| Payload::json(schema).expect("a JSON value is JSON"));
         self.registry.describe(self.latest.as_ref(), call, payload(input), payload(output));

@@ -5,8 +5,8 @@ use onward_core::budget::{Budget, BudgetUse};
 use super::Ctx;
 
 impl Ctx {
-    /// Limits what this run may spend, its children included, where nobody else has: a budget that it was started with, or was resumed with,
-    /// stands. Where a limit is reached, the run pauses before the next attempt that costs something, as `budget_exhausted`.
+    /// Limits what this run may spend, its children included. A ceiling: limits that the run was started with, or got from its parent, are
+    /// lowered to these, and only an operator grants more, with the start or when the run is resumed. Where a limit is reached, the run pauses before the next attempt that costs something, as `budget_exhausted`.
     pub fn set_budget(&self, budget: Budget) {
         self.cell.call("set_budget").engine.set_budget(budget);
     }

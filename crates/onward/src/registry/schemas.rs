@@ -1,6 +1,6 @@
 //! What kinds take and give, as it was registered.
 
-use onward_core::{KindSchemas, Name, Namespace, Payload, Timestamp};
+use onward_core::{KindSchemas, Name, Namespace, Payload, Timestamp, is_internal_task};
 
 use super::{RegisterError, Registry};
 
@@ -16,6 +16,8 @@ pub(crate) enum Latest {
 pub(crate) struct Schemas {
     pub input: Option<Payload>,
     pub output: Option<Payload>,
+    /// Callers may not start it.
+    pub is_internal: bool,
 }
 
 impl Registry {
@@ -24,6 +26,17 @@ impl Registry {
         let schemas = self.schemas.entry(latest.clone()).or_default();
         schemas.input = input.or(schemas.input.take());
         schemas.output = output.or(schemas.output.take());
+    }
+
+    /// Keeps what was registered last to runs: callers may not start it.
+    pub fn keep_internal(&mut self, latest: Option<&Latest>) {
+        let Some(latest) = latest else { return self.wrong(RegisterError::NothingBefore { call: "internal" }) };
+        self.schemas.entry(latest.clone()).or_default().is_internal = true;
+    }
+
+    /// Returns whether tasks of this kind are queued by runs alone (IK1, KI4).
+    pub fn is_internal_task(&self, kind: &Name) -> bool {
+        is_internal_task(kind) || self.schemas.get(&Latest::Task(kind.clone())).is_some_and(|said| said.is_internal)
     }
 
     fn schemas_of(&self, latest: &Latest) -> Schemas {
@@ -40,6 +53,7 @@ impl Registry {
             input: schemas.input,
             output: schemas.output,
             registered_at: Timestamp(0), // the store knows
+            is_internal: schemas.is_internal,
         };
         let mut all = Vec::new();
         for (name, kind) in &self.workflows {
@@ -80,12 +94,14 @@ impl Registry {
                         Some(VersionSchemas { version: said.version.clone()?, input_schema, output_schema })
                     })
                     .collect(),
+                is_internal: of(false, name).any(|said| said.is_internal),
             }
         });
         let tasks = said.iter().filter(|said| said.is_task && said.says_something()).map(|said| TaskSchemas {
             kind: said.kind.clone(),
             input_schema: said.input.clone(),
             output_schema: said.output.clone(),
+            is_internal: said.is_internal,
         });
         (kinds.collect(), tasks.collect())
     }

@@ -166,6 +166,8 @@ impl Door for RemoteDoor {
     fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
         Box::pin(async move {
             let StartRun { key, kind, version, input, seed, signal: with, attributes, trace, budget } = start;
+            // The server grants what the key may raise.
+            let budget = budget.map(|budget| budget.limit);
             let (run, signal) = (key.clone(), with.map(signal));
             let request = api::StartRequest { run, kind, version, input, seed, signal, attributes, trace, budget };
             let api::StartReply { created, head, signal } = self.channel.call::<api::StartRun>(request).await?;

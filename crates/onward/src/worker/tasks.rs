@@ -151,6 +151,11 @@ async fn run(worker: &Worker, task: Task, ctx: TaskCtx) -> Result<Payload> {
     let Some(handler) = worker.registry.tasks.get(&task.kind).cloned() else {
         return Err(Failure::retryable(format!("this worker does not know task `{}`", task.kind)));
     };
+    // It may have been queued before any worker had said that its kind is internal.
+    if task.ends_run && worker.registry.is_internal_task(&task.kind) {
+        let message = format!("`{}` is internal: only runs ask for it", task.kind);
+        return Err(Failure::fatal(message).with_code("kind_internal")); // IK1
+    }
     let attempt = tokio::spawn(async move { AssertUnwindSafe(handler(ctx, task.input)).0.await });
     let _stop = AbortOnDrop(attempt.abort_handle());
     match attempt.await {

@@ -132,6 +132,7 @@ fn with_code(builder: Builder, begun: &Arc<AtomicU32>) -> Builder {
         .task_with("stumbles", stumbles)
         .task_with("llm.cheap", cheap)
         .task_with("llm.small", answers)
+        .task_with("small", answers)
         .task_with("llm.hangs", hangs)
         .dep(begun.clone())
 }
@@ -207,7 +208,7 @@ everywhere! {
 
     async fn a_standalone_task_is_counted(site) {
         let onward = with_code(site.builder().await, &Arc::default()).start().await.unwrap();
-        let task = onward.task::<u32, _>("llm.small", &()).id("t").retry(2).await.unwrap();
+        let task = onward.task::<u32, _>("small", &()).costs().id("t").retry(2).await.unwrap();
         eventually("it has ended", async || {
             site.pass(&onward, secs(1)).await;
             task.view().await.unwrap().outcome

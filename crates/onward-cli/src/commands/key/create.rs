@@ -11,6 +11,7 @@ use onward_server::keys::{NewKey, Reach};
 
 use super::{KeysArgs, shown};
 use crate::args::Global;
+use crate::commands::run::budget;
 use crate::output::time;
 use crate::span;
 
@@ -25,6 +26,10 @@ pub struct CreateArgs {
     /// How long it is good for, like 90d or 12h; for ever otherwise
     #[arg(long, value_name = "SPAN", value_parser = span::parse_positive)]
     expires: Option<Duration>,
+    /// The most that a run may spend that is started or resumed with it: tokens=N, cost=DOLLARS, turns=N or seconds=N; may be given several
+    /// times
+    #[arg(long, value_name = "LIMIT")]
+    budget_max: Vec<String>,
     #[command(flatten)]
     keys: KeysArgs,
 }
@@ -41,7 +46,8 @@ pub fn execute(args: CreateArgs, global: &Global) -> Result<ExitCode> {
         ScopeWord::One(scope) => vec![*scope],
     });
     let (scopes, namespace) = (scopes.collect(), Reach::from(global.namespace()?));
-    let wanted = NewKey { name: args.name, namespace, scopes, lifetime: args.expires };
+    let budget_max = budget(&args.budget_max)?;
+    let wanted = NewKey { name: args.name, namespace, scopes, lifetime: args.expires, budget_max };
     let made = args.keys.file(global).create(wanted, time::now())?;
     shown::show_made(&made, global.json)?;
     Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use onward_core::Timestamp;
+use onward_core::budget::Budget;
 use onward_server::Scope;
 use onward_server::keys::{KeyEntry, Made};
 use serde::Serialize;
@@ -21,6 +22,8 @@ pub struct Shown<'a> {
     pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
     pub last_used_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget_max: Option<Budget>,
     /// The whole key, where it was just made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<&'a str>,
@@ -38,6 +41,7 @@ impl<'a> Shown<'a> {
             expires_at: entry.expires_at,
             revoked_at: entry.revoked_at,
             last_used_at,
+            budget_max: entry.budget_max,
             key: None,
         }
     }
@@ -57,7 +61,8 @@ pub fn show_made(made: &Made, json: bool) -> Result<()> {
     let expires = entry.expires_at.map_or("never".to_owned(), |at| time::moment(at, time::now()));
     let (name, namespace) = (escape::text(entry.name.as_str()), entry.namespace.to_string());
     let (namespace, scopes) = (escape::text(&namespace), scopes(&entry.scopes));
-    say(&format!("key {} of {name} for {scopes} in namespace {namespace}, expires {expires}", entry.id));
+    let most = entry.budget_max.map(|budget| format!(", runs spend at most {budget}")).unwrap_or_default();
+    say(&format!("key {} of {name} for {scopes} in namespace {namespace}, expires {expires}{most}", entry.id));
     say("keep it now: it cannot be shown again");
     Ok(())
 }

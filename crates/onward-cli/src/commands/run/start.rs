@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use onward_core::budget::Allowance;
 use onward_core::{Name, Payload, RunKey};
 use onward_runtime::{RuntimeError, SendSignal, StartRun};
 use onward_store::Started;
@@ -54,7 +55,7 @@ pub async fn execute(args: StartArgs, global: &Global) -> Result<ExitCode> {
     let input = args.input.as_deref().map_or(Ok(Payload::null()), read_payload)?;
     let signal = args.signal.as_deref().map(read_signal).transpose()?;
     let attributes = args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>().map_err(RuntimeError::from)?;
-    let budget = budget(&args.budget)?;
+    let budget = budget(&args.budget)?.map(Allowance::granted);
     let site = Site::to_write(global)?;
     if args.wait && site.is_directory {
         return Err(nobody_works().into());

@@ -1,0 +1,122 @@
+//! What callers may let runs spend: an agent's own budget is a ceiling, and so are those of keys and namespaces.
+
+use onward::prelude::*;
+use onward::{Budget, Onward};
+use onward_core::{Name, Namespace};
+use onward_server::keys::{NewKey, Reach};
+use onward_server::{Ceilings, Options, Scope};
+use onward_store::{Clock, SystemClock};
+use onward_wire::ApiKey;
+use serde_json::{Value, json};
+
+use crate::keys::Locked;
+use crate::site::limits;
+
+/// Code with a budget of its own, as a ready-made agent has it.
+async fn limited(ctx: Ctx, _: Value) -> Result<()> {
+    ctx.set_budget(Budget::default().tokens(100).turns(5));
+    ctx.signal("end").recv().await
+}
+
+/// Starts one of those with a budget that it asks for, and hands the child the whole of it.
+async fn parent(ctx: Ctx, _: Value) -> Result<()> {
+    ctx.child::<()>("limited", &Value::Null).id("child").budget(Budget::default().tokens(1_000_000)).await
+}
+
+async fn worker(locked: &Locked, root: &ApiKey) -> Onward {
+    let builder = Onward::connect(locked.url()).key(root.reveal()).workflow("limited", limited).workflow("parent", parent);
+    builder.start().await.unwrap()
+}
+
+fn key(locked: &Locked, scopes: &[Scope], budget_max: Option<Budget>) -> ApiKey {
+    let (name, scopes) = (Name::new("key").unwrap(), scopes.iter().copied().collect());
+    let wanted = NewKey { name, namespace: Reach::All, scopes, lifetime: None, budget_max };
+    locked.file.create(wanted, SystemClock.now()).unwrap().key
+}
+
+/// The limits of a run once its code waits.
+async fn limits_of(locked: &Locked, root: &ApiKey, id: &str) -> Value {
+    loop {
+        let view = locked.send(root, "GET", &format!("/v1/runs/{id}"), "").await;
+        if view.status == 200 && view.json()["status"] == "waiting" {
+            return view.json()["budget"].clone();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+fn body(id: &str, tokens: u64) -> String {
+    json!({"kind": "limited", "id": id, "budget": {"tokens": tokens}}).to_string()
+}
+
+/// BG4, on every way in.
+#[tokio::test]
+async fn a_start_lowers_the_budget_of_an_agent_and_only_an_operator_raises_it() {
+    let (locked, root) = Locked::open().await;
+    let (start, operate) =
+        (key(&locked, &[Scope::Start, Scope::Read], None), key(&locked, &[Scope::Start, Scope::Operate], None));
+    let onward = worker(&locked, &root).await;
+    locked.until(&start, 200).await;
+    let much = 1_000_000_000_000;
+    locked.send(&start, "POST", "/v1/runs", &body("http", much)).await.expect(201);
+    assert_eq!(limits_of(&locked, &root, "http").await, json!({"tokens": 100, "turns": 5}));
+    let client = Onward::connect(locked.url()).key(start.reveal()).start().await.unwrap();
+    client.start::<(), _>("limited", &()).id("grpc").budget(Budget::default().tokens(much)).await.unwrap();
+    assert_eq!(limits_of(&locked, &root, "grpc").await, json!({"tokens": 100, "turns": 5}));
+    locked.send(&start, "POST", "/v1/runs", &body("less", 7)).await.expect(201);
+    assert_eq!(limits_of(&locked, &root, "less").await, json!({"tokens": 7, "turns": 5}));
+    locked
+        .send(&start, "POST", "/v1/runs", &json!({"kind": "parent", "id": "p", "budget": {"tokens": much}}).to_string())
+        .await
+        .expect(201);
+    assert_eq!(limits_of(&locked, &root, "child").await, json!({"tokens": 100, "turns": 5}), "a child, too");
+    locked.send(&operate, "POST", "/v1/runs", &body("more", much)).await.expect(201);
+    assert_eq!(limits_of(&locked, &root, "more").await, json!({"tokens": much, "turns": 5}));
+    // Afterwards it needs the scope of those who resume.
+    let raise = json!({"budget": {"tokens": 900}}).to_string();
+    locked.send(&start, "POST", "/v1/runs/http/resume", &raise).await.problem(403, "not_allowed");
+    locked.send(&operate, "POST", "/v1/runs/http/resume", &raise).await.expect(202);
+    assert_eq!(limits_of(&locked, &root, "http").await, json!({"tokens": 900, "turns": 5}));
+    for onward in [client, onward] {
+        onward.shutdown().await;
+    }
+}
+
+/// CB1, CB2: whatever the scope.
+#[tokio::test]
+async fn ceilings_of_keys_and_namespaces_hold_for_every_scope() {
+    let of_default = (Namespace::default(), Budget::default().seconds(3_600));
+    let ceilings = Ceilings { all: Budget::default().tokens(5_000), namespaces: [of_default].into() };
+    let (locked, root) = Locked::with(Options { limits: limits(), ceilings, ..Options::default() }).await;
+    let onward = worker(&locked, &root).await;
+    let small = key(&locked, &Scope::ALL, Some(Budget::default().tokens(50)));
+    locked.until(&small, 200).await;
+    let before = locked.site.records();
+    let client = Onward::connect(locked.url()).key(small.reveal()).start().await.unwrap();
+    for (key, tokens) in [(&small, 51), (&root, 5_001)] {
+        let refused = locked.send(key, "POST", "/v1/runs", &body("r", tokens)).await;
+        assert!(refused.problem(403, "budget_too_large").contains("tokens"));
+    }
+    let refused = client.start::<(), _>("limited", &()).id("r").budget(Budget::default().tokens(51)).await;
+    assert_eq!(refused.map(drop).unwrap_err().code(), "budget_too_large");
+    assert_eq!(locked.site.records(), before);
+    locked.send(&small, "POST", "/v1/runs", &json!({"kind": "limited", "id": "small"}).to_string()).await.expect(201);
+    assert_eq!(limits_of(&locked, &root, "small").await, json!({"tokens": 50, "turns": 5, "seconds": 3_600}));
+    locked.send(&root, "POST", "/v1/runs", &json!({"kind": "limited", "id": "root"}).to_string()).await.expect(201);
+    assert_eq!(limits_of(&locked, &root, "root").await, json!({"tokens": 100, "turns": 5, "seconds": 3_600}));
+    let turn = json!({"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "hello"}]}).to_string();
+    let limits = tokio::select! {
+        reply = locked.send(&small, "POST", "/v1/agents/limited/ag-ui", &turn) => panic!("the run has not ended: {}", reply.body),
+        limits = limits_of(&locked, &root, "limited:t") => limits,
+    };
+    assert_eq!(limits["tokens"], 50, "AG-UI");
+    for (key, tokens) in [(&small, 51), (&root, 5_001)] {
+        let raise = json!({"budget": {"tokens": tokens}}).to_string();
+        locked.send(key, "POST", "/v1/runs/small/resume", &raise).await.problem(403, "budget_too_large");
+    }
+    let run = client.run::<()>("small").unwrap();
+    assert_eq!(run.resume_with(Budget::default().tokens(51)).await.map(drop).unwrap_err().code(), "budget_too_large");
+    for onward in [client, onward] {
+        onward.shutdown().await;
+    }
+}
