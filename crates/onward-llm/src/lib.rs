@@ -27,6 +27,7 @@ mod message;
 mod openai;
 mod price;
 mod provider;
+mod repeated;
 mod reply;
 mod request;
 mod retry;

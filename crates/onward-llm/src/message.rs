@@ -147,6 +147,11 @@ impl ToolCall {
         serde_json::from_str(text)
     }
 
+    /// Returns a name that an object in the arguments has twice. Readers disagree about what that means, so nobody can approve it.
+    pub fn repeated_name(&self) -> Option<String> {
+        self.json().ok().and_then(|arguments| crate::repeated::repeated_name(arguments.get()))
+    }
+
     /// The arguments as they go back: the model's own text if it is an object, and otherwise that text inside of one (LM4).
     pub(crate) fn told_arguments(&self) -> Cow<'_, RawValue> {
         match self.json() {

@@ -21,6 +21,8 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Error as SseError, Sse, SseStream};
 
+use crate::raw::RawArguments;
+
 /// Codes of the errors that we answer with ourselves; the protocol leaves them free.
 pub(crate) const TOO_LARGE: i32 = -31_901;
 pub(crate) const GONE: i32 = -31_902;
@@ -34,6 +36,7 @@ const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 pub(crate) struct HttpClient {
     pub http: Http,
     pub message_bytes_max: usize,
+    pub raw: RawArguments,
 }
 
 /// A body that could not be read to its end.
@@ -133,7 +136,7 @@ impl StreamableHttpClient for HttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let in_session = session.is_some();
-        let body = serde_json::to_vec(&message)?;
+        let body = self.raw.put_in_place(serde_json::to_vec(&message)?);
         let json = [(CONTENT_TYPE, "application/json")];
         let response = self.send(Method::POST, &uri, Shown { session, key, headers }, &json, body.into()).await?;
         let (id, probes) = match &message {

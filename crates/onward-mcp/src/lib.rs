@@ -19,11 +19,11 @@
 //! `rmcp`'s, in its versions with and without a handshake. Knows nothing of runs and tasks, and never tries twice: an error says whether
 //! another attempt is of use, and whether the tool may have acted.
 
-mod arguments;
 mod error;
 mod http;
 mod outcome;
 mod program;
+mod raw;
 mod source;
 
 pub use error::{ToolCause, ToolError};

@@ -17,13 +17,14 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::common::client_side_sse::NeverRetry;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::arguments;
 use crate::error::{ToolCause, ToolError};
 use crate::http::HttpClient;
 use crate::outcome::{CallOutcome, OfferedTool};
 use crate::program::{Lines, Program};
+use crate::raw::{RawArguments, RawWriter};
 
 /// Where a server is. The operator's word, never a model's: it starts programs and shows keys.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +109,7 @@ pub struct ToolSource {
     has_no_session: AtomicBool,
     call_timeout: Duration,
     message_bytes_max: usize,
+    raw: RawArguments,
 }
 
 impl ToolSource {
@@ -139,12 +141,14 @@ impl ToolSource {
         let too_large = Arc::new(AtomicBool::new(false));
         let lines = Lines::new(output, settings.message_bytes_max, Arc::clone(&too_large));
         // Our own limit comes first, and ends the connection; rmcp's would drop the message, and nobody would hear of it.
-        let transport = AsyncRwTransport::new(Box::pin(lines), input).with_max_line_length(usize::MAX);
+        let raw = RawArguments::new();
+        let transport =
+            AsyncRwTransport::new(Box::pin(lines), RawWriter::new(input, raw.clone())).with_max_line_length(usize::MAX);
         let opening = client().serve_with_lifecycle(transport, lifecycle());
         let service = open_within(settings.open_timeout, opening).await?;
         let SourceSettings { call_timeout, message_bytes_max, .. } = *settings;
         let has_no_session = AtomicBool::new(false);
-        Ok(ToolSource { service, _program: program, too_large, has_no_session, call_timeout, message_bytes_max })
+        Ok(ToolSource { service, _program: program, too_large, has_no_session, call_timeout, message_bytes_max, raw })
     }
 
     async fn over_http(
@@ -162,10 +166,14 @@ impl ToolSource {
         config.retry_config = Arc::new(NeverRetry::default()); // who waits for the result decides about attempts
         config.reinit_on_expired_session = false;
         let SourceSettings { call_timeout, message_bytes_max, ref http, .. } = *settings;
-        let transport = StreamableHttpClientTransport::with_client(HttpClient { http: http.clone(), message_bytes_max }, config);
+        let raw = RawArguments::new();
+        let transport = StreamableHttpClientTransport::with_client(
+            HttpClient { http: http.clone(), message_bytes_max, raw: raw.clone() },
+            config,
+        );
         let service = open_within(settings.open_timeout, client().serve_with_lifecycle(transport, lifecycle())).await?;
         let (too_large, has_no_session) = (Arc::default(), AtomicBool::new(false));
-        Ok(ToolSource { service, _program: None, too_large, has_no_session, call_timeout, message_bytes_max })
+        Ok(ToolSource { service, _program: None, too_large, has_no_session, call_timeout, message_bytes_max, raw })
     }
 
     /// Everything it offers now. What it offers may change: record what a model was shown.
@@ -179,16 +187,10 @@ impl ToolSource {
     /// `idempotency_key` goes along as `_meta`, for servers that know `onward/idempotency-key`. To drop the future cancels the request.
     pub async fn call(&self, tool: &str, arguments: &str, idempotency_key: Option<&str>) -> Result<CallOutcome, ToolError> {
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };
-        let object = serde_json::from_str(text)
+        let _: BTreeMap<String, &RawValue> = serde_json::from_str(text)
             .map_err(|error| ToolError::new(ToolCause::Refused, format!("the arguments are no JSON object: {error}"), false))?;
-        if let Some(why) = arguments::changed_by_reading(text) {
-            return Err(ToolError::new(
-                ToolCause::Refused,
-                format!("the arguments would not arrive as they were written: {why}"),
-                false,
-            ));
-        }
-        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(object);
+        let (_kept, placeholder) = self.raw.keep(text);
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(placeholder);
         if let Some(key) = idempotency_key {
             let mut meta = RequestMetaObject::new();
             meta.0.0.insert("onward/idempotency-key".to_owned(), key.into());

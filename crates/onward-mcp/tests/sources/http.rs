@@ -11,7 +11,7 @@ use onward_mcp::{Place, ToolSource};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::{assert_soon, settings, text_result, usual_answer};
+use crate::{ODD, assert_soon, settings, text_result, usual_answer};
 
 async fn start() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -52,6 +52,7 @@ async fn answer(headers: HeaderMap, body: Bytes) -> Response {
         Some("ends") => sse(vec![progress()]),
         Some("large") => sse(vec![event(&large())]),
         Some("large-whole") => json(&large()),
+        Some("raw") => json(&text_result(id, std::str::from_utf8(&body).unwrap())),
         Some("fails") => StatusCode::BAD_GATEWAY.into_response(),
         Some("page") => ([("content-type", "text/html")], "<html>").into_response(),
         Some("expired") => StatusCode::NOT_FOUND.into_response(),
@@ -70,6 +71,16 @@ async fn answers_come_whole_or_as_events() {
     assert_eq!(source.tools().await.unwrap().len(), 2);
     assert_eq!(source.call("f", "{}", None).await.unwrap().blocks, [Block::text("f")]);
     assert_eq!(source.call("streams", "{}", None).await.unwrap().blocks, [Block::text("in the end")]);
+    source.close().await;
+}
+
+/// TA1, over HTTP.
+#[tokio::test]
+async fn arguments_arrive_as_they_were_written() {
+    let source = open(&start().await).await;
+    let outcome = source.call("raw", ODD, None).await.unwrap();
+    let [Block::Text { text, .. }] = &outcome.blocks[..] else { panic!("{outcome:?}") };
+    assert!(text.contains(&format!("\"arguments\":{ODD}")), "{text}");
     source.close().await;
 }
 

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use onward_mcp::{Place, SourceSettings};
 use serde_json::{Value, json};
 
+/// Arguments that a reader of JSON would write otherwise.
+pub const ODD: &str = r#"{"z":1.0,"a":1e2,"n":9007199254740993,"big":123456789012345678901234567890,"m":{"y":-0,"x":[1.50]}}"#;
+
 /// Limits of a test: one that is reached is the test's subject.
 fn settings(place: Place) -> SourceSettings {
     SourceSettings { message_bytes_max: 1_000_000, ..SourceSettings::new(place) }

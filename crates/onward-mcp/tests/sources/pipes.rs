@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
 
-use crate::{assert_soon, settings, text_result, usual_answer};
+use crate::{ODD, assert_soon, settings, text_result, usual_answer};
 
 /// A server over pipes that answers a call of `tool` as its name says, and tells the test what it was sent.
 async fn open(settings: &SourceSettings) -> (ToolSource, mpsc::UnboundedReceiver<Value>) {
@@ -26,6 +26,7 @@ async fn serve(stream: DuplexStream, told: mpsc::UnboundedSender<Value>) {
             None => usual_answer(&message).map(|answer| format!("{answer}\n")),
             Some("die") => return,
             Some("silent") => None,
+            Some("raw") => Some(format!("{}\n", text_result(&message["id"], &line))),
             Some("refuse") => {
                 let error = json!({"code": -32602, "message": "no such argument"});
                 Some(format!("{}\n", json!({"jsonrpc": "2.0", "id": message["id"], "error": error})))
@@ -74,6 +75,15 @@ async fn a_call_has_its_arguments_and_its_key() {
     };
     assert_eq!(asked["arguments"], json!({"n": 9_007_199_254_740_993_u64, "t": 0.1}));
     assert_eq!(asked["_meta"]["onward/idempotency-key"], "task-1");
+}
+
+/// TA1: what a person has approved.
+#[tokio::test]
+async fn arguments_arrive_as_they_were_written() {
+    let (source, _heard) = open(&pipes()).await;
+    let outcome = source.call("raw", &ODD.replace(',', ",\n "), Some("task-1")).await.unwrap();
+    let [Block::Text { text, .. }] = &outcome.blocks[..] else { panic!("{outcome:?}") };
+    assert!(text.contains(&format!("\"arguments\":{ODD}")), "{text}");
 }
 
 #[tokio::test]

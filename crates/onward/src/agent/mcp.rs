@@ -1,10 +1,15 @@
 //! Tools of MCP servers, as tools of an agent.
+//!
+//! Invariant TO3 (S15): a tool is called as it was described when the agent was given it. One whose server describes it otherwise after a new
+//! connection, or offers it no more, is not called until the agent's process is started anew, which asks people again.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use onward_core::task::EffectClass;
 use onward_core::{Failure, Payload};
+use onward_llm::ToolSchema;
 use onward_mcp::{CallOutcome, OfferedTool, SourceSettings, ToolError, ToolHints, ToolSource};
 use tokio::sync::Mutex;
 
@@ -20,22 +25,50 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// A server of tools, opened when it is needed and again when it has gone.
 struct Server {
     settings: SourceSettings,
-    open: Mutex<Option<Arc<ToolSource>>>,
+    open: Mutex<Option<Open>>,
+    /// The tools as they were when the agent was given them.
+    pinned: OnceLock<BTreeMap<String, ToolSchema>>,
+}
+
+/// A connection, and the tools that are others there than they were.
+#[derive(Clone)]
+struct Open {
+    source: Arc<ToolSource>,
+    changed: Arc<BTreeSet<String>>,
 }
 
 impl Server {
-    async fn source(&self) -> Result<Arc<ToolSource>, ToolError> {
+    async fn source(&self) -> Result<Open, ToolError> {
         let mut open = self.open.lock().await;
-        if let Some(source) = open.as_ref().filter(|source| source.is_open()) {
-            return Ok(source.clone());
+        if let Some(open) = open.as_ref().filter(|open| open.source.is_open()) {
+            return Ok(open.clone());
         }
         let source = Arc::new(ToolSource::open(&self.settings).await?);
-        *open = Some(source.clone());
-        Ok(source)
+        let changed = match self.pinned.get() {
+            Some(pinned) => {
+                let offered = source.tools().await?;
+                let is_same = |schema: &ToolSchema| offered.iter().any(|tool| tool.schema == *schema);
+                pinned.values().filter(|schema| !is_same(schema)).map(|schema| schema.name.clone()).collect()
+            }
+            None => BTreeSet::new(),
+        };
+        let opened = Open { source, changed: Arc::new(changed) };
+        *open = Some(opened.clone());
+        Ok(opened)
     }
 
-    async fn call(&self, ctx: &TaskCtx, tool: &str, arguments: &str) -> Result<CallOutcome, ToolError> {
-        self.source().await?.call(tool, arguments, Some(ctx.idempotency_key())).await
+    async fn call(&self, ctx: &TaskCtx, tool: &str, arguments: &str) -> Result<Result<CallOutcome, ToolError>> {
+        let Open { source, changed } = match self.source().await {
+            Ok(open) => open,
+            Err(error) => return Ok(Err(error)),
+        };
+        if changed.contains(tool) {
+            let message = format!(
+                "the server describes the tool `{tool}` otherwise than when the agent was given it, or offers it no more"
+            );
+            return Err(Failure::fatal(message).with_code("tool_changed")); // TO3
+        }
+        Ok(source.call(tool, arguments, Some(ctx.idempotency_key())).await)
     }
 }
 
@@ -47,8 +80,9 @@ impl Tools {
     /// # Errors
     /// If the server cannot be reached or does not list its tools.
     pub async fn with_mcp(self, settings: SourceSettings, change: impl Fn(Tool) -> Option<Tool>) -> Result<Tools, ToolError> {
-        let server = Arc::new(Server { settings, open: Mutex::default() });
-        let offered = server.source().await?.tools().await?;
+        let server = Arc::new(Server { settings, open: Mutex::default(), pinned: OnceLock::new() });
+        let offered = server.source().await?.source.tools().await?;
+        server.pinned.get_or_init(|| offered.iter().map(|tool| (tool.schema.name.clone(), tool.schema.clone())).collect());
         let tools = offered.into_iter().filter_map(|OfferedTool { schema, hints }| {
             let handler = handler(server.clone(), schema.name.clone());
             change(Tool { hinted: hinted(hints), ..Tool::made(schema, Work::Task(handler)) })
@@ -75,10 +109,10 @@ fn handler(server: Arc<Server>, tool: String) -> TaskHandler {
 
 async fn call(ctx: &TaskCtx, server: &Server, tool: &str, input: &Payload) -> Result<Payload> {
     let Asked { arguments, result_bytes_max, is_once } = input.read()?;
-    let mut outcome = server.call(ctx, tool, arguments.get()).await;
+    let mut outcome = server.call(ctx, tool, arguments.get()).await?;
     // The connection had ended before, and the server may only have been started anew: then nothing was done, and there is another one now.
     if outcome.as_ref().is_err_and(|error| error.had_gone()) {
-        outcome = server.call(ctx, tool, arguments.get()).await;
+        outcome = server.call(ctx, tool, arguments.get()).await?;
     }
     let outcome = outcome.map_err(|error| {
         let failure = failed(&error);

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - TO1: whatever a model asks for has an outcome that the model is told: a tool that is unknown, fails, times out, or is refused by a
 //!   person is an outcome too. Only the end of the run itself is a failure.
-//! - TO2: a person who agrees to a call has seen the exact bytes of its arguments, and agrees to this one call.
+//! - TO2: a person who agrees to a call has seen the exact bytes of its arguments, and agrees to this one call of a tool as it was described
+//!   then. Arguments of which readers could make different things are refused before anybody is asked.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::task::EffectClass;
-use onward_core::{Failure, Payload};
+use onward_core::{Failure, Hash, Payload};
 use onward_llm::{Block, ToolCall, ToolResult, ToolSchema};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -190,13 +191,17 @@ async fn carry_out(ctx: &AgentCtx, tool: Tool, scope: Option<&str>, depth_max: u
         let message = format!("the arguments are no JSON: {error}");
         Failure::fatal(message).with_code("tool_arguments_invalid")
     })?;
+    if let Some(name) = call.repeated_name() {
+        let message = format!("the arguments have the name `{name}` twice in one object: nobody could say which counts");
+        return Err(Failure::fatal(message).with_code("tool_arguments_invalid")); // TO2
+    }
     if matches!(tool.work, Work::Child(_)) && ctx.nesting() >= depth_max {
         let message =
             format!("{} runs are above this one already, and no tool starts another one below it: do it here", ctx.nesting());
         return Err(Failure::fatal(message).with_code("nested_too_deep"));
     }
     if tool.needs_approval.as_ref().is_some_and(|needs| needs(arguments)) {
-        agreed(ctx, call, arguments).await?;
+        agreed(ctx, &tool.schema, call, arguments).await?;
     }
     let asked = Asked {
         arguments: arguments.to_owned(),
@@ -240,19 +245,29 @@ async fn call_child(ctx: &AgentCtx, child: &Child, asked: &Asked) -> Result<Outp
 }
 
 /// Asks a person (TO2).
-async fn agreed(ctx: &AgentCtx, call: &ToolCall, arguments: &RawValue) -> Result<()> {
+async fn agreed(ctx: &AgentCtx, tool: &ToolSchema, call: &ToolCall, arguments: &RawValue) -> Result<()> {
     #[derive(Serialize)]
     struct Shown<'a> {
         tool: &'a str,
         arguments: &'a RawValue,
+        /// Of the tool as it is described and of the text of the arguments: where one of them differs it is another question, which is asked
+        /// anew although the names and values are the same.
+        fingerprint: String,
     }
-    let shown = Shown { tool: &call.name, arguments };
+    let fingerprint = fingerprint(tool, arguments);
+    let shown = Shown { tool: &call.name, arguments, fingerprint };
     let decision = ctx.approval(&format!("tool.{}", call.name), format!("Call the tool `{}`?", call.name)).show(&shown).await?;
     if decision.approved {
         return Ok(());
     }
     let words = decision.feedback.map(|feedback| format!(": {feedback}")).unwrap_or_default();
     Err(Failure::fatal(format!("a person has declined this call{words}")).with_code("tool_declined"))
+}
+
+/// Names a tool as it is described, and the exact text of arguments.
+fn fingerprint(tool: &ToolSchema, arguments: &RawValue) -> String {
+    let parts = [tool.name.as_str(), tool.description.as_str(), tool.input.as_str(), arguments.get()];
+    Hash::of_parts(&parts.map(str::as_bytes)).to_string()
 }
 
 /// A failure in words for the model.

@@ -1,0 +1,210 @@
+//! Arguments on their way to a server: the very text that was approved, and not what a reader of JSON would write again.
+//!
+//! The protocol's library knows arguments as a map, which has no order, no `1e2` and no large whole number. So a request carries a
+//! placeholder instead, and the text takes its place in the bytes that are sent.
+//!
+//! Invariant TA1: the arguments that a server receives are those of the call, character for character, but for blanks between them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use rmcp::model::JsonObject;
+use serde_json::Value;
+use tokio::io::AsyncWrite;
+
+/// What the name of a placeholder begins with; a random number follows that nobody outside knows.
+const PREFIX: &str = "onward/arguments/";
+
+/// The texts of calls that are under way.
+#[derive(Clone)]
+pub(crate) struct RawArguments {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// What no model and no server can guess.
+    secret: String,
+    next: AtomicU64,
+    texts: Mutex<BTreeMap<u64, String>>,
+}
+
+/// The text of one call; forgotten with the call.
+pub(crate) struct Kept {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl RawArguments {
+    pub fn new() -> RawArguments {
+        let secret = format!("{:016x}{:016x}", random(), random());
+        RawArguments { shared: Arc::new(Shared { secret, next: AtomicU64::new(0), texts: Mutex::default() }) }
+    }
+
+    /// Keeps the text of an object, and returns what stands for it in a request.
+    pub fn keep(&self, text: &str) -> (Kept, JsonObject) {
+        let number = self.shared.next.fetch_add(1, Ordering::Relaxed);
+        self.shared.texts.lock().unwrap_or_else(PoisonError::into_inner).insert(number, without_blanks(text));
+        let name = format!("{PREFIX}{}/{number}", self.shared.secret);
+        (Kept { shared: self.shared.clone(), number }, JsonObject::from_iter([(name, Value::Null)]))
+    }
+
+    /// Puts texts in the place of what stands for them (TA1).
+    pub fn put_in_place(&self, message: Vec<u8>) -> Vec<u8> {
+        let begin = format!("{{\"{PREFIX}{}/", self.shared.secret);
+        let Some(at) = find(&message, begin.as_bytes()) else { return message };
+        let rest = &message[at + begin.len()..];
+        const END: &[u8] = b"\":null}";
+        let Some(digits) = find(rest, END) else { return message };
+        let number = std::str::from_utf8(&rest[..digits]).ok().and_then(|text| text.parse().ok());
+        let texts = self.shared.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(text) = number.and_then(|number: u64| texts.get(&number)) else { return message };
+        [&message[..at], text.as_bytes(), &rest[digits + END.len()..]].concat()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.shared.texts.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
+    }
+}
+
+/// A number that differs from process to process and from call to call.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(())
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|window| window == part)
+}
+
+/// The text without blanks between its tokens: a message is one line.
+fn without_blanks(text: &str) -> String {
+    let (mut in_string, mut is_escaped) = (false, false);
+    let keep = |letter: &char| {
+        let was_string = in_string;
+        match letter {
+            '"' if !is_escaped => in_string = !in_string,
+            _ => {}
+        }
+        is_escaped = was_string && *letter == '\\' && !is_escaped;
+        was_string || !matches!(letter, ' ' | '\t' | '\n' | '\r')
+    };
+    text.chars().filter(keep).collect()
+}
+
+/// Writes messages, line by line, with the arguments in place.
+pub(crate) struct RawWriter<W> {
+    inner: W,
+    raw: RawArguments,
+    /// What has come of a line that is not whole.
+    line: Vec<u8>,
+    /// Lines that are whole, and how much of them was written.
+    ready: Vec<u8>,
+    written: usize,
+}
+
+impl<W: AsyncWrite + Unpin> RawWriter<W> {
+    pub fn new(inner: W, raw: RawArguments) -> RawWriter<W> {
+        RawWriter { inner, raw, line: Vec::new(), ready: Vec::new(), written: 0 }
+    }
+
+    fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.written < self.ready.len() {
+            let count = ready!(Pin::new(&mut self.inner).poll_write(cx, &self.ready[self.written..]))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.written += count;
+        }
+        self.ready.clear();
+        self.written = 0;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for RawWriter<W> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_drain(cx))?;
+        self.line.extend_from_slice(bytes);
+        if let Some(end) = self.line.iter().rposition(|byte| *byte == b'\n') {
+            let rest = self.line.split_off(end + 1);
+            let lines = std::mem::replace(&mut self.line, rest);
+            for line in lines.split_inclusive(|byte| *byte == b'\n') {
+                let line = self.raw.put_in_place(line.to_vec());
+                self.ready.extend_from_slice(&line);
+            }
+        }
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_drain(cx))?;
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_drain(cx))?;
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    const ODD: &str = r#"{ "z": 1.0, "a": 1e2,  "n": 9007199254740993, "big": 123456789012345678901234567890,
+        "t": "a \" b \\", "k" : [ { "y": -0, "x": 1.50 } ] }"#;
+    const SENT: &str =
+        r#"{"z":1.0,"a":1e2,"n":9007199254740993,"big":123456789012345678901234567890,"t":"a \" b \\","k":[{"y":-0,"x":1.50}]}"#;
+
+    fn message(arguments: &JsonObject) -> Vec<u8> {
+        let message = serde_json::json!({"id": 1, "params": {"arguments": arguments, "name": "pay"}});
+        serde_json::to_vec(&message).unwrap()
+    }
+
+    #[test]
+    fn numbers_and_order_arrive_as_they_were_written() {
+        let raw = RawArguments::new();
+        let (kept, arguments) = raw.keep(ODD);
+        let sent = String::from_utf8(raw.put_in_place(message(&arguments))).unwrap();
+        assert_eq!(sent, format!(r#"{{"id":1,"params":{{"arguments":{SENT},"name":"pay"}}}}"#));
+        drop(kept);
+        assert_eq!(raw.put_in_place(message(&arguments)), message(&arguments), "it is forgotten with its call");
+    }
+
+    /// TA1: whoever writes arguments cannot name those of another call.
+    #[test]
+    fn what_looks_like_a_placeholder_is_none() {
+        let raw = RawArguments::new();
+        let (_first, _) = raw.keep(r#"{"secret":1}"#);
+        let forged = r#"{"onward/arguments/0000/0":null}"#;
+        let (_second, arguments) = raw.keep(forged);
+        let sent = String::from_utf8(raw.put_in_place(message(&arguments))).unwrap();
+        assert!(sent.contains(forged) && !sent.contains("secret"), "{sent}");
+    }
+
+    #[tokio::test]
+    async fn lines_are_written_whole_however_they_come() {
+        let raw = RawArguments::new();
+        let (_kept, arguments) = raw.keep(ODD);
+        let mut line = message(&arguments);
+        line.push(b'\n');
+        for size in [1, 7, line.len()] {
+            let mut writer = RawWriter::new(Vec::new(), raw.clone());
+            for part in [&line[..], &line[..]].concat().chunks(size) {
+                writer.write_all(part).await.unwrap();
+            }
+            writer.flush().await.unwrap();
+            let sent = String::from_utf8(writer.inner).unwrap();
+            assert_eq!(sent.matches(SENT).count(), 2, "{sent}");
+            assert_eq!(sent.lines().count(), 2);
+        }
+    }
+}
