@@ -150,6 +150,8 @@ pub fn exit_code(code: &str) -> u8 {
         "run_closed"
         | "run_paused"
         | "budget_exhausted"
+        | "approval_needed"
+        | "child_behind_approval"
         | "run_not_paused"
         | "run_is_task"
         | "run_continued"

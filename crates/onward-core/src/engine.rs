@@ -549,10 +549,16 @@ impl Engine {
             Event::CancelRequested(event) => self.cancel_requested(index, &event.reason),
             Event::RetryRequested(event) => {
                 self.children_again(event.children);
+                self.segment.forget_decisions();
                 None
             }
             Event::RunForked(event) => {
                 self.children_again(event.children);
+                self.segment.forget_decisions();
+                None
+            }
+            Event::RunPaused(event) if event.reason == PauseReason::ApprovalNeeded => {
+                self.segment.forget_decisions();
                 None
             }
             // What the code asked for itself, and what concerns only the runtime.

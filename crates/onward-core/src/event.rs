@@ -229,9 +229,24 @@ impl Event {
     pub fn is_kept_in_head(&self) -> bool {
         match self {
             Event::AttributeSet(_) | Event::ResultRequested(_) | Event::BudgetSet(_) | Event::BranchRequested(_) => true,
+            Event::ApprovalDecided(_) => true,
             // A budget has slices out.
             Event::ChildStarted(_) | Event::ChildCompleted(_) | Event::ChildFailed(_) => true,
             _ => self.is_quiet(),
+        }
+    }
+
+    /// The failure that the event tells, if it tells one.
+    pub fn failure_mut(&mut self) -> Option<&mut Failure> {
+        match self {
+            Event::StepFailed(event) => Some(&mut event.failure),
+            Event::TaskFailed(event) => Some(&mut event.failure),
+            Event::ChildFailed(event) => Some(&mut event.failure),
+            Event::RunFailed(event) => Some(&mut event.failure),
+            Event::RunCanceled(event) => Some(&mut event.failure),
+            Event::PromiseResolved(event) => event.result.as_mut().err(),
+            Event::UpdateAnswered(event) => event.result.as_mut().err(),
+            _ => None,
         }
     }
 
@@ -628,6 +643,8 @@ numbered! {
         6 => BudgetExhausted,
         /// An agent has recorded more since its last checkpoint than it may.
         7 => SegmentTooLong,
+        /// The run goes on from a copy, and what was approved in it is asked again.
+        8 => ApprovalNeeded,
     }
 }
 
@@ -652,13 +669,16 @@ message! {
         /// What the code of an agent has left, as it is named in the message: whoever resumes the run accepts this and nothing else.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         4 => left: Vec<Place>,
+        /// Approvals that are asked again: the run is not resumed before each of them was given (Z8).
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        5 => asks: Vec<Place>,
     }
 }
 
 impl RunPaused {
     /// A pause with nothing to say but why.
     pub fn because(reason: PauseReason, message: impl Into<String>) -> RunPaused {
-        RunPaused { reason, message: message.into(), divergence: None, left: Vec::new() }
+        RunPaused { reason, message: message.into(), divergence: None, left: Vec::new(), asks: Vec::new() }
     }
 }
 

@@ -41,6 +41,10 @@ message! {
         /// For how long the callee is closed to everybody who shares the limit that it refused the call for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         7 => limited_ms: Option<u64>,
+        /// What a callee outside said, which may repeat anything that it was told: for operators alone. Never written as JSON, so that no
+        /// document has it.
+        #[serde(default, skip_serializing)]
+        8 => diagnosis: Option<String>,
     }
 }
 
@@ -54,6 +58,7 @@ impl Failure {
             details: None,
             retry_after_ms: None,
             limited_ms: None,
+            diagnosis: None,
         }
     }
 
@@ -84,6 +89,11 @@ impl Failure {
         Failure { limited_ms: Some(millis(span)), ..self }
     }
 
+    /// Keeps what a callee outside said, for operators.
+    pub fn with_diagnosis(self, diagnosis: impl Into<String>) -> Failure {
+        Failure { diagnosis: Some(diagnosis.into()), ..self }
+    }
+
     /// The run was asked to stop.
     pub fn canceled(reason: &str) -> Failure {
         let message =
@@ -98,6 +108,7 @@ impl Failure {
     /// The failure as it is recorded: what is too long is cut, with a mark (F1).
     pub fn bounded(mut self) -> Failure {
         cut(&mut self.message, FAILURE_BYTES_MAX);
+        self.diagnosis.iter_mut().for_each(|diagnosis| cut(diagnosis, FAILURE_BYTES_MAX));
         let mut left = FAILURE_BYTES_MAX;
         let mut fits = 0;
         for cause in &mut self.causes {

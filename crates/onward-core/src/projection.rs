@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use crate::event::ChildStarted;
 use crate::ledger::{LedgerKey, LedgerSum};
 use crate::lineage::Lineage;
-use crate::run::{Effect, Once, RunHead, Wait, wait_key};
+use crate::run::{Effect, Once, RunHead, Wait, WaitKind, wait_key};
 use crate::task::{Task, TaskState, idempotency_key};
 use crate::{Event, Index, Place, Record, RunId, RunKey, Timestamp};
 
@@ -52,6 +52,8 @@ pub struct Projection {
     /// Of this generation alone; the copy of an earlier generation's log fills none.
     pub slots: BTreeMap<String, ProjectedSlot>,
     pub children: BTreeMap<Place, ProjectedChild>,
+    /// Approvals that were decided: a copy asks them again.
+    decided: BTreeMap<Place, Wait>,
     /// The rows of this log alone (LG3).
     pub ledger: BTreeMap<LedgerKey, LedgerSum>,
     lineage: Lineage,
@@ -71,6 +73,7 @@ impl Projection {
             waits: BTreeMap::new(),
             slots: BTreeMap::new(),
             children: BTreeMap::new(),
+            decided: BTreeMap::new(),
             ledger: BTreeMap::new(),
             lineage,
         };
@@ -129,6 +132,7 @@ impl Projection {
                 self.go_on(record.at);
                 event.children.iter().for_each(|again| self.rename_child(&again.place, &again.child));
             }
+            Event::RunPaused(event) => event.asks.iter().for_each(|place| self.ask_again(place, record.at)),
             _ => {}
         }
         if let Some(once) = self.once_of(event).filter(|_| !self.stays_behind(event, record)) {
@@ -164,6 +168,14 @@ impl Projection {
             return;
         }
         self.slots.entry(key).or_insert(ProjectedSlot { token, index: record.index, at: record.at });
+    }
+
+    /// The approval is open again, under the name of this generation (Z8).
+    fn ask_again(&mut self, place: &Place, at: Timestamp) {
+        let Some(wait) = self.decided.remove(place) else { return };
+        let generation = self.head.generation;
+        self.slots.remove(&wait_key(generation, place));
+        self.waits.insert(place.clone(), Wait { generation, requested_at: at, deadline: None, ..wait });
     }
 
     /// The log went on after a while: timers keep the time they had left, tasks are scheduled again, but for those that have begun and must
@@ -222,6 +234,9 @@ impl Projection {
             Effect::CloseWait { place, token } => {
                 if let Some(wait) = self.waits.remove(&place) {
                     self.fill(wait_key(wait.generation, &place), token, record);
+                    if wait.kind == WaitKind::Approval {
+                        self.decided.insert(place, wait);
+                    }
                 }
             }
             Effect::Freeze { at } => {

@@ -20,11 +20,16 @@
 //!   count nothing and begin nothing there: all that is in them has happened to the original.
 //! - Z7: a task that must not be done twice and has begun, in the copy or behind it, is not scheduled again: the new log has its outcome,
 //!   or that nobody knows it. A failure that a retry sets aside is another matter: who asks for that knows of it.
+//! - Z8: a decision is not carried onto what comes behind it in the copy. Whatever was approved there is asked again, under new ids, and the
+//!   new log is paused until all of it is approved; it is not resumed before. A child that would be started again behind an approval is no
+//!   part of a copy, because news do not wait.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::budget::BudgetHead;
 use crate::event::{
-    ChildAgain, ChildStarted, ParentLink, ResultRequested, RetryRequested, RunForked, RunStarted, TaskAttempted, TaskCompleted,
-    TaskFailed, TerminateRequested,
+    ChildAgain, ChildStarted, ParentLink, PauseReason, ResultRequested, RetryRequested, RunForked, RunPaused, RunStarted,
+    TaskAttempted, TaskCompleted, TaskFailed, TerminateRequested,
 };
 use crate::family::family;
 use crate::lineage::{Lineage, follows, is_on_line_of};
@@ -32,6 +37,7 @@ use crate::projection::Projection;
 use crate::run::{Delivery, Input, Once, Refusal, RunHead, Status};
 use crate::spend::SpendTotals;
 use crate::task::EffectClass;
+use crate::view::Left;
 use crate::{Event, Index, Name, Place, Record, RunId, RunKey, Timestamp};
 
 /// A log that is written as a whole, and what it has to say to others.
@@ -91,6 +97,7 @@ pub fn retry(head: &RunHead, records: &[Record], request_id: &str, reason: &str,
     }
     let generation = head.generation + 1;
     begin_with(&mut copy, head, set_aside, |started| RunStarted { generation, first_seed: started.origin_seed(), ..started });
+    check_children(head, &copy)?;
     let children = again(&head.key, generation, &copy, |budget| budget.retried(head.spend.as_deref()), head.spend.as_deref(), at);
     let (request_id, reason, spend) = (request_id.to_owned(), reason.to_owned(), head.spend.clone()); // R12
     let event = RetryRequested { request_id, reason, children, spend };
@@ -220,6 +227,7 @@ pub fn fork(
     let gone = there.budget.as_ref().map(|budget| budget.gone(there.spend.as_deref(), there.updated_at));
     let children = match fork.children {
         OpenChildren::Restart => {
+            check_children(head, &copy)?;
             again(&fork.key, generation, &copy, |budget| budget.forked(gone.unwrap_or_default(), at), None, at)
         }
         OpenChildren::Await => Vec::new(),
@@ -247,6 +255,48 @@ pub fn fork(
         log
     });
     Ok(Forked { logs: earlier.chain([last]).collect(), news })
+}
+
+/// The approvals of a log that were given and that the code goes by, in the order of their places, and where they were given.
+fn given(records: &[Record]) -> BTreeMap<Place, Index> {
+    let left = Left::of(records.iter());
+    let (mut gone, mut given) = (BTreeSet::new(), BTreeMap::new());
+    for record in records {
+        for (index, event) in record.indexed() {
+            match event {
+                // What the code has left asks nobody any more, unless the code has taken it over.
+                Event::ApprovalRequested(event) if left.has(record) => drop(gone.insert(event.place.clone())),
+                Event::CallAdopted(event) if !left.has(record) => drop(gone.remove(&event.from)),
+                Event::ApprovalDecided(event) if event.approved => drop(given.insert(event.place.clone(), index)),
+                _ => {}
+            }
+        }
+    }
+    given.retain(|place, _| !gone.contains(place));
+    given
+}
+
+/// Whether what was approved in the log can be asked again before anything begins behind it (Z8).
+fn check_children(head: &RunHead, copy: &[Record]) -> Result<(), Refusal> {
+    let given = given(copy);
+    let open = Projection::of(head.key.clone(), copy).expect("H2").children;
+    for (place, child) in &open {
+        if let Some((_, approval)) = given.iter().find(|(approval, _)| follows(place, approval)) {
+            let (key, child, approval) = (head.key.clone(), child.id.clone(), *approval);
+            return Err(Refusal::ChildBehindApproval { key, child, approval });
+        }
+    }
+    Ok(())
+}
+
+/// The pause of a log that goes on from a copy in which something was approved (Z8); none if that was asked again already.
+pub(crate) fn pause_to_ask(records: &[Record], head: &RunHead) -> Option<RunPaused> {
+    let asks: Vec<Place> = given(records).into_keys().collect();
+    if asks.iter().all(|place| head.asks.contains(place)) {
+        return None;
+    }
+    let message = format!("the run goes on from a copy: {} approvals that were given before are asked again", asks.len());
+    Some(RunPaused { asks, ..RunPaused::because(PauseReason::ApprovalNeeded, message) })
 }
 
 /// What became behind the copy of tasks that are open in it and must not be done twice (Z7).
@@ -404,6 +454,10 @@ fn finish(
     for event in [why].into_iter().chain(kept) {
         let index = records.last().expect("a copy has records").next_index();
         records.push(Record::input(index, at, event));
+    }
+    if let Some(pause) = pause_to_ask(&records, &RunHead::rebuild(key.clone(), &records).expect("H2")) {
+        let index = records.last().expect("a copy has records").next_index();
+        records.push(Record::input(index, at, pause.into()));
     }
     let projection = Projection::of(key.clone(), &records).expect("H2");
     let head = &projection.head;

@@ -162,6 +162,9 @@ message! {
         /// Where somebody has asked for a branch, which nobody has carried out: this generation ends with it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         33 => branch_at: Option<Index>,
+        /// Approvals that are asked again because the log goes on from a copy: the run is paused until each of them was given.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        34 => asks: Vec<Place>,
     }
 }
 
@@ -332,6 +335,7 @@ impl RunHead {
             nesting: started.nesting,
             first_life: started.first_seed,
             branch_at: None,
+            asks: Vec::new(),
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -374,6 +378,8 @@ impl RunHead {
                 self.listeners.push(event.by.clone());
             }
             Event::RunForked(_) => self.created_at = at,
+            Event::RunPaused(event) if !event.asks.is_empty() => self.asks.clone_from(&event.asks),
+            Event::ApprovalDecided(event) if event.approved => self.asks.retain(|place| *place != event.place),
             _ => {}
         }
         match event {

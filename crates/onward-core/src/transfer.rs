@@ -17,8 +17,10 @@
 //! - U5: a run is read whole or not at all, and a file that was cut is found out wherever it was cut.
 
 mod belonging;
+mod received;
 
 pub use belonging::{children_asked_for, foreign_run};
+pub use received::receive;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 

@@ -164,10 +164,10 @@ fn terminated(event: &TerminateRequested) -> Failure {
 }
 
 /// The commits that the code of an agent has left behind.
-struct Left(Vec<std::ops::Range<Index>>);
+pub(crate) struct Left(Vec<std::ops::Range<Index>>);
 
 impl Left {
-    fn of<'a>(records: impl Iterator<Item = &'a Record>) -> Left {
+    pub(crate) fn of<'a>(records: impl Iterator<Item = &'a Record>) -> Left {
         let range = |record: &Record| match record.events.first() {
             Some(Event::SegmentAbandoned(marker)) => Some(marker.from..record.index),
             _ => None,
@@ -175,7 +175,7 @@ impl Left {
         Left(records.filter_map(range).collect())
     }
 
-    fn has(&self, record: &Record) -> bool {
+    pub(crate) fn has(&self, record: &Record) -> bool {
         record.commit.is_some() && self.0.iter().any(|range| range.contains(&record.index))
     }
 }
@@ -187,6 +187,8 @@ struct Fold {
     left: BTreeMap<Place, Awaited>,
     /// Who has taken it over.
     adopters: BTreeMap<Place, Place>,
+    /// Approvals that were decided, by the place of the decision, and whose they are.
+    decided: BTreeMap<Place, (Place, Awaited)>,
     updates: BTreeMap<String, Awaited>,
     /// In order of arrival.
     mailbox: Vec<Undelivered>,
@@ -216,7 +218,20 @@ impl Fold {
         let (open, updates) = (BTreeMap::new(), BTreeMap::new());
         let (left, adopters) = (BTreeMap::new(), BTreeMap::new());
         let (lineage, n, last_at) = (None, 0, Timestamp(0));
-        Fold { view, open, left, adopters, updates, mailbox: Vec::new(), paused_at: None, continued: false, lineage, n, last_at }
+        Fold {
+            view,
+            open,
+            left,
+            adopters,
+            decided: BTreeMap::new(),
+            updates,
+            mailbox: Vec::new(),
+            paused_at: None,
+            continued: false,
+            lineage,
+            n,
+            last_at,
+        }
     }
 
     fn take_record(&mut self, record: &Record) {
@@ -277,7 +292,13 @@ impl Fold {
                 self.receive(index, at, CarriedSignal { name, payload, signal_id, sender });
             }
             Event::UpdateReceived(event) => self.await_answer(event, at),
-            Event::ApprovalDecided(event) => self.close(&event.place),
+            Event::ApprovalDecided(event) => {
+                let asker = self.adopters.get(&event.place).unwrap_or(&event.place).clone();
+                if let Some(awaited) = self.open.get(&asker).filter(|awaited| awaited.kind == AwaitedKind::Approval) {
+                    self.decided.insert(event.place.clone(), (asker, awaited.clone()));
+                }
+                self.close(&event.place);
+            }
             Event::PromiseResolved(event) => self.close(&event.place),
             Event::TaskCompleted(event) => self.close(&event.place),
             Event::TaskFailed(_) | Event::ChildFailed(_) if self.is_set_aside(index) => {}
@@ -291,6 +312,12 @@ impl Fold {
             Event::RunPaused(event) => {
                 self.view.pause = Some(event.clone());
                 self.paused_at.get_or_insert(at);
+                for place in &event.asks {
+                    if let Some((asker, awaited)) = self.decided.remove(place) {
+                        let id = format!("{}~{}~{place}", self.view.head.key.id, self.view.head.generation);
+                        self.open.insert(asker, Awaited { id, since: at, deadline: None, ..awaited });
+                    }
+                }
             }
             Event::RunResumed(_) => self.resume(at),
             Event::RetryRequested(event) => self.go_on(at, &event.children),

@@ -76,9 +76,7 @@ impl Answer {
             if self.bytes == 0 {
                 return Err(self.fail(CallError::new(Cause::Empty, "a success without a body")));
             }
-            return Err(
-                self.fail(CallError::new(Cause::Malformed, format!("the answer ended before the model did{}", self.shown())))
-            );
+            return Err(self.fail(CallError::new(Cause::Malformed, "the answer ended before the model did").saying(self.shown())));
         }
         if reply.calls().any(|call| call.name.is_empty()) {
             return Err(self.fail(CallError::new(Cause::Malformed, "a tool call has no name")));
@@ -87,7 +85,7 @@ impl Answer {
             reply.blocks.push(Block::Refusal { text: String::new() });
         }
         if reply.is_empty() {
-            return Err(self.fail(CallError::new(Cause::Empty, format!("no content{}", self.shown())))); // LA3
+            return Err(self.fail(CallError::new(Cause::Empty, "no content").saying(self.shown()))); // LA3
         }
         Ok(reply)
     }
@@ -144,7 +142,7 @@ impl Answer {
     fn shown(&self) -> String {
         if self.arrived().is_empty() {
             let text = String::from_utf8_lossy(&self.beginning);
-            format!("; what came begins with: {}", text.trim())
+            format!("what came begins with: {}", text.trim())
         } else {
             String::new()
         }

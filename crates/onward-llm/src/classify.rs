@@ -34,7 +34,7 @@ pub(crate) fn refusal(status: u16, headers: &HeaderMap, body: &[u8], now: System
         status: Some(status),
         request_id: header("x-request-id").or(header("request-id")).map(|id| cut(id, 200)),
         provider_says_retry: header("x-should-retry").and_then(|says| says.parse().ok()),
-        ..CallError::new(cause, format!("status {status}{}", told.shown()))
+        ..CallError::new(cause, format!("status {status}")).saying(told.message)
     }
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn inside_success(error: &RawValue) -> CallError {
     let told = Told::of(error.get());
     let status = told.kinds.iter().find_map(|kind| kind.parse().ok()).unwrap_or(0);
     let cause = cause(status, &told, None).filter(|cause| !matches!(cause, Cause::ServerError { .. }));
-    CallError::new(cause.unwrap_or(Cause::Empty), format!("an error inside a success{}", told.shown()))
+    CallError::new(cause.unwrap_or(Cause::Empty), "an error inside a success").saying(told.message)
 }
 
 fn cause(status: u16, told: &Told, retry_after: Option<Duration>) -> Option<Cause> {
@@ -107,10 +107,6 @@ impl Told {
     fn says(&self, phrases: &[&str]) -> bool {
         let message = self.message.to_lowercase();
         phrases.iter().any(|phrase| message.contains(phrase))
-    }
-
-    fn shown(&self) -> String {
-        if self.message.is_empty() { String::new() } else { format!(": {}", self.message) }
     }
 }
 

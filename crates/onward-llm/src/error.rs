@@ -14,11 +14,14 @@ pub(crate) const NOT_IN_PLACE: &str = "nobody has put its bytes in place";
 
 /// One attempt that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{cause}{}", said(detail))]
+#[error("{cause}{}", behind(detail))]
 pub struct CallError {
     pub cause: Cause,
-    /// What the provider or the network said about it, cut and without the key.
+    /// What is known about it, without a word of the provider.
     pub detail: String,
+    /// What the provider said, cut and without the key: it may repeat what it was asked, so it is for operators alone and no part of any text.
+    #[serde(default, skip_serializing)]
+    pub said: Option<String>,
     /// The status of the answer, if there was one.
     pub status: Option<u16>,
     /// The provider's name for this request, for its support.
@@ -29,7 +32,7 @@ pub struct CallError {
     pub arrived: Box<ModelReply>,
 }
 
-fn said(detail: &str) -> String {
+fn behind(detail: &str) -> String {
     if detail.is_empty() { String::new() } else { format!(": {detail}") }
 }
 
@@ -96,7 +99,20 @@ impl CallError {
 
     pub(crate) fn new(cause: Cause, detail: impl Into<String>) -> CallError {
         let detail = detail.into();
-        CallError { cause, detail, status: None, request_id: None, provider_says_retry: None, arrived: Box::default() }
+        CallError {
+            cause,
+            detail,
+            said: None,
+            status: None,
+            request_id: None,
+            provider_says_retry: None,
+            arrived: Box::default(),
+        }
+    }
+
+    /// Keeps what the provider said.
+    pub(crate) fn saying(self, said: impl Into<String>) -> CallError {
+        CallError { said: Some(said.into()).filter(|said| !said.is_empty()), ..self }
     }
 
     /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
@@ -170,7 +186,9 @@ impl CallError {
             Cause::QuotaExhausted => "top up the account at the provider",
             Cause::Overloaded { .. } | Cause::ServerError { .. } => "wait; the provider's status page may say more",
             Cause::Empty => "ask again; some providers answer nothing instead of an error",
-            Cause::BadRequest => "the provider's words say what it does not take: model, parameters, tool schemas",
+            Cause::BadRequest => {
+                "it does not take the model, a parameter or the schema of a tool; operators are shown the provider's words"
+            }
             Cause::Auth => "check the environment variable that `key_env` names",
             Cause::ContextTooLong => "compact the conversation, or use a model with a larger window",
             Cause::Malformed | Cause::Disconnected => "ask again; what had arrived is kept with the error",

@@ -272,7 +272,8 @@ impl Provider {
     fn without_key(&self, error: CallError) -> CallError {
         match &self.0.key {
             Some(Key(secret)) if !secret.is_empty() => {
-                CallError { detail: error.detail.replace(secret.as_str(), "[key]"), ..error }
+                let said = error.said.as_ref().map(|said| said.replace(secret.as_str(), "[key]"));
+                CallError { detail: error.detail.replace(secret.as_str(), "[key]"), said, ..error }
             }
             _ => error,
         }

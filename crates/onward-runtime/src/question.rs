@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::event::{ApprovalDecided, PromiseResolved};
+use onward_core::event::{ApprovalDecided, PauseReason, PromiseResolved};
 use onward_core::run::{Input, Wait, WaitKind};
 use onward_core::view::{AwaitedKind, RunView};
-use onward_core::{Event, Failure, Index, Payload, RunKey};
+use onward_core::{Event, Failure, Index, Payload, RunKey, Status};
 use onward_store::{Appended, StoreError, WaitQuery};
 
 use crate::depth::check_payload;
@@ -35,8 +35,30 @@ pub struct Decide {
 impl Runtime {
     /// Decides an approval. Fails with `signal_lost` when another decision, or the deadline, came first.
     pub async fn decide_approval(&self, call: &CallId, decide: Decide) -> Result<Appended, RuntimeError> {
+        let approved = decide.approved;
         let input = self.decision(call, decide).await?;
-        self.append(&call.run, input).await
+        let appended = self.append(&call.run, input).await?;
+        if approved {
+            self.go_on_if_approved(&call.run).await?;
+        }
+        Ok(appended)
+    }
+
+    /// Resumes a run that was paused to ask again for what was approved before (Z8), once all of it is approved. A decision that is repeated
+    /// finishes what one before it has not.
+    async fn go_on_if_approved(&self, key: &RunKey) -> Result<(), RuntimeError> {
+        let head = self.read_head(key).await?;
+        if head.status != Status::Paused || !head.asks.is_empty() {
+            return Ok(());
+        }
+        let pause = self.read_run(key).await?.pause;
+        if pause.is_some_and(|pause| pause.reason == PauseReason::ApprovalNeeded) {
+            match self.resume_run(key, None).await {
+                Err(error) if error.code() == "run_not_paused" => {}
+                resumed => drop(resumed?),
+            }
+        }
+        Ok(())
     }
 
     /// The input that a decision is, checked.

@@ -9,7 +9,7 @@ use onward_core::event::ParentLink;
 use onward_core::projection::{ProjectedChild, Projection};
 use onward_core::reopen::await_child;
 use onward_core::run::{RunHead, answer_to};
-use onward_core::transfer::{ExportedRun, children_asked_for};
+use onward_core::transfer::{ExportedRun, children_asked_for, receive};
 use onward_core::view::created_at;
 use onward_core::{Index, Log, Record, RunId, RunKey};
 use onward_store::{Restore, RestoreRun, Restored, StoreError, StoreFuture};
@@ -111,7 +111,7 @@ impl Runtime {
     }
 
     fn restore(&self, run: ExportedRun, stranger: Option<String>) -> StoreFuture<'_, Restored> {
-        let ExportedRun { key, logs } = run;
+        let ExportedRun { key, logs } = receive(run);
         match stranger {
             Some(why) => Box::pin(std::future::ready(Err(StoreError::LogInvalid { key, why }))),
             None => self.store().restore_run(RestoreRun { key, what: Restore::Run { logs }, news: Vec::new() }),

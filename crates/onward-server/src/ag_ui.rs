@@ -19,6 +19,7 @@ use onward_core::{Index, Name, RunKey};
 use onward_runtime::{CallId, Decide, Runtime, RuntimeError, SendSignal, StartRun};
 use onward_store::StoreError;
 
+use crate::approvals;
 use crate::auth::{Caller, Pass, Scope};
 use crate::ceiling;
 use crate::new_id;
@@ -166,7 +167,7 @@ impl Asked {
             }
             let decision_id = format!("{}/{}", self.input.run_id, resume.interrupt_id);
             let decide = Decide { approved, feedback, decided_by: self.by.name.clone(), decision_id };
-            self.runtime().decide_approval(&call, decide).await?;
+            approvals::carry_out(&self.server, &call, decide).await?;
         }
         Ok(())
     }

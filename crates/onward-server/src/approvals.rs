@@ -3,8 +3,8 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::{RunId, RunKey};
-use onward_runtime::Decide;
-use onward_store::{Gaps, PAGE_DEFAULT, WaitQuery};
+use onward_runtime::{CallId, Decide, RuntimeError};
+use onward_store::{Appended, Gaps, PAGE_DEFAULT, WaitQuery};
 use serde::Deserialize;
 
 use crate::answer::json;
@@ -12,6 +12,8 @@ use crate::document::{Answer, Approval, Approvals, Partly};
 use crate::limits::LIMIT_MAX;
 use crate::problem::Problem;
 use crate::request::Request;
+use crate::server::Server;
+use crate::trace::Level;
 
 /// `GET /v1/approvals`.
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
@@ -46,6 +48,26 @@ pub(crate) async fn decide(mut request: Request) -> Result<Response, Problem> {
     // Who is known by a credential cannot decide in another's name.
     let decided_by = request.caller.name.take().or(decided_by);
     let decide = Decide { approved, feedback, decided_by, decision_id };
-    let appended = request.server.runtime().decide_approval(&call, decide).await?;
+    let appended = carry_out(&request.server, &call, decide).await?;
     Ok(json(StatusCode::OK, &Answer::new(&call.run.id, &appended)))
+}
+
+/// Decides an approval. A decision that came too late is in no log of a run, so it is traced with its id and who made it.
+pub(crate) async fn carry_out(server: &Server, call: &CallId, decide: Decide) -> Result<Appended, RuntimeError> {
+    let (approved, decision_id, decided_by) = (decide.approved, decide.decision_id.clone(), decide.decided_by.clone());
+    let decided = server.runtime().decide_approval(call, decide).await;
+    if let Err(error) = &decided
+        && error.code() == "signal_lost"
+    {
+        let decided_by = decided_by.as_deref().unwrap_or("");
+        let fields: [(&str, &dyn std::fmt::Display); 5] = [
+            ("approval", call),
+            ("decision_id", &decision_id),
+            ("decided_by", &decided_by),
+            ("approved", &approved),
+            ("error", error),
+        ];
+        server.trace().say(Level::Warn, "a decision came too late", &fields);
+    }
+    decided
 }

@@ -29,6 +29,7 @@ mod attributes;
 pub mod auth;
 mod bulk;
 mod ceiling;
+mod diagnosis;
 pub mod document;
 mod drive;
 mod entries;

@@ -207,6 +207,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "run_closed"
         | "run_paused"
         | "budget_exhausted"
+        | "approval_needed"
+        | "child_behind_approval"
         | "run_not_paused"
         | "run_is_task"
         | "run_not_failed"

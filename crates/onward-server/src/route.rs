@@ -12,8 +12,8 @@ use crate::auth::Scope;
 use crate::problem::Problem;
 use crate::request::Request;
 use crate::{
-    ag_ui, agents, approvals, attachments, bulk, drive, entries, external, hooks, kinds, operations, promises, roster, runs,
-    servers, spend, tasks, transfer, workers,
+    ag_ui, agents, approvals, attachments, bulk, diagnosis, drive, entries, external, hooks, kinds, operations, promises, roster,
+    runs, servers, spend, tasks, transfer, workers,
 };
 
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
@@ -211,6 +211,15 @@ pub static ROUTES: &[Route] = &[
         "A page of the log; for those who accept text/event-stream, the log from there on and as it grows",
         &[(JSON, "EventPage"), ("text/event-stream", "EventStream")],
     )]),
+    route(
+        Verb::Get,
+        "/v1/runs/{id}/failures",
+        Some(Scope::Operate),
+        "Show the failures of a run with what callees said, providers of models for example",
+        |request| Box::pin(diagnosis::list(request)),
+    )
+    .query(&[Parameter::new("generation", "Generation", "The generation; the current one otherwise")])
+    .answers(&[answer(200, "The latest 100 failures of the log, oldest first", &[(JSON, "Failures")])]),
     route(Verb::Get, "/v1/runs/{id}/stream", Some(Scope::Read), "Read what is said about a run while it goes on", |request| {
         Box::pin(runs::stream(request))
     })

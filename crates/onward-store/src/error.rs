@@ -117,6 +117,8 @@ impl StoreError {
                 Refusal::Unread { .. } => "inputs_unread",
                 Refusal::Paused { .. } => "run_paused",
                 Refusal::NotPaused { .. } => "run_not_paused",
+                Refusal::ApprovalNeeded { .. } => "approval_needed",
+                Refusal::ChildBehindApproval { .. } => "child_behind_approval",
                 Refusal::BudgetExhausted { .. } => "budget_exhausted",
                 Refusal::BranchPending { .. } => "branch_pending",
                 Refusal::IsTask { .. } => "run_is_task",
@@ -193,6 +195,12 @@ impl StoreError {
             }
             StoreError::Refused(Refusal::AlreadyReset { .. }) => {
                 "reset the run that goes on in its place, or fork this one, which keeps both"
+            }
+            StoreError::Refused(Refusal::ApprovalNeeded { .. }) => {
+                "`onward approval list` shows them; the run goes on when all are approved, and stays paused if one is declined"
+            }
+            StoreError::Refused(Refusal::ChildBehindApproval { .. }) => {
+                "`onward run reset` to a point before that event asks for the approval again; a fork may await the child instead"
             }
             StoreError::Refused(Refusal::BudgetExhausted { .. }) => "`onward run resume ID --budget tokens=N` lets it spend more",
             StoreError::Refused(Refusal::BranchPending { .. }) => {

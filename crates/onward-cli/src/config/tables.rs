@@ -186,6 +186,19 @@ mod tests {
     }
 
     #[test]
+    fn ceilings_are_for_one_namespace_or_for_all() {
+        let text =
+            "[namespaces.\"*\"]\nbudget_max = { tokens = 9 }\n[namespaces.trial]\nbudget_max = { cost = \"0.5\", turns = 3 }\n";
+        let Ceilings { all, namespaces } = read(text).unwrap().ceilings().unwrap();
+        assert_eq!(all, Budget::default().tokens(9));
+        let trial = namespaces.into_iter().map(|(name, budget)| format!("{name}: {budget}")).collect::<Vec<_>>();
+        assert_eq!(trial, ["trial: cost=0.5 turns=3"]);
+        // A limit that is misspelled would be none.
+        assert!(read("[namespaces.trial]\nbudget_max = { token = 3 }\n").unwrap_err().1.starts_with("unknown field `token`"));
+        assert!(read("[namespaces.trial]\nbudget = { tokens = 3 }\n").unwrap_err().1.starts_with("unknown field `budget`"));
+    }
+
+    #[test]
     fn a_person_agrees_to_all_tools_or_to_some() {
         let of = |text: &str| read(&format!("[mcp.x]\nneeds_approval = {text}\n")).unwrap().mcp["x"].needs_approval.of("pay");
         assert_eq!(["true", "false", "[\"pay\"]", "[\"look\"]"].map(of), [true, false, true, false]);

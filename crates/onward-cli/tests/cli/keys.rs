@@ -38,7 +38,8 @@ fn until(served: &Served, key: &str, status: u16) {
 fn a_key_is_shown_once_listed_rotated_and_revoked() {
     let directory = tempfile::tempdir().unwrap();
     run(directory.path(), ["key", "list"]).says(0, "! no keys");
-    let (key, id) = create(directory.path(), &["--scope", "read,start", "--expires", "90d"]);
+    let most = ["--budget-max", "tokens=500", "--budget-max", "cost=2.50"];
+    let (key, id) = create(directory.path(), &[&["--scope", "read,start", "--expires", "90d"][..], &most].concat());
     let mode = std::fs::metadata(directory.path().join(KEYS)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let listed = run(directory.path(), ["key", "list"]);
@@ -46,6 +47,7 @@ fn a_key_is_shown_once_listed_rotated_and_revoked() {
     assert!(!listed.out.contains(key.split('_').nth(2).unwrap()));
     let rotated = run(directory.path(), ["key", "rotate", &id, "--overlap", "24h", "--json"]).json();
     assert_eq!((&rotated["name"], &rotated["state"]), (&"ada".into(), &"usable".into()));
+    assert_eq!(rotated["budget_max"]["tokens"], 500);
     assert_ne!(rotated["key"].as_str().unwrap(), key);
     run(directory.path(), ["key", "revoke", &id]).says(0, &format!("{id}: revoked"));
     let keys = run(directory.path(), ["key", "list", "--json"]).json();
@@ -62,6 +64,7 @@ fn a_key_is_shown_once_listed_rotated_and_revoked() {
         &[],
         &["--scope", "read", "--expires", "soon"],
         &["--scope", "read", "--expires", "0d"],
+        &["--scope", "read", "--budget-max", "words=3"],
         &["--scope", "read", "--namespace", ""],
     ] {
         assert_eq!(run(directory.path(), ["key", "create", "--name", "x"].iter().chain(wrong)).code, 2, "{wrong:?}");

@@ -216,6 +216,7 @@ fn spell_failure(failure: &mut Failure) {
     if let Some(details) = &mut failure.details {
         **details = details.canonical();
     }
+    failure.diagnosis = None; // not every reader of a log is given it
 }
 
 fn describe_step(identity: &StepIdentity, place: &Place) -> String {

@@ -130,6 +130,11 @@ impl Segment {
         self.book.left_children().filter(|(_, is_spawned)| *is_spawned).map(|(child, _)| child.clone()).collect()
     }
 
+    /// The log goes on from a copy: what was approved on ways that the code has left is no answer here (Z8).
+    pub fn forget_decisions(&mut self) {
+        self.book.forget_decisions();
+    }
+
     /// The conversation that the segment begins with.
     pub fn begin(&mut self, leaf: Option<Hash>) {
         self.way.leaf = leaf;

@@ -22,6 +22,12 @@ pub enum Refusal {
     OtherGeneration { key: RunKey },
     #[error("run {key} has spent what it may: its {what}")]
     BudgetExhausted { key: RunKey, what: &'static str },
+    #[error("run {key} goes on from a copy, and {count} approvals that were given before are asked again")]
+    ApprovalNeeded { key: RunKey, count: usize },
+    #[error(
+        "run {key} cannot go on from a copy that starts child {child} again: it was started behind the approval at event {approval}"
+    )]
+    ChildBehindApproval { key: RunKey, child: RunId, approval: Index },
     #[error("run {key} is not paused")]
     NotPaused { key: RunKey },
     #[error("run {key} was asked for another branch at event {index}, which it has not taken yet")]
@@ -123,6 +129,9 @@ impl RunHead {
         }
         if !self.is_task && !event.is_input() {
             return Err(Refusal::Malformed { key: self.key.clone(), why: "it is not an input" });
+        }
+        if matches!(event, Event::RunResumed(_)) && !self.asks.is_empty() {
+            return Err(Refusal::ApprovalNeeded { key: self.key.clone(), count: self.asks.len() }); // Z8
         }
         // Whoever brings a budget along changes that, also where nothing is paused.
         if matches!(event, Event::RunResumed(RunResumed { budget: None })) && self.status != Status::Paused {

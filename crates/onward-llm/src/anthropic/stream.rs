@@ -258,7 +258,7 @@ impl Part {
 }
 
 fn broken(error: serde_json::Error) -> CallError {
-    CallError::new(Cause::Malformed, format!("an event is not what it should be: {error}"))
+    CallError::new(Cause::Malformed, "an event is not what it should be").saying(error.to_string())
 }
 
 fn incomplete(sort: &str) -> CallError {

@@ -16,7 +16,7 @@ use super::Asker;
 use super::problem::{of_runtime, status_of};
 use crate::limits::LIMIT_MAX;
 use crate::problem::RequestError;
-use crate::{Scope, Server, WAIT_MAX, ceiling, request};
+use crate::{Scope, Server, WAIT_MAX, approvals, ceiling, diagnosis, request};
 
 pub(super) type Answer<T> = Result<T, Status>;
 
@@ -111,6 +111,9 @@ pub(super) async fn read_log(server: Server, asker: Asker, request: api::LogRequ
     let limit = (limit as usize).clamp(1, PAGE_MAX);
     let mut records = server.runtime().read_log(&own(&asker, run)?, generation, from, limit).await.map_err(told)?;
     let more = payloads::is_long(&records) | payloads::fit(&mut records, PAGE_BYTES);
+    if asker.pass.check_also(Scope::Operate, &server).await.is_err() {
+        diagnosis::hide_in_records(&mut records); // DG1
+    }
     Ok(api::LogReply { records, more })
 }
 
@@ -135,7 +138,8 @@ pub(super) async fn watch_run(server: Server, asker: Asker, request: api::WatchR
         () = server.closed() => {}
     }
     let head = runtime.read_head(&key).await.map_err(told)?;
-    let outcome = if head.status.is_closed() { runtime.read_outcome(&key).await.map_err(told)? } else { None };
+    let mut outcome = if head.status.is_closed() { runtime.read_outcome(&key).await.map_err(told)? } else { None };
+    outcome.iter_mut().for_each(diagnosis::hide_in_outcome);
     Ok(api::WatchReply { generation: head.generation, next_index: head.next_index, status: head.status, outcome })
 }
 
@@ -144,10 +148,15 @@ pub(super) async fn read_stream(server: Server, asker: Asker, request: api::Stre
     let api::StreamRequest { run, offset, wait_ms } = request;
     let key = own(&asker, run)?;
     let wait = Duration::from_millis(wait_ms).min(WAIT_MAX);
-    let page = tokio::select! {
+    let mut page = tokio::select! {
         page = server.runtime().read_stream(&key, offset.as_deref(), wait) => page.map_err(told)?,
         () = server.closed() => StreamPage { frames: Vec::new(), next: offset.unwrap_or_default() },
     };
+    for frame in &mut page.frames {
+        if let onward_core::stream::StreamSaid::AttemptFailed(failed) = &mut frame.said {
+            diagnosis::hide(&mut failed.failure);
+        }
+    }
     Ok(api::StreamReply { frames: page.frames, next: page.next })
 }
 
@@ -272,6 +281,8 @@ pub(super) async fn update_run(server: Server, asker: Asker, request: api::AskRe
         answer = tokio::time::timeout(WAIT_MAX, answered) => answer.ok().transpose().map_err(told)?,
         () = server.closed() => None,
     };
+    let mut answer = answer;
+    answer.iter_mut().for_each(diagnosis::hide_in_outcome);
     Ok(api::AnswerReply { answer })
 }
 
@@ -280,6 +291,8 @@ pub(super) async fn query_run(server: Server, asker: Asker, request: api::AskReq
     let key = own(&asker, run)?;
     let answer = tokio::time::timeout(WAIT_MAX, server.runtime().query_run(&key, name.clone(), payload)).await;
     let answer = answer.unwrap_or(Err(RuntimeError::Unanswered { key, name })).map_err(told)?;
+    let mut answer = answer;
+    answer.iter_mut().for_each(diagnosis::hide_in_outcome);
     Ok(api::AnswerReply { answer })
 }
 
@@ -298,7 +311,7 @@ pub(super) async fn decide_approval(server: Server, asker: Asker, request: api::
     // Where a credential has a name, it says who decides (S8).
     let decided_by = asker.caller.name.or(decided_by);
     let decide = Decide { approved, feedback, decided_by, decision_id };
-    server.runtime().decide_approval(&call, decide).await.map(appended).map_err(told)
+    approvals::carry_out(&server, &call, decide).await.map(appended).map_err(told)
 }
 
 pub(super) async fn resolve_promise(server: Server, asker: Asker, request: api::ResolveRequest) -> Answer<api::AppendReply> {
@@ -323,6 +336,7 @@ pub(super) async fn list_quarantined(server: Server, asker: Asker, request: api:
     let run = request.run.map(|run| own(&asker, run)).transpose()?;
     let gaps = request.partly.then(Gaps::default);
     let query = TaskQuery { namespace: asker.namespace, run, limit: page(request.limit), state: None, gaps: gaps.clone() };
-    let tasks = server.runtime().list_quarantined(query).await.map_err(told)?;
+    let mut tasks = server.runtime().list_quarantined(query).await.map_err(told)?;
+    tasks.iter_mut().filter_map(|task| task.last_failure.as_mut()).for_each(diagnosis::hide);
     Ok(api::TasksReply { tasks, missing: missing(gaps) })
 }

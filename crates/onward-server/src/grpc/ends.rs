@@ -23,6 +23,7 @@ use super::problem::{of_problem, of_runtime_error, status_of};
 use super::{Asker, MESSAGE_BYTES_MAX, admit, refuse};
 use crate::Server;
 use crate::auth::Scope;
+use crate::diagnosis;
 use crate::problem::RequestError;
 
 /// How many runs one stream may await.
@@ -144,7 +145,10 @@ impl Awaited {
 
 fn end(run: RunKey, outcome: Outcome) -> End {
     match outcome {
-        Ok(outcome) => End { run, outcome: Some(outcome), problem: None },
+        Ok(mut outcome) => {
+            diagnosis::hide_in_outcome(&mut outcome); // DG1
+            End { run, outcome: Some(outcome), problem: None }
+        }
         Err(error) => End { run, outcome: None, problem: Some(of_runtime_error(&error)) },
     }
 }

@@ -5,7 +5,7 @@ use onward_wire::api;
 
 use super::Asker;
 use super::calls::{Answer, appended, own, told};
-use crate::{Server, request};
+use crate::{Server, diagnosis, request};
 
 pub(super) async fn start_task(server: Server, asker: Asker, request: api::StartTaskRequest) -> Answer<api::StartReply> {
     let api::StartTaskRequest { task, kind, input, options, trace } = request;
@@ -17,7 +17,9 @@ pub(super) async fn start_task(server: Server, asker: Asker, request: api::Start
 
 pub(super) async fn read_task(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::TaskReply> {
     let view = server.runtime().read_task(&own(&asker, request.run)?).await.map_err(told)?;
-    let TaskView { head, kind, input, options, state, attempts, last_failure, progress, outcome } = view;
+    let TaskView { head, kind, input, options, state, attempts, mut last_failure, progress, mut outcome } = view;
+    last_failure.iter_mut().for_each(diagnosis::hide);
+    outcome.iter_mut().for_each(diagnosis::hide_in_outcome);
     let state = state.as_str().to_owned();
     Ok(api::TaskReply { head, kind, input, options, state, attempts, last_failure, progress, outcome })
 }

@@ -145,3 +145,184 @@ async fn only_operators_append_entries_in_another_name_than_a_users() {
     locked.send(&operate, "POST", "/v1/runs/c/entries", &system).await.expect(202);
     client.shutdown().await;
 }
+
+/// Pays when somebody agrees; says how often it did. The first `fails` attempts fail for good.
+async fn payer(locked: &Locked, root: &ApiKey, fails: u32) -> (Onward, Arc<AtomicU32>) {
+    let paid = Arc::new(AtomicU32::new(0));
+    let pay = paid.clone();
+    let builder = Onward::connect(locked.url()).key(root.reveal()).task("pay", move |_: Value| {
+        let time = pay.fetch_add(1, Ordering::SeqCst);
+        async move { if time < fails { Err(Failure::fatal("no money")) } else { Ok(time + 1) } }
+    });
+    let builder = builder.workflow("pays", |ctx: Ctx, _: Value| async move {
+        let answer = ctx.approval("pay", "Pay?").await?;
+        if answer.approved { ctx.task::<u32>("pay", &()).await } else { Ok(0) }
+    });
+    (builder.start().await.unwrap(), paid)
+}
+
+/// Decides the only open approval of the run.
+async fn approve(locked: &Locked, key: &ApiKey, root: &ApiKey, run: &str) -> crate::client::Reply {
+    let open = locked.send(root, "GET", &format!("/v1/approvals?run={run}"), "").await.expect(200);
+    let id = open["approvals"][0]["id"].as_str().unwrap_or_else(|| panic!("{run} asks nothing: {open}"));
+    let path = format!("/v1/approvals/{}", id.replace('/', "%2F"));
+    locked.send(key, "POST", &path, &json!({"approved": true, "decision_id": "d"}).to_string()).await
+}
+
+async fn result(locked: &Locked, key: &ApiKey, id: &str) -> Value {
+    locked.send(key, "GET", &format!("/v1/runs/{id}/result?wait_ms=20000"), "").await.expect(200)["outcome"].clone()
+}
+
+/// A paused copy that asks again: an operator who may not approve cannot let it go on, and who may approve can.
+async fn asks_again(locked: &Locked, root: &ApiKey, operate: &ApiKey, approver: &ApiKey, id: &str) {
+    let view = until_status(locked, root, id, "paused").await;
+    assert_eq!(view["pause"]["reason"], "approval_needed", "{view}");
+    locked.send(operate, "POST", &format!("/v1/runs/{id}/resume"), "").await.problem(409, "approval_needed");
+    approve(locked, operate, root, id).await.problem(403, "not_allowed");
+    approve(locked, approver, root, id).await.expect(200);
+}
+
+/// Z8, with the rights of those who copy and of those who approve apart.
+#[tokio::test]
+async fn a_copy_of_an_approved_call_runs_only_when_it_is_approved_again() {
+    let (locked, root) = Locked::open().await;
+    let (onward, paid) = payer(&locked, &root, 0).await;
+    let operate = locked.make("operator", "*", &[Scope::Read, Scope::Operate]);
+    let approver = locked.make("approver", "*", &[Scope::Approve]);
+    locked.until(&operate, 200).await;
+    begin(&locked, &root, "pays", "p", Value::Null).await;
+    approve(&locked, &approver, &root, "p").await.expect(200);
+    assert_eq!(result(&locked, &root, "p").await["output"]["json"], 1);
+    let events = locked.send(&root, "GET", "/v1/runs/p/events", "").await.expect(200);
+    let events = events["events"].as_array().unwrap();
+    let scheduled = events.iter().find(|event| event["event"]["type"] == "task_scheduled").unwrap()["index"].clone();
+    for (times, (verb, at)) in [("fork", "from"), ("reset", "to")].into_iter().enumerate() {
+        let body = json!({at: scheduled, "id": format!("p-{verb}")}).to_string();
+        locked.send(&operate, "POST", &format!("/v1/runs/p/{verb}"), &body).await.expect(201);
+        asks_again(&locked, &root, &operate, &approver, &format!("p-{verb}")).await;
+        assert_eq!(result(&locked, &root, &format!("p-{verb}")).await["output"]["json"], times + 2);
+    }
+    // Three were approved, and three were made.
+    assert_eq!(paid.load(Ordering::SeqCst), 3);
+    onward.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_retry_of_an_approved_call_runs_only_when_it_is_approved_again() {
+    let (locked, root) = Locked::open().await;
+    let (onward, paid) = payer(&locked, &root, 1).await;
+    let operate = locked.make("operator", "*", &[Scope::Read, Scope::Operate]);
+    let approver = locked.make("approver", "*", &[Scope::Approve]);
+    locked.until(&operate, 200).await;
+    begin(&locked, &root, "pays", "p", Value::Null).await;
+    approve(&locked, &approver, &root, "p").await.expect(200);
+    assert_eq!(result(&locked, &root, "p").await["failure"]["message"], "no money");
+    locked.send(&operate, "POST", "/v1/runs/p/retry", "{}").await.expect(202);
+    asks_again(&locked, &root, &operate, &approver, "p").await;
+    assert_eq!(result(&locked, &root, "p").await["output"]["json"], 2);
+    assert_eq!(paid.load(Ordering::SeqCst), 2);
+    onward.shutdown().await;
+}
+
+/// U6, U7: who may import can write any log, and gets no call of a tool and no approval by it.
+#[tokio::test]
+async fn an_import_brings_neither_decisions_nor_calls_of_tools() {
+    let (locked, root) = Locked::open().await;
+    let (onward, paid) = payer(&locked, &root, 0).await;
+    begin(&locked, &root, "pays", "p", Value::Null).await;
+    approve(&locked, &root, &root, "p").await.expect(200);
+    result(&locked, &root, "p").await;
+    let admin = locked.make("admin", "*", &[Scope::Admin]);
+    let approver = locked.make("approver", "*", &[Scope::Approve]);
+    let operate = locked.make("operator", "*", &[Scope::Read, Scope::Operate]);
+    locked.until(&operate, 200).await;
+    // The log up to the commit that has scheduled the task, under another id.
+    let lines = locked.send(&root, "GET", "/v1/runs/p/export", "").await.body.replace("\"p\"", "\"forged\"");
+    let lines: Vec<&str> = lines.lines().collect();
+    let last = lines.iter().position(|line| line.contains("task_scheduled")).unwrap();
+    let records = last - 1;
+    let head = lines[1].split("\"records\"").next().unwrap();
+    let open = |run: &str, kind: &str| {
+        let text = format!("{}\n{head}\"records\":[{records}]}}\n{}\n{{\"runs\":1}}\n", lines[0], lines[2..=last].join("\n"));
+        text.replace("\"forged\"", &format!("\"{run}\"")).replace("\"kind\":\"pay\"", &format!("\"kind\":\"{kind}\""))
+    };
+    let import = async |text: String| {
+        let headers = format!("Authorization: Bearer {}\r\nContent-Type: application/x-ndjson\r\n", admin.reveal());
+        locked.site.send("POST", "/v1/import", &headers, &text).await.expect(200)
+    };
+    let taken = import(open("forged", "pay")).await;
+    assert_eq!(taken["created"], json!(["forged"]), "{taken}");
+    assert_eq!(import(open("forged", "pay")).await["unchanged"], json!(["forged"]), "the same again is the same");
+    asks_again(&locked, &root, &operate, &approver, "forged").await;
+    assert_eq!(result(&locked, &root, "forged").await["output"]["json"], 2);
+    import(open("tooled", "tool.support.pay")).await;
+    let events = locked.send(&root, "GET", "/v1/runs/tooled/events", "").await.body;
+    assert!(events.contains("outcome_unknown"), "{events}");
+    assert_eq!(paid.load(Ordering::SeqCst), 2);
+    onward.shutdown().await;
+}
+
+/// Who has lost a race over an approval is told so, and is on record.
+#[tokio::test]
+async fn a_decision_that_came_too_late_is_traced_with_its_id_and_its_decider() {
+    let (locked, root) = Locked::open().await;
+    let (ada, bob) = (locked.make("ada", "*", &[Scope::Approve]), locked.make("bob", "*", &[Scope::Approve, Scope::Read]));
+    let (onward, _) = payer(&locked, &root, 0).await;
+    locked.until(&bob, 200).await;
+    begin(&locked, &root, "pays", "p", Value::Null).await;
+    approve(&locked, &ada, &root, "p").await.expect(200);
+    let late = json!({"approved": false, "decision_id": "late-1", "decided_by": "ada"}).to_string();
+    locked.send(&bob, "POST", "/v1/approvals/p~0~0", &late).await.problem(409, "signal_lost");
+    let said = locked.said.once("a decision came too late", 1).await;
+    let line = said.lines().find(|line| line.contains("a decision came too late")).unwrap();
+    let line: Value = serde_json::from_str(line).unwrap();
+    assert_eq!(
+        (&line["decision_id"], &line["decided_by"], &line["approval"]),
+        (&json!("late-1"), &json!("bob"), &json!("p~0~0")),
+        "{line}"
+    );
+    onward.shutdown().await;
+}
+
+/// DG1: what a provider said may repeat anything that it was told.
+#[tokio::test]
+async fn what_a_callee_said_is_shown_to_operators_alone() {
+    const CANARY: &str = "canary-7 you asked: my password is";
+    let (locked, root) = Locked::open().await;
+    let builder = Onward::connect(locked.url()).key(root.reveal());
+    let builder = builder.task("ask", |_: Value| async { Err::<(), _>(Failure::fatal("status 400").with_diagnosis(CANARY)) });
+    let builder = builder.workflow("inner", |ctx: Ctx, _: Value| async move { ctx.task::<()>("ask", &()).await });
+    let builder = builder.workflow("asks", |ctx: Ctx, _: Value| async move { ctx.child::<()>("inner", &()).await });
+    let onward = builder.start().await.unwrap();
+    let (read, operate) = (locked.make("read", "*", &[Scope::Read]), locked.make("op", "*", &[Scope::Read, Scope::Operate]));
+    locked.until(&operate, 200).await;
+    locked.send(&root, "POST", "/v1/runs", &json!({"kind": "asks", "id": "r"}).to_string()).await.expect(201);
+    locked.send(&root, "POST", "/v1/tasks", &json!({"kind": "ask", "id": "t"}).to_string()).await.expect(201);
+    for id in ["r", "t"] {
+        assert_eq!(result(&locked, &read, id).await["failure"]["message"], "status 400");
+    }
+    let paths = ["/v1/runs/r", "/v1/runs/r/result", "/v1/runs/r/events", "/v1/runs/r/export", "/v1/export", "/v1/runs/r/stream"];
+    for path in paths.into_iter().chain(["/v1/tasks/t", "/v1/tasks/t/result", "/v1/runs/r%2F0/events", "/v1/runs"]) {
+        for key in [&read, &operate] {
+            let reply = locked.send(key, "GET", path, "").await;
+            assert!(reply.status == 200 && !reply.body.contains("canary"), "{path}: {}", reply.body);
+        }
+    }
+    let told = |key: &ApiKey| Onward::connect(locked.url()).key(key.reveal()).start();
+    let (reader, operator) = (told(&read).await.unwrap(), told(&operate).await.unwrap());
+    for client in [&reader, &operator] {
+        let error = client.run::<()>("r").unwrap().result().await.unwrap_err();
+        assert_eq!(error.failure().unwrap().diagnosis, None, "gRPC");
+        let task = client.task_handle::<()>("t").unwrap().view().await.unwrap();
+        assert_eq!(task.outcome.unwrap().unwrap_err().diagnosis, None, "gRPC");
+    }
+    let log = async |client: &Onward| format!("{:?}", client.run::<()>("r").unwrap().log().await.unwrap());
+    assert!(!log(&reader).await.contains("canary"));
+    assert!(log(&operator).await.contains("canary"), "who may operate reads it in the log");
+    locked.send(&read, "GET", "/v1/runs/r/failures", "").await.problem(403, "not_allowed");
+    let failures = locked.send(&operate, "GET", "/v1/runs/r/failures", "").await.expect(200);
+    assert_eq!(failures["failures"][0]["diagnosis"], CANARY, "{failures}");
+    for onward in [reader, operator, onward] {
+        onward.shutdown().await;
+    }
+}

@@ -201,7 +201,7 @@ fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, attached: &Attached<'_>, 
         Next::Again { delay } => Some(delay),
         Next::GiveUp => None,
     };
-    // Not what the provider said: it may repeat what it was told. The run's failure has it.
+    // Not what the provider said: it may repeat what it was told. The run's failure has it, for operators.
     tracing::warn!(
         run = %ctx.task().run,
         model = model.name,
@@ -231,6 +231,7 @@ fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, attached: &Attached<'_>, 
         }
     };
     let failure = limited.into_iter().fold(failure, Failure::with_limited);
+    let failure = error.said.iter().fold(failure, Failure::with_diagnosis);
     details.into_iter().fold(failure, Failure::with_details)
 }
 

@@ -149,7 +149,7 @@ impl Border {
                 let packed = self.codec.encode(&Payload::binary(FAILURE, whole.to_bytes()), homes)?;
                 if let Some(key) = packed.sealed_with() {
                     failure.message = format!("sealed with key {key}");
-                    failure.causes = Vec::new();
+                    (failure.causes, failure.diagnosis) = (Vec::new(), None);
                     failure.details = Some(Box::new(packed));
                 } else if let Some(details) = &mut failure.details {
                     **details = self.codec.encode(details, homes)?;
@@ -161,6 +161,7 @@ impl Border {
                 if details.content_type() == FAILURE {
                     let whole = Failure::decode_fields(details.data()).map_err(|error| CodecError::new(error.to_string()))?;
                     (failure.message, failure.causes, failure.details) = (whole.message, whole.causes, whole.details);
+                    failure.diagnosis = whole.diagnosis;
                 } else {
                     failure.details = Some(Box::new(details));
                 }

@@ -145,6 +145,8 @@ fn known_code(code: &str) -> &'static str {
         "run_not_paused",
         "run_paused",
         "budget_exhausted",
+        "approval_needed",
+        "child_behind_approval",
         "run_not_failed",
         "run_reset",
         "failure_handled",

@@ -38,5 +38,6 @@ fn code(reason: PauseReason) -> &'static str {
         PauseReason::EffectAbandoned => "effect_abandoned",
         PauseReason::BudgetExhausted => "budget_exhausted",
         PauseReason::SegmentTooLong => "segment_too_long",
+        PauseReason::ApprovalNeeded => "approval_needed",
     }
 }

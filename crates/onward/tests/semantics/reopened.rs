@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use onward::join;
 use onward::prelude::*;
 use onward::testing::World;
-use onward_core::event::{ChildFailed, TaskFailed};
+use onward_core::event::{ApprovalDecided, ChildFailed, RunResumed, TaskFailed};
 use onward_core::run::Refusal;
 use onward_core::{Event, Index, Place, Status};
 
@@ -299,4 +299,91 @@ fn a_fork_of_a_retried_run_and_a_retry_of_a_fork_replay() {
     complete_last(&mut again, "1");
     again.pump().unwrap();
     assert!(again.children_started()[0].starts_with("copy-2/"), "{:?}", again.children_started());
+}
+
+fn decide(world: &mut World, place: &str, approved: bool) {
+    let (place, decision_id) = (Place::parse(place).unwrap(), "d".to_owned());
+    world.input(ApprovalDecided { place, approved, feedback: None, decided_by: None, decision_id }).unwrap();
+}
+
+/// Pays once somebody agrees, and says so.
+async fn pays(ctx: Ctx, (): ()) -> Result<u64> {
+    if !ctx.approval("pay", "Pay?").await?.approved {
+        return Ok(0);
+    }
+    ctx.task("pay", &()).await
+}
+
+/// Z8: whatever of it is in the copy, and wherever the copy ends behind the decision.
+#[test]
+fn a_copy_asks_again_for_what_was_approved_and_goes_on_only_then() {
+    let mut world = World::new(pays, &());
+    world.pump().unwrap();
+    let mut before = world.fork("before", None, true).unwrap();
+    before.pump().unwrap();
+    assert_eq!(before.status(), Status::Waiting, "nothing was decided: the question is open as it was");
+    decide(&mut world, "0", true);
+    world.pump().unwrap();
+    assert_eq!(world.event_names().last(), Some(&"task_scheduled"));
+    let mut fork = world.fork("copy", None, true).unwrap();
+    fork.pump().unwrap();
+    assert_eq!((fork.status(), fork.event_names().last()), (Status::Paused, Some(&"run_paused")));
+    let refused = fork.input(RunResumed { budget: None }).unwrap_err();
+    assert!(matches!(refused, Refusal::ApprovalNeeded { count: 1, .. }), "{refused}");
+    decide(&mut fork, "0", false);
+    assert!(fork.input(RunResumed { budget: None }).is_err(), "who declines does not let it go on");
+    decide(&mut fork, "0", true);
+    fork.input(RunResumed { budget: None }).unwrap();
+    fork.pump().unwrap();
+    complete_last(&mut fork, "7");
+    fork.pump().unwrap();
+    assert_eq!(fork.output(), "7");
+    // What was declined stays so, and a copy of a copy asks once more.
+    let again = world.fork("copy-2", None, true).unwrap().fork("copy-3", None, true).unwrap();
+    assert_eq!(again.status(), Status::Paused);
+    let mut declined = World::new(pays, &());
+    declined.pump().unwrap();
+    decide(&mut declined, "0", false);
+    let mut fork = declined.fork("copy", None, true).unwrap();
+    fork.pump().unwrap();
+    assert_ne!(fork.status(), Status::Paused);
+}
+
+#[test]
+fn a_retry_asks_again_for_what_was_approved() {
+    let mut world = World::new(pays, &());
+    world.pump().unwrap();
+    decide(&mut world, "0", true);
+    world.pump().unwrap();
+    fail_task(&mut world, "1");
+    world.pump().unwrap();
+    assert_eq!(world.status(), Status::Failed);
+    world.retry().unwrap();
+    world.pump().unwrap();
+    assert_eq!(world.status(), Status::Paused);
+    assert!(world.input(RunResumed { budget: None }).is_err());
+    decide(&mut world, "0", true);
+    world.input(RunResumed { budget: None }).unwrap();
+    world.pump().unwrap();
+    complete(&mut world, "1", "7");
+    world.pump().unwrap();
+    assert_eq!(world.output(), "7");
+}
+
+/// Z8: news do not wait for anybody, so nothing is started again behind an approval.
+#[test]
+fn a_child_behind_an_approval_is_not_started_again() {
+    let code = |ctx: Ctx, (): ()| async move {
+        ctx.approval("pay", "Pay?").await?;
+        ctx.child::<u64>("pay", &()).await
+    };
+    let mut world = World::new(code, &());
+    world.pump().unwrap();
+    decide(&mut world, "0", true);
+    world.pump().unwrap();
+    let Err(Refusal::ChildBehindApproval { approval, .. }) = world.fork("copy", None, true).map(drop) else { panic!("refused") };
+    assert_eq!(approval, Index(2));
+    let mut earlier = world.fork("copy", Some(Index(1)), true).unwrap();
+    earlier.pump().unwrap();
+    assert_eq!((earlier.status(), earlier.children_started().len()), (Status::Waiting, 0));
 }

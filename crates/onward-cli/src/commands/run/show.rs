@@ -205,6 +205,9 @@ fn tell_failure(table: &mut Table, failure: &Failure) {
     for cause in &failure.causes {
         table.row(vec!["cause".into(), cause.into()]);
     }
+    if let Some(diagnosis) = &failure.diagnosis {
+        table.row(vec!["the callee said".into(), diagnosis.into()]);
+    }
     if let Some(details) = &failure.details {
         table.row(vec!["details".into(), whole(details).into()]);
     }
@@ -243,6 +246,7 @@ fn reason(pause: &RunPaused) -> &'static str {
         PauseReason::VersionTooOld => "the code no longer knows the run's version",
         PauseReason::UnstableSegment => "its code goes another way each time",
         PauseReason::BudgetExhausted => "it has spent what it may",
+        PauseReason::ApprovalNeeded => "it goes on from a copy, and what was approved is asked again",
         PauseReason::SegmentTooLong => "it has recorded too much without a checkpoint",
         PauseReason::EffectAbandoned => {
             "its code left something behind that may have had an effect, or that a person has decided"

@@ -92,6 +92,13 @@ impl Book {
         self.decided.clear();
     }
 
+    /// Nobody takes over a question of an abandoned part, nor what was decided there.
+    pub fn forget_decisions(&mut self) {
+        let questions = self.calls.values_mut().filter(|found| found.effect == EffectOf::Decision && !found.adopted);
+        questions.for_each(|found| found.withdrawn = true);
+        self.decided.clear();
+    }
+
     /// Somebody has looked at what a pause has named, and goes on without it. `index` is where the log says so.
     pub fn accept(&mut self, left: Vec<Place>, index: Index) {
         if left.is_empty() {
