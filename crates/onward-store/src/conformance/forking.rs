@@ -10,7 +10,7 @@ use onward_core::{Event, Index, Payload, Record, Status};
 
 use super::block_on;
 use super::kit::{
-    Kit, approval, completed, decision, json, key, new_run, refused, seconds, settled, signal, task, terminate, timer,
+    Kit, approval, completed, declined, json, key, new_run, refused, seconds, settled, signal, task, terminate, timer,
 };
 use super::restoring::fork;
 use crate::{Delete, Restore, RestoreRun, Retention, StoreError};
@@ -51,7 +51,7 @@ async fn talking(kit: &Kit, id: &str) {
         let due = kit.now().after(seconds(60));
         kit.commit(&mut held, vec![task(0, TaskOptions::default()), timer(1, due), approval(2, None), approval(3, None)]).await;
         kit.append(id, signal(Some(&format!("s-{turn}")))).await.unwrap();
-        kit.append(id, decision(turn, 3, "anna")).await.unwrap();
+        kit.append(id, declined(turn, 3, "anna")).await.unwrap();
         kit.read_on(&mut held).await;
         if turn < 2 {
             kit.store().commit(held.commit(vec![checkpoint(json(&turn.to_string()))])).await.unwrap();
@@ -92,8 +92,8 @@ pub async fn a_fork_of_a_later_turn_has_the_logs_before_it(mut kit: Kit) {
     // What it was told before it need not be told again.
     for turn in 0..3 {
         assert!(kit.append("f", signal(Some(&format!("s-{turn}")))).await.unwrap().repeated);
-        assert!(kit.append("f", decision(turn, 3, "anna")).await.unwrap().repeated);
-        refused(kit.append("f", decision(turn, 3, "ben")).await, "signal_lost");
+        assert!(kit.append("f", declined(turn, 3, "anna")).await.unwrap().repeated);
+        refused(kit.append("f", declined(turn, 3, "ben")).await, "signal_lost");
     }
     kit.pass(seconds(40));
     kit.expire().await;
