@@ -40,11 +40,11 @@ message! {
         6 => retry_after_ms: Option<u64>,
         /// For how long the callee is closed to everybody who shares the limit that it refused the call for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        7 => limited_ms: Option<u64>,
+        7 => limited_ms: Option<u32>,
         /// What a callee outside said, which may repeat anything that it was told: for operators alone. Never written as JSON, so that no
         /// document has it.
         #[serde(default, skip_serializing)]
-        8 => diagnosis: Option<String>,
+        8 => diagnosis: Option<Box<String>>,
     }
 }
 
@@ -86,12 +86,12 @@ impl Failure {
 
     /// The callee has refused the call for a limit that others share: nobody who does should ask it for so long.
     pub fn with_limited(self, span: Duration) -> Failure {
-        Failure { limited_ms: Some(millis(span)), ..self }
+        Failure { limited_ms: Some(u32::try_from(millis(span)).unwrap_or(u32::MAX)), ..self }
     }
 
     /// Keeps what a callee outside said, for operators.
     pub fn with_diagnosis(self, diagnosis: impl Into<String>) -> Failure {
-        Failure { diagnosis: Some(diagnosis.into()), ..self }
+        Failure { diagnosis: Some(Box::new(diagnosis.into())), ..self }
     }
 
     /// The run was asked to stop.

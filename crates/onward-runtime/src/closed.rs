@@ -167,7 +167,7 @@ impl ClosedLimits {
 pub(crate) fn closes_for(report: &TaskReport) -> Option<Duration> {
     let TaskReport::Failed(failure) = report.without_cost() else { return None };
     let is_older = failure.retryable && failure.code == RATE_LIMITED;
-    let span = failure.limited_ms.or_else(|| failure.retry_after_ms.filter(|_| is_older))?;
+    let span = failure.limited_ms.map(u64::from).or_else(|| failure.retry_after_ms.filter(|_| is_older))?;
     Some(Duration::from_millis(span))
 }
 
