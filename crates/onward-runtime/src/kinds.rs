@@ -140,7 +140,8 @@ impl Runtime {
             versions: versions.into_values().collect(),
         };
         let is_offered = |(is_task, kind): &(bool, Name)| {
-            !internal.contains(&(*is_task, kind.clone())) && !(*is_task && is_internal_task(kind))
+            let is_internal = (*is_task && is_internal_task(kind)) || internal.contains(&(*is_task, kind.clone()));
+            !is_internal
         };
         Ok(found.into_iter().filter(|(place, _)| is_offered(place)).map(view).collect())
     }

@@ -403,6 +403,9 @@ pub(crate) struct Told(pub &'static str);
 mod tests {
     use super::*;
 
+    /// Codes of failures that runs record and no request is refused with.
+    const RECORDED: [&str; 1] = ["outcome_unknown"];
+
     #[test]
     fn every_documented_code_has_a_status() {
         let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
@@ -410,7 +413,7 @@ mod tests {
         for entry in std::fs::read_dir(pages).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             let code = name.trim_end_matches(".md");
-            if code != "README" {
+            if code != "README" && !RECORDED.contains(&code) {
                 assert!(status_of(code).is_some(), "{code} has no status");
                 count += 1;
             }

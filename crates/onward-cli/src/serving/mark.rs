@@ -2,6 +2,9 @@
 //!
 //! Only a hint: the lock says whether the directory is free, and a note that a dead process left is not believed.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, test_kill_process};
@@ -23,7 +26,9 @@ impl Mark {
     pub fn leave(directory: &Path, url: &str) -> Option<Mark> {
         let path = directory.join(FILE);
         let note = Note { url: url.to_owned(), pid: i32::try_from(std::process::id()).ok()? };
-        std::fs::write(&path, serde_json::to_string(&note).ok()?).ok()?;
+        drop(std::fs::remove_file(&path)); // of a process that died; its mode would stay
+        let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path).ok()?;
+        file.write_all(serde_json::to_string(&note).ok()?.as_bytes()).ok()?;
         Some(Mark(path))
     }
 }
