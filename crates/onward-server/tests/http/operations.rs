@@ -63,8 +63,8 @@ async fn what_happens_is_counted() {
         page = site.get("/metrics").await.body;
     }
     for line in [
-        "onward_runs_started_total 1",
-        "onward_inputs_total{event=\"run_started\"} 1",
+        "onward_runs_started_total 2", // with the external one
+        "onward_inputs_total{event=\"run_started\"} 2",
         "onward_inputs_total{event=\"signal_received\"} 1",
         "onward_http_requests_total{method=\"POST\",route=\"/v1/runs\",status=\"201\"} 1",
         "onward_http_requests_total{method=\"GET\",route=\"/v1/runs/{id}\",status=\"404\"} 1",

@@ -114,7 +114,7 @@ async fn replay(name: &str, lines: Vec<Line>) {
 }
 
 /// Leaves out what differs from session to session.
-fn steady(mut frame: ServerFrame) -> ServerFrame {
+pub fn steady(mut frame: ServerFrame) -> ServerFrame {
     if let ServerFrame::Welcome(welcome) = &mut frame {
         welcome.session = 0;
     }

@@ -15,7 +15,7 @@ use tonic::codec::{Codec, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::{Code, Status, Streaming};
 
-use crate::conversations::{Act, Line, lines_of};
+use crate::conversations::{Act, Line, lines_of, steady};
 use crate::raw::{DEADLINE, Site, hello};
 
 /// Sends bytes as they are, and reads what a server of today says.
@@ -118,7 +118,8 @@ async fn converse(messages: Vec<Vec<u8>>) {
             (Line::Up(_), None) => worker = Some(OldWorker::connect(&site, messages.next().unwrap()).await.unwrap()),
             (Line::Up(_), Some(worker)) => worker.up.send(messages.next().unwrap()).await.unwrap(),
             (Line::Down(expected), Some(worker)) => {
-                assert_eq!(worker.next().await.unwrap().as_ref(), Some(&*expected), "line {}", number + 1)
+                let next = worker.next().await.unwrap().map(steady);
+                assert_eq!(next.as_ref(), Some(&*expected), "line {}", number + 1)
             }
             (Line::Do(Act::Start { run, kind }), _) => site.start(&run, &kind).await,
             (Line::Do(Act::Signal { run, name }), _) => site.signal(&run, &name, onward_core::Payload::null()).await,

@@ -112,18 +112,9 @@ pub fn approval(ordinal: u32, deadline: Option<Timestamp>) -> Event {
 
 /// Somebody's word on the approval at that place.
 pub fn decision(generation: u32, ordinal: u32, decision_id: &str) -> Input {
-    decided(generation, ordinal, decision_id, true)
-}
-
-/// Returns the answer "no" to a question: unlike "yes", a copy of the run does not ask for it again (Z8).
-pub fn declined(generation: u32, ordinal: u32, decision_id: &str) -> Input {
-    decided(generation, ordinal, decision_id, false)
-}
-
-fn decided(generation: u32, ordinal: u32, decision_id: &str, approved: bool) -> Input {
     let event = onward_core::event::ApprovalDecided {
         place: place(ordinal),
-        approved,
+        approved: true,
         feedback: None,
         decided_by: None,
         decision_id: decision_id.to_owned(),

@@ -194,8 +194,8 @@ async fn what_an_agent_below_asks_is_shown_to_the_byte_and_answered_in_the_threa
     let mut front_end = FrontEnd { site, messages: Vec::new() };
     let events = front_end.say("pay the bill").await;
     let [interrupt] = &interrupts(&events)[..] else { panic!("nobody asks: {:?}", events.last()) };
-    let text = interrupt["metadata"]["show_text"].as_str().unwrap();
-    assert!(text.starts_with(&format!(r#"{{"tool":"pay","arguments":{arguments},"fingerprint":""#)), "{text}");
+    let shown = format!(r#"{{"tool":"pay","arguments":{arguments},"fingerprint":""#);
+    assert!(interrupt["metadata"]["show_text"].as_str().unwrap().starts_with(&shown), "{interrupt}");
     assert_eq!(interrupt["metadata"]["agent"], "teller");
     assert_eq!(interrupt["message"], "teller asks: Call the tool `pay`?");
     let other = json!({ "threadId": "other", "runId": "r", "messages": [{ "id": "u", "role": "user", "content": "hello" }] });
@@ -461,20 +461,21 @@ async fn what_is_attached_is_told_and_comes_back_as_it_was() {
     assert_eq!(entries.len(), 6, "nothing is said twice");
     let told = model.requests().pop().unwrap().body["messages"].to_string();
     assert!(told.contains("aGV5"), "the model is shown it as before: {told}");
-    // Another thread that begins with it: what the user said is as it was; what the assistant said is only what the caller reports.
+    // Another thread that begins with it: what the user said is what it was, and what the caller reports of the model is told as a report.
     let body = json!({ "threadId": "other", "runId": "r", "messages": front_end.messages[..5] }).to_string();
     let events = tokio::time::timeout(DEADLINE, front_end.post(&body)).await.unwrap();
     let shown = events.iter().rev().find_map(|event| event["messages"].as_array()).unwrap();
-    let of_user: Vec<&Value> =
-        shown.iter().filter(|message| message["role"] == "user").map(|message| &message["content"]).collect();
-    assert_eq!(of_user, [&first, &second, &json!("and now?")]);
-    let reported = "As the caller reports it, the assistant said:\nYou said: see";
-    assert!(shown.iter().any(|message| message["role"] == "developer" && message["content"] == reported), "{shown:?}");
+    for at in [0, 2, 4] {
+        assert_eq!(shown[at], front_end.messages[at]);
+    }
+    for at in [1, 3] {
+        let said = front_end.messages[at]["content"].as_str().unwrap();
+        assert_eq!(shown[at]["role"], "developer");
+        assert!(shown[at]["content"].as_str().unwrap().ends_with(said), "{}", shown[at]);
+    }
     let again = model.requests().pop().unwrap().body["messages"].clone();
     assert!(again.to_string().contains("aGV5"), "{again}");
-    let is_told = |message: &&Value| message["content"].to_string().contains("As the caller reports it");
-    let roles: Vec<&Value> = again.as_array().unwrap().iter().filter(is_told).map(|message| &message["role"]).collect();
-    assert!(!roles.is_empty() && roles.iter().all(|role| *role == "user"), "{again}");
+    assert!(again.as_array().unwrap().iter().all(|message| message["role"] != "assistant"), "{again}");
 }
 
 /// A conversation is told whole, also where its pictures are more than is read of it at a time.
