@@ -5,7 +5,7 @@ use std::path::Path;
 
 use onward_core::event::SignalReceived;
 use onward_core::run::Input;
-use onward_core::{Index, Record, RunKey};
+use onward_core::{Index, Record, RunHead, RunKey};
 use onward_store::conformance::block_on;
 use onward_store::{RunQuery, Store};
 use onward_store_embedded::{EmbeddedStore, Options, Repaired};
@@ -69,6 +69,10 @@ fn repair_changed(original: &Path, whole: &Memory, at: usize) -> BTreeSet<RunKey
             changed.insert(head.key.clone());
         }
     }
+    let listed = block_on(store.list_runs(RunQuery { limit: 1_000, ..RunQuery::default() })).unwrap().runs;
+    let is_known = |head: &RunHead| whole.runs.iter().any(|(known, _)| known.key == head.key);
+    let returned: Vec<&RunKey> = listed.iter().filter(|head| !is_known(head)).map(|head| &head.key).collect();
+    assert!(returned.is_empty(), "byte {at} brought back {returned:?}");
     let unnamed = repaired.lost.iter().filter(|lost| lost.run.is_none()).count();
     assert!(changed.difference(&named).count() <= unnamed, "byte {at}: {changed:?} of {:?}", repaired.lost);
     if changed.is_empty() && repaired.lost.is_empty() {
@@ -188,7 +192,8 @@ fn what_is_whole_is_not_touched() {
     assert_eq!(EmbeddedStore::repair(strange.path()).unwrap_err().code(), "directory_foreign");
 }
 
-/// Rows of a run that was deleted are still on free pages: they stay deleted.
+/// Rows of a run that was deleted are still on free pages, in pages that were leaves once, and in unused parts of leaves: they stay
+/// deleted.
 #[test]
 fn a_repair_brings_no_deleted_run_back() {
     let original = many_runs();
@@ -205,6 +210,13 @@ fn a_repair_brings_no_deleted_run_back() {
     let inner = (1..bytes.len() / PAGE).filter(|page| bytes[page * PAGE] == 0x05);
     for page in inner.chain([1]) {
         assert!(repair_changed(original.path(), &whole, page * PAGE + 3_000).is_empty());
+    }
+    let mut random = Random::seeded("leaves with deleted rows");
+    let leaves: Vec<usize> = (1..bytes.len() / PAGE).filter(|page| is_leaf(&bytes, *page)).collect();
+    for _ in 0..rounds(4, 100) {
+        let page = leaves[random.below(leaves.len() as u64) as usize];
+        let offset = [3, 4, random.below(8), 8 + random.below(500), 508 + random.below(7_684)][random.below(5) as usize];
+        repair_changed(original.path(), &whole, page * PAGE + offset as usize);
     }
 }
 
