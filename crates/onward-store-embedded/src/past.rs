@@ -123,18 +123,45 @@ pub(crate) fn is_whole(db: &Connection) -> rusqlite::Result<bool> {
 }
 
 /// Makes the rows again that are damaged or missing (I4). The index of the table is gone meanwhile.
+///
+/// A log gets a row only if exactly one run of its life is without that generation. The log of a first generation has the number of the
+/// root itself, and the newest generation has a row of its own in `runs`: any other log is of a run whose row is lost.
 pub(crate) fn restore(db: &Connection) -> rusqlite::Result<()> {
     db.execute("DELETE FROM past WHERE crc IS NOT row_crc(rk, root, generation)", [])?;
     let mut known = logs(db)?;
-    let mut roots = BTreeMap::new();
-    each_run(db, |rk, Identity { root, .. }, life| {
+    let mut taken: BTreeSet<(i64, u32)> = db
+        .prepare("SELECT root, generation FROM past NOT INDEXED")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    let mut newest: BTreeMap<i64, u32> = BTreeMap::new();
+    let mut roots: BTreeMap<u64, BTreeSet<i64>> = BTreeMap::new();
+    each_run(db, |rk, Identity { root, generation, .. }, life| {
         known.insert(rk);
-        roots.extend(life.map(|life| (life, root)));
+        taken.insert((root, generation));
+        let last = newest.entry(root).or_default();
+        *last = (*last).max(generation);
+        if let Some(life) = life {
+            roots.entry(life).or_default().insert(root);
+        }
     })?;
+    let mut found: BTreeMap<(i64, u32), Vec<i64>> = BTreeMap::new();
     each_first_record(db, |rk, started| {
-        let root = started.origin_seed().and_then(|life| roots.get(&life)).filter(|_| !known.contains(&rk));
-        root.map_or(Ok(()), |root| put(db, rk, *root, started.generation))
-    })
+        let generation = started.generation;
+        let is_without = |root: &&i64| {
+            newest.get(*root).is_some_and(|newest| *newest > generation)
+                && !taken.contains(&(**root, generation))
+                && (generation > 0 || rk == **root)
+        };
+        let of_life = started.origin_seed().filter(|_| !known.contains(&rk)).and_then(|life| roots.get(&life));
+        let candidates: Vec<&i64> = of_life.into_iter().flatten().filter(is_without).collect();
+        if let [root] = candidates[..] {
+            found.entry((*root, generation)).or_default().push(rk);
+        }
+        Ok(())
+    })?;
+    // Two logs of one generation: which of them is the run's is not known.
+    let mut certain = found.iter().filter_map(|(key, logs)| if let [rk] = logs[..] { Some((rk, *key)) } else { None });
+    certain.try_for_each(|(rk, (root, generation))| put(db, rk, root, generation))
 }
 
 /// Looks at the rows of runs whose name can be read: their number, their identity, and the life in which the run began, if the row says it.

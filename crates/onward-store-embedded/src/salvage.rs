@@ -5,6 +5,7 @@
 //! belongs. So damage to an inner page, to an index or to the schema costs no row. Must never write, nor return a row that does not
 //! verify; large payloads alone are verified later, by the hash in the row that refers to them.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -105,8 +106,9 @@ impl Pages {
 
     /// Calls `take` with every row that verifies, older versions of pages first; returns how many do not.
     pub fn rows(&self, mut take: impl FnMut(Row) -> Result<(), StoreError>) -> Result<u64, StoreError> {
-        let reached = self.reached();
         let free = self.free();
+        let reached = self.reached(&free);
+        let parents = LazyCell::new(|| self.parents());
         let mut leaves: Vec<(usize, u64)> = Vec::new();
         for number in 2..=self.count {
             if self.is_map(number) || !self.is_used(number, &reached, &free) {
@@ -118,8 +120,9 @@ impl Pages {
                 Some(version) => [None, Some(version)],
                 None => [self.in_file(number), None],
             };
-            // The damaged byte may be the one that says what a page is.
-            let is_leaf = |version: &Version| version.page[0] == TABLE_LEAF || !version.is_sound;
+            // The damaged byte may be the one that says what a page is. An inner page may have been a leaf once and still have its rows.
+            let may_be_leaf = || !parents.contains(&number) && !self.is_of_index(number);
+            let is_leaf = |version: &Version| if version.is_sound { version.page[0] == TABLE_LEAF } else { may_be_leaf() };
             leaves.extend(versions.into_iter().flatten().filter(is_leaf).map(|version| (version.order, number)));
         }
         leaves.sort_unstable();
@@ -174,17 +177,36 @@ impl Pages {
 
     /// What the pointer map says that a page is; `None` where that part of the map is damaged.
     fn mapped(&self, number: u64) -> Option<u8> {
+        self.map_entry(number).map(|(kind, _)| kind)
+    }
+
+    /// Returns what the pointer map says that a page is, and which page points to it.
+    fn map_entry(&self, number: u64) -> Option<(u8, u64)> {
         let map = map_of(number);
         let page = self.sound(map)?;
-        page.get((5 * (number - map - 1)) as usize).copied().filter(|kind| (MAP_ROOT..=MAP_TREE).contains(kind))
+        let at = (5 * (number - map - 1)) as usize;
+        let kind = page.get(at).copied().filter(|kind| (MAP_ROOT..=MAP_TREE).contains(kind))?;
+        Some((kind, u64::from(word32(&page, at + 1)?)))
+    }
+
+    /// Returns the inner pages of all trees, as the pages below them name them in the pointer map.
+    fn parents(&self) -> BTreeSet<u64> {
+        let entries = (2..=self.count).filter(|number| !self.is_map(*number)).filter_map(|number| self.map_entry(number));
+        entries.filter(|(kind, _)| *kind == MAP_TREE).map(|(_, parent)| parent).collect()
+    }
+
+    /// Returns whether the page above a page is known to be one of an index.
+    fn is_of_index(&self, number: u64) -> bool {
+        let parent = self.map_entry(number).filter(|(kind, _)| *kind == MAP_TREE).and_then(|(_, parent)| self.sound(parent));
+        parent.is_some_and(|page| page[0] == INDEX_INNER)
     }
 
     /// All pages below inner pages of tables that verify, and their roots.
-    fn reached(&self) -> BTreeSet<u64> {
+    fn reached(&self, free: &BTreeSet<u64>) -> BTreeSet<u64> {
         let mut reached = BTreeSet::new();
         for number in 2..=self.count {
             let Some(page) = self.sound(number).filter(|page| page[0] == TABLE_INNER) else { continue };
-            if self.mapped(number).is_some_and(|kind| kind == MAP_FREE) {
+            if self.mapped(number).map_or_else(|| free.contains(&number), |kind| kind == MAP_FREE) {
                 continue;
             }
             let cells = usize::from(u16::from_be_bytes([page[3], page[4]]));
@@ -258,19 +280,49 @@ fn word32(page: &Page, at: usize) -> Option<u32> {
 fn cells(page: &Page, is_sound: bool) -> Vec<Option<usize>> {
     let place = |at: usize| word16(page, 8 + 2 * at).filter(|at| (8..USABLE).contains(at));
     let max = (USABLE - 8) / 2;
+    let said = word16(page, 3).unwrap_or(0);
     if is_sound {
-        return (0..word16(page, 3).unwrap_or(0).min(max)).map(place).collect();
+        return (0..said.min(max)).map(place).collect();
     }
-    // The damaged byte may be one of the count: what follows the places that are counted is looked at too, up to the first that is none.
-    let count = word16(page, 3).filter(|count| *count <= max).unwrap_or(0);
-    let mut found: Vec<usize> = (0..count).filter_map(place).collect();
-    let mut first = found.iter().copied().min().unwrap_or(USABLE);
-    for at in count..max {
-        let Some(next) = place(at).filter(|next| 8 + 2 * at < first && *next >= 10 + 2 * at) else { break };
-        first = first.min(next);
-        found.push(next);
+    // Behind the places that count are those of rows that were deleted, so the count is believed unless another one is proved.
+    let count = if said <= max { said } else { 0 };
+    (0..proven_count(page).unwrap_or(count)).map(place).collect()
+}
+
+/// Returns the number of cells with which the content of a leaf adds up: cells, free blocks and fragments fill it from its beginning to the
+/// end of the page. There is one at most, as every cell has a size; there is none if another byte of the header or of a size is damaged.
+fn proven_count(page: &Page) -> Option<usize> {
+    let begin = word16(page, 5).filter(|begin| (8..=USABLE).contains(begin))?;
+    let content = USABLE - begin;
+    let mut used = usize::from(page[7]);
+    let mut block = word16(page, 1)?;
+    while block != 0 {
+        used += word16(page, block + 2)?;
+        let next = word16(page, block)?;
+        if used > content || (next != 0 && next <= block) {
+            return None;
+        }
+        block = next;
     }
-    found.into_iter().map(Some).collect()
+    for count in 0.. {
+        if used >= content {
+            return (used == content).then_some(count);
+        }
+        // A place must be in the content and not in the list of places itself.
+        let place = word16(page, 8 + 2 * count).filter(|place| *place >= begin && 10 + 2 * count <= begin);
+        used += cell_bytes(page, place?)?;
+    }
+    None
+}
+
+/// Returns how many bytes of a leaf a cell takes.
+fn cell_bytes(page: &Page, at: usize) -> Option<usize> {
+    let (length, body) = varint(&page[..], at)?;
+    let (_, body) = varint(&page[..], body)?;
+    let length = usize::try_from(length).ok().filter(|length| *length <= 1 << 30)?;
+    let local = local_bytes(length);
+    let end = body + local + if local < length { 4 } else { 0 };
+    (end <= USABLE).then_some((end - at).max(4))
 }
 
 /// How much of a row is on the leaf itself.
