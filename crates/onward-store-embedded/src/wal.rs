@@ -127,7 +127,7 @@ impl Log {
     fn synced_behind_bad(&self) -> Option<usize> {
         let bad = self.frames.iter().position(|frame| !frame.follows)?;
         let pairs = self.frames.windows(2).enumerate().skip(bad);
-        pairs.filter(|(_, pair)| pair[0].follows && pair[0].is_commit() && pair[1].follows).last().map(|(at, _)| at + 1)
+        pairs.filter(|(_, pair)| pair[0].follows && pair[0].is_commit() && pair[1].follows).next_back().map(|(at, _)| at + 1)
     }
 }
 
