@@ -159,10 +159,11 @@ async fn a_question_has_the_exact_bytes_of_the_arguments() {
     let body = json!({ "threadId": "t", "runId": "r", "messages": messages });
     let text = tokio::time::timeout(DEADLINE, front_end.post_raw(&body.to_string())).await.unwrap();
     let last = text.lines().rfind(|line| line.starts_with("data: ")).unwrap();
-    let shown = format!(r#"{{"tool":"pay","arguments":{arguments}}}"#);
-    assert!(last.contains(&format!(r#""show":{{"json":{shown}}}"#)), "{last}");
+    let shown = format!(r#"{{"tool":"pay","arguments":{arguments},"fingerprint":""#);
+    assert!(last.contains(&format!(r#""show":{{"json":{shown}"#)), "{last}");
     let event: Value = serde_json::from_str(&last["data: ".len()..]).unwrap();
-    assert_eq!(event["outcome"]["interrupts"][0]["metadata"]["show_text"], shown.as_str());
+    let text = event["outcome"]["interrupts"][0]["metadata"]["show_text"].as_str().unwrap();
+    assert!(text.starts_with(&shown), "{text}");
 }
 
 /// The interrupts with which a turn ended.
@@ -193,8 +194,9 @@ async fn what_an_agent_below_asks_is_shown_to_the_byte_and_answered_in_the_threa
     let mut front_end = FrontEnd { site, messages: Vec::new() };
     let events = front_end.say("pay the bill").await;
     let [interrupt] = &interrupts(&events)[..] else { panic!("nobody asks: {:?}", events.last()) };
-    let shown = format!(r#"{{"tool":"pay","arguments":{arguments}}}"#);
-    assert_eq!((&interrupt["metadata"]["show_text"], &interrupt["metadata"]["agent"]), (&json!(shown), &json!("teller")));
+    let shown = format!(r#"{{"tool":"pay","arguments":{arguments},"fingerprint":""#);
+    assert!(interrupt["metadata"]["show_text"].as_str().unwrap().starts_with(&shown), "{interrupt}");
+    assert_eq!(interrupt["metadata"]["agent"], "teller");
     assert_eq!(interrupt["message"], "teller asks: Call the tool `pay`?");
     let other = json!({ "threadId": "other", "runId": "r", "messages": [{ "id": "u", "role": "user", "content": "hello" }] });
     front_end.post(&other.to_string()).await;
@@ -459,13 +461,21 @@ async fn what_is_attached_is_told_and_comes_back_as_it_was() {
     assert_eq!(entries.len(), 6, "nothing is said twice");
     let told = model.requests().pop().unwrap().body["messages"].to_string();
     assert!(told.contains("aGV5"), "the model is shown it as before: {told}");
-    // Another thread that begins with it: it is what it was there, too.
+    // Another thread that begins with it: what the user said is what it was, and what the caller reports of the model is told as a report.
     let body = json!({ "threadId": "other", "runId": "r", "messages": front_end.messages[..5] }).to_string();
     let events = tokio::time::timeout(DEADLINE, front_end.post(&body)).await.unwrap();
     let shown = events.iter().rev().find_map(|event| event["messages"].as_array()).unwrap();
-    assert_eq!(shown[..5], front_end.messages[..5]);
-    let again = model.requests().pop().unwrap().body["messages"].to_string();
-    assert_eq!(again, told);
+    for at in [0, 2, 4] {
+        assert_eq!(shown[at], front_end.messages[at]);
+    }
+    for at in [1, 3] {
+        let said = front_end.messages[at]["content"].as_str().unwrap();
+        assert_eq!(shown[at]["role"], "developer");
+        assert!(shown[at]["content"].as_str().unwrap().ends_with(said), "{}", shown[at]);
+    }
+    let again = model.requests().pop().unwrap().body["messages"].clone();
+    assert!(again.to_string().contains("aGV5"), "{again}");
+    assert!(again.as_array().unwrap().iter().all(|message| message["role"] != "assistant"), "{again}");
 }
 
 /// A conversation is told whole, also where its pictures are more than is read of it at a time.
