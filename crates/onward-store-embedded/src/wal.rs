@@ -126,8 +126,8 @@ impl Log {
     /// The last commit that verifies and is followed by a frame of the next transaction, behind the first frame that does not verify.
     fn synced_behind_bad(&self) -> Option<usize> {
         let bad = self.frames.iter().position(|frame| !frame.follows)?;
-        let pairs = self.frames.windows(2).enumerate().skip(bad);
-        pairs.filter(|(_, pair)| pair[0].follows && pair[0].is_commit() && pair[1].follows).last().map(|(at, _)| at + 1)
+        let mut pairs = self.frames.windows(2).enumerate().skip(bad);
+        pairs.rfind(|(_, pair)| pair[0].follows && pair[0].is_commit() && pair[1].follows).map(|(at, _)| at + 1)
     }
 }
 
