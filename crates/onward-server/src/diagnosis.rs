@@ -66,7 +66,14 @@ pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
             for (event, index) in record.events.iter_mut().zip(index.0..) {
                 let name = event.name();
                 if let Some(Failure { code, message, diagnosis, .. }) = event.failure_mut().map(|failure| failure.clone()) {
-                    failures.push(OneFailure { index: Index(index), at, event: name, code, message, diagnosis });
+                    failures.push(OneFailure {
+                        index: Index(index),
+                        at,
+                        event: name,
+                        code,
+                        message,
+                        diagnosis: diagnosis.map(|text| *text),
+                    });
                 }
             }
         }

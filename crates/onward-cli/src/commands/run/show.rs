@@ -206,7 +206,7 @@ fn tell_failure(table: &mut Table, failure: &Failure) {
         table.row(vec!["cause".into(), cause.into()]);
     }
     if let Some(diagnosis) = &failure.diagnosis {
-        table.row(vec!["the callee said".into(), diagnosis.into()]);
+        table.row(vec!["the callee said".into(), diagnosis.as_str().into()]);
     }
     if let Some(details) = &failure.details {
         table.row(vec!["details".into(), whole(details).into()]);
