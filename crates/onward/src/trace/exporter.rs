@@ -149,19 +149,6 @@ impl Sender {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_protocol_that_is_not_spoken_is_refused_by_its_name() {
-        let otlp = Otlp { unsupported: Some("http/protobuf".to_owned()), ..Otlp::to("http://127.0.0.1:4318") };
-        let Err(refused) = Sender::new(otlp) else { panic!("spans would be lost") };
-        assert_eq!(refused.code(), "server_url_invalid");
-        assert!(refused.to_string().contains("http/protobuf") && refused.to_string().contains("4317"), "{refused}");
-    }
-}
-
 /// The statuses after which OTLP says to try again.
 fn may_pass(code: tonic::Code) -> bool {
     use tonic::Code::{Aborted, Cancelled, DataLoss, DeadlineExceeded, OutOfRange, ResourceExhausted, Unavailable};
@@ -203,5 +190,18 @@ impl Decoder for Plain {
     fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<()>, Status> {
         from.advance(from.remaining()); // how many spans were refused changes nothing
         Ok(Some(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_protocol_that_is_not_spoken_is_refused_by_its_name() {
+        let otlp = Otlp { unsupported: Some("http/protobuf".to_owned()), ..Otlp::to("http://127.0.0.1:4318") };
+        let Err(refused) = Sender::new(otlp) else { panic!("spans would be lost") };
+        assert_eq!(refused.code(), "server_url_invalid");
+        assert!(refused.to_string().contains("http/protobuf") && refused.to_string().contains("4317"), "{refused}");
     }
 }
