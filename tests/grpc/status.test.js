@@ -45,7 +45,7 @@ test("a run is started, listed, signaled and described", async () => {
   assert.equal(started.signal, undefined);
   assert.equal((await start(id, { amount: 12 })).created, false);
 
-  const listed = await reader.listRuns({ namespace: "default", kind: "order", statuses: [Status.PENDING], createdFrom: 0n, limit: 500 });
+  const listed = await reader.listRuns({ namespace: "default", kind: "order", status: [Status.PENDING], createdFrom: 0n, limit: 500 });
   assert.ok(listed.runs.some((head) => head.key.id === id));
 
   const signal = { name: "paid", payload: payload(null), signalId: "s-1" };

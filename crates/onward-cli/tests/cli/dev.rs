@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -184,6 +185,7 @@ fn a_server_refuses_an_address_that_others_can_reach() {
 #[test]
 fn a_server_traces_in_json_where_nobody_reads_along() {
     let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700)).unwrap(); // or it warns
     let store = format!("embedded:{}", directory.path().display());
     let mut served = serve(onward().args(["server", "--listen", "127.0.0.1:0", "--store", &store]));
     assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "a", "input": "SECRET"}"#).0, 201);

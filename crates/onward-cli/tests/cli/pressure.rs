@@ -78,42 +78,6 @@ fn a_server_without_descriptors_turns_some_away_and_loses_nothing() {
     }
 }
 
-/// F30: with far less memory than what clients send at once, some are turned away, nothing that was acknowledged is lost, and the server
-/// serves again afterwards.
-#[test]
-fn a_server_with_little_memory_turns_some_away_and_loses_nothing() {
-    const BODIES: usize = 24;
-    let directory = tempfile::tempdir().unwrap();
-    let mut command = Command::new("sh");
-    let binary = env!("CARGO_BIN_EXE_onward");
-    command.args(["-c", &format!("ulimit -v 1200000; exec {binary} dev --port 0 --data \"$0\" \"$@\"")]).arg(directory.path());
-    command.env("ONWARD_LIMITS__BODY_MEMORY_MAX", (8 << 20).to_string());
-    let served = serve(&mut command);
-    let input = "x".repeat(3 << 20);
-    let statuses: Vec<Option<u16>> = std::thread::scope(|scope| {
-        let ask = |number: usize| {
-            let (served, input) = (&served, &input);
-            scope.spawn(move || {
-                let body = format!(r#"{{"kind": "hello", "id": "run-{number}", "input": "{number} {input}"}}"#);
-                try_ask_within(served, &body, Duration::from_secs(180))
-            })
-        };
-        let asked: Vec<_> = (0..BODIES).map(ask).collect();
-        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
-    });
-    assert!(statuses.iter().all(|status| status.is_some_and(|status| status == 201 || status >= 500)), "{statuses:?}");
-    let acknowledged: Vec<usize> = (0..BODIES).filter(|number| statuses[*number] == Some(201)).collect();
-    assert!(!acknowledged.is_empty(), "all were turned away: {statuses:?}");
-    let status = std::fs::read_to_string(format!("/proc/{}/status", served.child.id())).expect("the server lives");
-    eprintln!("{}", status.lines().filter(|line| line.starts_with("VmHWM") || line.starts_with("VmPeak")).collect::<String>());
-    for number in acknowledged {
-        let (status, run) = served.ask("GET", &format!("/v1/runs/run-{number}"), "");
-        let kept = run["input"]["json"].as_str().map(str::len);
-        assert_eq!((status, kept), (200, Some(format!("{number} {input}").len())), "run-{number} was acknowledged");
-    }
-    assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "after"}"#).0, 201);
-}
-
 /// Asks for a start; `None` when there is no answer in time.
 fn try_ask(served: &Served, body: &str) -> Option<u16> {
     try_ask_within(served, body, Duration::from_secs(2))
