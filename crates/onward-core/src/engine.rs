@@ -232,6 +232,8 @@ pub struct Engine {
     /// The names of the run's attributes.
     attributes: BTreeSet<Name>,
     purse: Purse,
+    /// The last event that `purse` has followed: at least what is delivered, and what stands before a signal that the code has taken.
+    purse_at: Option<Index>,
     versions: BTreeMap<Name, u32>,
     updates: VecDeque<crate::event::UpdateReceived>,
     cancel: cancel::Cancel,
@@ -296,6 +298,7 @@ impl Engine {
             state: BTreeMap::new(),
             attributes: BTreeSet::new(),
             purse: Purse::default(),
+            purse_at: None,
             versions: BTreeMap::new(),
             updates: VecDeque::new(),
             cancel: cancel::Cancel::default(),
@@ -506,7 +509,7 @@ impl Engine {
         let Delivery { index, record, at, event, is_abandoned } = delivery;
         self.delivered = Some(index);
         self.now = self.now.max(at);
-        self.purse.follow(&event, at); // BG5
+        self.follow_budget(index, &event, at);
         if is_abandoned {
             return Ok(None); // it is past, and has cost what it has
         }

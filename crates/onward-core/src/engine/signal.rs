@@ -127,6 +127,7 @@ impl Engine {
     pub(super) fn consumed(&mut self, place: &Place, signal: &Signal) {
         let event = SignalConsumed { place: place.clone(), name: signal.name.clone(), index: signal.index };
         self.out.push(event.into());
+        self.follow_budget_up_to(signal.index); // BG5
         // What is only put down for an agent to read asks nothing of it.
         if signal.name.as_str() != ENTRY_SIGNAL {
             self.tally_anew();

@@ -5,7 +5,7 @@ use onward::agent::AgentCtx;
 use onward::prelude::*;
 use onward::testing::{Replay, World};
 use onward_core::budget::BudgetUse;
-use onward_core::event::{ChildCompleted, TaskAttemptEnded, TaskAttempted, TaskCompleted};
+use onward_core::event::{ChildCompleted, RunResumed, TaskAttemptEnded, TaskAttempted, TaskCompleted};
 use onward_core::spend::{PicoDollars, Spend, Tokens};
 use onward_core::{Event, Payload, Place, Status};
 
@@ -190,4 +190,26 @@ fn a_budget_that_the_code_sets_stands_once_and_newer_code_may_say_another() {
     let world = play(World::new(sets, &()), &[Beat::Ends, Beat::Ends], |_| true);
     assert_eq!((world.output().as_str(), count(&world, "budget_set")), ("100", 1));
     Replay::new("test", world.log()).against(sets_more).unwrap();
+}
+
+/// BG5: a signal can be taken before it is delivered; what was granted before it came is seen with it.
+#[test]
+fn code_that_takes_a_signal_sees_what_was_granted_before_it() {
+    async fn looks(ctx: Ctx, _: ()) -> Result<Vec<Option<u64>>> {
+        let before = ctx.budget_left().turns;
+        let () = ctx.signal("go").recv().await?;
+        Ok(vec![before, ctx.budget_left().turns])
+    }
+    for crashes in [false, true] {
+        let mut world = World::new(looks, &());
+        world.input(RunResumed { budget: Some(Budget::default().turns(9)) }).unwrap();
+        world.signal("go", &());
+        world.pump().unwrap();
+        if crashes {
+            world.crash();
+            world.pump().unwrap();
+        }
+        assert_eq!(world.output(), "[null,9]");
+        Replay::new("test", world.log()).against(looks).unwrap();
+    }
 }
