@@ -229,7 +229,9 @@ impl Event {
     pub fn is_kept_in_head(&self) -> bool {
         match self {
             Event::AttributeSet(_) | Event::ResultRequested(_) | Event::BudgetSet(_) | Event::BranchRequested(_) => true,
-            Event::ApprovalDecided(_) => true,
+            // Which approvals are asked again, and whether a cost without a price was reported.
+            Event::ApprovalDecided(_) | Event::RunPaused(_) => true,
+            Event::RunResumed(event) => event.budget.is_some(),
             // A budget has slices out.
             Event::ChildStarted(_) | Event::ChildCompleted(_) | Event::ChildFailed(_) => true,
             _ => self.is_quiet(),

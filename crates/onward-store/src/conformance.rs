@@ -219,6 +219,7 @@ suite! { $
         what_a_deleted_run_has_cost_stays_in_the_ledger,
         a_restored_run_has_the_rows_that_its_logs_say,
         a_run_that_has_spent_its_budget_begins_no_attempt_until_it_may_spend_more,
+        a_budget_is_changed_also_where_nothing_is_paused,
         a_run_whose_time_is_over_begins_no_attempt,
         what_a_child_may_spend_is_its_parents_no_more_until_it_has_ended,
         a_budget_goes_along_when_a_run_continues_as_new,

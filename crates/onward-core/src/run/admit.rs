@@ -145,6 +145,7 @@ impl RunHead {
         {
             return Err(Refusal::BudgetExhausted { key: self.key.clone(), what }); // R13
         }
+        let before = cfg!(debug_assertions).then(|| self.clone());
         let mut effects = Vec::new();
         let mut record = Record { index: self.next_index, at, commit: None, events: Vec::with_capacity(1) };
         for event in cost.map(Event::from).into_iter().chain([event]) {
@@ -154,6 +155,7 @@ impl RunHead {
             self.advance(&one);
             record.events.extend(one.events);
         }
+        debug_assert!(before.is_some_and(|before| self.can_catch_up_from(&before, &record)), "L16: {:?}", record.events);
         Ok(Admitted { record, effects, successor: None })
     }
 
@@ -178,6 +180,7 @@ impl RunHead {
             return Err(CommitRefusal::Repeated(Committed { index: last.index, at: last.at, status: self.status })); // R2
         }
         self.check_commit(&commit)?;
+        let before = cfg!(debug_assertions).then(|| self.clone());
         let effects = self.commit_effects(&commit.events, at);
         let successor = self.successor(&commit, at);
         self.status = self.status_after(commit.horizon, &commit.events, commit.waits);
@@ -187,6 +190,7 @@ impl RunHead {
         self.next_commit += 1;
         self.last_commit = Some(LastCommit::new(&header, index, at));
         self.advance(&record);
+        debug_assert!(before.is_some_and(|before| self.can_catch_up_from(&before, &record)), "L16: {:?}", record.events);
         Ok(Admitted { record, effects, successor })
     }
 
@@ -288,6 +292,17 @@ impl RunHead {
             _ if waits && self.quiet_from() <= horizon.plus(1) => Status::Waiting, // R3
             _ => Status::Pending,
         }
+    }
+
+    /// Returns whether a store that has kept `before` can make this head of it with the record: either the store writes the head with the
+    /// record, because the status changes or the head keeps something of an event, or only the end of the log has moved (L16).
+    fn can_catch_up_from(&self, before: &RunHead, record: &Record) -> bool {
+        if self.status != before.status || record.events.iter().any(Event::is_kept_in_head) {
+            return true;
+        }
+        let RunHead { next_index, next_commit, last_commit, updated_at, .. } = self.clone();
+        let quiet = before.quiet.filter(|quiet| quiet.to == next_index);
+        *self == RunHead { next_index, next_commit, last_commit, updated_at, quiet, ..before.clone() }
     }
 
     pub(super) fn advance(&mut self, record: &Record) {

@@ -461,6 +461,14 @@ pub async fn a_run_that_has_spent_its_budget_begins_no_attempt_until_it_may_spen
 }
 
 /// Why a run was paused, each time that it was.
+/// L16: a larger budget changes no status, and is there for every reader.
+pub async fn a_budget_is_changed_also_where_nothing_is_paused(kit: Kit) {
+    kit.store().start_run(budgeted("r", Budget::default().tokens(5)), None).await.unwrap();
+    kit.append("r", Input::new(RunResumed { budget: Some(Budget::default().tokens(5_000)) })).await.unwrap();
+    assert_eq!(kit.head("r").await.budget.unwrap().limit, Budget::default().tokens(5_000));
+    kit.log("r").await;
+}
+
 async fn paused_because(kit: &Kit, id: &str) -> Vec<(PauseReason, String)> {
     let events = kit.records(id).await.into_iter().flat_map(|record| record.events);
     let paused = events.filter_map(|event| if let Event::RunPaused(event) = event { Some(event) } else { None });
