@@ -127,7 +127,7 @@ fn an_agent_uses_its_tools() {
 #[test]
 fn an_agent_asks_before_it_pays() {
     let expected = [
-        r#"first: Call the tool `refund`? {"tool":"refund","arguments":{"order": "A-17", "cents": 1900},"fingerprint":"#,
+        r#"first: Call the tool `refund`? {"tool":"refund","arguments":{"order": "A-17", "cents": 1900}}"#,
         "(paying 1900 cents back for A-17)",
         "first: refund says: refunded 1900 cents",
         "second: Call the tool",

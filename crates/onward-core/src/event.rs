@@ -768,6 +768,9 @@ message! {
         5 => show: Option<Payload>,
         6 => deciders: Vec<String>,
         7 => deadline: Option<Timestamp>,
+        /// Hash of what the decision is bound to beyond what is shown: a question with another hash is another question.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        8 => bound_to: Option<Hash>,
     }
 }
 

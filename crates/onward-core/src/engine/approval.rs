@@ -30,6 +30,7 @@ impl Engine {
             show: None,
             deciders: Vec::new(),
             deadline: None,
+            bound_to: None,
         };
         self.open(place.clone(), What::Approval { name }, Some(event.into()));
         place

@@ -135,7 +135,7 @@ fn agrees(recorded: &Event, asked: &Event) -> bool {
             (&a.place, &a.kind, &a.child, a.input_hash) == (&b.place, &b.kind, &b.child, b.input_hash)
         }
         (Event::ApprovalRequested(a), Event::ApprovalRequested(b)) => {
-            (&a.place, &a.name, &a.title, &a.description) == (&b.place, &b.name, &b.title, &b.description)
+            (&a.place, &a.name, &a.title, &a.description, a.bound_to) == (&b.place, &b.name, &b.title, &b.description, b.bound_to)
                 && same(a.show.as_ref(), b.show.as_ref())
         }
         (Event::PromiseCreated(a), Event::PromiseCreated(b)) => (&a.place, &a.name) == (&b.place, &b.name),

@@ -160,6 +160,7 @@ fn questions(now: Timestamp) -> Vec<Event> {
         show: None,
         deciders: Vec::new(),
         deadline: None,
+        bound_to: None,
     };
     let input = json("[]");
     let task = TaskScheduled {

@@ -70,6 +70,7 @@ fn story(store: &dyn Store, clock: &ManualClock) -> RunKey {
         show,
         deciders: Vec::new(),
         deadline: None,
+        bound_to: None,
     };
     commit(store, &key, vec![TimerStarted { place: Place::root(0), due_at }.into(), approval.into()], "w");
     block_on(store.append_input(key.clone(), Input::signal(signal()))).unwrap();

@@ -105,6 +105,7 @@ fn damaged_rows_do_not_keep_other_timers_from_firing() {
         show: None,
         deciders: Vec::new(),
         deadline: Some(soon),
+        bound_to: None,
     };
     for id in ["head", "wait", "task", "timer", "sound"] {
         let mut held = start_held(&*store, id, "w");

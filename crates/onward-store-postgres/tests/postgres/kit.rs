@@ -104,5 +104,6 @@ pub fn question() -> ApprovalRequested {
         show: None,
         deciders: Vec::new(),
         deadline: None,
+        bound_to: None,
     }
 }

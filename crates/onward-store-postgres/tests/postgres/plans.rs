@@ -30,6 +30,7 @@ fn busy(ordinal: usize) -> Vec<onward_core::Event> {
             show: None,
             deciders: Vec::new(),
             deadline: None,
+            bound_to: None,
         }
         .into(),
         ChildStarted {

@@ -106,6 +106,7 @@ pub fn approval(ordinal: u32, deadline: Option<Timestamp>) -> Event {
         show: None,
         deciders: Vec::new(),
         deadline,
+        bound_to: None,
     }
     .into()
 }

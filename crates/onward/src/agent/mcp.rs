@@ -13,7 +13,7 @@ use onward_llm::ToolSchema;
 use onward_mcp::{CallOutcome, OfferedTool, SourceSettings, ToolError, ToolHints, ToolSource};
 use tokio::sync::Mutex;
 
-use super::tool::{Asked, Output, Tool, Work};
+use super::tool::{Asked, Output, Tool, Work, changed};
 use super::tools::Tools;
 use crate::Result;
 use crate::registry::TaskHandler;
@@ -58,15 +58,15 @@ impl Server {
     }
 
     async fn call(&self, ctx: &TaskCtx, tool: &str, arguments: &str) -> Result<Result<CallOutcome, ToolError>> {
-        let Open { source, changed } = match self.source().await {
+        let Open { source, changed: others } = match self.source().await {
             Ok(open) => open,
             Err(error) => return Ok(Err(error)),
         };
-        if changed.contains(tool) {
+        if others.contains(tool) {
             let message = format!(
                 "the server describes the tool `{tool}` otherwise than when the agent was given it, or offers it no more"
             );
-            return Err(Failure::fatal(message).with_code("tool_changed")); // MP1
+            return Err(changed(&message)); // MP1
         }
         Ok(source.call(tool, arguments, Some(ctx.idempotency_key())).await)
     }
@@ -108,7 +108,7 @@ fn handler(server: Arc<Server>, tool: String) -> TaskHandler {
 }
 
 async fn call(ctx: &TaskCtx, server: &Server, tool: &str, input: &Payload) -> Result<Payload> {
-    let Asked { arguments, result_bytes_max, is_once } = input.read()?;
+    let Asked { arguments, result_bytes_max, is_once, .. } = input.read()?;
     let mut outcome = server.call(ctx, tool, arguments.get()).await?;
     // The connection had ended before, and the server may only have been started anew: then nothing was done, and there is another one now.
     if outcome.as_ref().is_err_and(|error| error.had_gone()) {

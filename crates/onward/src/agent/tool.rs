@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::task::{EffectClass, RetryPolicy};
-use onward_core::{BoxError, Failure, Payload};
+use onward_core::{BoxError, Failure, Hash, Payload};
 use onward_llm::{Block, JsonText, ToolSchema};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -254,6 +254,32 @@ impl Tool {
     }
 }
 
+impl Tool {
+    /// Returns the hash of what models and people know about the tool.
+    pub(super) fn definition(&self) -> Hash {
+        let ToolSchema { name, description, input } = &self.schema;
+        Hash::of_parts(&[name.as_bytes(), description.as_bytes(), input.as_str().as_bytes()])
+    }
+
+    /// Returns the handler of the tool's tasks. It refuses calls that a person agreed to for another definition of the tool.
+    pub(super) fn guarded(&self, handler: &TaskHandler) -> TaskHandler {
+        let (definition, handler) = (self.definition().to_string(), handler.clone());
+        let name = self.schema.name.clone();
+        Arc::new(move |ctx, input| match input.read::<Asked>() {
+            Ok(Asked { agreed: Some(agreed), .. }) if agreed != definition => {
+                let failure = changed(&format!("the tool `{name}` is defined otherwise here than where the call was approved"));
+                Box::pin(async { Err(failure) })
+            }
+            _ => handler(ctx, input),
+        })
+    }
+}
+
+/// Returns the failure of a call whose tool is not the one that was meant.
+pub(super) fn changed(message: &str) -> Failure {
+    Failure::fatal(message).with_code("tool_changed")
+}
+
 /// A mistake in a tool, or in how tools are put together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolMistake {
@@ -319,6 +345,9 @@ pub(super) struct Asked {
     /// Nobody may try again after an attempt that may have had its effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_once: bool,
+    /// The definition of the tool that a person agreed to; a worker that has another one does not carry the call out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreed: Option<String>,
 }
 
 pub(super) fn arguments_of<A: DeserializeOwned>(arguments: &RawValue) -> Result<A> {

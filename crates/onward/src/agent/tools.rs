@@ -137,7 +137,7 @@ impl Tools {
     /// What a worker needs to do their work.
     pub(crate) fn handlers(&self) -> impl Iterator<Item = (String, TaskHandler)> {
         self.tools.iter().filter_map(|(name, tool)| match &tool.work {
-            Work::Task(handler) => Some((tool_kind(self.scope.as_deref(), name), handler.clone())),
+            Work::Task(handler) => Some((tool_kind(self.scope.as_deref(), name), tool.guarded(handler))),
             Work::Inline(_) | Work::Child(_) | Work::Handoff(_) => None,
         })
     }
@@ -200,13 +200,15 @@ async fn carry_out(ctx: &AgentCtx, tool: Tool, scope: Option<&str>, depth_max: u
             format!("{} runs are above this one already, and no tool starts another one below it: do it here", ctx.nesting());
         return Err(Failure::fatal(message).with_code("nested_too_deep"));
     }
-    if tool.needs_approval.as_ref().is_some_and(|needs| needs(arguments)) {
-        agreed(ctx, &tool.schema, call, arguments).await?;
+    let needs_approval = tool.needs_approval.as_ref().is_some_and(|needs| needs(arguments));
+    if needs_approval {
+        agreed(ctx, &tool, call, arguments).await?;
     }
     let asked = Asked {
         arguments: arguments.to_owned(),
         result_bytes_max: tool.result_bytes_max,
         is_once: tool.class == Some(EffectClass::AtMostOnce),
+        agreed: needs_approval.then(|| tool.definition().to_string()),
     };
     match tool.work {
         Work::Task(_) => {
@@ -244,30 +246,23 @@ async fn call_child(ctx: &AgentCtx, child: &Child, asked: &Asked) -> Result<Outp
     }
 }
 
-/// Asks a person (TO2).
-async fn agreed(ctx: &AgentCtx, tool: &ToolSchema, call: &ToolCall, arguments: &RawValue) -> Result<()> {
+/// Asks a person (TO2). The decision is bound to the definition of the tool and to the text of the arguments, neither of which the hash of
+/// what is shown covers: that hash is of the values.
+async fn agreed(ctx: &AgentCtx, tool: &Tool, call: &ToolCall, arguments: &RawValue) -> Result<()> {
     #[derive(Serialize)]
     struct Shown<'a> {
         tool: &'a str,
         arguments: &'a RawValue,
-        /// Of the tool as it is described and of the text of the arguments: where one of them differs it is another question, which is asked
-        /// anew although the names and values are the same.
-        fingerprint: String,
     }
-    let fingerprint = fingerprint(tool, arguments);
-    let shown = Shown { tool: &call.name, arguments, fingerprint };
-    let decision = ctx.approval(&format!("tool.{}", call.name), format!("Call the tool `{}`?", call.name)).show(&shown).await?;
+    let shown = Shown { tool: &call.name, arguments };
+    let bound_to = Hash::of_parts(&[&tool.definition().0, arguments.get().as_bytes()]);
+    let question = ctx.approval(&format!("tool.{}", call.name), format!("Call the tool `{}`?", call.name));
+    let decision = question.show(&shown).bound_to(bound_to).await?;
     if decision.approved {
         return Ok(());
     }
     let words = decision.feedback.map(|feedback| format!(": {feedback}")).unwrap_or_default();
     Err(Failure::fatal(format!("a person has declined this call{words}")).with_code("tool_declined"))
-}
-
-/// Names a tool as it is described, and the exact text of arguments.
-fn fingerprint(tool: &ToolSchema, arguments: &RawValue) -> String {
-    let parts = [tool.name.as_str(), tool.description.as_str(), tool.input.as_str(), arguments.get()];
-    Hash::of_parts(&parts.map(str::as_bytes)).to_string()
 }
 
 /// A failure in words for the model.

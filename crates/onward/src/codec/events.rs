@@ -134,13 +134,14 @@ impl Border {
         updates.iter_mut().try_for_each(|update| self.payload(way, &mut update.payload, homes))
     }
 
-    /// Hides the input hashes of calls, or shows them again. Each goes with a payload of its event, in the form it has outside.
+    /// Hides the input hashes of calls and what decisions are bound to, or shows them again. Each goes with a payload of its event, in the form it has outside.
     fn mask(&self, event: &mut Event, run: &RunKey) {
         match event {
             Event::StepCompleted(event) => self.mask_one(event.input_hash.as_mut(), Some(&event.output), run, &event.place),
             Event::StepFailed(event) => self.mask_one(event.input_hash.as_mut(), beside(&event.failure), run, &event.place),
             Event::TaskScheduled(event) => self.mask_one(Some(&mut event.input_hash), Some(&event.input), run, &event.place),
             Event::ChildStarted(event) => self.mask_one(Some(&mut event.input_hash), Some(&event.input), run, &event.place),
+            Event::ApprovalRequested(event) => self.mask_one(event.bound_to.as_mut(), event.show.as_ref(), run, &event.place),
             _ => {}
         }
     }

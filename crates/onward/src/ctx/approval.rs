@@ -58,6 +58,12 @@ impl Approval {
         }
     }
 
+    /// Binds the decision to something that is not shown: with another hash it is another question, which is asked anew.
+    #[cfg(feature = "agents")]
+    pub(crate) fn bound_to(self, hash: onward_core::Hash) -> Self {
+        self.option(|event| event.bound_to = Some(hash))
+    }
+
     /// Who may decide; anybody otherwise.
     pub fn deciders<S: Into<String>>(self, deciders: impl IntoIterator<Item = S>) -> Self {
         let deciders: Vec<String> = deciders.into_iter().map(Into::into).collect();

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod agents;
+mod approving;
 mod attached;
 mod branching;
 mod broken;

@@ -159,11 +159,11 @@ async fn a_question_has_the_exact_bytes_of_the_arguments() {
     let body = json!({ "threadId": "t", "runId": "r", "messages": messages });
     let text = tokio::time::timeout(DEADLINE, front_end.post_raw(&body.to_string())).await.unwrap();
     let last = text.lines().rfind(|line| line.starts_with("data: ")).unwrap();
-    let shown = format!(r#"{{"tool":"pay","arguments":{arguments},"fingerprint":""#);
+    let shown = format!(r#"{{"tool":"pay","arguments":{arguments}}}"#);
     assert!(last.contains(&format!(r#""show":{{"json":{shown}"#)), "{last}");
     let event: Value = serde_json::from_str(&last["data: ".len()..]).unwrap();
     let text = event["outcome"]["interrupts"][0]["metadata"]["show_text"].as_str().unwrap();
-    assert!(text.starts_with(&shown), "{text}");
+    assert_eq!(text, shown);
 }
 
 /// The interrupts with which a turn ended.
@@ -194,8 +194,8 @@ async fn what_an_agent_below_asks_is_shown_to_the_byte_and_answered_in_the_threa
     let mut front_end = FrontEnd { site, messages: Vec::new() };
     let events = front_end.say("pay the bill").await;
     let [interrupt] = &interrupts(&events)[..] else { panic!("nobody asks: {:?}", events.last()) };
-    let shown = format!(r#"{{"tool":"pay","arguments":{arguments},"fingerprint":""#);
-    assert!(interrupt["metadata"]["show_text"].as_str().unwrap().starts_with(&shown), "{interrupt}");
+    let shown = format!(r#"{{"tool":"pay","arguments":{arguments}}}"#);
+    assert_eq!(interrupt["metadata"]["show_text"], shown);
     assert_eq!(interrupt["metadata"]["agent"], "teller");
     assert_eq!(interrupt["message"], "teller asks: Call the tool `pay`?");
     let other = json!({ "threadId": "other", "runId": "r", "messages": [{ "id": "u", "role": "user", "content": "hello" }] });

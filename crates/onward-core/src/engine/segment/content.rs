@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::event::ApprovalRequested;
 use crate::task::EffectClass;
 use crate::{Event, Hash, Name, Place};
 
@@ -72,11 +73,11 @@ fn identity(event: &Event, leaf: Option<Hash>) -> Option<Identity> {
             (b"send", event.name.as_str(), Hash::of_parts(&[event.to.as_str().as_bytes(), &payload.0]))
         }
         Event::ApprovalRequested(event) => {
-            let show = event.show.as_ref().map(Hash::of).unwrap_or_default();
+            let subject = subject_of(event);
             let description = event.description.as_deref().unwrap_or_default().as_bytes();
             // What somebody said to one conversation is no answer in another.
             let leaf = leaf.unwrap_or_default();
-            (b"approval", event.name.as_str(), Hash::of_parts(&[event.title.as_bytes(), description, &show.0, &leaf.0]))
+            (b"approval", event.name.as_str(), Hash::of_parts(&[event.title.as_bytes(), description, &subject.0, &leaf.0]))
         }
         Event::PromiseCreated(event) => (b"promise", event.name.as_str(), Hash::default()),
         _ => return None,
@@ -84,11 +85,15 @@ fn identity(event: &Event, leaf: Option<Hash>) -> Option<Identity> {
     Some(Hash::of_parts(&[tag, name.as_bytes(), &content.0]))
 }
 
-/// What a question is about, however it is put: its name, and what it shows.
+/// What a question is about, however it is put: its name, what it shows, and what the decision is bound to.
 pub(super) fn subject(event: &Event) -> Option<Identity> {
     let Event::ApprovalRequested(event) = event else { return None };
+    Some(subject_of(event))
+}
+
+fn subject_of(event: &ApprovalRequested) -> Identity {
     let show = event.show.as_ref().map(Hash::of).unwrap_or_default();
-    Some(Hash::of_parts(&[event.name.as_str().as_bytes(), &show.0]))
+    Hash::of_parts(&[event.name.as_str().as_bytes(), &show.0, &event.bound_to.unwrap_or_default().0])
 }
 
 pub(super) fn step_identity(name: &Name, input_hash: Option<Hash>) -> Identity {
