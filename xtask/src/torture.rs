@@ -44,7 +44,7 @@ pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
         let mut programs = cargo(repository);
         programs.env("ONWARD_CASES", "200000");
         run(programs.args(["test", "--package", "onward", "--all-features", "--test", "semantics", "generated::random"]))?;
-        tests(&["--package", "onward-wire", "--test", "wire", "foreign::", "--"])?;
+        tests(&["--workspace", "--exclude", "examples", "--all-features", "--lib", "--bins", "--test", "wire", "mutated", "--"])?;
     }
     let matrix = ["--package", "onward", "--all-features", "--test", "engine", "--"];
     tests(&[&matrix[..], played].concat())

@@ -134,6 +134,30 @@ mod tests {
         check("", &[]);
     }
 
+    /// LS1 and LS2, for whatever a server sends (S35).
+    #[test]
+    fn mutated_streams_never_panic_and_are_read_alike_however_they_are_cut() {
+        let stream = ": hi\n\nevent: ping\nid: 7\ndata: {\"t\":\"\u{17c}\u{1f422}\"}\r\ndata: b\r\n\r\ndata: [DONE]\n\n";
+        let read = |bytes: &[u8], size: usize| -> Result<Vec<Vec<u8>>, TooLong> {
+            let (mut events, mut read) = (Events::new(300), Vec::new());
+            for piece in bytes.chunks(size) {
+                read.extend(events.feed(piece)?);
+                assert!(events.line.len() + events.data.len() <= 300, "LS2");
+            }
+            read.extend(events.finish());
+            Ok(read)
+        };
+        let mut size = 1;
+        onward_fuzz::mutate("server-sent events", &[stream.as_bytes().to_vec()], |bytes| {
+            size = size % 13 + 1;
+            let whole = read(bytes, usize::MAX);
+            if let (Ok(whole), Ok(cut)) = (&whole, read(bytes, size)) {
+                assert_eq!(*whole, cut, "in pieces of {size}: {}", bytes.escape_ascii());
+            }
+            whole.is_ok()
+        });
+    }
+
     #[test]
     fn what_is_held_is_limited() {
         let mut events = Events::new(20);

@@ -320,6 +320,20 @@ mod tests {
         HEADER_BYTES as usize + frame * FRAME_BYTES as usize
     }
 
+    /// S35: whatever stands in the file, no more frames are counted than there are.
+    #[test]
+    fn a_mutated_log_is_judged_and_never_panics() {
+        let counts = onward_fuzz::mutate_times("write-ahead logs", 500, &[three_transactions(), header()], |bytes| {
+            let log = Log::parse(bytes).unwrap();
+            assert!(log.committed() <= log.frames.len() && log.frames.len() <= bytes.len() / FRAME_BYTES as usize);
+            for mark in [None, marked(9), marked(u64::MAX)] {
+                judge(&log, mark.as_ref());
+            }
+            log.salts.is_some()
+        });
+        assert!(counts.refused > 0, "{counts:?}");
+    }
+
     #[test]
     fn a_whole_log_ends_with_its_last_commit() {
         assert_eq!(judged(&three_transactions(), marked(9)), (9, None));

@@ -76,3 +76,51 @@ pub(crate) fn seal_delivery(delivery: &Delivery) -> Vec<u8> {
 pub(crate) fn unseal_delivery(sealed: &[u8]) -> Result<Delivery, StoreError> {
     Delivery::from_bytes(unseal_bytes("a delivery", sealed)?).map_err(|error| damaged("a delivery", error))
 }
+
+#[cfg(test)]
+mod tests {
+    use onward_core::event::RunStarted;
+    use onward_core::{Event, Name, Namespace, Payload, RunId};
+
+    use super::*;
+
+    fn body() -> Vec<u8> {
+        let started = RunStarted::new(Name::new("order").expect("a name"), Payload::null(), 3);
+        let events: Vec<Event> = vec![started.into()];
+        let mut body = Vec::new();
+        Record { index: Index(0), at: Timestamp(1), commit: None, events }.encode_body(&mut body);
+        body
+    }
+
+    /// S35: a row whose checksum fits is read, or named as damaged; one whose checksum does not fit is never read.
+    #[test]
+    fn mutated_rows_are_refused_or_read_back_and_never_panic() {
+        let key = RunKey::new(Namespace::default(), RunId::new("r").expect("an id"));
+        let counts = onward_fuzz::mutate("rows of events", &[body()], |body| {
+            let (index, at) = (Index(0), Timestamp(1));
+            let crc = event_crc(7, 0, index, at, body);
+            let row = EventRow { rk: 7, generation: 0, index, at, crc, body };
+            let Ok(record) = row.decode(&key) else { return false };
+            let mut again = Vec::new();
+            record.encode_body(&mut again);
+            assert_eq!(Record::decode_body(index, at, &again).as_ref(), Ok(&record));
+            assert!(EventRow { crc: row.crc ^ 1, ..row }.decode(&key).is_err(), "a wrong checksum is passed over");
+            true
+        });
+        counts.assert_refuses();
+    }
+
+    /// Sealed anew, so that the checksum fits.
+    #[test]
+    fn mutated_deliveries_are_refused_or_read_back_and_never_panic() {
+        let key = RunKey::new(Namespace::default(), RunId::new("r").expect("an id"));
+        let started = RunStarted::new(Name::new("order").expect("a name"), Payload::null(), 3);
+        let delivery = Delivery::Start(onward_core::run::NewRun { key, started, signal: None });
+        let counts = onward_fuzz::mutate("deliveries", &[delivery.to_bytes()], |bytes| {
+            let Ok(read) = unseal_delivery(&seal_bytes(bytes.to_vec())) else { return false };
+            assert_eq!(unseal_delivery(&seal_delivery(&read)).expect("it reads back"), read);
+            true
+        });
+        counts.assert_refuses();
+    }
+}

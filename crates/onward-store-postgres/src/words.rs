@@ -105,6 +105,18 @@ mod tests {
         RunKey::new(Namespace::default(), RunId::new(id).expect("a good id"))
     }
 
+    /// Every session of the database may notify (S35).
+    #[test]
+    fn mutated_notifications_never_panic_and_read_back() {
+        let sample = "me\nd7\nl3\nl4\no\nwdefault\nedefault\ta b\ngdefault\tc/d";
+        onward_fuzz::mutate("notifications", &[sample.as_bytes().to_vec()], |bytes| {
+            let Some(heard) = std::str::from_utf8(bytes).ok().and_then(parse) else { return false };
+            let again = heard.words.payload(&heard.server);
+            assert_eq!(parse(&again), Some(heard), "{}", bytes.escape_ascii());
+            true
+        });
+    }
+
     #[test]
     fn what_is_said_is_heard_and_nonsense_is_passed_over() {
         let words = Words {

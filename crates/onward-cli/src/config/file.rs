@@ -128,6 +128,20 @@ mod tests {
         (line_of(text, at), why, hint)
     }
 
+    /// S35. Mistakes are found at a position in the text, so that a line can be named.
+    #[test]
+    fn mutated_settings_are_refused_or_read_and_never_panic() {
+        let text = "url = \"http://x\"\n\n[limits]\nstreams_max = 7\n[models.fast]\nprovider = \"x\"\n";
+        let counts = onward_fuzz::mutate("settings", &[text.as_bytes().to_vec()], |bytes| {
+            let Ok(text) = std::str::from_utf8(bytes) else { return false };
+            match parse(text) {
+                Ok(values) => values.values().all(|(_, at)| line_of(text, *at) >= 1),
+                Err((at, why, _)) => line_of(text, at) < 1 || why.is_empty(),
+            }
+        });
+        counts.assert_refuses();
+    }
+
     #[test]
     fn values_have_names_and_lines() {
         let text = "url = \"http://x\"\n\n[limits]\nstreams_max = 7\n";

@@ -302,6 +302,22 @@ mod tests {
         assert_eq!(file.read().unwrap().len(), 40);
     }
 
+    /// S35.
+    #[test]
+    fn mutated_key_files_are_refused_or_read_back_and_never_panic() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(directory.path().join(KEYS));
+        file.create(wanted("ada"), NOW).unwrap();
+        let whole = std::fs::read(file.path()).unwrap();
+        let counts = onward_fuzz::mutate("key files", &[whole], |bytes| {
+            let Ok(keys) = file.parse(bytes) else { return false };
+            let again = serde_json::to_vec(&Document { version: VERSION, keys: keys.clone() }).unwrap();
+            assert_eq!(file.parse(&again).unwrap(), keys);
+            true
+        });
+        counts.assert_refuses();
+    }
+
     /// G2.
     #[test]
     fn what_is_not_a_key_file_is_refused_without_telling_what_is_in_it() {

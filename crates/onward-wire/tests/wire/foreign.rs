@@ -1,29 +1,20 @@
 //! Bytes that no writer of the protocol has made: refused, or understood as something that reads back; never a panic (S35).
 //!
-//! The random part prints its seed; `ONWARD_TORTURE_SEED` repeats one. `cargo xtask torture` plays more cases, with other seeds.
+//! The random part is [`onward_fuzz`]'s.
 
 use std::fmt::Debug;
 
 use onward_core::codec::{DecodeError, Message, put_bytes, put_nested, put_number};
+use onward_core::conversation::{EntryCursor, attachment_fault, with_faults_told};
 use onward_core::run::Delivery;
-use onward_core::{Record, RunHead, Timestamp};
+use onward_core::spend::PicoDollars;
+use onward_core::trace::TraceContext;
+use onward_core::{Hash, Name, Place, Record, RunHead, RunId, Timestamp};
 use onward_wire::problem::Problem;
 use onward_wire::worker::*;
 use onward_wire::{ApiKey, api};
 
 use super::frames::{server_frames, worker_frames};
-
-/// A generator that is the same everywhere (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-}
 
 /// Reads the bytes as one type of message. What is accepted must read back as it was read (C1).
 type Reader = fn(&[u8]) -> bool;
@@ -117,68 +108,63 @@ fn decoders() -> Vec<(&'static str, Reader, Vec<Vec<u8>>)> {
     ]
 }
 
-/// One change that a network, a disk or an attacker could make.
-fn mutate(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
-    let at = |random: &mut Random, length: usize| (random.next_u64() % (length as u64).max(1)) as usize;
-    let position = at(random, bytes.len());
-    match random.next_u64() % 8 {
-        0 if !bytes.is_empty() => bytes[position] ^= 1 << (random.next_u64() % 8),
-        1 if !bytes.is_empty() => bytes[position] = random.next_u64() as u8,
-        2 => bytes.truncate(position),
-        3 => bytes.insert(position.min(bytes.len()), random.next_u64() as u8),
-        4 if !bytes.is_empty() => {
-            bytes.remove(position);
-        }
-        5 => bytes.extend_from_slice(&other[..at(random, other.len())]),
-        // A length or a number that promises more than there is.
-        6 => {
-            let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
-            let keep = 1 + at(random, huge.len());
-            let end = position.min(bytes.len());
-            bytes.splice(end..end, huge[huge.len() - keep..].iter().copied());
-        }
-        _ => {
-            let whole = bytes.clone();
-            bytes.splice(position.min(whole.len())..position.min(whole.len()), whole);
-            bytes.truncate(64 * 1024);
-        }
-    }
-}
-
 #[test]
 fn mutated_bytes_are_refused_or_read_back_and_never_panic() {
-    let from_env = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let minutes = from_env("ONWARD_TORTURE_MINUTES");
-    let now = || std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
-    let seed = from_env("ONWARD_TORTURE_SEED").or_else(|| minutes.map(|_| now())).unwrap_or(35);
-    let cases = minutes.map_or(3_000, |minutes| minutes.max(1) * 100_000);
-    println!("reproduce with ONWARD_TORTURE_SEED={seed}");
     for (what, read, good) in decoders() {
-        let mut random = Random(seed);
-        let (mut accepted, mut refused) = (0, 0);
-        for case in 0..cases {
-            let mut bytes = match good.get(case as usize % good.len().max(1)) {
-                Some(good) => good.clone(),
-                None => (0..random.next_u64() % 64).map(|_| random.next_u64() as u8).collect(),
-            };
-            let other = good.last().cloned().unwrap_or_default();
-            for _ in 0..1 + random.next_u64() % 4 {
-                mutate(&mut random, &mut bytes, &other);
-            }
-            match read(&bytes) {
-                true => accepted += 1,
-                false => refused += 1,
-            }
-        }
-        assert!(refused > cases / 20, "{what}: of {cases} damaged messages {accepted} were accepted");
+        onward_fuzz::mutate(what, &good, read).assert_refuses();
     }
 }
 
+/// What callers write into paths, queries and headers.
 #[test]
-fn what_was_encoded_is_accepted_by_its_decoder() {
-    for (what, read, good) in decoders() {
-        assert!(good.iter().all(|bytes| read(bytes)), "{what}");
+fn mutated_texts_are_refused_or_read_back_and_never_panic() {
+    type Parser = fn(&str) -> bool;
+    fn reads_back<T: PartialEq + Debug>(text: &str, parse: impl Fn(&str) -> Option<T>, print: impl Fn(&T) -> String) -> bool {
+        let Some(read) = parse(text) else { return false };
+        assert_eq!(parse(&print(&read)).as_ref(), Some(&read), "{text:?}");
+        true
     }
+    let hash = onward_core::Hash::of_parts(&[b"x"]);
+    let parsers: Vec<(&str, Parser, Vec<String>)> = vec![
+        (
+            "entries",
+            |text| reads_back(text, |text| text.parse::<EntryCursor>().ok(), EntryCursor::to_string),
+            vec![format!("{hash}~7")],
+        ),
+        ("hashes", |text| reads_back(text, Hash::parse, Hash::to_string), vec![hash.to_string()]),
+        ("places", |text| reads_back(text, Place::parse, Place::to_string), vec!["0".to_owned(), "2.1.4.0.9".to_owned()]),
+        ("times", |text| reads_back(text, Timestamp::parse, Timestamp::to_string), vec!["2026-11-15T08:00:00Z".to_owned()]),
+        ("money", |text| reads_back(text, PicoDollars::parse, PicoDollars::to_string), vec!["12.5".to_owned()]),
+        (
+            "traces",
+            |text| reads_back(text, TraceContext::parse, TraceContext::to_string),
+            vec!["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()],
+        ),
+        ("names", |text| reads_back(text, |text| Name::new(text).ok(), Name::to_string), vec!["order.paid".to_owned()]),
+        ("runs", |text| reads_back(text, |text| RunId::new(text).ok(), RunId::to_string), vec!["order/1 ~x".to_owned()]),
+    ];
+    for (what, parse, good) in parsers {
+        let good: Vec<Vec<u8>> = good.into_iter().map(String::into_bytes).collect();
+        onward_fuzz::mutate(what, &good, |bytes| std::str::from_utf8(bytes).is_ok_and(parse)).assert_refuses();
+    }
+}
+
+/// Attachments in messages of callers: what has no fault has none after it was told, and telling faults ends.
+#[test]
+fn mutated_attachments_never_panic_and_faults_are_told_once() {
+    let block = r#"{"blocks":[{"type":"attachment","media_type":"image/png","source":{"base64":"aGVsbG8="}},{"type":"text","text":"x"}]}"#;
+    let counts = onward_fuzz::mutate("attachments", &[block.as_bytes().to_vec()], |bytes| {
+        let content = onward_core::Payload::from_json_text(bytes.to_vec());
+        if attachment_fault(&content).is_none() {
+            return true;
+        }
+        if let Some(told) = with_faults_told(&content) {
+            let told = onward_core::Payload::json(&told).unwrap();
+            assert_eq!(attachment_fault(&told), None, "{}", bytes.escape_ascii());
+        }
+        false
+    });
+    assert!(counts.refused > 0, "{counts:?}");
 }
 
 #[test]

@@ -185,6 +185,19 @@ mod tests {
         Payload::json(text).unwrap()
     }
 
+    /// S35. Nothing that was changed is read.
+    #[test]
+    fn mutated_sealed_payloads_are_refused_and_never_panic() {
+        let (encryption, home) = (Encryption::new([key("k1", 1)]).unwrap(), home("a", "input"));
+        let sealed = encryption.encode(&text("secret"), std::slice::from_ref(&home)).unwrap();
+        let sample = sealed.data().to_vec();
+        onward_fuzz::mutate("sealed payloads", std::slice::from_ref(&sample), |bytes| {
+            let is_read = encryption.decode(&Payload::sealed("k1", bytes.to_vec()), &home).is_ok();
+            assert_eq!(is_read, bytes == sample, "{}", bytes.escape_ascii());
+            is_read
+        });
+    }
+
     /// CO1.
     #[test]
     fn a_payload_is_read_at_home_and_nowhere_else() {

@@ -254,3 +254,15 @@ fn what_another_server_passed_on_is_not_said_again_from_here() {
     let said: Vec<_> = buffer.open_speech(&run()).into_iter().map(|speech| (speech.task.place, speech.frames.len())).collect();
     assert_eq!(said, [(Place::root(1), 2)]);
 }
+
+/// S35.
+#[test]
+fn mutated_offsets_are_refused_or_read_back_and_never_panic() {
+    let samples = [Offset { life: 9, next: 7 }.to_string().into_bytes()];
+    let counts = onward_fuzz::mutate("offsets", &samples, |bytes| {
+        let Some(offset) = std::str::from_utf8(bytes).ok().and_then(Offset::parse) else { return false };
+        assert_eq!(Offset::parse(&offset.to_string()), Some(offset));
+        true
+    });
+    counts.assert_refuses();
+}

@@ -32,6 +32,17 @@ fn a_hook_is_made_rotated_and_deleted_in_a_file_of_its_owner() {
     assert_eq!(file.read().unwrap(), []);
 }
 
+/// S35.
+#[test]
+fn mutated_hook_files_are_refused_or_read_and_never_panic() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = HookFile::at(directory.path().join(HOOKS));
+    file.create(wanted("a", Format::Standard), NOW).unwrap();
+    file.create(wanted("b", Format::stripe()), NOW).unwrap();
+    let whole = std::fs::read(file.path()).unwrap();
+    onward_fuzz::mutate("hook files", &[whole], |bytes| parse(bytes).is_ok()).assert_refuses();
+}
+
 #[test]
 fn a_secret_of_the_sender_must_be_usable_and_not_guessable() {
     let directory = tempfile::tempdir().unwrap();
