@@ -1,4 +1,8 @@
-//! Connections to model servers: HTTP/1.1, TLS by what the system trusts, kept open between calls.
+//! Connections to servers of models and tools: HTTP/1.1, TLS by what the system trusts, kept open between calls.
+//!
+//! Invariant LH1 (S13): a request goes to the host of the URL that an operator has written, and nowhere else. Redirects are answers like
+//! others, proxies of the environment are not used, and a URL has no name and no password in it. Nothing that a caller, a model or a tool
+//! says is ever a URL here: private addresses are therefore allowed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +35,25 @@ pub struct Lost {
     /// Whether there was a connection, so that the request may have arrived.
     pub reached: bool,
     pub why: String,
+}
+
+/// Reads the URL of a server, as an operator writes it (LH1).
+///
+/// # Errors
+/// If it is not `http(s)://HOST[:PORT][/PATH][?QUERY]`, in words.
+pub fn server_url(text: &str) -> Result<Uri, String> {
+    let wrong = || "it must be http(s)://HOST[:PORT][/PATH], without a name or password".to_owned();
+    let url: Uri = text.parse().map_err(|_| wrong())?;
+    let authority = url.authority().ok_or_else(wrong)?;
+    // Most of the bytes of an authority are checked by the parser, and what it leaves over would be a name that is looked up.
+    let is_plain = authority.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte));
+    let has_port = match authority.as_str().strip_prefix(authority.host()) {
+        Some("") => true,
+        Some(rest) => rest.strip_prefix(':').and_then(|port| port.parse::<u16>().ok()).is_some_and(|port| port != 0),
+        None => false,
+    };
+    let is_usable = matches!(url.scheme_str(), Some("http" | "https")) && !authority.host().is_empty() && is_plain && has_port;
+    if is_usable { Ok(url) } else { Err(wrong()) }
 }
 
 impl Default for Http {
@@ -89,4 +112,78 @@ fn tls_config(authorities: impl IntoIterator<Item = CertificateDer<'static>>) ->
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LH1: what is taken has the host that a reader sees in it.
+    #[test]
+    fn a_url_of_a_server_names_its_host_and_nothing_more() {
+        let taken = [
+            ("http://localhost", "localhost", None),
+            ("http://localhost:11434/v1", "localhost", Some(11434)),
+            ("https://api.example.com/v1", "api.example.com", None),
+            ("HTTPS://API.example.com", "API.example.com", None),
+            ("http://127.0.0.1:1/", "127.0.0.1", Some(1)),
+            ("http://10.0.0.1/v1", "10.0.0.1", None),
+            ("http://169.254.169.254/latest", "169.254.169.254", None),
+            ("http://[::1]:8080/v1", "[::1]", Some(8080)),
+            ("http://[::ffff:127.0.0.1]/", "[::ffff:127.0.0.1]", None),
+            ("http://2130706433/", "2130706433", None),
+            ("http://0x7f.1/", "0x7f.1", None),
+            ("http://0177.0.0.1/", "0177.0.0.1", None),
+            ("http://host_with_underscore/mcp?x=1", "host_with_underscore", None),
+            ("http://good.example/@evil.example/", "good.example", None),
+            ("http://good.example/?u=http://evil.example", "good.example", None),
+        ];
+        for (text, host, port) in taken {
+            let url = server_url(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+            assert_eq!((url.host(), url.port_u16()), (Some(host), port), "{text}");
+        }
+        let refused = [
+            "",
+            " ",
+            "localhost",
+            "localhost:80",
+            "/v1",
+            "//evil.example/v1",
+            "http:",
+            "http:/evil.example",
+            "http://",
+            "http:///v1",
+            "http://:80/",
+            "http://host:/",
+            "http://host:0/",
+            "http://host:65536/",
+            "http://host:80:80/",
+            "http://ada@good.example/",
+            "http://ada:secret@good.example/",
+            "http://good.example@evil.example/",
+            "http://good.example%40evil.example/",
+            "http://good.example\\@evil.example/",
+            "http://good.example\\.evil.example/",
+            "http://evil.example%2f@good.example/",
+            "http://a b/",
+            "http://a\tb/",
+            "http://a\r\nHost: evil.example/",
+            "http://a\0b/",
+            "http://[::1/",
+            "http://::1/",
+            "http://\u{ff0e}example/",
+            "http://127\u{3002}0.0.1/",
+            "file:///etc/passwd",
+            "ftp://host/",
+            "gopher://host:70/_x",
+            "unix:///run/x.sock",
+            "ws://host/",
+            "javascript:alert(1)",
+            "data:text/plain,x",
+            "https+unix://x",
+        ];
+        for text in refused {
+            assert!(server_url(text).is_err(), "{text:?} is taken");
+        }
+    }
 }

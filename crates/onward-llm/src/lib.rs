@@ -40,7 +40,7 @@ mod tests;
 
 pub use answer::Sink;
 pub use error::{CallError, Cause, TableError};
-pub use http::{Http, Lost};
+pub use http::{Http, Lost, server_url};
 pub use json::JsonText;
 pub use message::{Attachment, Block, Message, ProviderPayload, Reasoning, Role, Source, ToolCall, ToolResult};
 pub use price::{PerMillion, PicoDollars, Price};

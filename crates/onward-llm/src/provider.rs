@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::{Answer, Sink};
 use crate::error::{CallError, Cause, TableError};
-use crate::http::{Http, Lost};
+use crate::http::{Http, Lost, server_url};
 use crate::json::Object;
 use crate::{Attachment, ModelReply, ModelRequest, ModelRetries, ProviderSettings, anthropic, classify, openai};
 
@@ -105,12 +105,8 @@ impl Provider {
             Dialect::Anthropic => anthropic::PATH,
         };
         let url = format!("{}{path}", settings.base_url.trim_end_matches('/'));
-        let url: Uri = url.parse().map_err(|error| invalid(format!("base_url `{}`: {error}", settings.base_url)))?;
-        let usable = matches!(url.scheme_str(), Some("http" | "https"))
-            && url.authority().is_some_and(|host| !host.as_str().contains('@'));
-        if !usable || url.query().is_some() {
-            return Err(invalid("base_url must be http(s)://HOST[:PORT][/PATH], without a name, password or query".into()));
-        }
+        let wrong = || invalid("base_url must be http(s)://HOST[:PORT][/PATH], without a name, password or query".into());
+        let url = server_url(&url).ok().filter(|url| url.query().is_none()).ok_or_else(wrong)?;
         let official = url.host() == Some("api.openai.com");
         let usual_name = if official { "max_completion_tokens" } else { "max_tokens" }; // others know the older one
         let headers = headers(settings, key.as_ref()).map_err(invalid)?;

@@ -156,6 +156,9 @@ impl ToolSource {
         url: &str,
         headers: &BTreeMap<String, String>,
     ) -> Result<ToolSource, ToolError> {
+        onward_llm::server_url(url).map_err(|why| {
+            ToolError::new(ToolCause::Unreachable, format!("the URL of the source is not usable: {why}"), false)
+        })?;
         let unusable = |name: &str| ToolError::new(ToolCause::Unreachable, format!("the header `{name}` is not usable"), false);
         let mut shown = HashMap::new();
         for (name, value) in headers {

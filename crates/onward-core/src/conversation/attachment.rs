@@ -66,7 +66,7 @@ fn fault(attachment: &Value) -> Option<&'static str> {
                 (!names_attachment(text)).then_some("its `hash` is no SHA-256, which has 64 hexadecimal digits in lower case")
             }
             "base64" => (!is_base64(text)).then_some("its `base64` is not written in Base64"),
-            "url" => text.trim().is_empty().then_some("its `url` is empty"),
+            "url" => (!is_url(text)).then_some("its `url` is none that begins with http://, https:// or data:"),
             _ => Some(SOURCE),
         },
         _ => Some(SOURCE),
@@ -74,6 +74,12 @@ fn fault(attachment: &Value) -> Option<&'static str> {
 }
 
 const SOURCE: &str = "its `source` is not one text named `hash`, `base64` or `url`";
+
+/// Whoever is given the URL fetches it, which is a provider and never this program: what is no address on a network is not passed on.
+fn is_url(text: &str) -> bool {
+    let has_scheme = |scheme: &str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    ["http://", "https://", "data:"].into_iter().any(has_scheme) && !text.chars().any(char::is_control)
+}
 
 fn is_media_type(text: &str) -> bool {
     let is_word =
@@ -120,6 +126,24 @@ mod tests {
         }
         for source in ["{}", "null", r#""x""#, r#"{"hash":1}"#, r#"{"file":"x"}"#, r#"{"url":"a","base64":"AA=="}"#] {
             assert_eq!(attached("image/png", source), SOURCE, "{source}");
+        }
+        for url in [
+            "",
+            " ",
+            "x",
+            "file:///etc/passwd",
+            "ftp://x/y",
+            "gopher://x",
+            "//x/y",
+            "javascript:x",
+            "http:x",
+            "httpx://y",
+            "http://a\\nb",
+        ] {
+            assert!(attached("image/png", &format!(r#"{{"url":"{url}"}}"#)).contains("`url` is none"), "{url}");
+        }
+        for url in ["http://x", "HTTPS://x/y", "data:image/png;base64,AAAA"] {
+            assert_eq!(attached("image/png", &format!(r#"{{"url":"{url}"}}"#)), "nothing");
         }
         for bytes in ["", "=", "data:image/png;base64,AAAA", "A-_A"] {
             assert!(attached("image/png", &format!(r#"{{"base64":"{bytes}"}}"#)).contains("Base64"), "{bytes}");

@@ -60,6 +60,10 @@ async fn answer(headers: HeaderMap, body: Bytes) -> Response {
             let error = json!({"code": -32000, "message": "Bad Request: No valid session ID provided"});
             (StatusCode::BAD_REQUEST, json!({"jsonrpc": "2.0", "error": error, "id": null}).to_string()).into_response()
         }
+        Some("redirected") => {
+            let to = headers.get("x-elsewhere").and_then(|to| to.to_str().ok()).unwrap_or_default().to_owned();
+            (StatusCode::TEMPORARY_REDIRECT, [("location", to)]).into_response()
+        }
         Some("refused") => (StatusCode::BAD_REQUEST, "no such tool").into_response(),
         Some(name) => json(&text_result(id, name)),
     }
@@ -129,4 +133,29 @@ async fn a_server_that_lets_nobody_in_or_is_not_there_is_told_so() {
     let error = ToolSource::open(&settings(Place::http("http://127.0.0.1:1/mcp"))).await.err().unwrap();
     assert_eq!((error.code(), error.may_have_acted()), ("tool_source_unreachable", false), "{error}");
     assert_soon(started);
+}
+
+/// S13: what the operator has written into the settings is asked, and nothing that the server names.
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = format!("http://{}/mcp", elsewhere.local_addr().unwrap());
+    let mut place = Place::http(&start().await);
+    if let Place::Http { headers, .. } = &mut place {
+        headers.insert("authorization".to_owned(), "Bearer secret".to_owned());
+        headers.insert("x-elsewhere".to_owned(), target);
+    }
+    let source = ToolSource::open(&settings(place)).await.unwrap();
+    let error = source.call("redirected", "{}", None).await.unwrap_err();
+    assert!(!error.to_string().contains("secret"), "{error}");
+    let nobody = tokio::time::timeout(std::time::Duration::from_millis(50), elsewhere.accept()).await;
+    assert!(nobody.is_err(), "the key went elsewhere");
+}
+
+#[tokio::test]
+async fn a_url_with_a_password_or_of_another_scheme_is_not_opened() {
+    for url in ["http://ada:secret@127.0.0.1:9/mcp", "file:///etc/passwd", "ftp://127.0.0.1/mcp", "127.0.0.1/mcp", ""] {
+        let error = ToolSource::open(&settings(Place::http(url))).await.err().expect("it is refused");
+        assert!(error.to_string().contains("URL") && !error.to_string().contains("secret"), "{url}: {error}");
+    }
 }

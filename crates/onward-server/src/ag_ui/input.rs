@@ -379,9 +379,9 @@ mod tests {
     #[test]
     fn bytes_are_taken_and_a_part_that_nobody_would_be_told_of_is_refused() {
         let said = |part: Value| input(json!([{"id": "1", "role": "user", "content": [{"type": "text", "text": "see"}, part]}]));
-        for (given, source) in [("data", "base64"), ("url", "url")] {
-            let message = said(json!({"type": "binary", "mimeType": "image/png", given: "aGV5"})).new_messages().remove(0);
-            let expected = json!({"type": "attachment", "media_type": "image/png", "source": {source: "aGV5"}});
+        for (given, source, value) in [("data", "base64", "aGV5"), ("url", "url", "https://x/y")] {
+            let message = said(json!({"type": "binary", "mimeType": "image/png", given: value})).new_messages().remove(0);
+            let expected = json!({"type": "attachment", "media_type": "image/png", "source": {source: value}});
             assert_eq!(message.content["blocks"][1], expected);
         }
         for unknown in [

@@ -43,17 +43,26 @@ pub(crate) struct Channel {
     authorization: Option<MetadataValue<Ascii>>,
 }
 
+/// Reads the URL of a server and says how to connect to it. Names and passwords are refused: they would be passed over, and printed.
+pub(crate) fn endpoint(url: &str, trust: &Trust) -> Result<Endpoint, Error> {
+    let wrong = |why: String| Error::ServerUrl { url: url.to_owned(), why };
+    let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| wrong(error.to_string()))?;
+    if endpoint.uri().authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        // The message must not have the password in it.
+        let url = "http(s)://...@...".to_owned();
+        return Err(Error::ServerUrl { url, why: "a URL has no name and no password in it".to_owned() });
+    }
+    match endpoint.uri().scheme_str() {
+        Some("http") => Ok(endpoint),
+        Some("https") => trust.apply(endpoint).map_err(wrong),
+        _ => Err(wrong("it has to begin with http:// or https://".to_owned())),
+    }
+}
+
 impl Channel {
     /// Connects when it is first used, and again whenever the connection is lost.
     pub fn new(url: &str, namespace: &Namespace, key: Option<&ApiKey>, trust: &Trust) -> Result<Channel, Error> {
-        let wrong = |why: String| Error::ServerUrl { url: url.to_owned(), why };
-        let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| wrong(error.to_string()))?;
-        let endpoint = match endpoint.uri().scheme_str() {
-            Some("http") => endpoint,
-            Some("https") => trust.apply(endpoint).map_err(wrong)?,
-            _ => return Err(wrong("it has to begin with http:// or https://".to_owned())),
-        };
-        let endpoint = endpoint
+        let endpoint = endpoint(url, trust)?
             .connect_timeout(CONNECT_TIMEOUT)
             .http2_keep_alive_interval(PING_PAUSE)
             .keep_alive_timeout(PING_TIMEOUT)

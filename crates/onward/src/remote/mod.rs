@@ -21,7 +21,7 @@ use onward_wire::ApiKey;
 
 use crate::Error;
 
-pub(crate) use channel::Channel;
+pub(crate) use channel::{Channel, endpoint};
 pub(crate) use door::RemoteDoor;
 pub use http::{HttpAnswer, HttpDoor, connect_http};
 pub(crate) use link::RemoteLink;

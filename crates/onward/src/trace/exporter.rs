@@ -9,7 +9,7 @@ use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, AsciiMetadataKey, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 use super::spans::Span;
 use super::{Otlp, message};
@@ -108,12 +108,7 @@ impl Sender {
                  endpoint, usually on port 4317, and set the variable to `grpc`"
             )));
         }
-        let endpoint = Endpoint::from_shared(url.clone()).map_err(|error| wrong(error.to_string()))?;
-        let endpoint = match endpoint.uri().scheme_str() {
-            Some("http") => endpoint,
-            Some("https") => Trust::default().apply(endpoint).map_err(wrong)?,
-            _ => return Err(wrong("it has to begin with http:// or https://".to_owned())),
-        };
+        let endpoint = crate::remote::endpoint(&url, &Trust::default())?;
         let header = |(name, value): (String, String)| -> Result<(AsciiMetadataKey, MetadataValue<Ascii>), Error> {
             let key =
                 AsciiMetadataKey::from_bytes(name.as_bytes()).map_err(|error| wrong(format!("header `{name}`: {error}")))?;
