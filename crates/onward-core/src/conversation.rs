@@ -23,7 +23,7 @@ use crate::{Event, Hash, Index, Name, Payload, Record, RunKey, Timestamp, messag
 pub use attachment::{attachment_fault, names_attachment, with_faults_told};
 pub use cursor::EntryCursor;
 pub use empty::says_nothing;
-pub use outside::{ENTRY_SIGNAL, OutsideEntry, PendingEntry, is_callers_role, pending_of};
+pub use outside::{ENTRY_SIGNAL, OutsideEntry, PendingEntry, is_callers_role, pending_of, reported, reported_text};
 pub use prelude::{PreludeSearch, Search, original_of};
 
 /// The signal that says something to an agent, unless its code names another one.

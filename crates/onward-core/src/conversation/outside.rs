@@ -15,6 +15,16 @@ pub fn is_callers_role(role: &Name) -> bool {
     role.as_str() == "user"
 }
 
+/// Returns what a model is told of something that a caller reports: the caller says that a model or a tool has said it.
+pub fn reported(role: &str, text: &str) -> String {
+    format!("As the caller reports it, the {role} said:\n{text}")
+}
+
+/// Returns the text that was [`reported`], if it was in this role.
+pub fn reported_text<'a>(role: &str, told: &'a str) -> Option<&'a str> {
+    told.strip_prefix(reported(role, "").as_str())
+}
+
 message! {
     /// What such a signal says. Its content is a payload of its own, so that a codec can seal it and leave the rest for the doors.
     pub struct OutsideEntry {

@@ -30,7 +30,10 @@ impl Client {
         for said in conversation {
             let ours = said.role.as_str();
             // What a client brings along as `system` is no instruction to the ready-made loop, which calls it another name.
-            let is_role = |role: &Value| role == ours || (role == "system" && ours == "developer");
+            let is_role = |role: &Value| match &said.reported_as {
+                Some(reported_as) => role == reported_as.as_str(),
+                None => role == ours || (role == "system" && ours == "developer"),
+            };
             let is_same = |message: &Value| match said.id.as_ref().filter(|_| ours == "user") {
                 Some(id) => message["id"] == id.as_str(),
                 None => says_the_same(message, said),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::conversation::{Entry, EntryCursor};
+use onward_core::conversation::{Entry, EntryCursor, reported_text};
 use onward_core::stream::EntrySaid;
 use onward_core::{Hash, Name, RunKey};
 use onward_runtime::{ENTRIES_MAX, EntryQuery, Runtime, RuntimeError};
@@ -71,6 +71,8 @@ pub(super) struct Said {
     pub results: Vec<(String, Value)>,
     /// The id that whoever said it gave it.
     pub id: Option<String>,
+    /// The role in which a caller brought it along, who may not speak in that role: the model is told it as a report.
+    pub reported_as: Option<String>,
 }
 
 impl Said {
@@ -85,6 +87,7 @@ impl Said {
             calls: Vec::new(),
             results: Vec::new(),
             id: content["id"].as_str().map(str::to_owned),
+            reported_as: None,
         };
         match (&content, content["blocks"].as_array(), content["text"].as_str()) {
             (Value::String(text), ..) => said.text.clone_from(text),
@@ -96,6 +99,11 @@ impl Said {
             }
             (_, _, Some(text)) => text.clone_into(&mut said.text),
             _ => said.text = content.to_string(),
+        }
+        if let Some(role) = content["role"].as_str().filter(|_| said.is_of("developer"))
+            && let Some(text) = reported_text(role, &said.text)
+        {
+            (said.text, said.reported_as) = (text.to_owned(), Some(role.to_owned()));
         }
         if said.content.is_null() {
             said.content = Value::String(said.text.clone());
@@ -140,8 +148,16 @@ pub(super) fn messages(conversation: Vec<Said>, names: &BTreeMap<Hash, String>) 
     conversation.into_iter().flat_map(|said| message(said, names)).collect()
 }
 
+/// The `name` of messages that a caller brought along as the agent's. Whoever reads the thread can tell them from what the agent has said.
+const REPORTED: &str = "reported_by_caller";
+
 fn message(said: Said, names: &BTreeMap<Hash, String>) -> Vec<Value> {
     let id = said.name(names);
+    if let Some(role) = &said.reported_as {
+        // No call of ours belongs to a result that is reported, and clients show results below their calls alone.
+        let text = if role == "tool" { format!("A tool reports:\n{}", said.text) } else { said.text };
+        return vec![json!({"id": id, "role": "assistant", "name": REPORTED, "content": text})];
+    }
     match said.role.as_str() {
         "user" => vec![json!({"id": id, "role": "user", "content": said.content})],
         role @ ("system" | "developer") => vec![json!({"id": id, "role": role, "content": said.text})],

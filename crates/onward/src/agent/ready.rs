@@ -4,7 +4,7 @@
 //! model, with the tools it asks for. An agent that needs more than this is a function of its own.
 
 use onward_core::budget::Budget;
-use onward_core::conversation::{AGENT_STOP, DONE, MESSAGE, SUMMARY, is_callers_role, says_nothing as is_empty};
+use onward_core::conversation::{AGENT_STOP, DONE, MESSAGE, SUMMARY, is_callers_role, reported, says_nothing as is_empty};
 use onward_core::event::Tally;
 use onward_core::{Failure, Name, Payload};
 use onward_llm::{Block, ModelReply, StopReason, ToolCall};
@@ -598,8 +598,7 @@ async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
                     if text.trim().is_empty() {
                         continue;
                     }
-                    let text = format!("As the caller reports it, the {role} said:\n{text}");
-                    ctx.append(BROUGHT_ALONG, &Reported { text, role: &role }).await?
+                    ctx.append(BROUGHT_ALONG, &Reported { text: reported(&role, &text), role: &role }).await?
                 }
                 None => ctx.append(BROUGHT_ALONG, &content).await?,
             };
