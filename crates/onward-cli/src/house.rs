@@ -117,9 +117,11 @@ impl House {
 }
 
 fn agent(name: &str, settings: &AgentSettings) -> Agent {
-    let AgentSettings { model, system, max_turns, converse, compact_at, budget, stop_at_budget, mcp: _ } = settings;
+    let AgentSettings { model, system, max_turns, max_tool_calls, converse, compact_at, budget, stop_at_budget, mcp: _ } =
+        settings;
     let agent = system.iter().fold(Agent::new(name).model(model), |agent, system| agent.system(system));
     let agent = max_turns.iter().fold(agent, |agent, max| agent.max_turns(*max));
+    let agent = max_tool_calls.iter().fold(agent, |agent, max| agent.max_tool_calls(*max));
     let agent = compact_at.iter().fold(agent, |agent, tokens| agent.compact_at(*tokens));
     let agent = budget.iter().fold(agent, |agent, budget| agent.budget((*budget).into()));
     let agent = if *stop_at_budget { agent.stop_at_budget() } else { agent };
@@ -211,6 +213,7 @@ mod tests {
         model = "small"
         system = "Be brief."
         max_turns = 3
+        max_tool_calls = 40
         converse = true
         budget = { tokens = 200000, cost = "2.50" }
         stop_at_budget = true

@@ -9,7 +9,7 @@ pub fn words(stop: &str) -> String {
         "repeated_call" => "the model asked for the same again and again",
         "no_answer" => "the model has thought, and said nothing",
         "max_handoffs" => "agents handed the conversation over again and again",
-        "budget_exhausted" => "the run has spent what it may",
+        "budget_exhausted" => "the run has spent what it may, or has called as many tools as it may",
         other => return other.to_owned(),
     };
     format!("{stop} ({meaning})")

@@ -61,6 +61,7 @@ pub struct AgentSettings {
     pub model: String,
     pub system: Option<String>,
     pub max_turns: Option<u32>,
+    pub max_tool_calls: Option<u32>,
     /// Waits for the next message instead of ending.
     #[serde(default)]
     pub converse: bool,

@@ -21,6 +21,9 @@ use crate::{Result, join_all};
 /// How many turns an agent takes for one message that nobody has limited.
 const TURNS_MAX: u32 = 50;
 
+/// How many calls of tools an agent carries out for one message that nobody has limited.
+const TOOL_CALLS_MAX: u32 = 250;
+
 /// How often in a row a model may ask for the very same before it is taken for stuck.
 const SAME_CALLS_MAX: u32 = 5;
 
@@ -58,6 +61,7 @@ pub struct Agent {
     system: Option<String>,
     tools: Tools,
     turns_max: u32,
+    tool_calls_max: u32,
     handoffs_max: u32,
     converses: bool,
     context_tokens: Option<u64>,
@@ -83,7 +87,7 @@ pub enum Stop {
     NoAnswer,
     /// Agents handed the conversation over to each other again and again.
     MaxHandoffs,
-    /// The run has spent what it may ([`Agent::stop_at_budget`]).
+    /// The run has spent what it may ([`Agent::stop_at_budget`]), or has called as many tools as it may ([`Agent::max_tool_calls`]).
     BudgetExhausted,
 }
 
@@ -113,6 +117,9 @@ struct Progress {
     /// Since the last message.
     turns: u32,
     turns_in_all: u32,
+    /// Calls of tools that the model has asked for since the last message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<u32>,
     /// What the model asked for last, and how often in a row; since the last message, for who says it again may want it again.
     same_calls: Option<(String, u32)>,
     /// How often the conversation was handed over since the last message.
@@ -175,6 +182,7 @@ impl Agent {
             system: None,
             tools: Tools::new().scoped(name),
             turns_max: TURNS_MAX,
+            tool_calls_max: TOOL_CALLS_MAX,
             handoffs_max: HANDOFFS_MAX,
             converses: false,
             context_tokens: None,
@@ -225,6 +233,13 @@ impl Agent {
     /// How many turns it takes for one message at most, whoever has had the conversation since; 50 otherwise.
     pub fn max_turns(self, max: u32) -> Agent {
         Agent { turns_max: max.max(1), ..self }
+    }
+
+    /// How many calls of tools it carries out for one message at most, whoever has had the conversation since; 250 otherwise. Of an answer
+    /// that asks for more, the model is told `budget_exhausted` for those beyond, and the agent stops as [`Stop::BudgetExhausted`]: it goes on
+    /// with the next message, and an agent that does not converse ends.
+    pub fn max_tool_calls(self, max: u32) -> Agent {
+        Agent { tool_calls_max: max, ..self }
     }
 
     /// Waits for the next message when it has answered, for as long as that takes, instead of ending. Where it is a tool, or a child that
@@ -318,7 +333,14 @@ impl Agent {
                 } else {
                     // Other code between agents hands on as well, and only the run counts that.
                     let is_last = progress.handoffs.max(ctx.tally().handoffs) >= self.handoffs_max;
-                    let calls = reply.calls().map(|call| self.carry_out(&ctx, call, is_last));
+                    let made = progress.tool_calls.unwrap_or(0);
+                    let asked = made.saturating_add(reply.calls().count() as u32);
+                    progress.tool_calls = Some(asked);
+                    let is_allowed = |number: u32| number < self.tool_calls_max;
+                    let calls = (made..).zip(reply.calls()).map(|(number, call)| match is_allowed(number) {
+                        true => self.carry_out(&ctx, call, is_last),
+                        false => self.refuse_call(call),
+                    });
                     let (mut takes_over, mut wants_to) = (None, false);
                     for (call, outcome) in reply.calls().zip(join_all(calls).await?) {
                         ctx.append("tool", &outcome).await?;
@@ -330,6 +352,7 @@ impl Agent {
                         return ctx.handoff_with(kind, &(), Payload::json(&progress)?, Some(progress.turns)).await;
                     }
                     match wants_to && is_last {
+                        _ if asked > self.tool_calls_max => Stop::BudgetExhausted,
                         true => Stop::MaxHandoffs,
                         false if progress.turns < self.turns_max => return Ok(Turn::Next(progress)),
                         false => Stop::MaxTurns,
@@ -350,6 +373,13 @@ impl Agent {
             return Box::pin(std::future::ready(Ok(refused)));
         }
         self.tools.call(ctx, call)
+    }
+
+    /// Tells the model that a call is one too many.
+    fn refuse_call(&self, call: &ToolCall) -> ToolFuture {
+        let message = format!("{} calls of tools were made since the last message, and no more are allowed", self.tool_calls_max);
+        let refused = Tools::refuse(call, &Failure::fatal(message).with_code(Stop::BudgetExhausted.name()));
+        Box::pin(std::future::ready(Ok(refused)))
     }
 
     /// Ends, or waits for the next message. What was said meanwhile is answered first.
@@ -478,6 +508,7 @@ impl Progress {
     /// Somebody has said something.
     fn begin_to_count(&mut self) {
         (self.turns, self.same_calls, self.handoffs, self.portion) = (0, None, 0, Portion::Whole);
+        self.tool_calls = None;
     }
 
     /// Whoever reads a conversation that waits is told when there is another reason for it than that the model was done.

@@ -18,6 +18,7 @@ mod drive;
 mod forking;
 mod guards;
 mod heard;
+mod injected;
 mod keeping;
 mod keys;
 mod life;
