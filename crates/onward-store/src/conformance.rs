@@ -376,6 +376,11 @@ suite! { $
         the_newest_word_about_a_kind_counts,
         a_schema_over_the_limit_writes_nothing,
     }
+    injection {
+        a_filter_finds_what_it_says_and_nothing_else,
+        any_text_is_a_value_of_an_attribute,
+        what_is_done_to_a_run_is_done_to_no_other,
+    }
     lists {
         runs_are_listed_newest_first_in_pages,
         runs_are_filtered_by_kind_status_and_time,
