@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::in_memory;
 use crate::models::with_model;
-use crate::site::{Site, awaited, count};
+use crate::site::{Site, awaited, count, paused};
 
 #[derive(Deserialize, JsonSchema)]
 struct Payment {
@@ -73,6 +73,35 @@ async fn arguments_with_a_name_twice_are_refused_before_anyone_is_asked() {
 async fn payer(ctx: AgentCtx, arguments: String) -> Result<String> {
     let call = ToolCall { id: "c".to_owned(), name: "pay".to_owned(), arguments };
     Ok(ctx.tool(&call).await?.text())
+}
+
+/// The tool is redefined between the question and the decision: it is asked anew, and the run pauses over the decision that is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_about_another_definition_of_the_tool_is_asked_anew() {
+    let (site, paid) = (Site::memory(), Arc::new(AtomicU32::new(0)));
+    let builder = site.builder().await.agent("payer", payer);
+    let before = builder.tools(Tools::new().with(pay("Pays into escrow", &paid))).start().await.unwrap();
+    let run: RunHandle<String> = before.start("payer", r#"{"cents":1}"#).id("r").await.unwrap();
+    let question = awaited(&run, AwaitedKind::Approval).await;
+    before.shutdown().await;
+    let client = site.builder().await.start().await.unwrap();
+    approve(&client, &question, "first").await;
+    client.shutdown().await;
+    let builder = site.builder().await.agent("payer", payer);
+    let after = builder.tools(Tools::new().with(pay("Pays at once", &paid))).start().await.unwrap();
+    let run: RunHandle<String> = after.run("r").unwrap();
+    let again = awaited(&run, AwaitedKind::Approval).await;
+    assert_ne!(again, question);
+    assert_eq!(paid.load(Ordering::SeqCst), 0);
+    approve(&after, &again, "second").await;
+    // The first decision counts for nothing, and nothing is done before somebody has looked at it (SG3).
+    let why = paused(&run).await.message;
+    assert!(why.contains("the code left behind") && why.contains("tool.pay"), "{why}");
+    assert_eq!(paid.load(Ordering::SeqCst), 0);
+    run.resume().await.unwrap();
+    assert_eq!(run.result().await.unwrap(), "1 are paid");
+    assert_eq!(paid.load(Ordering::SeqCst), 1);
+    after.shutdown().await;
 }
 
 /// The same definition after a restart is the same question.
