@@ -79,7 +79,7 @@ pub use kinds::{KindVersion, KindView, Violation};
 pub use link::{Link, LinkFuture, Question};
 pub use neighbors::WorkersSaid;
 pub use onward_core::TASK_KIND_PREFIX;
-pub use port::WorkerPort;
+pub use port::{Adoption, WorkerPort};
 pub use question::Decide;
 pub use reading::WhyPending;
 pub use reopening::ForkRun;

@@ -27,6 +27,16 @@ pub struct WorkerPort {
     membership: Arc<Membership>,
 }
 
+/// What became of [`WorkerPort::adopt_task`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Adoption {
+    Adopted,
+    /// The claim is over.
+    Over,
+    /// The claim belongs to another worker.
+    OfAnother,
+}
+
 struct Membership {
     runtime: Runtime,
     worker: Arc<Worker>,
@@ -214,21 +224,24 @@ impl WorkerPort {
         }
     }
 
-    /// Takes up a task again that the worker got from a runtime that is gone: whether the store still has that very claim. The worker goes
-    /// on with it as if nothing had happened.
-    pub async fn adopt_task(&self, id: &TaskId, claim: u64) -> Result<bool, StoreError> {
+    /// Takes up a task again that the worker got from a runtime that is gone, if the store still has that very claim and `is_own` knows
+    /// the id under which the worker had it then. The worker goes on with it as if nothing had happened.
+    pub async fn adopt_task(&self, id: &TaskId, claim: u64, is_own: impl Fn(&WorkerId) -> bool) -> Result<Adoption, StoreError> {
         let profile = &self.worker().profile;
         let (namespace, run, state) = (profile.namespace.clone(), Some(id.run.clone()), Some(TaskState::Leased));
         if id.run.namespace != namespace {
-            return Ok(false); // W3
+            return Ok(Adoption::Over); // W3
         }
         let tasks = self.runtime().store().list_tasks(TaskQuery { namespace, state, run, limit: usize::MAX, gaps: None }).await?;
         let is_ours = |task: &&Task| task.id.is_same_task(id) && task.claim == claim;
-        let Some(task) = tasks.iter().find(is_ours) else { return Ok(false) };
+        let Some(task) = tasks.iter().find(is_ours) else { return Ok(Adoption::Over) };
+        if !task.worker.as_ref().is_some_and(is_own) {
+            return Ok(Adoption::OfAnother);
+        }
         self.worker().held.add(task);
         match self.report_task(id.clone(), claim, TaskReport::Heartbeat { progress: None }).await {
-            Ok(()) => Ok(true),
-            Err(StoreError::TaskAttemptOver(_)) => Ok(false),
+            Ok(()) => Ok(Adoption::Adopted),
+            Err(StoreError::TaskAttemptOver(_)) => Ok(Adoption::Over),
             Err(error) => {
                 self.worker().held.end(id, claim);
                 Err(error)

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::json;
 use crate::document::Answer;
 use crate::drive::{new_worker, scope_of};
-use crate::problem::{Problem, RequestError};
+use crate::problem::Problem;
 use crate::request::Request;
 use crate::runs::SignalBody;
 use crate::workers::Asked;
@@ -46,14 +46,14 @@ pub(crate) async fn resume(mut request: Request) -> Result<Response, Problem> {
     let (worker, (driven, frames)) = match body.worker {
         Some(name) => {
             let worker = WorkerId::new(name)?;
-            let session = sessions.connected(&request.namespace, &worker);
-            let session = session.ok_or_else(|| RequestError::HelloMissing { worker: worker.to_string() })?;
+            let session = sessions.connected(&request.namespace, &worker, &request.caller)?;
             (worker, (session.take_up(&key, Asked::ToResume, delivery).await?, Vec::new()))
         }
         None => {
             let worker = new_worker()?;
             let asked = (Asked::ToResume, delivery);
-            (worker.clone(), sessions.drive_polled(server, request.pass.as_ref(), worker, &key, asked).await?)
+            let pass = (request.pass.as_ref(), &request.caller);
+            (worker.clone(), sessions.drive_polled(server, pass, worker, &key, asked).await?)
         }
     };
     let document = ResumedAgent {

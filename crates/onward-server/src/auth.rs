@@ -75,6 +75,8 @@ pub struct Ask<'a> {
 pub struct Caller {
     /// The name behind the credential. Where there is one, it and not the request says who decides an approval (S8).
     pub name: Option<String>,
+    /// Identifies the credential; a key that was rotated keeps it. Sessions of workers are bound to it (S5).
+    pub credential: Option<String>,
     /// The most that a run may spend that is started or resumed with the credential.
     pub budget_max: Option<Budget>,
 }

@@ -71,7 +71,7 @@ pub(crate) async fn drive(mut request: Request) -> Result<Response, Problem> {
     }
     let (runtime, sessions) = (request.server.runtime(), request.server.sessions());
     let worker = new_worker()?;
-    let (server, pass) = (&request.server, request.pass.as_ref());
+    let (server, pass) = (&request.server, (request.pass.as_ref(), &request.caller));
     let (driven, frames) = sessions.drive_polled(server, pass, worker.clone(), &key, (Asked::ToDrive, delivery)).await?;
     let delivered = driven.appended.as_ref().map(|appended| Answer::new(&key.id, appended));
     let given = !frames.is_empty();

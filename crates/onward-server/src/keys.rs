@@ -149,7 +149,8 @@ impl Keys {
             return Err(Refusal::ServerWide);
         }
         self.used.note(&self.file, &key.id, now);
-        Ok(Caller { name: Some(key.name.to_string()), budget_max: key.budget_max })
+        let credential = Some(key.origin.as_ref().unwrap_or(&key.id).clone());
+        Ok(Caller { name: Some(key.name.to_string()), credential, budget_max: key.budget_max })
     }
 }
 

@@ -59,6 +59,8 @@ pub enum RequestError {
     ProtocolUnsupported { theirs: u32, ours: u32 },
     #[error("a later connection of worker `{worker}` has come already")]
     HelloOvertaken { worker: String },
+    #[error("worker id `{worker}` belongs to a session of another key")]
+    WorkerIdTaken { worker: String },
     #[error("worker `{worker}` has no connection here; it begins with hello")]
     HelloMissing { worker: String },
     #[error("there is no such hook, or the request is not signed for it")]
@@ -101,6 +103,7 @@ impl RequestError {
             RequestError::ProtocolUnsupported { .. } => "protocol_unsupported",
             RequestError::HelloOvertaken { .. } => "hello_overtaken",
             RequestError::HelloMissing { .. } => "hello_missing",
+            RequestError::WorkerIdTaken { .. } => "worker_id_taken",
             RequestError::HookRefused => "hook_refused",
             RequestError::HookUnroutable { .. } => "hook_unroutable",
             RequestError::KindNotFound { .. } => "kind_not_found",
@@ -151,6 +154,9 @@ impl RequestError {
             RequestError::HeaderInvalid { .. } => "send it once, as docs/http.md describes it, or leave it out",
             RequestError::NotAllowed { .. } => "`onward key create` makes a key with other scopes and namespaces",
             RequestError::HelloOvertaken { .. } => "give every worker an id of its own",
+            RequestError::WorkerIdTaken { .. } => {
+                "give every worker an id of its own; the session ends when its worker leaves or its lease expires"
+            }
             RequestError::HelloMissing { .. } => "send hello again; a session ends with its server or its lease",
             RequestError::AttachmentsNotKept => {
                 "set `server.attachments` to a folder and start it again, or send the bytes within the message as `base64`"
@@ -236,6 +242,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "lease_lost"
         | "hello_overtaken"
         | "hello_missing"
+        | "worker_id_taken"
         | "inputs_unread"
         | "task_attempt_over"
         | "task_not_quarantined"

@@ -26,6 +26,7 @@ pub(crate) use session::Connection;
 use session::{NotServed, Session};
 
 use crate::Problem;
+use crate::auth::Caller;
 use crate::problem::RequestError;
 
 /// The sessions of one server.
@@ -48,12 +49,12 @@ impl Drop for Sessions {
 
 impl Sessions {
     /// Takes a worker in, or takes it back.
-    pub fn greet(&self, runtime: &Runtime, namespace: &Namespace, hello: Hello) -> Result<Connection, Problem> {
+    pub fn greet(&self, runtime: &Runtime, namespace: &Namespace, caller: &Caller, hello: Hello) -> Result<Connection, Problem> {
         if hello.protocol != onward_wire::PROTOCOL {
             return Err(RequestError::ProtocolUnsupported { theirs: hello.protocol, ours: onward_wire::PROTOCOL }.into());
         }
         loop {
-            match self.session(runtime, namespace, &hello)?.connect(&hello) {
+            match self.session(runtime, namespace, caller, &hello)?.connect(&hello) {
                 Ok(connection) => return Ok(connection),
                 Err(NotServed::Over) => {} // it ended just now: the worker begins anew
                 Err(NotServed::Overtaken) => {
@@ -97,14 +98,15 @@ impl Sessions {
         all.iter().map(|((_, name), session)| (session.port().id().clone(), name.clone())).collect()
     }
 
-    fn session(&self, runtime: &Runtime, namespace: &Namespace, hello: &Hello) -> Result<Arc<Session>, Problem> {
+    fn session(&self, runtime: &Runtime, namespace: &Namespace, caller: &Caller, hello: &Hello) -> Result<Arc<Session>, Problem> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, session| !session.is_over());
         let key = (namespace.clone(), hello.worker.clone());
         if let Some(session) = all.get(&key) {
+            session.check_owner(caller, &hello.worker)?;
             return Ok(session.clone());
         }
-        let session = Session::begin(runtime, namespace.clone(), hello)?;
+        let session = Session::begin(runtime, namespace.clone(), caller, hello)?;
         all.insert(key, session.clone());
         Ok(session)
     }

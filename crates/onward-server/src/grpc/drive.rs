@@ -8,7 +8,6 @@ use super::calls::{Answer, appended, malformed, own, signal, told};
 use super::problem::status_of;
 use crate::Server;
 use crate::drive::scope_of;
-use crate::problem::RequestError;
 use crate::workers::Asked;
 
 pub(super) async fn drive_run(server: Server, asker: Asker, request: api::DriveRequest) -> Answer<api::DriveReply> {
@@ -28,8 +27,8 @@ pub(super) async fn drive_run(server: Server, asker: Asker, request: api::DriveR
     if let Some(scope) = scope_of(&delivery) {
         asker.pass.check_also(scope, &server).await.map_err(|refusal| status_of(&refusal.into()))?;
     }
-    let session = server.sessions().connected(&asker.namespace, &worker);
-    let session = session.ok_or_else(|| status_of(&RequestError::HelloMissing { worker: worker.to_string() }.into()))?;
+    let session = server.sessions().connected(&asker.namespace, &worker, &asker.caller);
+    let session = session.map_err(|error| status_of(&error.into()))?;
     let taken = session.take_up(&key, Asked::ToDrive, delivery).await.map_err(told)?;
     Ok(api::DriveReply { is_given: taken.is_given, head: taken.head, appended: taken.appended.map(appended) })
 }
@@ -45,8 +44,8 @@ pub(super) async fn resume_agent(
     if let Some(scope) = scope_of(&delivery) {
         asker.pass.check_also(scope, &server).await.map_err(|refusal| status_of(&refusal.into()))?;
     }
-    let session = server.sessions().connected(&asker.namespace, &worker);
-    let session = session.ok_or_else(|| status_of(&RequestError::HelloMissing { worker: worker.to_string() }.into()))?;
+    let session = server.sessions().connected(&asker.namespace, &worker, &asker.caller);
+    let session = session.map_err(|error| status_of(&error.into()))?;
     let taken = session.take_up(&key, Asked::ToResume, delivery).await.map_err(told)?;
     let (success, why) = (taken.is_given, taken.why.map(|why| why.as_str().to_owned()));
     Ok(api::ResumeAgentReply { success, why, head: taken.head, appended: taken.appended.map(appended) })

@@ -60,7 +60,7 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
             };
             let registered = server.sessions().register(server.runtime(), &asker.namespace, &hello).await;
             registered.map_err(|problem| status_of(&problem))?;
-            let greeted = server.sessions().greet(server.runtime(), &asker.namespace, hello);
+            let greeted = server.sessions().greet(server.runtime(), &asker.namespace, &asker.caller, hello);
             let connection = greeted.map_err(|problem| status_of(&problem))?;
             let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
             frames.for_each(|frame| connection.handle(frame));

@@ -25,6 +25,9 @@ pub struct KeyEntry {
     /// The most that a run may spend that is started or resumed with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_max: Option<Budget>,
+    /// The id of the first key in its chain of rotations; none for a key that replaces no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
 }
 
 impl KeyEntry {

@@ -163,7 +163,7 @@ impl KeyFile {
             if !old.is_usable(now) {
                 return Err(KeyFileError::Ended { id: id.to_owned(), state: old.state(now) });
             }
-            let made = make(
+            let mut made = make(
                 NewKey {
                     name: old.name.clone(),
                     namespace: old.namespace.clone(),
@@ -173,6 +173,7 @@ impl KeyFile {
                 },
                 now,
             );
+            made.entry.origin = Some(old.origin.as_ref().unwrap_or(&old.id).clone());
             let end = now.after(overlap);
             old.expires_at = Some(old.expires_at.map_or(end, |expires_at| expires_at.min(end)));
             let old = old.clone();
@@ -232,6 +233,7 @@ fn make(wanted: NewKey, now: Timestamp) -> Made {
         expires_at: lifetime.map(|lifetime| now.after(lifetime)),
         revoked_at: None,
         budget_max,
+        origin: None,
     };
     Made { key, entry }
 }
@@ -280,6 +282,7 @@ mod tests {
         assert_eq!((old.expires_at, made.entry.expires_at), (Some(later.after(DAY)), Some(later.after(90 * DAY))));
         assert_eq!((&made.entry.name, &made.entry.scopes), (&first.name, &first.scopes));
         assert_eq!(made.entry.budget_max, budget_max);
+        assert_eq!((&first.origin, &made.entry.origin), (&None, &Some(first.id.clone())), "both are one identity (S5)");
         assert_ne!((&made.entry.id, made.entry.sha256), (&first.id, first.sha256));
         let refused = |error: KeyFileError| error.code();
         assert_eq!(file.rotate(&first.id, DAY, later.after(DAY)).map_err(refused).unwrap_err(), "key_ended");

@@ -10,7 +10,8 @@ use onward_wire::worker::{Hello, ServerFrame};
 use super::Sessions;
 use super::session::Session;
 use crate::Problem;
-use crate::auth::Pass;
+use crate::auth::{Caller, Pass};
+use crate::problem::RequestError;
 use crate::server::Server;
 
 /// What came of it.
@@ -33,9 +34,12 @@ pub(crate) enum Asked {
 }
 
 impl Sessions {
-    /// The session of a worker that has a connection.
-    pub fn connected(&self, namespace: &Namespace, worker: &WorkerId) -> Option<Arc<Session>> {
-        self.find(namespace, worker).filter(|session| session.is_served())
+    /// Returns the session of a worker that has a connection and belongs to the caller (Q9).
+    pub fn connected(&self, namespace: &Namespace, worker: &WorkerId, caller: &Caller) -> Result<Arc<Session>, RequestError> {
+        let session = self.find(namespace, worker).filter(|session| session.is_served());
+        let session = session.ok_or_else(|| RequestError::HelloMissing { worker: worker.to_string() })?;
+        session.check_owner(caller, worker)?;
+        Ok(session)
     }
 }
 
@@ -45,13 +49,13 @@ impl Sessions {
     pub async fn drive_polled(
         &self,
         server: &Server,
-        pass: Option<&Pass>,
+        (pass, caller): (Option<&Pass>, &Caller),
         worker: WorkerId,
         run: &RunKey,
         (asked, delivery): (Asked, Delivery),
     ) -> Result<(Driven, Vec<ServerFrame>), Problem> {
         let namespace = &run.namespace;
-        let connection = self.open_polled(server, pass, namespace, hello(worker.clone()))?;
+        let connection = self.open_polled(server, (pass, caller), namespace, hello(worker.clone()))?;
         let driven = match self.find(namespace, &worker) {
             Some(session) => session.take_up(run, asked, delivery).await,
             None => Err(RuntimeError::from(StoreError::Unavailable { why: "the server is closing".to_owned() })),

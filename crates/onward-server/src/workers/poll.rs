@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Connection, Sessions};
 use crate::answer::json;
-use crate::auth::{PASS_PAUSE, Pass, Refusal};
+use crate::auth::{Caller, PASS_PAUSE, Pass, Refusal};
 use crate::problem::{Problem, RequestError};
 use crate::request::Request;
 use crate::server::Server;
@@ -45,13 +45,13 @@ pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
     let connection = match brought.next_if(|frame| matches!(frame, WorkerFrame::Hello(_))) {
         Some(WorkerFrame::Hello(hello)) if hello.worker == worker => {
             sessions.register(server.runtime(), &request.namespace, &hello).await?;
-            sessions.open_polled(server, request.pass.as_ref(), &request.namespace, hello)?
+            sessions.open_polled(server, (request.pass.as_ref(), &request.caller), &request.namespace, hello)?
         }
         Some(_) => {
             let why = "hello names another worker than the path".to_owned();
             return Err(hint_at_protocol(RequestError::JsonInvalid { why }.into()));
         }
-        None => sessions.polled(request.pass.as_ref(), &request.namespace, &worker)?,
+        None => sessions.polled((request.pass.as_ref(), &request.caller), &request.namespace, &worker)?,
     };
     brought.for_each(|frame| connection.handle(frame));
     let taken = tokio::select! {
@@ -81,12 +81,12 @@ impl Sessions {
     pub(super) fn open_polled(
         &self,
         server: &Server,
-        pass: Option<&Pass>,
+        (pass, caller): (Option<&Pass>, &Caller),
         namespace: &Namespace,
         hello: Hello,
     ) -> Result<Arc<Connection>, Problem> {
         let key = (namespace.clone(), hello.worker.clone());
-        let connection = Arc::new(self.greet(server.runtime(), namespace, hello)?);
+        let connection = Arc::new(self.greet(server.runtime(), namespace, caller, hello)?);
         let mut polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
         polled.retain(|_, polled| !polled.connection.is_over());
         let before = polled.insert(key.clone(), Polled { connection: connection.clone(), pass: pass.cloned() });
@@ -98,11 +98,17 @@ impl Sessions {
         Ok(connection)
     }
 
-    fn polled(&self, pass: Option<&Pass>, namespace: &Namespace, worker: &WorkerId) -> Result<Arc<Connection>, RequestError> {
+    fn polled(
+        &self,
+        (pass, caller): (Option<&Pass>, &Caller),
+        namespace: &Namespace,
+        worker: &WorkerId,
+    ) -> Result<Arc<Connection>, RequestError> {
         let mut polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
         let known = polled.get_mut(&(namespace.clone(), worker.clone()));
         let known = known.ok_or_else(|| RequestError::HelloMissing { worker: worker.to_string() })?;
-        known.pass = pass.cloned(); // a worker may be given another key
+        known.connection.check_owner(caller, worker)?; // Q9
+        known.pass = pass.cloned(); // its key may have been rotated
         Ok(known.connection.clone())
     }
 

@@ -11,6 +11,8 @@
 //! - Q7: a task that a server gave to a worker stays the worker's over a restart of the server, as long as the store says so. One that
 //!   the worker's next hello no longer has goes back, also while it is being taken up.
 //! - Q8: the store's leases on runs belong to the session and end with it, however long the worker lives.
+//! - Q9 (S5): a session belongs to the credential that has opened it. Another one gets no connection of it, and takes up no task and
+//!   releases no run that a session of this one was given, at whatever server and under whatever worker id.
 
 mod asked;
 mod connection;
@@ -32,6 +34,8 @@ use tokio::task::AbortHandle;
 pub(crate) use connection::Connection;
 pub(crate) use hello::NotServed;
 
+use crate::auth::Caller;
+use crate::problem::RequestError;
 use crate::{Problem, new_id};
 use given::{give_questions, give_runs, give_tasks};
 
@@ -49,6 +53,8 @@ pub(crate) struct Session {
     /// For what has to be done when the store's own thread tells something.
     tokio: tokio::runtime::Handle,
     namespace: Namespace,
+    /// The credential that has opened it (Q9).
+    credential: Option<String>,
     state: Mutex<State>,
     /// There is something to send, or the connection is over.
     outgoing: Notify,
@@ -112,7 +118,7 @@ enum Ending {
 }
 
 impl Session {
-    pub fn begin(runtime: &Runtime, namespace: Namespace, hello: &wire::Hello) -> Result<Arc<Session>, Problem> {
+    pub fn begin(runtime: &Runtime, namespace: Namespace, caller: &Caller, hello: &wire::Hello) -> Result<Arc<Session>, Problem> {
         let invalid = |error: NameError| Problem::new("name_invalid", error.to_string(), None);
         let version = |version: &String| -> Result<Option<Name>, Problem> {
             if version.is_empty() { Ok(None) } else { Name::new(version).map(Some).map_err(invalid) }
@@ -123,7 +129,7 @@ impl Session {
         }
         let id = new_id::random_u64() >> 11; // JSON readers have 53 bits for a number
         let profile = WorkerProfile {
-            id: known_as(&namespace, &hello.worker, id),
+            id: known_as(&namespace, &hello.worker, caller.credential.as_deref(), id),
             namespace: namespace.clone(),
             knows: Arc::new(knows),
             current: Arc::new(hello.kinds.iter().filter_map(|kind| Some((kind.kind.clone(), kind.current.clone()?))).collect()),
@@ -138,6 +144,7 @@ impl Session {
             port: runtime.join_worker(profile),
             tokio: tokio::runtime::Handle::current(),
             namespace,
+            credential: caller.credential.clone(),
             state: Mutex::default(),
             outgoing: Notify::new(),
             credit_came: Notify::new(),
@@ -160,6 +167,14 @@ impl Session {
 
     pub fn is_over(&self) -> bool {
         self.lock().over
+    }
+
+    /// Refuses a caller with another credential than the one that has opened the session (Q9).
+    pub fn check_owner(&self, caller: &Caller, worker: &WorkerId) -> Result<(), RequestError> {
+        if self.credential == caller.credential {
+            return Ok(());
+        }
+        Err(RequestError::WorkerIdTaken { worker: worker.to_string() })
     }
 
     /// Whether the worker has a connection.
@@ -303,15 +318,23 @@ impl State {
     }
 }
 
-/// What the store calls the worker in this session. It knows the workers of all namespaces by their ids, and the same id in two of them
-/// is two workers. A session that ended with its server has leases that nobody knows of: they must not live on because the worker does (Q8).
-pub(super) fn known_as(namespace: &Namespace, worker: &WorkerId, session: u64) -> WorkerId {
-    let whole = format!("{}:{namespace}:{worker}:{session:016x}", namespace.as_str().len());
+/// Returns what the store calls the worker in this session. It knows the workers of all namespaces by their ids; the same id in two
+/// namespaces, or of two credentials, is two workers (Q9). A session that ended with its server has leases that nothing renews: they
+/// must not last because the worker has another session (Q8).
+pub(super) fn known_as(namespace: &Namespace, worker: &WorkerId, credential: Option<&str>, session: u64) -> WorkerId {
+    let owner = credential.map(|id| format!("{}:", Hash::of_parts(&[id.as_bytes()]))).unwrap_or_default();
+    let whole = format!("{}:{namespace}:{worker}:{owner}{session:016x}", namespace.as_str().len());
     WorkerId::new(whole).unwrap_or_else(|_| {
-        // Two names of which each is short enough may be too long together.
+        // Names of which each is short enough may be too long together.
         let both = Hash::of_parts(&[namespace.as_str().as_bytes(), worker.as_str().as_bytes()]);
-        WorkerId::new(format!("both:{both}:{session:016x}")).expect("hex digits are a name")
+        WorkerId::new(format!("both:{both}:{owner}{session:016x}")).expect("hex digits are a name")
     })
+}
+
+/// Whether two ids of the store are those of one worker with one credential, in whatever sessions (Q9).
+pub(super) fn is_same_owner(one: &WorkerId, other: &WorkerId) -> bool {
+    let owner = |id: &WorkerId| id.as_str().rsplit_once(':').map(|(owner, _)| owner.to_owned());
+    owner(one).is_some() && owner(one) == owner(other)
 }
 
 /// Ends the session of a worker that was silent for its lease (Q4).

@@ -12,8 +12,9 @@ use onward_runtime::{Options, Runtime};
 use onward_store::{ClaimTasks, MemoryStore, Store, SystemClock};
 use onward_wire::worker::*;
 
-use super::session::known_as;
+use super::session::{is_same_owner, known_as};
 use super::{Connection, Sessions};
+use crate::auth::Caller;
 
 fn namespace(name: &str) -> Namespace {
     Namespace::new(name).expect("a constant name")
@@ -66,7 +67,7 @@ impl Site {
     }
 
     fn greet(&self, of: &str, runs: Vec<HeldRun>) -> Connection {
-        self.sessions.greet(&self.runtime, &namespace(of), hello(runs)).expect("a worker is taken in")
+        self.sessions.greet(&self.runtime, &namespace(of), &Caller::default(), hello(runs)).expect("a worker is taken in")
     }
 
     fn store(&self) -> &dyn Store {
@@ -189,25 +190,30 @@ async fn a_task_that_its_worker_has_let_go_meanwhile_is_not_taken_up_for_it() {
     let epoch = claimed.expect("it is new").head.epoch;
     let asked = Commit { events: vec![scheduled.into()], ..commit(run.clone(), epoch) };
     site.store().commit(asked).await.expect("a task is asked for");
-    let claim = |by: &str| ClaimTasks {
-        worker: worker(by),
+    let claim = |by: WorkerId| ClaimTasks {
+        worker: by,
         namespace: namespace("ours"),
         queues: vec![None],
         kinds: Arc::new(vec![kind.clone()]),
         limit: 1,
         lease: Duration::from_secs(30),
     };
-    let given = site.store().claim_tasks(claim("before")).await.expect("tasks can be claimed").remove(0);
+    let given = site
+        .store()
+        .claim_tasks(claim(known_as(&namespace("ours"), &worker("w"), None, 7)))
+        .await
+        .expect("tasks can be claimed")
+        .remove(0);
     let held = HeldTask { task: given.id, claim: given.claim };
     let greet = |connection: u64, tasks: Vec<HeldTask>| {
         let hello = Hello { connection, tasks, ..hello(Vec::new()) };
-        site.sessions.greet(&site.runtime, &namespace("ours"), hello).expect("a worker is taken in")
+        site.sessions.greet(&site.runtime, &namespace("ours"), &Caller::default(), hello).expect("a worker is taken in")
     };
     // Nothing runs between the two: what the first one held is taken up behind the second.
     let _connections = [greet(1, vec![held]), greet(2, Vec::new())];
     let again = async {
         loop {
-            if let Some(task) = site.store().claim_tasks(claim("other")).await.expect("tasks can be claimed").pop() {
+            if let Some(task) = site.store().claim_tasks(claim(worker("other"))).await.expect("tasks can be claimed").pop() {
                 return task.claim;
             }
             tokio::task::yield_now().await;
@@ -220,11 +226,25 @@ async fn a_task_that_its_worker_has_let_go_meanwhile_is_not_taken_up_for_it() {
 /// The store knows workers by their ids alone; of two namesakes, the lively one must not keep the silent one's leases.
 #[test]
 fn the_same_id_in_two_namespaces_is_two_workers() {
-    let known_as = |of: &str, id: &str| known_as(&namespace(of), &worker(id), 1);
+    let known_as = |of: &str, id: &str| known_as(&namespace(of), &worker(id), None, 1);
     assert_ne!(known_as("ours", "w"), known_as("theirs", "w"));
     assert_ne!(known_as("a:b", "c"), known_as("a", "b:c"), "wherever the border is drawn");
     assert_eq!(known_as("ours", "w"), known_as("ours", "w"));
     let long = "n".repeat(255);
     assert_eq!(known_as(&long, "w"), known_as(&long, "w"), "however long the two are together");
     assert_ne!(known_as(&long, "w"), known_as(&long, "v"));
+}
+
+/// Q9: sessions of one worker and one credential have one owner.
+#[test]
+fn the_same_id_with_two_credentials_is_two_workers() {
+    for of in ["ours".to_owned(), "n".repeat(255)] {
+        let known_as = |id: &str, credential: Option<&str>, session| known_as(&namespace(&of), &worker(id), credential, session);
+        let own = known_as("w", Some("a"), 1);
+        assert!(is_same_owner(&own, &known_as("w", Some("a"), 2)));
+        for other in [known_as("w", Some("b"), 1), known_as("w", None, 1), known_as("v", Some("a"), 1)] {
+            assert!(!is_same_owner(&own, &other), "{own} {other}");
+        }
+    }
+    assert!(!is_same_owner(&worker("plain"), &worker("plain")), "the id of no session");
 }

@@ -542,7 +542,8 @@ async fn a_worker_needs_a_key_to_work() {
 #[tokio::test]
 async fn a_worker_over_plain_http_loses_its_runs_with_its_key() {
     let (locked, root) = Locked::open().await;
-    let (first, second) = (locked.make("first", "default", &[Scope::Work]), locked.make("second", "default", &[Scope::Work]));
+    let (first, other) = (locked.make("first", "default", &[Scope::Work]), locked.make("first", "default", &[Scope::Work]));
+    let second = locked.file.rotate(first.id(), Duration::from_secs(3_600), now()).unwrap().0.key;
     locked.until(&first, 403).await;
     locked.until(&second, 403).await;
     let hello = json!({"frames": [
@@ -564,8 +565,9 @@ async fn a_worker_over_plain_http_loses_its_runs_with_its_key() {
         }
     };
     until("running", DEADLINE).await;
-    // It goes on with another key, and a stranger's request changes nothing.
+    // It goes on with the key that replaces its own, and a request with another one changes nothing (Q9).
     let beat = json!({"frames": [{"heartbeat": {"request": 0}}]}).to_string();
+    locked.send(&other, "POST", "/v1/workers/w/frames", &beat).await.problem(409, "worker_id_taken");
     locked.send(&second, "POST", "/v1/workers/w/frames", &beat).await.expect(200);
     locked.file.revoke(first.id(), now()).unwrap();
     locked.until(&first, 401).await;

@@ -239,7 +239,7 @@ impl Authenticate for ByHeader {
         let allowed = scopes.split(' ').any(|scope| scope == ask.scope.to_string());
         let refused = || Refusal::Scope { scope: ask.scope };
         let name = Some("ada".to_owned());
-        Box::pin(std::future::ready(allowed.then_some(Caller { name, budget_max: None }).ok_or_else(refused)))
+        Box::pin(std::future::ready(allowed.then_some(Caller { name, ..Caller::default() }).ok_or_else(refused)))
     }
 }
 

@@ -4,6 +4,7 @@
 mod attempts;
 mod conversations;
 mod drive;
+mod identity;
 mod over_http;
 mod raw;
 mod sessions;

@@ -8,10 +8,15 @@ use crate::raw::{LEASE, Site, key};
 
 /// Brings frames and takes what comes; the status and the document.
 async fn post(site: &Site, wait_ms: u32, frames: Value) -> (u16, Value) {
+    send(site, &format!("/v1/workers/w/frames?wait_ms={wait_ms}"), "", json!({"frames": frames})).await
+}
+
+/// Sends a document with further headers.
+pub async fn send(site: &Site, path: &str, headers: &str, body: Value) -> (u16, Value) {
     let address = site.url.strip_prefix("http://").unwrap();
-    let body = json!({"frames": frames}).to_string();
+    let body = body.to_string();
     let request = format!(
-        "POST /v1/workers/w/frames?wait_ms={wait_ms} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
@@ -36,7 +41,7 @@ async fn talk(site: &Site, frames: Value, wanted: usize) -> Vec<Value> {
     got
 }
 
-fn hello(connection: u64, runs: Value) -> Value {
+pub fn hello(connection: u64, runs: Value) -> Value {
     json!({"hello": {
         "protocol": 1, "worker": "w", "task_kinds": [], "queues": [""], "runs_max": 10, "tasks": [], "sdk": "curl",
         "kinds": [{"kind": "pay", "versions": [""], "current": null, "input_schema": null, "output_schema": null}],

@@ -30,11 +30,15 @@ pub struct Site {
 
 impl Site {
     pub async fn new() -> Site {
+        Site::with(onward_server::Options::default()).await
+    }
+
+    pub async fn with(served: onward_server::Options) -> Site {
         let clock = Arc::new(ManualClock::default());
         let options = Options { lease: LEASE, fallback: Duration::from_millis(20), ..Options::default() };
         let runtime = Runtime::new(Arc::new(MemoryStore::new(clock.clone())), clock.clone(), options);
         let background = runtime.spawn();
-        let server = Server::new(runtime.clone(), onward_server::Options::default());
+        let server = Server::new(runtime.clone(), served);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let doors = router_with(server.clone(), grpc(&server));
@@ -66,13 +70,21 @@ impl Site {
     }
 
     pub async fn connect(&self, frames: Vec<WorkerFrame>) -> Result<Raw, Status> {
+        self.connect_with(None, frames).await
+    }
+
+    /// Connects with a key.
+    pub async fn connect_with(&self, key: Option<&str>, frames: Vec<WorkerFrame>) -> Result<Raw, Status> {
         let channel = tonic::transport::Endpoint::from_shared(self.url.clone()).unwrap().connect().await.unwrap();
         let mut grpc = tonic::client::Grpc::new(channel);
         grpc.ready().await.unwrap();
         let (up, receiver) = mpsc::channel(16);
         up.send(WorkerFrames { frames }).await.unwrap();
         let codec = Wire::<WorkerFrames, ServerFrames>::default();
-        let stream = tonic::Request::new(ReceiverStream::new(receiver));
+        let mut stream = tonic::Request::new(ReceiverStream::new(receiver));
+        if let Some(key) = key {
+            stream.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
+        }
         let down = grpc.streaming(stream, PathAndQuery::from_static(CONNECT), codec).await?.into_inner();
         Ok(Raw { up, down, ready: VecDeque::new() })
     }

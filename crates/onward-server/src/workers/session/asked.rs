@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use onward_core::run::Commit;
 use onward_core::{Epoch, RunKey};
-use onward_runtime::{Emitted, Link};
+use onward_runtime::{Adoption, Emitted, Link};
 use onward_store::{StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
@@ -66,9 +66,15 @@ impl Session {
                 let is_known = self.lock().holds_task(&task, claim);
                 self.answer(request, async move {
                     // Its hello may not be settled yet.
-                    if !is_known && !session.adopt(&task, claim).await? {
-                        session.port.report_late(&task, claim, &report).await?;
-                        return Err(onward_core::task::StaleReport.into());
+                    if !is_known {
+                        match session.adopt(&task, claim).await? {
+                            Adoption::Adopted => {}
+                            Adoption::Over => {
+                                session.port.report_late(&task, claim, &report).await?;
+                                return Err(onward_core::task::StaleReport.into());
+                            }
+                            Adoption::OfAnother => return Err(onward_core::task::StaleReport.into()), // Q9
+                        }
                     }
                     let answer = session.port.report_task(task.clone(), claim, report).await;
                     if (ends && answer.is_ok()) || matches!(answer, Err(StoreError::TaskAttemptOver(_))) {
@@ -84,10 +90,23 @@ impl Session {
                 }
             }
             WorkerFrame::Emit(wire::Emit { run, name, value }) => {
-                Link::emit(&self.port, &run, Emitted { name, value });
+                if self.lock().runs.contains_key(&run) {
+                    Link::emit(&self.port, &run, Emitted { name, value }); // Q2
+                }
             }
             // Which of a task's attempts is heard is decided where they are put together.
-            WorkerFrame::Speak(speech) => drop(Link::speak(&self.port, speech)),
+            WorkerFrame::Speak(speech) if self.lock().holds_task(&speech.task, speech.claim) => {
+                drop(Link::speak(&self.port, speech));
+            }
+            WorkerFrame::Speak(speech) => {
+                let session = self.clone();
+                tokio::spawn(async move {
+                    // Its hello may not be settled yet.
+                    if session.adopt(&speech.task, speech.claim).await.is_ok_and(|adoption| adoption == Adoption::Adopted) {
+                        drop(Link::speak(&session.port, speech));
+                    }
+                });
+            }
             WorkerFrame::Leave(wire::Leave { request, received }) => {
                 let session = self.clone();
                 tokio::spawn(async move {

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use onward_core::Record;
+use onward_core::{Record, WorkerId};
 use onward_store::payloads;
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
 
 use super::{Ending, Session, State};
+use crate::auth::Caller;
+use crate::problem::RequestError;
 
 /// How many frames travel in one message, and how many bytes of payloads before it is full.
 const FRAMES_MAX: usize = 512;
@@ -65,6 +67,10 @@ impl Connection {
     pub async fn end(&self) {
         self.session.end(Ending::Stopped).await;
         self.session.finish();
+    }
+
+    pub fn check_owner(&self, caller: &Caller, worker: &WorkerId) -> Result<(), RequestError> {
+        self.session.check_owner(caller, worker)
     }
 
     /// Whether the session has ended or a later connection is served.

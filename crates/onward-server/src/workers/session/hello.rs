@@ -4,12 +4,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use onward_core::task::{TaskId, TaskReport};
-use onward_core::{Epoch, RunKey};
+use onward_core::{Epoch, RunKey, WorkerId};
+use onward_runtime::Adoption;
 use onward_store::{StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
 
-use super::{Connection, GivenTask, PAGE, Session, State};
+use super::{Connection, GivenTask, PAGE, Session, State, is_same_owner, known_as};
 
 /// Why a hello was not taken.
 pub(crate) enum NotServed {
@@ -21,6 +22,8 @@ pub(crate) enum NotServed {
 
 /// What a hello shows about the connection before it.
 struct Compared {
+    /// What the store calls the worker in the session that it had before, if it names one.
+    before: Option<WorkerId>,
     /// Held by both: the worker may have missed inputs.
     both: Vec<wire::HeldRun>,
     /// Sent to a connection that did not get them through.
@@ -52,7 +55,10 @@ impl Session {
         (state.served, state.counted) = (Some(number), hello.connection);
         self.port.set_present(true);
         state.enqueue(ServerFrame::Welcome(self.welcome()));
-        let compared = state.compare(self.id, hello);
+        let received = hello.received.as_ref();
+        let before =
+            received.map(|received| known_as(&self.namespace, &hello.worker, self.credential.as_deref(), received.session));
+        let compared = Compared { before, ..state.compare(self.id, hello) };
         drop(state);
         let session = self.clone();
         tokio::spawn(async move { session.settle(compared).await });
@@ -72,12 +78,9 @@ impl Session {
     }
 
     async fn settle(self: &Arc<Session>, compared: Compared) {
-        for (run, epoch) in compared.doubtful_runs.into_iter().filter(|(run, _)| run.namespace == self.namespace) {
-            // A store that outlives its servers may still have it with the worker: somebody else may begin at once.
-            drop(self.runtime().store().release_run(run, epoch).await);
-        }
+        self.release_doubtful(compared.before, compared.doubtful_runs).await;
         for wire::HeldTask { task, claim } in compared.doubtful_tasks {
-            if !self.adopt(&task, claim).await.unwrap_or(false) {
+            if !self.adopt(&task, claim).await.is_ok_and(|adoption| adoption == Adoption::Adopted) {
                 self.push(ServerFrame::TaskOver(wire::TaskOver { task, claim }));
             }
         }
@@ -89,7 +92,13 @@ impl Session {
             drop(self.port.release(&run, epoch).await);
         }
         for (task, claim) in compared.unheard_tasks {
-            self.forget_task(&task, claim);
+            // One of an earlier session is only reported if it was this worker's (Q9).
+            let is_own = self.forget_task(&task, claim)
+                || (self.adopt(&task, claim).await.is_ok_and(|adoption| adoption == Adoption::Adopted)
+                    && self.forget_task(&task, claim));
+            if !is_own {
+                continue;
+            }
             // One that has arrived may have begun: the worker stopped it without a report, and the ledger keeps it as unknown (LG1).
             drop(match compared.not_started.contains(&(task.clone(), claim)) {
                 true => self.port.give_back_task(task, claim).await,
@@ -98,15 +107,28 @@ impl Session {
         }
     }
 
+    /// Releases the runs that the store still has with an earlier session of this worker, so that another worker gets them at once.
+    /// The worker names the session, and only one of its own credential has the leases (Q9).
+    async fn release_doubtful(&self, before: Option<WorkerId>, doubtful: Vec<(RunKey, Epoch)>) {
+        let Some(before) = before.filter(|_| !doubtful.is_empty()) else { return };
+        let store = self.runtime().store();
+        let Ok(leases) = store.list_leases(before).await else { return };
+        for (run, epoch) in doubtful.into_iter().filter(|lease| leases.contains(lease)) {
+            drop(store.release_run(run, epoch).await);
+        }
+    }
+
     /// Takes up a task that a server before gave to this worker, if the store still has it so (Q7).
-    pub(super) async fn adopt(self: &Arc<Session>, task: &TaskId, claim: u64) -> Result<bool, StoreError> {
-        let adopted = self.port.adopt_task(task, claim).await?;
+    pub(super) async fn adopt(self: &Arc<Session>, task: &TaskId, claim: u64) -> Result<Adoption, StoreError> {
+        let adoption = self.port.adopt_task(task, claim, |holder| is_same_owner(holder, self.port.id())).await?;
         // Also one that this session offered is the worker's beyond doubt now.
         let given = GivenTask { claim, offer: 0 };
-        if adopted && self.lock().tasks.insert(task.clone(), given).is_none_or(|before| before.claim != claim) {
+        if adoption == Adoption::Adopted
+            && self.lock().tasks.insert(task.clone(), given).is_none_or(|before| before.claim != claim)
+        {
             self.watch_task(task.clone(), claim);
         }
-        Ok(adopted)
+        Ok(adoption)
     }
 
     /// Sends the inputs that the worker has not seen. If they cannot be read the run is given up: the worker would wait for ever.
@@ -147,7 +169,8 @@ impl State {
         let unheard_tasks = given.chain(std::mem::take(&mut self.doubtful)).collect();
         let unheard_runs = self.runs.clone();
         let (both, doubtful_runs, doubtful_tasks) = Default::default();
-        let mut compared = Compared { both, unheard_runs, unheard_tasks, not_started, doubtful_runs, doubtful_tasks };
+        let mut compared =
+            Compared { before: None, both, unheard_runs, unheard_tasks, not_started, doubtful_runs, doubtful_tasks };
         for held in &hello.runs {
             if self.runs.get(&held.run) == Some(&held.epoch) {
                 compared.unheard_runs.remove(&held.run);

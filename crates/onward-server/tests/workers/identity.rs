@@ -1,0 +1,179 @@
+//! Q9 (S5): what one key of a namespace can do with the sessions, tasks and runs of another key's worker.
+
+use std::sync::Arc;
+
+use axum::http::header::AUTHORIZATION;
+use onward_core::event::TaskScheduled;
+use onward_core::task::{Task, TaskReport};
+use onward_core::{Hash, Name, Payload, Place, WorkerId};
+use onward_server::Options;
+use onward_server::auth::{Ask, AuthFuture, Authenticate, Caller};
+use onward_wire::Problem;
+use onward_wire::worker::*;
+use serde_json::json;
+
+use crate::over_http;
+use crate::raw::{LEASE, Raw, Site, hello, key};
+use crate::sessions::{commit, credit};
+
+/// Every bearer is a credential of its own, for everything.
+struct Bearers;
+
+impl Authenticate for Bearers {
+    fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a> {
+        let credential = ask.headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
+        Box::pin(std::future::ready(Ok(Caller { credential, ..Caller::default() })))
+    }
+}
+
+async fn site() -> Site {
+    Site::with(Options { auth: Arc::new(Bearers), ..Options::default() }).await
+}
+
+async fn welcome(site: &Site, bearer: &str, hello: Hello) -> Raw {
+    let mut raw = site.connect_with(Some(bearer), vec![WorkerFrame::Hello(hello)]).await.unwrap();
+    assert!(matches!(raw.next().await, Some(ServerFrame::Welcome(_))));
+    raw
+}
+
+/// The worker `w` of key `a`, with a run `r` and its task.
+async fn with_task(site: &Site) -> (Raw, Run, Task) {
+    let mut raw = welcome(site, "a", hello(1)).await;
+    raw.send(credit(1, 1)).await;
+    site.start("r", "pay").await;
+    let run = raw.run().await;
+    let input = Payload::null();
+    let (kind, input_hash, options) = (Name::new("mail").unwrap(), Hash::of(&input), Default::default());
+    let scheduled = TaskScheduled { place: Place::root(0), kind, input_hash, input, options };
+    raw.send(commit(1, &run, vec![scheduled.into()])).await;
+    assert!(matches!(raw.said(1).await, Said::Committed(_)));
+    let task = raw.task().await;
+    (raw, run, task)
+}
+
+fn report(request: u64, task: &Task, claim: u64, report: TaskReport) -> WorkerFrame {
+    WorkerFrame::Report(ReportTask { request, task: task.id.clone(), claim, report })
+}
+
+fn code(said: Said) -> String {
+    match said {
+        Said::Problem(problem) => problem.code,
+        said => format!("{said:?}"),
+    }
+}
+
+fn other(connection: u64) -> Hello {
+    Hello { worker: WorkerId::new("other").unwrap(), ..hello(connection) }
+}
+
+async fn is_still_held(raw: &mut Raw, task: &Task) {
+    raw.send(report(90, task, task.claim, TaskReport::Heartbeat { progress: None })).await;
+    assert!(matches!(raw.said(90).await, Said::Done(_)));
+    raw.send(report(91, task, task.claim, TaskReport::Completed(Payload::null()))).await;
+    assert!(matches!(raw.said(91).await, Said::Done(_)), "its own worker can complete it");
+}
+
+#[tokio::test]
+async fn another_key_cannot_take_over_a_live_session() {
+    let site = site().await;
+    let (mut raw, _, task) = with_task(&site).await;
+    let refused = site.connect_with(Some("b"), vec![WorkerFrame::Hello(hello(2))]).await.err().unwrap();
+    assert_eq!(Problem::from_status(&refused).unwrap().code, "worker_id_taken");
+    let frames = |bearer: &str, frames| {
+        let (headers, body) = (format!("Authorization: Bearer {bearer}\r\n"), json!({"frames": frames}));
+        let site = &site;
+        async move { over_http::send(site, "/v1/workers/w/frames", &headers, body).await }
+    };
+    let (status, problem) = frames("b", json!([over_http::hello(2, json!([]))])).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("worker_id_taken")), "{problem}");
+    is_still_held(&mut raw, &task).await;
+    // A connection of requests is bound too, and so is what names a worker to drive a run.
+    let (status, _) = frames("a", json!([over_http::hello(3, json!([]))])).await;
+    assert_eq!(status, 200);
+    let (status, problem) = frames("b", json!([{"heartbeat": {"request": 1}}])).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("worker_id_taken")), "{problem}");
+    site.start("another", "pay").await;
+    let headers = "Authorization: Bearer b\r\n";
+    let (status, problem) = over_http::send(&site, "/v1/agents/another/resume", headers, json!({"worker": "w"})).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("worker_id_taken")), "{problem}");
+    assert_eq!(frames("a", json!([{"heartbeat": {"request": 1}}])).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_task_is_reported_only_by_the_worker_that_holds_it() {
+    let site = site().await;
+    let (mut raw, _, task) = with_task(&site).await;
+    // Whatever it says of itself: it holds the task, or has held it.
+    let held = vec![HeldTask { task: task.id.clone(), claim: task.claim }];
+    let mut lying = welcome(&site, "b", Hello { tasks: held.clone(), ..other(1) }).await;
+    let over = TaskOver { task: task.id.clone(), claim: task.claim };
+    assert_eq!(lying.next().await, Some(ServerFrame::TaskOver(over)));
+    let reports = [
+        TaskReport::Completed(Payload::null()),
+        TaskReport::Heartbeat { progress: Some(Payload::null()) },
+        TaskReport::Interrupted,
+        TaskReport::NotStarted,
+        TaskReport::WorkerLost,
+    ];
+    for (request, told) in (2..).zip(reports) {
+        lying.send(report(request, &task, task.claim, told.clone())).await;
+        assert_eq!(code(lying.said(request).await), "task_attempt_over", "{told:?}");
+    }
+    // Letting go what it never held ends no attempt.
+    drop(lying);
+    let mut lying = welcome(&site, "b", other(2)).await;
+    lying.send(WorkerFrame::Heartbeat(Heartbeat { request: 20 })).await;
+    assert!(matches!(lying.said(20).await, Said::Done(_)));
+    // Neither does another worker of the same key.
+    let mut second = welcome(&site, "a", Hello { tasks: held, worker: WorkerId::new("second").unwrap(), ..hello(1) }).await;
+    second.send(report(30, &task, task.claim, TaskReport::Completed(Payload::null()))).await;
+    assert_eq!(code(second.said(30).await), "task_attempt_over");
+    is_still_held(&mut raw, &task).await;
+}
+
+#[tokio::test]
+async fn a_claim_that_is_altered_reused_or_expired_is_refused() {
+    let site = site().await;
+    let (mut raw, _, task) = with_task(&site).await;
+    let done = || TaskReport::Completed(Payload::null());
+    for (request, bit) in (2..).zip(0..64) {
+        raw.send(report(request, &task, task.claim ^ (1 << bit), done())).await;
+        assert_eq!(code(raw.said(request).await), "task_attempt_over", "bit {bit}");
+    }
+    let mut elsewhere = task.clone();
+    elsewhere.id.place = Place::root(1);
+    raw.send(report(80, &elsewhere, task.claim, done())).await;
+    assert_eq!(code(raw.said(80).await), "task_attempt_over", "the claim of another task");
+    site.pass(LEASE * 2).await;
+    while raw.next().await.is_some() {} // the session is over
+    let held = vec![HeldTask { task: task.id.clone(), claim: task.claim }];
+    let mut raw = welcome(&site, "a", Hello { tasks: held, ..hello(2) }).await;
+    raw.send(report(81, &task, task.claim, done())).await;
+    assert_eq!(code(raw.said(81).await), "task_attempt_over", "its lease has expired");
+    raw.send(credit(0, 1)).await;
+    let again = raw.task().await;
+    assert!(again.claim > task.claim);
+    raw.send(report(82, &again, task.claim, done())).await;
+    assert_eq!(code(raw.said(82).await), "task_attempt_over", "the claim before");
+    is_still_held(&mut raw, &again).await;
+}
+
+#[tokio::test]
+async fn a_run_is_committed_released_and_spoken_for_only_by_the_worker_that_holds_it() {
+    let site = site().await;
+    let (mut raw, run, task) = with_task(&site).await;
+    let mut heard = site.runtime.listen(&key("r"));
+    let (epoch, generation) = (run.head.epoch, run.head.generation);
+    let held = HeldRun { run: key("r"), generation, epoch, next_index: run.head.next_index };
+    let mut lying = welcome(&site, "b", Hello { runs: vec![held], ..other(1) }).await;
+    assert!(matches!(lying.next().await, Some(ServerFrame::RunLost(_))));
+    lying.send(WorkerFrame::Emit(Emit { run: key("r"), name: "x".to_owned(), value: Payload::null() })).await;
+    lying.send(commit(2, &run, Vec::new())).await;
+    assert_eq!(code(lying.said(2).await), "lease_lost");
+    lying.send(WorkerFrame::Release(ReleaseRun { request: 3, run: key("r"), epoch })).await;
+    assert!(matches!(lying.said(3).await, Said::Done(_)), "nothing is released");
+    assert!(heard.try_recv().is_err());
+    let leases = site.runtime.read_run(&key("r")).await.unwrap();
+    assert_eq!(leases.head.epoch, epoch, "no other worker has got it");
+    is_still_held(&mut raw, &task).await;
+}
