@@ -21,6 +21,7 @@ use onward_store::StoreError;
 
 use crate::approvals;
 use crate::auth::{Caller, Pass, Scope};
+use crate::bounds;
 use crate::ceiling;
 use crate::new_id;
 use crate::problem::{Problem, RequestError};
@@ -167,6 +168,7 @@ impl Asked {
             }
             let decision_id = format!("{}/{}", self.input.run_id, resume.interrupt_id);
             let decide = Decide { approved, feedback, decided_by: self.by.name.clone(), decision_id };
+            bounds::check_run(&self.server, Scope::Approve, &self.by, &call.run).await?;
             approvals::carry_out(&self.server, &call, decide).await?;
         }
         Ok(())

@@ -15,6 +15,7 @@ use onward_core::Namespace;
 use onward_core::budget::Budget;
 use serde::{Deserialize, Serialize};
 
+use crate::bounds::Bounds;
 use crate::problem::{Problem, RequestError};
 use crate::server::Server;
 
@@ -79,6 +80,8 @@ pub struct Caller {
     pub credential: Option<String>,
     /// The most that a run may spend that is started or resumed with the credential.
     pub budget_max: Option<Budget>,
+    /// The kinds and queues that the credential is for.
+    pub bounds: Bounds,
 }
 
 /// Why somebody is not let in.
@@ -92,6 +95,12 @@ pub enum Refusal {
     Namespace { namespace: Namespace },
     /// They may do it in some namespaces, and it concerns all of them.
     ServerWide,
+    /// The credential is bound to other kinds.
+    Kind { kind: String },
+    /// The credential is bound to some kinds, and it may concern others.
+    EveryKind,
+    /// The credential is bound to other queues.
+    Queue { queue: String },
     /// It cannot be found out who asks.
     Unavailable { why: String },
 }
@@ -103,6 +112,12 @@ impl From<Refusal> for Problem {
             Refusal::Scope { scope } => RequestError::NotAllowed { what: format!("the scope `{scope}`") }.into(),
             Refusal::Namespace { namespace } => RequestError::NotAllowed { what: format!("the namespace `{namespace}`") }.into(),
             Refusal::ServerWide => RequestError::NotAllowed { what: "all namespaces, which this concerns".to_owned() }.into(),
+            Refusal::Kind { kind } => RequestError::NotAllowed { what: format!("the kind `{kind}`") }.into(),
+            Refusal::EveryKind => RequestError::NotAllowed { what: "runs of every kind".to_owned() }.into(),
+            Refusal::Queue { queue } if queue.is_empty() => {
+                RequestError::NotAllowed { what: "the default queue".to_owned() }.into()
+            }
+            Refusal::Queue { queue } => RequestError::NotAllowed { what: format!("the queue `{queue}`") }.into(),
             Refusal::Unavailable { why } => RequestError::NotReady { why }.into(),
         }
     }

@@ -101,6 +101,7 @@ async fn answer(request: Request, body: BulkBody, verb: BulkVerb) -> Result<Resp
         cursor: body.cursor,
         gaps: None,
     };
+    request.caller.bounds.check_filter(filter.kind.as_ref())?;
     let (all, dry_run, reason) = (body.all, body.dry_run, body.reason.unwrap_or_default());
     let bulk = Bulk { verb, filter, all, dry_run, bulk_id: bulk_id.clone(), reason };
     let done = request.server.runtime().bulk_runs(bulk).await?;

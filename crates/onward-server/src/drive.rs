@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::json;
 use crate::auth::Scope;
+use crate::bounds;
 use crate::document::{Answer, Outcome};
 use crate::new_id;
 use crate::problem::{Problem, RequestError};
@@ -68,6 +69,9 @@ pub(crate) async fn drive(mut request: Request) -> Result<Response, Problem> {
     let delivery = read(body, &request)?;
     if let (Some(scope), Some(pass)) = (scope_of(&delivery), &request.pass) {
         pass.check_also(scope, &request.server).await?;
+    }
+    if let Delivery::Decision(call, _) = &delivery {
+        bounds::check_run(&request.server, Scope::Approve, &request.caller, &call.run).await?;
     }
     let (runtime, sessions) = (request.server.runtime(), request.server.sessions());
     let worker = new_worker()?;

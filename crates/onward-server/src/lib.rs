@@ -29,6 +29,7 @@ mod attach;
 mod attachments;
 mod attributes;
 pub mod auth;
+mod bounds;
 mod bulk;
 mod ceiling;
 mod diagnosis;
@@ -69,6 +70,7 @@ mod whole_file;
 mod workers;
 
 pub use auth::{Authenticate, Caller, Refusal, Scope};
+pub use bounds::Bounds;
 pub use ceiling::Ceilings;
 pub use grpc::{METHODS, Method, grpc};
 pub use guard::Hosts;

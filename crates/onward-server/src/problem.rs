@@ -152,7 +152,7 @@ impl RequestError {
             RequestError::BodyBroken => "send the request again",
             RequestError::QueryInvalid { .. } => "GET /openapi.json lists the parameters of every route",
             RequestError::HeaderInvalid { .. } => "send it once, as docs/http.md describes it, or leave it out",
-            RequestError::NotAllowed { .. } => "`onward key create` makes a key with other scopes and namespaces",
+            RequestError::NotAllowed { .. } => "`onward key create` makes a key with other scopes, namespaces, kinds and queues",
             RequestError::HelloOvertaken { .. } => "give every worker an id of its own",
             RequestError::WorkerIdTaken { .. } => {
                 "give every worker an id of its own; the session ends when its worker leaves or its lease expires"

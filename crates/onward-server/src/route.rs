@@ -406,9 +406,10 @@ pub static ROUTES: &[Route] = &[
         Box::pin(roster::workers(request))
     })
     .answers(&[answer(200, "The workers of the namespace", &[(JSON, "Workers")])]),
-    route(Verb::Get, "/v1/servers", Some(Scope::Operate), "List the servers that share the store", |request| {
+    route(Verb::Get, "/v1/servers", Some(Scope::Admin), "List the servers that share the store", |request| {
         Box::pin(servers::list(request))
     })
+    .server_wide()
     .answers(&[answer(200, "Every server that was heard of lately, and this one", &[(JSON, "Servers")])]),
     route(Verb::Get, "/v1/deleted", Some(Scope::Read), "List runs that were deleted by hand, newest first", |request| {
         Box::pin(roster::deleted(request))

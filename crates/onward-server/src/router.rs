@@ -10,11 +10,12 @@ use axum::http::header::LOCATION;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
-use onward_core::{Namespace, RunId, RunKey};
+use onward_core::{Name, Namespace, RunId, RunKey};
 use onward_runtime::{CallId, RuntimeError};
 use onward_store::StoreError;
 
-use crate::auth::{self, Caller, Pass, Refusal};
+use crate::auth::{self, Caller, Pass, Refusal, Scope};
+use crate::bounds;
 use crate::guard;
 use crate::problem::{Problem, RequestError, Told};
 use crate::request::{self, Query, Request};
@@ -83,9 +84,16 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
             }
             let asked = server.clone();
             let request = Request { server: asked, namespace, caller, pass, standing, headers, query, id, body, memory: None };
+            let handled = async {
+                if let Some((scope, run)) = acts_on(route, &request)? {
+                    let (server, caller) = (request.server.clone(), request.caller.clone());
+                    bounds::check_run(&server, scope, &caller, &run).await?;
+                }
+                (route.handler)(request).await
+            };
             tokio::select! {
                 biased;
-                result = (route.handler)(request) => result,
+                result = handled => result,
                 problem = auth::ended(kept.as_ref(), &server) => Err(problem),
             }
         }
@@ -142,6 +150,28 @@ async fn prepare(
         None => Caller::default(),
     };
     Ok(Prepared { namespace, caller, pass, query: Query::parse(query, route.query)? })
+}
+
+/// Returns the run that the path names and what is done with it, where the caller's key is bound to kinds (BK1). What a body names is
+/// checked where it is read.
+fn acts_on(route: &Route, request: &Request) -> Result<Option<(Scope, RunKey)>, Problem> {
+    let Some(scope) = route.scope.filter(|scope| *scope != Scope::Read) else { return Ok(None) };
+    if request.caller.bounds.kinds.is_none() || request.id.is_none() {
+        return Ok(None);
+    }
+    let run = match route.path.split('/').nth(2) {
+        Some("agents") if route.path.ends_with("/ag-ui") => {
+            request.caller.bounds.check_kind(&Name::new(request.id.as_deref().unwrap_or_default())?)?;
+            return Ok(None);
+        }
+        Some("runs" | "drive" | "agents") => request.key()?,
+        Some("tasks") if !route.path.ends_with("/retry") => request.key()?,
+        Some("tasks" | "approvals" | "promises") => request.call()?.run,
+        Some("workers") => return Ok(None), // hello says which kinds
+        // The engine outside may give its run any kind.
+        _ => return Err(Refusal::EveryKind.into()),
+    };
+    Ok(Some((scope, run)))
 }
 
 /// A refusal as the route tells it: in a namespace that is not the caller's, what has an id is not there (S6).

@@ -142,6 +142,8 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
         class: None,
         costs: body.costs,
     };
+    request.caller.bounds.check_kind(&kind)?;
+    request.caller.bounds.check_queue(options.queue.as_ref().map_or("", Name::as_str))?;
     let key = RunKey::new(request.namespace.clone(), id);
     let trace = request::trace(&request.headers);
     let start = StartTask { key, kind: kind.clone(), input: payload(body.input), options, trace };

@@ -53,6 +53,7 @@ impl Sessions {
         if hello.protocol != onward_wire::PROTOCOL {
             return Err(RequestError::ProtocolUnsupported { theirs: hello.protocol, ours: onward_wire::PROTOCOL }.into());
         }
+        caller.bounds.check_hello(&hello)?;
         loop {
             match self.session(runtime, namespace, caller, &hello)?.connect(&hello) {
                 Ok(connection) => return Ok(connection),

@@ -14,9 +14,10 @@ use tonic::Status;
 
 use super::Asker;
 use super::problem::{of_runtime, status_of};
+use crate::auth::Refusal;
 use crate::limits::LIMIT_MAX;
 use crate::problem::RequestError;
-use crate::{Scope, Server, WAIT_MAX, approvals, ceiling, diagnosis, request};
+use crate::{Scope, Server, WAIT_MAX, approvals, bounds, ceiling, diagnosis, request};
 
 pub(super) type Answer<T> = Result<T, Status>;
 
@@ -48,6 +49,25 @@ pub(super) fn own(asker: &Asker, key: RunKey) -> Answer<RunKey> {
     Err(told(StoreError::RunNotFound { key }.into()))
 }
 
+/// Returns the key if the caller may act on the run: it is of its namespace, and of a kind that its key is for.
+pub(super) async fn acted_on(server: &Server, asker: &Asker, key: RunKey) -> Answer<RunKey> {
+    let key = own(asker, key)?;
+    bounds::check_run(server, asker.pass.scope, &asker.caller, &key).await.map_err(|problem| status_of(&problem))?;
+    Ok(key)
+}
+
+/// Returns the call that `id` names if the caller may act on its run.
+pub(super) async fn call_acted_on(server: &Server, asker: &Asker, id: &str) -> Answer<CallId> {
+    let call = CallId::parse(&asker.namespace, id).map_err(told)?;
+    acted_on(server, asker, call.run.clone()).await?;
+    Ok(call)
+}
+
+/// A refusal by what the caller's key is bound to.
+pub(super) fn bound(checked: Result<(), Refusal>) -> Answer<()> {
+    checked.map_err(|refusal| status_of(&refusal.into()))
+}
+
 pub(super) fn appended(appended: Appended) -> api::AppendReply {
     let Appended { index, at, repeated, woke } = appended;
     api::AppendReply { index, at, repeated, woke }
@@ -60,6 +80,7 @@ pub(super) fn signal(signal: api::Signal) -> SendSignal {
 
 pub(super) async fn start_run(server: Server, asker: Asker, request: api::StartRequest) -> Answer<api::StartReply> {
     let api::StartRequest { run, kind, version, input, seed, signal: with, attributes, trace, budget } = request;
+    bound(asker.caller.bounds.check_kind(&kind))?;
     if with.is_some() {
         // The run may be there already.
         asker.pass.check_also(Scope::Signal, &server).await.map_err(|refusal| status_of(&refusal.into()))?;
@@ -191,28 +212,28 @@ pub(super) async fn read_spend(server: Server, asker: Asker, request: api::Spend
 }
 
 pub(super) async fn signal_run(server: Server, asker: Asker, request: api::SignalRequest) -> Answer<api::AppendReply> {
-    let key = own(&asker, request.run)?;
+    let key = acted_on(&server, &asker, request.run).await?;
     server.runtime().signal_run(&key, signal(request.signal)).await.map(appended).map_err(told)
 }
 
 pub(super) async fn cancel_run(server: Server, asker: Asker, request: api::ReasonRequest) -> Answer<api::AppendReply> {
-    let key = own(&asker, request.run)?;
+    let key = acted_on(&server, &asker, request.run).await?;
     server.runtime().cancel_run(&key, &request.reason).await.map(appended).map_err(told)
 }
 
 pub(super) async fn terminate_run(server: Server, asker: Asker, request: api::ReasonRequest) -> Answer<api::AppendReply> {
-    let key = own(&asker, request.run)?;
+    let key = acted_on(&server, &asker, request.run).await?;
     server.runtime().terminate_run(&key, &request.reason).await.map(appended).map_err(told)
 }
 
 pub(super) async fn pause_run(server: Server, asker: Asker, request: api::ReasonRequest) -> Answer<api::AppendReply> {
-    let key = own(&asker, request.run)?;
+    let key = acted_on(&server, &asker, request.run).await?;
     let pause = RunPaused::because(PauseReason::Requested, request.reason);
     server.runtime().pause_run(&key, pause).await.map(appended).map_err(told)
 }
 
 pub(super) async fn resume_run(server: Server, asker: Asker, request: api::ResumeRequest) -> Answer<api::AppendReply> {
-    let key = own(&asker, request.run)?;
+    let key = acted_on(&server, &asker, request.run).await?;
     let budget = ceiling::of_resume(request.budget, &asker.namespace, &asker.caller, &server);
     let budget = budget.map_err(|problem| status_of(&problem))?;
     server.runtime().resume_run(&key, budget).await.map(appended).map_err(told)
@@ -220,7 +241,8 @@ pub(super) async fn resume_run(server: Server, asker: Asker, request: api::Resum
 
 pub(super) async fn retry_run(server: Server, asker: Asker, request: api::RetryRequest) -> Answer<api::ReopenReply> {
     let api::RetryRequest { run, request_id, reason } = request;
-    server.runtime().retry_run(&own(&asker, run)?, &request_id, &reason).await.map(reopened).map_err(told)
+    let key = acted_on(&server, &asker, run).await?;
+    server.runtime().retry_run(&key, &request_id, &reason).await.map(reopened).map_err(told)
 }
 
 pub(super) async fn fork_run(server: Server, asker: Asker, request: api::ForkRequest) -> Answer<api::ReopenReply> {
@@ -235,7 +257,8 @@ async fn fork(server: Server, asker: Asker, request: api::ForkRequest, is_reset:
     let api::ForkRequest { run, id, generation, index, drop_signals, restart_children, version, seed, reason } = request;
     let keep_signals = !drop_signals;
     let fork = ForkRun { id, generation, index, is_reset, keep_signals, restart_children, version, seed, reason };
-    server.runtime().fork_run(&own(&asker, run)?, fork).await.map(reopened).map_err(told)
+    let key = acted_on(&server, &asker, run).await?;
+    server.runtime().fork_run(&key, fork).await.map(reopened).map_err(told)
 }
 
 fn reopened(restored: Restored) -> api::ReopenReply {
@@ -256,6 +279,7 @@ async fn bulk(server: Server, asker: Asker, request: api::BulkRequest, may: fn(B
     let known = BulkVerb::from_word(&verb).filter(|verb| may(*verb));
     let verb = known.ok_or_else(|| malformed(format!("`{verb}` is no verb of this method")))?;
     let filter = run_query(asker.namespace, filter);
+    bound(asker.caller.bounds.check_filter(filter.kind.as_ref()))?;
     let done = server.runtime().bulk_runs(Bulk { verb, filter, all, dry_run, bulk_id, reason }).await.map_err(told)?;
     let refused = done.refused.into_iter().map(|(run, code)| api::Refused { run, code: code.to_owned() });
     Ok(api::BulkReply {
@@ -268,7 +292,7 @@ async fn bulk(server: Server, asker: Asker, request: api::BulkRequest, may: fn(B
 }
 
 pub(super) async fn delete_run(server: Server, asker: Asker, request: api::ReasonRequest) -> Answer<api::DoneReply> {
-    let key = own(&asker, request.run)?;
+    let key = acted_on(&server, &asker, request.run).await?;
     server.runtime().delete_run(&key, &request.reason).await.map_err(told)?;
     Ok(api::DoneReply {})
 }
@@ -276,7 +300,7 @@ pub(super) async fn delete_run(server: Server, asker: Asker, request: api::Reaso
 /// Answers without an answer when it takes longer than a question may wait; the caller asks again with the same id.
 pub(super) async fn update_run(server: Server, asker: Asker, request: api::AskRequest) -> Answer<api::AnswerReply> {
     let api::AskRequest { run, name, payload, update_id } = request;
-    let key = own(&asker, run)?;
+    let key = acted_on(&server, &asker, run).await?;
     let answered = server.runtime().update_run(&key, &update_id, name, payload);
     let answer = tokio::select! {
         answer = tokio::time::timeout(WAIT_MAX, answered) => answer.ok().transpose().map_err(told)?,
@@ -308,7 +332,7 @@ pub(super) async fn list_approvals(server: Server, asker: Asker, request: api::W
 
 pub(super) async fn decide_approval(server: Server, asker: Asker, request: api::DecideRequest) -> Answer<api::AppendReply> {
     let api::DecideRequest { namespace: _, approval, approved, feedback, decided_by, decision_id } = request;
-    let call = CallId::parse(&asker.namespace, &approval).map_err(told)?;
+    let call = call_acted_on(&server, &asker, &approval).await?;
     // Where a credential has a name, it says who decides (S8).
     let decided_by = asker.caller.name.or(decided_by);
     let decide = Decide { approved, feedback, decided_by, decision_id };
@@ -317,7 +341,7 @@ pub(super) async fn decide_approval(server: Server, asker: Asker, request: api::
 
 pub(super) async fn resolve_promise(server: Server, asker: Asker, request: api::ResolveRequest) -> Answer<api::AppendReply> {
     let api::ResolveRequest { namespace: _, promise, result, resolution_id } = request;
-    let call = CallId::parse(&asker.namespace, &promise).map_err(told)?;
+    let call = call_acted_on(&server, &asker, &promise).await?;
     server.runtime().resolve_promise(&call, result, &resolution_id).await.map(appended).map_err(told)
 }
 

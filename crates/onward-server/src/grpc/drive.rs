@@ -1,10 +1,10 @@
 //! Driving one run over gRPC: the run itself travels on the worker's stream.
 
-use onward_runtime::{CallId, Decide, Delivery};
+use onward_runtime::{Decide, Delivery};
 use onward_wire::api;
 
 use super::Asker;
-use super::calls::{Answer, appended, malformed, own, signal, told};
+use super::calls::{Answer, acted_on, appended, call_acted_on, malformed, signal, told};
 use super::problem::status_of;
 use crate::Server;
 use crate::drive::scope_of;
@@ -12,12 +12,12 @@ use crate::workers::Asked;
 
 pub(super) async fn drive_run(server: Server, asker: Asker, request: api::DriveRequest) -> Answer<api::DriveReply> {
     let api::DriveRequest { run, worker, signal: with, decision } = request;
-    let key = own(&asker, run)?;
+    let key = acted_on(&server, &asker, run).await?;
     let delivery = match (with, decision) {
         (None, None) => Delivery::Nothing,
         (Some(with), None) => Delivery::Signal(signal(with)),
         (None, Some(api::DecideRequest { approval, approved, feedback, decided_by, decision_id, .. })) => {
-            let call = CallId::parse(&asker.namespace, &approval).map_err(told)?;
+            let call = call_acted_on(&server, &asker, &approval).await?;
             // Where a credential has a name, it says who decides (S8).
             let decided_by = asker.caller.name.clone().or(decided_by);
             Delivery::Decision(call, Decide { approved, feedback, decided_by, decision_id })
@@ -39,7 +39,7 @@ pub(super) async fn resume_agent(
     request: api::ResumeAgentRequest,
 ) -> Answer<api::ResumeAgentReply> {
     let api::ResumeAgentRequest { run, worker, signal: with } = request;
-    let key = own(&asker, run)?;
+    let key = acted_on(&server, &asker, run).await?;
     let delivery = with.map_or(Delivery::Nothing, |with| Delivery::Signal(signal(with)));
     if let Some(scope) = scope_of(&delivery) {
         asker.pass.check_also(scope, &server).await.map_err(|refusal| status_of(&refusal.into()))?;

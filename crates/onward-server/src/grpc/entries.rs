@@ -6,7 +6,7 @@ use onward_runtime::{AppendEntry, AppendedEntry, BranchRun, Door, EntryPage, Ent
 use onward_wire::api;
 
 use super::Asker;
-use super::calls::{Answer, appended, own, told};
+use super::calls::{Answer, acted_on, appended, own, told};
 use super::problem::status_of;
 use crate::Server;
 use crate::attachments::{self, KeptAttachment};
@@ -28,7 +28,7 @@ pub(super) async fn append_entry(
 ) -> Answer<api::AppendEntryReply> {
     let api::AppendEntryRequest { run, role, content, idempotency_key, is_looked_up } = request;
     check_role(&role, Some(&asker.pass), &server).await.map_err(|problem| status_of(&problem))?;
-    let (key, append) = (own(&asker, run)?, AppendEntry { role, content, idempotency_key });
+    let (key, append) = (acted_on(&server, &asker, run).await?, AppendEntry { role, content, idempotency_key });
     let runtime = server.runtime();
     let appended = match is_looked_up {
         true => Door::put_entry(runtime, key, append).await,
@@ -46,7 +46,8 @@ pub(super) async fn branch_run(server: Server, asker: Asker, request: api::Branc
         check_role(&entry.role, Some(&asker.pass), &server).await.map_err(|problem| status_of(&problem))?;
     }
     let branch = BranchRun { from, entry, idempotency_key };
-    server.runtime().branch_run(&own(&asker, run)?, branch).await.map(appended).map_err(told)
+    let key = acted_on(&server, &asker, run).await?;
+    server.runtime().branch_run(&key, branch).await.map(appended).map_err(told)
 }
 
 pub(super) async fn send_message(server: Server, asker: Asker, request: api::MessageRequest) -> Answer<api::AppendReply> {
@@ -54,7 +55,8 @@ pub(super) async fn send_message(server: Server, asker: Asker, request: api::Mes
     Runtime::check_message(&content).map_err(told)?;
     let name = signal.map_or_else(|| Name::new(MESSAGE), Ok).map_err(|error| told(RuntimeError::from(error)))?;
     let signal = SendSignal { name, payload: content, signal_id: message_id, sender: None };
-    server.runtime().signal_run(&own(&asker, run)?, signal).await.map(appended).map_err(told)
+    let key = acted_on(&server, &asker, run).await?;
+    server.runtime().signal_run(&key, signal).await.map(appended).map_err(told)
 }
 
 pub(super) async fn put_attachment(

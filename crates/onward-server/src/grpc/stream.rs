@@ -58,7 +58,7 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
             let Some(WorkerFrame::Hello(hello)) = frames.next() else {
                 return Err(malformed("the first frame must be hello".to_owned()));
             };
-            let registered = server.sessions().register(server.runtime(), &asker.namespace, &hello).await;
+            let registered = server.sessions().register(server.runtime(), &asker.namespace, &asker.caller, &hello).await;
             registered.map_err(|problem| status_of(&problem))?;
             let greeted = server.sessions().greet(server.runtime(), &asker.namespace, &asker.caller, hello);
             let connection = greeted.map_err(|problem| status_of(&problem))?;

@@ -1,14 +1,17 @@
 //! Tasks and queues over gRPC.
 
-use onward_runtime::{CallId, QueueInfo, StartTask, TaskView};
+use onward_core::Name;
+use onward_runtime::{QueueInfo, StartTask, TaskView};
 use onward_wire::api;
 
 use super::Asker;
-use super::calls::{Answer, appended, own, told};
+use super::calls::{Answer, acted_on, appended, bound, call_acted_on, own, told};
 use crate::{Server, diagnosis, request};
 
 pub(super) async fn start_task(server: Server, asker: Asker, request: api::StartTaskRequest) -> Answer<api::StartReply> {
     let api::StartTaskRequest { task, kind, input, options, trace } = request;
+    bound(asker.caller.bounds.check_kind(&kind))?;
+    bound(asker.caller.bounds.check_queue(options.queue.as_ref().map_or("", Name::as_str)))?;
     let trace = trace.or_else(|| request::trace(&asker.pass.headers));
     let start = StartTask { key: own(&asker, task)?, kind, input, options, trace };
     let started = server.runtime().start_task(start).await.map_err(told)?;
@@ -25,12 +28,12 @@ pub(super) async fn read_task(server: Server, asker: Asker, request: api::RunReq
 }
 
 pub(super) async fn cancel_task(server: Server, asker: Asker, request: api::ReasonRequest) -> Answer<api::AppendReply> {
-    let key = own(&asker, request.run)?;
+    let key = acted_on(&server, &asker, request.run).await?;
     server.runtime().cancel_task(&key, &request.reason).await.map(appended).map_err(told)
 }
 
 pub(super) async fn retry_task(server: Server, asker: Asker, request: api::TaskRequest) -> Answer<api::DoneReply> {
-    let call = CallId::parse(&asker.namespace, &request.task).map_err(told)?;
+    let call = call_acted_on(&server, &asker, &request.task).await?;
     server.runtime().retry_task(&call).await.map_err(told)?;
     Ok(api::DoneReply {})
 }

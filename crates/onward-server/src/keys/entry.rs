@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 
 use crate::auth::Scope;
+use crate::bounds::Bounds;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,6 +26,9 @@ pub struct KeyEntry {
     /// The most that a run may spend that is started or resumed with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_max: Option<Budget>,
+    /// The kinds and queues that it is for.
+    #[serde(default, skip_serializing_if = "Bounds::is_none")]
+    pub bounds: Bounds,
     /// The id of the first key in its chain of rotations; none for a key that replaces no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::entry::{Digest, KeyEntry, Reach};
 use super::used;
 use crate::auth::Scope;
+use crate::bounds::Bounds;
 use crate::whole_file::{FileTrouble, Stamp, WholeFile};
 
 /// The name of the file in a data directory.
@@ -69,6 +70,8 @@ pub struct NewKey {
     pub lifetime: Option<Duration>,
     /// The most that a run may spend that is started or resumed with it; no limit otherwise.
     pub budget_max: Option<Budget>,
+    /// The kinds and queues that it is for; all of them otherwise.
+    pub bounds: Bounds,
 }
 
 /// A key that was just made. Nobody can show its secret again.
@@ -170,6 +173,7 @@ impl KeyFile {
                     scopes: old.scopes.clone(),
                     lifetime: old.expires_at.map(|expires_at| expires_at.since(old.created_at)),
                     budget_max: old.budget_max,
+                    bounds: old.bounds.clone(),
                 },
                 now,
             );
@@ -222,7 +226,7 @@ fn make(wanted: NewKey, now: Timestamp) -> Made {
         getrandom::fill(bits).expect("the system has randomness");
     }
     let key = ApiKey::new(id, secret);
-    let NewKey { name, namespace, scopes, lifetime, budget_max } = wanted;
+    let NewKey { name, namespace, scopes, lifetime, budget_max, bounds } = wanted;
     let entry = KeyEntry {
         id: key.id().to_owned(),
         name,
@@ -233,6 +237,7 @@ fn make(wanted: NewKey, now: Timestamp) -> Made {
         expires_at: lifetime.map(|lifetime| now.after(lifetime)),
         revoked_at: None,
         budget_max,
+        bounds,
         origin: None,
     };
     Made { key, entry }
@@ -254,6 +259,7 @@ mod tests {
             scopes: [Scope::Read].into(),
             lifetime: None,
             budget_max: None,
+            bounds: Bounds::default(),
         }
     }
 
@@ -276,12 +282,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = KeyFile::at(directory.path().join(KEYS));
         let budget_max = Some(Budget::default().tokens(1_000));
-        let first = file.create(NewKey { lifetime: Some(90 * DAY), budget_max, ..wanted("ada") }, NOW).unwrap().entry;
+        let bounds = Bounds { queues: Some([String::new()].into()), ..Bounds::default() };
+        let new = NewKey { lifetime: Some(90 * DAY), budget_max, bounds: bounds.clone(), ..wanted("ada") };
+        let first = file.create(new, NOW).unwrap().entry;
         let later = NOW.after(DAY);
         let (made, old) = file.rotate(&first.id, DAY, later).unwrap();
         assert_eq!((old.expires_at, made.entry.expires_at), (Some(later.after(DAY)), Some(later.after(90 * DAY))));
         assert_eq!((&made.entry.name, &made.entry.scopes), (&first.name, &first.scopes));
-        assert_eq!(made.entry.budget_max, budget_max);
+        assert_eq!((made.entry.budget_max, &made.entry.bounds), (budget_max, &bounds));
         assert_eq!((&first.origin, &made.entry.origin), (&None, &Some(first.id.clone())), "both are one identity (S5)");
         assert_ne!((&made.entry.id, made.entry.sha256), (&first.id, first.sha256));
         let refused = |error: KeyFileError| error.code();

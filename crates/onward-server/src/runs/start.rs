@@ -39,13 +39,15 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     if let (Some(_), Some(pass)) = (&body.signal, &request.pass) {
         pass.check_also(Scope::Signal, &request.server).await?; // the run may be there already
     }
+    let kind = Name::new(body.kind)?;
+    request.caller.bounds.check_kind(&kind)?;
     let asked = body.budget.map(Budget::from);
     let budget = ceiling::of_start(asked, &request.namespace, &request.caller, request.pass.as_ref(), &request.server).await?;
     let runtime = request.server.runtime();
     let id = RunId::new(body.id.unwrap_or_else(|| new_id::run_id(runtime.clock().now())))?;
     let start = StartRun {
         key: RunKey::new(request.namespace.clone(), id),
-        kind: Name::new(body.kind)?,
+        kind,
         version: body.version.map(Name::new).transpose()?,
         input: payload(body.input),
         seed: new_id::random_u64(),

@@ -6,6 +6,7 @@ use onward_wire::worker::Hello;
 
 use super::Sessions;
 use crate::Problem;
+use crate::auth::Caller;
 
 /// How many kinds with schemas one worker may have; each is compiled once to see whether it can be.
 const SCHEMAS_MAX: usize = 1_000;
@@ -13,7 +14,14 @@ const SCHEMAS_MAX: usize = 1_000;
 impl Sessions {
     /// Registers what the kinds of a worker take and give, when it comes for the first time: a connection that is lost and made again
     /// must not overrule a newer worker.
-    pub async fn register(&self, runtime: &Runtime, namespace: &Namespace, hello: &Hello) -> Result<(), Problem> {
+    pub async fn register(
+        &self,
+        runtime: &Runtime,
+        namespace: &Namespace,
+        caller: &Caller,
+        hello: &Hello,
+    ) -> Result<(), Problem> {
+        caller.bounds.check_hello(hello)?;
         if self.knows(namespace, &hello.worker) {
             return Ok(());
         }

@@ -44,7 +44,7 @@ pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
     let (server, sessions) = (&request.server, request.server.sessions());
     let connection = match brought.next_if(|frame| matches!(frame, WorkerFrame::Hello(_))) {
         Some(WorkerFrame::Hello(hello)) if hello.worker == worker => {
-            sessions.register(server.runtime(), &request.namespace, &hello).await?;
+            sessions.register(server.runtime(), &request.namespace, &request.caller, &hello).await?;
             sessions.open_polled(server, (request.pass.as_ref(), &request.caller), &request.namespace, hello)?
         }
         Some(_) => {

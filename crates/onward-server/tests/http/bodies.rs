@@ -6,7 +6,7 @@ use std::time::Duration;
 use onward_core::{Name, Namespace};
 use onward_server::keys::{KeyFile, NewKey, Reach};
 use onward_server::trace::Trace;
-use onward_server::{Keys, Limits, Options, Scope};
+use onward_server::{Bounds, Keys, Limits, Options, Scope};
 use onward_store::{Clock, SystemClock};
 use onward_wire::ApiKey;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,7 +32,14 @@ impl Tenants {
         let make = |namespace: &&str| {
             let reach = Reach::from(Namespace::new(*namespace).unwrap());
             let scopes = [Scope::Start, Scope::Read].into();
-            let new = NewKey { name: Name::new(*namespace).unwrap(), namespace: reach, scopes, lifetime: None, budget_max: None };
+            let new = NewKey {
+                name: Name::new(*namespace).unwrap(),
+                namespace: reach,
+                scopes,
+                lifetime: None,
+                budget_max: None,
+                bounds: Bounds::default(),
+            };
             ((*namespace).to_owned(), file.create(new, SystemClock.now()).unwrap().key)
         };
         let made = namespaces.iter().map(make).collect();

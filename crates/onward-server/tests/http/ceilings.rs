@@ -4,7 +4,7 @@ use onward::prelude::*;
 use onward::{Budget, Onward};
 use onward_core::{Name, Namespace};
 use onward_server::keys::{NewKey, Reach};
-use onward_server::{Ceilings, Options, Scope};
+use onward_server::{Bounds, Ceilings, Options, Scope};
 use onward_store::{Clock, SystemClock};
 use onward_wire::ApiKey;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ async fn worker(locked: &Locked, root: &ApiKey) -> Onward {
 
 fn key(locked: &Locked, scopes: &[Scope], budget_max: Option<Budget>) -> ApiKey {
     let (name, scopes) = (Name::new("key").unwrap(), scopes.iter().copied().collect());
-    let wanted = NewKey { name, namespace: Reach::All, scopes, lifetime: None, budget_max };
+    let wanted = NewKey { name, namespace: Reach::All, scopes, lifetime: None, budget_max, bounds: Bounds::default() };
     locked.file.create(wanted, SystemClock.now()).unwrap().key
 }
 

@@ -10,7 +10,7 @@ use onward_core::budget::Budget;
 use onward_core::{Name, Namespace};
 use onward_server::hooks::{Format, HOOKS, HookFile, Hooks, Named, NewHook, Pointer, Target};
 use onward_server::trace::Trace;
-use onward_server::{Ceilings, Limits, Options, keys};
+use onward_server::{Bounds, Ceilings, Limits, Options, keys};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -247,6 +247,7 @@ async fn a_hook_needs_no_key_and_stays_in_its_namespace() {
         scopes: onward_server::Scope::ALL.into(),
         lifetime: None,
         budget_max: None,
+        bounds: Bounds::default(),
     };
     let key = keys_file.create(wanted, onward_core::Timestamp(now() * 1_000)).unwrap().key;
     let auth = keys::Keys::open(keys_file.path(), Arc::new(onward_store::SystemClock), Trace::silent()).unwrap();

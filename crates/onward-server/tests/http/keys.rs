@@ -11,7 +11,7 @@ use onward_core::{Name, Namespace, Timestamp};
 use onward_server::auth::Ask;
 use onward_server::keys::{KeyFile, Made, NewKey, Reach};
 use onward_server::trace::{Format, Level, Trace};
-use onward_server::{Authenticate, Keys, METHODS, Options, ROUTES, Scope};
+use onward_server::{Authenticate, Bounds, Keys, METHODS, Options, ROUTES, Scope};
 use onward_store::{Clock, SystemClock};
 use onward_wire::ApiKey;
 use serde_json::json;
@@ -62,9 +62,14 @@ fn now() -> Timestamp {
 }
 
 fn make(file: &KeyFile, name: &str, namespace: &str, scopes: &[Scope]) -> Made {
+    make_bound(file, name, namespace, scopes, Bounds::default())
+}
+
+fn make_bound(file: &KeyFile, name: &str, namespace: &str, scopes: &[Scope], bounds: Bounds) -> Made {
     let namespace = Reach::from(Namespace::new(namespace).unwrap());
     let scopes: BTreeSet<Scope> = scopes.iter().copied().collect();
-    file.create(NewKey { name: Name::new(name).unwrap(), namespace, scopes, lifetime: None, budget_max: None }, now()).unwrap()
+    let wanted = NewKey { name: Name::new(name).unwrap(), namespace, scopes, lifetime: None, budget_max: None, bounds };
+    file.create(wanted, now()).unwrap()
 }
 
 impl Locked {
@@ -86,6 +91,11 @@ impl Locked {
 
     pub fn make(&self, name: &str, namespace: &str, scopes: &[Scope]) -> ApiKey {
         make(&self.file, name, namespace, scopes).key
+    }
+
+    /// A key for everything, with kinds and queues that it is bound to.
+    pub fn make_bound(&self, bounds: Bounds) -> ApiKey {
+        make_bound(&self.file, "bound", "*", &Scope::ALL, bounds).key
     }
 
     pub async fn send(&self, key: &ApiKey, method: &str, path: &str, body: &str) -> Reply {
@@ -124,6 +134,28 @@ fn bearer(text: &str) -> String {
 
 const GRPC_NOT_ALLOWED: u8 = 7;
 const GRPC_UNAUTHENTICATED: u8 = 16;
+
+/// What tells of other namespaces, or of the server, is not for a key of one namespace, whatever its scopes.
+#[tokio::test]
+async fn what_concerns_all_namespaces_needs_a_key_for_all_of_them() {
+    let (locked, root) = Locked::open().await;
+    let tenant = locked.make("tenant", "default", &Scope::ALL);
+    locked.until(&tenant, 200).await;
+    let mut wide = Vec::new();
+    for route in ROUTES.iter().filter(|route| route.scope.is_some()) {
+        let (method, path) = (route.verb.method().to_string(), route.path.replace("{id}", "a~0~0"));
+        let reply = locked.send(&tenant, &method, &path, "").await;
+        if reply.status == 403 {
+            reply.problem(403, "not_allowed");
+            wide.push(path);
+        }
+    }
+    assert_eq!(wide, ["/v1/servers", "/metrics"]);
+    locked.send(&root, "GET", "/v1/servers", "").await.expect(200);
+    let operator = locked.make("operator", "*", &[Scope::Operate, Scope::Read]);
+    locked.until(&operator, 200).await;
+    locked.send(&operator, "GET", "/v1/servers", "").await.problem(403, "not_allowed");
+}
 
 /// S7: every way in needs its scope, and no other scope will do.
 #[tokio::test]

@@ -4,6 +4,7 @@
 mod attach;
 mod attachments;
 mod bodies;
+mod bounds;
 mod ceilings;
 mod client;
 mod drive;

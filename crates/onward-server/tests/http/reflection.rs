@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward_core::{Name, Namespace};
 use onward_server::keys::{KeyFile, NewKey, Reach};
 use onward_server::trace::Trace;
-use onward_server::{Keys, Options, Scope};
+use onward_server::{Bounds, Keys, Options, Scope};
 use onward_store::{Clock, SystemClock};
 use prost_reflect::prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor, Value};
@@ -171,6 +171,7 @@ async fn health_follows_readiness() {
         scopes,
         lifetime: None,
         budget_max: None,
+        bounds: Bounds::default(),
     };
     file.create(key, SystemClock.now()).unwrap();
     let keys = Keys::open(file.path(), Arc::new(SystemClock), Trace::silent()).unwrap();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use onward_core::Name;
-use onward_server::Scope;
 use onward_server::keys::{NewKey, Reach};
+use onward_server::{Bounds, Scope};
 
 use super::{KeysArgs, shown};
 use crate::args::Global;
@@ -30,6 +30,13 @@ pub struct CreateArgs {
     /// times
     #[arg(long, value_name = "LIMIT")]
     budget_max: Vec<String>,
+    /// A kind of workflows, agents or tasks that it is for, also for starting and signaling; every kind otherwise. May be given several
+    /// times
+    #[arg(long = "kind", value_name = "KIND", value_parser = |text: &str| Name::new(text))]
+    kinds: Vec<Name>,
+    /// A queue of tasks that it is for, with '' for the default queue; every queue otherwise. May be given several times
+    #[arg(long = "queue", value_name = "QUEUE", value_parser = parse_queue)]
+    queues: Vec<String>,
     #[command(flatten)]
     keys: KeysArgs,
 }
@@ -47,10 +54,21 @@ pub fn execute(args: CreateArgs, global: &Global) -> Result<ExitCode> {
     });
     let (scopes, namespace) = (scopes.collect(), Reach::from(global.namespace()?));
     let budget_max = budget(&args.budget_max)?;
-    let wanted = NewKey { name: args.name, namespace, scopes, lifetime: args.expires, budget_max };
+    let bounds = Bounds {
+        kinds: (!args.kinds.is_empty()).then(|| args.kinds.into_iter().collect()),
+        queues: (!args.queues.is_empty()).then(|| args.queues.into_iter().collect()),
+    };
+    let wanted = NewKey { name: args.name, namespace, scopes, lifetime: args.expires, budget_max, bounds };
     let made = args.keys.file(global).create(wanted, time::now())?;
     shown::show_made(&made, global.json)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn parse_queue(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Ok(String::new());
+    }
+    Name::new(text).map(|name| name.to_string()).map_err(|error| error.to_string())
 }
 
 fn parse_scope(text: &str) -> Result<ScopeWord, String> {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use onward_core::Timestamp;
 use onward_core::budget::Budget;
-use onward_server::Scope;
 use onward_server::keys::{KeyEntry, Made};
+use onward_server::{Bounds, Scope};
 use serde::Serialize;
 
 use crate::output::{escape, print, print_json, say, time};
@@ -24,6 +24,8 @@ pub struct Shown<'a> {
     pub last_used_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_max: Option<Budget>,
+    #[serde(skip_serializing_if = "Bounds::is_none")]
+    pub bounds: &'a Bounds,
     /// The whole key, where it was just made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<&'a str>,
@@ -42,6 +44,7 @@ impl<'a> Shown<'a> {
             revoked_at: entry.revoked_at,
             last_used_at,
             budget_max: entry.budget_max,
+            bounds: &entry.bounds,
             key: None,
         }
     }
@@ -49,6 +52,16 @@ impl<'a> Shown<'a> {
 
 pub fn scopes(scopes: &BTreeSet<Scope>) -> String {
     scopes.iter().map(Scope::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Returns what a key is bound to, to be put behind its namespace.
+fn bounds(bounds: &Bounds) -> String {
+    let kinds = bounds.kinds.iter().flatten().map(|kind| format!(", kind {}", escape::text(kind.as_str())));
+    let queues = bounds.queues.iter().flatten().map(|queue| match queue.as_str() {
+        "" => ", the default queue".to_owned(),
+        queue => format!(", queue {}", escape::text(queue)),
+    });
+    kinds.chain(queues).collect()
 }
 
 /// Prints the key alone on stdout, so that it can go straight to where it is kept, and everything else on stderr.
@@ -62,7 +75,8 @@ pub fn show_made(made: &Made, json: bool) -> Result<()> {
     let (name, namespace) = (escape::text(entry.name.as_str()), entry.namespace.to_string());
     let (namespace, scopes) = (escape::text(&namespace), scopes(&entry.scopes));
     let most = entry.budget_max.map(|budget| format!(", runs spend at most {budget}")).unwrap_or_default();
-    say(&format!("key {} of {name} for {scopes} in namespace {namespace}, expires {expires}{most}", entry.id));
+    let bounds = bounds(&entry.bounds);
+    say(&format!("key {} of {name} for {scopes} in namespace {namespace}{bounds}, expires {expires}{most}", entry.id));
     say("keep it now: it cannot be shown again");
     Ok(())
 }

@@ -1,0 +1,140 @@
+//! Keys that are bound to kinds and queues (S4), at every way in.
+
+use onward::Onward;
+use onward::prelude::*;
+use onward_core::Name;
+use onward_server::{Bounds, ROUTES, Scope};
+use onward_wire::ApiKey;
+use serde_json::{Value, json};
+
+use crate::keys::Locked;
+
+fn kinds(kinds: &[&str]) -> Bounds {
+    Bounds { kinds: Some(kinds.iter().map(|kind| Name::new(*kind).unwrap()).collect()), ..Bounds::default() }
+}
+
+fn queues(queues: &[&str]) -> Bounds {
+    Bounds { queues: Some(queues.iter().map(|queue| (*queue).to_owned()).collect()), ..Bounds::default() }
+}
+
+/// A site with a run and a standalone task of kinds that the bound key is not for: `theirs`, where it is for `own`.
+async fn site() -> (Locked, ApiKey, ApiKey) {
+    let (locked, root) = Locked::open().await;
+    let bound = locked.make_bound(kinds(&["own", "own-task"]));
+    locked.until(&bound, 200).await;
+    for (route, kind, id) in [("runs", "theirs", "r"), ("tasks", "theirs-task", "t"), ("runs", "own", "o")] {
+        let body = json!({"kind": kind, "id": id}).to_string();
+        locked.send(&root, "POST", &format!("/v1/{route}"), &body).await.expect(201);
+    }
+    (locked, root, bound)
+}
+
+/// BK1: whatever route acts on a run by its id, in the path.
+#[tokio::test]
+async fn every_route_that_acts_on_a_run_of_another_kind_is_refused() {
+    let (locked, root, bound) = site().await;
+    let before = locked.send(&root, "GET", "/v1/runs/r", "").await.body;
+    let mut refused = 0;
+    for route in ROUTES.iter().filter(|route| route.path.contains("{id}")) {
+        let Some(scope) = route.scope.filter(|scope| *scope != Scope::Read) else { continue };
+        let id = match route.path.split('/').nth(2).unwrap() {
+            "workers" => continue, // the hello says
+            "approvals" | "promises" => "r~0~0",
+            "tasks" if route.path.ends_with("/retry") => "r~0~0",
+            "tasks" => "t",
+            "agents" if route.path.ends_with("/ag-ui") => "theirs",
+            _ => "r",
+        };
+        let path = route.path.replace("{id}", id);
+        let reply = locked.send(&bound, route.verb.method().as_str(), &path, "{}").await;
+        assert_eq!(reply.status, 403, "{} {path} with {scope}: {}", route.verb.method(), reply.body);
+        assert!(reply.body.contains("not_allowed"), "{}", reply.body);
+        refused += 1;
+    }
+    assert!(refused > 20, "{refused}");
+    assert_eq!(locked.send(&root, "GET", "/v1/runs/r", "").await.body, before, "nothing has happened to it");
+    locked.send(&bound, "POST", "/v1/runs/o/pause", "{}").await.expect(200);
+    locked.send(&bound, "POST", "/v1/runs/none/pause", "{}").await.problem(404, "run_not_found");
+}
+
+/// BK1: whatever is named in a body.
+#[tokio::test]
+async fn what_a_body_names_is_of_the_keys_kinds_and_queues() {
+    let (locked, root, bound) = site().await;
+    let refuse = async |key: &ApiKey, path: &str, body: Value| {
+        let reply = locked.send(key, "POST", path, &body.to_string()).await;
+        assert!(reply.body.contains("kinds and queues"), "the hint: {}", reply.body);
+        reply.problem(403, "not_allowed");
+    };
+    refuse(&bound, "/v1/runs", json!({"kind": "theirs"})).await;
+    refuse(&bound, "/v1/tasks", json!({"kind": "theirs-task"})).await;
+    refuse(&bound, "/v1/bulk", json!({"verb": "pause", "all": true})).await;
+    refuse(&bound, "/v1/bulk", json!({"verb": "retry", "filter": {"kind": "theirs"}})).await;
+    refuse(&bound, "/v1/bulk/delete", json!({"filter": {"kind": "own"}})).await; // needs `admin`, which a bound key has not
+    locked.send(&bound, "POST", "/v1/runs", &json!({"kind": "own"}).to_string()).await.expect(201);
+    locked.send(&bound, "POST", "/v1/tasks", &json!({"kind": "own-task"}).to_string()).await.expect(201);
+    let bulk = json!({"verb": "pause", "filter": {"kind": "own"}}).to_string();
+    locked.send(&bound, "POST", "/v1/bulk", &bulk).await.expect(200);
+    // The id of a run of another kind, with a signal for it.
+    let start = json!({"kind": "own", "id": "r", "signal": {"name": "s"}}).to_string();
+    locked.send(&bound, "POST", "/v1/runs", &start).await.problem(409, "run_exists");
+    assert!(!locked.send(&root, "GET", "/v1/runs/r/events", "").await.body.contains("signal_received"));
+    let night = locked.make_bound(queues(&["night"]));
+    locked.until(&night, 200).await;
+    refuse(&night, "/v1/tasks", json!({"kind": "mail"})).await;
+    refuse(&night, "/v1/tasks", json!({"kind": "mail", "queue": "day"})).await;
+    locked.send(&night, "POST", "/v1/tasks", &json!({"kind": "mail", "queue": "night"}).to_string()).await.expect(201);
+}
+
+fn hello(kinds: &[&str], task_kinds: &[&str], queues: &[&str]) -> String {
+    let offer =
+        |kind: &&str| json!({"kind": kind, "versions": [""], "current": null, "input_schema": null, "output_schema": null});
+    let hello = json!({
+        "protocol": 1, "worker": "w", "task_kinds": task_kinds, "queues": queues, "runs_max": 10, "tasks": [], "sdk": "curl",
+        "kinds": kinds.iter().map(offer).collect::<Vec<_>>(), "runs": [], "connection": 1,
+    });
+    json!({"frames": [{"hello": hello}]}).to_string()
+}
+
+#[tokio::test]
+async fn a_worker_works_on_the_kinds_and_queues_of_its_key() {
+    let (locked, root, bound) = site().await;
+    let night = locked.make_bound(queues(&["night"]));
+    locked.until(&night, 200).await;
+    let cases = [
+        (&bound, hello(&["theirs"], &[], &[""])),
+        (&bound, hello(&["own"], &["theirs-task"], &[""])),
+        (&night, hello(&["own"], &["own-task"], &[""])),
+        (&night, hello(&["own"], &["own-task"], &["night", "day"])),
+    ];
+    for (key, hello) in cases {
+        locked.send(key, "POST", "/v1/workers/w/frames", &hello).await.problem(403, "not_allowed");
+        let listed = locked.send(&root, "GET", "/v1/kinds", "").await.body;
+        assert!(!listed.contains("own") && !listed.contains("theirs"), "nothing is registered: {listed}");
+    }
+    locked.send(&night, "POST", "/v1/workers/w/frames", &hello(&["any"], &["any"], &["night"])).await.expect(200);
+    let body = hello(&["own"], &["own-task"], &["", "day"]).replace("\"w\"", "\"v\"");
+    locked.send(&bound, "POST", "/v1/workers/v/frames", &body).await.expect(200);
+}
+
+/// The same over gRPC.
+#[tokio::test]
+async fn verbs_and_workers_over_grpc_have_the_same_bounds() {
+    let (locked, _, bound) = site().await;
+    let connect = || Onward::connect(locked.url()).key(bound.reveal());
+    let worker = connect().workflow("theirs", |_: Ctx, (): ()| async { Ok(()) }).start().await;
+    assert_eq!(worker.err().map(|error| error.code()), Some("not_allowed"));
+    let onward = connect().start().await.unwrap();
+    let code = |error: onward::Error| error.code();
+    let not_allowed = Err("not_allowed");
+    assert_eq!(onward.start::<(), _>("theirs", &()).await.map(drop).map_err(code), not_allowed);
+    let run = onward.run::<()>("r").unwrap();
+    assert_eq!(run.signal("s", &()).await.map(drop).map_err(code), not_allowed);
+    assert_eq!(run.cancel("enough").await.map(drop).map_err(code), not_allowed);
+    assert_eq!(run.terminate("enough").await.map(drop).map_err(code), not_allowed);
+    assert_eq!(run.pause("enough").await.map(drop).map_err(code), not_allowed);
+    assert_eq!(run.resume().await.map(drop).map_err(code), not_allowed);
+    run.view().await.unwrap(); // reading is not bound
+    onward.run::<()>("o").unwrap().signal("s", &()).await.unwrap();
+    onward.shutdown().await;
+}
