@@ -53,7 +53,7 @@ async fn every_route_that_acts_on_a_run_of_another_kind_is_refused() {
     }
     assert!(refused > 20, "{refused}");
     assert_eq!(locked.send(&root, "GET", "/v1/runs/r", "").await.body, before, "nothing has happened to it");
-    locked.send(&bound, "POST", "/v1/runs/o/pause", "{}").await.expect(200);
+    locked.send(&bound, "POST", "/v1/runs/o/pause", "{}").await.expect(202);
     locked.send(&bound, "POST", "/v1/runs/none/pause", "{}").await.problem(404, "run_not_found");
 }
 
