@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use onward_core::event::RunCompleted;
+use onward_core::event::{ApprovalRequested, AttributeSet, RunCompleted, RunFailed, SignalReceived, TaskScheduled};
+use onward_core::run::Input;
+use onward_core::task::TaskOptions;
+use onward_core::{AttributeValue, Failure, Hash, Place};
 use onward_store::conformance::{Held, block_on};
 use onward_store::{Delete, ManualClock, Retention, Store};
 use onward_store_postgres::PostgresStore;
 
-use crate::kit::{connect_at, database, json, key, new_run, worker};
+use crate::kit::{commit, connect_at, database, json, key, name, new_run, question, worker};
 
 /// Starts runs and ends them.
 pub fn finish(store: &Arc<PostgresStore>, runs: std::ops::Range<usize>) {
@@ -41,6 +44,52 @@ fn finished_runs_go_by_the_limit_and_leave_no_row_behind() {
     assert!(block_on(store.read_run(key("done-250"), None)).unwrap().is_some());
     let rows = "SELECT (SELECT count(*) FROM onward.runs), (SELECT count(DISTINCT rk) FROM onward.events)";
     assert_eq!(database.psql(rows).unwrap(), "10|10");
+}
+
+/// The tables that have the text in a row, in text or bytes.
+fn tables_with(database: &onward_pg_cluster::Database<'_>, text: &str) -> String {
+    let rows = format!(
+        "SET bytea_output = 'escape'; SELECT coalesce(string_agg(table_name, ',' ORDER BY table_name), 'none')
+         FROM information_schema.tables WHERE table_schema = 'onward' AND table_type = 'BASE TABLE'
+         AND position('{text}' in query_to_xml(format('SELECT t::text FROM onward.%I t', table_name), true, true, '')::text) > 0"
+    );
+    database.psql(&rows).unwrap().lines().last().unwrap_or_default().to_owned()
+}
+
+/// S40: the rows of a deleted run are gone from every table, in whatever they were kept.
+#[test]
+fn no_row_of_any_table_has_what_a_deleted_run_held() {
+    const CANARY: &str = "canary-4711";
+    let database = database();
+    let store = connect_at(&database, Arc::new(ManualClock::default()));
+    for bytes in [10, 5_000, 300_000] {
+        let payload = |what: &str| json(&format!(r#"{{"what":"{what}","canary":"{CANARY}","fill":"{}"}}"#, "x".repeat(bytes)));
+        let id = format!("r-{bytes}");
+        let mut new = new_run(&id);
+        new.started.input = payload("input");
+        let mut held = Held::new(&block_on(store.start_run(new, Some(worker("w")))).unwrap().claimed.unwrap());
+        let (place, value) = (Place::root(1), Some(AttributeValue::Text(CANARY.to_owned())));
+        let input_hash = Hash::of(&payload("task"));
+        let (kind, input, options) = (name("mail"), payload("task"), TaskOptions::default());
+        let scheduled = TaskScheduled { place: Place::root(0), kind, input_hash, input, options };
+        let attribute = AttributeSet { place, name: name("attribute"), value };
+        let asked = ApprovalRequested { place: Place::root(2), show: Some(payload("show")), ..question() };
+        commit(&*store, &mut held, vec![scheduled.into(), attribute.into(), asked.into()]);
+        let signal =
+            SignalReceived { name: name("s"), payload: payload("signal"), signal_id: Some(CANARY.to_owned()), sender: None };
+        block_on(store.append_input(key(&id), Input::signal(signal))).unwrap();
+        let failure = Failure::fatal(CANARY).with_details(payload("details"));
+        let mut end = held.commit(vec![RunFailed { failure, attempts: None }.into()]);
+        end.end_over_unread = true;
+        block_on(store.commit(end)).unwrap();
+    }
+    let before = tables_with(&database, CANARY);
+    assert!(before.contains("events") && before.contains("attributes"), "the canary can be found at all: {before}");
+    for bytes in [10, 5_000, 300_000] {
+        let delete = Delete::Run { key: key(&format!("r-{bytes}")), reason: "asked for".to_owned() };
+        assert_eq!(block_on(store.delete_runs(delete)).unwrap(), 1);
+    }
+    assert_eq!(tables_with(&database, CANARY), "none");
 }
 
 /// `ONWARD_SLOW=1 cargo test -p onward-store-postgres --test postgres retention -- --nocapture`: the figures of ADR 0036.
