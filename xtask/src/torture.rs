@@ -45,6 +45,9 @@ pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
         programs.env("ONWARD_CASES", "200000");
         run(programs.args(["test", "--package", "onward", "--all-features", "--test", "semantics", "generated::random"]))?;
         tests(&["--workspace", "--exclude", "examples", "--all-features", "--lib", "--bins", "--test", "wire", "mutated", "--"])?;
+        let mut agents = cargo(repository);
+        agents.env("ONWARD_CASES", "200000");
+        run(agents.args(["test", "--package", "onward", "--all-features", "--lib", "agent::model::"]))?;
     }
     let matrix = ["--package", "onward", "--all-features", "--test", "engine", "--"];
     tests(&[&matrix[..], played].concat())

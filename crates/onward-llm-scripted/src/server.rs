@@ -66,8 +66,14 @@ impl ScriptedModel {
     }
 
     pub fn start_on(listener: TcpListener) -> std::io::Result<ScriptedModel> {
+        ScriptedModel::start_with(listener, [])
+    }
+
+    /// Starts with the answers that are given first: clients may have connected already.
+    pub fn start_with(listener: TcpListener, next: impl IntoIterator<Item = Answer>) -> std::io::Result<ScriptedModel> {
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared::default());
+        shared.script().next.extend(next);
         let router = router(Arc::clone(&shared));
         let serving = tokio::spawn(async move {
             // It ends with its task and not otherwise.

@@ -12,6 +12,7 @@ use onward_core::event::PauseReason;
 use onward_core::{Event, Record};
 use onward_runtime::Runtime;
 use onward_store::{Change, Listener};
+use tonic::Code;
 
 use crate::probe::Figure;
 
@@ -67,6 +68,8 @@ pub struct Metrics {
     /// By the last event's name.
     ends: Mutex<BTreeMap<&'static str, u64>>,
     requests: Mutex<BTreeMap<Request, u64>>,
+    /// By the path of the method and the name of the gRPC status.
+    calls: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
 }
 
 /// Method, route and status.
@@ -75,9 +78,15 @@ type Request = (&'static str, &'static str, u16);
 impl Metrics {
     /// Counts a request by the template of its route, never by its path.
     pub fn request(&self, method: &str, route: &'static str, status: u16) {
-        let known = ["GET", "HEAD", "POST", "PUT", "DELETE", "GRPC"];
+        let known = ["GET", "HEAD", "POST", "PUT", "DELETE"];
         let method = known.into_iter().find(|known| *known == method).unwrap_or("other");
         count(&self.requests, (method, route, status));
+    }
+
+    /// Counts a gRPC call by its method and its status, which HTTP does not know: refused calls have HTTP status 200, too. A stream is
+    /// counted when it begins.
+    pub fn call(&self, path: &'static str, status: Code) {
+        count(&self.calls, (path, status_name(status)));
     }
 
     fn appended(&self, record: &Record) {
@@ -121,6 +130,7 @@ impl Metrics {
             page.counter(name, help, &[("", count.value())]);
         }
         page.requests(&read(&self.requests));
+        page.calls(&read(&self.calls));
         page.gauge("onward_http_connections", "Open connections", self.connections.value());
         let refused = self.tls_refused.value();
         page.counter("onward_tls_refused_total", "Connections that ended before TLS was agreed on", &[("", refused)]);
@@ -178,6 +188,14 @@ impl Page {
         }
     }
 
+    fn calls(&mut self, calls: &BTreeMap<(&'static str, &'static str), u64>) {
+        let name = "onward_grpc_calls_total";
+        self.head(name, "gRPC calls, by method and status", "counter");
+        for ((path, status), count) in calls {
+            let _ = writeln!(self.0, "{name}{{method=\"{path}\",status=\"{status}\"}} {count}");
+        }
+    }
+
     fn gauge(&mut self, name: &str, help: &str, value: u64) {
         self.head(name, help, "gauge");
         let _ = writeln!(self.0, "{name} {value}");
@@ -191,6 +209,29 @@ impl Page {
             let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
             let _ = writeln!(self.0, "{}{}{labels} {}", figure.name, sample.suffix, sample.value);
         }
+    }
+}
+
+/// Returns the name of a status as the specification of gRPC writes it.
+fn status_name(status: Code) -> &'static str {
+    match status {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
     }
 }
 

@@ -67,7 +67,7 @@ impl From<rusqlite::Error> for Trouble {
 pub(crate) enum Failure {
     /// No space: the batch is undone, later ones may work again.
     Full,
-    /// Somebody else writes to the file, against the lock: nothing was begun.
+    /// For now it cannot be done, and nothing was written: another process writes to the file against the lock, or there is no memory.
     Busy(String),
     /// A write or sync failed: nobody knows what the disk holds, nothing more is written.
     Io(String),
@@ -82,20 +82,22 @@ impl Failure {
             Trouble::Sql(rusqlite::Error::SqliteFailure(code, _)) if code.extended_code == ffi::SQLITE_IOERR_SHMSIZE => {
                 Failure::Full
             }
+            // A statement before the commit failed for lack of memory: the batch is undone, and a later one may find memory.
+            Trouble::Sql(error) if is_out_of_memory(error) => Failure::Busy(error.to_string()),
             Trouble::Sql(error) => Failure::of_commit(error),
             Trouble::Refused(error) | Trouble::Damaged(error) => Failure::Damaged(error.to_string()),
             Trouble::Panicked(message) => Failure::Damaged(format!("an operation broke an invariant: {message}")),
         }
     }
 
-    /// A failed COMMIT is judged more strictly: after the sync only shared memory is missing, and the batch may well be on disk.
+    /// A failed COMMIT is judged more strictly: after the sync only shared memory or memory is missing, and the batch may well be on disk.
     pub fn of_commit(error: &rusqlite::Error) -> Failure {
         let why = error.to_string();
         match error {
             rusqlite::Error::SqliteFailure(code, _) => match code.extended_code & 0xff {
                 ffi::SQLITE_FULL => Failure::Full,
                 ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => Failure::Busy(why),
-                ffi::SQLITE_IOERR | ffi::SQLITE_READONLY | ffi::SQLITE_CANTOPEN => Failure::Io(why),
+                ffi::SQLITE_IOERR | ffi::SQLITE_READONLY | ffi::SQLITE_CANTOPEN | ffi::SQLITE_NOMEM => Failure::Io(why),
                 _ => Failure::Damaged(why),
             },
             _ => Failure::Damaged(why),
@@ -112,6 +114,7 @@ pub(crate) fn read_error(error: rusqlite::Error) -> StoreError {
         rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_BUSY => {
             StoreError::Unavailable { why: error.to_string() }
         }
+        _ if is_out_of_memory(&error) => StoreError::Unavailable { why: error.to_string() },
         _ => {
             let page = pages::take_damaged().map(|page| format!(": page {page} does not have the checksum it was written with"));
             StoreError::Corrupt { why: format!("{error}{}", page.unwrap_or_default()) }
@@ -125,6 +128,14 @@ const DAMAGED_ROW: &str = "a row of the store about it is damaged";
 /// A row of a run that was changed by nobody of ours.
 pub(crate) fn damaged_row(key: &RunKey, what: &str) -> StoreError {
     StoreError::LogCorrupt { key: key.clone(), index: Index(0), why: format!("{DAMAGED_ROW}: {what}") }
+}
+
+/// Names the run whose log has what is damaged. An error that is no damage stays what it is: the same call may succeed.
+pub(crate) fn damage_of_run(key: &RunKey, index: Index, error: StoreError) -> StoreError {
+    match error {
+        StoreError::Corrupt { why } => StoreError::LogCorrupt { key: key.clone(), index, why },
+        other => other,
+    }
 }
 
 /// Whether mending may help: something else than a record of a log is damaged.
@@ -152,7 +163,40 @@ pub(crate) fn leave_damaged(removed: rusqlite::Result<usize>) -> rusqlite::Resul
     }
 }
 
+/// Returns whether SQLite could not allocate memory. Nothing is damaged then, and the same call may succeed later.
+pub(crate) fn is_out_of_memory(error: &rusqlite::Error) -> bool {
+    matches!(error, rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_NOMEM)
+}
+
 /// SQLite says that a page or an index is damaged.
 pub(crate) fn is_malformed(error: &rusqlite::Error) -> bool {
     matches!(error, rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_CORRUPT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn out_of_memory() -> rusqlite::Error {
+        rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_NOMEM), None)
+    }
+
+    /// F30: a failed allocation is refused for now; it is neither damage nor a reason to mend something.
+    #[test]
+    fn a_lack_of_memory_is_not_taken_for_damage() {
+        assert_eq!(read_error(out_of_memory()).code(), "store_unavailable");
+        let trouble = Trouble::Sql(out_of_memory());
+        assert!(matches!(Failure::of(&trouble), Failure::Busy(_)));
+        assert!(!trouble.may_be_mended());
+        let key = RunKey::new(Default::default(), onward_core::RunId::new("a").unwrap());
+        let of_run = |error| damage_of_run(&key, Index(3), error).code();
+        assert_eq!(of_run(read_error(out_of_memory())), "store_unavailable");
+        assert_eq!(of_run(StoreError::Corrupt { why: String::new() }), "log_corrupt");
+    }
+
+    /// T3: after a failed COMMIT the batch may be on disk, whatever the reason.
+    #[test]
+    fn a_lack_of_memory_in_a_commit_stops_the_store() {
+        assert!(matches!(Failure::of_commit(&out_of_memory()), Failure::Io(_)));
+    }
 }

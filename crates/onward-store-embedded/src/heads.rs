@@ -12,7 +12,7 @@ use onward_core::{Epoch, Hash, Index, Namespace, Record, RunHead, RunId, RunKey,
 use onward_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 
-use crate::error::{Outcome, damaged, damaged_row, read_error};
+use crate::error::{Outcome, damage_of_run, damaged, damaged_row, read_error};
 use crate::leases::Leases;
 use crate::past;
 use crate::reader::read_records;
@@ -391,10 +391,7 @@ pub(crate) fn event_row<'a>(row: &'a Row<'_>) -> rusqlite::Result<EventRow<'a>> 
 
 /// A damaged page under a run's log is damage of that run.
 pub(crate) fn log_error(key: &RunKey, index: Index, error: rusqlite::Error) -> StoreError {
-    match read_error(error) {
-        StoreError::Corrupt { why } => StoreError::LogCorrupt { key: key.clone(), index, why },
-        other => other,
-    }
+    damage_of_run(key, index, read_error(error))
 }
 
 /// The key of a run by whichever copy of it is right: its row may be damaged and is mended later.

@@ -43,34 +43,27 @@ pub(crate) fn log_of(db: &Connection, root: i64, generation: u32, life: Option<u
         if !has_table(db, "past")? {
             return Ok(None);
         }
-        let row = db
-            .prepare_cached("SELECT rk FROM past WHERE root = ?1 AND generation = ?2 AND crc IS row_crc(rk, root, generation)")
-            .and_then(|mut statement| statement.query_row(params![root, generation], |row| row.get(0)).optional());
-        let row = match row {
-            Err(error) if is_malformed(&error) && life.is_some() => None,
-            row => row?,
-        };
-        match life {
-            Some(life) if row.is_none() => {
-                MISSED.set(true);
-                Ok(logs_of_life(db, life)?.into_iter().find(|(_, found)| *found == generation).map(|(rk, _)| rk))
+        let row = |how: &str| -> rusqlite::Result<Option<i64>> {
+            let sql =
+                format!("SELECT rk FROM past {how} WHERE root = ?1 AND generation = ?2 AND crc IS row_crc(rk, root, generation)");
+            let row = db
+                .prepare_cached(&sql)
+                .and_then(|mut statement| statement.query_row(params![root, generation], |row| row.get(0)).optional());
+            match row {
+                Err(error) if is_malformed(&error) && life.is_some() => Ok(None),
+                row => row,
             }
-            _ => Ok(row),
+        };
+        if let Some(rk) = row("")? {
+            return Ok(Some(rk));
         }
+        let Some(life) = life else { return Ok(None) };
+        MISSED.set(true);
+        let found = logs_without_row(db, Some((root, life)))?.get(&(root, generation)).copied();
+        // The row may have been made again since the first look, or only the index may lack it.
+        found.map_or_else(|| row("NOT INDEXED"), |rk| Ok(Some(rk)))
     };
     find().map_err(read_error)
-}
-
-/// All logs of the run that began in `life` that have their first record, with their generations: found without any row.
-pub(crate) fn logs_of_life(db: &Connection, life: u64) -> rusqlite::Result<Vec<(i64, u32)>> {
-    let mut found = Vec::new();
-    each_first_record(db, |rk, started| {
-        if started.origin_seed() == Some(life) {
-            found.push((rk, started.generation));
-        }
-        Ok(())
-    })?;
-    Ok(found)
 }
 
 fn each_first_record(db: &Connection, mut look: impl FnMut(i64, &RunStarted) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
@@ -123,16 +116,21 @@ pub(crate) fn is_whole(db: &Connection) -> rusqlite::Result<bool> {
 }
 
 /// Makes the rows again that are damaged or missing (I4). The index of the table is gone meanwhile.
-///
-/// A log gets a row only if exactly one run of its life is without that generation. The log of a first generation has the number of the
-/// root itself, and the newest generation has a row of its own in `runs`: any other log is of a run whose row is lost.
 pub(crate) fn restore(db: &Connection) -> rusqlite::Result<()> {
     db.execute("DELETE FROM past WHERE crc IS NOT row_crc(rk, root, generation)", [])?;
-    let mut known = logs(db)?;
-    let mut taken: BTreeSet<(i64, u32)> = db
-        .prepare("SELECT root, generation FROM past NOT INDEXED")?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_, _>>()?;
+    let found = logs_without_row(db, None)?;
+    found.into_iter().try_for_each(|((root, generation), rk)| put(db, rk, root, generation))
+}
+
+/// Returns the logs that no row leads to, by the root and the generation that they belong to. `of` is the root and the life of a run that
+/// is looked for, in case its own row does not say its life.
+///
+/// A life does not name a run: a run that is imported into another namespace has the life of the one that was exported. So a log belongs to a
+/// run only if no row gives it to another one, and if exactly one run of its life is without that generation. The log of a first
+/// generation has the number of the root itself, and the newest generation has a row of its own in `runs`: any other log is of a run whose
+/// row is lost.
+pub(crate) fn logs_without_row(db: &Connection, of: Option<(i64, u64)>) -> rusqlite::Result<BTreeMap<(i64, u32), i64>> {
+    let (mut known, mut taken) = known_logs(db)?;
     let mut newest: BTreeMap<i64, u32> = BTreeMap::new();
     let mut roots: BTreeMap<u64, BTreeSet<i64>> = BTreeMap::new();
     each_run(db, |rk, Identity { root, generation, .. }, life| {
@@ -144,6 +142,9 @@ pub(crate) fn restore(db: &Connection) -> rusqlite::Result<()> {
             roots.entry(life).or_default().insert(root);
         }
     })?;
+    if let Some((root, life)) = of {
+        roots.entry(life).or_default().insert(root);
+    }
     let mut found: BTreeMap<(i64, u32), Vec<i64>> = BTreeMap::new();
     each_first_record(db, |rk, started| {
         let generation = started.generation;
@@ -160,8 +161,29 @@ pub(crate) fn restore(db: &Connection) -> rusqlite::Result<()> {
         Ok(())
     })?;
     // Two logs of one generation: which of them is the run's is not known.
-    let mut certain = found.iter().filter_map(|(key, logs)| if let [rk] = logs[..] { Some((rk, *key)) } else { None });
-    certain.try_for_each(|(rk, (root, generation))| put(db, rk, root, generation))
+    Ok(found.into_iter().filter_map(|(key, logs)| if let [rk] = logs[..] { Some((key, rk)) } else { None }).collect())
+}
+
+/// The logs that undamaged rows of the table lead to, and the generations of roots that have such a row.
+type Known = (BTreeSet<i64>, BTreeSet<(i64, u32)>);
+
+/// Reads what the table knows. Where its pages are damaged, it knows nothing.
+fn known_logs(db: &Connection) -> rusqlite::Result<Known> {
+    let read = || -> rusqlite::Result<Known> {
+        let mut known = Known::default();
+        let mut statement =
+            db.prepare("SELECT rk, root, generation FROM past NOT INDEXED WHERE crc IS row_crc(rk, root, generation)")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            known.0.insert(row.get(0)?);
+            known.1.insert((row.get(1)?, row.get(2)?));
+        }
+        Ok(known)
+    };
+    match read() {
+        Err(error) if is_malformed(&error) => Ok(Known::default()),
+        known => known,
+    }
 }
 
 /// Looks at the rows of runs whose name can be read: their number, their identity, and the life in which the run began, if the row says it.

@@ -16,7 +16,7 @@ use onward_store::{DeliveryId, READ_BYTES_MAX, StoreError, StoreFuture, payloads
 use rusqlite::{Connection, params};
 
 use crate::blobs;
-use crate::error::{being_mended, damaged, may_be_mended, read_error};
+use crate::error::{being_mended, damage_of_run, damaged, may_be_mended, read_error};
 use crate::heads::{self, EVENT_COLUMNS, event_row, log_error};
 use crate::leases::Leases;
 use crate::past;
@@ -188,7 +188,7 @@ fn read_bounded(
                 return Ok(Err(StoreError::LogCorrupt { key: key.clone(), index: expected, why }));
             }
             if let Err(error) = blobs::restore(db, &mut record.events) {
-                return Ok(Err(StoreError::LogCorrupt { key: key.clone(), index: record.index, why: error.to_string() }));
+                return Ok(Err(damage_of_run(key, record.index, error)));
             }
             expected = record.next_index();
             // The record before `from` may end before it: then it is not asked for.
@@ -245,11 +245,11 @@ fn read_delivery(db: &Connection, data: &[u8]) -> Result<Delivery, StoreError> {
 
 /// Names the run whose news are damaged.
 fn lost_news(db: &Connection, root: i64, error: StoreError) -> StoreError {
-    match heads::key_of(db, root) {
-        Ok(Some(key)) => {
-            let why = format!("its news for another run cannot be delivered: {error}");
+    match (heads::key_of(db, root), error) {
+        (Ok(Some(key)), StoreError::Corrupt { why }) => {
+            let why = format!("its news for another run cannot be delivered: {why}");
             StoreError::LogCorrupt { key, index: Index(0), why }
         }
-        _ => error,
+        (_, error) => error,
     }
 }

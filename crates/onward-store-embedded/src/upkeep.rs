@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::error::Failure;
+use crate::error::{Failure, is_out_of_memory};
 use crate::failpoint;
 use crate::mend;
 use crate::ready::Ready;
@@ -123,10 +123,9 @@ impl Writer<'_> {
         let started = Instant::now();
         let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
         let done = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], read);
-        // A full disk is no harm: the log keeps everything and the next checkpoint tries again.
-        if let Err(error) = &done
-            && let Failure::Io(why) = Failure::of_commit(error)
-        {
+        let failure = done.as_ref().err().map(|error| (is_out_of_memory(error), Failure::of_commit(error)));
+        // A full disk or a lack of memory is no harm: the log keeps everything and the next checkpoint tries again.
+        if let Some((false, Failure::Io(why))) = failure {
             self.write_no_more(&format!("a checkpoint failed: {why}"));
         }
         Counters::add(&self.shared.counters.checkpoints, 1);

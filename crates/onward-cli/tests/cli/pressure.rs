@@ -1,4 +1,4 @@
-//! A server under pressure: bodies without an end (F24), no descriptors left (F30), told to stop while it is busy (F31).
+//! A server under pressure: bodies without an end (F24), no descriptors or memory left (F30), told to stop while it is busy (F31).
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -78,16 +78,67 @@ fn a_server_without_descriptors_turns_some_away_and_loses_nothing() {
     }
 }
 
+/// F30: with less memory than clients need at once, requests are refused for now and nothing is reported as damaged. The process may end when
+/// an allocation fails; what was acknowledged is there in any case.
+#[test]
+fn a_server_with_little_memory_refuses_some_requests_and_loses_nothing() {
+    const BODIES: usize = 16;
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new("sh");
+    let binary = env!("CARGO_BIN_EXE_onward");
+    command.args(["-c", &format!("ulimit -v 1200000; exec {binary} dev --port 0 --data \"$0\" \"$@\"")]).arg(directory.path());
+    command.env("ONWARD_LIMITS__BODY_MEMORY_MAX", (8 << 20).to_string());
+    let mut served = serve(&mut command);
+    let input = "x".repeat(3 << 20);
+    let statuses: Vec<Option<u16>> = std::thread::scope(|scope| {
+        let ask = |number: usize| {
+            let (served, input) = (&served, &input);
+            scope.spawn(move || {
+                let body = format!(r#"{{"kind": "hello", "id": "run-{number}", "input": "{number} {input}"}}"#);
+                try_ask_within(served, &body, PATIENCE)
+            })
+        };
+        let asked: Vec<_> = (0..BODIES).map(ask).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    eprintln!("{statuses:?}");
+    let is_alive = served.child.try_wait().unwrap().is_none();
+    let may_be = |status: &Option<u16>| matches!(status, Some(201 | 503)) || (status.is_none() && !is_alive);
+    assert!(statuses.iter().all(may_be), "the server is alive: {is_alive}; {statuses:?}");
+    if is_alive {
+        for number in (0..BODIES).filter(|number| statuses[*number] == Some(201)) {
+            // Also a read may be refused for now.
+            if let Some(status) = try_request(&served, "GET", &format!("/v1/runs/run-{number}"), "", PATIENCE) {
+                assert!(matches!(status, 200 | 503), "run-{number}: {status}");
+            }
+        }
+        served.signal("-TERM");
+        served.end();
+    }
+    drop(served);
+    let served = dev(directory.path());
+    for number in (0..BODIES).filter(|number| statuses[*number] == Some(201)) {
+        let (status, run) = served.ask("GET", &format!("/v1/runs/run-{number}"), "");
+        let kept = run["input"]["json"].as_str().map(str::len);
+        assert_eq!((status, kept), (200, Some(format!("{number} {input}").len())), "run-{number} was acknowledged");
+    }
+    assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "after"}"#).0, 201);
+}
+
 /// Asks for a start; `None` when there is no answer in time.
 fn try_ask(served: &Served, body: &str) -> Option<u16> {
     try_ask_within(served, body, Duration::from_secs(2))
 }
 
 fn try_ask_within(served: &Served, body: &str, limit: Duration) -> Option<u16> {
+    try_request(served, "POST", "/v1/runs", body, limit)
+}
+
+fn try_request(served: &Served, method: &str, path: &str, body: &str, limit: Duration) -> Option<u16> {
     let mut stream = TcpStream::connect(&served.address).ok()?;
     stream.set_read_timeout(Some(limit)).ok()?;
     let length = body.len();
-    let head = "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n";
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n");
     stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes()).ok()?;
     let mut reply = String::new();
     stream.read_to_string(&mut reply).ok()?;

@@ -69,6 +69,11 @@ struct Speaker {
     is_here: bool,
 }
 
+impl Speaker {
+    /// A task that is over and has said nothing here.
+    const SILENT: Speaker = Speaker { claim: 0, next_seq: 0, is_over: true, has_failed: false, has_words: false, is_here: false };
+}
+
 /// What of the open log the stream knows.
 #[derive(Default)]
 struct Known {
@@ -289,8 +294,14 @@ impl Buffer {
     fn say(&mut self, said: StreamSaid, at: Timestamp) {
         match &said {
             StreamSaid::TaskEnd(end) => {
-                // Of a task that has said nothing, nobody needs to hear that it says nothing more.
-                let Some(speaker) = self.speakers.get_mut(&(end.generation, end.task.clone())) else { return };
+                let key = (end.generation, end.task.clone());
+                let Some(speaker) = self.speakers.get_mut(&key) else {
+                    // Of a task that has said nothing, no reader needs its end. But words that another server passes on may come after the
+                    // end, which is read from the log: they are dropped (SB3).
+                    self.forget_speakers();
+                    self.speakers.insert(key, Speaker::SILENT);
+                    return;
+                };
                 if std::mem::replace(&mut speaker.is_over, true) {
                     return;
                 }

@@ -24,10 +24,9 @@ impl Line {
 
     /// Says how a call ended, or for a stream how it began.
     pub fn end(self, server: &Server, by: Option<&str>, response: Response) -> Response {
-        server.metrics().request("GRPC", self.path, response.status().as_u16());
-        // A call that went well says so behind its answer.
-        let refused = Status::from_header_map(response.headers()).filter(|status| status.code() != Code::Ok);
+        let refused = refusal(&response);
         let status = refused.as_ref().map_or(Code::Ok, Status::code);
+        server.metrics().call(self.path, status);
         let problem = refused.and_then(|status| onward_wire::Problem::from_status(&status));
         let code = problem.map_or_else(|| "-".to_owned(), |problem| problem.code);
         let level = match status {
@@ -48,4 +47,9 @@ impl Line {
         server.trace().say(level, "request", &fields);
         response
     }
+}
+
+/// Returns the status of a call that was refused. A call that went well says so behind its answer.
+pub(super) fn refusal(response: &Response) -> Option<Status> {
+    Status::from_header_map(response.headers()).filter(|status| status.code() != Code::Ok)
 }

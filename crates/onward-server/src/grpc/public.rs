@@ -20,6 +20,7 @@ use tokio::time::{Instant, Sleep};
 use tonic::codegen::Service;
 use tonic::{Code, Status};
 
+use super::line::refusal;
 use super::refuse;
 use crate::Server;
 
@@ -53,7 +54,7 @@ where
     let (server, places) = (server.clone(), places.clone());
     post(move |request: Request| async move {
         let response = answer(&places, life, service, request).await;
-        server.metrics().request("GRPC", path, response.status().as_u16());
+        server.metrics().call(path, refusal(&response).map_or(Code::Ok, |status| status.code()));
         response
     })
 }

@@ -456,6 +456,18 @@ async fn the_first_key_locks_the_door() {
     site.get("/v1/runs").await.problem(503, "not_ready");
 }
 
+/// A refused gRPC call has HTTP status 200: it is counted by the status that gRPC gives it.
+#[tokio::test]
+async fn grpc_calls_are_counted_by_their_status() {
+    let (locked, root) = Locked::open().await;
+    let method = "/onward.v1.Runs/ListRuns";
+    assert_eq!(locked.grpc_status(method, "").await, Some(GRPC_UNAUTHENTICATED));
+    let page = locked.send(&root, "GET", "/metrics", "").await.body;
+    let counted = format!("onward_grpc_calls_total{{method=\"{method}\",status=\"UNAUTHENTICATED\"}} 1\n");
+    assert!(page.contains(&counted), "{page}");
+    assert!(!page.contains("method=\"GRPC\""), "{page}");
+}
+
 /// G4 (S2, S12): nothing that is written has the secret in it; when a key was used is kept to the minute.
 #[tokio::test]
 async fn a_secret_is_written_nowhere() {

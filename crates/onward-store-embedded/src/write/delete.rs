@@ -90,7 +90,8 @@ impl Writer<'_> {
         if let Ok(Some(heads::Loaded { head, .. })) = heads::load(self.db, key, None)
             && let Some(life) = head.origin_life().filter(|_| generations.len() != head.generation as usize + 1)
         {
-            generations.extend(past::logs_of_life(self.db, life)?.into_iter().map(|(rk, _)| rk));
+            let found = past::logs_without_row(self.db, Some((root, life)))?;
+            generations.extend(found.into_iter().filter(|((of, _), _)| *of == root).map(|(_, rk)| rk));
         }
         past::remove(self.db, root)?;
         for rk in generations {

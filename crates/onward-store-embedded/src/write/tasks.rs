@@ -12,7 +12,7 @@ use onward_store::{ClaimTasks, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::blobs;
-use crate::error::{Outcome, Trouble, damaged_row, may_be_mended, read_error};
+use crate::error::{Outcome, Trouble, damage_of_run, damaged_row, may_be_mended, read_error};
 use crate::heads;
 use crate::row::{due_number, place_key, seal, unseal};
 use crate::writer::Writer;
@@ -105,11 +105,11 @@ impl Writer<'_> {
         if rk != Some(row.rk) && heads::key_of(self.db, row.rk)?.as_ref() != Some(run) {
             return Err(damaged_row(run, "whose task it is"));
         }
-        if let Err(StoreError::Corrupt { why }) = blobs::restore(self.db, &mut task) {
-            // The log has the same payload: it is damaged too.
-            return Err(StoreError::LogCorrupt { key: task.id.run, index: Index(0), why });
+        match blobs::restore(self.db, &mut task) {
+            Ok(()) => Ok(task),
+            // The log has the same payload: it is damaged too. Without its payloads a task is given to no worker, whatever the reason.
+            Err(error) => Err(damage_of_run(&task.id.run, Index(0), error)),
         }
-        Ok(task)
     }
 
     pub(crate) fn claim_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<Task>> {

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use onward_core::event::{AttributeSet, RunContinued};
 use onward_core::run::Commit;
-use onward_core::{AttributeValue, CommitId, Index, Place, Record};
+use onward_core::{AttributeValue, CommitId, Index, Namespace, Place, Record, RunKey};
 use onward_store::conformance::block_on;
-use onward_store::{Delete, RunQuery, Store, StoreError};
+use onward_store::{Delete, Restore, RestoreRun, RunQuery, Store, StoreError};
 use onward_store_embedded::EmbeddedStore;
 use rusqlite::Connection;
 
@@ -154,6 +154,29 @@ fn a_run_that_goes_takes_along_what_no_row_leads_to() {
     delete().or_else(|_| delete()).unwrap(); // an index was made again
     drop(store);
     assert_eq!(count(directory.path(), "events"), 2 * (GENERATIONS - 1) + 1, "the other run's");
+}
+
+/// A run that was imported into another namespace has the life of the one that it is a copy of, and only its life is in its logs.
+#[test]
+fn a_copy_of_a_run_in_another_namespace_keeps_its_generations_when_damaged_rows_of_the_other_are_replaced() {
+    let directory = prepare();
+    let copied = RunKey::new(Namespace::new("other").unwrap(), key("a").id);
+    let store = open(directory.path());
+    terminate(&store, "a");
+    let logs: Vec<Vec<Record>> = (0..GENERATIONS).map(|generation| log(&store, "a", generation).unwrap()).collect();
+    let restore = RestoreRun { key: copied.clone(), what: Restore::Run { logs: logs.clone() }, news: Vec::new() };
+    assert!(block_on(store.restore_run(restore)).unwrap().created);
+    drop(store);
+    let db = Connection::open(directory.path().join("onward.db")).unwrap();
+    db.execute_batch("DELETE FROM past WHERE generation = 2 AND root = (SELECT min(root) FROM past)").unwrap();
+    drop(db);
+    let store = open(directory.path());
+    let delete = || block_on(store.delete_runs(Delete::Run { key: key("a"), reason: String::new() }));
+    delete().or_else(|_| delete()).unwrap(); // an index was made again
+    for (generation, expected) in (0..).zip(&logs) {
+        let kept = block_on(store.read_log(copied.clone(), Some(generation), Index(0), 100)).unwrap();
+        assert_eq!(kept, *expected, "generation {generation} of the copy");
+    }
 }
 
 /// A log that nobody can tell the run of stays where it is, and whoever asks for it is told.

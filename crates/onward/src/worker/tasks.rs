@@ -13,7 +13,7 @@ use onward_runtime::Link;
 use onward_store::{Consequence, StoreError};
 use tokio::sync::Semaphore;
 
-use super::Worker;
+use super::{Worker, told};
 use crate::Result;
 use crate::code::panic_message;
 use crate::task::{Outbox, TaskCtx};
@@ -50,7 +50,7 @@ pub(super) async fn work(worker: Arc<Worker>) {
 async fn attempt(worker: &Worker, task: Task) {
     let tried = Tried::begin(worker.shared.tracing.as_ref(), &*worker.link, &task).await;
     let ctx = TaskCtx::new(&task, worker.library.clone(), tried.context(), worker.shared.deps.clone());
-    let (id, claim, attempt) = (task.id.clone(), task.claim, task.attempt);
+    let (id, claim, attempt, kind) = (task.id.clone(), task.claim, task.attempt, task.kind.clone());
     let about = task.attempt_spend(Vec::new());
     let spend = || AttemptSpend { lines: ctx.spent(), ..about.clone() };
     let mut stopping = worker.stopping.subscribe();
@@ -92,8 +92,10 @@ async fn attempt(worker: &Worker, task: Task) {
                 report = TaskReport::Failed(Failure::fatal(format!("{error}{hint}")).with_code(error.code()));
             }
             Ok(()) => return tried.tell(failed), // O1
-            // Too late: the engine knows better now.
-            Err(_) => return,
+            // Too late: the attempt was given up, and what became of the task is decided elsewhere.
+            Err(error) if error.code() == "task_attempt_over" => return,
+            // The report can never be taken: the attempt ends with its lease, and only this line says why.
+            Err(error) => return told::report_refused(&id, &kind, attempt, &error),
         }
     }
 }

@@ -1,9 +1,11 @@
-//! Tells whoever runs the program that a run stands still because of its code.
+//! Tells whoever runs the program that a run stands still because of its code, or that the result of an attempt was refused.
 //!
 //! Whoever waits for the run would wait without a word. Where nothing listens to `tracing`, a line on stderr says it, as for a panic.
 
 use onward_core::event::{Divergence, PauseReason, RunPaused};
+use onward_core::task::TaskId;
 use onward_core::{Name, RunKey};
+use onward_store::StoreError;
 
 pub(super) fn paused(run: &RunKey, kind: &Name, pause: &RunPaused) {
     let report = report(run, pause);
@@ -12,6 +14,17 @@ pub(super) fn paused(run: &RunKey, kind: &Name, pause: &RunPaused) {
         tracing::error!(run = %run.id, namespace = %run.namespace, kind = %kind, code, "the run is paused: {report}");
     } else {
         eprintln!("onward: run {} of `{kind}` is paused: {report}", run.id);
+    }
+}
+
+/// Logs that the last report of an attempt was refused for good: its result is lost, and the task goes on when its lease has expired.
+pub(super) fn report_refused(task: &TaskId, kind: &Name, attempt: u32, error: &StoreError) {
+    let (run, code) = (&task.run, error.code());
+    if tracing::dispatcher::has_been_set() {
+        let (id, namespace) = (&run.id, &run.namespace);
+        tracing::error!(run = %id, %namespace, %kind, attempt, code, "the result of an attempt was refused: {error}");
+    } else {
+        eprintln!("onward: the result of attempt {attempt} at `{kind}` of run {} was refused ({code}): {error}", run.id);
     }
 }
 

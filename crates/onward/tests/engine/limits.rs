@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use onward::prelude::*;
 use onward::{Builder, OnParentClose, Onward};
 
-use crate::site::{PAYLOAD_BYTES_MAX, Site, count, everywhere, paused};
+use crate::heard::Warnings;
+use crate::site::{PAYLOAD_BYTES_MAX, Site, count, eventually, everywhere, paused};
 use crate::tight::TightStore;
 
 /// One byte more than can be recorded.
@@ -185,6 +186,20 @@ async fn a_result_that_the_store_refuses_is_how_the_step_failed() {
     assert_eq!((failure.code.as_str(), failure.retryable), ("payload_too_large", false));
     let said = "the result of step `large` cannot be recorded: a payload of 2002 bytes is over the limit of 1000";
     assert!(failure.message.starts_with(said), "{failure}");
+}
+
+/// A result that the store refuses for good is lost: an error with the code of the refusal says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_that_the_store_refuses_is_logged_with_its_code() {
+    let (site, warnings) = (Site::memory(), Warnings::heard());
+    let builder = Onward::with_store(Arc::new(TightStore::without_reports(site.clock.clone())), site.clock.clone());
+    let code = async |ctx: Ctx, (): ()| ctx.task::<u32>("t", &()).await;
+    let builder = builder.workflow("w", code).task("t", async |(): ()| Ok::<_, Failure>(1));
+    let onward = builder.start().await.unwrap();
+    onward.start::<u32, _>("w", &()).id("report-refused").await.unwrap();
+    let logged = eventually("the refusal is logged", async || warnings.about("report-refused").into_iter().next()).await;
+    let [code, kind] = ["code", "kind"].map(|field| logged[field].as_str());
+    assert_eq!((code, kind), ("run_not_found", "t"), "{logged:?}");
 }
 
 /// What is not a result was not done: the run stands still with the reason, and a build that asks for less finishes it.

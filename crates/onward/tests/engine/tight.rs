@@ -1,4 +1,4 @@
-//! A store in memory that takes less than it says.
+//! A store in memory that takes less than it says, and may refuse the last report of an attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +9,25 @@ use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
-    Listener, MemoryStore, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreFuture, TaskQuery, VersionCount,
-    WaitQuery, payloads,
+    Listener, MemoryStore, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery,
+    VersionCount, WaitQuery, payloads,
 };
 
 pub struct TightStore {
     memory: MemoryStore,
     commit_bytes_max: usize,
+    refuses_reports: bool,
 }
 
 impl TightStore {
     /// Refuses commits with payloads over `commit_bytes_max`, and says that it takes much more.
     pub fn new(clock: Arc<dyn Clock>, commit_bytes_max: usize) -> TightStore {
-        TightStore { memory: MemoryStore::new(clock), commit_bytes_max }
+        TightStore { memory: MemoryStore::new(clock), commit_bytes_max, refuses_reports: false }
+    }
+
+    /// Refuses every report that ends an attempt, for good.
+    pub fn without_reports(clock: Arc<dyn Clock>) -> TightStore {
+        TightStore { refuses_reports: true, ..TightStore::new(clock, usize::MAX) }
     }
 }
 
@@ -45,6 +51,13 @@ impl Store for TightStore {
         self.memory.subscribe(listener);
     }
 
+    fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
+        if self.refuses_reports && report.ends() {
+            return Box::pin(std::future::ready(Err(StoreError::RunNotFound { key: task.run })));
+        }
+        self.memory.report_task(task, claim, report, lease)
+    }
+
     through! {
         start_run(run: NewRun, claim: Option<WorkerId>) -> Started;
         restore_run(restore: RestoreRun) -> Restored;
@@ -55,7 +68,6 @@ impl Store for TightStore {
         register_kinds(kinds: Vec<KindSchemas>) -> ();
         list_kinds(namespace: Namespace) -> Vec<KindSchemas>;
         claim_tasks(request: ClaimTasks) -> Vec<Task>;
-        report_task(task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> ();
         retry_task(task: TaskId) -> ();
         heartbeat(worker: WorkerId, lease: Duration) -> bool;
         list_leases(worker: WorkerId) -> Vec<(RunKey, Epoch)>;

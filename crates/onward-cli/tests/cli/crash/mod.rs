@@ -1,7 +1,7 @@
 //! The real binary, killed at every failpoint and at random moments, until all of its work is done.
 //!
 //! Three witnesses: the logs on disk, what was really executed (the side file), and what was acknowledged (the side file too). After
-//! every death the judge compares them; see [`judge`]. The ordinary run takes about a minute. `ONWARD_TORTURE_MINUTES=n` makes the
+//! every death the judge compares them; see [`judge`]. The ordinary run is short. `ONWARD_TORTURE_MINUTES=n` makes the
 //! random part that long, `ONWARD_TORTURE_SEED=n` repeats one.
 
 mod arena;
@@ -15,7 +15,7 @@ use onward_store_embedded::FAILPOINTS;
 use arena::{Arena, Ended};
 
 /// How long the random part takes if nobody says.
-const RANDOM: Duration = Duration::from_secs(25);
+const RANDOM: Duration = Duration::from_secs(10);
 
 /// A load that writes enough for several checkpoints.
 const HEAVY: (u64, usize) = (24, 1_500_000);

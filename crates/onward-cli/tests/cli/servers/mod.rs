@@ -24,7 +24,7 @@ use oracle::{Oracle, check_nothing_is_left, what_is_left};
 use storm::Storm;
 
 /// How long the faults last if nobody says, and in each round of a long torture.
-const SHORT: Duration = Duration::from_secs(12);
+const SHORT: Duration = Duration::from_secs(8);
 const LONG: Duration = Duration::from_secs(40);
 
 /// How long it may take until everything is done when the faults are over.

@@ -107,6 +107,16 @@ fn a_task_that_is_over_says_nothing_more_and_one_that_said_nothing_is_not_told_o
     assert_eq!(all(&buffer).len(), 2);
 }
 
+/// SB3: another server passes on what an attempt says, and the end of the task may be read from the log before that arrives.
+#[test]
+fn words_that_arrive_after_the_end_of_their_task_are_dropped() {
+    let mut buffer = buffer();
+    buffer.append(0, &started());
+    assert!(buffer.append(0, &completed(1, 0)) && buffer.append(0, &entry(2)));
+    assert!(!buffer.hear(speech(0, 1, 0..2), Timestamp(3)));
+    assert_eq!(all(&buffer), ["entry"]);
+}
+
 #[test]
 fn an_attempt_fails_once() {
     let mut buffer = buffer();
