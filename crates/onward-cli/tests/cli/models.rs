@@ -356,7 +356,7 @@ fn what_is_wrong_is_refused_at_the_start_with_a_hint() {
     refused(
         "[agents.a]\nmodel = \"small\"\nsistem = \"x\"\n",
         set,
-        "error[config_invalid]: FILE:10: unknown field `sistem`, expected one of `model`, `system`, `max_turns`, `converse`, \
+        "error[config_invalid]: FILE:10: unknown field `sistem`, expected one of `model`, `system`, `max_turns`, `max_tool_calls`, `converse`, \
          `compact_at`, `budget`, `stop_at_budget`, `mcp`\nhint: docs/operations.md has these tables",
     );
     refused(
